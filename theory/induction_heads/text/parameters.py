@@ -18,7 +18,7 @@ class Parameters(BaseParameters):
         For an unknown name, a value out of range, or heads that do not divide D.
     """
 
-    PRESETS = {"bursts": {}, "plain": dict(repeats=0.0, steps=6000)}
+    PRESETS = {"repeated": {}, "plain": dict(repeats=0.0, steps=6000)}
     text: str = parameter(
         "topics",
         "English text: the help topics of Python's standard library, or the 850 characters of `import this`",
@@ -34,7 +34,7 @@ class Parameters(BaseParameters):
         low=1,
     )
     repeats: float = parameter(
-        0.25,
+        1.0,
         "share of windows that are one segment, of C/4 to C/2 characters, again and again",
         low=0,
         high=1,
@@ -44,8 +44,8 @@ class Parameters(BaseParameters):
     eta: float = parameter(3e-3, "learning rate of Adam", above=0)
     batch_size: int = parameter(32, "windows per step, B", low=1)
     n_test: int = parameter(64, "test windows, of text that is not trained on", low=1)
-    steps: int = parameter(2500, "length of a run", low=1)
-    eval_every: int = parameter(50, "steps between measurements", low=1)
+    steps: int = parameter(1000, "length of a run", low=1)
+    eval_every: int = parameter(25, "steps between measurements", low=1)
 
     def __post_init__(self) -> None:
         """Check single fields, then that heads divide the stream."""

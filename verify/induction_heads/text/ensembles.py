@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from simulate import runs as store
@@ -19,19 +18,19 @@ SEEDS = range(3)
 BASE = Parameters()
 # What differs from the base, by name of a setting.
 CONTEXTS: dict[str, dict[str, Any]] = {
-    "C = 16": dict(context=16, steps=4000),
-    "C = 64": dict(context=64, steps=2000),
+    "C = 16": dict(context=16, steps=1500),
+    "C = 64": dict(context=64),
 }
 BATCHES: dict[str, dict[str, Any]] = {
-    "B = 8": dict(batch_size=8, steps=6000),
-    "B = 16": dict(batch_size=16, steps=4000),
+    "B = 8": dict(batch_size=8, steps=2500),
+    "B = 16": dict(batch_size=16, steps=1500),
 }
+RARE = dict(eval_every=50)
 BURSTS: dict[str, dict[str, Any]] = {
-    "plain text": dict(repeats=0.0, steps=6000),
-    "repeats 0.1": dict(repeats=0.1, steps=4000),
-    "repeats 0.5": dict(repeats=0.5, steps=2000),
-    "repeats 1": dict(repeats=1.0, steps=2000),
-    "pieces of 8": dict(repeats=0.0, piece=8, steps=6000),
+    "half repeated": dict(repeats=0.5, steps=2500, **RARE),
+    "a quarter repeated": dict(repeats=0.25, steps=2500, **RARE),
+    "plain text": dict(repeats=0.0, steps=6000, **RARE),
+    "shuffled": dict(piece=1),
 }
 CHANGES = {"base": {}, **CONTEXTS, **BATCHES, **BURSTS}
 
