@@ -133,15 +133,17 @@ def plain(states):
 
 @pytest.mark.parametrize("own", [0.2, 1.3])
 def test_no_bypass_and_all_states_led_to_is_the_plain_flow(rates, own):
-    """b = 0, N = d_g: to rounding that of a group acting on itself, whose time alpha is
-    ``t / (eta d_g N)`` and whose attention moves by its score.
+    """b = 0, N to d_g, from both sides: that of a group acting on itself, whose time alpha is
+    ``t / (eta d_g N)`` and whose attention moves by its score. The mean of both sides is off by
+    the square of their distance.
     """
     size, theta, other = 5, 0.4, 0.1
     A = np.exp(theta) / (np.exp(theta) + LENGTH - 1)
     D, force = plain(size)(A, own + other, other)
-    found = rates(theta, own + other, other, 0.7, size, size, 0.0)
-    assert size**2 * (found["delta_M_1"] - found["delta_M_0"]) == pytest.approx(D, rel=1e-12)
-    assert found["theta"] == pytest.approx(A * (1 - A) * force, rel=1e-12)
+    sides = [rates(theta, own + other, other, 0.7, size + x, size, 0.0) for x in (-1e-4, 1e-4)]
+    found = {name: (sides[0][name] + sides[1][name]) / 2 for name in sides[0]}
+    assert size**2 * (found["delta_M_1"] - found["delta_M_0"]) == pytest.approx(D, rel=1e-6)
+    assert found["theta"] == pytest.approx(A * (1 - A) * force, rel=1e-6)
 
 
 def test_a_known_state_leaves_a_student_of_fewer_states(rates):
