@@ -35,7 +35,7 @@ def test_prefix_matching_of_built_patterns():
 
 
 def test_previous_and_copying_of_built_heads():
-    """A diagonal below; a circuit that raises what it sees, one that lowers it, one that permutes."""
+    """A diagonal below; circuits that raise what they see, lower it, or permute."""
     row = np.arange(2 * HALF)
     paid = built(np.maximum(row - 1, 0))
     assert scores.previous(paid).item() == 1 and scores.previous(built(row)).item() == 0

@@ -197,7 +197,7 @@ def test_descent_follows_the_flow():
     runs = timescales.trained(p, range(3))
     there = timescales.first_crossing(runs.A, 0.5).values
     assert there.mean() == pytest.approx(bypass.emergence_time(p), rel=0.05)
-    assert (timescales.early(runs) < 0.2).all()
+    assert (timescales.early(runs) < 0.3).all()  # 0.79 without a bypass
 
 
 def test_without_bypass_logits_are_those_of_the_plain_student():

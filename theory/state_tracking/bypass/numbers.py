@@ -24,6 +24,7 @@ SCOPE = Scope(
     "the flow with a bypass",
     "gradient descent in small steps from zero, teachers that lead to different states",
     (
+        Limit("b", "at least 0", lambda p, runs: p.b >= 0, lambda p, runs: p.b),
         Limit("d_g", "at least 2 and below N", lambda p, runs: 2 <= p.d_g < p.N, lambda p, runs: p.d_g, ("N",)),
     ),
     free=("eta", "steps", "eval_every", "batch_size"),
