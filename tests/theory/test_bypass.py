@@ -223,5 +223,5 @@ def test_neither_theory_takes_the_other_student():
         st.flow().solve(bypass.Parameters(), alpha=1.0)
     with pytest.raises(ParameterError, match="must be the Parameters of this model"):
         bypass.emergence_time(st.Parameters())
-    with pytest.raises(ParameterError, match="^d_g = 12: must be at least 2 and below N"):
-        bypass.emergence_time(bypass.Parameters(N=12, d_g=12))
+    with pytest.raises(ParameterError, match="^d_g = 1: must be at least 2 and below N"):
+        bypass.emergence_time(bypass.Parameters(N=12, d_g=1))
