@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,11 @@ from theory.induction_heads.text import Parameters
 
 class Layer(nn.Module):
     """Causal softmax heads, added to the residual stream; no biases, no normalisation."""
+
+    query: nn.Parameter
+    key: nn.Parameter
+    value: nn.Parameter
+    out: nn.Parameter
 
     def __init__(self, p: Parameters, random: torch.Generator) -> None:
         super().__init__()
@@ -63,7 +69,7 @@ class Transformer(nn.Module):
         """What each head of the second layer adds to the logit of every token (row) when it attends
         to one (column): shape (heads, V, V).
         """
-        _, second = self.layers
+        second: Any = self.layers[1]
         value = second.value.unflatten(0, (second.heads, -1))
         out = second.out.unflatten(1, (second.heads, -1)).transpose(0, 1)
         return self.readout @ out @ value @ self.tokens.T

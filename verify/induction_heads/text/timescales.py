@@ -105,9 +105,9 @@ def said(found: Mapping[str, np.ndarray], of_law: float) -> list[list[str]]:
     return rows
 
 
-def report(request: Request, runs: Mapping[str, xr.Dataset] | None = None) -> Report:
-    """Tables and checks, of the shipped ensembles or of given ones."""
-    runs = ensembles.shipped() if runs is None else runs
+def report(request: Request) -> Report:
+    """Tables and checks of the shipped ensembles."""
+    runs = ensembles.shipped()
     found, of_law = times(runs), law()
     tables: dict[str, tuple[Sequence[str], Any]] = {
         "when induction heads emerge": (HEADER, table(runs, found)),
