@@ -41,5 +41,5 @@ stated = statement(
     paper=PAPER,
     observables={"A": exp(score) / mass, "possible": every / (every + none)},
     values=dict(N=12, d_g=6, b=1.0, eta=0.5, steps=600, eval_every=4, batch_size=256),
-    bounds=dict(b=(0, None)),
+    bounds=dict(b=(0, 100)),
 )
