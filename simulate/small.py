@@ -33,11 +33,15 @@ STUDENTS: dict[str, dict[str, Any]] = {
     "state_tracking.standard, rotary, gated, two blocks": dict(
         TRACKING, n_test=16, **BLOCK, blocks=2, heads=1, mlp="glu", norm=False, positions="rope"
     ),
+    "state_tracking.bypass": dict(N=4, d_g=2, b=0.5, batch_size=8, **STEPS),
     "induction_heads.disentangled": dict(HEADS, trained="projected"),
     "induction_heads.three": HEADS,
     "induction_heads.nineteen": HEADS,
     "induction_heads.all": HEADS,
     "induction_heads.standard": dict(D=8, vocabulary=8, block=9, pairs=2, batch_size=4, **STEPS),
+    "induction_heads.text": dict(
+        text="zen", vocabulary=12, context=8, D=8, heads=2, batch_size=4, n_test=8, **STEPS
+    ),
     "induction_heads.bursty": dict(N=6, B=2, **STEPS),
     "induction_heads.markov": dict(k=4, m=3, D=3, batch_size=8, **STEPS),
     "positional_semantic.attention": SENTENCES,

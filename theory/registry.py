@@ -303,6 +303,13 @@ OWN = (
         "forner2026",
     ),
     Model(
+        "state_tracking.bypass",
+        "State tracking with a bypass: a table of the state alone beside logic",
+        "forner2026",
+        stated=True,
+        beside=True,
+    ),
+    Model(
         "induction_heads",
         "Induction heads in a disentangled two-layer transformer (Musat et al.)",
         "musat2025",
@@ -319,6 +326,12 @@ OWN = (
         "In-context Markov chains: unigrams, then bigrams",
         "musat2025",
         stated=True,
+        beside=True,
+    ),
+    Model(
+        "induction_heads.text",
+        "Induction heads of a standard character model on real text",
+        "musat2025",
         beside=True,
     ),
     Model(

@@ -1,6 +1,6 @@
 """Students of the induction-head task (Musat et al., arXiv:2511.01033)."""
 
-from simulate.induction_heads import learner, standard, task
+from simulate.induction_heads import learner, standard, task, text
 from simulate.induction_heads.standard import Transformer
 from simulate.induction_heads.student import Constrained, Student, assemble, project, residual
 from simulate.statement import of
@@ -19,10 +19,11 @@ __all__ = [
     "residual",
     "standard",
     "task",
+    "text",
     "train",
 ]
 
-SYSTEMS = {**learner.SYSTEMS, "standard": standard.SYSTEM}
+SYSTEMS = {**learner.SYSTEMS, "standard": standard.SYSTEM, "text": text.SYSTEM}
 SYSTEMS["bursty"] = of(bursty.stated).SYSTEMS["student"]
 SYSTEMS["markov"] = of(markov.stated).SYSTEMS["student"]
 train = learner.DISENTANGLED.train

@@ -9,7 +9,9 @@ from simulate.state_tracking.student import (
     teacher_weights,
     with_full_embedding,
 )
+from simulate.statement import of
 from theory.state_tracking import Parameters
+from theory.state_tracking.bypass import stated as with_bypass
 from theory.state_tracking.task import cyclic_group, symmetric_group
 
 __all__ = [
@@ -25,4 +27,5 @@ __all__ = [
 ]
 
 SYSTEMS = {"student": SYSTEM, "rewards": REWARDS, "standard": STANDARD}
+SYSTEMS["bypass"] = of(with_bypass).SYSTEMS["student"]
 train = SYSTEM.train

@@ -58,7 +58,7 @@ document.getElementById("asked").textContent = JSON.stringify({answers, untimed}
 """
 
 
-NOTHING = {"associative_memory.trigger_task"}  # definitions, and a chance level
+NOTHING = {"associative_memory.trigger_task", "induction_heads.text"}  # no curves
 # Their tables take seconds: a page of each is opened with smaller ones, below.
 TABLED = {
     "positional_semantic": {

@@ -11,6 +11,7 @@ from verify.statement.emergence import emergence
 NAMES = [
     "associative_memory.retrieval",
     pytest.param("associative_memory.softmax_recall", marks=pytest.mark.slow),
+    pytest.param("state_tracking.bypass", marks=pytest.mark.slow),
     "induction_heads.bursty",
     "induction_heads.markov",
 ]

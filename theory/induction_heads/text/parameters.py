@@ -1,0 +1,59 @@
+"""Sizes, text and training of a two-layer attention-only character model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from theory.parameters import BaseParameters, ParameterError, parameter
+
+
+@dataclass(frozen=True)
+class Parameters(BaseParameters):
+    """A standard attention-only transformer of two layers that predicts the next character of real
+    text. No theory describes it; time is counted in steps.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name, a value out of range, or heads that do not divide D.
+    """
+
+    PRESETS = {"repeated": {}, "plain": dict(repeats=0.0, steps=6000)}
+    text: str = parameter(
+        "topics",
+        "English text: the help topics of Python's standard library, or the 850 characters of `import this`",
+        choices=("topics", "zen"),
+    )
+    vocabulary: int = parameter(
+        64, "characters told apart: the most frequent ones, all others as one", low=2
+    )
+    context: int = parameter(32, "characters that are seen, C", low=8)
+    piece: int | None = parameter(
+        None,
+        "windows of pieces of so many characters from anywhere in the text; none: as the text goes on",
+        low=1,
+    )
+    repeats: float = parameter(
+        1.0,
+        "share of windows that are one segment, of C/4 to C/2 characters, again and again",
+        low=0,
+        high=1,
+    )
+    D: int = parameter(64, "width of the residual stream", low=2)
+    heads: int = parameter(4, "heads of a layer", low=1)
+    eta: float = parameter(3e-3, "learning rate of Adam", above=0)
+    batch_size: int = parameter(32, "windows per step, B", low=1)
+    n_test: int = parameter(64, "test windows, of text that is not trained on", low=1)
+    steps: int = parameter(1000, "length of a run", low=1)
+    eval_every: int = parameter(25, "steps between measurements", low=1)
+
+    def __post_init__(self) -> None:
+        """Check single fields, then that heads divide the stream."""
+        super().__post_init__()
+        if self.D % self.heads:
+            raise ParameterError(f"heads = {self.heads}: must divide D = {self.D}")
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Predicted characters of a step, B C."""
+        return self.batch_size * self.context

@@ -1,0 +1,28 @@
+"""State tracking with a bypass, one step from the solvable student towards standard transformers:
+logits also have a table of the state alone; derived from a statement (`theory.statement`).
+"""
+
+from __future__ import annotations
+
+from theory.state_tracking.bypass import stages
+from theory.state_tracking.bypass.numbers import applies, emergence_time, guess_time, numbers
+from theory.state_tracking.bypass.statement import stated
+from theory.statement.model import served
+
+__all__ = [
+    "Parameters",
+    "applies",
+    "derived",
+    "emergence_time",
+    "emergence_times",
+    "equations",
+    "flows",
+    "guess_time",
+    "onset",
+    "sections",
+    "stated",
+]
+
+Parameters, derived, flows, sections, equations, onset, emergence_times = served(
+    stated, {"State tracking with a bypass: stages": [stages]}, numbers
+)

@@ -1,0 +1,91 @@
+"""Times of the two stages as numbers, along the exact flow."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from scipy.integrate import solve_ivp
+
+from theory import numeric, scope, sweep
+from theory.scope import Limit, Scope
+from theory.state_tracking.bypass.statement import N, b, d_g, stated
+from theory.statement import kept
+
+HALF = 0.5  # of attention; of the way of the guess
+FIRST, LONGEST = (
+    100.0,
+    1e9,
+)  # lengths of a run that looks for its end, in units of one action's time
+ACCURACY = 1e-9
+
+SCOPE = Scope(
+    "the flow with a bypass",
+    "gradient descent in small steps from zero, teachers that lead to different states",
+    (
+        Limit("b", "at least 0", lambda p, runs: p.b >= 0, lambda p, runs: p.b),
+        Limit("d_g", "at least 2 and below N", lambda p, runs: 2 <= p.d_g < p.N, lambda p, runs: p.d_g, ("N",)),
+    ),
+    free=("eta", "steps", "eval_every", "batch_size"),
+)  # fmt: skip
+applies = scope.applies({"emergence": SCOPE})
+
+
+@cache
+def compiled() -> Any:
+    """Rates of the order parameters, then attention and the mass on states that are led to."""
+    flow = kept.derived(stated).flow
+    shown = [*flow.rhs.values(), flow.observables["A"], flow.observables["possible"]]
+    return numeric.function(shown, [*flow.state, N, d_g, b])
+
+
+def crossing(p: Any, shown: int, level: float) -> float:
+    """First time at which what `compiled` shows last (-1) or last but one (-2) is at a level."""
+    number = len(kept.derived(stated).flow.state)
+
+    def event(t: float, y: np.ndarray) -> float:
+        return float(compiled()(*y, p.N, p.d_g, p.b)[shown]) - level
+
+    event.terminal = True  # type: ignore[attr-defined]
+    end = FIRST * p.N
+    while end < LONGEST:
+        path = solve_ivp(
+            lambda t, y: compiled()(*y, p.N, p.d_g, p.b)[:number],
+            (0, end),
+            np.zeros(number),
+            method="LSODA",
+            events=event,
+            rtol=ACCURACY,
+            atol=ACCURACY / p.N,
+        )
+        if path.t_events[0].size:
+            return float(path.t_events[0][0])
+        end *= 10
+    return float("nan")
+
+
+@scope.guard(SCOPE)
+@sweep.over_fields
+def emergence_time(p: Any) -> float:
+    """Time at which half of the attention is on the right action."""
+    return crossing(p, -2, HALF)
+
+
+@scope.guard(SCOPE)
+@sweep.over_fields
+def guess_time(p: Any) -> float:
+    """Time at which the mass on states that are led to has gone half of its way, from d_g/N to
+    1.
+    """
+    return crossing(p, -1, (1 + p.d_g / p.N) * HALF)
+
+
+def numbers(p: Any) -> dict[str, tuple[float, str]]:
+    """For the onset: where they apply."""
+    if SCOPE.applies(p):
+        return {}
+    return {
+        "T_guess": (guess_time(p), "time at which the guess from the state is half made"),
+        "T_A": (emergence_time(p), "time at which A is 1/2"),
+    }

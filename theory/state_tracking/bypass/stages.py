@@ -1,0 +1,108 @@
+"""What the bypass changes: the first stage is a guess from the state alone, and attention hardly
+waits for it.
+
+``D``, by which an action's own state is above those of other actions, and ``h``, by which states
+that are led to are above the others, are all that logits depend on; the bypass feeds ``h`` alone.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import sympy as sp
+
+from theory.equation import Equation, table
+from theory.notation import symbol
+from theory.state_tracking.bypass.statement import N, b, d_g, stated
+from theory.state_tracking.symbols import ref
+from theory.statement import kept
+
+D, h = (
+    symbol("D_bypass", "D", "own state of an action above those of others, in M", real=True),
+    symbol("h_bypass", "h", "states that are led to above the others, in logits", real=True),
+)
+D_rate, h_rate, specific, plateau = (
+    symbol("D_bypass_rate", r"\dot D(0)", "rate of D at the start", real=True),
+    symbol("h_bypass_rate", r"\dot h(0)", "rate of h at the start", real=True),
+    symbol("specificity", r"1-S/R", "specificity of logic, by intervention", real=True),
+    symbol("bypass_plateau", r"\ell_{1}", "loss of the guess from the state alone", real=True),
+)
+START = "zero weights, attention uniform"
+POINT = {"theta": sp.Rational(3, 10), "D": sp.Rational(7, 10), "h": sp.Rational(2, 5)}
+
+
+def by_two(expr: sp.Expr) -> sp.Expr:
+    """An expression in the statement's order parameters as one in theta, D and h.
+
+    Raises
+    ------
+    ArithmeticError
+        If it depends on more: on how much of h is in M.
+    """
+    theta, own, other, alone = (state()[x] for x in ("theta", "delta_M_1", "delta_M_0", "delta_U"))
+    share = sp.Symbol("share", real=True)
+    split = {own: D + (1 - share) * h, other: (1 - share) * h, alone: share * h / b}
+    at = {theta: POINT["theta"], D: POINT["D"], h: POINT["h"], N: 9, d_g: 7, b: sp.Rational(4, 5)}
+    found = [expr.subs(split).subs({**at, share: x}).evalf(30) for x in (0, sp.Rational(1, 3))]
+    if abs(found[0] - found[1]) > 1e-25:
+        raise ArithmeticError(f"{found[0]} at one point, {found[1]} at another with the same D, h")
+    return expr.subs({own: D + h, other: h, alone: 0})
+
+
+def state() -> dict[str, sp.Symbol]:
+    """Order parameters of the statement by name."""
+    return {q.name: q for q in kept.derived(stated).flow.state}
+
+
+@cache
+def rates() -> dict[str, sp.Expr]:
+    """Rates of theta, D and h, which close."""
+    rhs, of = kept.derived(stated).flow.rhs, state()
+    own, other, alone = (rhs[of[n]] for n in ("delta_M_1", "delta_M_0", "delta_U"))
+    whole = {"theta": rhs[of["theta"]], "D": own - other, "h": other + b * alone}
+    return {name: by_two(expr) for name, expr in whole.items()}
+
+
+def start(name: str) -> sp.Expr:
+    """Rate at zero weights."""
+    return sp.factor(rates()[name].subs({D: 0, h: 0, state()["theta"]: 0}))
+
+
+def specificity() -> sp.Expr:
+    """1 - S/R by intervention, at the start: R is the logit of the right state less the mean over
+    states, with attention moved to the right action, and S with attention moved to another one.
+    """
+    led = h * (N - d_g) / N  # above the mean, wherever attention is
+    R, S = D - D / N + led, -D / N + led
+    return sp.factor((1 - S / R).subs({D: start("D"), h: start("h")}))
+
+
+def guess() -> sp.Expr:
+    """Loss when all is known that the state tells, and nothing of the actions: D = 0, h to
+    infinity.
+
+    Raises
+    ------
+    ArithmeticError
+        If the loss at D = 0 is another one.
+    """
+    x = sp.Symbol("x", positive=True)
+    loss = sp.log(d_g + (N - d_g) * x)  # x = exp(-h)
+    own = by_two(kept.derived(stated).flow.observables["loss"]).subs(D, 0)
+    at = {state()["theta"]: POINT["theta"], h: POINT["h"], N: 9, d_g: 7}
+    if abs((own - loss.subs(x, sp.exp(-h))).subs(at).evalf(30)) > 1e-25:
+        raise ArithmeticError("not the loss of a guess from the state")
+    return sp.limit(loss, x, 0)
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """Rates and specificity at the start; loss of the first stage."""
+    return table(
+        ref("beyond the paper: a bypass"),
+        status="exact",
+        bypass_rate_D=(D_rate, lambda: start("D"), START),
+        bypass_rate_h=(h_rate, lambda: start("h"), START),
+        bypass_specificity=(specific, specificity, START),
+        bypass_guess=(plateau, guess, "the state known, the actions not"),
+    )

@@ -1,0 +1,1 @@
+"""Character models on real text: ensembles and their checks."""

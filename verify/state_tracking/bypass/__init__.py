@@ -1,0 +1,1 @@
+"""Checks of state tracking with a bypass, beside those of every statement."""

@@ -1,0 +1,57 @@
+"""Stages with a bypass: times of attention by the exact flow and in students, and whether logic
+tells actions apart before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from simulate.state_tracking import bypass as students
+from theory.state_tracking.bypass import Parameters, emergence_time, guess_time
+from verify.check import Band, Check, sampled
+from verify.emergence import first_crossing
+from verify.report import Report, Request
+
+GRID = (Parameters(b=0.0), Parameters(b=1.0), Parameters(b=3.0), Parameters(N=8, d_g=4, b=2.0))
+STEPS = Band(-0.02, 0.02, "steps of finite size, batches: 2% is allowed")
+SEEDS = range(700, 708)
+LONGER = 1.15  # runs, than the predicted time
+
+
+def trained(p: Parameters, seeds: range = SEEDS) -> xr.Dataset:
+    """Students until attention has emerged, or the guess if it comes first."""
+    p = p.run_to(LONGER * emergence_time(p))
+    return xr.concat([students.descent(p, seed) for seed in seeds], "seed")
+
+
+def early(runs: xr.Dataset) -> np.ndarray:
+    """1 - S/R by intervention when attention has made a tenth of its way, seed by seed."""
+    length = students.LENGTH
+    begun = first_crossing(runs.A, (1 + (length - 1) * 0.1) / length).values
+    specific = 1 - runs.S / runs.R
+    pairs = zip(specific.transpose("seed", "t").values, begun, strict=True)
+    return np.array([np.interp(t, runs.t.values[1:], row[1:]) for row, t in pairs])
+
+
+def report(request: Request) -> Report:
+    """All settings."""
+    checks: list[Check] = []
+    rows = []
+    for p in GRID:
+        runs, where = trained(p), f"N = {p.N}, d_g = {p.d_g}, b = {p.b:g}"
+        time, there = emergence_time(p), first_crossing(runs.A, 0.5).values
+        checks.append(
+            sampled(f"time of A = 1/2, students, {where}", "flow", time, there, band=STEPS)
+        )
+        guess = guess_time(p)
+        if guess < time:  # which is how long they are trained
+            level = (1 + p.d_g / p.N) / 2
+            reached = first_crossing(runs.mass, level).values
+            what = f"time of half the guess from the state, students, {where}"
+            checks.append(sampled(what, "flow", guess, reached, band=STEPS))
+        rows.append(
+            [where, f"{guess:.2f}", f"{time:.2f}", f"{there.mean():.2f}", f"{early(runs).mean():.3f}"]
+        )  # fmt: skip
+    header = ["setting", "guess (flow)", "A = 1/2 (flow)", "students", "1 - S/R before attention"]
+    return Report(checks, tables={"stages with a bypass": (header, rows)})
