@@ -256,16 +256,28 @@ def _root(c: float) -> np.ndarray:
     return np.array(layer.root().subs(layer.c, c), float)
 
 
+def _kinds(p: Parameters) -> list[str]:
+    """What each column of Q overlaps with."""
+    if p.start == "mixed":
+        return ["semantic", "positional"]
+    return [p.start] + ["agnostic"] * (p.rank - 1)
+
+
 def step(
     system: Extended, x: general.Order, values: Values
 ) -> tuple[general.Order, Values, Point]:
     """One undamped step, and the point it starts from."""
     p = system.p
     hats, value_hats, envelope, test = output_channel(system, x, values)
-    if p.start == "semantic":
-        hats["m"] = 0 * hats["m"]
-    if p.start == "positional":
-        hats["theta"] = 0 * hats["theta"]
+    # Exact symmetries keep these zero, up to rounding: a column and the teacher change sign.
+    kinds = _kinds(p)
+    for k, kind in enumerate(kinds):
+        if kind != "positional":
+            hats["m"][:, :, k] = 0
+        if kind != "semantic":
+            hats["theta"][:, :, k] = 0
+    for name in ("q", "V"):
+        hats[name] = hats[name] * np.eye(len(kinds))
     new, norm, _ = general.input_channel(system, hats)
     moved = values
     if p.value:
@@ -277,10 +289,8 @@ def step(
 
 def starting(system: Extended) -> tuple[general.Order, Values]:
     """Starting values near the solutions of the figures; further columns begin without overlaps."""
-    p, R = system.p, system.rank
-    kinds = {"mixed": ["semantic", "positional"]}.get(p.start, [p.start])
-    states = [STARTS[k] for k in kinds] + [STARTS["agnostic"]._replace(q=0.02)] * (R - len(kinds))
-    q, m, V, theta = np.array(states).T
+    p = system.p
+    q, m, V, theta = np.array([STARTS[k] for k in _kinds(p)]).T
     signs = np.array([1.0, -1.0])[:, None, None] / np.sqrt(1 - p.correlation)
     both = np.ones((2, 1, 1, 1))
     order = general.Order(
