@@ -24,11 +24,11 @@ from theory.positional_semantic import definitions, free_entropy
 from theory.positional_semantic.free_entropy import RS
 from theory.positional_semantic.symbols import (
     E_M,
+    Y_12,
+    Y_21,
     D,
     V,
     V_hat,
-    Y_12,
-    Y_21,
     alpha,
     epsilon_t,
     lam,
@@ -59,18 +59,14 @@ SLOPES = {
     )
     for x in (q_W, theta_W, V_W)
 }
-K = {
-    k: symbol(f"K_{k}", f"K_{{{k}}}", "entry of S C S^T", real=True) for k in ("11", "12", "22")
-}
+K = {k: symbol(f"K_{k}", f"K_{{{k}}}", "entry of S C S^T", real=True) for k in ("11", "12", "22")}
 M = {
     k: symbol(f"M_{k}", f"M_{{{k}}}", "mean product of residuals without this sentence", real=True)
     for k in ("11", "12", "22")
 }
 GRAM = sp.Matrix([[1, c], [c, 1]])  # C
 S_12, S_21 = definitions.S_12, definitions.S_21
-STUDENT, TARGET = (
-    sp.Matrix([[1 - a, a], [b, 1 - b]]) for a, b in ((S_12, S_21), (Y_12, Y_21))
-)
+STUDENT, TARGET = (sp.Matrix([[1 - a, a], [b, 1 - b]]) for a, b in ((S_12, S_21), (Y_12, Y_21)))
 
 
 def root() -> sp.Matrix:
@@ -108,7 +104,9 @@ def without_values() -> sp.Expr:
     ``r.(1 + V_W S C S^T)^(-1) r/2``.
     """
     r, shift = sp.Matrix(sp.symbols("r1 r2", real=True)), sp.Matrix(sp.symbols("v1 v2", real=True))
-    cost = (shift.T * GRAM.inv() * shift)[0] / (2 * V_W) + ((r - STUDENT * shift).T * (r - STUDENT * shift))[0] / 2
+    cost = (shift.T * GRAM.inv() * shift)[0] / (2 * V_W) + (
+        (r - STUDENT * shift).T * (r - STUDENT * shift)
+    )[0] / 2
     best = sp.solve([sp.diff(cost, x) for x in shift], list(shift), dict=True)[0]
     kernel = sp.eye(2) + V_W * STUDENT * GRAM * STUDENT.T
     if not vanishes(cost.subs(best) - (r.T * kernel.inv() * r)[0] / 2):
@@ -153,8 +151,10 @@ def equations() -> dict[str, Equation]:
     gram, left = products()
     entries = {"11": (0, 0), "12": (0, 1), "22": (1, 1)}
     fixed = {q_W: 1, theta_W: 1, V_W: 0}
-    plain = without_values().subs(V_W, 0).subs(
-        {M[k]: left[entries[k]].subs(fixed) for k in ("11", "22")}
+    plain = (
+        without_values()
+        .subs(V_W, 0)
+        .subs({M[k]: left[entries[k]].subs(fixed) for k in ("11", "22")})
     )
     claimed = sigma**2 * (1 - c) * ((Y_12 - S_12) ** 2 + (Y_21 - S_21) ** 2)
     if not vanishes(plain - claimed):
@@ -165,26 +165,21 @@ def equations() -> dict[str, Equation]:
     full = ("a full value matrix with the ridge of the queries",)
     of_c = correlated()
     ref = f"cui2024, {OURS}"
-    return (
-        table(
-            ref,
-            "d to infinity",
-            status="exact",
-            correlated_loss=(definitions.loss_symbol, claimed, *tokens),
-            **{
-                f"K_{k}": (K[k], sp.factor(gram[at]), *tokens) for k, at in entries.items()
-            },
-            **{f"M_{k}": (M[k], left[at], *full) for k, at in entries.items()},
-            values_loss=(definitions.loss_symbol, without_values(), *full),
-        )
-        | table(
-            ref,
-            *RS,
-            status="closure",
-            correlated_q=(q, of_c[q], *tokens),
-            correlated_m=(m, of_c[m], *tokens),
-            **{x.name: (x, form, *full) for x, form in new.items()},
-            D_W=(D_W, lam + sigma**2 * V_W_hat, *full),
-            extended_training_loss=(epsilon_t, loss, *full),
-        )
+    return table(
+        ref,
+        "d to infinity",
+        status="exact",
+        correlated_loss=(definitions.loss_symbol, claimed, *tokens),
+        **{f"K_{k}": (K[k], sp.factor(gram[at]), *tokens) for k, at in entries.items()},
+        **{f"M_{k}": (M[k], left[at], *full) for k, at in entries.items()},
+        values_loss=(definitions.loss_symbol, without_values(), *full),
+    ) | table(
+        ref,
+        *RS,
+        status="closure",
+        correlated_q=(q, of_c[q], *tokens),
+        correlated_m=(m, of_c[m], *tokens),
+        **{x.name: (x, form, *full) for x, form in new.items()},
+        D_W=(D_W, lam + sigma**2 * V_W_hat, *full),
+        extended_training_loss=(epsilon_t, loss, *full),
     )

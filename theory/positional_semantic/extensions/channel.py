@@ -20,15 +20,11 @@ from theory import numeric
 from theory.positional_semantic.extensions import layer
 from theory.positional_semantic.numbers import general
 from theory.positional_semantic.numbers.channel import target
-from theory.positional_semantic.numbers.fixed_point import STARTS, NotConverged
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.symbols import Y_12, Y_21, alpha, lam, sigma
 
-POINTS = 2048
-VANISHED = 2e-3  # overlap below which a branch has merged with the one without overlaps
 # Points and mirror images: as drawn, all reflected, the teacher's noise reflected, both.
 IMAGES = {"semantic": (0, 2), "positional": (0, 1), "mixed": (0, 1, 2, 3)}
-DAMPING, ITERATIONS, TOLERANCE = 0.7, 600, 1e-6
 SLOPES = layer.SLOPES
 
 
@@ -43,12 +39,14 @@ class Values(NamedTuple):
 
 
 @cache
-def _compiled() -> tuple[Callable[..., Any], ...]:
+def compiled() -> tuple[Callable[..., Any], ...]:
     """Loss of a sentence with its derivatives in the student's attention, and in the order
     parameters of the values; conjugates of these from mean derivatives; and back.
     """
     eq = layer.equations()
-    value = eq["values_loss"].rhs.subs({x: eq[x.name].rhs for x in (*layer.K.values(), *layer.M.values())})
+    value = eq["values_loss"].rhs.subs(
+        {x: eq[x.name].rhs for x in (*layer.K.values(), *layer.M.values())}
+    )
     S = layer.S_12, layer.S_21
     first = [sp.diff(value, x) for x in S]
     second = [sp.diff(first[0], S[0]), sp.diff(first[0], S[1]), sp.diff(first[1], S[1])]
@@ -98,7 +96,7 @@ class Extended(general.System):
             along = 2 * np.einsum("kij,nj->kni", forms, z)  # gradients of the scores
             S = scipy.special.expit(np.einsum("kni,ni->kn", along, z) / 2)
             slope = S * (1 - S)
-            value, *parts = _compiled()[0](*S, *Y.T, self.p.sigma, self.p.correlation, *values)
+            value, *parts = compiled()[0](*S, *Y.T, self.p.sigma, self.p.correlation, *values)
             a, b, aa, ab, bb = (np.broadcast_to(x, len(z)) for x in parts)
             first = np.stack([a, b]) * slope
             second = np.array([[aa, ab], [ab, bb]]) * slope * slope[:, None]
@@ -140,85 +138,14 @@ def extended(p: Parameters, points: int) -> Extended:
     )
 
 
-@dataclass(frozen=True)
-class Point:
-    """A fixed point, with averages over the output channel.
-
-    Attributes
-    ----------
-    p : Parameters
-        Model, with ``alpha``; ``p.start`` is the branch.
-    order, values : Order, Values
-        Order parameters of queries, for fields of uncorrelated tokens, and of values.
-    hats, value_hats : dict
-        Conjugates.
-    envelope, test_mse_half : float
-        Mean Moreau envelope, and half of ``E|y - f|^2/d``.
-    norm, residual : float
-        ``|Q|^2/d``, and the largest change under one undamped step.
-    """
-
-    p: Parameters
-    order: general.Order
-    values: Values
-    hats: dict[str, np.ndarray]
-    value_hats: dict[str, float]
-    envelope: float
-    test_mse_half: float
-    norm: float
-    residual: float
-
-    def summary(self) -> dict[str, float]:
-        """Numbers under the names of the students' measurements."""
-        # Both tokens have the same q and theta. The field of p is sqrt(1 - c) times that of the
-        # encoding of uncorrelated tokens.
-        return {
-            "q": float(np.trace(self.order.q[0, 0])),
-            "m": float(np.linalg.norm(self.order.m[0, 0]) * np.sqrt(1 - self.p.correlation)),
-            "theta": float(np.linalg.norm(self.order.theta[0, 0])),
-            "train_loss": self.train_loss,
-            "test_mse_half": self.test_mse_half,
-        }
-
-    @property
-    def exists(self) -> bool:
-        """Whether the overlaps of the branch are nonzero."""
-        return _left(self.p, self.order) > VANISHED
-
-    @property
-    def train_loss(self) -> float:
-        """Training loss per dimension."""
-        given = {
-            **self.p.values(),
-            "E_M": self.envelope,
-            "q": self.p.sigma**2 * self.norm,
-            # Of several columns the product is a trace.
-            "q_hat": float(np.einsum("lcab,lcba->", self.hats["q"], self.order.V)),
-            "V": 1.0,
-            **self.values._asdict(),
-            **self.value_hats,
-        }
-        loss = float(layer.equations()["extended_training_loss"].evaluate(given))
-        return loss if self.p.value else loss - self.p.lam / 2  # the identity has no ridge
-
-
-def _left(p: Parameters, x: general.Order) -> float:
-    """Smallest overlap of the branch relative to the weights."""
-    scale = np.sqrt(np.trace(x.q[0, 0]))
-    own = {
-        "positional": np.linalg.norm(x.m[0, 0]),
-        "semantic": np.linalg.norm(x.theta[0, 0]) / p.sigma,
-    }
-    names = [p.start] if p.start in own else list(own)
-    return float(min(own[name] for name in names) / scale)
-
-
 def output_channel(
     system: Extended, x: general.Order, values: Values
 ) -> tuple[dict[str, np.ndarray], dict[str, float], float, float]:
     """Conjugates in covariance form, those of the values, mean envelope, and half the test error."""
-    p, q, rest = system.p, x.q[0, 0], system.rho()[0, 0] - x.theta[0, 0].T @ np.linalg.solve(
-        x.q[0, 0], x.theta[0, 0]
+    p, q, rest = (
+        system.p,
+        x.q[0, 0],
+        system.rho()[0, 0] - x.theta[0, 0].T @ np.linalg.solve(x.q[0, 0], x.theta[0, 0]),
     )
     of_q = np.linalg.solve(q, x.theta[0, 0])
     noise_w = system.normals[..., : system.rank] @ np.linalg.cholesky(q).T
@@ -228,7 +155,11 @@ def output_channel(
     start = x.m[:, 0] + h / p.sigma**2 @ x.theta[0, 0].T
     z, value = general.proximal(system, w, Y, x.V[:, 0], np.array(values), start)
     g = np.einsum("lab,nlb->nla", np.linalg.inv(x.V[:, 0]), z - w)
-    hats = {"q": g[..., None] * g[..., None, :], "m": g, "theta": g[..., None] * noise_h[..., None, :] / rest}
+    hats = {
+        "q": g[..., None] * g[..., None, :],
+        "m": g,
+        "theta": g[..., None] * noise_h[..., None, :] / rest,
+    }
     by_w = np.einsum("nla,nlb->lab", g, noise_w) @ np.linalg.inv(q) / len(g)
     hats = {k: system.alpha * v.mean(0)[:, None] for k, v in hats.items()}
     hats["V"] = hats["theta"] @ of_q.T - system.alpha * by_w[:, None]
@@ -246,73 +177,11 @@ def value_conjugates(
     names = "q_W_hat", "theta_W_hat", "V_W_hat"
     if not p.value:
         return dict.fromkeys(names, 0.0)
-    slopes = _compiled()[1](*system.attention(z), *Y.T, p.sigma, p.correlation, *values)
+    slopes = compiled()[1](*system.attention(z), *Y.T, p.sigma, p.correlation, *values)
     means = [float(np.mean(x)) for x in slopes]
-    return dict(zip(names, map(float, _compiled()[2](p.alpha, p.sigma, *means)), strict=True))
+    return dict(zip(names, map(float, compiled()[2](p.alpha, p.sigma, *means)), strict=True))
 
 
 def _root(c: float) -> np.ndarray:
     """Square root of the correlation matrix of the tokens."""
     return np.array(layer.root().subs(layer.c, c), float)
-
-
-def _kinds(p: Parameters) -> list[str]:
-    """What each column of Q overlaps with."""
-    if p.start == "mixed":
-        return ["semantic", "positional"]
-    return [p.start] + ["agnostic"] * (p.rank - 1)
-
-
-def step(
-    system: Extended, x: general.Order, values: Values
-) -> tuple[general.Order, Values, Point]:
-    """One undamped step, and the point it starts from."""
-    p = system.p
-    hats, value_hats, envelope, test = output_channel(system, x, values)
-    # Exact symmetries keep these zero, up to rounding: a column and the teacher change sign.
-    kinds = _kinds(p)
-    for k, kind in enumerate(kinds):
-        if kind != "positional":
-            hats["m"][:, :, k] = 0
-        if kind != "semantic":
-            hats["theta"][:, :, k] = 0
-    for name in ("q", "V"):
-        hats[name] = hats[name] * np.eye(len(kinds))
-    new, norm, _ = general.input_channel(system, hats)
-    moved = values
-    if p.value:
-        moved = Values(*map(float, _compiled()[3](p.lam, p.sigma, *value_hats.values())))
-    change = max(new.distance(x), *(abs(a - b) for a, b in zip(moved, values, strict=True)))
-    here = float(np.trace(x.q[0, 0])) / p.sigma**2
-    return new, moved, Point(p, x, values, hats, value_hats, envelope, test, here, change)
-
-
-def starting(system: Extended) -> tuple[general.Order, Values]:
-    """Starting values near the solutions of the figures; further columns begin without overlaps."""
-    p = system.p
-    q, m, V, theta = np.array([STARTS[k] for k in _kinds(p)]).T
-    signs = np.array([1.0, -1.0])[:, None, None] / np.sqrt(1 - p.correlation)
-    both = np.ones((2, 1, 1, 1))
-    order = general.Order(
-        both * np.diag(q), signs * m, both * np.diag(V), both * theta[:, None]
-    )
-    return order, Values(0.9, 0.9, 0.3) if p.value else Values()
-
-
-def iterate(p: Parameters, near: Point | None = None, points: int = POINTS) -> Point:
-    """Fixed point by damped steps.
-
-    Raises
-    ------
-    NotConverged
-        If the iteration leaves its domain or does not settle.
-    """
-    system = extended(p, points)
-    x, values = starting(system) if near is None else (near.order, near.values)
-    for _ in range(ITERATIONS):
-        new, moved, point = step(system, x, values)
-        if point.residual < TOLERANCE or not point.exists:
-            return point
-        x = x.mixed(new, DAMPING)
-        values = Values(*(DAMPING * a + (1 - DAMPING) * b for a, b in zip(values, moved, strict=True)))
-    raise NotConverged(f"did not settle in {ITERATIONS} steps (residual {point.residual:.1e})")
