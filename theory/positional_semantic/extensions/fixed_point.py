@@ -27,7 +27,7 @@ from theory.positional_semantic.scope import HOW
 
 POINTS = 2048
 DAMPING, ITERATIONS, TOLERANCE = 0.7, 600, 1e-6
-CLOSE, STEPS = 1e-3, 20  # Newton's last step in alpha; sums over points know alpha_c to a percent
+CLOSE, STEPS = 0.01, 20  # in alpha; the error is of second order in the last step
 Points = Annotated[int, Allowed(low=64, high=2**20)]
 
 
