@@ -30,7 +30,7 @@ CASES: dict[str, tuple[dict[str, Any], tuple[tuple[str, float], ...], tuple[int,
         (("semantic", 2.0), ("positional", 1.0)),
         (200, 400),
     ),
-    "values": ({"value": True}, (("semantic", 3.0), ("positional", 1.0)), (100, 200)),
+    "values": ({"value": True}, (("semantic", 3.0), ("positional", 1.0)), (60, 120)),
     "two columns": (
         {"rank": 2},
         (("semantic", 2.0), ("positional", 2.0), ("mixed", 2.0)),

@@ -141,18 +141,15 @@ def extended(p: Parameters, points: int) -> Extended:
 def output_channel(
     system: Extended, x: general.Order, values: Values
 ) -> tuple[dict[str, np.ndarray], dict[str, float], float, float]:
-    """Conjugates in covariance form, those of the values, mean envelope, and half the test error."""
-    p, q, rest = (
-        system.p,
-        x.q[0, 0],
-        system.rho()[0, 0] - x.theta[0, 0].T @ np.linalg.solve(x.q[0, 0], x.theta[0, 0]),
-    )
-    of_q = np.linalg.solve(q, x.theta[0, 0])
+    """Conjugates in covariance form, those of the values, mean envelope, half the test error."""
+    p, q, theta = system.p, x.q[0, 0], x.theta[0, 0]  # the same of both tokens
+    of_q = np.linalg.solve(q, theta)
+    rest = system.rho()[0, 0] - theta.T @ of_q
     noise_w = system.normals[..., : system.rank] @ np.linalg.cholesky(q).T
     noise_h = system.normals[..., system.rank :] * np.sqrt(rest)
     w, h = x.m[:, 0] + noise_w, noise_w @ of_q + noise_h
     Y = target(p, _root(p.correlation) @ np.moveaxis(h[..., 0], 0, -1)).T
-    start = x.m[:, 0] + h / p.sigma**2 @ x.theta[0, 0].T
+    start = x.m[:, 0] + h / p.sigma**2 @ theta.T
     z, value = general.proximal(system, w, Y, x.V[:, 0], np.array(values), start)
     g = np.einsum("lab,nlb->nla", np.linalg.inv(x.V[:, 0]), z - w)
     hats = {
