@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -29,21 +31,20 @@ def test_measurements_of_a_student():
 
 def test_a_wrong_prediction_fails(monkeypatch):
     """Students made up around the theory agree; around a theory without the extension they fail."""
-    words = {"points": 64}
-    monkeypatch.setattr(extensions, "solve", lambda p, points: solve(p, **words))
+    solved = functools.cache(lambda p: solve(p, points=64))
+    monkeypatch.setattr(extensions, "solve", lambda p, points: solved(p))
     plain = False
 
     def limits(p, sizes, seeds):
         q = extensions.BASE.replace(start=p.start, alpha=p.alpha) if plain else p
-        noise = 1 + 0.03 * np.random.default_rng(1).normal(size=len(seeds))
-        truth = extensions.predicted(q, solve(q, **words))
+        noise = 1 + 0.02 * np.random.default_rng(1).normal(size=len(seeds))
+        truth = extensions.predicted(q, solved(q))
         return xr.Dataset({k: ("seed", v * noise) for k, v in truth.items()})
 
     monkeypatch.setattr(extensions, "limits", limits)
     assert all(c.within for c in extensions.checks(range(24), ["correlation 0.2"]))
-    plain = True
-    rows = extensions.checks(range(24), ["correlation 0.2"])
-    assert [c.name.split(",")[0] for c in rows if c.within] == ["m"]  # 2.5% apart
+    plain = True  # the nearest number is 2.5% off, six standard errors
+    assert not any(c.within for c in extensions.checks(range(24), ["correlation 0.2"]))
 
 
 @pytest.mark.slow
@@ -63,7 +64,7 @@ def written(folder, name, p, branch, change=1.0):
     return folder / name
 
 
-def test_published_fixed_points(tmp_path, capsys):
+def test_published_fixed_points(tmp_path):
     """Files of the rule's own fixed points deviate by its tolerance, of other weights by as much as
     they are other; settings are those of the name.
     """
@@ -73,8 +74,7 @@ def test_published_fixed_points(tmp_path, capsys):
     assert list(off) == ["q", "V", "theta"] and max(off.values()) < 1e-5
     off = published.deviations(written(tmp_path, name, p, "semantic", 1.1))
     assert off["q"] == pytest.approx(0.1 / 1.1, rel=1e-3) and off["theta"] < 1e-5
-    assert published.main([str(tmp_path)]) == 0
-    said = capsys.readouterr().out.splitlines()[-1].split()
+    said = published.table(tmp_path).splitlines()[-1].split()
     assert said == ["0.4", "alternative", "semantic", "2", "9.1%", *said[5:]]
     agnostic = "repl_softmax_Mixed_sig0.7_lamb0.02_omega0.3_agno.csv"
     (tmp_path / agnostic).write_text((tmp_path / name).read_text())
@@ -88,4 +88,4 @@ def test_files_that_are_not_theirs_are_refused(tmp_path):
     with pytest.raises(ParameterError, match=r"other\.csv: must be named repl_softmax"):
         published.read(tmp_path / "other.csv")
     with pytest.raises(ParameterError, match="has no repl_softmax"):
-        published.main([str(tmp_path)])
+        published.table(tmp_path)

@@ -1,5 +1,4 @@
-"""Fixed points published by the authors against the degree-seven rule, from a user's copy:
-``python -m verify.positional_semantic.published FOLDER``.
+"""Fixed points published by the authors against the degree-seven rule, from a user's copy.
 
 Files are those of ``theory/`` in github.com/SPOC-group/positional-and-semantic-attention; nothing
 of them comes with this toolkit.
@@ -7,7 +6,6 @@ of them comes with this toolkit.
 
 from __future__ import annotations
 
-import argparse
 import re
 from pathlib import Path
 
@@ -17,7 +15,7 @@ import xarray as xr
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, State
 from theory.positional_semantic.numbers import degree_seven
-from theory.runtime import cli, output
+from theory.runtime import output
 from verify import tables
 
 NAME = re.compile(
@@ -74,15 +72,15 @@ def deviations(path: Path | str) -> dict[str, float]:
     return off
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Command line."""
-    parser = argparse.ArgumentParser(
-        prog="verify.positional_semantic.published",
-        description="Published fixed points against the degree-seven rule.",
-    )
-    parser.add_argument("folder", type=Path, help="their folder theory/, or one of its files")
-    folder = parser.parse_args(argv).folder
-    files = [folder] if folder.is_file() else sorted(folder.glob("repl_softmax_*.csv"))
+def table(folder: Path | str) -> str:
+    """Deviations of all their files in a folder, as a text table.
+
+    Raises
+    ------
+    ParameterError
+        If there is none, or one that cannot be read.
+    """
+    files = sorted(Path(folder).glob("repl_softmax_*.csv"))
     if not files:
         raise ParameterError(f"{folder}: has no repl_softmax_*.csv")
     rows = []
@@ -91,9 +89,4 @@ def main(argv: list[str] | None = None) -> int:
         p, branch, theirs = read(file)
         cells = [f"{100 * off[x]:.2g}%" if x in off else "" for x in State._fields]
         rows.append([f"{p.omega:g}", p.target, branch, str(theirs.alpha.size), *cells])
-    print(output.table(("omega", "target", "branch", "rows", *State._fields), rows))
-    return 0
-
-
-if __name__ == "__main__":
-    cli.run(main)
+    return output.table(("omega", "target", "branch", "rows", *State._fields), rows)
