@@ -40,7 +40,9 @@ def read(path: Path | str) -> tuple[Parameters, str, xr.Dataset]:
     if match is None:
         raise ParameterError(f"{path}: must be named repl_softmax_Mixed_sig..._omega....csv")
     p = Parameters(
-        **{k: float(match[k]) for k in ("sigma", "lam", "omega")},
+        sigma=float(match["sigma"]),
+        lam=float(match["lam"]),
+        omega=float(match["omega"]),
         target="alternative" if match["other"] else "standard",
     )
     columns = {x: x for x in ("alpha", *State._fields)}

@@ -223,7 +223,8 @@ def critical(p: Parameters, points: Points = POINTS) -> float:
     ParameterError
         If no crossing is found.
     """
-    at, found = FIRST, {}
+    at = FIRST
+    found: dict[str, Point] = {}
     for _ in range(STEPS):
         for k in ("positional", "semantic"):
             here = p.replace(alpha=at, start=k, polish=True)
