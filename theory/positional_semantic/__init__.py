@@ -10,6 +10,7 @@ from theory.catalogue import catalogue
 from theory.positional_semantic import (
     definitions,
     errors,
+    extensions,
     free_entropy,
     linear,
     moments,
@@ -38,6 +39,7 @@ __all__ = [
     "branches",
     "curve",
     "equations",
+    "extensions",
     "fixed_point",
     "flows",
     "onset",
@@ -59,6 +61,7 @@ flows, sections, equations = catalogue(
         "State evolution": [state_evolution, state_evolution.NORM_EQUATION],
         "Errors": [errors],
         "Linear baseline": [linear],
+        "Extensions": [extensions],
     }
 )
 if not TYPE_CHECKING:  # checkers would take every name for one of the module

@@ -7,13 +7,13 @@ from theory.scope import Scope, only
 
 HOW = ("d", "teacher", "optimizer", "eta", "steps", "n_test")  # the path to the minimum
 TIED = (only("rank", 1), only("tied", True), only("value", False), only("correlation", 0.0))
-BY_EXPERIMENT = "the extensions of App. E.3 have students only"
+ELSEWHERE = "App. E.3 is theory.positional_semantic.extensions"
 MINIMUM = Scope(
     "state evolution",
     "minima of one tied layer of rank one on independent tokens",
     TIED,
     (*HOW, "polish", "start"),
-    remedy=BY_EXPERIMENT,
+    remedy=ELSEWHERE,
 )
 LINEAR = Scope(
     "the linear baseline",
@@ -26,7 +26,7 @@ DESCENT = Scope(
     "minima of one tied layer of rank one, from an informed start",
     (*TIED, only("start", "positional", "semantic"), only("polish", True)),
     HOW,
-    remedy=BY_EXPERIMENT,
+    remedy=ELSEWHERE,
 )
 SCOPES = {"minimum": MINIMUM, "descent": DESCENT, "linear": LINEAR}
 applies = scope.applies(SCOPES)

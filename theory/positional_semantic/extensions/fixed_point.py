@@ -1,0 +1,242 @@
+"""Fixed points of the extended layer: branches, losses, and where they cross."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+import xarray as xr
+
+from theory import prediction, scope, sweep
+from theory.parameters import Allowed, ParameterError
+from theory.positional_semantic.extensions import layer
+from theory.positional_semantic.extensions.channel import (
+    Extended,
+    Values,
+    compiled,
+    extended,
+    output_channel,
+)
+from theory.positional_semantic.extensions.scope import CROSSING, EXTENDED
+from theory.positional_semantic.numbers import general
+from theory.positional_semantic.numbers.fixed_point import STARTS, VANISHED, NotConverged, in_range
+from theory.positional_semantic.numbers.thresholds import FIRST, LARGEST, SMALLEST
+from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.scope import HOW
+
+POINTS = 2048
+DAMPING, ITERATIONS, TOLERANCE = 0.7, 600, 1e-6
+CLOSE, STEPS = 0.01, 20  # in alpha; the error is of second order in the last step
+Points = Annotated[int, Allowed(low=64, high=2**20)]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A fixed point, with averages over the output channel.
+
+    Attributes
+    ----------
+    p : Parameters
+        Model, with ``alpha``; ``p.start`` is the branch.
+    order, values : Order, Values
+        Order parameters of queries, for fields of uncorrelated tokens, and of values.
+    hats, value_hats : dict
+        Conjugates.
+    envelope, test_mse_half : float
+        Mean Moreau envelope, and half of ``E|y - f|^2/d``.
+    norm, residual : float
+        ``|Q|^2/d``, and the largest change under one undamped step.
+    """
+
+    p: Parameters
+    order: general.Order
+    values: Values
+    hats: dict[str, np.ndarray]
+    value_hats: dict[str, float]
+    envelope: float
+    test_mse_half: float
+    norm: float
+    residual: float
+
+    def summary(self) -> dict[str, float]:
+        """Numbers under the names of the students' measurements."""
+        # Both tokens have the same q and theta. The field of p is sqrt(1 - c) times that of the
+        # encoding of uncorrelated tokens.
+        return {
+            "q": float(np.trace(self.order.q[0, 0])),
+            "m": float(np.linalg.norm(self.order.m[0, 0]) * np.sqrt(1 - self.p.correlation)),
+            "theta": float(np.linalg.norm(self.order.theta[0, 0])),
+            "train_loss": self.train_loss,
+            "test_mse_half": self.test_mse_half,
+        }
+
+    @property
+    def exists(self) -> bool:
+        """Whether the overlaps of the branch are nonzero."""
+        return _left(self.p, self.order) > VANISHED
+
+    @property
+    def train_loss(self) -> float:
+        """Training loss per dimension."""
+        given = {
+            **self.p.values(),
+            "E_M": self.envelope,
+            "q": self.p.sigma**2 * self.norm,
+            # Of several columns the product is a trace.
+            "q_hat": float(np.einsum("lcab,lcba->", self.hats["q"], self.order.V)),
+            "V": 1.0,
+            **self.values._asdict(),
+            **self.value_hats,
+        }
+        loss = float(layer.equations()["extended_training_loss"].evaluate(given))
+        return loss if self.p.value else loss - self.p.lam / 2  # the identity has no ridge
+
+
+def _left(p: Parameters, x: general.Order) -> float:
+    """Smallest overlap of the branch relative to the weights."""
+    scale = np.sqrt(np.trace(x.q[0, 0]))
+    own = {
+        "positional": np.linalg.norm(x.m[0, 0]),
+        "semantic": np.linalg.norm(x.theta[0, 0]) / p.sigma,
+    }
+    names = [p.start] if p.start in own else list(own)
+    return float(min(own[name] for name in names) / scale)
+
+
+def kinds(p: Parameters) -> list[str]:
+    """What each column of Q overlaps with. Of two columns one takes the positions and the other the
+    teacher, from any informed start: the branches with one overlap only are saddles.
+    """
+    return [p.start] if p.rank == 1 else ["semantic", "positional"]
+
+
+def step(system: Extended, x: general.Order, values: Values) -> tuple[general.Order, Values, Point]:
+    """One undamped step, and the point it starts from."""
+    p = system.p
+    hats, value_hats, envelope, test = output_channel(system, x, values)
+    # Exact symmetries keep these zero, up to rounding: a column and the teacher change sign.
+    columns = kinds(p)
+    for k, kind in enumerate(columns):
+        if kind != "positional":
+            hats["m"][:, :, k] = 0
+        if kind != "semantic":
+            hats["theta"][:, :, k] = 0
+    for name in ("q", "V"):
+        hats[name] = hats[name] * np.eye(len(columns))
+    new, norm, _ = general.input_channel(system, hats)
+    moved = values
+    if p.value:
+        moved = Values(*map(float, compiled()[3](p.lam, p.sigma, *value_hats.values())))
+    change = max(new.distance(x), *(abs(a - b) for a, b in zip(moved, values, strict=True)))
+    here = float(np.trace(x.q[0, 0])) / p.sigma**2
+    return new, moved, Point(p, x, values, hats, value_hats, envelope, test, here, change)
+
+
+def starting(system: Extended) -> tuple[general.Order, Values]:
+    """Starting values near the solutions of the figures; further columns begin without overlaps."""
+    p = system.p
+    q, m, V, theta = np.array([STARTS[k] for k in kinds(p)]).T
+    signs = np.array([1.0, -1.0])[:, None, None] / np.sqrt(1 - p.correlation)
+    both = np.ones((2, 1, 1, 1))
+    order = general.Order(both * np.diag(q), signs * m, both * np.diag(V), both * theta[:, None])
+    return order, Values(0.9, 0.9, 0.3) if p.value else Values()
+
+
+@scope.guard(EXTENDED)
+@sweep.over_fields
+def solve(p: Parameters, near: Point | None = None, points: Points = POINTS) -> Point:
+    """Fixed point by damped steps, on the branch of ``p.start``.
+
+    Parameters
+    ----------
+    p : Parameters
+        Model with ``alpha``. The local selection is used for any ``p.prox``.
+    near : Point, optional
+        Nearby solution with the same extensions and start.
+    points : int
+        Sobol points, a power of two. The default knows overlaps to half a percent.
+
+    Raises
+    ------
+    ParameterError
+        For students that the theory does not describe, or no convergence.
+    """
+    with in_range(p):
+        system = extended(p, points)
+        x, values = starting(system) if near is None else (near.order, near.values)
+        for _ in range(ITERATIONS):
+            new, moved, point = step(system, x, values)
+            if point.residual < TOLERANCE or not point.exists:
+                return point
+            x = x.mixed(new, DAMPING)
+            values = Values(
+                *(DAMPING * a + (1 - DAMPING) * b for a, b in zip(values, moved, strict=True))
+            )
+        raise NotConverged(f"did not settle in {ITERATIONS} steps ({point.residual:.1e})")
+
+
+@scope.guard(EXTENDED)
+@sweep.over_fields
+def predict(
+    p: Parameters, runs: xr.Dataset | None = None, points: Points = POINTS
+) -> dict[str, float]:
+    """Predict order parameters, training loss and test error at the end of informed descent, in
+    the limit of infinite d.
+
+    Parameters
+    ----------
+    p : Parameters
+        Parameters of the training; ``p.start`` is its initial condition.
+    runs : Dataset, optional
+        Students, which must have the same parameters.
+    points : int
+        Sobol points, a power of two.
+
+    Returns
+    -------
+    dict
+        ``q``, ``m``, ``theta`` (absolute values), ``train_loss`` and ``test_mse_half``; NaN if the
+        branch does not exist.
+    """
+    if runs is not None:
+        prediction.check_runs(p, runs, (), free=HOW)
+    point = solve(p, points=points)
+    return {k: v if point.exists else np.nan for k, v in point.summary().items()}
+
+
+@scope.guard(CROSSING)
+@sweep.over_fields
+def critical(p: Parameters, points: Points = POINTS) -> float:
+    """alpha_c: where the training losses of both branches are equal, by Newton's method; the
+    derivative of a loss in alpha is its mean envelope.
+
+    Parameters
+    ----------
+    p : Parameters
+        Model; its alpha and start are ignored.
+    points : int
+        Sobol points, a power of two.
+
+    Raises
+    ------
+    ParameterError
+        If no crossing is found.
+    """
+    at = FIRST
+    found: dict[str, Point] = {}
+    for _ in range(STEPS):
+        for k in ("positional", "semantic"):
+            here = p.replace(alpha=at, start=k, polish=True)
+            found[k] = solve(here, found.get(k), points)
+            if not found[k].exists:
+                raise ParameterError(f"alpha_c: no {k} branch at alpha = {at:g}")
+        gap = found["positional"].train_loss - found["semantic"].train_loss
+        slope = found["positional"].envelope - found["semantic"].envelope
+        if slope <= 0:
+            raise ParameterError(f"alpha_c: the losses do not cross near alpha = {at:g}")
+        move = -gap / slope
+        if abs(move) < CLOSE:
+            return at + move
+        at = min(LARGEST, max(SMALLEST, at / 2, at + min(move, at)))
+    raise ParameterError(f"alpha_c: did not settle in {STEPS} steps, last alpha = {at:g}")

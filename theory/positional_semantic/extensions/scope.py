@@ -1,0 +1,28 @@
+"""Which students the theory of the extensions describes."""
+
+from __future__ import annotations
+
+from theory.positional_semantic.scope import HOW
+from theory.scope import Limit, Scope, only
+
+OPEN = Limit(
+    "correlation",
+    "between -1 and 1, exclusively",
+    lambda p, runs: abs(p.correlation) < 1,
+    lambda p, runs: p.correlation,
+)
+LAYER = (only("tied", True), OPEN)
+EXTENDED = Scope(
+    "state evolution with extensions",
+    "minima from informed starts: correlated tokens, a full value matrix, two columns of Q",
+    (*LAYER, only("start", "positional", "semantic", "mixed"), only("polish", True)),
+    HOW,
+    remedy="untied keys: numbers.general.System",
+)
+CROSSING = Scope(
+    "alpha_c with extensions",
+    "the crossing of the two minima of a layer of rank one",
+    (*LAYER, only("rank", 1)),
+    (*HOW, "polish", "start"),
+    remedy="two columns of Q have one minimum, with both overlaps",
+)
