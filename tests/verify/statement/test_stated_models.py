@@ -12,6 +12,7 @@ NAMES = [
     "associative_memory.retrieval",
     pytest.param("associative_memory.softmax_recall", marks=pytest.mark.slow),
     "induction_heads.bursty",
+    "induction_heads.in_weights",
     "induction_heads.markov",
 ]
 

@@ -20,7 +20,8 @@ from theory.special import gauss_legendre
 NODES = 60  # of integrals over the root of the score, which are analytic
 WIDEST = 20.0  # logit of the memory up to which the head is waited for: e^20 times its clock
 FIRM = 4.0  # clock that the memory takes until the head is lost, over that of the head
-WEAK = 0.1  # weight decay of the head over that at which it does not begin
+FAST = 0.12  # rate of the memory over the head's weight decay, where the head is about to be lost
+WEAK = 0.06  # weight decay of the head over that at which it does not begin
 
 
 @cache
@@ -121,12 +122,11 @@ def followed(p: Any) -> tuple[float, float]:
     return float(memory(p, clock(p, end(p)))), value("iw_left", p)
 
 
-def slow(p: Any) -> float:
-    """Clock that the memory takes until the head is lost, over that of the head."""
-    if not p.decay < 1 / (2 * np.sqrt(2) * end(p)):
-        return 0.0
-    left = max(followed(p)[1], 0.0)
-    return float(compiled()["memory"](left, sized(p)[q.name], p.c_0) / clock(p, end(p)))
+def slow(p: Any) -> bool:
+    """Whether the memory takes long until the head is lost, and the head can follow it."""
+    left = followed(p)[1]
+    takes = compiled()["memory"](left, sized(p)[q.name], p.c_0) / clock(p, end(p))
+    return bool(takes >= FIRM and sized(p)[q.name] * least(p) <= FAST * p.decay)
 
 
 LONG = Limit(
@@ -161,8 +161,8 @@ DECAYS = Limit(
 )
 SLOW = Limit(
     "C",
-    f"so many that the memory takes {FIRM:g} times the clock of the head until it is lost",
-    lambda p, runs: not given(p) or not DECAYS.holds(p, None) or p.c_0 <= 0 or slow(p) >= FIRM,
+    f"so many that the memory takes {FIRM:g} times the head's clock, and grows at {FAST:g} of its decay",
+    lambda p, runs: not (given(p) and DECAYS.holds(p, None) and p.c_0 > 0) or slow(p),
     lambda p, runs: p.C,
     ("L", "R", "B", "c_0", "decay"),
 )
@@ -240,7 +240,9 @@ def lost_time(p: Any) -> float:
     top = end(p) ** 2
     while logit(top) > begun:
         top += 0.1
-    return seconds(p, end(p)) + float(quad(wait, begun, left, epsrel=1e-8)[0])
+    read_out = np.sqrt(2) * end(p)  # at attention 1/2
+    behind = value("iw_lag", p, w=read_out, residual=2 * p.decay * read_out)
+    return seconds(p, end(p)) + float(quad(wait, begun, left, epsrel=1e-8)[0]) + behind
 
 
 @scope.guard(EXCLUSION)

@@ -37,6 +37,7 @@ largest = symbol("decay_largest", r"\lambda_{\max}", "decay at which the head do
 left = symbol("in_weights_left", r"\varphi_{1/2}", "logit of the memory at which attention is 1/2")
 begun = symbol("in_weights_head", r"\varphi_{\mathrm{head}}", "logit of the memory at T_head")
 T_lost = symbol("T_lost", r"T_{\mathrm{lost}}", "time at which attention falls below 1/2")
+behind = symbol("T_lag", r"T_{\mathrm{lag}}", "delay of the head behind where it would stand still")
 r_head = symbol("residual_head", r"r_{\mathrm{head}}", "least residual that keeps the head")
 r_memory = symbol("residual_memory", r"r_{\mathrm{memory}}", "residual that keeps the memory")
 K_lost = symbol("K_lost", r"K_{\mathrm{lost}}", "items below which the head is lost")
@@ -86,13 +87,39 @@ def leaves() -> sp.Expr:
 
 
 @cache
+def lag() -> sp.Expr:
+    """Time by which attention falls through 1/2 later than where the head stands still, to first
+    order in how fast the memory grows.
+    """
+    whole = w * a + known  # the logit
+    own = emergence.residual().subs(w, 0)
+    fall = -r * (1 - r)
+    written_as(fall.subs(r, own), sp.diff(own, emergence.delta) / emergence.c)
+    at = emergence.attention()
+    a_beta = a * (1 - a)
+    written_as(a_beta.subs(a, at), sp.diff(at, beta))
+    rates = sp.Matrix([emergence.moved(x) for x in (w, beta)])
+
+    def slope(x: sp.Symbol) -> sp.Matrix:
+        """Derivative by x, of which attention and the residual are functions."""
+        by_a = sp.diff(whole, a) * a_beta if x is beta else 0
+        of_a = rates.diff(a) * a_beta if x is beta else sp.zeros(2, 1)
+        return rates.diff(x) + of_a + rates.diff(r) * fall * (sp.diff(whole, x) + by_a)
+
+    here = {beta: w**2 / 2, decay: r / (2 * w), a: sp.Rational(1, 2)}  # attention 1/2: see `still`
+    matrix = sp.Matrix.hstack(slope(w), slope(beta)).subs(here)
+    follows = matrix.LUsolve(slope(known).subs(here))
+    return sp.factor(-matrix.LUsolve(follows)[1] / follows[1])
+
+
+@cache
 def lost() -> sp.Expr:
     """Time at which the head falls back: the clock of the memory, at the residual of the head."""
     speed = sp.sqrt(c_0**4 * q**4 + 4 * q**2 * known**2)
     on = sp.diff(emergence.remembered(), tau)
     if not vanishes((speed.subs(known, emergence.remembered()) ** 2 - on**2).rewrite(sp.exp)):
         raise ArithmeticError("not the rate of the memory on the clock")
-    return T_head + sp.Integral(1 / (r * speed), (known, begun, left))
+    return T_head + sp.Integral(1 / (r * speed), (known, begun, left)) + behind
 
 
 @cache
@@ -132,6 +159,7 @@ def equations() -> dict[str, Equation]:
     }
     leading = {
         "iw_decay_largest": (largest, dormant, LONG),
+        "iw_lag": (behind, lag, SLOW, "read-out and residual at attention 1/2"),
         "iw_lost": (T_lost, lost, SLOW, "residual iw_still_residual, no decay of the memory"),
         "iw_head_residual": (r_head, least, LONG),
         "iw_items_lost": (K_lost, exclusion, LONG),
