@@ -26,7 +26,7 @@ a = symbol("attention", "a", "attention to the copies of the queried pair", posi
 r = symbol("residual", "r", "probability that is not on the right label", positive=True)
 n = symbol("pairs_per_copy", "n", "other pairs per copy of the queried one", positive=True)
 K = symbol("K", means="items of the pool", positive=True)
-kappa = symbol("kappa_L", r"\kappa", "L/(L - 1)", positive=True)
+kappa = symbol("kappa_labels", r"\kappa", "L/(L - 1)", positive=True)
 q = symbol("rate_memory", "q", "rate of the memory, on the clock", positive=True)
 tau = symbol("tau_clock", r"\tau", "clock: integral of the residual over time", nonnegative=True)
 known = symbol("in_weights", r"\varphi", "logit of the memory", nonnegative=True)

@@ -217,7 +217,7 @@ def critical_items(p: Any) -> float:
         np.log(2 * needed) + 30.0,
         xtol=1e-13,
     )
-    return sized(p)["kappa_L"] * float(np.exp(2 * root))
+    return sized(p)["kappa_labels"] * float(np.exp(2 * root))
 
 
 @scope.guard(LOST)
@@ -249,7 +249,7 @@ def lost_time(p: Any) -> float:
 @sweep.over_fields
 def lost_below(p: Any) -> float:
     """Items of the pool below which the memory drives the head out, by the exact residuals."""
-    return sized(p)["kappa_L"] * (least(p) / p.fading) ** 2
+    return sized(p)["kappa_labels"] * (least(p) / p.fading) ** 2
 
 
 def numbers(p: Any) -> dict[str, tuple[float, str]]:

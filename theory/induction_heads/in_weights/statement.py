@@ -63,5 +63,5 @@ stated = statement(
     },
     values=dict(L=2, C=256, R=8, B=1, c_0=1.0, decay=0.0, fading=0.0)
     | dict(eta=0.25, steps=400, eval_every=2, batch_size=256),
-    bounds=dict(c_0=(0, 10), decay=(0, 1), fading=(0, 1)),
+    bounds=dict(c_0=(0, 100), decay=(0, 1), fading=(0, 1)),
 )
