@@ -29,7 +29,9 @@ def test_statement_is_the_loss_of_contexts():
     (own,) = (i for i in stated.draws if i.parent is None)
     (item,) = (i for i in stated.draws if i.parent is not None)
     draws = {own: asked // p.C, item: asked % p.C}
-    data = arrays.Data(p.as_dict(), draws={k: x.numpy() for k, x in draws.items()}, chances=np.ones(64))
+    data = arrays.Data(
+        p.as_dict(), draws={k: x.numpy() for k, x in draws.items()}, chances=np.ones(64)
+    )
     student = Student(stated)
     told = student.each({w: named[w.name] for w in stated.weights}, student.taken(data))
     found = by_hand.losses(seen, asked)
@@ -43,7 +45,10 @@ def test_statement_is_the_loss_of_contexts():
 
 def test_all_weights_follow_the_flow():
     """Every entry of the memory, the score and both read-outs, to 1e-9."""
-    p, stated = in_weights.Parameters(L=3, C=2, R=2, c_0=0.7, decay=0.01, fading=0.02), in_weights.stated
+    p, stated = (
+        in_weights.Parameters(L=3, C=2, R=2, c_0=0.7, decay=0.01, fading=0.02),
+        in_weights.stated,
+    )
     student = Student(stated)
     data = student.taken(arrays.every_input(stated, p.as_dict(), None, {}))
     by_name = {w.name: w for w in stated.weights}

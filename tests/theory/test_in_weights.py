@@ -22,7 +22,13 @@ def rates(_, y, L, K, n, decay, fading):
     a = 1 / (1 + n * np.exp(-beta))
     r = 1 - 1 / (1 + (L - 1) * np.exp(-w * a - c * delta))
     memory = r * c * L / ((L - 1) * K) - fading * delta
-    return [r * a - decay * w, r * w * a * (1 - a) - decay * beta, r * delta - fading * c, memory, r]
+    return [
+        r * a - decay * w,
+        r * w * a * (1 - a) - decay * beta,
+        r * delta - fading * c,
+        memory,
+        r,
+    ]
 
 
 def solved(L, K, n, c_0, until, decay=0.0, fading=0.0, level=0.5):
@@ -48,13 +54,7 @@ def of(p):
 
 
 P = in_weights.Parameters
-SETTINGS = [
-    P(),
-    P(B=4),
-    P(L=8, R=4, C=32, c_0=0.5),
-    P(R=64, C=4096, c_0=0.2),
-    P(R=2, C=3, c_0=0.0),
-]
+SETTINGS = [P(), P(B=4), P(L=8, R=4, C=32, c_0=0.5), P(R=64, C=4096, c_0=0.2), P(R=2, C=3, c_0=0.0)]
 
 
 @pytest.mark.parametrize("p", SETTINGS)
@@ -107,7 +107,9 @@ def test_critical_items_of_long_contexts():
     """
 
     def share(name, p):
-        more = {k: values(f"iw_{x}", p) for k, x in (("tau_head", "head_clock"), ("logit_half", "half"))}
+        more = {
+            k: values(f"iw_{x}", p) for k, x in (("tau_head", "head_clock"), ("logit_half", "half"))
+        }
         return values(name, p, **more) / in_weights.critical_items(p)
 
     firm = [share("iw_items_few", P(R=R, c_0=100.0)) for R in (4, 64)]
@@ -171,7 +173,9 @@ def test_lost_time_is_the_limit_of_many_items():
     assert gaps[1] < gaps[0] / 2
 
 
-@pytest.mark.parametrize("p", [P(decay=0.004, fading=0.001, c_0=0.5), P(L=4, R=4, decay=0.003, fading=0.001)])
+@pytest.mark.parametrize(
+    "p", [P(decay=0.004, fading=0.001, c_0=0.5), P(L=4, R=4, decay=0.003, fading=0.001)]
+)
 def test_exclusion(p):
     """With fewer items than that the memory drives the head out, with more both stay, and the
     residual is what the memory needs; the printed form is its limit of long contexts.
@@ -184,7 +188,10 @@ def test_exclusion(p):
         r = 1 - 1 / (1 + (q.L - 1) * np.exp(-w * a - c * delta))
         assert bool(a > 0.5) is kept
         assert r == pytest.approx(values("iw_memory_residual", q), rel=1e-4)
-    ratios = [values("iw_items_lost", x) / in_weights.lost_below(x) for x in (p, p.replace(R=10**6, decay=1e-9))]
+    ratios = [
+        values("iw_items_lost", x) / in_weights.lost_below(x)
+        for x in (p, p.replace(R=10**6, decay=1e-9))
+    ]
     assert abs(ratios[1] - 1) < 0.04 < abs(ratios[0] - 1) < 0.1
 
 
@@ -221,7 +228,12 @@ def test_refused(function, changes, field):
 def test_onset_says_what_applies():
     """The race without decay, the loss of the head with it."""
     race = in_weights.onset(P()).numbers
-    assert {"T_head", "T_solved", "share_head", "K_critical"} <= race.keys() and "T_lost" not in race
+    assert {
+        "T_head",
+        "T_solved",
+        "share_head",
+        "K_critical",
+    } <= race.keys() and "T_lost" not in race
     assert race["T_head"] == in_weights.emergence_time(P())
     assert "T_lost" in in_weights.onset(P(C=2048, decay=0.004), until=10.0).numbers
     assert "K_lost" in in_weights.onset(P(decay=0.004, fading=0.001), until=10.0).numbers

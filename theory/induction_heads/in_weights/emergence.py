@@ -30,7 +30,9 @@ kappa = symbol("kappa_labels", r"\kappa", "L/(L - 1)", positive=True)
 q = symbol("rate_memory", "q", "rate of the memory, on the clock", positive=True)
 tau = symbol("tau_clock", r"\tau", "clock: integral of the residual over time", nonnegative=True)
 known = symbol("in_weights", r"\varphi", "logit of the memory", nonnegative=True)
-half = symbol("logit_half", r"\Phi_{1/2}", "logit at which the residual is half its start", positive=True)
+half = symbol(
+    "logit_half", r"\Phi_{1/2}", "logit at which the residual is half its start", positive=True
+)
 needed = symbol("tau_head", r"\tau_{\mathrm{head}}", "clock that the head takes", positive=True)
 learnt = symbol("tau_memory", r"\tau_{\mathrm{memory}}", "clock that the memory takes")
 T_head = symbol("T_head", r"T_{\mathrm{head}}", "time at which attention is 1/2", positive=True)
@@ -40,7 +42,9 @@ few, many = (
     for x in ("few", "many")
 )
 exponent = symbol("nu_memory", r"\nu", "exponent of the memory's clock in K", positive=True)
-WHERE = "musat2025, beyond: in-context against in-weights learning, Nguyen and Reddy, arXiv:2412.00104"
+WHERE = (
+    "musat2025, beyond: in-context against in-weights learning, Nguyen and Reddy, arXiv:2412.00104"
+)
 PLAIN = "no weight decay"
 LONG = "many other pairs per copy"
 SCORE = sp.log(a * L * R / ((1 - a) * B))  # beta, at an attention
@@ -115,7 +119,9 @@ def law() -> sp.Expr:
 @cache
 def speed() -> sp.Expr:
     """Rate of the score on the clock."""
-    return written_as(w * n * sp.exp(beta) / (sp.exp(beta) + n) ** 2, plain(beta).subs(a, attention()))
+    return written_as(
+        w * n * sp.exp(beta) / (sp.exp(beta) + n) ** 2, plain(beta).subs(a, attention())
+    )
 
 
 @cache
@@ -184,11 +190,17 @@ def power() -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Rates, clocks of head and memory, and who wins."""
-    pair = {"few": (few, 0, "the read-out of the memory as at its start"), "many": (many, 1, "a learnt read-out")}
+    pair = {
+        "few": (few, 0, "the read-out of the memory as at its start"),
+        "many": (many, 1, "a learnt read-out"),
+    }
     return table(
         WHERE,
         status="exact",
-        **{f"iw_rate_{x.name}": (sp.Derivative(x, t), partial(moved, x)) for x in (w, beta, c, delta)},
+        **{
+            f"iw_rate_{x.name}": (sp.Derivative(x, t), partial(moved, x))
+            for x in (w, beta, c, delta)
+        },
         iw_attention=(a, attention),
         iw_residual=(r, residual),
         iw_clock=(sp.Derivative(tau, t), r),

@@ -112,7 +112,9 @@ def least(p: Any) -> float:
     """Least residual that keeps the head, exactly: beyond attention 1/2."""
     ratio, middle = sized(p)[n.name], end(p) ** 2
     of = minimize_scalar(
-        lambda x: compiled()["kept"](x, ratio, 1.0), bounds=(middle - 1, middle + 4), method="bounded"
+        lambda x: compiled()["kept"](x, ratio, 1.0),
+        bounds=(middle - 1, middle + 4),
+        method="bounded",
     )
     return p.decay * float(of.fun)
 

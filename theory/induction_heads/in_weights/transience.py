@@ -16,7 +16,6 @@ from theory.induction_heads.in_weights import emergence
 from theory.induction_heads.in_weights.emergence import (
     LONG,
     WHERE,
-    K,
     T_head,
     a,
     beta,

@@ -1,5 +1,5 @@
-"""Who wins, when, and when the head is lost: formulas, flow, students of the statement; the memory's
-exponent; and a head that is shown sequences.
+"""Who wins, when, and when the head is lost: formulas, flow, students of the statement; exponent of the
+memory; a head that is shown sequences.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def shares(p: Any, seeds: Sequence[int], progress: bool) -> Check:
         for (_, run), at in zip(runs.groupby("seed"), times, strict=True)
     ]
     band = Band(-0.03, 0.03, "steps of 0.25, and shares change fast around that time")
-    return sampled(f"share of the head, students, {where(p)}", "iw_half", head_share(p), found, band=band)
+    return sampled(
+        f"share of the head, students, {where(p)}", "iw_half", head_share(p), found, band=band
+    )
 
 
 def fallen(runs: xr.Dataset, after: float) -> np.ndarray:
@@ -75,7 +77,9 @@ def lost(p: Any, seeds: Sequence[int], progress: bool) -> tuple[list[Check], str
     exact, found = float(fallen(slow, begun)[0]), fallen(runs, begun)
     name = "time at which attention falls below 0.5"
     checks = [
-        identity(f"{name} by the flow, {where(p)}", "iw_lost", told, exact, FOLLOWS.high, FOLLOWS.why),
+        identity(
+            f"{name} by the flow, {where(p)}", "iw_lost", told, exact, FOLLOWS.high, FOLLOWS.why
+        ),
         sampled(f"{name}, students, {where(p)}", "iw_lost", told, found, band=FOLLOWS),
     ]
     return checks, f"{name}: {told:.5g}, {exact:.5g}, {found.mean():.5g}"
@@ -97,7 +101,10 @@ def exponents(seeds: Sequence[int], progress: bool) -> tuple[list[Check], str]:
     """Exponent of that clock in the number of items, over all and between neighbours."""
     pairs = [clocks(ALONE.replace(C=C), seeds, progress) for C in POOLS]
     logs = [np.log(np.array([x[k] for x in pairs]).reshape(len(POOLS), -1)) for k in (0, 1)]
-    names = ["all", *(f"{ALONE.L * a} to {ALONE.L * b}" for a, b in zip(POOLS, POOLS[1:], strict=False))]
+    names = [
+        "all",
+        *(f"{ALONE.L * a} to {ALONE.L * b}" for a, b in zip(POOLS, POOLS[1:], strict=False)),
+    ]
     size = np.log(POOLS)
 
     def slopes(x: np.ndarray) -> np.ndarray:
@@ -106,7 +113,9 @@ def exponents(seeds: Sequence[int], progress: bool) -> tuple[list[Check], str]:
     told, found = (slopes(x) for x in logs)
     band = Band(-0.01, 0.01, "steps of 0.25")
     checks = [
-        sampled(f"exponent of the memory's clock, K = {name}", "iw_exponent", float(t[0]), f, band=band)
+        sampled(
+            f"exponent of the memory's clock, K = {name}", "iw_exponent", float(t[0]), f, band=band
+        )
         for name, t, f in zip(names, told, found, strict=True)
     ]
     error = found[0].std(ddof=1) / np.sqrt(len(seeds))
@@ -128,15 +137,11 @@ def report(request: Request) -> Report:
     """All settings; 36 students, and one on sequences."""
     show = request.progress
     given: dict[str, Any] = dict(seeds=SEEDS, progress=show)
-    checks, notes = emergence(
-        stated, RACE, "attention", emergence_time, "iw_clock", EXACT, **given
-    )
+    checks, notes = emergence(stated, RACE, "attention", emergence_time, "iw_clock", EXACT, **given)
     for p in RACE:
         own = emergence(
             stated, [p], "logit", solved_time, "iw_half", EXACT, level=np.log(p.L + 1), **given
         )
         checks, notes = [*checks, *own[0], shares(p, SEEDS, show)], [*notes, *own[1]]
     late, power = lost(LOST, SEEDS[:2], show), exponents(SEEDS, show)
-    return Report(
-        [*checks, *late[0], *power[0], transformer(COMMON)], [*notes, late[1], power[1]]
-    )
+    return Report([*checks, *late[0], *power[0], transformer(COMMON)], [*notes, late[1], power[1]])
