@@ -210,7 +210,7 @@ def head_share(p: Any) -> float:
 @scope.guard(ITEMS)
 @sweep.over_fields
 def critical_items(p: Any) -> float:
-    """Items of the pool at which this share is 1/2: the memory wins with fewer, the head with more."""
+    """Items of the pool at which this share is 1/2: with fewer the memory wins."""
     part = value("iw_half", p) / 2
     needed = float(clock(p, reached(p, part, share=0.0)))
     root = brentq(

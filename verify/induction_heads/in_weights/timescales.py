@@ -1,5 +1,5 @@
-"""Who wins, when, and when the head is lost: formulas, flow, students of the statement; exponent of the
-memory; a head that is shown sequences.
+"""Who wins, when, and when the head is lost: formulas, flow, students; the memory's exponent; a head
+that is shown sequences.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def shares(p: Any, seeds: Sequence[int], progress: bool) -> Check:
     runs, _ = trained(p, LONGER * emergence_time(p), seeds, progress)
     times, level = first_crossing(runs.logit, np.log(p.L + 1)).values, np.log(p.L + 1)
     found = [
-        float(run.in_context.interp(t=at)) / level
+        run.in_context.interp(t=at).item() / level
         for (_, run), at in zip(runs.groupby("seed"), times, strict=True)
     ]
     band = Band(-0.03, 0.03, "steps of 0.25, and shares change fast around that time")
