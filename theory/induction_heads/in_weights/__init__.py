@@ -1,5 +1,5 @@
 """In-context against in-weights learning (Musat et al., Sec. 8; Nguyen and Reddy,
-arXiv:2412.00104): who wins, and what weight decay does to the winner; derived from a statement (`theory.statement`).
+arXiv:2412.00104): who wins, and what weight decay does to the winner; from a statement.
 """
 
 from __future__ import annotations

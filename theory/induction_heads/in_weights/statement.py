@@ -27,7 +27,7 @@ from theory.statement import (
 
 L, C, R, B = sizes("L C R B")  # labels, items and other pairs of each, copies of the queried pair
 c_0 = number("c_0", "read-out of the memory at the start")
-decay = symbol("decay", r"\lambda", "weight decay of the head", real=True)
+decay = number("decay", "weight decay of the head")
 fading = symbol("fading", r"\mu", "weight decay of the memory", real=True)
 label, other, copy = sort("label", L), sort("other", R), sort("copy", B)
 item = sort("item", C, of=label)

@@ -1,5 +1,5 @@
-"""Who wins, when, and when the head is lost: formulas, flow, students; the memory's exponent; a head
-that is shown sequences.
+"""Who wins, when, and when the head is lost: formulas, flow, students; exponent of the memory; a
+head that is shown sequences.
 """
 
 from __future__ import annotations
