@@ -43,6 +43,7 @@ STUDENTS: dict[str, dict[str, Any]] = {
         text="zen", vocabulary=12, context=8, D=8, heads=2, batch_size=4, n_test=8, **STEPS
     ),
     "induction_heads.bursty": dict(N=6, B=2, **STEPS),
+    "induction_heads.in_weights": dict(L=2, C=3, R=4, batch_size=8, **STEPS),
     "induction_heads.markov": dict(k=4, m=3, D=3, batch_size=8, **STEPS),
     "positional_semantic.attention": SENTENCES,
     "positional_semantic.attention, adam": dict(SENTENCES, optimizer="adam", polish=False),

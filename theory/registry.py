@@ -335,6 +335,13 @@ OWN = (
         beside=True,
     ),
     Model(
+        "induction_heads.in_weights",
+        "In-context against in-weights learning",
+        "musat2025",
+        stated=True,
+        beside=True,
+    ),
+    Model(
         "positional_semantic",
         "Positional against semantic dot-product attention (Cui et al.)",
         "cui2024",

@@ -4,7 +4,7 @@ from simulate.induction_heads import learner, standard, task, text
 from simulate.induction_heads.standard import Transformer
 from simulate.induction_heads.student import Constrained, Student, assemble, project, residual
 from simulate.statement import of
-from theory.induction_heads import Parameters, bursty, markov
+from theory.induction_heads import Parameters, bursty, in_weights, markov
 from theory.induction_heads.parameters import StandardParameters
 
 __all__ = [
@@ -25,5 +25,6 @@ __all__ = [
 
 SYSTEMS = {**learner.SYSTEMS, "standard": standard.SYSTEM, "text": text.SYSTEM}
 SYSTEMS["bursty"] = of(bursty.stated).SYSTEMS["student"]
+SYSTEMS["in_weights"] = of(in_weights.stated).SYSTEMS["student"]
 SYSTEMS["markov"] = of(markov.stated).SYSTEMS["student"]
 train = learner.DISENTANGLED.train

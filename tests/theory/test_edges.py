@@ -62,6 +62,8 @@ INNER = {
     "retrieval.numbers": "half numbers",
     "softmax_recall.numbers": "ahead numbers",
     "bursty.numbers": "compiled numbers",
+    "in_weights.numbers": "equations compiled from_sizes sized value clock memory head end seconds "
+    "reached halved least followed slow given numbers",
     "markov.numbers": "compiled along read_out bigrams unigrams fits numbers",
     "per_seed.start": "started",
     "numbers.decay": "widest steepness of_attention edge",

@@ -29,6 +29,7 @@ SMALL = {
     "associative_memory.softmax_recall": {"S": 16, "R": 4, "D": 4, "T": 16, "n": 16},
     "state_tracking.bypass": {"N": 6, "d_g": 3, "steps": 20},
     "induction_heads.bursty": {"N": 16, "B": 1},
+    "induction_heads.in_weights": {"L": 2, "C": 2048, "R": 8, "c_0": 0.3},
     "induction_heads.markov": {"k": 16, "m": 4, "D": 40},  # bigrams come too early at rho = 0.1
     "associative_memory.k_hop": {"N": 4, "k": 2, "m_0": 0.2, "steps": 200},
 }
@@ -97,6 +98,15 @@ CASES = {
     "induction_heads.bursty": STATED
     | {"emergence_time": ({}, "B", [1, 2]), "effective_length": ({}, "B", [1, 2])}
     | {"random_time": ({}, "B", [1, 2]), "spread_time": ({"draws": 4}, "B", [1, 2])},
+    "induction_heads.in_weights": STATED
+    | {
+        "emergence_time": ({}, "C", [1000, 2000]),
+        "solved_time": ({}, "R", [4, 8]),
+        "head_share": ({}, "B", [1, 2]),
+        "critical_items": ({}, "c_0", [0.1, 0.3]),
+        "lost_time": ({}, "decay", [0.002, 0.003]),
+        "lost_below": ({}, "decay", [0.002, 0.003]),
+    },
     "induction_heads.markov": STATED
     | {
         "emergence_time": ({}, "k", [12, 16]),

@@ -13,6 +13,7 @@ NAMES = [
     pytest.param("associative_memory.softmax_recall", marks=pytest.mark.slow),
     pytest.param("state_tracking.bypass", marks=pytest.mark.slow),
     "induction_heads.bursty",
+    "induction_heads.in_weights",
     "induction_heads.markov",
 ]
 

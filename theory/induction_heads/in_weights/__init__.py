@@ -1,0 +1,46 @@
+"""In-context against in-weights learning (Musat et al., Sec. 8; Nguyen and Reddy,
+arXiv:2412.00104): who wins, and what weight decay does to the winner; from a statement.
+"""
+
+from __future__ import annotations
+
+from theory.induction_heads.in_weights import emergence, transience
+from theory.induction_heads.in_weights.numbers import (
+    applies,
+    critical_items,
+    emergence_time,
+    head_share,
+    lost_below,
+    lost_time,
+    numbers,
+    solved_time,
+)
+from theory.induction_heads.in_weights.statement import stated
+from theory.statement.model import served
+
+__all__ = [
+    "Parameters",
+    "applies",
+    "critical_items",
+    "derived",
+    "emergence_time",
+    "emergence_times",
+    "equations",
+    "flows",
+    "head_share",
+    "lost_below",
+    "lost_time",
+    "onset",
+    "sections",
+    "solved_time",
+    "stated",
+]
+
+Parameters, derived, flows, sections, equations, onset, emergence_times = served(
+    stated,
+    {
+        "In-context against in-weights learning: the race": [emergence],
+        "In-context against in-weights learning: weight decay": [transience],
+    },
+    numbers,
+)

@@ -1,0 +1,267 @@
+"""Times of head and memory, who wins, and what weight decay does, as numbers."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from scipy.integrate import quad
+from scipy.optimize import brentq, minimize_scalar
+
+from theory import numeric, scope, sweep
+from theory.equation import Equation
+from theory.induction_heads.in_weights import emergence, transience
+from theory.induction_heads.in_weights.emergence import SIZES, beta, c_0, known, n, q, tau, w
+from theory.induction_heads.in_weights.statement import B, C, L, R, decay
+from theory.scope import Limit, Scope, only
+from theory.special import gauss_legendre
+
+NODES = 60  # of integrals over the root of the score, which are analytic
+WIDEST = 20.0  # logit of the memory up to which the head is waited for: e^20 times its clock
+FIRM = 4.0  # clock that the memory takes until the head is lost, over that of the head
+FAST = 0.12  # rate of the memory over the head's weight decay, where the head is about to be lost
+WEAK = 0.06  # weight decay of the head over that at which it does not begin
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """All that are evaluated."""
+    return emergence.equations() | transience.equations()
+
+
+@cache
+def compiled() -> dict[str, Any]:
+    """Array functions of the parts of both."""
+    at = emergence.attention()
+    on_law = emergence.speed().subs(w, emergence.law() ** (1 / 2))
+    given = {
+        "read_out": (emergence.law() ** (1 / 2), (beta, n)),
+        "attention": (at, (beta, n)),
+        "speed": (on_law, (beta, n)),
+        "remembered": (emergence.remembered(), (tau, q, c_0)),
+        "memory": (emergence.memory(), (known, q, c_0)),
+        "still": (transience.still()[0].subs(emergence.a, at), (beta, n)),
+        "kept": (transience.kept().subs(emergence.a, at), (beta, n, decay)),
+    }
+    return {k: numeric.function(x, symbols) for k, (x, symbols) in given.items()}
+
+
+@cache
+def from_sizes() -> dict[str, Any]:
+    """Functions of the sizes."""
+    return {s.name: numeric.function(x, (L, C, R, B)) for s, x in SIZES.items()}
+
+
+def sized(p: Any) -> dict[str, float]:
+    """Numbers that sizes make, and the parameters."""
+    return p.as_dict() | {k: float(of(p.L, p.C, p.R, p.B)) for k, of in from_sizes().items()}
+
+
+def value(name: str, p: Any, **more: float) -> float:
+    """Right-hand side of an equation."""
+    return float(equations()[name].evaluate({**sized(p), **more}))
+
+
+def clock(p: Any, root: Any) -> Any:
+    """Clock at which the root of the score is ``root``."""
+    unit, weights = gauss_legendre(NODES)
+    x = np.multiply.outer(root, unit)
+    return root * (2 * x / compiled()["speed"](x**2, sized(p)[n.name]) @ weights)
+
+
+def memory(p: Any, at: Any) -> Any:
+    """Logit of the memory at a clock."""
+    return compiled()["remembered"](at, sized(p)[q.name], p.c_0)
+
+
+def head(p: Any, root: Any) -> Any:
+    """Logit of the head at a root of the score."""
+    of, ratio = compiled(), sized(p)[n.name]
+    return of["read_out"](root**2, ratio) * of["attention"](root**2, ratio)
+
+
+def end(p: Any) -> float:
+    """Root of the score at attention 1/2."""
+    return float(np.sqrt(np.log(sized(p)[n.name])))
+
+
+def seconds(p: Any, root: float) -> float:
+    """Time at which the root of the score is ``root``."""
+    x, weights = gauss_legendre(NODES, 0, root)
+    logit = head(p, x) + memory(p, clock(p, x))
+    slow = 1 + np.exp(logit) / (p.L - 1)  # one over the residual
+    return float((2 * weights * x * slow / compiled()["speed"](x**2, sized(p)[n.name])).sum())
+
+
+def reached(p: Any, logit: float, share: float = 1.0) -> float:
+    """Root of the score where the head's logit and ``share`` of the memory's make a logit."""
+
+    def missing(root: float) -> float:
+        return float(head(p, root) + share * memory(p, clock(p, root)) - logit)
+
+    return float(brentq(missing, 1e-9, np.sqrt(end(p) ** 2 + 2 * logit + 2), xtol=1e-13))
+
+
+def halved(p: Any) -> float:
+    """Root of the score when the residual is half its start."""
+    return reached(p, value("iw_half", p))
+
+
+def least(p: Any) -> float:
+    """Least residual that keeps the head, exactly: beyond attention 1/2."""
+    ratio, middle = sized(p)[n.name], end(p) ** 2
+    of = minimize_scalar(
+        lambda x: compiled()["kept"](x, ratio, 1.0),
+        bounds=(middle - 1, middle + 4),
+        method="bounded",
+    )
+    return p.decay * float(of.fun)
+
+
+def followed(p: Any) -> tuple[float, float]:
+    """Logit of the memory when attention first is 1/2, and when it falls back."""
+    return float(memory(p, clock(p, end(p)))), value("iw_left", p)
+
+
+def slow(p: Any) -> bool:
+    """Whether the memory takes long until the head is lost, and the head can follow it."""
+    left = followed(p)[1]
+    takes = compiled()["memory"](left, sized(p)[q.name], p.c_0) / clock(p, end(p))
+    return bool(takes >= FIRM and sized(p)[q.name] * least(p) <= FAST * p.decay)
+
+
+LONG = Limit(
+    "R",
+    "such that there are at least 4 other pairs for every copy, L R/B",
+    lambda p, runs: p.L * p.R >= 4 * p.B,
+    lambda p, runs: p.R,
+    ("L", "B"),
+)
+LABELS = Limit("L", "at least 2", lambda p, runs: p.L >= 2, lambda p, runs: p.L)
+
+
+def given(p: Any) -> bool:
+    """Whether sizes are allowed."""
+    return all(limit.holds(p, None) for limit in (LABELS, LONG))
+
+
+PATIENT = Limit(
+    "C",
+    f"so many that the memory's logit is at most {WIDEST:g} when attention is 1/2",
+    lambda p, runs: not given(p) or memory(p, clock(p, end(p))) <= WIDEST,
+    lambda p, runs: p.C,
+    ("L", "R", "B", "c_0"),
+)
+STARTED = Limit("c_0", "above 0", lambda p, runs: p.c_0 > 0, lambda p, runs: p.c_0)
+DECAYS = Limit(
+    "decay",
+    f"above 0, and at most {WEAK:g} of that at which the head does not begin",
+    lambda p, runs: not given(p) or 0 < p.decay <= WEAK * value("iw_decay_largest", p),
+    lambda p, runs: p.decay,
+    ("L", "R", "B"),
+)
+SLOW = Limit(
+    "C",
+    f"so many that the memory takes {FIRM:g} times the head's clock, and grows at {FAST:g} of its decay",
+    lambda p, runs: not (given(p) and DECAYS.holds(p, None) and p.c_0 > 0) or slow(p),
+    lambda p, runs: p.C,
+    ("L", "R", "B", "c_0", "decay"),
+)
+STUDENTS = "gradient descent in small steps, score and memory from zero"
+FREE = ("eta", "steps", "eval_every", "batch_size")
+PLAIN = (LABELS, LONG, only("decay", 0.0), only("fading", 0.0))
+HEAD = Scope("iw_head_time", STUDENTS, (*PLAIN, PATIENT), free=FREE)
+RACE = Scope("iw_half", STUDENTS, PLAIN, free=(*FREE, "C", "c_0"))
+ITEMS = Scope("iw_items_many", STUDENTS, (*PLAIN, STARTED), free=(*FREE, "C"))
+LOST = Scope(
+    "iw_lost", STUDENTS, (LABELS, LONG, STARTED, only("fading", 0.0), DECAYS, SLOW), free=FREE
+)
+FADES = Limit("fading", "above 0", lambda p, runs: p.fading > 0, lambda p, runs: p.fading)
+EXCLUSION = Scope(
+    "iw_items_lost", STUDENTS, (LABELS, LONG, STARTED, DECAYS, FADES), free=(*FREE, "C")
+)
+SCOPES = {"head": HEAD, "race": RACE, "items": ITEMS, "lost": LOST, "exclusion": EXCLUSION}
+applies = scope.applies(SCOPES)
+
+
+@scope.guard(HEAD)
+@sweep.over_fields
+def emergence_time(p: Any) -> float:
+    """Time at which attention is 1/2: one over the residual, integrated over the head's clock."""
+    return seconds(p, end(p))
+
+
+@scope.guard(RACE)
+@sweep.over_fields
+def solved_time(p: Any) -> float:
+    """Time at which the residual is half of what it was at the start, whoever did it."""
+    return seconds(p, halved(p))
+
+
+@scope.guard(RACE)
+@sweep.over_fields
+def head_share(p: Any) -> float:
+    """Share of the head in the logit at that time."""
+    root = halved(p)
+    return float(head(p, root)) / value("iw_half", p)
+
+
+@scope.guard(ITEMS)
+@sweep.over_fields
+def critical_items(p: Any) -> float:
+    """Items of the pool at which this share is 1/2: with fewer the memory wins."""
+    part = value("iw_half", p) / 2
+    needed = float(clock(p, reached(p, part, share=0.0)))
+    root = brentq(
+        lambda x: compiled()["memory"](part, np.exp(-x), p.c_0) - needed,
+        -30.0,
+        np.log(2 * needed) + 30.0,
+        xtol=1e-13,
+    )
+    return sized(p)["kappa_labels"] * float(np.exp(2 * root))
+
+
+@scope.guard(LOST)
+@sweep.over_fields
+def lost_time(p: Any) -> float:
+    """Time at which attention falls below 1/2 again under weight decay, by `iw_lost`."""
+    begun, left = followed(p)
+    of, size = compiled(), sized(p)
+    ratio, rate = size[n.name], size[q.name]
+
+    def logit(score: float) -> float:
+        own = np.sqrt(of["still"](score, ratio)) * of["attention"](score, ratio)
+        return float(np.log((p.L - 1) * (1 / of["kept"](score, ratio, p.decay) - 1)) - own)
+
+    def wait(phi: float) -> float:
+        score = brentq(lambda x: logit(x) - phi, end(p) ** 2 - 1e-9, top)
+        speed = np.sqrt((p.c_0**2 * rate**2) ** 2 + (2 * rate * phi) ** 2)
+        return float(1 / (of["kept"](score, ratio, p.decay) * speed))
+
+    top = end(p) ** 2
+    while logit(top) > begun:
+        top += 0.1
+    read_out = np.sqrt(2) * end(p)  # at attention 1/2
+    behind = value("iw_lag", p, w=read_out, residual=2 * p.decay * read_out)
+    return seconds(p, end(p)) + float(quad(wait, begun, left, epsrel=1e-8)[0]) + behind
+
+
+@scope.guard(EXCLUSION)
+@sweep.over_fields
+def lost_below(p: Any) -> float:
+    """Items of the pool below which the memory drives the head out, by the exact residuals."""
+    return sized(p)["kappa_labels"] * (least(p) / p.fading) ** 2
+
+
+def numbers(p: Any) -> dict[str, tuple[float, str]]:
+    """For the onset: where they apply."""
+    told = {
+        "T_head": (HEAD, emergence_time, "time at which attention is 1/2"),
+        "T_solved": (RACE, solved_time, "time at which the residual is half its start"),
+        "share_head": (RACE, head_share, "share of the head in the logit at that time"),
+        "K_critical": (ITEMS, critical_items, "items of the pool at which this share is 1/2"),
+        "T_lost": (LOST, lost_time, "time at which attention falls below 1/2 again"),
+        "K_lost": (EXCLUSION, lost_below, "items below which the memory drives the head out"),
+    }
+    return {k: (of(p), label) for k, (own, of, label) in told.items() if not own.applies(p)}

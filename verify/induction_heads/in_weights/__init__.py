@@ -1,0 +1,1 @@
+"""Checks of in-context against in-weights learning, beside those of every statement."""
