@@ -33,6 +33,8 @@ from theory.state_tracking import (
     overlaps,
     phases,
     reward_gains,
+    reward_paths,
+    reward_penalty,
     reward_times,
     rewards,
     rollout,
@@ -44,7 +46,12 @@ from theory.state_tracking.levels import applies
 from theory.state_tracking.numbers import inversion, per_seed
 from theory.state_tracking.numbers.decay import decay_thresholds, late_states
 from theory.state_tracking.numbers.edge import largest_rate, sharpness
-from theory.state_tracking.numbers.rewards import best_switch, rewards_time
+from theory.state_tracking.numbers.rewards import (
+    best_switch,
+    critical_penalty,
+    reward_stall,
+    rewards_time,
+)
 from theory.state_tracking.numbers.rollout import trajectory, with_accuracy
 from theory.state_tracking.onset import emergence_times, onset
 from theory.state_tracking.onset import equations as onset_equations
@@ -72,6 +79,8 @@ __all__ = [
     "per_seed",
     "predict",
     "rewards_time",
+    "reward_stall",
+    "critical_penalty",
     "sections",
     "sharpness",
     "thermodynamic_limit",
@@ -98,7 +107,8 @@ flows, sections, equations = catalogue(
         "Cavity equations": [cavity],
         "Fixed-disorder theory": [fixed_disorder, fourth_order],
         "Rollout accuracy": [rollout],
-        "Rewards": [rewards, reward_gains, reward_times],
+        "Rewards": [rewards, reward_gains, reward_times, reward_penalty],
+        "Rewards of one student": [reward_paths],
         "Momentum": [momentum],
         "Order of batches": [batches],
         "Entries by arrivals": [arrivals],

@@ -123,7 +123,7 @@ class Rewarded(FourthOrder):
     def __init__(self, p: Parameters, start: Start, given: Realisation) -> None:
         super().__init__(p, start, given)
         self.epochs, self.steps = 0, p.horizon or p.L
-        self.old: list[np.ndarray | None] = [None] * len(given.teachers)
+        self.old: dict[int, np.ndarray] = {}  # by student: probabilities where rewards took over
         self.rewarded = np.zeros(len(given.teachers), bool)
         self._take_over(np.full(len(self.rewarded), p.pretrain == 0))
 
@@ -188,8 +188,11 @@ class Rewarded(FourthOrder):
         """Slope of the objective of one student by its mean probabilities."""
         p, paths = self.p, Paths(P, self.given.teachers[b])
         size = p.group or p.rollouts
-        gain = _gain(size, p.normalised)(size, paths.reward)
-        return gain * paths.slopes(p.reward)
+        found = _gain(size, p.normalised)(size, paths.reward) * paths.slopes(p.reward)
+        if p.kl:
+            ratio = np.log(P) - np.log(self.old[b])
+            found -= p.kl / p.d_g * paths.visits[:, :, None, None] * ratio
+        return found
 
     def observe(self) -> dict[str, np.ndarray]:
         """As `FixedDisorder.observe`; with success, its variance over rows, the expected reward,
