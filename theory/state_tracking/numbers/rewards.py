@@ -174,9 +174,9 @@ def reward_stall(p: Parameters) -> float:
     float
         1 without a penalty.
     """
+    levels, pace = _levels(p), clock(p)
     if p.kl == 0:
         return 1.0
-    levels, pace = _levels(p), clock(p)
     stopped = pace(levels) <= 0
     if not stopped.any():
         return 1.0
