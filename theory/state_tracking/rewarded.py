@@ -90,7 +90,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
             "set pretrain above 1/N"
         )
         stopped = f"the penalty kl = {p.kl:g} stops students before success_half"
-        notes.append(stopped if numbers.reward_stall(p) > start else guesses)
+        notes.append(stopped if p.kl and numbers.reward_stall(p) > start else guesses)
     return Onset(
         numbers=numbers_at,
         labels=LABELS,

@@ -86,7 +86,7 @@ def stopped(kl: float, runs: xr.Dataset) -> Check:
     ours = predict(parameters(kl), runs, level="fixed_disorder", accuracies=False)
     error = (ours.success / runs.success - 1).isel(alpha=-1).values
     size = float(np.sqrt(np.mean(error**2)))
-    name = f"s at alpha = {LAST:g} per seed, rms, penalty {kl:g}"
+    name = f"last success per seed, rms, penalty {kl:g}"
     return near(name, "divergence_slope", 0.0, size, LAST_BAR, WHY, 1.0)
 
 
