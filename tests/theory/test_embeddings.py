@@ -52,9 +52,7 @@ def test_one_step_of_descent():
     run.step(0)
     after = {n: w[0].detach().numpy() for n, w in run.students.named_parameters()}
     for name, own in HEADS.items():
-        by_E, by_W = (
-            -run.students.get_parameter(x).grad[0].numpy() for x in ("embedding", name)
-        )
+        by_E, by_W = (-run.students.get_parameter(x).grad[0].numpy() for x in ("embedding", name))
         change = kept(after, name) - kept(before, name)
         second = P.eta**2 * (by_E[own].T @ by_E[own] - by_W.T @ by_W)
         np.testing.assert_allclose(change, second, atol=1e-15)
@@ -89,7 +87,9 @@ def test_trained_students_keep_it(tmp_path):
     drifts, grown = {}, {}
     for eta, epochs in ((0.2, 400), (0.1, 800)):
         p = P.replace(eta=eta, epochs=epochs, eval_every=epochs)
-        runs = train(p, [0, 1], keep=True, store=tmp_path, progress=False, workers=1, dtype="float64")
+        runs = train(
+            p, [0, 1], keep=True, store=tmp_path, progress=False, workers=1, dtype="float64"
+        )
         drift, growth = [], []
         for seed in (0, 1):
             start = task.draw_weights(p, task.streams(seed)["initialisation"])

@@ -196,7 +196,7 @@ def test_early_rewards_are_refused():
     p = SMALL.replace(pretrain=0.0)
     with pytest.raises(ParameterError, match="attention of student 0 is 0.* must be at least 0.9"):
         followed(p)
-    assert not followed(p.replace(reward="step")).gradients()[0].any() == 0
+    assert followed(p.replace(reward="step")).gradients()[0].any()
 
 
 @pytest.mark.parametrize(

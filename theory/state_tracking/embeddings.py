@@ -106,10 +106,14 @@ def rate() -> sp.Expr:
 
 
 def shares() -> sp.Expr:
-    """Mean Gram matrix of independent embeddings of unit variance: the answer to the own force, over
-    that to a mean force, which every token feels as its share of it.
+    """Mean Gram matrix of independent embeddings of unit variance: the answer to the own force,
+    over that to a mean force, which every token feels as its share of it.
     """
-    gram = delta_sum(sp.KroneckerDelta(token, other) * sp.KroneckerDelta(one, two), (one, 1, d_model), (two, 1, d_model))
+    gram = delta_sum(
+        sp.KroneckerDelta(token, other) * sp.KroneckerDelta(one, two),
+        (one, 1, d_model),
+        (two, 1, d_model),
+    )
     own = gram.subs(sp.KroneckerDelta(token, other), 1)
     mean = delta_sum(gram, (other, 1, tokens)) / tokens
     return sp.cancel(own / mean)

@@ -149,6 +149,4 @@ def _same_rewards(p: Parameters, runs: xr.Dataset) -> None:
         trained |= {"kl": own.get("kl", 0.0), "eval_every": stored.get("eval_every", p.eval_every)}
     for name, value in trained.items():
         if getattr(p, name) != value:
-            raise ParameterError(
-                f"{name} = {getattr(p, name)}: the runs were trained with {value}"
-            )
+            raise ParameterError(f"{name} = {getattr(p, name)}: the runs were trained with {value}")

@@ -1,5 +1,6 @@
-"""Rewards of one student: the law of the pair of sampled and true state along rollouts, the expected
-reward, and its slope by every transition probability. No margin and no mean over students enters.
+"""Rewards of one student: the law of the pair of sampled and true state along rollouts, the
+expected reward, and its slope by every transition probability. No margin and no mean over students
+enters.
 
 Given the actions, sampled and true state move together. The other actions of a sequence move the
 probabilities of a step, too; their mean is taken step by step, for every state, step and right

@@ -16,7 +16,19 @@ from theory.state_tracking.numbers import rewards as numbers
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.symbols import L, N
 
-SHOWN = ("N", "L", "d_g", "d_h", "eta", "reward", "pretrain", "rollouts", "group", "normalised", "kl")
+SHOWN = (
+    "N",
+    "L",
+    "d_g",
+    "d_h",
+    "eta",
+    "reward",
+    "pretrain",
+    "rollouts",
+    "group",
+    "normalised",
+    "kl",
+)
 LABELS = {
     "clock_start": "supervised time that a unit of time is worth where rewards take over",
     "success_even": "s from which on a step with rewards is worth more than a supervised one",
@@ -34,7 +46,11 @@ LABELS = {
 NEVER = "never"
 ABSENT = dict.fromkeys(
     ("alpha_pretrained", "alpha_half_supervised", "alpha_half", "alpha_half_best"), NEVER
-) | {"success_even": NEVER, "success_even_rollout": NEVER, "penalty_critical": "none: s falls continuously"}
+) | {
+    "success_even": NEVER,
+    "success_even_rollout": NEVER,
+    "penalty_critical": "none: s falls continuously",
+}
 
 
 def halfway(p: Parameters) -> float:

@@ -59,9 +59,7 @@ REWARDS = Scope(
 )
 
 UNPENALISED = replace(
-    REWARDS,
-    theory="the best switch to rewards",
-    limits=(*REWARDS.limits, only("kl", 0.0)),
+    REWARDS, theory="the best switch to rewards", limits=(*REWARDS.limits, only("kl", 0.0))
 )
 
 

@@ -17,7 +17,6 @@ from theory.state_tracking.numbers.per_seed.fourth_order import FourthOrder
 from theory.state_tracking.numbers.per_seed.realisation import Realisation
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.symbols import L, N
 
 # Attention from which on steps of a rollout are independent: gradients of tiny students, with all
 # sequences listed, agree to 4% at 0.90, to 0.7% at 0.97, and to a quarter at 0.64.
@@ -137,7 +136,7 @@ class Rewarded(FourthOrder):
         return (P * self.teachers[b]).sum(3)
 
     def _take_over(self, now: np.ndarray) -> None:
-        for b in np.flatnonzero(now & ~self.rewarded):
+        for b in np.flatnonzero(now & ~self.rewarded).tolist():
             found = self.kernels(b)
             A = float(np.diag(found.at).mean())
             if self.p.reward != "step" and A < ATTENTIVE:
@@ -173,7 +172,7 @@ class Rewarded(FourthOrder):
         if not self.rewarded.all():
             found = super().gradients()
         W_Q, W_K, _ = self.state
-        for b in np.flatnonzero(self.rewarded):
+        for b in np.flatnonzero(self.rewarded).tolist():
             kernels = self.kernels(b)
             G = np.zeros_like(kernels.P)
             G[: self.steps] = self.objective(b, kernels.P[: self.steps])

@@ -61,6 +61,7 @@ def _stride(system: Dressed | Cavity | FixedDisorder, epochs: int) -> None:
             for x, f, g in zip(system.state, rates, later, strict=True)
         ]
 
+
 @checked
 def solve(system: System, epochs: Iterable[int], step: Step = STEP) -> xr.Dataset:
     """Integrate a system up to the last of the given epochs; returns the observables over ``(seed,
