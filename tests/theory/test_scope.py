@@ -17,7 +17,7 @@ from theory.parameters import ParameterError
 from theory.registry import MODELS, TABLE, find
 
 FUNCTIONS = [(system, name) for system, cases in CASES.items() for name in cases]
-SEEN_IN_RUNS = {"permutations"}  # teachers of one's own: no field says so
+SEEN_IN_RUNS = {"permutations", "pretrain"}  # teachers or a start of one's own: no field says so
 OTHERS = (0.0, 1, 2, 3, 7, 40, 0.01, 0.1, 0.5, 0.9, 5.0, True, False, None, "2,1")
 
 
