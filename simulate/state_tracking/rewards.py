@@ -23,8 +23,8 @@ from simulate.state_tracking.measure import MEANING
 from simulate.streams import keyed
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, task
+from theory.state_tracking.parameters import REWARD_FIELDS
 
-FIELDS = ("reward", "pretrain", "rollouts", "group", "normalised", "horizon")
 WEIGHTS = ("W_Q", "W_K", "M")
 TESTED_AT_ONCE = 256  # test sequences whose transition probabilities are held at a time
 
@@ -45,7 +45,9 @@ def identity(
         )
     if not p.fix_embedding:
         raise ParameterError("fix_embedding = False: must be True for state_tracking.rewards")
-    found = {name: getattr(p, name) for name in FIELDS}
+    found = {name: getattr(p, name) for name in REWARD_FIELDS}
+    if p.kl:
+        found["kl"] = p.kl
     found |= supervised.tables(p, permutations)
     if start is not None:
         found["start"] = digest(start)
@@ -112,11 +114,13 @@ class Learner(supervised.Learner):
         self.rewarded = p.pretrain == 0
         if start is not None:
             go_on(self, start)
+        self.old = self.weights()
 
     def step(self, number: int) -> None:
         """One epoch of supervised training, or one step of ascent on rewards."""
         if not self.rewarded and number % self.p.eval_every == 0:
             self.rewarded = bool(self.success() >= self.p.pretrain)
+            self.old = self.weights()
         if not self.rewarded:
             super().step(number)
             return
@@ -137,9 +141,14 @@ class Learner(supervised.Learner):
         )
         return found  # type: ignore[return-value]
 
-    def _columns(self) -> Tensor:
+    def weights(self) -> dict[str, Tensor]:
+        """Copy of the weights."""
+        return {name: w.detach().clone() for name, w in self.students.named_parameters()}
+
+    def _columns(self, M: Tensor | None = None) -> Tensor:
         """M by current state, action and next state."""
-        return self.students.M[0].detach().permute(2, 0, 1).contiguous()
+        M = self.students.M if M is None else M
+        return M[0].detach().permute(2, 0, 1).contiguous()
 
     @torch.no_grad()
     def ascend(self, actions: Tensor, first: Tensor, uniform: Tensor) -> None:
@@ -156,16 +165,24 @@ class Learner(supervised.Learner):
         advantage = self.advantages(actions, torch.stack(states, 1)).to(columns)
         d_pi, d_columns = torch.zeros_like(pi), torch.zeros_like(columns)
         flat = d_columns.view(-1, p.N)
+        if p.kl:
+            old, at = self._columns(self.old["M"]), self.attention.forward(*self._old_heads())
         for t in range(steps):
             error = probabilities[t].clone()
             error[torch.arange(len(error)), states[t + 1]] -= 1
             error *= advantage[:, t, None] / len(error)
+            if p.kl:
+                before = torch.einsum("j,njr->nr", at[0, t], old[states[t][:, None], actions])
+                error += p.kl * divergence_slope(probabilities[t], before) / len(error)
             d_pi[0, t] = torch.einsum("nr,njr->j", error, columns[states[t][:, None], actions])
             cell = states[t] * p.d_g
             for j in range(p.L):
                 flat.index_add_(0, cell + actions[:, j], error, alpha=float(pi[0, t, j]))
         W_Q.grad, W_K.grad = self.attention.backward(W_Q, W_K, pi, d_pi)
         self.students.M.grad = d_columns.permute(1, 2, 0)[None].contiguous()
+
+    def _old_heads(self) -> tuple[Tensor, Tensor]:
+        return self.old["W_Q"], self.old["W_K"]
 
     def advantages(self, actions: Tensor, states: Tensor) -> Tensor:
         """Advantage of every sampled state, shape ``(rollouts, steps)``: its rewards less their
@@ -226,12 +243,20 @@ class Learner(supervised.Learner):
 
     def state(self, b: int) -> learner.State:
         """Weights, optimiser state, and whether rewards have taken over."""
-        return {**super().state(b), "rewarded": self.rewarded}
+        own = {"rewarded": self.rewarded}
+        return {**super().state(b), **own, **({"old": self.old} if self.p.kl else {})}
 
     def load(self, states: Sequence[learner.State]) -> None:
         """Restore the state."""
         super().load(states)
         self.rewarded = bool(states[0]["rewarded"])
+        self.old = states[0].get("old", self.old)
+
+
+def divergence_slope(probability: Tensor, old_logits: Tensor) -> Tensor:
+    """Slope by logits of the divergence of next-state probabilities from old ones."""
+    ratio = probability.log() - torch.log_softmax(old_logits, 1)
+    return probability * (ratio - (probability * ratio).sum(1, keepdim=True))
 
 
 class One:

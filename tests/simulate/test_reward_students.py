@@ -84,6 +84,52 @@ def test_policy_gradient_is_that_of_autograd(changes):
     assert np.allclose(seen["value"].numpy(), advantage.reshape(-1, steps), atol=1e-12)
 
 
+@pytest.mark.parametrize("reward", ["outcome", "step"])
+def test_penalty_is_that_of_autograd(reward):
+    """What a penalty adds to the slope: the mean divergence of the steps of a rollout from the old
+    policy, whose weights are kept where rewards take over.
+    """
+    found, without = (made(TINY.replace(reward=reward, kl=kl)) for kl in (0.7, 0.0))
+    with torch.no_grad():
+        for one in (found, without):
+            for w in one.students.parameters():
+                w += 0.3 * torch.sin(torch.arange(w.numel(), dtype=w.dtype)).reshape(w.shape)
+    draws, seen = found.prompts(3), []
+    known = found.advantages
+    found.advantages = lambda a, path: (seen.append(path), known(a, path))[1]
+    found.ascend(*draws)
+    without.ascend(*draws)
+    new, states = plain(found), seen[0][:, :-1]
+    weights = {n: w[0].numpy() for n, w in found.old.items()}
+    old = Student(found.p, weights, torch.float64)
+    log_new, log_old = (torch.log_softmax(m(draws[0], states), 2) for m in (new, old))
+    loss = 0.7 * (log_new.exp() * (log_new - log_old.detach())).sum() / len(states)
+    loss.backward()
+    assert loss > 0.01
+    for name, w in new.named_parameters():
+        added = found.students.get_parameter(name).grad - without.students.get_parameter(name).grad
+        assert torch.allclose(added[0], w.grad, rtol=0, atol=1e-14), name
+
+
+def test_old_policy_is_kept_and_resumed(tmp_path):
+    """The policy that rewards took over from, and no later one; another weight is another run."""
+    p = TINY.replace(pretrain=0.35, epochs=160, eta=2.0, kl=0.05)
+    one = Learner(p, [0], torch.device("cpu"), torch.float64)
+    before = None
+    for number in range(100):
+        if not one.rewarded:
+            before = one.weights()
+        one.step(number)
+    assert one.rewarded
+    assert all(torch.equal(before[n], w) for n, w in one.old.items())
+    again = Learner(p, [0], torch.device("cpu"), torch.float64)
+    again.load([one.state(0)])
+    assert all(torch.equal(again.old[n], w) for n, w in one.old.items())
+    free = REWARDS.train(p.replace(kl=0.0), [0], store=tmp_path, **ALONE)
+    held = REWARDS.train(p, [0], store=tmp_path, **ALONE)
+    assert held.success[0, -1] < free.success[0, -1]
+
+
 def exact_slope(found):
     """Gradient of the expected reward over all prompts, by autograd; no state is sampled."""
     p, student = found.p, plain(found)

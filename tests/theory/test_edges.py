@@ -72,7 +72,8 @@ INNER = {
     "online.numbers": "numbers_at boundary",
     "online.onset": "basins",
 }
-REWARDED = [("state_tracking", name) for name in ("rewards_time", "best_switch")]
+OF_REWARDS = ("rewards_time", "best_switch", "reward_stall", "critical_penalty")
+REWARDED = [("state_tracking", name) for name in OF_REWARDS]
 EDGES: dict[str, Any] = {
     "nan": math.nan,
     "inf": math.inf,

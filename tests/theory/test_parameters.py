@@ -17,7 +17,7 @@ from theory.parameters import BaseParameters, ParameterError, parameter
 from theory.state_tracking import Parameters
 
 INF, NAN = float("inf"), float("nan")
-FIELDS_OF_REWARDS = ("reward", "pretrain", "rollouts", "group", "normalised", "horizon")
+FIELDS_OF_REWARDS = ("reward", "pretrain", "rollouts", "group", "normalised", "horizon", "kl")
 FIELDS = {f.name: f for f in dataclasses.fields(Parameters)}
 COUNTS = {
     "N": 2,
@@ -83,6 +83,7 @@ REFUSED = [
     ("reward", "last", "one of none, outcome, step, true"),
     ("group", 1, ">= 2"),
     ("horizon", 0, ">= 1"),
+    ("kl", -0.1, ">= 0"),
     ("normalised", 1, "true or false"),
     ("pretrain", 1.0, ">= 0 and < 1"),
     ("fix_embedding", 1, "true or false"),

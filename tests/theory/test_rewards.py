@@ -9,12 +9,17 @@ import sympy as sp
 from theory import onset as command
 from theory import state_tracking as st
 from theory.parameters import ParameterError
-from theory.state_tracking import inversion, reward_gains, reward_times, rewards
+from theory.state_tracking import inversion, reward_gains, reward_penalty, reward_times, rewards
 from theory.state_tracking.numbers import rewards as numbers
 
 P = st.Parameters.rewards()
 s, x, N, L, J = rewards.s, rewards.x, rewards.N, rewards.L, rewards.J
-ALL = rewards.equations() | reward_gains.equations() | reward_times.equations()
+ALL = (
+    rewards.equations()
+    | reward_gains.equations()
+    | reward_times.equations()
+    | reward_penalty.equations()
+)
 
 
 def printed(name, form):
@@ -200,3 +205,54 @@ def test_theories_of_labels_refuse_rewards():
         with pytest.raises(ParameterError, match="must be") as caught:
             ask()
         assert "\n" not in str(caught.value)
+
+
+def divergence(s, s_0):
+    """Of a step, from the probabilities of all next states."""
+    new, old = (np.array([v] + [(1 - v) / (P.N - 1)] * (P.N - 1)) for v in (s, s_0))
+    return (new * np.log(new / old)).sum()
+
+
+def test_penalised_clock():
+    """Slope of expected reward less the penalty for every step, over that of ln s."""
+    values = {"success": 0.5, "success_0": 0.3, "penalty": 0.2, "N": P.N, "L": P.L}
+    assert float(ALL["divergence"].evaluate(values)) == pytest.approx(divergence(0.5, 0.3))
+
+    def objective(v):
+        x = (P.N * v - 1) / (P.N - 1)
+        return (P.N - 1) / P.N * x**P.L - 0.2 * P.L * divergence(v, 0.3)
+
+    slope = 0.5 * (objective(0.5 + 1e-6) - objective(0.5 - 1e-6)) / 2e-6
+    assert float(ALL["penalty_clock"].evaluate(values)) == pytest.approx(slope, rel=1e-8)
+    held = P.replace(kl=0.2)
+    missing = numbers.clock(P.replace(rollouts=2))(0.5) * 2 / P.rollouts  # of the baseline
+    assert numbers.clock(held)(0.5) == pytest.approx(slope - missing, rel=1e-8)
+
+
+def test_where_a_penalty_stops_students():
+    """The clock is 0 there and positive below; it jumps at the critical weight, where the slope of
+    the balance is 0; begun higher, it falls continuously. No way leads past it.
+    """
+    critical = st.critical_penalty(P)
+    low, high = (st.reward_stall(P, kl=critical * f) for f in (1.001, 0.999))
+    assert low < 0.5 < 0.9 < high
+    for f in (0.5, 0.999, 1.001, 3.0):
+        p = P.replace(kl=critical * f)
+        stop, pace = st.reward_stall(p), numbers.clock(p)
+        assert abs(pace(stop)) < 1e-12
+        assert (pace(np.linspace(p.pretrain, stop, 50)[:-1]) > 0).all()
+        values = {"success": stop, "success_0": p.pretrain, "N": p.N, "L": p.L}
+        gain = 1 - 1 / p.rollouts
+        weight = float(ALL["penalty_balance"].evaluate(values))
+        assert weight * gain == pytest.approx(p.kl, rel=1e-9)
+        assert np.isfinite(st.rewards_time(p, (p.pretrain + stop) / 2))
+        assert st.rewards_time(p, (1 + stop) / 2) == np.inf
+    at = {"success": st.reward_stall(P, kl=critical * (1 + 1e-7)), "success_0": 0.3}
+    assert abs(float(ALL["penalty_opening"].evaluate({**at, "N": P.N, "L": P.L}))) < 1e-2
+    assert np.isnan(st.critical_penalty(P, pretrain=0.4))
+    assert st.reward_stall(P) == 1
+    stalled = st.onset(P.replace(kl=0.25))
+    assert stalled.numbers["alpha_half"] == np.inf
+    assert stalled.notes == ["the penalty kl = 0.25 stops students before success_half"]
+    with pytest.raises(ParameterError, match=r"kl = 0.1: must be 0.0 for the best switch"):
+        st.best_switch(P.replace(kl=0.1))

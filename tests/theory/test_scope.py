@@ -17,7 +17,7 @@ from theory.parameters import ParameterError
 from theory.registry import MODELS, TABLE, find
 
 FUNCTIONS = [(system, name) for system, cases in CASES.items() for name in cases]
-SEEN_IN_RUNS = {"permutations"}  # teachers of one's own: no field says so
+SEEN_IN_RUNS = {"permutations", "pretrain"}  # teachers or a start of one's own: no field says so
 BROKEN = {  # where single values do not break it
     "such that bigrams are not learnt before half of the first layer is on the previous token": {
         "m": 4,

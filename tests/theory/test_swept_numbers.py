@@ -49,6 +49,8 @@ CASES = {
         "onset": ({}, "N", [6, 9]),
         "rewards_time": ({"level": 0.5}, "reward", ["step", "true"]),
         "best_switch": ({}, "reward", ["outcome", "true"]),
+        "reward_stall": ({}, "reward", ["outcome", "true"]),
+        "critical_penalty": ({}, "reward", ["outcome", "true"]),
         "inversion.states": ({"alpha": LATER}, "L", [2, 8]),
         "inversion.solve": ({"at": LATER}, "permutations", ["iid", "distinct"]),
         "decay_thresholds": ({}, "L", [2, 4]),

@@ -1,11 +1,15 @@
 """Rows about rewards hold for the shipped students; clocks or orbits that were off fail."""
 
+import numpy as np
 import pytest
 
+from theory.parameters import ParameterError
 from theory.registry import MODELS
-from theory.state_tracking import Parameters
+from theory.state_tracking import Parameters, predict
+from verify.emergence import first_crossing
 from verify.report import Report, Request
 from verify.state_tracking import reward_clocks as laws
+from verify.state_tracking import reward_seeds as single
 from verify.state_tracking import rewards
 
 
@@ -74,3 +78,40 @@ def test_too_short_runs_give_no_row(shipped):
     short = lambda runs: runs.isel(alpha=slice(0, 30))  # noqa: E731
     made = {**shipped, "outcome": short(shipped["outcome"])}
     assert not [c for c in laws.compare(made, rewards.SMALL) if "outcome" in c.name]
+
+
+@pytest.fixture(scope="module")
+def seeds():
+    return single.shipped()
+
+
+def test_single_students_hold(seeds):
+    """Three students that were trained after theory and bars were committed."""
+    assert [c.within for c in single.rows(single.errors(single.parameters(), seeds))] == [True] * 3
+
+
+def test_theory_of_another_seed_is_seen(seeds):
+    """Each student beside the curve of the next one: the theory knows which is which."""
+    ours = single.errors(single.parameters(), seeds)
+    title = "time of expected reward 1/2"
+    measured = first_crossing(seeds.expected_reward, 0.5).values
+    shuffled = (1 + ours[title]) * measured / np.roll(measured, 1) - 1
+    assert not any(c.within for c in single.rows({title: shuffled}))
+
+
+@pytest.mark.parametrize("kl", single.PENALTIES)
+def test_students_under_a_penalty(kl):
+    """Where they are at the end, on both sides of the critical weight; the mean of another weight
+    is seen.
+    """
+    runs = single.shipped(kl)
+    assert single.stopped(kl, runs).within
+    other = runs.assign(success=single.shipped(sum(single.PENALTIES) - kl).success)
+    assert not single.stopped(kl, other).within
+
+
+def test_other_rewards_are_refused(seeds):
+    p = single.parameters()
+    for name, value in (("reward", "step"), ("pretrain", 0.4), ("kl", 0.1), ("eval_every", 8)):
+        with pytest.raises(ParameterError, match=f"{name} = {value}: the runs were trained with"):
+            predict(p.replace(**{name: value}), seeds, level="fixed_disorder")

@@ -21,6 +21,7 @@ from theory.state_tracking import (
     dynamics,
     early_time,
     edge,
+    embeddings,
     exact,
     fixed_disorder,
     fourth_order,
@@ -33,6 +34,8 @@ from theory.state_tracking import (
     overlaps,
     phases,
     reward_gains,
+    reward_paths,
+    reward_penalty,
     reward_times,
     rewards,
     rollout,
@@ -44,7 +47,12 @@ from theory.state_tracking.levels import applies
 from theory.state_tracking.numbers import inversion, per_seed
 from theory.state_tracking.numbers.decay import decay_thresholds, late_states
 from theory.state_tracking.numbers.edge import largest_rate, sharpness
-from theory.state_tracking.numbers.rewards import best_switch, rewards_time
+from theory.state_tracking.numbers.rewards import (
+    best_switch,
+    critical_penalty,
+    reward_stall,
+    rewards_time,
+)
 from theory.state_tracking.numbers.rollout import trajectory, with_accuracy
 from theory.state_tracking.onset import emergence_times, onset
 from theory.state_tracking.onset import equations as onset_equations
@@ -72,6 +80,8 @@ __all__ = [
     "per_seed",
     "predict",
     "rewards_time",
+    "reward_stall",
+    "critical_penalty",
     "sections",
     "sharpness",
     "thermodynamic_limit",
@@ -98,12 +108,14 @@ flows, sections, equations = catalogue(
         "Cavity equations": [cavity],
         "Fixed-disorder theory": [fixed_disorder, fourth_order],
         "Rollout accuracy": [rollout],
-        "Rewards": [rewards, reward_gains, reward_times],
+        "Rewards": [rewards, reward_gains, reward_times, reward_penalty],
+        "Rewards of one student": [reward_paths],
         "Momentum": [momentum],
         "Order of batches": [batches],
         "Entries by arrivals": [arrivals],
         "Weight decay": [decay, norms, phases],
         "Large learning rates": [edge],
+        "Learned embeddings": [embeddings],
     },
     flow,
     thermodynamic_limit,

@@ -23,6 +23,10 @@ def frequencies_memory(p: Parameters) -> float:
     return 8 * (p.d_h // 2) * 9
 
 
+# What identifies students with rewards, beside what identifies supervised ones.
+REWARD_FIELDS = ("reward", "pretrain", "rollouts", "group", "normalised", "horizon")
+
+
 @dataclass(frozen=True)
 class Parameters(Optimiser):
     """Sizes, training settings and initial values of the theory (forner2026, Tables 1 and 2).
@@ -91,6 +95,14 @@ class Parameters(Optimiser):
         False, "rewards over their standard deviation, as in GRPO", theory_only=True
     )
     horizon: int | None = parameter(None, "steps of a rollout; none is L", low=1, theory_only=True)
+    kl: float = parameter(
+        0.0,
+        "weight, in the objective, of the divergence of a rollout's steps from the policy that took "
+        "over",
+        low=0,
+        theory_only=True,
+        later=True,
+    )
     zeta: float = parameter(0.0, "conserved mean of the logit sum", theory_only=True)
     A_0: float | None = parameter(
         None, "attention at time 0; none is 1/L", above=0, high=1, theory_only=True

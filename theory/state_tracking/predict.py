@@ -12,7 +12,7 @@ from theory.emergence import until
 from theory.parameters import ParameterError
 from theory.state_tracking.levels import LEVELS, Level
 from theory.state_tracking.numbers.per_seed import Realisation, Start, solve
-from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.parameters import REWARD_FIELDS, Parameters
 
 ACCURACIES = ["accuracy", "rollout_accuracy"]
 RENAMED = {"columns": "cavity", "quenched": "fixed_disorder"}  # names before version 0.1
@@ -123,6 +123,7 @@ def _followed(
         raise ParameterError(
             f"epochs = {p.epochs}: the runs were trained with {length}, which their schedule spans"
         )
+    _same_rewards(p, runs)
     students = runs if "seed" in runs.dims else runs.expand_dims("seed")
     times = students.alpha.values
     if float(times[0]) != 0 or not (np.diff(times) > 0).all():
@@ -134,3 +135,18 @@ def _followed(
     if "seed" in students.coords:
         curves = curves.assign_coords(seed=students.seed)
     return curves if "seed" in runs.dims else curves.isel(seed=0)
+
+
+def _same_rewards(p: Parameters, runs: xr.Dataset) -> None:
+    """Raise an error if runs were trained on other rewards. Rewards take over at a measurement."""
+    own = scope.configuration(runs)
+    stored = json.loads(runs.attrs.get("parameters", "{}"))
+    if not stored:
+        return
+    trained = {"reward": own.get("reward", "none")}
+    if p.reward != "none":
+        trained |= {name: own[name] for name in REWARD_FIELDS if name in own}
+        trained |= {"kl": own.get("kl", 0.0), "eval_every": stored.get("eval_every", p.eval_every)}
+    for name, value in trained.items():
+        if getattr(p, name) != value:
+            raise ParameterError(f"{name} = {getattr(p, name)}: the runs were trained with {value}")

@@ -10,13 +10,25 @@ import numpy as np
 import xarray as xr
 
 from theory.onset import Onset
-from theory.state_tracking import reward_gains, reward_times, rewards
+from theory.state_tracking import reward_gains, reward_penalty, reward_times, rewards
 from theory.state_tracking.numbers import inversion
 from theory.state_tracking.numbers import rewards as numbers
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.symbols import L, N
 
-SHOWN = ("N", "L", "d_g", "d_h", "eta", "reward", "pretrain", "rollouts", "group", "normalised")
+SHOWN = (
+    "N",
+    "L",
+    "d_g",
+    "d_h",
+    "eta",
+    "reward",
+    "pretrain",
+    "rollouts",
+    "group",
+    "normalised",
+    "kl",
+)
 LABELS = {
     "clock_start": "supervised time that a unit of time is worth where rewards take over",
     "success_even": "s from which on a step with rewards is worth more than a supervised one",
@@ -26,13 +38,19 @@ LABELS = {
     "alpha_pretrained": "time at which rewards take over",
     "alpha_half_supervised": "time of success_half by supervised training alone",
     "alpha_half": "time of success_half with rewards from alpha_pretrained on",
-    "alpha_half_best": "the least such time, switching at success_even",
+    "alpha_half_best": "the least such time, switching at success_even, without a penalty",
     "horizon_start": "steps of a rollout with the fastest clock where rewards take over",
+    "success_stall": "s at which the penalty kl stops students",
+    "penalty_critical": "weight of the penalty above which they stay near where they began",
 }
 NEVER = "never"
 ABSENT = dict.fromkeys(
     ("alpha_pretrained", "alpha_half_supervised", "alpha_half", "alpha_half_best"), NEVER
-) | {"success_even": NEVER, "success_even_rollout": NEVER}
+) | {
+    "success_even": NEVER,
+    "success_even_rollout": NEVER,
+    "penalty_critical": "none: s falls continuously",
+}
 
 
 def halfway(p: Parameters) -> float:
@@ -59,14 +77,15 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         Length of the curves in alpha; until s is half way from `halfway` to 1 by default.
     """
     half, pretrained = halfway(p), numbers.time_of(p, p.pretrain)
+    free = p.replace(kl=0.0)
     start = float(numbers.success(p, 0.0)[0]) if pretrained == 0 else p.pretrain
-    even = numbers.best_switch(p)
-    best = p.replace(pretrain=0.0 if not even < 1 else even)
+    even = numbers.best_switch(free)
+    best = free.replace(pretrain=0.0 if not even < 1 else even)
     numbers_at = {
         "clock_start": float(numbers.clock(p)(start)),
         "success_even": even,
         "success_even_large": float(reward_times.even_success().subs(L, p.L)),
-        "success_even_rollout": numbers.best_switch(p, p.rollouts / p.n_train),
+        "success_even_rollout": numbers.best_switch(free, p.rollouts / p.n_train),
         "success_half": half,
         "alpha_pretrained": pretrained,
         "alpha_half_supervised": numbers.time_of(p, half),
@@ -75,15 +94,19 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         if even < 1
         else numbers.time_of(p, half),
         "horizon_start": fastest_horizon(p, start),
+        "success_stall": numbers.reward_stall(p),
+        "penalty_critical": numbers.critical_penalty(p),
     }
     notes = []
     if not np.isfinite(numbers_at["alpha_half"]) and np.isfinite(
         numbers_at["alpha_half_supervised"]
     ):
-        notes.append(
+        guesses = (
             f"s = {start:.4g} where rewards take over: no student learns from rewards of guesses; "
             "set pretrain above 1/N"
         )
+        stopped = f"the penalty kl = {p.kl:g} stops students before success_half"
+        notes.append(stopped if p.kl and numbers.reward_stall(p) > start else guesses)
     return Onset(
         numbers=numbers_at,
         labels=LABELS,
@@ -94,6 +117,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
             *rewards.equations().values(),
             *reward_gains.equations().values(),
             *reward_times.equations().values(),
+            *reward_penalty.equations().values(),
         ],
         plot=draw,
         setting={name: v for name, v in p.as_dict().items() if name in SHOWN and v},

@@ -58,6 +58,10 @@ REWARDS = Scope(
     ("data_draw", *UNUSED, *MEASURED),
 )
 
+UNPENALISED = replace(
+    REWARDS, theory="the best switch to rewards", limits=(*REWARDS.limits, only("kl", 0.0))
+)
+
 
 WITHOUT_DECAY = next(limit for limit in DESCENT if limit.field == "weight_decay")
 NOT_BOTH = replace(
@@ -102,12 +106,41 @@ APART = only("permutations", "iid", "distinct", words="iid or distinct (or level
 ONE_START = Scope(
     "the theory of one start", f"{GRADIENT}, teachers drawn", (*FLOW.limits, APART), FLOW.free
 )
+
+
+def rewarded_only(limit: Limit) -> Limit:
+    """A limit that holds without a reward, too."""
+    return replace(
+        limit,
+        words=f"{limit.words} where there is a reward",
+        holds=lambda p, runs: p.reward == "none" or limit.holds(p, runs),
+        reads=(*limit.reads, "reward"),
+    )
+
+
+# The mean slope is all that plain ascent feels of rollouts; Adam divides by their noise.
+ASCENT = tuple(
+    rewarded_only(limit) for limit in DESCENT if limit not in (WEIGHTS, UNREWARDED, FULL_BATCH)
+)
+OWN_PRETRAINING = Limit(
+    "pretrain",
+    "reached by the students' own supervised training (not start=)",
+    lambda p, runs: "start" not in configuration(runs),
+    lambda p, runs: "given weights",
+)
+ALIKE_PROMPTS = Limit(
+    "normalised",
+    "False with a group: prompts differ in expected reward",
+    lambda p, runs: p.reward == "none" or not (p.normalised and p.group),
+    lambda p, runs: p.normalised,
+    ("group", "reward"),
+)
 REALISATION = Scope(
     "the theory of one realisation",
     TRAINING,
-    (WEIGHTS, UNREWARDED),
+    (WEIGHTS, *ASCENT, rewarded_only(FULL_BATCH), OWN_PRETRAINING, ALIKE_PROMPTS),
     ("n_test", "eval_every"),
-    ("data_draw", "n_train", "batch_size", "unit", "epochs", *OPTIMISER),
+    ("data_draw", "n_train", "unit", "epochs", "nesterov", "beta_1", "beta_2", "epsilon"),
 )
 # How often each pair of action and state is seen; students were held against it at 40 and more.
 AMPLE = Limit(

@@ -15,6 +15,7 @@ from verify.state_tracking import (
     optimisers,
     phases,
     reward_clocks,
+    reward_seeds,
 )
 
 
@@ -23,6 +24,7 @@ def report(request: Request) -> Report:
     training = request.training
     groups: tuple[Callable[[], list[Check]], ...] = (
         lambda: reward_clocks.checks(request),
+        *(() if request.given else (reward_seeds.checks,)),
         clocks.on_flow,
     )
     trained: tuple[Callable[[], list[Check]], ...] = (

@@ -7,23 +7,26 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import sympy as sp
 import xarray as xr
 from scipy.optimize import brentq
 
 from theory import numeric, scope, sweep
 from theory.parameters import Allowed, ParameterError, number
 from theory.special import gauss_legendre
-from theory.state_tracking import reward_gains, rewards
+from theory.state_tracking import reward_gains, reward_penalty, rewards
 from theory.state_tracking.numbers import inversion
 from theory.state_tracking.numbers.quadrature import Points
 from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.scope import REWARDS
+from theory.state_tracking.reward_paths import penalty
+from theory.state_tracking.scope import REWARDS, UNPENALISED
 from theory.state_tracking.symbols import L, N, m
 
 PANELS, NODES = 64, 20
 ROUNDING = 1e-12  # of the clock at x = 0
 LONGEST = 1e9  # supervised time up to which a level is looked for
 BRACKETS = 40  # points of every refinement of a root
+MOST_ODDS = 30.0  # rise of log-odds up to which a penalty is looked for
 HALF = 0.5  # of the expected reward between guessing and certainty
 
 
@@ -31,14 +34,16 @@ def clock(p: Parameters) -> Callable[[Any], Any]:
     """Clock as a function of s for the reward, baseline and horizon of some parameters."""
     if p.reward == "none":
         raise ParameterError("reward = 'none': must be outcome, step or true for rewards")
-    size = p.group or p.rollouts
+    size, begun = p.group or p.rollouts, max(p.pretrain, 1 / p.N)
     compiled = _compiled(p.reward, size, p.normalised, p.horizon or p.L)
-    return lambda s: compiled(np.asarray(s, float), p.N, p.L)
+    return lambda s: compiled(np.asarray(s, float), p.N, p.L, p.kl, begun)
 
 
 @functools.cache
-def _compiled(*kind: Any) -> Any:
-    return numeric.function(reward_gains.full_clock(*kind).doit(), (rewards.s, N, L))
+def _compiled(reward: str, size: int, normalised: bool, steps: int) -> Any:
+    free = reward_gains.full_clock(reward, size, normalised, steps).doit()
+    held = penalty * reward_penalty.drag(sp.Integer(steps))
+    return numeric.function(free - held, (rewards.s, N, L, penalty, reward_penalty.s_0))
 
 
 @functools.cache
@@ -124,7 +129,7 @@ def rewards_time(p: Parameters, level: float) -> float:
     return begun + float(waited(p, panels(begun, end))[-1])
 
 
-@scope.guard(REWARDS)
+@scope.guard(UNPENALISED)
 @sweep.over_fields
 def best_switch(p: Parameters, cost: float = 1.0) -> float:
     """Value of s from which on a step with rewards is worth more than supervised steps of the same
@@ -152,6 +157,65 @@ def best_switch(p: Parameters, cost: float = 1.0) -> float:
     if first == 0:
         return 1 / p.N
     return float(brentq(lambda s: pace(s) - cost, levels[first - 1], levels[first], xtol=1e-14))
+
+
+@scope.guard(REWARDS)
+@sweep.over_fields
+def reward_stall(p: Parameters) -> float:
+    """Value of s at which the penalty ``p.kl`` stops students that began at ``p.pretrain``.
+
+    Parameters
+    ----------
+    p : Parameters
+        Parameters with a reward.
+
+    Returns
+    -------
+    float
+        1 without a penalty.
+    """
+    levels, pace = _levels(p), clock(p)
+    if p.kl == 0:
+        return 1.0
+    stopped = pace(levels) <= 0
+    if not stopped.any():
+        return 1.0
+    first = int(np.argmax(stopped))
+    low = max(p.pretrain, 1 / p.N) if first == 0 else levels[first - 1]
+    return float(brentq(pace, low, levels[first], xtol=1e-15)) if pace(low) > 0 else low
+
+
+@scope.guard(REWARDS)
+@sweep.over_fields
+def critical_penalty(p: Parameters) -> float:
+    """Weight of the penalty above which students stay near ``p.pretrain``: there the value of s at
+    which they stop jumps.
+
+    Parameters
+    ----------
+    p : Parameters
+        Parameters with a reward; their own ``kl`` does not enter.
+
+    Returns
+    -------
+    float
+        NaN if there is no jump: then that value falls continuously with the weight.
+    """
+    levels, free = _levels(p), clock(p.replace(kl=0.0))
+    drag = free(levels) - clock(p.replace(kl=1.0))(levels)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weight = free(levels) / drag
+    rising = np.diff(weight) > 0
+    if not rising.any() or not free(levels[0]) > ROUNDING:
+        return np.nan
+    return float(weight[int(np.argmax(rising))])
+
+
+def _levels(p: Parameters) -> np.ndarray:
+    """Values of s above that at which rewards take over, dense at both ends."""
+    begun = max(p.pretrain, 1 / p.N)
+    odds = np.log(begun / (1 - begun)) + np.geomspace(1e-6, MOST_ODDS, 20001)
+    return 1 / (1 + np.exp(-odds))
 
 
 @scope.guard(REWARDS)

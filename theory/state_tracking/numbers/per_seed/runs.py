@@ -18,6 +18,7 @@ from theory.state_tracking.attention import c_omega
 from theory.state_tracking.numbers.per_seed.cavity import Cavity
 from theory.state_tracking.numbers.per_seed.dressed import Dressed
 from theory.state_tracking.numbers.per_seed.fixed_disorder import FixedDisorder
+from theory.state_tracking.numbers.per_seed.rewarded import Rewarded
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.numbers.per_seed.trained import Trained
 from theory.state_tracking.parameters import Parameters
@@ -41,7 +42,16 @@ def advance(system: System, epochs: int) -> None:
     if isinstance(system, Trained):
         for _ in range(epochs):
             system.epoch()
-        return
+    elif isinstance(system, Rewarded):
+        while epochs:
+            some = system.until_change(epochs)
+            _stride(system, some)
+            epochs -= some
+    else:
+        _stride(system, epochs)
+
+
+def _stride(system: Dressed | Cavity | FixedDisorder, epochs: int) -> None:
     at, rates = system.state, system.rates()
     system.state = [x + epochs * f for x, f in zip(at, rates, strict=True)]
     if epochs > 1:

@@ -11,6 +11,7 @@ from theory.parameters import ParameterError
 from theory.state_tracking.numbers.per_seed.fixed_disorder import FixedDisorder
 from theory.state_tracking.numbers.per_seed.fourth_order import FourthOrder
 from theory.state_tracking.numbers.per_seed.realisation import Realisation
+from theory.state_tracking.numbers.per_seed.rewarded import Rewarded
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
 
@@ -59,4 +60,6 @@ class Trained(FourthOrder):
 
 def system(p: Parameters, start: Start, given: Realisation) -> FixedDisorder:
     """Fixed-disorder theory; in strides where steps depend on the weights alone."""
+    if p.reward != "none":
+        return Rewarded(p, start, given)
     return (FixedDisorder if p.steady and p.batches == 1 else Trained)(p, start, given)

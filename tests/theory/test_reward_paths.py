@@ -1,0 +1,215 @@
+"""Rewards of one student: laws of pairs against all sequences listed, slopes against differences,
+the theory of single students against its students and its refusals.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+import sympy as sp
+
+from theory import state_tracking as st
+from theory.parameters import ParameterError
+from theory.state_tracking import reward_paths, rewards, task
+from theory.state_tracking.numbers.per_seed import Realisation, Start, solve
+from theory.state_tracking.numbers.per_seed.rewarded import Kernels, Paths, Rewarded
+
+N, D, L = 4, 3, 3
+TEACHERS = np.stack([np.random.default_rng(k).permutation(N) for k in range(D)])
+FORMS = reward_paths.equations()
+
+
+def drawn(attentive, strength=2.0):
+    """Matrices (s, a, r) and attention of a student that knows something."""
+    rng = np.random.default_rng(5)
+    M = rng.uniform(-1, 1, (N, D, N))
+    M += strength * (TEACHERS.T[..., None] == np.arange(N))
+    at = rng.uniform(0.5, 1, (L, L)) * (1 - attentive) + attentive * 20 * np.eye(L)
+    return M, at / at.sum(1, keepdims=True)
+
+
+def listed(M, at, steps=L):
+    """Expected reward over all sequences and first states, every probability its own."""
+    total, count = 0.0, 0
+    for actions in itertools.product(range(D), repeat=L):
+        law, true = np.eye(N), np.arange(N)
+        for t in range(steps):
+            z = sum(at[t, j] * M[:, a] for j, a in enumerate(actions))
+            step = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+            law, true = law @ step, TEACHERS[actions[t]][true]
+        total, count = total + law[np.arange(N), true].sum(), count + N
+    return total / count
+
+
+def test_equations_entry_by_entry():
+    """One step of laws and values, slopes and scatter, as printed."""
+    P = np.random.default_rng(0).dirichlet(np.ones(N), (2, N, D))  # t, s, a, r
+    paths = Paths(P, TEACHERS)
+    one_hot = (TEACHERS[:, None] == np.arange(N)[:, None]).astype(float)  # a, r, s
+    value = [np.empty((N, N)), np.empty((N, N)), np.eye(N)]  # none is asked at 0
+    free = {x.name: x for e in FORMS.values() for x in (e.rhs.free_symbols | e.lhs.free_symbols)}
+    sizes = {free["N"]: N, free["d_g"]: D, free["L"]: 2, rewards.horizon: 2}
+
+    def number(entry, shift):
+        at = [int(k) for k in entry.indices]
+        name = str(entry.base)
+        if name == "M_star":
+            return one_hot[at[0] - 1, at[1] - 1, at[2] - 1]
+        if name == "transition":
+            return P[at[0], at[3] - 1, at[1] - 1, at[2] - 1]
+        if name == "pair_law":
+            return paths.laws[at[0]][at[1] - 1, at[2] - 1]
+        if name == "visits":
+            return paths.visits[at[0], at[1] - 1]
+        return value[at[0]][at[1] - 1, at[2] - 1]
+
+    def evaluated(name, **at):
+        rhs = FORMS[name].rhs.subs(sizes).subs({free[k]: v for k, v in at.items()}).doit()
+        entries = {x: number(x, 0) for x in rhs.atoms(sp.Indexed)}
+        return float(rhs.xreplace(entries))
+
+    led = np.einsum("sar,aru->su", P[1], np.eye(N)[:, TEACHERS].transpose(1, 0, 2)) / D
+    value[1] = led  # of the last step but one, checked below
+    states = [(0, 0), (1, 3), (2, 1)]
+    for s, p in states:
+        form = evaluated("pair_value", t=1, s=s + 1, p=p + 1)
+        assert form == pytest.approx(led[s, p], abs=1e-15)
+    for r, q in states:
+        assert evaluated("pair_start", s=r + 1, p=q + 1) == paths.laws[0][r, q]
+        for t in (0, 1):
+            law = evaluated("pair_law", t=t, r=r + 1, q=q + 1)
+            assert law == pytest.approx(paths.laws[t + 1][r, q], abs=1e-15)
+    assert (value[1] * paths.laws[1]).sum() == pytest.approx(paths.reward, abs=1e-15)
+    assert evaluated("expected_reward_pairs") == pytest.approx(paths.reward, abs=1e-15)
+    for kind, name in (("outcome", "reward_slope"), ("step", "step_slope")):
+        found = paths.slopes(kind)
+        for t, (s, r), b in itertools.product((0, 1), states[:2], (2,)):
+            form = evaluated(name, t=t, b=b + 1, r=r + 1, s=s + 1)
+            assert form == pytest.approx(found[t, s, b, r], abs=1e-15)
+    right = (P * one_hot.transpose(2, 0, 1)).sum(3)
+    assert evaluated("mean_success") == pytest.approx(right.mean())
+    free["success"] = rewards.s
+    assert evaluated("success_scatter", success=right.mean()) == pytest.approx(right.var())
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_steps_that_are_alike_give_equation_18(steps):
+    """One probability for every right state, another for every wrong one."""
+    s = 0.55
+    P = np.where(TEACHERS.T[..., None] == np.arange(N), s, (1 - s) / (N - 1))
+    x = (N * s - 1) / (N - 1)
+    form = rewards.expected().subs({rewards.x: x, rewards.N: N, rewards.L: steps})
+    assert Paths(np.stack([P] * steps), TEACHERS).reward == pytest.approx(float(form), abs=1e-15)
+
+
+def test_all_sequences():
+    """Exact where attention is on the right action alone; else as far as steps are independent.
+    Taking the mean reward for its value at the mean success would be off by much more.
+    """
+    M, _ = drawn(1.0)
+    sure = Kernels.of(M, np.eye(L)).P
+    assert Paths(sure, TEACHERS).reward == pytest.approx(listed(M, np.eye(L)), abs=1e-14)
+    M, at = drawn(0.5)
+    P, exact = Kernels.of(M, at).P, listed(M, at)
+    gap = abs(Paths(P, TEACHERS).reward - exact)
+    success = (P * (TEACHERS.T[..., None] == np.arange(N))).sum(3).mean()
+    x = (N * success - 1) / (N - 1)
+    assert gap < 3e-4 and abs((N - 1) / N * x**L + 1 / N - exact) > 3 * gap
+
+
+@pytest.mark.parametrize("reward", rewards.REWARD)
+def test_slopes_are_derivatives(reward):
+    """By M and attention, of the mean reward in the theory's own probabilities; a reward per step
+    takes visits as given.
+    """
+    M, at = drawn(0.3)
+    held = Paths(Kernels.of(M, at).P, TEACHERS)
+    right = TEACHERS.T[..., None] == np.arange(N)
+
+    def value(M, at):
+        P = Kernels.of(M, at).P
+        if reward == "step":
+            return np.einsum("ts,tsar,sar->", held.visits, P, right) / (D * L)
+        each = [Paths(P[: t + 1], TEACHERS).reward for t in range(L)]
+        return each[-1] if reward == "outcome" else np.mean(each)
+
+    d_M, d_at = Kernels.of(M, at).slopes(held.slopes(reward))
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        X, Y = rng.normal(size=M.shape), rng.normal(size=at.shape)
+        Y -= Y.mean(1, keepdims=True)
+        small = 1e-5
+        up, down = (value(M + e * X, at + e * Y) for e in (small, -small))
+        slope = (d_M * X).sum() + (d_at * Y).sum()
+        assert slope == pytest.approx((up - down) / (2 * small), rel=1e-6, abs=1e-9)
+
+
+def followed(p, seed=0):
+    given = Realisation.of_seeds(p, [seed])
+    start = Start.drawn(p, 1, np.random.default_rng(0))
+    heads = task.draw_weights(p, task.streams(seed)["initialisation"])
+    heads = {k: heads[k].T for k in ("W_Q", "W_K")}
+    return Rewarded(p, Start(**{**vars(start), **heads}), given)
+
+
+SMALL = st.Parameters.rewards().replace(N=5, d_g=4, L=2, d_h=8, n_train=400, eval_every=8)
+
+
+def test_penalty_in_the_objective():
+    """Slope of the mean reward less the penalty, in the states that are visited now."""
+    p = SMALL.replace(kl=0.3, pretrain=0.0, reward="step")
+    theory = followed(p)
+    theory.state[2] = theory.state[2] + 1.5 * theory.teachers
+    kernels = theory.kernels(0)
+    visits = Paths(kernels.P, theory.given.teachers[0]).visits
+    X = np.random.default_rng(0).normal(size=kernels.M.shape)
+
+    def value(e):
+        P = Kernels.of(kernels.M + e * X, kernels.at).P
+        reward = np.einsum("ts,tsar,sar->", visits, P, theory.teachers[0]) / (4 * 2)
+        cost = np.einsum("ts,tsar->", visits, P * np.log(P / theory.old[0])) / 4
+        return (1 - 1 / p.rollouts) * reward - 0.3 * cost
+
+    slope = -(theory.gradients()[2][0] * X).sum()
+    assert slope == pytest.approx((value(1e-5) - value(-1e-5)) / 2e-5, rel=1e-6)
+
+
+def test_rewards_take_over_at_a_measurement():
+    """At the first measurement with the asked success, and not before; epochs in strides or one by
+    one agree.
+    """
+    p = SMALL.replace(pretrain=0.7, eta=1.0, reward="step")
+    epochs = np.arange(0, 801, 8)
+    found = solve(followed(p), epochs).isel(seed=0)
+    first = int(np.argmax(found.success.values >= 0.7))
+    assert first > 2
+    assert (found.rewarded.values == (np.arange(len(epochs)) > first)).all()
+    labels = solve(followed(p.replace(pretrain=0.999)), epochs).isel(seed=0)
+    assert (labels.R[: first + 1] == found.R[: first + 1]).all()
+    assert abs(labels.R[-1] - found.R[-1]) > 0.01
+    sparse = solve(followed(p), epochs[::20]).isel(seed=0)
+    np.testing.assert_allclose(sparse.success, found.success[::20], atol=2e-3)
+
+
+def test_early_rewards_are_refused():
+    """Before attention has emerged, steps of a rollout are not independent."""
+    p = SMALL.replace(pretrain=0.0)
+    with pytest.raises(ParameterError, match="attention of student 0 is 0.* must be at least 0.9"):
+        followed(p)
+    assert followed(p.replace(reward="step")).gradients()[0].any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(optimizer="adam"), "optimizer = 'adam': must be sgd where there is a reward"),
+        (dict(momentum=0.5), "momentum = 0.5: must be 0.0 where there is a reward"),
+        (dict(batch_size=8), "batch_size = 8: must be none or n_train"),
+        (dict(group=8, normalised=True), "normalised = True: must be False with a group"),
+    ],
+)
+def test_what_is_not_described_is_refused(changes, message):
+    with pytest.raises(ParameterError, match=message):
+        st.predict(SMALL.replace(**changes), seeds=1, level="fixed_disorder")
+    with pytest.raises(ParameterError, match="reward = 'outcome'"):
+        st.predict(SMALL, seeds=1)

@@ -1,0 +1,134 @@
+"""Learned embeddings: how queries move, and what stays. Queries are W_Q times embeddings of states,
+keys W_K times those of actions; the loss knows embeddings through them alone, whatever the data.
+
+Embeddings start independent, so that a token answers to its own force d_model times, and to the
+mean force of the n tokens of its kind d_model/n times only: queries of single tokens part before
+their mean moves. No theory here describes the attention of such students.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import sympy as sp
+
+from theory.algebra import delta_gradient, delta_sum, vanishes
+from theory.equation import Equation, table
+from theory.notation import array, symbol
+from theory.state_tracking.symbols import alpha, d_h, eta, ref
+
+BEYOND = "beyond the paper: learned embeddings"
+tokens = symbol("tokens", "n", "states (for W_Q) or actions (for W_K)", integer=True, positive=True)
+d_model = symbol("d_model", means="dimension of embeddings", integer=True, positive=True)
+one, two, token, other, head, last = (
+    sp.Symbol(x, integer=True, positive=True)
+    for x in ("one", "two", "token", "other", "head", "last")
+)
+E = array("embedding", "E", "embedding of a token")
+W = array("head_weights", "W", "W_Q or W_K, with the tokens of its kind")
+x = array("head_vector", "x", "query of a state or key of an action")
+force = array("token_force", "f", "minus the derivative of the loss by a query or key")
+kept = array("embedding_kept", "K", "what training keeps of embeddings and weights")
+own_share = symbol("own_share", means="answer to the own force over that to the mean force")
+
+
+def vector(which: sp.Expr, at: sp.Expr) -> sp.Expr:
+    """Query or key of a token."""
+    return sp.Sum(W[at, last] * E[which, last], (last, 1, d_model))
+
+
+@cache
+def slopes() -> tuple[sp.Expr, sp.Expr]:
+    """Minus derivatives of the loss by an entry of W and of E, by the chain rule."""
+    linear = sp.Sum(
+        force[token, head] * W[head, last] * E[token, last],
+        (token, 1, tokens),
+        (head, 1, d_h),
+        (last, 1, d_model),
+    )
+    by_W = delta_gradient(linear, W[two, one])
+    by_E = delta_gradient(linear, E[other, one])
+    return by_W.subs(two, head), by_E.subs(other, token)
+
+
+def moved(step: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
+    """Entries of W and E at (head, one) and (token, one) after a step of descent."""
+    by_W, by_E = slopes()
+    return W[head, one] + step * by_W, E[token, one] + step * by_E
+
+
+def product(entry: sp.Expr, index: sp.Symbol, size: sp.Expr) -> sp.Expr:
+    """Sum over an index of an entry at column one times that at column two."""
+    return sp.Sum(entry * entry.xreplace({one: two}), (index, 1, size))
+
+
+@cache
+def drift() -> sp.Expr:
+    """Change of ``sum_tokens E E - sum_heads W W`` by a step: nothing to first order.
+
+    Raises
+    ------
+    ArithmeticError
+        If the first order is not zero.
+    """
+    by_W, by_E = slopes()
+
+    def first(entry: sp.Expr, slope: sp.Expr) -> sp.Expr:
+        return entry * slope.xreplace({one: two}) + entry.xreplace({one: two}) * slope
+
+    gained = _flat(first(E[token, one], by_E), token, tokens)
+    lost = _flat(first(W[head, one], by_W), head, d_h)
+    if not vanishes(gained - lost):
+        raise ArithmeticError("embeddings and weights are not balanced")
+    return eta**2 * (product(by_E, token, tokens) - product(by_W, head, d_h))
+
+
+def _flat(expr: sp.Expr, index: sp.Symbol, size: sp.Expr) -> sp.Expr:
+    """Sum over an index, with all inner sums written over tokens and heads."""
+    total = sp.S.Zero
+    for term in sp.Add.make_args(sp.expand(expr)):
+        rest, (inner,) = term.as_independent(sp.Sum)[0], term.atoms(sp.Sum)
+        total += sp.Sum(rest * inner.function, *sorted([(index, 1, size), *inner.limits], key=str))
+    return total
+
+
+def rate() -> sp.Expr:
+    """Change of a query or key per unit of step: through W and through its own embedding."""
+    by_W, by_E = slopes()
+    through_W = by_W.xreplace({one: last, token: other})
+    (summed,) = through_W.atoms(sp.Sum)
+    gram = sp.Sum(E[token, last] * E[other, last], (last, 1, d_model))
+    if summed.function != force[other, head] * E[other, last]:
+        raise ArithmeticError("W moves in another way")
+    towards = sp.Sum(gram * force[other, head], (other, 1, tokens))
+    own = sp.Sum(W[head, last] * by_E.xreplace({one: last, head: two}), (last, 1, d_model))
+    return towards + own
+
+
+def shares() -> sp.Expr:
+    """Mean Gram matrix of independent embeddings of unit variance: the answer to the own force,
+    over that to a mean force, which every token feels as its share of it.
+    """
+    gram = delta_sum(
+        sp.KroneckerDelta(token, other) * sp.KroneckerDelta(one, two),
+        (one, 1, d_model),
+        (two, 1, d_model),
+    )
+    own = gram.subs(sp.KroneckerDelta(token, other), 1)
+    mean = delta_sum(gram, (other, 1, tokens)) / tokens
+    return sp.cancel(own / mean)
+
+
+@cache
+def equations() -> dict[str, Equation]:
+    """What is kept, its drift by a step, the rate of queries and keys."""
+    columns = product(E[token, one], token, tokens) - product(W[head, one], head, d_h)
+    return table(
+        ref(BEYOND),
+        status="exact",
+        head_vector=(x[token, head], vector(token, head)),
+        embedding_kept=(kept[one, two], columns, "constant along the gradient flow"),
+        embedding_drift=(sp.Symbol("dK"), drift, "one step of descent"),
+        head_vector_rate=(sp.Derivative(x[token, head], alpha), rate, "per unit of step size"),
+        own_share=(own_share, shares, "mean over embeddings at the start"),
+    )
