@@ -63,7 +63,7 @@ def at_settings(**training: Any) -> list[Check]:
     out = []
     for (name, way), p in optimisers.cases().items():
         if way == ADAM:
-            theory, students = times(p, optimisers.seeds_of(name), **training)
+            theory, students = times(p, optimisers.SEEDS, **training)
             title = optimisers.BASES[name][0]
             out.append(
                 near(

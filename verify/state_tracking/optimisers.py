@@ -20,7 +20,6 @@ from verify.state_tracking.ensemble import TESTED
 from verify.state_tracking.terms import times
 
 SEEDS = range(610, 615)  # trained after the theory was committed
-FEWER = {"table_1": 3}  # seeds where five take hours
 EVALUATIONS = 120  # of a run; theory is evaluated at the same steps
 AHEAD = 1.1  # of a student's last time: as far as theory is followed
 BARS = {"half_time": 0.003, "rollout_half_time": 0.006}  # rms over seeds, set beforehand
@@ -40,11 +39,6 @@ RATES = {
     "unequal": ((0.004, 400), (0.25, 800), (2.0, 500)),
 }
 WAYS = ("Adam", "AdamW, decay 0.1", "momentum, cosine", "batches n/8", "batches n/64")
-
-
-def seeds_of(name: str) -> range:
-    """Seeds of a setting."""
-    return SEEDS[: FEWER.get(name, len(SEEDS))]
 
 
 def cases() -> dict[tuple[str, str], Parameters]:
@@ -116,5 +110,5 @@ def checks(**training: Any) -> list[Check]:
     return [
         check
         for (name, way), p in named
-        for check in rows(f"{BASES[name][0]}, {way}", p, seeds_of(name), **training)
+        for check in rows(f"{BASES[name][0]}, {way}", p, SEEDS, **training)
     ]

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.stats
 
 from theory import scope
-from theory.optimisers import CLIPPED, Steps
+from theory.optimisers import Steps
 from theory.special import gauss_hermite
 from theory.state_tracking import arrivals
 from theory.state_tracking.arrivals import equations
@@ -113,7 +113,7 @@ class Arrivals:
         right, wrong = self._entries(start)
         wrong = np.repeat(wrong[..., None], self.of_part.size, 2)
         self.state = [start.W_Q.astype(float), start.W_K.astype(float), right, wrong]
-        self.steps = Steps(p.replace(clip=None), p.eta, p.updates)
+        self.steps = Steps(p, p.eta, p.updates)
 
     def _entries(self, start: Start) -> list[np.ndarray]:
         """Mean entries by kind at the start: the smallest that have the overlaps and the sum."""
@@ -159,21 +159,7 @@ class Arrivals:
 
     def step(self) -> None:
         """One step of the optimiser."""
-        slopes = self.gradients()
-        if self.p.clip is not None:
-            share = np.minimum(self.p.clip / (self.norm(slopes) + CLIPPED), 1)
-            slopes = [g * share.reshape(-1, *[1] * (g.ndim - 1)) for g in slopes]
-        self.state = self.steps(self.state, slopes)
-
-    def norm(self, slopes: list[np.ndarray]) -> np.ndarray:
-        """Norm of the gradient of all weights: entries of M by how many are of their kind.
-
-        Single gradients of right entries are taken as their mean.
-        """
-        right, wrong = self.many
-        numbers = [1, 1, right, wrong[:, None] * self.of_part]
-        squares = (n * g**2 for n, g in zip(numbers, slopes, strict=True))
-        return np.sqrt(sum(x.reshape(len(x), -1).sum(1) for x in squares))
+        self.state = self.steps(self.state, self.gradients())
 
     def attend(self) -> np.ndarray:
         """Attention A per student."""
