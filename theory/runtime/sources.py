@@ -21,7 +21,7 @@ def digest(files: Iterable[Path]) -> str:
     return _hashed(_plain(file.read_text(encoding="utf-8")) for file in files)
 
 
-def used(files: Iterable[Path], roots: Iterable[Path] = ()) -> str:
+def used(files: Iterable[Path], roots: Iterable[Path] = (), names: Iterable[str] = ()) -> str:
     """Digest of what Python files may execute together: sixteen hexadecimal digits.
 
     A function, class, method or constant counts if any counted code mentions its name, wherever it
@@ -35,12 +35,14 @@ def used(files: Iterable[Path], roots: Iterable[Path] = ()) -> str:
         All files.
     roots : iterable of Path
         Those among them of which everything counts.
+    names : iterable of str
+        Definitions that count in any case.
     """
     whole = set(roots)
     parts = [
         (part, file in whole) for file in files for part in _parts(file.read_text(encoding="utf-8"))
     ]
-    reached: set[str] = set()
+    reached = set(names)
     now = -1
     while now < len(reached):
         now = len(reached)

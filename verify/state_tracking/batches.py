@@ -11,26 +11,16 @@ import torch
 
 from simulate.state_tracking.learner import Learner
 from theory.state_tracking import Parameters, task
-from theory.state_tracking.numbers.per_seed import Attention, Orders, Realisation, Start
+from theory.state_tracking.numbers.per_seed import Attention, Orders
 from theory.state_tracking.numbers.per_seed import batch_times as predicted
 from verify.check import Check, at_least, estimated, near
+from verify.state_tracking.starts import starts_of
 
 STUDENTS = Parameters.demo().replace(unit="step", n_test=16, eta=2.0, epochs=600)
 SIZES, SEEDS, ORDERS = (128, 32, 8), range(200, 203), 120
 SCATTER = 0.2  # forces of sequences independent; orders of three seeds alone give 0.04
 MEAN = 0.5  # of the shift that a row must be able to see: the time itself moves by 1e-3
 SEEN = 2.0  # scatter without the cancellation over an epoch, over the students'
-
-
-def start_of(p: Parameters, seed: int) -> Start:
-    """Start of the student of a seed."""
-    found = task.draw_weights(p, task.streams(seed, p.data_draw)["initialisation"])
-    given = Realisation.of_seeds(p, [seed])
-    y, M, pairs = given.one_hot(), given.M.transpose(0, 3, 1, 2), p.d_g * p.N
-    R = (y * M).sum((1, 2, 3)) / pairs
-    S = ((y.sum(2) * M.sum(2)).sum((1, 2)) / pairs - R) / (p.d_g - 1)
-    variances = (np.array([M[y == one].var()]) for one in (1, 0))
-    return Start(found["W_Q"].T, found["W_K"].T, R, S, M.sum((1, 2, 3)) / pairs, *variances)
 
 
 def half_times(p: Parameters, seed: int, orders: int) -> np.ndarray:
@@ -64,7 +54,7 @@ def compared(
     for seed in seeds:
         (whole,) = half_times(p, seed, 1)
         q = p.replace(batch_size=size)
-        ours.append(predicted(q, start_of(p, seed), half=float(whole)))
+        ours.append(predicted(q, starts_of(p, [seed]), half=float(whole)))
         theirs.append(half_times(q, seed, orders) - whole)
     return ours, np.array(theirs)
 
@@ -72,7 +62,7 @@ def compared(
 def uncancelled(p: Parameters, seed: int, size: int) -> float:
     """Scatter if every batch were drawn anew: the same sequences in an epoch that never ends."""
     endless = p.replace(batch_size=size, n_train=size * 10**5)
-    return float(predicted(endless, start_of(p, seed)).deviation[0])
+    return float(predicted(endless, starts_of(p, [seed])).deviation[0])
 
 
 def checks(

@@ -14,7 +14,7 @@ from verify.check import Check, at_most, near
 
 DECAYS = (3e-4, 1e-3)  # at 3e-3 these students do not learn
 STUDENTS = Parameters.demo().replace(eta=2.0, n_train=8192, n_test=16)
-SEEDS = range(200, 202)
+SEEDS = range(620, 622)
 AGE = 6.0  # of runs, in times 1 / (eta decay): e^-6 of the start is left
 REST = 0.005  # of R: attention below 1, unequal shares of the training set
 ALIKE = 0.01  # S over R

@@ -15,11 +15,13 @@ from theory.state_tracking import Parameters, predict
 from theory.state_tracking.levels import LEVELS
 from verify.check import Check, near
 from verify.emergence import first_crossing
+from verify.kept import kept
 from verify.state_tracking.ensemble import TESTED
 from verify.state_tracking.terms import times
 
-SEEDS = range(200, 205)  # trained after the theory was finished
+SEEDS = range(610, 615)  # trained after the theory was committed
 EVALUATIONS = 120  # of a run; theory is evaluated at the same steps
+AHEAD = 1.1  # of a student's last time: as far as theory is followed
 BARS = {"half_time": 0.003, "rollout_half_time": 0.006}  # rms over seeds, set beforehand
 NAMES = {"half_time": "time of A = 1/2", "rollout_half_time": "time of rollout 1/2"}
 BASES = {
@@ -58,23 +60,44 @@ def cases() -> dict[tuple[str, str], Parameters]:
     return parameters
 
 
-def errors(p: Parameters, seeds: Iterable[int], **training: Any) -> dict[str, np.ndarray]:
-    """Relative errors of the predicted times, per seed; NaN where a student does not get there."""
-    runs = train(p, seeds, **training)
+@kept
+def compared(p: Parameters, seed: int, **training: Any) -> np.ndarray:
+    """Predicted and measured times of one seed, in the order of `NAMES`; NaN where a student does
+    not get there.
+    """
+    runs, asked = train(p, [seed], **training), [times(p)[name] for name in NAMES]
+    theirs = [first_crossing(runs[of], level).values[0] for of, level in asked]
+    if np.isfinite(theirs).all():
+        runs = runs.sel(alpha=slice(None, AHEAD * max(theirs)))
     ours = predict(p, runs, level="fixed_disorder")
-    errors_of = {}
-    for name, (of, level) in times(p).items():
-        predicted, measured = (first_crossing(x[of], level).values for x in (ours, runs))
-        errors_of[name] = predicted / measured - 1
-    return errors_of
+    return np.array(
+        [
+            [first_crossing(ours[of], level).values[0], time]
+            for (of, level), time in zip(asked, theirs, strict=True)
+        ]
+    )
+
+
+def errors(p: Parameters, seeds: Iterable[int], **training: Any) -> dict[str, np.ndarray]:
+    """Relative errors of the predicted times, per seed: NaN where neither theory nor student gets
+    there within the run, infinite where one alone does.
+    """
+    seeds = [*seeds]
+    train(p, seeds, **training)  # side by side
+    ours, theirs = np.moveaxis([compared(p, seed, **training) for seed in seeds], 2, 0)
+    one = np.isfinite(ours) != np.isfinite(theirs)
+    return dict(zip(NAMES, np.where(one, np.inf, ours / theirs - 1).T, strict=True))
 
 
 def rows(title: str, p: Parameters, seeds: Iterable[int], **training: Any) -> list[Check]:
     """Root mean squares of these errors against bars set beforehand."""
-    why = "bar set beforehand; fluctuations within groups of rows are kept to fourth order"
     out = []
     for name, errors_of in errors(p, seeds, **training).items():
-        size = float(np.sqrt(np.mean(errors_of**2)))
+        reached = errors_of[~np.isnan(errors_of)]
+        size = float(np.sqrt(np.mean(reached**2)))
+        why = "bar set beforehand; fluctuations within groups of rows are kept to fourth order"
+        if reached.size < errors_of.size:
+            why += f"; {errors_of.size - reached.size} of {errors_of.size} do not get there"
         label = f"{NAMES[name]} per seed, rms, {title}"
         level = LEVELS["fixed_disorder"].title
         out.append(near(label, level, 0.0, size, BARS[name], why, 1.0))
