@@ -83,8 +83,8 @@ class Figure:
     draw: Callable[[Source], Any]
 
     def write(self, source: Source, out: Path) -> Path:
-        """Draw and write, with all parameters of the ensembles in the file's metadata; return the
-        file.
+        """Draw and write, with all parameters of the ensembles and the place of the first panel in
+        the file's metadata; return the file.
         """
         path = out / f"figure_{self.name}.png"
         source.asked.clear()
@@ -92,8 +92,9 @@ class Figure:
         if source.asked and not figure.get_suptitle():
             plotting.headline(figure, titles.title(source.asked))
         told = {"Description": described(source.asked)} if source.asked else {}
+        told |= {"Title": self.caption, "Panel": output.to_json(plotting.first_panel(figure))}
         with output.atomic(path) as temporary:
-            figure.savefig(temporary, metadata={"Title": self.caption, **told})
+            figure.savefig(temporary, metadata=told)
         plotting.plt.close(figure)
         source.made(path)
         return path

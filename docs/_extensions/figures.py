@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from matplotlib import pyplot as plt
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from papers import evidence
 from papers.source import Figure, Source
@@ -31,7 +32,7 @@ DRAWN = ROOT / "output" / "docs-figures"
 TRAIN = bool(os.environ.get("DOCS_TRAIN"))
 KEPT = ROOT / "docs" / "_static" / "kept"  # small copies, and the commit each was drawn at
 DPI, COLOURS = 100, 128  # of a copy: letters of 8 points are 11 pixels high
-TILE, PANEL = (4.6, 3.4), 3.6  # of a thumbnail, and height of a row of panels, in inches
+EDGE = 5  # pixels around a thumbnail
 PALETTE = Image.Quantize.FASTOCTREE  # keeps colours that are rare in the figure, as in a colour bar
 
 # Minutes of computing each, without the store of runs: left to `make docs-all`.
@@ -144,37 +145,21 @@ def place(paper: str, name: str) -> str:
     return f"figure-{paper}-{name}".replace("_", "-")
 
 
-def dpi(image: Image.Image) -> float:
-    """Pixels per inch. Copies made before they said so are taken for one row of panels."""
-    return image.info.get("dpi", (image.height / PANEL,))[0]
-
-
-def cut(blank: np.ndarray, limit: float) -> int:
-    """Where to cut a row of pixels (or a column): in the middle of its widest blank run between 0.6
-    and 1.2 of the limit, so that one panel is left whole.
-    """
-    if len(blank) <= 1.2 * limit:
-        return len(blank)
-    low, high = int(0.6 * limit), int(1.2 * limit)
-    best, start = (0, round(limit)), None
-    for at, free in enumerate([*blank[low:high], False], low):
-        if free and start is None:
-            start = at
-        elif not free and start is not None:
-            best, start = max(best, (at - start, (at + start) // 2)), None
-    return best[1]
-
-
 def thumbnail(path: Path, paper: str) -> Path:
-    """The upper left of a figure, about one panel, at the size at which it was drawn."""
+    """The first panel of a figure, whose place the file tells."""
     made = DRAWN / os.environ["DOCS_SOURCES"] / "thumbnails" / paper / path.name
     made.parent.mkdir(parents=True, exist_ok=True)
     with Image.open(path) as image:
-        ink = np.asarray(image.convert("L")) < 250
-        width, height = (
-            cut(np.atleast_1d(~ink.any(axis)), x * dpi(image)) for axis, x in enumerate(TILE)
-        )
-        image.crop((0, 0, width, height)).save(made)
+        edges = json.loads(image.info.get("Panel", "[0, 0, 1, 1]"))
+        left, upper, right, lower = edges * np.array([*image.size, *image.size])
+        image.crop(
+            (
+                max(0, int(left) - EDGE),
+                max(0, int(upper) - EDGE),
+                min(image.width, int(right) + EDGE),
+                min(image.height, int(lower) + EDGE),
+            )
+        ).save(made)
     return made
 
 
@@ -221,10 +206,12 @@ def keep(papers: list[str]) -> None:
                     copy.write_text(path.read_text())
                 else:
                     with Image.open(path) as drawn_now:
-                        ratio = DPI / dpi(drawn_now)
+                        ratio, told = DPI / drawn_now.info["dpi"][0], PngInfo()
+                        for word, said in drawn_now.text.items():
+                            told.add_text(word, said)
                         drawn_now.thumbnail((drawn_now.width * ratio, drawn_now.height * ratio))
                         small = drawn_now.convert("RGB").quantize(COLOURS, PALETTE)
-                        small.save(copy, optimize=True, dpi=(DPI, DPI))
+                        small.save(copy, optimize=True, dpi=(DPI, DPI), pnginfo=told)
             drawn = sorted(
                 (commits() | {f"{paper}/{name}": evidence.commit(Path(__file__))}).items()
             )

@@ -73,6 +73,7 @@ def show(axis: Any, matrix: np.ndarray, sequence: np.ndarray, title: str) -> Any
     axis.set(xticks=range(len(sequence)), yticks=range(len(sequence)), title=title)
     axis.set_xticklabels(letters(sequence))
     axis.set_yticklabels(letters(sequence))
+    axis.set(xlabel="attended token", ylabel="token")
     axis.grid(False)
     return image
 
@@ -80,7 +81,7 @@ def show(axis: Any, matrix: np.ndarray, sequence: np.ndarray, title: str) -> Any
 def frozen(source: Source) -> Any:
     """Fig. 4."""
     result = of(source)
-    figure, axes = plotting.figure(2, 2, width=2.8, height=2.6)
+    figure, axes = plotting.figure(2, 2, width=2.9, height=2.9)
     for row, kind in zip(axes, KINDS, strict=True):
         for k, axis in enumerate(row):
             image = show(
@@ -96,7 +97,7 @@ def frozen(source: Source) -> Any:
 def unfrozen(kind: str, source: Source) -> Any:
     """Figs. 5 and 6."""
     result = of(source)[kind]
-    figure, axes = plotting.figure(2, 2, width=2.8, height=2.6)
+    figure, axes = plotting.figure(2, 2, width=2.9, height=2.9)
     for k in (0, 1):
         for axis, (when, name) in zip(
             axes[k], (("frozen", "attention"), ("unfrozen", "attention_unfrozen")), strict=True

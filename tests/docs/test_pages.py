@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -104,21 +105,39 @@ def test_a_copy_is_small_and_names_its_commit(monkeypatch, tmp_path):
 
 
 def test_a_thumbnail_is_the_first_panel(monkeypatch, tmp_path):
-    """Cut in the gap between two panels, not at a fixed width; of what is small nothing is cut."""
+    """With its title and labels, without the line above the panels and the panel beside it; the
+    copy that is kept has the same.
+    """
     monkeypatch.syspath_prepend(ROOT / "docs/_extensions")
     monkeypatch.setenv("DOCS_SOURCES", "here")
     import figures
 
+    from papers.source import Figure, Source
+    from theory.runtime import plotting
+
+    def draw(source):
+        drawn, (left, right) = plotting.figure(1, 2)
+        left.plot([0, 1], "C0")
+        left.set(title="left", ylabel="number")
+        right.plot([0, 1], "r")
+        plotting.headline(drawn, "parameters of all panels; in one line above them")
+        return drawn
+
+    path = Figure("law", "", draw).write(Source("small", [0]), tmp_path)
     monkeypatch.setattr(figures, "DRAWN", tmp_path)
-    drawn = Image.new("RGB", (1000, 340), "white")
-    for left in (10, 430, 800):  # panels that end at 400, 780 and 990
-        drawn.paste("black", (left, 10, {10: 400, 430: 780, 800: 990}[left], 330))
-    drawn.save(tmp_path / "wide.png", dpi=(100, 100))
-    drawn.crop((0, 0, 420, 340)).save(tmp_path / "small.png", dpi=(100, 100))
-    with Image.open(figures.thumbnail(tmp_path / "wide.png", "paper")) as wide:
-        assert 400 <= wide.width <= 430 and wide.height == 340
-    with Image.open(figures.thumbnail(tmp_path / "small.png", "paper")) as small:
-        assert small.size == (420, 340)
+    monkeypatch.setattr(figures, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(figures, "make", lambda f, *a: (path, f.name == "law"))
+    figures.keep(["musat2025"])
+    kept = tmp_path / "kept/musat2025/figure_law.png"
+    for file in (path, kept):
+        whole = Image.open(file).convert("RGB")
+        part = Image.open(figures.thumbnail(file, "paper")).convert("RGB")
+        assert part.width < 0.52 * whole.width and part.height < whole.height - 8
+        colours = np.asarray(part).reshape(-1, 3).astype(int)
+        assert not (colours @ [1, -1, -1] > 200).any()  # red of the panel beside it
+        edge = np.asarray(part.convert("L")) < 128
+        edge[1:-1, 1:-1] = False
+        assert not edge.any()  # no letter is cut
 
 
 def test_figures_that_differ_in_numbers_are_one_entry(monkeypatch, tmp_path):

@@ -66,7 +66,7 @@ def steps(p: BaseParameters, field: str, fits: Fits) -> list[Any]:
     return [v for v in sorted(tried | {value}) if _allowed(p, fits, {field: v})]
 
 
-@functools.lru_cache(1 << 14)  # a flow and closed forms ask for the same pairs, a millisecond each
+@functools.lru_cache(1 << 17)  # flows and closed forms ask for the same pairs, a millisecond each
 def _changed(p: BaseParameters, *change: tuple[str, Any]) -> BaseParameters | None:
     try:
         return p.replace(**dict(change))

@@ -97,6 +97,15 @@ def headline(figure: Any, text: str, told: str = "") -> None:
     figure.set_figheight(figure.get_figheight() + height)
 
 
+def first_panel(figure: Any) -> list[float]:
+    """Left, upper, right and lower edge of the first panel with its title, labels and legend, as
+    parts of the figure's width and height from its upper left corner.
+    """
+    figure.draw_without_rendering()  # places everything
+    box = figure.axes[0].get_tightbbox().transformed(figure.transFigure.inverted())
+    return [box.x0, 1 - box.y1, box.x1, 1 - box.y0]
+
+
 def below(axis: Any, **options: Any) -> None:
     """Put the legend below the axis, clear of the data. The figure grows by the height of the
     highest legend of a row, so that panels keep their size.

@@ -469,7 +469,7 @@ def draw(sweeps: dict[str, Any]) -> Any:
         axis.set(
             xlabel="item-label pairs $N$",
             ylabel="emergence time $t$ (unit rate, summed loss)",
-            title=label,
+            title=label.replace("q = N", "$q = N$").replace("uniform q", "uniform $q$"),
             xticks=sizes,
             xticklabels=[str(N) for N in sizes],
         )

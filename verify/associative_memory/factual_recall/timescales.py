@@ -198,7 +198,8 @@ def draw(sweeps: dict[str, Any]) -> Any:
         axis.set_xscale("linear" if whole else "log")
         if whole:
             axis.set_xticks(at)
-    plotting.inside(np.atleast_1d(axes)[0])
+    for axis in np.atleast_1d(axes)[:2]:  # the flow is a line over epsilon, a mark over sizes
+        plotting.inside(axis)
     shared = {n: getattr(SMALL, n) for n in ("epsilon", "S", "R", "D", "eta", "batch_size")}
     plotting.headline(
         figure, f"{stated(shared)}; but for what is swept; {len(SEEDS)} seeds, a mark each"
