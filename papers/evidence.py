@@ -17,11 +17,13 @@ from xml.etree import ElementTree
 
 from papers import claims
 from papers.claims import Found
+from simulate.storage import default_store
 from theory.parameters import ParameterError
 from theory.registry import Model
 from theory.runtime import output
 from verify.check import VERDICTS, Check
 from verify.digests import sources
+from verify.kept import arrays
 from verify.report import Request, collect
 
 ROOT = Path(__file__).parents[1]
@@ -108,7 +110,8 @@ def renew(
         if command == TESTS:
             record: dict[str, Any] = {"checks": tested(cited(model)), "tables": {}}
         else:
-            report = collect(Request(model, progress=progress), command)
+            with arrays(default_store()):
+                report = collect(Request(model, progress=progress), command)
             record = {
                 "sources": code,
                 "checks": [kept(check) for check in report.checks],

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 ASIDE = (
     "verify",
     "verify.digests",
+    "verify.kept",
     "verify.stored",
     "theory.registry",
     "verify.device.students",

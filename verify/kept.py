@@ -17,9 +17,8 @@ import numpy as np
 
 from theory.parameters import BaseParameters
 from theory.runtime import output, sources
+from verify import digests
 
-ROOT = Path(__file__).parents[1]
-ASIDE = ("verify", "verify.kept", "theory.registry", "theory.runtime.sources")
 FOLDER = "kept"  # in a store of runs
 _store: ContextVar[Path | None] = ContextVar("store", default=None)
 _functions: list[Callable[..., np.ndarray]] = []
@@ -60,10 +59,10 @@ def kept(function: Callable[P, np.ndarray]) -> Callable[P, np.ndarray]:
         path = folder / f"{function.__name__}-{key}.npy"
         if path.exists():
             return np.load(path)
-        found = function(*args, **training)
-        with output.atomic(path) as temporary:
-            np.save(temporary, found)
-        return found
+        made = function(*args, **training)
+        with output.atomic(path) as temporary, temporary.open("wb") as file:
+            np.save(file, made)
+        return made
 
     return computed
 
@@ -71,8 +70,8 @@ def kept(function: Callable[P, np.ndarray]) -> Callable[P, np.ndarray]:
 @functools.cache
 def _code(function: Callable[..., np.ndarray]) -> str:
     """Digest of the definitions that a function may use."""
-    packages = {wing: ROOT / wing for wing in ("theory", "simulate", "verify")}
-    files = sources.imported([function.__module__], packages, ASIDE).values()
+    packages = {wing: digests.ROOT / wing for wing in ("theory", "simulate", "verify")}
+    files = sources.imported([function.__module__], packages, digests.ASIDE).values()
     return sources.used(files, names=[function.__name__])
 
 

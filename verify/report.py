@@ -313,9 +313,11 @@ def main(
         make = partial(collect, request(args), command)
         # Not where code may have been changed in memory, nor what the key of a result leaves out.
         if argv is None and not getattr(args, "beyond", False):
-            from verify import stored
+            from simulate.storage import default_store
+            from verify import kept, stored
 
-            report, origin = stored.answer(request(args), command, make, args.anew or drawn)
+            with kept.arrays(default_store()):
+                report, origin = stored.answer(request(args), command, make, args.anew or drawn)
         else:
             report, origin = make(), ""
     if origin:

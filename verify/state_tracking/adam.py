@@ -47,7 +47,9 @@ def over_starts(p: Parameters, draws: int, seeds: Iterable[int]) -> np.ndarray:
     return np.stack([emergence_steps(p, x) for x in (drawn, starts_of(p, seeds))])
 
 
-def from_sizes(p: Parameters, theory: np.ndarray, students: np.ndarray) -> tuple[float, ...]:
+def from_sizes(
+    p: Parameters, theory: np.ndarray, students: np.ndarray
+) -> tuple[float, float, float]:
     """Mean steps from sizes alone; of students, with the mean over starts of `OTHERS` in place of
     those of the few trained ones; and the standard error of their difference.
     """

@@ -84,7 +84,7 @@ def errors(p: Parameters, seeds: Iterable[int], **training: Any) -> dict[str, np
     """
     seeds = [*seeds]
     train(p, seeds, **training)  # side by side
-    ours, theirs = np.moveaxis([compared(p, seed, **training) for seed in seeds], 2, 0)
+    ours, theirs = np.moveaxis(np.array([compared(p, seed, **training) for seed in seeds]), 2, 0)
     one = np.isfinite(ours) != np.isfinite(theirs)
     return dict(zip(NAMES, np.where(one, np.inf, ours / theirs - 1).T, strict=True))
 
