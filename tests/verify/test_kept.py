@@ -25,7 +25,7 @@ def test_an_array_is_made_once(tmp_path, monkeypatch):
     with kept.arrays(tmp_path):
         first, again = (doubled(p, range(3), progress=x) for x in (False, True))
         assert len(made) == 3 and (first == again).all() and first[2] == 4 * p.eta
-        assert doubled(p, [1])[0] == 2 * p.eta and doubled(p.replace(eta=0.5), [1])[0] == 1
+        assert doubled(p, [1])[0] == 2 * p.eta and doubled(p.replace(eta=0.25), [1])[0] == 0.5
         assert len(made) == 5
         monkeypatch.setattr(kept, "_code", lambda function: "later")
         doubled(p, range(3))
