@@ -61,7 +61,7 @@ def ensemble(
     sizes: Iterable[int] = SIZES,
 ) -> xr.Dataset:
     """All students, over ``(student, d, omega, alpha, seed)``."""
-    places = {"d": [*sizes], "omega": [*omegas], "alpha": [*alphas]}
+    places: dict[str, list[Any]] = {"d": [*sizes], "omega": [*omegas], "alpha": [*alphas]}
     cells = [
         train(of.replace(d=d, omega=omega, alpha=alpha), [*seeds]).assign_coords(
             student=name, d=d, omega=omega, alpha=alpha
@@ -72,7 +72,8 @@ def ensemble(
         for alpha in places["alpha"]
     ]
     rows = [c.expand_dims(["student", *places]) for c in cells]
-    return xr.combine_by_coords(rows, combine_attrs="drop").sel(student=[*STUDENTS])
+    whole = xr.merge([xr.combine_by_coords(rows, combine_attrs="drop")])
+    return whole.sel(student=[*STUDENTS])
 
 
 def renew() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,9 +58,10 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     until : float, optional
         Length of the curve (also ``t=``).
     """
-    rates, reasons = growth_rates(p), {}
+    rates = growth_rates(p)
+    reasons: dict[str, str] = {}
 
-    def known(name: str, found: Callable[[], float], absent: Any = math.nan) -> Any:
+    def known(name: str, found: Callable[[], Any], absent: Any = math.nan) -> Any:
         """A result, or ``absent`` with the reason where descent does not come to an end."""
         try:
             return found()
@@ -68,11 +70,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
             return absent
 
     numbers = {name: float(rates[name]) for name in ("growth_m", "growth_theta", "T_m", "T_theta")}
-    end = {
-        name: found
-        for name in BRANCHES
-        if (found := known(f"loss_{name}", lambda name=name: vars(end_of(p, name)), {}))
-    }
+    found = {name: known(f"loss_{name}", partial(end_of, p, name), None) for name in BRANCHES}
+    end = {name: vars(of) for name, of in found.items() if of is not None}
     numbers |= {f"loss_{name}": end.get(name, {}).get("loss", math.nan) for name in BRANCHES}
     low = numbers["omega_growth"] = equal_growth(p)
     high = numbers["omega_loss"] = known("omega_loss", lambda: equal_loss(p))
