@@ -391,8 +391,8 @@ def _solve(p: Parameters, branch: str, near: FixedPoint | None, error: bool) -> 
 
 
 def _continued(fine: _Map, near: FixedPoint) -> tuple[np.ndarray, float, np.ndarray] | None:
-    """Solution by Newton steps from a nearby one of the same branch; None if it is far from there
-    or if damped steps would leave it: Newton steps also converge to other solutions.
+    """Solution by Newton steps from a nearby one of the same branch; None if it is far from there,
+    of another branch, or if damped steps would leave it: Newton steps also converge to such ones.
     """
     if near.p.replace(alpha=fine.p.alpha) == fine.p:
         fine.last = near.averages  # where the minimiser jumps, and its wells
@@ -404,7 +404,7 @@ def _continued(fine: _Map, near: FixedPoint) -> tuple[np.ndarray, float, np.ndar
         return None
     close = np.abs(x - start).max() < NEARBY
     stable = np.linalg.eigvals(jacobian).real.max() < 1
-    if residual < CONVERGED and close and stable:
+    if residual < CONVERGED and close and stable and fine.point(x, residual, jacobian).exists:
         return x, residual, jacobian
     fine.last = None
     return None
