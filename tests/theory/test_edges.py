@@ -47,7 +47,7 @@ INNER = {
     "uniform_query": "loss_and_gradient",
     "channel": "target teacher_nodes averages student_attention",
     "degree_seven": "rule averages",
-    "fixed_point": "conjugates update input_channel",
+    "fixed_point": "conjugates update input_channel continued",
     "general": "softmax attention proximal output_channel input_channel",
     "regulariser": "input_channel",
     "linear": "moments",
@@ -69,7 +69,7 @@ INNER = {
     "numbers.decay": "widest steepness of_attention edge",
     "numbers.edge": "sharpest",
     "numbers.guesses": "from_state from_actions",
-    "online.numbers": "numbers_at boundary",
+    "online.numbers": "numbers_at boundary end_of",
     "online.onset": "basins",
 }
 OF_REWARDS = ("rewards_time", "best_switch", "reward_stall", "critical_penalty")

@@ -172,3 +172,22 @@ def test_free_weights_have_no_escape_time():
     at = online.growth_rates(online.Parameters(batch=None))
     assert at.growth_theta > 0 and np.isnan(at.T_theta) and np.isnan(at.T_m)
     assert np.isfinite(online.growth_rates(SPHERE).T_theta)
+
+
+def test_fields_that_nodes_do_not_resolve_are_refused():
+    """At once and by name; at the widest fields rates are right to half a percent."""
+    for wide in ({"scale": 100.0}, {"sigma": 10.0}):
+        with pytest.raises(ParameterError, match=r"= (50|10): must be at most 1.25"):
+            online.onset(online.Parameters(**wide))
+    point = 1.25**2, 0.75, 0.1, 0.5
+    found = means.value((1, 0), (1, 0, 0, 0, 0, 0), (0, 0, 0), *point)
+    assert found == pytest.approx(directly(*MONOMIALS[0], *point, order=40), rel=5e-3)
+
+
+def test_an_end_that_is_not_reached_leaves_the_rest():
+    """The noise of large steps drives the norm away: growth rates stay, notes say why."""
+    found = online.onset(online.Parameters(eta=1e4))
+    assert np.isfinite(found.numbers["growth_m"]) and np.isnan(found.numbers["loss_semantic"])
+    assert any(n.startswith("loss_semantic: omega = 0.3") for n in found.notes)
+    assert any("omega_loss, looked for from omega = 0.05" in n for n in found.notes)
+    assert "see notes" in found.table()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 
@@ -11,7 +12,7 @@ import pytest
 from theory import onset as onset_command
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, State, curve, onset, phase_diagram, solve
-from theory.positional_semantic.numbers import degree_seven, regulariser
+from theory.positional_semantic.numbers import degree_seven, fixed_point, regulariser
 from theory.positional_semantic.numbers.channel import averages
 from theory.positional_semantic.numbers.fixed_point import transverse
 from theory.positional_semantic.numbers.thresholds import critical, thresholds
@@ -400,3 +401,28 @@ def test_asymmetric_target_has_no_positional_branch():
         not solve(p.replace(alpha=1.0), "positional").exists
         and solve(p.replace(alpha=1.0), "semantic").exists
     )
+
+
+def test_continuation_ends_where_cold_starts_do():
+    """A sweep over alpha across the transition, from point to point, against each on its own, to
+    ten times what solutions may leave; below its end the branch is gone either way.
+    """
+    p, alphas = Parameters(order=8), [2.0, 1.6, 1.25, 1.0, 0.85, 0.6]
+    for branch in ("positional", "semantic"):
+        swept = solve(p, branch, alpha=alphas)
+        cold = [solve(p.replace(alpha=a), branch) for a in alphas]
+        for x in ("q", "m", "V", "theta", "train_loss"):
+            assert swept[x] == pytest.approx([f.summary()[x] for f in cold], rel=5e-4, abs=1e-9)
+
+
+def test_a_far_or_unstable_neighbour_is_not_followed(monkeypatch):
+    """A neighbour whose map would leave the solution, and one far away, give the cold answer."""
+    p = Parameters(order=8, alpha=2.0)
+    near = solve(p.replace(alpha=1.9), "semantic")
+    assert fixed_point._continued(fixed_point._Map(p, "semantic"), near) is not None
+    unstable = dataclasses.replace(near, jacobian=near.jacobian + 2 * np.eye(3))
+    far = dataclasses.replace(near, state=near.state._replace(q=2 * near.state.q))
+    for other in (unstable, far):
+        found = solve(p, "semantic", other)
+        assert found.state == pytest.approx(solve(p, "semantic").state, rel=5e-4)
+    assert fixed_point._continued(fixed_point._Map(p, "semantic"), far) is None

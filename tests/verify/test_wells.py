@@ -8,7 +8,7 @@ import torch
 
 from theory.positional_semantic import Parameters
 from theory.positional_semantic.numbers import prox
-from verify.positional_semantic import random_starts, wells
+from verify.positional_semantic import wells
 
 INFORMED = Parameters(omega=0.1, alpha=1.0, d=150, start="positional")
 
@@ -76,22 +76,3 @@ def test_where_a_well_ends_the_replicon_diverges():
     y, w, k = sp.symbols("y w k", positive=True)
     (minimum,) = sp.solve(sp.diff(k * y**3 / 3 - w * y, y), y)  # normal form: no well for w < 0
     assert sp.simplify(sp.diff(minimum, w) ** 2 * w) == 1 / (4 * k)
-
-
-def test_ends_of_random_starts():
-    """Names, shares with intervals that contain them, and nothing left over."""
-    p = Parameters(omega=0.1, alpha=2.0, d=40)
-    found = random_starts.shares(p, range(3))
-    assert sum(found[name][0] for name in random_starts.ENDS) == pytest.approx(1)
-    assert found["n"] == 3
-    for name in random_starts.ENDS:
-        share, low, high = found[name]
-        assert low <= share <= high and high - low < 1
-
-
-@pytest.mark.slow
-def test_the_purely_positional_target_has_one_end():
-    """At omega = 1 with many sentences all random starts end positional, by either optimiser."""
-    for optimizer in ("gd", "adam"):
-        p = Parameters(omega=1.0, alpha=10.0, d=40, optimizer=optimizer)
-        assert random_starts.shares(p, range(4))["positional"][0] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -57,14 +58,11 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     """
     if until is not None:
         raise ParameterError(f"until = {until}: there is no training time; alpha = n/d is a field")
-    thresholds_at = crossings(p)
+    thresholds_at = _crossings(p.replace(alpha=None))
     notes = [f"{name}: {why}" for name, why in thresholds_at.reasons.items()]
     details: dict[str, Any] = {"prox": p.prox, "at_alpha_c": None, "reasons": thresholds_at.reasons}
     if thresholds_at.at_alpha_c:
-        points = {
-            k: solve(p.replace(alpha=thresholds_at.alpha_c), k, near, error=True)
-            for k, near in thresholds_at.at_alpha_c.items()
-        }
+        points = _at_crossing(p.replace(alpha=None))
         details["at_alpha_c"] = {k: report(f) for k, f in points.items()}
         slopes = points["positional"].slope - points["semantic"].slope
         shift = (
@@ -125,6 +123,20 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
             e for part in (state_evolution, errors, linear) for e in part.equations().values()
         ],
     )
+
+
+@lru_cache(64)
+def _crossings(p: Parameters) -> Thresholds:
+    """Thresholds, which do not depend on alpha, remembered for a sweep over it."""
+    return crossings(p)
+
+
+@lru_cache(64)
+def _at_crossing(p: Parameters) -> dict[str, FixedPoint]:
+    """Fixed points of both branches at alpha_c, with their error."""
+    found = _crossings(p)
+    at = p.replace(alpha=found.alpha_c)
+    return {k: solve(at, k, near, error=True) for k, near in found.at_alpha_c.items()}
 
 
 @scope.guard(MINIMUM)

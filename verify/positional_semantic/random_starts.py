@@ -1,74 +1,141 @@
-"""Which minimum full-batch descent reaches from random weights, beside the population's flow."""
+"""Which minimum full-batch descent reaches from random weights, beside the population's flow.
+
+Students of one seed share their sentences: two from random weights (gradient descent, Adam) and one
+from each informed start. A random student ends in a minimum if its training loss is that of the
+informed student there, as App. E.4 of the paper is counted (`pictures.ends`); else in neither.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.stats
 import torch
+import xarray as xr
 
-from simulate.positional_semantic import task
-from simulate.positional_semantic.learner import polish
-from simulate.positional_semantic.student import Problem, initial_weights
+from simulate import pool
+from simulate import runs as store
+from simulate.positional_semantic.learner import Learner
 from theory.positional_semantic import Parameters, online
+from verify.positional_semantic.pictures import ADAM, BASE, SAME
 
-ENDS = ("semantic", "positional", "neither")
-STEPS = {"gd": 600, "adam": 400}
-RATE = {"gd": 0.15, "adam": 0.05}
-INFORMED = 0.4  # cosine of an end; random ones are 1/sqrt(d), 0.1 at d = 100
+PLACE = Path(__file__).with_name("ensembles") / "random_starts.nc"
+COMMAND = 'python -c "from verify.positional_semantic import random_starts as r; r.renew()"'
+SEEDS = range(7000, 7048)  # a share has a standard error of at most 0.072
+OMEGAS, ALPHAS, SIZES = (0.1, 0.3, 0.5), (0.5, 2.0, 8.0), (100, 200)
+BRANCHES = ("semantic", "positional")
+ENDS = (*BRANCHES, "neither")
+OPTIMISERS = ("descent", "Adam")
+RANDOM = BASE.replace(start="random", steps=600)
+STUDENTS = {"descent": RANDOM, "Adam": ADAM.replace(alpha=None)} | {
+    name: BASE.replace(start=name) for name in BRANCHES
+}
 SCALE = 0.1  # of random initial weights, entry by entry
+KEPT = ("q", "m", "theta", "train_loss", "gradient")
+CACHED = 2**18  # numbers of the sentences of one stack: they stay in a processor's cache
+SETTLED = 1e-5  # largest gradient of a minimum, per sqrt(d)
 
 
-def end(p: Parameters, seed: int) -> str:
-    """Name of the minimum that a student reaches from random weights."""
-    teacher, data = task.sample(p, seed)
-    problem = Problem([data], p.lam)
-    Q = initial_weights(p, teacher, task.streams(seed)["initialisation"])["Q"]
-    weights = {"Q": torch.as_tensor(Q)[None]}
-    rate = RATE[p.optimizer]
-    adam = torch.optim.Adam(weights.values(), lr=rate) if p.optimizer == "adam" else None
-    for _ in range(STEPS[p.optimizer]):
-        _, slope = problem.gradient(weights)
-        if adam is None:
-            weights = {"Q": weights["Q"] - rate * slope["Q"]}
-        else:
-            weights["Q"].grad = slope["Q"]
-            adam.step()
-    Q = polish(problem, weights)["Q"][0, :, 0].numpy()
-    size = np.linalg.norm(Q)
-    cosines = {
-        "positional": abs(Q.sum()) / size / math.sqrt(p.d),
-        "semantic": abs(Q @ teacher) / size / math.sqrt(p.d),
-    }
-    best = max(cosines, key=cosines.__getitem__)
-    return best if cosines[best] > INFORMED else "neither"
+def train(p: Parameters, seeds: Sequence[int]) -> xr.Dataset:
+    """Students of one kind, sample complexity and size, in stacks."""
+    size, device = max(1, CACHED // (2 * p.n * p.d)), torch.device("cpu")
+    rows = []
+    with pool.one_thread():
+        for k in range(0, len(seeds), size):
+            learner = Learner(p, seeds[k : k + size], device, torch.float32)
+            for number in range(p.steps):
+                learner.step(number)
+            rows += [learner.finish(b) for b in range(len(learner.seeds))]
+    found = {name: ("seed", [float(r[name][1]) for r in rows]) for name in KEPT}
+    return xr.Dataset(found, {"seed": [*seeds]})
 
 
-def shares(p: Parameters, seeds: Iterable[int]) -> dict[str, Any]:
-    """Shares of the ends, and 95% intervals (Clopper and Pearson)."""
-    found = [end(p.replace(start="random"), seed) for seed in seeds]
-    out: dict[str, Any] = {"n": len(found)}
-    for name in ENDS:
-        count = found.count(name)
-        between = scipy.stats.binomtest(count, len(found)).proportion_ci()
-        out[name] = (count / len(found), float(between.low), float(between.high))
-    return out
+def ensemble(
+    seeds: Iterable[int] = SEEDS,
+    omegas: Iterable[float] = OMEGAS,
+    alphas: Iterable[float] = ALPHAS,
+    sizes: Iterable[int] = SIZES,
+) -> xr.Dataset:
+    """All students, over ``(student, d, omega, alpha, seed)``."""
+    places: dict[str, list[Any]] = {"d": [*sizes], "omega": [*omegas], "alpha": [*alphas]}
+    cells = [
+        train(of.replace(d=d, omega=omega, alpha=alpha), [*seeds]).assign_coords(
+            student=name, d=d, omega=omega, alpha=alpha
+        )
+        for name, of in STUDENTS.items()
+        for d in places["d"]
+        for omega in places["omega"]
+        for alpha in places["alpha"]
+    ]
+    rows = [c.expand_dims(["student", *places]) for c in cells]
+    whole = xr.merge([xr.combine_by_coords(rows, combine_attrs="drop")])
+    return whole.sel(student=[*STUDENTS])
 
 
-def predicted(p: Parameters) -> float:
-    """Share of semantic ends by the flow of the population's gradient, with the decay that the
-    ridge is for a full batch, ``lambda / alpha``.
+def renew() -> None:
+    """Train the shipped ensemble again."""
+    runs = ensemble().astype(np.float32)
+    told = json.dumps({name: p.stored() for name, p in STUDENTS.items()})
+    runs.attrs = {"kind": store.KIND, "parameters": told, "command": COMMAND}
+    PLACE.parent.mkdir(exist_ok=True)
+    store.write(runs, PLACE)
+
+
+def shipped() -> xr.Dataset:
+    """The ensemble that comes with the code."""
+    return store.read(PLACE)
+
+
+def ends(runs: xr.Dataset) -> xr.DataArray:
+    """Whether students from random weights end in either minimum, or in neither, over ``(end,
+    student, ...)``: one or zero.
+
+    Where both informed starts lead to one minimum, it is named by the larger of the cosines with
+    the teacher and with the positions.
     """
-    flow = online.Parameters(
-        omega=p.omega,
-        sigma=p.sigma,
-        target=p.target,
+    loss = runs.train_loss
+    own, other = (loss.sel(student=name, drop=True) for name in BRANCHES)
+    random = runs.sel(student=[*OPTIMISERS])
+    there = [np.abs(random.train_loss / of - 1) < SAME for of in (own, other)]
+    teacher = random.theta / BASE.sigma > BASE.sigma * random.m  # cosines times sqrt(q)
+    one = np.abs(own / other - 1) < SAME
+    semantic, positional = (
+        (of & ~one) | (of & one & kind) for of, kind in zip(there, (teacher, ~teacher), strict=True)
+    )
+    found = xr.concat([semantic, positional & ~semantic, ~(semantic | positional)], "end")
+    return found.assign_coords(end=[*ENDS]).astype(float)
+
+
+def settled(runs: xr.Dataset) -> xr.DataArray:
+    """Share of students whose gradient vanishes, by kind."""
+    return (runs.gradient < SETTLED).mean([x for x in runs.gradient.dims if x != "student"])
+
+
+def interval(count: int, n: int) -> tuple[float, float]:
+    """95% interval of a share (Clopper and Pearson)."""
+    between = scipy.stats.binomtest(count, n).proportion_ci()
+    return float(between.low), float(between.high)
+
+
+def flow(omega: float, alpha: float, d: int) -> online.Parameters:
+    """Population's gradient from random weights, with the decay that the ridge is for a full
+    batch, ``lambda / alpha``.
+    """
+    return online.Parameters(
+        omega=omega,
+        sigma=BASE.sigma,
+        target=BASE.target,
         scale=SCALE,
-        decay=p.lam / p.complexity,
-        d=p.d,
+        decay=BASE.lam / alpha,
+        d=d,
         batch=None,
     )
-    return online.share(flow)
+
+
+def predicted(omega: float, alpha: float, d: int) -> dict[str, Any]:
+    """Shares of the ends by the population's flow."""
+    return online.shares(flow(omega, alpha, d))

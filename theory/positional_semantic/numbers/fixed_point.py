@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -54,6 +56,7 @@ PICARD, CLOSE = (
     1e-3,
 )  # largest number of damped steps; relative change at which Newton steps take over
 CHORD, TIGHT = 25, 1e-8
+NEARBY = 0.3  # largest way of continuation, in log q, log V or the overlap
 CONVERGED = 5e-5  # nodes at the end of a local well cause jumps of 1e-5
 VANISHED = 2e-3  # overlap / sqrt(q) below which a branch has merged with the agnostic one
 NO_WEIGHTS = 1e-8  # q below this decays to zero: the branch has merged with zero weights
@@ -79,8 +82,8 @@ class FixedPoint:
     residual : float
         Largest relative change under one undamped step.
     jacobian : ndarray
-        Jacobian of the undamped map along the branch in ``log q``, overlap and ``log V``;
-        approximate after continuation.
+        Jacobian of the undamped map along the branch in ``log q``, overlap and ``log V``; from a
+        coarse quadrature, as corrected by quasi-Newton steps.
     error : dict
         Signed difference of ``q, m, V, theta, train_loss`` from a finer quadrature; empty if not
         requested.
@@ -287,8 +290,28 @@ class _Map:
         return np.array(columns).T
 
 
+def continued(function: Callable[..., FixedPoint]) -> Callable[..., Any]:
+    """As `sweep.over_fields`, where each point starts from the solution at the point before it."""
+    own, alone = inspect.signature(function).parameters, sweep.over_fields(function)
+
+    @functools.wraps(function)
+    def call(*given: Any, **more: Any) -> Any:
+        if not more.keys() - own.keys():
+            return alone(*given, **more)
+        last: list[FixedPoint] = []
+
+        @functools.wraps(function)
+        def here(p: Parameters, branch: str, near: FixedPoint | None = None, **rest: Any) -> Any:
+            last[:] = [function(p, branch, last[0] if last else near, **rest)]
+            return last[0]
+
+        return sweep.over_fields(here)(*given, **more)
+
+    return call
+
+
 @scope.guard(MINIMUM)
-@sweep.over_fields
+@continued
 def solve(
     p: Parameters, branch: Branch, near: FixedPoint | None = None, *, error: bool = False
 ) -> FixedPoint:
@@ -296,7 +319,7 @@ def solve(
 
     Damped steps on a coarse quadrature, then quasi-Newton steps on the full one. Newton steps alone
     would also converge to unstable points; they therefore start where damped steps have converged,
-    or at a nearby solution.
+    or at a nearby solution, and what they find there counts only if damped steps would stay.
 
     Parameters
     ----------
@@ -340,24 +363,26 @@ def in_range(p: Parameters) -> Iterator[None]:
 
 
 def _solve(p: Parameters, branch: str, near: FixedPoint | None, error: bool) -> FixedPoint:
-    fine = _Map(p, branch)
-    x, residual, jacobian = fine.pack(STARTS[branch]), np.inf, np.empty((0, 0))
-    if near is not None:
-        x, jacobian = fine.pack(near.state), near.jacobian
-        x, residual = _chord(fine, x, jacobian)
-    if not residual < CONVERGED:  # no nearby solution, or too far away
+    fine, starts = _Map(p, branch), [STARTS[branch]]
+    found = None
+    if near is not None and near.exists and near.branch == branch:
+        found, starts = _continued(fine, near), [near.state, *starts]
+    if found is None:  # no nearby solution, or too far away
         coarse = _Map(p.replace(order=min(COARSE, p.order)), branch)
-        settled = coarse.settle(fine.pack(near.state if near is not None else STARTS[branch]))
-        if settled is None:  # the overlap decays to the agnostic solution
+        for start in starts:
+            settled = coarse.settle(fine.pack(start))
+            if settled is not None:
+                break
+        else:  # the overlap decays to the agnostic solution
             return replace(_solve(p, "agnostic", None, False), branch=branch)
-        jacobian = coarse.jacobian(settled)
-        x, residual = _chord(fine, settled, jacobian)
+        found = _chord(fine, settled, coarse.jacobian(settled))
+    x, residual, jacobian = found
     if not residual < CONVERGED:
         raise NotConverged(f"did not converge on the {branch} branch (residual {residual:.1e})")
     result = fine.point(x, residual, jacobian)
     if error:
         finer = _Map(p.replace(order=p.finer), branch)
-        other = finer.point(*_chord(finer, x, jacobian), jacobian)
+        other = finer.point(*_chord(finer, x, jacobian))
         change = {
             k: a - b for k, a, b in zip(State._fields, result.state, other.state, strict=True)
         }
@@ -365,11 +390,31 @@ def _solve(p: Parameters, branch: str, near: FixedPoint | None, error: bool) -> 
     return result
 
 
+def _continued(fine: _Map, near: FixedPoint) -> tuple[np.ndarray, float, np.ndarray] | None:
+    """Solution by Newton steps from a nearby one of the same branch; None if it is far from there,
+    of another branch, or if damped steps would leave it: Newton steps also converge to such ones.
+    """
+    if near.p.replace(alpha=fine.p.alpha) == fine.p:
+        fine.last = near.averages  # where the minimiser jumps, and its wells
+    start = fine.pack(near.state)
+    try:
+        x, residual, jacobian = _chord(fine, start, near.jacobian)
+    except NotConverged:
+        fine.last = None
+        return None
+    close = np.abs(x - start).max() < NEARBY
+    stable = np.linalg.eigvals(jacobian).real.max() < 1
+    if residual < CONVERGED and close and stable and fine.point(x, residual, jacobian).exists:
+        return x, residual, jacobian
+    fine.last = None
+    return None
+
+
 def _chord(
     of: Callable[[np.ndarray], np.ndarray], x: np.ndarray, jacobian: np.ndarray
-) -> tuple[np.ndarray, float]:
-    """Solve ``of(x) = x`` by Broyden steps from a given Jacobian of the map; returns x and the
-    residual.
+) -> tuple[np.ndarray, float, np.ndarray]:
+    """Solve ``of(x) = x`` by Broyden steps from a given Jacobian of the map; returns x, the
+    residual, and the Jacobian as these steps have corrected it.
     """
     inverse = np.linalg.inv(np.eye(x.size) - jacobian)
     gap = of(x) - x
@@ -379,7 +424,7 @@ def _chord(
         if size < least:
             best, least = x, size
         if size < TIGHT:
-            return x, size
+            return x, size, np.eye(x.size) - np.linalg.inv(inverse)
         step = np.clip(inverse @ gap, -0.3, 0.3)
         new = x + step
         gap_new = of(new) - new
@@ -387,7 +432,8 @@ def _chord(
         along = step @ inverse
         inverse = inverse + np.outer(-step - inverse @ difference, along) / (along @ difference)
         x, gap = new, gap_new
-    return best, float(np.abs(of(best) - best).max())  # the averages of the last call are kept
+    # The averages of the last call are kept.
+    return best, float(np.abs(of(best) - best).max()), jacobian
 
 
 @checked

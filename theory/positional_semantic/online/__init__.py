@@ -7,7 +7,14 @@ from __future__ import annotations
 from theory.catalogue import catalogue
 from theory.positional_semantic.online import dynamics, early
 from theory.positional_semantic.online.dynamics import flow, held_flow
-from theory.positional_semantic.online.numbers import basin, ends, growth_rates, share, window
+from theory.positional_semantic.online.numbers import (
+    basin,
+    ends,
+    growth_rates,
+    share,
+    shares,
+    window,
+)
 from theory.positional_semantic.online.onset import emergence_times, onset
 from theory.positional_semantic.online.parameters import Parameters
 from theory.positional_semantic.online.predict import predict
@@ -27,6 +34,7 @@ __all__ = [
     "predict",
     "sections",
     "share",
+    "shares",
     "window",
 ]
 

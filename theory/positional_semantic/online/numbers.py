@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,7 +17,7 @@ from theory.flow import Flow
 from theory.parameters import ParameterError
 from theory.positional_semantic.online import dynamics, early
 from theory.positional_semantic.online.dynamics import flow_of
-from theory.positional_semantic.online.means import coefficients
+from theory.positional_semantic.online.means import TooWide, coefficients
 from theory.positional_semantic.online.parameters import Parameters
 from theory.positional_semantic.online.scope import ANY
 
@@ -24,11 +25,17 @@ BRANCHES = {
     "positional": ("theta", {"cos_p": 0.9, "cos_teacher": 0.0}),
     "semantic": ("m", {"cos_p": 0.0, "cos_teacher": 0.9}),
 }  # overlap that stays zero; start
-SETTLED, LONGEST = 1e-5, 2.0**14  # change over half of a run; longest run in units of 1/rate
+NEITHER = "neither"
+SETTLED = 1e-5  # change over half of a run
+FIRST, SHORT, LONGEST = 64.0, 256.0, 2.0**14  # lengths of runs in units of 1/rate
 INFORMED = 0.05  # sum of the cosines below which an end is neither
 COARSE: dict[str, Any] = {"rtol": 1e-8, "atol": 1e-12}
 BISECTIONS = 6  # of the angle between basins: to 1.4 degrees
 RADII = 2  # nodes over the length of the random overlaps
+
+
+class Unsettled(ParameterError):
+    """Descent has not come to an end."""
 
 
 @dataclass(frozen=True)
@@ -109,11 +116,12 @@ def ends(p: Parameters) -> dict[str, dict[str, float]]:
     dict
         By name of the end: ``q``, ``m``, ``theta``, ``loss``, ``transverse``.
     """
-    return {name: dict(vars(_end(p, name))) for name in BRANCHES}
+    return {name: dict(vars(end_of(p, name))) for name in BRANCHES}
 
 
 @lru_cache(256)
-def _end(p: Parameters, name: str) -> End:
+def end_of(p: Parameters, name: str) -> End:
+    """One of the `ends`."""
     zero, start = BRANCHES[name]
     last = _settle(flow_of(p).held(**{zero: 0.0}), p.replace(**start))
     at = {x: float(last[x]) for x in ("q", "m", "theta")}
@@ -126,29 +134,30 @@ def _end(p: Parameters, name: str) -> End:
 
 
 def _settle(of: Flow, p: Parameters) -> xr.Dataset:
-    """State at the end of a flow, of which runs are doubled until their second half changes
-    little.
+    """State of a flow after a run, doubled from `FIRST` on, whose second half changes little.
 
     Raises
     ------
-    ParameterError
+    Unsettled
         If it does not come to an end.
     """
     rates = growth_rates(p)
     unit = 1 / max(abs(float(rates.growth_m)), abs(float(rates.growth_theta)), 1e-12)
-    length = 64.0
-    while length <= LONGEST:
-        curve = of.solve(p, t=length * unit, at=[length * unit / 2, length * unit], **COARSE)
-        half, last = curve.isel(t=0), curve.isel(t=1)
-        size = math.sqrt(max(float(last.q), float(last.m) ** 2))
-        moved = max(abs(float(last[x] - half[x])) for x in ("m", "theta"))
-        if moved < SETTLED * size:
-            return last
-        length *= 2
-    raise ParameterError(
-        f"omega = {p.omega:g}, sigma = {p.sigma:g}, norm = {p.norm}: descent ({of.name}) still "
-        f"moves at t = {length * unit / 2:.3g}, no end is known"
-    )
+    where = f"omega = {p.omega:g}, sigma = {p.sigma:g}, norm = {p.norm}: descent ({of.name})"
+    # Most runs are short; one that is not is followed at once, as steps of the integrator grow.
+    for first, end in ((FIRST, SHORT), (SHORT, LONGEST)):
+        times = unit * first * 2.0 ** np.arange(-1, math.log2(end / first) + 1)
+        try:
+            curve = of.solve(p, t=float(times[-1]), at=times, **COARSE)
+        except TooWide as error:
+            raise Unsettled(f"{where} leaves the range of the theory: {error}") from None
+        for k in range(1, times.size):
+            half, last = curve.isel(t=k - 1), curve.isel(t=k)
+            size = math.sqrt(max(float(last.q), float(last.m) ** 2))
+            moved = max(abs(float(last[x] - half[x])) for x in ("m", "theta"))
+            if moved < SETTLED * size:
+                return last
+    raise Unsettled(f"{where} still moves at t = {float(times[-1]):.3g}, no end is known")
 
 
 @scope.guard(ANY)
@@ -167,35 +176,55 @@ def basin(p: Parameters) -> xr.Dataset:
     return last.assign(semantic=(own > other).where(own + other > INFORMED))
 
 
-def boundary(p: Parameters, radius: float) -> float:
-    """Angle of the start, ``tan = cos_teacher / cos_p``, above which descent ends semantic, at a
-    given length of both cosines; zero or a right angle if all end alike.
+def ended(p: Parameters) -> str:
+    """Name of the end that descent reaches: ``positional``, ``semantic`` or ``neither``."""
+    return {1.0: "semantic", 0.0: "positional"}.get(float(basin(p).semantic), NEITHER)
+
+
+def boundary(p: Parameters, radius: float) -> tuple[float, str, str]:
+    """Angle of the start, ``tan = cos_teacher / cos_p``, at a given length of both cosines, at
+    which the end of descent changes, and the ends below and above. Where starts close to both axes
+    end alike, all do: a right angle.
     """
 
-    def semantic(angle: float) -> bool:
+    def end(angle: float) -> str:
         start = {"cos_p": radius * math.cos(angle), "cos_teacher": radius * math.sin(angle)}
-        return float(basin(p.replace(**start)).semantic) == 1
+        return ended(p.replace(**start))
 
-    low, high = 0.0, math.pi / 2
-    for _ in range(BISECTIONS):
+    width = math.pi / 2 / 2**BISECTIONS
+    low, high = width, math.pi / 2 - width  # on the axes themselves one overlap stays zero
+    below, above = end(low), end(high)
+    if below == above:
+        return math.pi / 2, below, above
+    while high - low > width:
         middle = (low + high) / 2
-        low, high = (low, middle) if semantic(middle) else (middle, high)
-    edge = (low + high) / 2
-    return {0.0: 0.0}.get(low, math.pi / 2 if high == math.pi / 2 else edge)
+        low, high = (middle, high) if end(middle) == below else (low, middle)
+    return (low + high) / 2, below, above
 
 
 @scope.guard(ANY)
 @sweep.over_fields
-def share(p: Parameters) -> float:
-    """Share of random starts in ``d`` dimensions that end semantic.
+def shares(p: Parameters) -> dict[str, float]:
+    """Shares of random starts in ``d`` dimensions that end semantic, positional, and in neither.
 
     Both cosines of random weights are Gaussian of variance ``1/d``. Averaged over their length by
     Gauss-Laguerre nodes; their angle is uniform.
     """
     x, weight = np.polynomial.laguerre.laggauss(RADII)
     radii = np.sqrt(2 * x / p.d).clip(max=0.99)
-    edges = np.array([boundary(p, float(r)) for r in radii])
-    return float(weight @ (1 - edges / (math.pi / 2)))
+    found = dict.fromkeys((*BRANCHES, NEITHER), 0.0)
+    for radius, part in zip(radii, weight, strict=True):
+        edge, below, above = boundary(p, float(radius))
+        found[below] += float(part) * edge / (math.pi / 2)
+        found[above] += float(part) * (1 - edge / (math.pi / 2))
+    return found
+
+
+@scope.guard(ANY)
+@sweep.over_fields
+def share(p: Parameters) -> float:
+    """Share of random starts that end semantic (`shares` has all three)."""
+    return shares(p)["semantic"]
 
 
 @scope.guard(ANY)
@@ -210,21 +239,40 @@ def window(p: Parameters) -> dict[str, float]:
         ``omega_growth``, where both overlaps grow at one rate, and ``omega_loss``, where both ends
         have the same loss; NaN if there is none.
     """
+    return {"omega_growth": equal_growth(p), "omega_loss": equal_loss(p)}
+
+
+def equal_growth(p: Parameters) -> float:
+    """Omega at which both overlaps grow at one rate; NaN if there is none."""
 
     def faster(omega: float) -> float:
         found = growth_rates(p.replace(omega=omega))
         return float(found.growth_m - found.growth_theta)
 
+    return _zero(faster, 0.0, 1.0)
+
+
+def equal_loss(p: Parameters) -> float:
+    """Omega at which both ends have one loss; NaN if there is none.
+
+    Raises
+    ------
+    Unsettled
+        If descent does not come to an end at some omega of the search.
+    """
+
     def lower(omega: float) -> float:
-        of = {name: _end(p.replace(omega=omega), name) for name in BRANCHES}
+        of = {name: end_of(p.replace(omega=omega), name) for name in BRANCHES}
         return of["positional"].loss - of["semantic"].loss
 
-    found = {}
-    for name, gap, places in (
-        ("omega_growth", faster, (0.0, 1.0)),
-        ("omega_loss", lower, (0.05, 0.95)),
-    ):
-        apart = [gap(x) for x in places]
-        there = apart[0] * apart[1] < 0
-        found[name] = float(scipy.optimize.brentq(gap, *places, xtol=1e-4)) if there else math.nan
-    return found
+    try:
+        return _zero(lower, 0.05, 0.95)
+    except Unsettled as error:
+        raise Unsettled(f"omega_loss, looked for from omega = 0.05 to 0.95: at {error}") from None
+
+
+def _zero(gap: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function of omega changes its sign, or NaN."""
+    if gap(low) * gap(high) >= 0:
+        return math.nan
+    return float(scipy.optimize.brentq(gap, low, high, xtol=1e-4))

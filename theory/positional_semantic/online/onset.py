@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,16 @@ from theory.emergence import of_onset, until
 from theory.onset import Onset
 from theory.positional_semantic.online import dynamics, early
 from theory.positional_semantic.online.dynamics import flow_of
-from theory.positional_semantic.online.numbers import basin, ends, growth_rates, window
+from theory.positional_semantic.online.numbers import (
+    BRANCHES,
+    Unsettled,
+    basin,
+    end_of,
+    ended,
+    equal_growth,
+    equal_loss,
+    growth_rates,
+)
 from theory.positional_semantic.online.parameters import Parameters
 from theory.positional_semantic.online.scope import ANY
 
@@ -47,33 +58,48 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     until : float, optional
         Length of the curve (also ``t=``).
     """
-    rates, end, between = growth_rates(p), ends(p), window(p)
+    rates = growth_rates(p)
+    reasons: dict[str, str] = {}
+
+    def known(name: str, found: Callable[[], Any], absent: Any = math.nan) -> Any:
+        """A result, or ``absent`` with the reason where descent does not come to an end."""
+        try:
+            return found()
+        except Unsettled as error:
+            reasons[name] = f"{name}: {error}"
+            return absent
+
     numbers = {name: float(rates[name]) for name in ("growth_m", "growth_theta", "T_m", "T_theta")}
-    numbers |= {f"loss_{name}": of["loss"] for name, of in end.items()}
-    numbers |= between
+    found = {name: known(f"loss_{name}", partial(end_of, p, name), None) for name in BRANCHES}
+    end = {name: vars(of) for name, of in found.items() if of is not None}
+    numbers |= {f"loss_{name}": end.get(name, {}).get("loss", math.nan) for name in BRANCHES}
+    low = numbers["omega_growth"] = equal_growth(p)
+    high = numbers["omega_loss"] = known("omega_loss", lambda: equal_loss(p))
     notes = [
         f"the {name} end is {'unstable' if of['transverse'] > 0 else 'stable'} towards the other "
         f"overlap (rate {of['transverse']:.3g})"
         for name, of in end.items()
     ]
-    low, high = between["omega_growth"], between["omega_loss"]
     if low < high:
         notes.append(
             f"omega in ({low:.4g}, {high:.4g}): starts positional, the semantic end is lower"
         )
     start = f"cosines of {p.cos_p:g} with the positions, {p.cos_teacher:g} with the teacher"
-    word = {1.0: "semantic", 0.0: "positional"}.get(float(basin(p).semantic), "neither")
-    notes.append(f"from {start}: ends {word}")
+    word = known("end", lambda: ended(p), None)
+    notes += [f"from {start}: ends {word}"] if word else []
+    notes += reasons.values()
     never = "does not grow" if p.norm == "held" else "norm and rate change on the way: --plot"
+    late = "descent does not come to an end: see notes"
     return Onset(
         numbers=numbers,
         labels=LABELS,
         absent=dict.fromkeys(("T_m", "T_theta"), never)
-        | {"omega_growth": "none", "omega_loss": "none"},
+        | dict.fromkeys(("loss_positional", "loss_semantic"), late)
+        | {"omega_growth": "none", "omega_loss": late if "omega_loss" in reasons else "none"},
         notes=notes,
         curves=lambda: curves(p, until),
         plot=lambda result, axes: draw(p, result, axes),
-        details={"ends": end},
+        details={"ends": end, "reasons": reasons},
         setting={name: getattr(p, name) for name in SETTING},
         equations=lambda: [*dynamics.equations().values(), *early.equations().values()],
         times={"T_m": "t", "T_theta": "t"},
