@@ -155,8 +155,6 @@ def over_fields(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def call(p: Any, *given: Any, **more: Any) -> Any:
-        if isinstance(p, Mapping):
-            raise ParameterError(f"{position[0]} = {shown(p)}: must be Parameters")
         fields = _fields(p)
         swept = {k: v for k, v in more.items() if k not in signature and k in fields}
         rest = {k: v for k, v in more.items() if k not in swept}
@@ -167,7 +165,13 @@ def over_fields(function: Callable) -> Callable:
         read(rest)
         given = (*own.values(), *given[len(position) - 1 :])
         if not swept:
-            return function(*given, **rest)
+            try:
+                return function(*given, **rest)
+            except AttributeError:
+                if not isinstance(p, Mapping):
+                    raise
+                message = f"{position[0]} = {shown(p)}: must be Parameters"
+                raise ParameterError(message) from None
         grid = Grid(p, swept)
         return grid.stack([function(q, *given[1:], **rest) for q in grid.points])
 

@@ -49,7 +49,8 @@ def test_single_seeds_under_two_optimisers(store):
 
 def test_adam_from_starts(store):
     """Within 10% for two tiny students; exponents of theory and students in the learning rate."""
-    p = TINY.replace(N=16, d_g=16, optimizer="adam", eta=0.01, epochs=200, eval_every=2, n_test=16)
+    p = TINY.replace(N=16, d_g=16, n_train=4096, optimizer="adam", eta=0.01, epochs=200)
+    p = p.replace(eval_every=2, n_test=16)
     theory, students = adam.times(p, [0, 1, 2], **store)
     assert theory == pytest.approx(students, rel=0.1)
 
