@@ -183,9 +183,10 @@ def loss_last(right: int | sp.Expr = 1) -> sp.Expr:
     """
     spelled = sums()[delta].subs(e, sp.exp(alpha_3))
     target = sp.S.Zero if right == 1 else seen_in_burst().subs(B, right)
+    uniform = quadratic(target, spelled, sp.sympify(right, strict=True))
     return (
         1
-        + quadratic(target, spelled, sp.sympify(right, strict=True)).subs(Gamma, gamma_2 + gamma_3) / (2 * N)
+        + uniform.subs(Gamma, gamma_2 + gamma_3) / (2 * N)
         + (right_label().subs(q, N) if right == 1 else right_labels(right))
     )
 
