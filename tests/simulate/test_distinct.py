@@ -28,7 +28,7 @@ from theory.positional_semantic.numbers import prox
 # Fields that place a theory alone; all others identify a run.
 OF_THEORY = {"zeta", "A_0", "R_0", "S_0", "prox", "order"}
 # Fields that identify the runs of students that learn from rewards, and of no other.
-OF_REWARDS = {"reward", "pretrain", "rollouts", "group", "normalised", "horizon"}
+OF_REWARDS = {"reward", "pretrain", "rollouts", "group", "normalised", "horizon", "kl"}
 
 
 def other_values(field, value):

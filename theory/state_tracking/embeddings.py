@@ -20,15 +20,21 @@ from theory.state_tracking.symbols import alpha, d_h, eta, ref
 BEYOND = "beyond the paper: learned embeddings"
 tokens = symbol("tokens", "n", "states (for W_Q) or actions (for W_K)", integer=True, positive=True)
 d_model = symbol("d_model", means="dimension of embeddings", integer=True, positive=True)
-one, two, token, other, head, last = (
-    sp.Symbol(x, integer=True, positive=True)
-    for x in ("one", "two", "token", "other", "head", "last")
+one, two, last = (
+    symbol(x, means="an entry of an embedding", integer=True, positive=True)
+    for x in ("one", "two", "last")
 )
+token, other = (
+    symbol(x, means="a state (for W_Q) or action (for W_K)", integer=True, positive=True)
+    for x in ("token", "other")
+)
+head = symbol("head", means="an entry of a query or key", integer=True, positive=True)
 E = array("embedding", "E", "embedding of a token")
 W = array("head_weights", "W", "W_Q or W_K, with the tokens of its kind")
 x = array("head_vector", "x", "query of a state or key of an action")
 force = array("token_force", "f", "minus the derivative of the loss by a query or key")
-kept = array("embedding_kept", "K", "what training keeps of embeddings and weights")
+kept = array("embedding_kept", r"\mathcal{K}", "what training keeps of embeddings and weights")
+gained = symbol("embedding_gain", r"\Delta\mathcal{K}", "change of what is kept by a step")
 own_share = symbol("own_share", means="answer to the own force over that to the mean force")
 
 
@@ -76,9 +82,9 @@ def drift() -> sp.Expr:
     def first(entry: sp.Expr, slope: sp.Expr) -> sp.Expr:
         return entry * slope.xreplace({one: two}) + entry.xreplace({one: two}) * slope
 
-    gained = _flat(first(E[token, one], by_E), token, tokens)
-    lost = _flat(first(W[head, one], by_W), head, d_h)
-    if not vanishes(gained - lost):
+    embeddings = _flat(first(E[token, one], by_E), token, tokens)
+    weights = _flat(first(W[head, one], by_W), head, d_h)
+    if not vanishes(embeddings - weights):
         raise ArithmeticError("embeddings and weights are not balanced")
     return eta**2 * (product(by_E, token, tokens) - product(by_W, head, d_h))
 
@@ -128,7 +134,7 @@ def equations() -> dict[str, Equation]:
         status="exact",
         head_vector=(x[token, head], vector(token, head)),
         embedding_kept=(kept[one, two], columns, "constant along the gradient flow"),
-        embedding_drift=(sp.Symbol("dK"), drift, "one step of descent"),
+        embedding_drift=(gained, drift, "one step of descent"),
         head_vector_rate=(sp.Derivative(x[token, head], alpha), rate, "per unit of step size"),
         own_share=(own_share, shares, "mean over embeddings at the start"),
     )

@@ -22,6 +22,7 @@ from verify.state_tracking.flow_gradients import flow_at_paper_overlap, flow_inc
 from verify.state_tracking.inputs import EXACT, EXACT_WHY, GENERATOR
 from verify.state_tracking.logit_gradients import entry_derivatives, loss_derivatives, mean_logits
 from verify.state_tracking.overlap_gradients import overlap_updates, seed_means
+from verify.state_tracking.penalty_gradients import penalty_derivatives
 
 
 def engine(eq: Table) -> list[Check]:
@@ -87,6 +88,7 @@ COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
     flow_increments: ("dA_dalpha_chain",),
     flow_at_paper_overlap: ("dA_dalpha", "dR_dalpha", "dS_dalpha"),
     dressed_derivatives: ("dloss_dpi_margin", "dloss_dpi_noise", "dV_dalpha"),
+    penalty_derivatives: ("divergence", "penalty_clock", "penalty_balance", "divergence_slope"),
     engine: (),
 }
 

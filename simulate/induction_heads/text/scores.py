@@ -26,8 +26,12 @@ def prefix(attention: Tensor, half: int, known: int = 0) -> Tensor:
 def copying(circuit: Tensor) -> np.ndarray:
     """Copying score (Elhage et al. 2021): sum of the eigenvalues of what a head does to logits,
     over the sum of their absolute values. 1: what it attends to becomes more likely; -1: less so.
+    Weights that overflowed have none: nan.
     """
-    values = np.linalg.eigvals(circuit.detach().cpu().double().numpy())
+    entries = circuit.detach().cpu().double().numpy()
+    if not np.isfinite(entries).all():
+        return np.full(entries.shape[:-2], np.nan)
+    values = np.linalg.eigvals(entries)
     return values.sum(-1).real / np.maximum(np.abs(values).sum(-1), np.finfo(float).tiny)
 
 

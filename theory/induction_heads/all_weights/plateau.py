@@ -171,7 +171,7 @@ def right_labels(right: int | sp.Expr) -> sp.Expr:
     """
     labels = sp.Sum(sp.exp(kept_score().subs(B, right)), (k, 1, right))
     labels = labels if isinstance(right, sp.Symbol) else labels.doit()
-    a, before = labels / (labels + 2 * N - right), sp.sympify(right) / (2 * N)
+    a, before = labels / (labels + 2 * N - right), sp.sympify(right, strict=True) / (2 * N)
     fewer = before * (gamma_2 + gamma_3) ** 2 / N
     return -2 * gamma_3 * (a - before) + (gamma_3 * a + gamma_2 * before) ** 2 - fewer
 
@@ -183,9 +183,10 @@ def loss_last(right: int | sp.Expr = 1) -> sp.Expr:
     """
     spelled = sums()[delta].subs(e, sp.exp(alpha_3))
     target = sp.S.Zero if right == 1 else seen_in_burst().subs(B, right)
+    uniform = quadratic(target, spelled, sp.sympify(right, strict=True))
     return (
         1
-        + quadratic(target, spelled, sp.sympify(right)).subs(Gamma, gamma_2 + gamma_3) / (2 * N)
+        + uniform.subs(Gamma, gamma_2 + gamma_3) / (2 * N)
         + (right_label().subs(q, N) if right == 1 else right_labels(right))
     )
 
