@@ -25,7 +25,12 @@ BROKEN = {  # where single values do not break it
         "D": 69,
         "U": 172,
         "rho": 0.113,
-    }
+    },
+    "at most 10^6 states": {"N": 10**6 + 1},
+    "1, or all weights on orthonormal data (of three numbers: induction_heads.bursty)": {
+        "B": 2,
+        "query": "last",
+    },
 }
 OTHERS = (0.0, 1, 2, 3, 7, 40, 0.01, 0.1, 0.5, 0.9, 5.0, True, False, None, "2,1")
 
