@@ -16,14 +16,14 @@ from theory.statement import kept
 
 HALF = 0.5  # of attention; of the way of the guess
 RUNS = 100.0, 1e3, 1e4  # lengths of runs that look for their end, in units of N d_g
-LARGEST_N = 10**6  # where they find it in a second
+LARGEST_N = 10**5  # where they find it in seconds
 ACCURACY = 1e-9
 
 SCOPE = Scope(
     "the flow with a bypass",
     "gradient descent in small steps from zero, teachers that lead to different states",
     (
-        Limit("N", "at most 10^6 states", lambda p, runs: p.N <= LARGEST_N, lambda p, runs: p.N),
+        Limit("N", "at most 10^5 states", lambda p, runs: p.N <= LARGEST_N, lambda p, runs: p.N),
         Limit("d_g", "at least 2 and below N", lambda p, runs: 2 <= p.d_g < p.N, lambda p, runs: p.d_g, ("N",)),
     ),
     free=("eta", "steps", "eval_every", "batch_size"),
