@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from tests.theory.test_swept_numbers import CASES, DECAYING, SMALL, STATE, of
+from tests.theory.test_swept_numbers import CASES, DECAYING, OWN_FIELDS, SMALL, STATE, of
 from theory import registry
 from theory.parameters import BaseParameters, ParameterError
 
@@ -62,6 +62,7 @@ INNER = {
     "retrieval.numbers": "half numbers",
     "softmax_recall.numbers": "ahead numbers",
     "bursty.numbers": "compiled numbers",
+    "bypass.numbers": "compiled crossing",
     "in_weights.numbers": "equations compiled from_sizes sized value clock memory head end seconds "
     "reached halved least followed slow given numbers",
     "markov.numbers": "compiled along read_out bigrams unigrams fits numbers",
@@ -102,8 +103,7 @@ UNTIL = "until|alpha|t|run length"  # messages call the length of a run by the m
 
 def small(system: str, function: str = "") -> BaseParameters:
     """Parameters at which every number is cheap, and that a function describes."""
-    of_three = system == "induction_heads" and function in ("times", "emergence_times")
-    own = {"trained": "three"} if of_three else {}
+    own = OWN_FIELDS.get((system, function), {})
     if (system, function) in REWARDED:
         own = {"reward": "step"}
     if function in DECAYING:
@@ -203,6 +203,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "general.starting_order": {"system": lambda: general()["system"], "m": np.array([0.1, -0.1])},
     "runs.half_times": {"epochs": 20},
     "runs.data_scatter": {"alpha": 3.0},
+    "leading_order.effective_length": {"size": 512, "right": 2},
     "heads.drops": {
         "v": np.array([0.01, 0.02]),
         "K": np.array([[[0.01, 0.03]], [[0.02, -0.01]]]),
@@ -402,16 +403,15 @@ def at_fields(path: str) -> dict[str, str]:
     first = next(iter(inspect.signature(function).parameters))
     given = example(path)
     if isinstance(given.get(first), BaseParameters):
-        for name, edge, q in allowed(system):
+        for name, edge, q in allowed(given[first]):
             names = "|".join([*q.as_dict(), *given])  # what else it does not go with, perhaps
             wrong = fault(function, {**given, first: q}, names, edge)
             found |= {f"{name} = {edge}": wrong} if wrong else {}
     return found
 
 
-def allowed(system: str) -> Iterator[tuple[str, str, BaseParameters]]:
+def allowed(p: BaseParameters) -> Iterator[tuple[str, str, BaseParameters]]:
     """Parameters with an edge in a field, as far as they allow it."""
-    p = small(system)
     for name, value in p.as_dict().items():
         for edge, changed in edges(value):
             with contextlib.suppress(ParameterError):

@@ -304,8 +304,8 @@ def test_wide_fractions_are_products():
 def test_every_symbol_has_one_meaning(name):
     """Symbols, arrays and undefined functions of every equation that is printed."""
     model = registry.find(name)
+    equations = model.wing("theory").equations().values()  # first: loads modules that say meanings
     said = latex.Meanings(model)
-    equations = model.wing("theory").equations().values()
     unclear = {
         f"{x} of {e.name}": said.of(x)
         for e in equations

@@ -25,7 +25,8 @@ BROKEN = {  # where single values do not break it
         "D": 69,
         "U": 172,
         "rho": 0.113,
-    }
+    },
+    "at most 10^5 states": {"N": 10**5 + 1},
 }
 OTHERS = (0.0, 1, 2, 3, 7, 40, 0.01, 0.1, 0.5, 0.9, 5.0, True, False, None, "2,1")
 
@@ -36,9 +37,17 @@ def values_of(field):
 
 
 def outside(p, limit):
-    """Parameters that break one limit, by its field or those that it reads."""
+    """Parameters that break one limit, by its field or those that it reads, from these parameters
+    or else from a preset: what a field may be can depend on others.
+    """
     if limit.words in BROKEN:
         return p.replace(**BROKEN[limit.words])
+    bases = itertools.chain([p], (preset() for preset in p.presets().values()))
+    return next((q for base in bases if (q := broken(base, limit)) is not None), None)
+
+
+def broken(p, limit):
+    """The same from these parameters alone."""
     fields = {f.name: f for f in dataclasses.fields(p)}
     for names in ([limit.field], [limit.field, *limit.reads]):
         for values in itertools.product(*(values_of(fields[n]) for n in names)):

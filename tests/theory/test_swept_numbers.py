@@ -135,6 +135,12 @@ CASES = {
     },
 }
 DECAYING = ("decay_thresholds", "late_states", "largest_rate", "sharpness")
+OWN_FIELDS = {  # what a function needs beyond the small parameters of its system
+    ("induction_heads", "emergence_times"): {"trained": "three"},
+    ("induction_heads", "times"): {"trained": "three"},
+    ("induction_heads.in_weights", "lost_time"): {"decay": 0.002},
+    ("induction_heads.in_weights", "lost_below"): {"decay": 0.002, "fading": 0.001},
+}
 DERIVED_LONG = ("predict",)  # of induction heads: nine seconds of derivation
 ALL = [
     pytest.param(
@@ -150,7 +156,7 @@ ALL = [
 
 def small(system, name=""):
     """Parameters at which every number is cheap, and that a function describes."""
-    own = {"trained": "three"} if (system, name) == ("induction_heads", "emergence_times") else {}
+    own = OWN_FIELDS.get((system, name), {})
     if name in DECAYING:
         own = {"weight_decay": 0.005, "d_h": 32}
     return find(system).wing("theory").Parameters(**{**SMALL.get(system, {}), **own})

@@ -8,6 +8,8 @@ D = symbol(
     "D", means="dimension of items, labels and positional codes, even", integer=True, positive=True
 )
 B = symbol("B", means="right pairs, at the end of the context", integer=True, positive=True)
+mean_B = symbol("mean_B", r"\langle B\rangle", "mean number of right pairs", positive=True)
+mean_B2 = symbol("mean_B2", r"\langle B^{2}\rangle", "its mean square", positive=True)
 q = symbol("q", means="pair that is queried", integer=True, positive=True)
 k, l = (symbol(x, means="a pair", integer=True, positive=True) for x in "kl")
 d = symbol("d", means="distance of a pair", integer=True, positive=True)

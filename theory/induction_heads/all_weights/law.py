@@ -25,9 +25,19 @@ from theory.induction_heads.all_weights import burst, plateau
 from theory.induction_heads.all_weights.plateau import LEADING, beta_7, beta_10, e, phi
 from theory.induction_heads.all_weights.scores import PLACE, THETA
 from theory.induction_heads.bursty import mixture
-from theory.induction_heads.bursty.mixture import mean_B, mean_B2
 from theory.induction_heads.numbers import all_weights as times
-from theory.induction_heads.symbols import B, N, T_alpha, T_drop, T_gamma, ref, tau, u
+from theory.induction_heads.symbols import (
+    B,
+    N,
+    T_alpha,
+    T_drop,
+    T_gamma,
+    mean_B,
+    mean_B2,
+    ref,
+    tau,
+    u,
+)
 from theory.notation import symbol
 
 EXPLICIT, NODES = 2048, 64

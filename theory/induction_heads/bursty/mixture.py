@@ -16,10 +16,9 @@ from theory.equation import Equation, table
 from theory.induction_heads.bursty import emergence
 from theory.induction_heads.bursty.emergence import N_eff, alpha, best_gamma, beta, gamma, theta
 from theory.induction_heads.bursty.statement import B, N
+from theory.induction_heads.symbols import mean_B, mean_B2
 from theory.notation import symbol
 
-mean_B = symbol("mean_B", r"\langle B\rangle", "mean number of right pairs", positive=True)
-mean_B2 = symbol("mean_B2", r"\langle B^{2}\rangle", "its mean square", positive=True)
 speed = symbol("alpha_rate", r"\dot\alpha", "rate of alpha", real=True)
 MANY = "B random, N large, B^2 << N"
 

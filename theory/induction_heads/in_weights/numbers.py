@@ -21,6 +21,7 @@ NODES = 60  # of integrals over the root of the score, which are analytic
 WIDEST = 20.0  # logit of the memory up to which the head is waited for: e^20 times its clock
 FIRM = 4.0  # clock that the memory takes until the head is lost, over that of the head
 FAST = 0.12  # rate of the memory over the head's weight decay, where the head is about to be lost
+FAINT = 1e-100  # least read-out or decay of the memory: its square is still a number
 WEAK = 0.06  # weight decay of the head over that at which it does not begin
 
 
@@ -97,10 +98,14 @@ def seconds(p: Any, root: float) -> float:
 def reached(p: Any, logit: float, share: float = 1.0) -> float:
     """Root of the score where the head's logit and ``share`` of the memory's make a logit."""
 
-    def missing(root: float) -> float:
-        return float(head(p, root) + share * memory(p, clock(p, root)) - logit)
+    def missing(log: float) -> float:
+        root = np.exp(log)
+        known = share * memory(p, clock(p, root)) if share else 0.0  # infinite, late
+        return float(head(p, root) + known - logit)
 
-    return float(brentq(missing, 1e-9, np.sqrt(end(p) ** 2 + 2 * logit + 2), xtol=1e-13))
+    # The clock is about n times the root, at first.
+    ends = 1e-9 / sized(p)[n.name], np.sqrt(end(p) ** 2 + 2 * logit + 2)
+    return float(np.exp(brentq(missing, *np.log(ends), xtol=1e-13)))
 
 
 def halved(p: Any) -> float:
@@ -153,7 +158,7 @@ PATIENT = Limit(
     lambda p, runs: p.C,
     ("L", "R", "B", "c_0"),
 )
-STARTED = Limit("c_0", "above 0", lambda p, runs: p.c_0 > 0, lambda p, runs: p.c_0)
+STARTED = Limit("c_0", f"at least {FAINT:g}", lambda p, runs: p.c_0 >= FAINT, lambda p, runs: p.c_0)
 DECAYS = Limit(
     "decay",
     f"above 0, and at most {WEAK:g} of that at which the head does not begin",
@@ -164,7 +169,7 @@ DECAYS = Limit(
 SLOW = Limit(
     "C",
     f"so many that the memory takes {FIRM:g} times the head's clock, and grows at {FAST:g} of its decay",
-    lambda p, runs: not (given(p) and DECAYS.holds(p, None) and p.c_0 > 0) or slow(p),
+    lambda p, runs: not (given(p) and DECAYS.holds(p, None) and STARTED.holds(p, None)) or slow(p),
     lambda p, runs: p.C,
     ("L", "R", "B", "c_0", "decay"),
 )
@@ -177,7 +182,9 @@ ITEMS = Scope("iw_items_many", STUDENTS, (*PLAIN, STARTED), free=(*FREE, "C"))
 LOST = Scope(
     "iw_lost", STUDENTS, (LABELS, LONG, STARTED, only("fading", 0.0), DECAYS, SLOW), free=FREE
 )
-FADES = Limit("fading", "above 0", lambda p, runs: p.fading > 0, lambda p, runs: p.fading)
+FADES = Limit(
+    "fading", f"at least {FAINT:g}", lambda p, runs: p.fading >= FAINT, lambda p, runs: p.fading
+)
 EXCLUSION = Scope(
     "iw_items_lost", STUDENTS, (LABELS, LONG, STARTED, DECAYS, FADES), free=(*FREE, "C")
 )

@@ -9,22 +9,21 @@ import numpy as np
 from scipy.integrate import solve_ivp
 
 from theory import numeric, scope, sweep
+from theory.parameters import ParameterError
 from theory.scope import Limit, Scope
 from theory.state_tracking.bypass.statement import N, b, d_g, stated
 from theory.statement import kept
 
 HALF = 0.5  # of attention; of the way of the guess
-FIRST, LONGEST = (
-    100.0,
-    1e9,
-)  # lengths of a run that looks for its end, in units of one action's time
+RUNS = 100.0, 1e3, 1e4  # lengths of runs that look for their end, in units of N d_g
+LARGEST_N = 10**5  # where they find it in seconds
 ACCURACY = 1e-9
 
 SCOPE = Scope(
     "the flow with a bypass",
     "gradient descent in small steps from zero, teachers that lead to different states",
     (
-        Limit("b", "at least 0", lambda p, runs: p.b >= 0, lambda p, runs: p.b),
+        Limit("N", "at most 10^5 states", lambda p, runs: p.N <= LARGEST_N, lambda p, runs: p.N),
         Limit("d_g", "at least 2 and below N", lambda p, runs: 2 <= p.d_g < p.N, lambda p, runs: p.d_g, ("N",)),
     ),
     free=("eta", "steps", "eval_every", "batch_size"),
@@ -48,8 +47,7 @@ def crossing(p: Any, shown: int, level: float) -> float:
         return float(compiled()(*y, p.N, p.d_g, p.b)[shown]) - level
 
     event.terminal = True  # type: ignore[attr-defined]
-    end = FIRST * p.N
-    while end < LONGEST:
+    for end in np.multiply(RUNS, p.N * p.d_g):
         path = solve_ivp(
             lambda t, y: compiled()(*y, p.N, p.d_g, p.b)[:number],
             (0, end),
@@ -61,8 +59,7 @@ def crossing(p: Any, shown: int, level: float) -> float:
         )
         if path.t_events[0].size:
             return float(path.t_events[0][0])
-        end *= 10
-    return float("nan")
+    raise ParameterError(f"N = {p.N}, d_g = {p.d_g}, b = {p.b:g}: not reached by t = {end:g}")
 
 
 @scope.guard(SCOPE)
