@@ -46,7 +46,7 @@ def test_statement_is_the_loss_of_contexts():
 def test_all_weights_follow_the_flow():
     """Every entry of the memory, the score and both read-outs, to 1e-9."""
     p, stated = (
-        in_weights.Parameters(L=3, C=2, R=2, c_0=0.7, decay=0.01, fading=0.02),
+        in_weights.Parameters(L=3, C=2, R=2, c_0=0.7, head_decay=0.01, fading=0.02),
         in_weights.stated,
     )
     student = Student(stated)

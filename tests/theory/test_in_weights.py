@@ -50,7 +50,9 @@ def solved(L, K, n, c_0, until, decay=0.0, fading=0.0, level=0.5):
 
 def of(p):
     """Sizes of that flow."""
-    return dict(L=p.L, K=p.L * p.C, n=p.L * p.R / p.B, c_0=p.c_0, decay=p.decay, fading=p.fading)
+    return dict(
+        L=p.L, K=p.L * p.C, n=p.L * p.R / p.B, c_0=p.c_0, decay=p.head_decay, fading=p.fading
+    )
 
 
 P = in_weights.Parameters
@@ -150,10 +152,10 @@ def fall(p, until):
 @pytest.mark.parametrize(
     "p",
     [
-        P(C=2048, decay=0.004),
-        P(R=4, C=4096, c_0=0.3, decay=0.001),
-        P(L=6, R=5, C=1024, decay=0.0001),
-        P(L=4, R=2, C=512, decay=0.006),
+        P(C=2048, head_decay=0.004),
+        P(R=4, C=4096, c_0=0.3, head_decay=0.001),
+        P(L=6, R=5, C=1024, head_decay=0.0001),
+        P(L=4, R=2, C=512, head_decay=0.006),
     ],
 )
 def test_the_head_is_lost(p):
@@ -167,14 +169,14 @@ def test_lost_time_is_the_limit_of_many_items():
     """Its error falls with the number of items."""
     gaps = []
     for C in (4096, 65536):
-        p = P(C=C, decay=0.004)
+        p = P(C=C, head_decay=0.004)
         told = in_weights.lost_time(p)
         gaps.append(abs(told / fall(p, 1.5 * told) - 1))
     assert gaps[1] < gaps[0] / 2
 
 
 @pytest.mark.parametrize(
-    "p", [P(decay=0.004, fading=0.001, c_0=0.5), P(L=4, R=4, decay=0.003, fading=0.001)]
+    "p", [P(head_decay=0.004, fading=0.001, c_0=0.5), P(L=4, R=4, head_decay=0.003, fading=0.001)]
 )
 def test_exclusion(p):
     """With fewer items than that the memory drives the head out, with more both stay, and the
@@ -190,7 +192,7 @@ def test_exclusion(p):
         assert r == pytest.approx(values("iw_memory_residual", q), rel=1e-4)
     ratios = [
         values("iw_items_lost", x) / in_weights.lost_below(x)
-        for x in (p, p.replace(R=10**6, decay=1e-9))
+        for x in (p, p.replace(R=10**6, head_decay=1e-9))
     ]
     assert abs(ratios[1] - 1) < 0.04 < abs(ratios[0] - 1) < 0.1
 
@@ -199,7 +201,9 @@ def test_strong_decay_keeps_the_head_from_beginning():
     """At 5% more than that, for many other pairs; at 5% less it begins."""
     p = P(R=20_000, c_0=0.0)
     most = values("iw_decay_largest", p)
-    late = [solved(**of(p.replace(decay=x * most)), until=4e6).t_events[0] for x in (0.95, 1.05)]
+    late = [
+        solved(**of(p.replace(head_decay=x * most)), until=4e6).t_events[0] for x in (0.95, 1.05)
+    ]
     assert late[0].size and not late[1].size
 
 
@@ -207,15 +211,15 @@ def test_strong_decay_keeps_the_head_from_beginning():
     ("function", "changes", "field"),
     [
         ("emergence_time", dict(C=8), "C"),
-        ("emergence_time", dict(decay=0.001), "decay"),
+        ("emergence_time", dict(head_decay=0.001), "head_decay"),
         ("solved_time", dict(R=1), "R"),
         ("solved_time", dict(L=1), "L"),
         ("head_share", dict(fading=0.1), "fading"),
         ("critical_items", dict(c_0=0.0), "c_0"),
-        ("lost_time", dict(C=4096), "decay"),
-        ("lost_time", dict(decay=0.05), "decay"),
-        ("lost_time", dict(decay=0.003, C=64), "C"),
-        ("lost_below", dict(decay=0.003), "fading"),
+        ("lost_time", dict(C=4096), "head_decay"),
+        ("lost_time", dict(head_decay=0.05), "head_decay"),
+        ("lost_time", dict(head_decay=0.003, C=64), "C"),
+        ("lost_below", dict(head_decay=0.003), "fading"),
     ],
 )
 def test_refused(function, changes, field):
@@ -235,5 +239,5 @@ def test_onset_says_what_applies():
         "K_critical",
     } <= race.keys() and "T_lost" not in race
     assert race["T_head"] == in_weights.emergence_time(P())
-    assert "T_lost" in in_weights.onset(P(C=2048, decay=0.004), until=10.0).numbers
-    assert "K_lost" in in_weights.onset(P(decay=0.004, fading=0.001), until=10.0).numbers
+    assert "T_lost" in in_weights.onset(P(C=2048, head_decay=0.004), until=10.0).numbers
+    assert "K_lost" in in_weights.onset(P(head_decay=0.004, fading=0.001), until=10.0).numbers

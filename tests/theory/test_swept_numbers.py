@@ -138,8 +138,8 @@ DECAYING = ("decay_thresholds", "late_states", "largest_rate", "sharpness")
 OWN_FIELDS = {  # what a function needs beyond the small parameters of its system
     ("induction_heads", "emergence_times"): {"trained": "three"},
     ("induction_heads", "times"): {"trained": "three"},
-    ("induction_heads.in_weights", "lost_time"): {"decay": 0.002},
-    ("induction_heads.in_weights", "lost_below"): {"decay": 0.002, "fading": 0.001},
+    ("induction_heads.in_weights", "lost_time"): {"head_decay": 0.002},
+    ("induction_heads.in_weights", "lost_below"): {"head_decay": 0.002, "fading": 0.001},
 }
 DERIVED_LONG = ("predict",)  # of induction heads: nine seconds of derivation
 ALL = [

@@ -121,7 +121,7 @@ def least(p: Any) -> float:
         bounds=(middle - 1, middle + 4),
         method="bounded",
     )
-    return p.decay * float(of.fun)
+    return p.head_decay * float(of.fun)
 
 
 def followed(p: Any) -> tuple[float, float]:
@@ -133,7 +133,7 @@ def slow(p: Any) -> bool:
     """Whether the memory takes long until the head is lost, and the head can follow it."""
     left = followed(p)[1]
     takes = compiled()["memory"](left, sized(p)[q.name], p.c_0) / clock(p, end(p))
-    return bool(takes >= FIRM and sized(p)[q.name] * least(p) <= FAST * p.decay)
+    return bool(takes >= FIRM and sized(p)[q.name] * least(p) <= FAST * p.head_decay)
 
 
 LONG = Limit(
@@ -160,10 +160,10 @@ PATIENT = Limit(
 )
 STARTED = Limit("c_0", f"at least {FAINT:g}", lambda p, runs: p.c_0 >= FAINT, lambda p, runs: p.c_0)
 DECAYS = Limit(
-    "decay",
+    "head_decay",
     f"above 0, and at most {WEAK:g} of that at which the head does not begin",
-    lambda p, runs: not given(p) or 0 < p.decay <= WEAK * value("iw_decay_largest", p),
-    lambda p, runs: p.decay,
+    lambda p, runs: not given(p) or 0 < p.head_decay <= WEAK * value("iw_decay_largest", p),
+    lambda p, runs: p.head_decay,
     ("L", "R", "B"),
 )
 SLOW = Limit(
@@ -171,11 +171,11 @@ SLOW = Limit(
     f"so many that the memory takes {FIRM:g} times the head's clock, and grows at {FAST:g} of its decay",
     lambda p, runs: not (given(p) and DECAYS.holds(p, None) and STARTED.holds(p, None)) or slow(p),
     lambda p, runs: p.C,
-    ("L", "R", "B", "c_0", "decay"),
+    ("L", "R", "B", "c_0", "head_decay"),
 )
 STUDENTS = "gradient descent in small steps, score and memory from zero"
 FREE = ("eta", "steps", "eval_every", "batch_size")
-PLAIN = (LABELS, LONG, only("decay", 0.0), only("fading", 0.0))
+PLAIN = (LABELS, LONG, only("head_decay", 0.0), only("fading", 0.0))
 HEAD = Scope("iw_head_time", STUDENTS, (*PLAIN, PATIENT), free=FREE)
 RACE = Scope("iw_half", STUDENTS, PLAIN, free=(*FREE, "C", "c_0"))
 ITEMS = Scope("iw_items_many", STUDENTS, (*PLAIN, STARTED), free=(*FREE, "C"))
@@ -239,18 +239,18 @@ def lost_time(p: Any) -> float:
 
     def logit(score: float) -> float:
         own = np.sqrt(of["still"](score, ratio)) * of["attention"](score, ratio)
-        return float(np.log((p.L - 1) * (1 / of["kept"](score, ratio, p.decay) - 1)) - own)
+        return float(np.log((p.L - 1) * (1 / of["kept"](score, ratio, p.head_decay) - 1)) - own)
 
     def wait(phi: float) -> float:
         score = brentq(lambda x: logit(x) - phi, end(p) ** 2 - 1e-9, top)
         speed = np.sqrt((p.c_0**2 * rate**2) ** 2 + (2 * rate * phi) ** 2)
-        return float(1 / (of["kept"](score, ratio, p.decay) * speed))
+        return float(1 / (of["kept"](score, ratio, p.head_decay) * speed))
 
     top = end(p) ** 2
     while logit(top) > begun:
         top += 0.1
     read_out = np.sqrt(2) * end(p)  # at attention 1/2
-    behind = value("iw_lag", p, w=read_out, residual=2 * p.decay * read_out)
+    behind = value("iw_lag", p, w=read_out, residual=2 * p.head_decay * read_out)
     return seconds(p, end(p)) + float(quad(wait, begun, left, epsrel=1e-8)[0]) + behind
 
 

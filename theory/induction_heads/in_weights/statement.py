@@ -27,7 +27,7 @@ from theory.statement import (
 
 L, C, R, B = sizes("L C R B")  # labels, items and other pairs of each, copies of the queried pair
 c_0 = number("c_0", "read-out of the memory at the start")
-decay = number("decay", "weight decay of the head")
+decay = symbol("head_decay", r"\lambda", "weight decay of the head", real=True)
 fading = symbol("fading", r"\mu", "weight decay of the memory", real=True)
 label, other, copy = sort("label", L), sort("other", R), sort("copy", B)
 item = sort("item", C, of=label)
@@ -61,7 +61,7 @@ stated = statement(
         "logit": w * right / every + learnt,
         "residual": 1 - exp(-loss),
     },
-    values=dict(L=2, C=256, R=8, B=1, c_0=1.0, decay=0.0, fading=0.0)
+    values=dict(L=2, C=256, R=8, B=1, c_0=1.0, head_decay=0.0, fading=0.0)
     | dict(eta=0.25, steps=400, eval_every=2, batch_size=256),
-    bounds=dict(c_0=(0, 100), decay=(0, 1), fading=(0, 1)),
+    bounds=dict(c_0=(0, 100), head_decay=(0, 1), fading=(0, 1)),
 )

@@ -29,7 +29,7 @@ from verify.statement.emergence import LONGER, emergence
 
 COMMON = Parameters()
 RACE = tuple(COMMON.replace(**x) for x in ({}, dict(B=2, C=64), dict(L=4, R=4, C=128)))
-LOST = Parameters(L=4, R=2, C=512, decay=0.006, eta=0.5, eval_every=4)
+LOST = Parameters(L=4, R=2, C=512, head_decay=0.006, eta=0.5, eval_every=4)
 ALONE = COMMON.replace(R=10**6)  # the head takes for ever
 POOLS = (16, 64, 256)  # items of each label
 OTHERS = 0.7  # the exponent that Nguyen and Reddy measured
@@ -72,7 +72,7 @@ def fallen(runs: xr.Dataset, after: float) -> np.ndarray:
 
 def lost(p: Any, seeds: Sequence[int], progress: bool) -> tuple[list[Check], str]:
     """Time at which the head is lost: formula, flow, students."""
-    told, begun = lost_time(p), 2 * emergence_time(p.replace(decay=0.0))
+    told, begun = lost_time(p), 2 * emergence_time(p.replace(head_decay=0.0))
     runs, slow = trained(p, LONGER * told, seeds, progress)
     exact, found = float(fallen(slow, begun)[0]), fallen(runs, begun)
     name = "time at which attention falls below 0.5"
