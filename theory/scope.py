@@ -130,7 +130,7 @@ class Scope:
             If parameters, runs and realisation belong to different students.
         """
         fields = _fields(p) if isinstance(p, BaseParameters) else set()
-        if not fields or self.reads - fields:
+        if not fields or {*self.reads, *self.enters} - fields:
             raise ParameterError(f"p = {shown(p)}: must be the Parameters of this model")
         if not isinstance(runs, xr.Dataset | None):
             raise ParameterError(f"runs = {shown(runs)}: must be a Dataset of students")

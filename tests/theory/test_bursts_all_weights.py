@@ -121,10 +121,10 @@ def test_effective_length():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: times.times(6, "uniform", right=2), "B = 2: must be 1 unless the last pair"),
-        (lambda: times.times(6, right=6), "B = 6: must be below N = 6"),
+        (lambda: times.times(6, "uniform", right=2), "right = 2: must be 1 unless the last pair"),
+        (lambda: times.times(6, right=6), "right = 6: must be below N = 6"),
         (lambda: burst_loss.loss_and_gradient(np.zeros(19), 4, 4), "B = 4: must lie in 1..3"),
-        (lambda: leading_order.predicted(6, right=7), "B = 7: must be below"),
+        (lambda: leading_order.predicted(6, right=7), "right = 7: must be below"),
         (
             lambda: ih.emergence_times(
                 ih.Parameters(N=6, B=2, trained="three", query="last", data="orthonormal")

@@ -171,13 +171,14 @@ def test_commands_ask(name):
     """`theory.onset` refuses what the model's onset does not describe."""
     model = find(name)
     function = model.wing("theory", "onset").onset
+    usual = model.wing("theory").Parameters()
     for own in function.scopes.values():
         for limit in own.limits:
-            q = outside(model.wing("theory").Parameters(), limit)
+            q = outside(usual, limit)
             if q is None:
                 continue
-            fields = (limit.field, *limit.reads)
-            said = [x for f in fields for x in ("--set", f"{f}={getattr(q, f)}")]
+            changed = [f for f, x in q.as_dict().items() if x != getattr(usual, f)]
+            said = [x for f in changed for x in ("--set", f"{f}={getattr(q, f)}")]
             refused(lambda _, said=said: onset.main([name, *said]), q, own, limit)
 
 

@@ -86,9 +86,9 @@ def loss_of(size: int, query: int | str, mask: str, right: int = 1) -> LossAndGr
     if right == 1:
         return partial(loss_and_gradient, size=size, query=pair, mask=mask)
     if pair != size:
-        raise ParameterError(f"B = {right}: must be 1 unless the last pair is queried")
+        raise ParameterError(f"right = {right}: must be 1 unless the last pair is queried")
     if right >= size:
-        raise ParameterError(f"B = {right}: must be below N = {size}")
+        raise ParameterError(f"right = {right}: must be below N = {size}")
     return partial(burst_loss.loss_and_gradient, size=size, right=right, mask=mask)
 
 

@@ -27,6 +27,7 @@ SCOPE = Scope(
         Limit("d_g", "at least 2 and below N", lambda p, runs: 2 <= p.d_g < p.N, lambda p, runs: p.d_g, ("N",)),
     ),
     free=("eta", "steps", "eval_every", "batch_size"),
+    enters=("b",),
 )  # fmt: skip
 applies = scope.applies({"emergence": SCOPE})
 
