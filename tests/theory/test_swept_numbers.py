@@ -80,6 +80,7 @@ CASES = {
         "ends": ({}, "omega", [0.2, 0.4]),
         "basin": ({}, "omega", [0.2]),
         "share": ({}, "d", [100]),
+        "shares": ({}, "d", [100]),
         "window": ({}, "sigma", [0.5]),
         "predict": ({}, "omega", [0.2, 0.4]),
         "onset": ({}, "omega", [0.3]),
@@ -106,8 +107,8 @@ CASES = {
         "solved_time": ({}, "R", [4, 8]),
         "head_share": ({}, "B", [1, 2]),
         "critical_items": ({}, "c_0", [0.1, 0.3]),
-        "lost_time": ({}, "decay", [0.002, 0.003]),
-        "lost_below": ({}, "decay", [0.002, 0.003]),
+        "lost_time": ({}, "head_decay", [0.002, 0.003]),
+        "lost_below": ({}, "head_decay", [0.002, 0.003]),
     },
     "induction_heads.markov": STATED
     | {
