@@ -11,6 +11,7 @@ import xarray as xr
 
 from theory import scope, sweep
 from theory.numeric import function
+from theory.parameters import ParameterError
 from theory.state_tracking import norms, phases
 from theory.state_tracking.norms import gap
 from theory.state_tracking.parameters import Parameters
@@ -23,6 +24,7 @@ WORDS = {
     "decay_unlearned": "weight decay above which nothing is learned from scratch: A = 1/L is stable",
     "decay_lost": "weight decay above which what was learned is lost: only A = 1/L is left",
 }
+FAINT = 1e-12  # gap that is no rounding error
 MEANING = {
     "A": "attention on the right action",
     "R": "overlap with the own teachers",
@@ -50,8 +52,19 @@ def _compiled() -> dict[str, Any]:
 
 
 def widest(p: Parameters) -> float:
-    """Largest gap 1 - lambda_n of a rotary block."""
-    return float(_compiled()["gap"](p.frequencies, p.L).max())
+    """Largest gap 1 - lambda_n of a rotary block.
+
+    Raises
+    ------
+    ParameterError
+        If no block tells positions apart.
+    """
+    most = float(_compiled()["gap"](p.frequencies, p.L).max())
+    if most < FAINT:
+        raise ParameterError(
+            f"rope_theta = {p.rope_theta:g}: no rotary block tells positions apart, d_h = {p.d_h}"
+        )
+    return most
 
 
 def steepness(p: Parameters) -> float:

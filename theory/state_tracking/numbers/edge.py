@@ -63,9 +63,20 @@ def sharpness(p: Parameters, alpha: Positive) -> xr.Dataset:
     Returns
     -------
     Dataset
-        The curve of `theory.state_tracking.edge.flow`, with ``sharpness`` and ``eta_edge``.
+        The curve of `theory.state_tracking.edge.flow`, with ``sharpness`` and ``eta_edge``; its
+        loss is infinite where the logits of zeta overflow.
+
+    Raises
+    ------
+    ParameterError
+        If the attention at the start is none of random keys and queries, or numbers overflow.
     """
-    curve = edge.flow().solve(p, alpha=alpha)
+    try:
+        with np.errstate(invalid="raise"):
+            curve = edge.flow().solve(p, alpha=alpha)
+    except FloatingPointError:
+        extreme = most_extreme(p.as_dict())
+        raise ParameterError(f"{extreme}: no start of random keys and queries") from None
     state = np.array([curve[x.name].values for x in STATE])
     found = sharpest(p, state, p.L / (p.L - 1))
     if not np.isfinite(found).all():
