@@ -99,7 +99,13 @@ def test_theory_of_another_seed_is_seen(seeds):
     assert not any(c.within for c in single.rows({title: shuffled}))
 
 
-@pytest.mark.parametrize("kl", single.PENALTIES)
+@pytest.mark.parametrize(
+    "kl",
+    [
+        x if x == single.PENALTIES[0] else pytest.param(x, marks=pytest.mark.slow)
+        for x in single.PENALTIES
+    ],
+)
 def test_students_under_a_penalty(kl):
     """Where they are at the end, on both sides of the critical weight; the mean of another weight
     is seen.

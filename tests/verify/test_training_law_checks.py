@@ -115,6 +115,7 @@ def test_laws_without_training(monkeypatch):
     from verify.state_tracking import laws
 
     monkeypatch.setattr(laws.reward_clocks, "checks", lambda request: [])
+    monkeypatch.setattr(laws.reward_seeds, "checks", lambda: [])  # held by their own tests
     for module, name in ((clocks, "on_students"), (adam, "at_settings"), (optimisers, "checks")):
         monkeypatch.setattr(module, name, None)
     request = Request(MODELS["state_tracking"])
