@@ -207,8 +207,9 @@ def keep(papers: list[str]) -> None:
                 else:
                     with Image.open(path) as drawn_now:
                         ratio, told = DPI / drawn_now.info["dpi"][0], PngInfo()
-                        for word, said in drawn_now.text.items():
-                            told.add_text(word, said)
+                        for word, said in drawn_now.info.items():
+                            if isinstance(said, str):
+                                told.add_text(word, said)
                         drawn_now.thumbnail((drawn_now.width * ratio, drawn_now.height * ratio))
                         small = drawn_now.convert("RGB").quantize(COLOURS, PALETTE)
                         small.save(copy, optimize=True, dpi=(DPI, DPI), pnginfo=told)
