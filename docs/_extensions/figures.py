@@ -208,7 +208,7 @@ def keep(papers: list[str]) -> None:
                     with Image.open(path) as drawn_now:
                         ratio, told = DPI / drawn_now.info["dpi"][0], PngInfo()
                         for word, said in drawn_now.info.items():
-                            if isinstance(said, str):
+                            if isinstance(word, str) and isinstance(said, str):
                                 told.add_text(word, said)
                         drawn_now.thumbnail((drawn_now.width * ratio, drawn_now.height * ratio))
                         small = drawn_now.convert("RGB").quantize(COLOURS, PALETTE)
