@@ -75,8 +75,9 @@ TABLED = {
     },
 }
 
+LONG = ("state_tracking.bypass", "induction_heads.in_weights")  # pages that take half a minute
 CASES = [
-    pytest.param(model, p, id=f"{name}-{k}", marks=[pytest.mark.slow] * (k > 0))
+    pytest.param(model, p, id=f"{name}-{k}", marks=[pytest.mark.slow] * (k > 0 or name in LONG))
     for name, model in TABLE.items()
     if not model.systems and name not in {*NOTHING, *TABLED}
     for kind in [model.wing("theory").Parameters]

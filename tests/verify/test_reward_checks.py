@@ -85,14 +85,18 @@ def seeds():
     return single.shipped()
 
 
-def test_single_students_hold(seeds):
+@pytest.fixture(scope="module")
+def ours(seeds):
+    return single.errors(single.parameters(), seeds)
+
+
+def test_single_students_hold(ours):
     """Three students that were trained after theory and bars were committed."""
-    assert [c.within for c in single.rows(single.errors(single.parameters(), seeds))] == [True] * 3
+    assert [c.within for c in single.rows(ours)] == [True] * 3
 
 
-def test_theory_of_another_seed_is_seen(seeds):
+def test_theory_of_another_seed_is_seen(seeds, ours):
     """Each student beside the curve of the next one: the theory knows which is which."""
-    ours = single.errors(single.parameters(), seeds)
     title = "time of expected reward 1/2"
     measured = first_crossing(seeds.expected_reward, 0.5).values
     shuffled = (1 + ours[title]) * measured / np.roll(measured, 1) - 1
