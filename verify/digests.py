@@ -9,6 +9,7 @@ from theory.registry import Model
 from theory.runtime.sources import imported, used
 
 ROOT = Path(__file__).parents[1]
+WINGS = ("theory", "simulate", "verify")
 # Modules that list or import every model, handle statements in files, draw, print, make digests.
 ASIDE = (
     "verify",
@@ -37,15 +38,21 @@ def _roots(model: Model, command: str) -> list[str]:
     return [m.place("verify", command) for m in model.offering(command)]
 
 
+def packages(model: Model) -> dict[str, Path]:
+    """Folders of the wings, and of the package that a model comes from, by name."""
+    folders = {wing: ROOT / wing for wing in WINGS}
+    if model.package:
+        top = model.package.partition(".")[0]
+        folders[top] = Path(str(importlib.import_module(top).__file__)).parent
+    return folders
+
+
 def modules(model: Model, command: str) -> dict[str, Path]:
     """Files of the modules that implement a command, of the model's theory and students, and of
     everything that these import.
 
     Device measurements and the shortcut to shipped ensembles are excluded.
     """
-    tops = {wing: ROOT / wing for wing in ("theory", "simulate", "verify")}
-    if model.package:
-        top = model.package.partition(".")[0]
-        tops[top] = Path(str(importlib.import_module(top).__file__)).parent
+    tops = packages(model)
     own = [m.path(wing) for m in model.offering(command) for wing in ("theory", "simulate")]
     return imported(["verify.report", *_roots(model, command), *own], tops, ASIDE)

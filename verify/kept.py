@@ -70,7 +70,7 @@ def kept(function: Callable[P, np.ndarray]) -> Callable[P, np.ndarray]:
 @functools.cache
 def _code(function: Callable[..., np.ndarray]) -> str:
     """Digest of the definitions that a function may use."""
-    packages = {wing: digests.ROOT / wing for wing in ("theory", "simulate", "verify")}
+    packages = {wing: digests.ROOT / wing for wing in digests.WINGS}
     files = sources.imported([function.__module__], packages, digests.ASIDE).values()
     return sources.used(files, names=[function.__name__])
 

@@ -14,16 +14,17 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from theory.registry import TABLE
+from theory.registry import TABLE, Model
 from theory.runtime import output
 from verify import digests
 from verify.check import Band, Check
 from verify.report import Report, Request
 
 FOLDER = "reports"  # in the store of runs
+DATA = (".nc", ".csv", ".json", ".npz")
 SHORT = 2.0  # seconds; what takes less is not kept
 LIBRARIES = ("numpy", "scipy", "sympy", "mpmath", "torch", "xarray", "numba")
-PASSED_ON = ("model", "progress", "renew", "runs")  # fields of a request that the key does not hold
+NOT_IN_KEY = ("model", "progress", "renew", "runs")  # of the request: by name, or never stored
 
 
 def answer(
@@ -76,10 +77,10 @@ def place(request: Request, command: str) -> Path:
     """
     from simulate.storage import default_store
 
-    given = {f.name: getattr(request, f.name) for f in fields(request) if f.name not in PASSED_ON}
+    given = {f.name: getattr(request, f.name) for f in fields(request) if f.name not in NOT_IN_KEY}
     key: dict[str, Any] = {
         "code": digests.sources(request.model, command),
-        "data": _data(),
+        "data": _data(request.model),
         "arguments": given,
         "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
         "machine": [platform.python_version(), platform.machine()],
@@ -88,12 +89,13 @@ def place(request: Request, command: str) -> Path:
     return default_store() / FOLDER / f"{command}-{request.model.name}-{digest}.json"
 
 
-def _data() -> str:
-    """Digest of the shipped ensembles."""
+def _data(model: Model) -> str:
+    """Digest of the shipped ensembles and other data of the packages."""
     sha = hashlib.sha256()
-    for file in sorted((digests.ROOT / "verify").rglob("*")):
-        if file.suffix in (".nc", ".csv", ".json", ".npz"):
-            sha.update(file.read_bytes())
+    for folder in digests.packages(model).values():
+        for file in sorted(folder.rglob("*")):
+            if file.suffix in DATA:
+                sha.update(file.read_bytes())
     return sha.hexdigest()
 
 

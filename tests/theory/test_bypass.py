@@ -197,7 +197,18 @@ def test_descent_follows_the_flow():
     runs = timescales.trained(p, range(3))
     there = timescales.first_crossing(runs.A, 0.5).values
     assert there.mean() == pytest.approx(bypass.emergence_time(p), rel=0.05)
-    assert (timescales.early(runs) < 0.3).all()  # 0.79 without a bypass
+    # Before attention, by the flow at the same attention; steps and the grid move it by a per cent.
+    (flow,) = bypass.flows().values()
+    curve = flow.solve(p, at=np.linspace(0, there.mean(), 401)[1:], t=there.mean())
+    at = curve.isel(t=int(np.abs(curve.A.values - (1 + (LENGTH - 1) * 0.1) / LENGTH).argmin()))
+    known = {
+        stages.D: float(at.delta_M_1 - at.delta_M_0),
+        stages.h: float(at.delta_M_0 + p.b * at.delta_U),
+        stages.N: p.N,
+        stages.d_g: p.d_g,
+    }
+    expected = float(stages.specific_at().subs(known))
+    assert timescales.early(runs).mean() == pytest.approx(expected, rel=0.02)
 
 
 def test_without_bypass_logits_are_those_of_the_plain_student():

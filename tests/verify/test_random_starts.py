@@ -9,7 +9,16 @@ from verify.positional_semantic import random_starts as starts
 from verify.positional_semantic.online import thresholds
 from verify.report import Request
 
-FLOW = {(0.1, 0.5): "positional", (0.1, 8.0): "semantic", (0.3, 2.0): "positional"}
+ONLY = {  # what the flow says at most sentences
+    omega: dict.fromkeys(starts.ENDS, 0.0) | {end: 1.0}
+    for omega, end in ((0.1, "semantic"), (0.3, "semantic"), (0.5, "positional"))
+}
+FLOW = {
+    (0.1, 0.5): "positional",
+    (0.1, 8.0): "semantic",
+    (0.3, 2.0): "positional",
+    (0.3, 8.0): "semantic",
+}
 
 
 @pytest.fixture(scope="module")
@@ -80,13 +89,29 @@ def test_checks_see_a_share_that_is_off(shipped):
         assert not all(c.within for c in check(moved))
 
 
+def test_ends_by_the_flow(shipped):
+    """At most sentences as it says, or as often as is known; a third elsewhere is seen, and so is a
+    flow that sends starts to the other end.
+    """
+    found = starts.ends(shipped)
+    told = thresholds.predictions(shipped, lambda omega, alpha, d: ONLY[round(omega, 1)])
+    checks = thresholds.by_flow(found, told)
+    assert [c.verdict for c in checks] == ["coarse", "undecided", "coarse"]
+    moved = found.copy(deep=True)
+    some = {"alpha": 8.0, "student": "descent", "d": 200, "seed": [*starts.SEEDS][::3]}
+    moved.loc[some] = (found.loc[some].end == "neither").astype(float)
+    assert [c.verdict for c in thresholds.by_flow(moved, told)][::2] == ["FAIL", "FAIL"]
+    other = thresholds.predictions(shipped, lambda omega, alpha, d: ONLY[round(0.6 - omega, 1)])
+    assert [c.verdict for c in thresholds.by_flow(found, other)][::2] == ["FAIL", "FAIL"]
+
+
 def test_report(shipped, monkeypatch):
     """A row for every cell and optimiser, with the flow beside; parameters are refused."""
-    monkeypatch.setattr(starts, "predicted", pretended)
+    monkeypatch.setattr(starts, "predicted", lambda omega, alpha, d: ONLY[round(omega, 1)])
     model = find("positional_semantic.online")
     report = thresholds.report(Request(model))
     ((_, rows),) = report.tables.values()
     assert len(rows) == 36 and report.exit_code == 0
-    assert rows[0][:4] == ["0.1", "0.5", "100", "descent"] and rows[0][7:] == ["positional", "0.10"]
+    assert rows[0][:4] == ["0.1", "0.5", "100", "descent"] and rows[0][7:] == ["semantic", "1.00"]
     with pytest.raises(ParameterError, match="--set: not for this command"):
         thresholds.report(Request(model, assignments=("omega=0.2",)))

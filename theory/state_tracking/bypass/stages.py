@@ -68,13 +68,18 @@ def start(name: str) -> sp.Expr:
     return sp.factor(rates()[name].subs({D: 0, h: 0, state()["theta"]: 0}))
 
 
-def specificity() -> sp.Expr:
-    """1 - S/R by intervention, at the start: R is the logit of the right state less the mean over
+def specific_at() -> sp.Expr:
+    """1 - S/R by intervention, at D and h: R is the logit of the right state less the mean over
     states, with attention moved to the right action, and S with attention moved to another one.
     """
     led = h * (N - d_g) / N  # above the mean, wherever attention is
     R, S = D - D / N + led, -D / N + led
-    return sp.factor((1 - S / R).subs({D: start("D"), h: start("h")}))
+    return 1 - S / R
+
+
+def specificity() -> sp.Expr:
+    """That at the start, where D and h are as their rates."""
+    return sp.factor(specific_at().subs({D: start("D"), h: start("h")}))
 
 
 def guess() -> sp.Expr:

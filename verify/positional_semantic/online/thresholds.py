@@ -12,13 +12,16 @@ import xarray as xr
 
 from theory.parameters import ParameterError
 from theory.runtime import plotting
-from verify.check import Z_MAX, Check, at_least, at_most
+from verify.check import Z_MAX, Band, Check, at_least, at_most, estimated
 from verify.positional_semantic import random_starts as starts
 from verify.report import Report, Request
 
 FEW, MANY = min(starts.ALPHAS), max(starts.ALPHAS)
 HEADER = ("omega", "alpha", "d", "optimiser", *starts.ENDS, "flow", "its share")
 CELL = ("omega", "alpha", "d")  # order of the axes
+SHOWN = 0.15  # a share that is wrong by as much has to be seen
+# Both sizes and optimisers of the shipped seeds: 0.69 to 0.75 instead of 1. Held by other seeds.
+FINITE = {0.3: Band(-0.31, -0.25, "few sentences: some starts end positional at n = 8 d")}
 
 
 def report(request: Request) -> Report:
@@ -50,10 +53,10 @@ def report(request: Request) -> Report:
         "an end is a minimum of an informed student on the same sentences, by its training loss to "
         f"{starts.SAME:g}; neither: another minimum (gradients vanish in {float(least.min()):.0%})",
         "flow: end of the population's descent that most random starts reach (decay lambda / alpha); "
-        "it does not know how few sentences there are, and is not checked",
+        "it does not know how few sentences there are, and is checked at the most of them alone",
     ]
     return Report(
-        [*sizes(found), *optimisers(found), *fewer(found)],
+        [*sizes(found), *optimisers(found), *fewer(found), *by_flow(found, flow)],
         notes,
         {"ends of random starts": (HEADER, rows(found, flow))},
         draw=lambda: draw(found, flow),
@@ -142,6 +145,30 @@ def fewer(found: xr.DataArray) -> list[Check]:
     reason = f"least over omega, size and optimiser, alpha = {FEW:g} less {MANY:g}"
     name = "share of ends in neither minimum by few sentences less that by many"
     return [at_least(name, "App. E.4", 0.0, float(gap.min()), reason)]
+
+
+def by_flow(found: xr.DataArray, flow: xr.DataArray) -> list[Check]:
+    """Share of students of most sentences that end where the flow sends most starts."""
+    checks = []
+    for omega in found.omega.values:
+        cell = found.sel(omega=omega, alpha=MANY, student="descent", drop=True).isel(d=-1)
+        there = flow.sel(omega=omega, alpha=MANY, drop=True).isel(d=-1)
+        end = str(there.end[int(there.values.argmax())].item())
+        ends = cell.sel(end=end).values
+        share, n = float(ends.mean()), ends.size
+        checks.append(
+            estimated(
+                f"share of ends where the flow says, omega = {omega:g}, alpha = {MANY:g}",
+                "App. E.4",
+                float(there.max()),
+                share,
+                max((share * (1 - share) / n) ** 0.5, 1 / n),  # as one student in n would change it
+                n,
+                band=FINITE.get(float(omega)),
+                required=SHOWN,
+            )
+        )
+    return checks
 
 
 def draw(found: xr.DataArray, flow: xr.DataArray) -> Any:

@@ -194,7 +194,9 @@ def emergence_steps(p: Parameters, start: Start) -> np.ndarray:
     out = np.full(len(rows), np.nan)
     for b, row in enumerate(rows):
         above = np.flatnonzero(row >= 0.5)
-        if above.size:
+        if above.size and above[0] == 0:
+            out[b] = 0
+        elif above.size:
             j = above[0]
-            out[b] = j and j - 1 + (0.5 - row[j - 1]) / (row[j] - row[j - 1])
+            out[b] = j - 1 + (0.5 - row[j - 1]) / (row[j] - row[j - 1])
     return out
