@@ -27,8 +27,8 @@ TIMES = {
     "time of success 0.4": ("success", 0.4, 0.025),
     "time of A = 1/2": ("A", 0.5, 0.005),
 }
-# Weights of the penalty below and above the critical one of these sizes, 0.213: students go on, or
-# stop near where they began. Bar on the rms over seeds of the error of the last s.
+# Weights of the penalty below and above the mean-field critical one of these sizes, 0.213. Runs end
+# before students part there: they are held against the curve. Bar on the rms error of the last s.
 PENALTIES = (0.15, 0.25)
 LAST, LAST_BAR = 40.0, 0.02
 WHY = "bar set beforehand; 2048 rollouts a step, and success measured on 1024 sequences"
