@@ -46,9 +46,12 @@ LARGER_BATCH: dict[tuple[str | int, ...], Band] = {
 }
 SECOND = "terms of order 1/batch^2"
 INFINITE_BATCH: dict[tuple[str | int, ...], Band] = {("last", 16): Band(0.003, 0.009, SECOND)}
-# Stated before any student on a burst was trained.
+# On a burst: stated before any student was trained, but for the larger batch at N = 32 (1.8% late
+# in four seeds that no check looks at).
 LARGER_BATCH["last", 16, 2] = Band(-0.05, 0.01, NOISE)
-INFINITE_BATCH["last", 16, 2] = Band(-0.02, 0.02, SECOND)
+LARGER_BATCH["last", 32, 4] = Band(0.01, 0.025, NOISE)
+for burst in ((16, 2), (32, 4)):
+    INFINITE_BATCH["last", *burst] = Band(-0.02, 0.02, SECOND)
 STUDENT_SIZES, SEEDS, BATCHES = (8, 16), range(100, 108), (32, 128)
 STANDARD_PAIRS, STANDARD_SEEDS, STANDARD_STEPS = (2, 4, 8), range(3), 400
 
@@ -233,7 +236,12 @@ def drop_of(runs: xr.Dataset) -> np.ndarray:
 
 
 def of_batches(
-    N: int, query: str, right: int = 1, seeds: Iterable[int] = SEEDS, **more: Any
+    N: int,
+    query: str,
+    right: int = 1,
+    seeds: Iterable[int] = SEEDS,
+    batches: tuple[int, int] = BATCHES,
+    **more: Any,
 ) -> tuple[list[Check], list[str]]:
     """Drop of students with all weights trained on finite batches, extrapolated in the batch size,
     against population descent with the same step.
@@ -246,8 +254,8 @@ def of_batches(
     after = int(np.flatnonzero(losses < times.HALF)[0])
     between = (losses[after - 1] - times.HALF) / (losses[after - 1] - losses[after])
     limit = p.time_per_step * p.eval_every * (after - 1 + between)
-    small, large = (drop_of(train(p.replace(batch_size=b), seeds=seeds, **more)) for b in BATCHES)
-    ratio = BATCHES[1] / BATCHES[0]
+    small, large = (drop_of(train(p.replace(batch_size=b), seeds=seeds, **more)) for b in batches)
+    ratio = batches[1] / batches[0]
     known = (query, N) if right == 1 else (query, N, right)
     checks = [
         sampled(
@@ -266,8 +274,8 @@ def of_batches(
         ),
     ]
     note = (
-        f"  students, {where}: T_drop {small.mean():.2f} (batch {BATCHES[0]}), {large.mean():.2f} "
-        f"(batch {BATCHES[1]}), descent {limit:.2f}"
+        f"  students, {where}: T_drop {small.mean():.2f} (batch {batches[0]}), {large.mean():.2f} "
+        f"(batch {batches[1]}), descent {limit:.2f}"
     )
     return checks, [note]
 
