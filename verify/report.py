@@ -82,6 +82,21 @@ class Request:
             base = cli.choose("--preset", self.preset, kind.presets())()
         return (base or kind()).parse(list(self.assignments))
 
+    def of_its_own(self) -> None:
+        """Reject flags that specify students, for a command that goes over settings of its own.
+
+        Raises
+        ------
+        ParameterError
+            Naming the flag.
+        """
+        chosen = [flag for flag in self.given if flag != "--device"]
+        chosen += ["--runs"] if self.runs is not None else []
+        if chosen:
+            raise ParameterError(
+                f"{chosen[0]}: not for {self.model.name}, whose settings and seeds are this command's own"
+            )
+
     def left_out(self, what: str) -> list[str]:
         """Line that says what only ``--full`` runs; none with it."""
         return [] if self.full else ["", f"not run without --full: {what}"]

@@ -75,6 +75,7 @@ def mixtures() -> list[Check]:
 
 def report(request: Request) -> Report:
     """All settings; all weights are trained with ``--full``."""
+    request.of_its_own()
     show = request.progress
     checks, notes = emergence(
         stated, GRID, "alpha", emergence_time, "burst_time", NEXT, seeds=(0, 1), progress=show

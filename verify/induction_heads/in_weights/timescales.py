@@ -135,6 +135,7 @@ def transformer(p: Any) -> Check:
 
 def report(request: Request) -> Report:
     """All settings; 36 students, and one on sequences."""
+    request.of_its_own()
     show = request.progress
     given: dict[str, Any] = dict(seeds=SEEDS, progress=show)
     checks, notes = emergence(stated, RACE, "attention", emergence_time, "iw_clock", EXACT, **given)

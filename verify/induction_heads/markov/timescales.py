@@ -59,6 +59,7 @@ def transformer(p: Any) -> Check:
 
 def report(request: Request) -> Report:
     """All settings; 28 students, and one on sequences."""
+    request.of_its_own()
     show = request.progress
     given: dict[str, Any] = dict(seeds=SEEDS, progress=show)
     late = emergence(stated, GRID, "attention_first", emergence_time, "markov_time", NEXT, **given)

@@ -36,6 +36,7 @@ def early(runs: xr.Dataset) -> np.ndarray:
 
 def report(request: Request) -> Report:
     """All settings."""
+    request.of_its_own()
     checks: list[Check] = []
     rows = []
     for p in GRID:
