@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import sympy as sp
+from scipy.optimize import brentq
 
 from theory import onset as command
 from theory import state_tracking as st
@@ -233,7 +234,7 @@ def test_where_a_penalty_stops_students():
     """The clock is 0 there and positive below; it jumps at the critical weight, where the slope of
     the balance is 0; begun higher, it falls continuously. No way leads past it.
     """
-    critical = st.critical_penalty(P)
+    critical, gain = st.critical_penalty(P), 1 - 1 / P.rollouts
     low, high = (st.reward_stall(P, kl=critical * f) for f in (1.001, 0.999))
     assert low < 0.5 < 0.9 < high
     for f in (0.5, 0.999, 1.001, 3.0):
@@ -242,13 +243,19 @@ def test_where_a_penalty_stops_students():
         assert abs(pace(stop)) < 1e-12
         assert (pace(np.linspace(p.pretrain, stop, 50)[:-1]) > 0).all()
         values = {"success": stop, "success_0": p.pretrain, "N": p.N, "L": p.L}
-        gain = 1 - 1 / p.rollouts
         weight = float(ALL["penalty_balance"].evaluate(values))
         assert weight * gain == pytest.approx(p.kl, rel=1e-9)
         assert np.isfinite(st.rewards_time(p, (p.pretrain + stop) / 2))
         assert st.rewards_time(p, (1 + stop) / 2) == np.inf
-    at = {"success": st.reward_stall(P, kl=critical * (1 + 1e-7)), "success_0": 0.3}
-    assert abs(float(ALL["penalty_opening"].evaluate({**at, "N": P.N, "L": P.L}))) < 1e-2
+    at = {"success_0": P.pretrain, "N": P.N, "L": P.L}
+
+    def opening(s):
+        return float(ALL["penalty_opening"].evaluate({**at, "success": s}))
+
+    jump = brentq(opening, low, 0.6)
+    weight = float(ALL["penalty_balance"].evaluate({**at, "success": jump}))
+    # a minimum: errors of 1e-8 of its place are errors of rounding of its value
+    assert critical == pytest.approx(weight * gain, rel=1e-12)
     assert np.isnan(st.critical_penalty(P, pretrain=0.4))
     assert st.reward_stall(P) == 1
     stalled = st.onset(P.replace(kl=0.25))

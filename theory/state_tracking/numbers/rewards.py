@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 import xarray as xr
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 
 from theory import numeric, scope, sweep
 from theory.parameters import Allowed, ParameterError, number
@@ -201,14 +201,20 @@ def critical_penalty(p: Parameters) -> float:
     float
         NaN if there is no jump: then that value falls continuously with the weight.
     """
-    levels, free = _levels(p), clock(p.replace(kl=0.0))
-    drag = free(levels) - clock(p.replace(kl=1.0))(levels)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        weight = free(levels) / drag
-    rising = np.diff(weight) > 0
+    levels, free, held = _levels(p), clock(p.replace(kl=0.0)), clock(p.replace(kl=1.0))
+
+    def stopping(s: Any) -> Any:
+        """Weight of the penalty that stops students at s."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return free(s) / (free(s) - held(s))
+
+    rising = np.diff(stopping(levels)) > 0
     if not rising.any() or not free(levels[0]) > ROUNDING:
         return np.nan
-    return float(weight[int(np.argmax(rising))])
+    lowest = int(np.argmax(rising))  # never the first: the weight falls from infinity
+    around = (levels[lowest - 1], levels[lowest + 1])
+    found = minimize_scalar(stopping, bounds=around, method="bounded", options={"xatol": 1e-12})
+    return float(found.fun)
 
 
 def _levels(p: Parameters) -> np.ndarray:
