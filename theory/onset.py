@@ -14,6 +14,7 @@ from theory import printing
 from theory.equation import Equation
 from theory.parameters import ParameterError, most_extreme, stated
 from theory.runtime import cli, output
+from theory.scope import FEWEST
 
 
 @dataclass(frozen=True, repr=False)
@@ -109,6 +110,18 @@ class Onset:
         return output.table(("quantity", "value", "meaning"), rows, wide=wide)
 
 
+def in_few_steps(p: Any, result: Onset) -> list[str]:
+    """A note if descent takes few steps until the last of the times: theory takes it as a flow."""
+    times = {n: result.numbers[n] for n in result.times if 0 < result.numbers[n] < math.inf}
+    if not times or not hasattr(p, "run_to"):
+        return []
+    last = max(times, key=times.__getitem__)
+    run = p.run_to(times[last])
+    steps = run.steps if hasattr(run, "steps") else run.epochs
+    few = f"eta = {p.eta:g}: {last} is after {steps} steps of descent, the flow is for small steps"
+    return [few] if steps < FEWEST else []
+
+
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
     parser = cli.parser(
@@ -131,6 +144,7 @@ def main(argv: list[str] | None = None) -> int:
     if until is not None and "alpha" in p.as_dict():  # a sample complexity
         p, until = p.replace(alpha=until), None
     result = cli.having(args.model, "theory", "onset").onset(p, until)
+    notes = [*result.notes, *in_few_steps(p, result)]
     remarks = (
         sys.stderr if args.json else None
     )  # with --json, stdout holds one JSON object and nothing else
@@ -140,7 +154,7 @@ def main(argv: list[str] | None = None) -> int:
             "model": args.model.name,
             **result.numbers,
             **result.details,
-            "notes": result.notes,
+            "notes": notes,
             "parameters": p.as_dict(),
         }
         print(output.to_json(answer | ({"latex": formulas} if args.latex == "-" else {})))
@@ -148,7 +162,7 @@ def main(argv: list[str] | None = None) -> int:
         print(result.table(wide=args.wide))
     if args.latex not in (None, "-") or (args.latex and not args.json):
         output.write_text(None if args.latex == "-" else Path(args.latex), formulas, stream=remarks)
-    for note in () if args.quiet else result.notes:
+    for note in () if args.quiet else notes:
         print(f"note: {note}", file=sys.stderr)
     if args.plot is not None:
         from theory.runtime import plotting

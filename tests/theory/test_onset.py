@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from theory.state_tracking import Parameters
+from theory import onset as command
+from theory.parameters import ParameterError
+from theory.state_tracking import Parameters, emergence_times, flow, predict
 from theory.state_tracking.onset import onset
 
 TABLE_1 = Parameters()
@@ -94,3 +96,32 @@ def test_late_is_not_never(p, expected):
     """
     # By quadrature over D = R - S; integrating the flow that far agrees to 1.2e-10.
     assert onset(p).numbers["alpha_half"] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("steps", [50, 400])
+def test_descent_is_late_by_about_a_step(steps):
+    """The Euler map, which descent follows, reaches A = 1/2 by 0.5 to 1.5 steps after the flow,
+    whatever the rate; so the flow is refused below 50 steps, where that is 3%.
+    """
+    p = Parameters.demo()
+    half = onset(p).numbers["alpha_half"] * p.eta  # no rate in it
+    p = p.replace(eta=half * p.N * p.d_g / steps)
+    A = flow().descend(p, 1 / (p.d_g * p.N), steps + 5).A.values
+    late = np.interp(0.5, A[steps - 5 :], np.arange(steps - 5, A.size)) - steps
+    assert 0.5 < late < 1.5
+
+
+def test_few_steps_are_refused(capsys):
+    """A = 1/2 after fewer than 50 steps: refused by every number of the flow; said by the command
+    for models whose time has no rate in it.
+    """
+    p = Parameters.demo()
+    steps = onset(p).numbers["alpha_star"] * p.N * p.d_g
+    low, high = (p.eta * steps / 50 * f for f in (0.999, 1.001))
+    assert onset(p.replace(eta=low)).numbers["alpha_half"] > 0
+    with pytest.raises(ParameterError, match=r"steps\): must be so small that A = 1/2 takes"):
+        emergence_times(p, eta=[low, high])
+    assert predict(p.replace(eta=high, epochs=20), seeds=1, level="dressed").A.size  # takes steps
+    for rate, few in (("1", False), ("30", True)):
+        assert command.main(["induction_heads", "--set", f"eta={rate}"]) == 0
+        assert ("steps of descent, the flow is for small steps" in capsys.readouterr().err) is few

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from theory.optimisers import Optimiser
-from theory.scope import FULL_BATCH, Limit, Scope, configuration, only
+from theory.scope import FEWEST, FULL_BATCH, Limit, Scope, configuration, only
 
 MEASURED = ("n_test", "epochs", "eval_every")  # run length and measurement
 WEIGHTS = Limit(
@@ -42,10 +46,33 @@ ARCHITECTURE = Scope(
     (WEIGHTS,),
     ("eta", "n_train", "data_draw", "batch_size", "unit", *OPTIMISER, *MEASURED),
 )
+
+
+def steps_to_emergence(values: Mapping[str, Any]) -> Any:
+    """Steps of descent until the sharp onset, infinite where attention does not move; for arrays,
+    too.
+    """
+    from theory.state_tracking.onset import equations  # imports this module
+
+    c_omega, L, d_g = (np.asarray(values[n], float) for n in ("c_omega", "L", "d_g"))
+    with np.errstate(divide="ignore"):
+        star = equations()["alpha_star"].evaluate({"eta": values["eta"], "c_omega": c_omega})
+    return np.where((c_omega > 0) & (L > 1) & (d_g > 1), star * values["N"] * d_g, np.inf)
+
+
+STEPS = Limit(
+    "eta",
+    f"so small that A = 1/2 takes at least {FEWEST} steps",
+    lambda p, runs: steps_to_emergence(p.values()) >= FEWEST,
+    lambda p, runs: f"{p.eta:g} ({steps_to_emergence(p.values()):.2g} steps)",
+    ("N", "L", "d_g", "d_h", "rope", "rope_theta"),
+    pointwise=False,
+)
+DRAWN_DESCENT = (*DESCENT, DRAWN)
 FLOW = Scope(
     "the flow (15)",
     f"{GRADIENT}, teachers drawn",
-    (*DESCENT, DRAWN),
+    (*DRAWN_DESCENT, STEPS),
     ("data_draw", *UNUSED, *MEASURED),
 )
 
@@ -104,7 +131,7 @@ def flow_of(permutations: str, length: int | None = None, states: int | None = N
 
 APART = only("permutations", "iid", "distinct", words="iid or distinct (or level fixed_disorder)")
 ONE_START = Scope(
-    "the theory of one start", f"{GRADIENT}, teachers drawn", (*FLOW.limits, APART), FLOW.free
+    "the theory of one start", f"{GRADIENT}, teachers drawn", (*DRAWN_DESCENT, APART), FLOW.free
 )
 
 
@@ -211,7 +238,7 @@ def decaying_flow(permutations: str) -> Scope:
 SEVERAL = Limit("d_g", "at least 2", lambda p, runs: p.d_g > 1, lambda p, runs: p.d_g)
 DECAY_THRESHOLDS = replace(
     decaying(FLOW, "the fixed points under weight decay"),
-    limits=(*(x for x in FLOW.limits if x is not WITHOUT_DECAY), WIDE, MOVES, SEVERAL),
+    limits=(*(x for x in DRAWN_DESCENT if x is not WITHOUT_DECAY), WIDE, MOVES, SEVERAL),
     free=("eta", *FLOW.free),
 )
 POSITIVE = Limit(

@@ -21,7 +21,7 @@ from theory.dimensions import by_dimension
 from theory.parameters import Allowed, ParameterError
 from theory.state_tracking import exact
 from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.scope import FLOW
+from theory.state_tracking.scope import FLOW, STEPS, steps_to_emergence
 from theory.state_tracking.symbols import A, L, N, S, c_omega, d_g, tau, zeta
 
 NODES = 20
@@ -277,6 +277,13 @@ def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
         If a name is missing.
     """
     values = sweep.numbers(p, NAMES, **swept)
+    if swept and isinstance(p, Parameters):
+        steps = np.broadcast_arrays(values["eta"], steps_to_emergence(values))
+        if (few := steps[1] < scope.FEWEST).any():
+            eta, n = (x[few][0] for x in steps)
+            scope.refuse(
+                [f"eta = {eta:g} ({n:.2g} steps): must be {STEPS.words} for {FLOW.theory}"]
+            )
     level = arguments.array("level", level, Allowed(above=0, below=1))
     shape = np.broadcast_shapes(level.shape, *(np.shape(values[n]) for n in NAMES))
     target = np.broadcast_to(level, shape).ravel()
