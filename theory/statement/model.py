@@ -17,7 +17,7 @@ import sympy as sp
 
 from theory import scope, sweep
 from theory.catalogue import catalogue
-from theory.emergence import of_onset
+from theory.emergence import of_onset, until
 from theory.equation import Equation
 from theory.parameters import BaseParameters, ParameterError, Stepped, nearest, parameter
 from theory.registry import COMMANDS, Model, of_all
@@ -84,6 +84,7 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         given = {s.name for s in stated.symbols if s.is_integer} <= stated.values.keys()
         return {stated.name: (offers().written(stated.values) if given else offers()).flow}
 
+    @until("t")
     @scope.guard(scope_of(stated))
     @sweep.over_fields
     def own_onset(p: Any, until: float | None = None) -> Any:
@@ -95,6 +96,7 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         derived=offers,
         equations=lambda: offers().equations(),
         sections=lambda: offers().sections(),
+        flow=lambda: flows()[stated.name],
         flows=flows,
         onset=own_onset,
         emergence_times=of_onset(own_onset),
@@ -127,7 +129,7 @@ def served(
     Returns
     -------
     tuple
-        ``Parameters``, ``derived``, ``flows``, ``sections``, ``equations``, ``onset`` and
+        ``Parameters``, ``derived``, ``flow``, ``flows``, ``sections``, ``equations``, ``onset`` and
         ``emergence_times``. Names of equations begin with the statement's, so that systems of a
         family differ.
     """
@@ -152,6 +154,7 @@ def served(
         }
         return own | catalogue(contents)[1]()
 
+    @until("t")
     @scope.guard(scope_of(stated))
     @sweep.over_fields
     def onset(p: Any, until: float | None = None) -> Any:
@@ -174,7 +177,7 @@ def served(
         """All equations by name."""
         return {e.name: e for part in sections().values() for e in part}
 
-    shared = (base.Parameters, base.derived, base.flows)
+    shared = (base.Parameters, base.derived, base.flow, base.flows)
     return *shared, sections, equations, onset, of_onset(onset)
 
 

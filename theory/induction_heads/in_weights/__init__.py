@@ -26,6 +26,7 @@ __all__ = [
     "emergence_time",
     "emergence_times",
     "equations",
+    "flow",
     "flows",
     "head_share",
     "lost_below",
@@ -36,7 +37,7 @@ __all__ = [
     "stated",
 ]
 
-Parameters, derived, flows, sections, equations, onset, emergence_times = served(
+Parameters, derived, flow, flows, sections, equations, onset, emergence_times = served(
     stated,
     {
         "In-context against in-weights learning: the race": [emergence],
