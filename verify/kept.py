@@ -1,5 +1,5 @@
-"""Arrays that take long, kept next to the trained students, so that a command that was killed goes
-on where it stopped.
+"""Cache of expensive arrays next to the trained students, so that a command that was killed
+continues where it stopped.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _code(function: Callable[..., np.ndarray]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Arguments as JSON holds them."""
+    """Arguments in a form that JSON can store."""
     if isinstance(value, BaseParameters):
         return value.as_json()
     return value if isinstance(value, str | int | float) else [_plain(x) for x in value]

@@ -1,3 +1,3 @@
-"""What commands need beside mathematics: flags, progress, files, tables, figures, memory, digests.
-Derivations, equations and flows do not import it.
+"""Services of commands: flags, progress, files, tables, figures, memory, digests. Derivations,
+equations and flows do not import it.
 """

@@ -1,4 +1,4 @@
-"""A statement as a model: what a file or a package states, served by every command."""
+"""A statement as a model: the statement of a file or a package, available to every command."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class StatedModel(Model):
         return []
 
     def _paths(self, wing: str) -> list[str]:
-        """The room of all statements."""
+        """The subpackage for all statements."""
         return [f"{wing}.statement"]
 
     @property
@@ -54,8 +54,8 @@ class StatedModel(Model):
         return tuple(c for c in COMMANDS if self.has("verify", c))
 
     def wing(self, wing: str, module: str | None = None) -> Any:
-        """What a wing (or a module of it) has for this statement: for ``theory``, everything that
-        is derived; elsewhere a module, or what its ``of(statement)`` gives.
+        """Contents of a wing for this statement: for ``theory``, everything that is derived;
+        elsewhere a module, or the result of its function ``of(statement)``.
 
         Raises
         ------
@@ -68,13 +68,13 @@ class StatedModel(Model):
 
 
 def model(stated: Statement, name: str = "") -> StatedModel:
-    """A statement as a `Model`: what an entry point may offer, in one line."""
+    """A statement as a `Model`, which an entry point may offer."""
     return StatedModel(name or stated.name, stated.title, stated.name, statement=stated)
 
 
 @functools.cache
 def offered(stated: Statement) -> types.SimpleNamespace:
-    """What a model's ``theory`` package offers, and its ``onset``."""
+    """The names of a model's ``theory`` package, and its ``onset``."""
     from theory.statement import kept, onset
 
     offers = functools.cache(functools.partial(kept.derived, stated))
@@ -116,7 +116,8 @@ def served(
     contents: Mapping[str, Sequence[Any]] = types.MappingProxyType({}),
     numbers: Callable[[Any], Mapping[str, tuple[float, str]]] = lambda p: {},
 ) -> tuple[Any, ...]:
-    """What a package whose theory is a statement with some art beside it has to offer.
+    """The names of the ``theory`` package of a statement to which further equations and numbers are
+    added.
 
     Parameters
     ----------

@@ -1,5 +1,6 @@
 """In-context against in-weights learning (Musat et al., Sec. 8; Nguyen and Reddy,
-arXiv:2412.00104): who wins, and what weight decay does to the winner; from a statement.
+arXiv:2412.00104): which of the two solves the task first, and how weight decay removes it again;
+derived from a statement.
 """
 
 from __future__ import annotations
