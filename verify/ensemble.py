@@ -18,7 +18,7 @@ from theory.registry import Model
 from verify.report import Request
 
 SEEDS = "4"  # of students, where a model does not say
-FLAGS = ("plot", "set", "preset", "seeds", "alpha", "device", "quiet", "beyond")
+FLAGS = ("plot", "set", "preset", "seeds", "alpha", "until", "device", "quiet", "beyond")
 
 
 def flag(parser: argparse.ArgumentParser) -> None:

@@ -34,7 +34,7 @@ class Request:
     seeds : str or None
         Value of ``--seeds``.
     until : float or None
-        Run length in the model's time unit, from ``--alpha``.
+        Run length in the model's time unit, from ``--until`` or ``--alpha``.
     runs : Path or None
         Ensemble to use instead of training one.
     device : str or None
@@ -271,7 +271,7 @@ def request(args: argparse.Namespace) -> Request:
         given.get("preset"),
         tuple(given.get("set") or ()),
         given.get("seeds"),
-        cli.positive("--alpha", given.get("alpha")),
+        cli.length(given),
         given.get("runs"),
         given.get("device"),
         not given.get("quiet", False),

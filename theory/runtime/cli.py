@@ -39,6 +39,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "alpha": dict(
         type=float, metavar="X", help="run length in the model's time, or sample complexity n/d"
     ),
+    "until": dict(type=float, metavar="X", help="run length in the model's time (also --alpha)"),
     "device": dict(metavar="NAME", help="torch device (cpu, cuda, cuda:1, ...)"),
     "quiet": dict(action="store_true", help="no progress on stderr"),
     "anew": dict(action="store_true", help="run it even if its result is stored"),
@@ -158,6 +159,14 @@ def positive(field: str, value: float | None) -> float | None:
     if value is not None and not 0 < value < math.inf:
         raise ParameterError(f"{field} {value:g}: must be positive and finite")
     return value
+
+
+def length(given: Mapping[str, Any]) -> float | None:
+    """Run length in the model's time, from ``--until`` or ``--alpha``; both are an error."""
+    lengths = [positive(f"--{x}", given[x]) for x in ("until", "alpha") if given.get(x) is not None]
+    if len(lengths) > 1:
+        raise ParameterError("--alpha: says the same as --until; give one of them")
+    return lengths[0] if lengths else None
 
 
 def offering(command: str) -> list[str]:

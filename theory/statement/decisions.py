@@ -44,10 +44,11 @@ class NeedOuter(Exception):
 
 @dataclass(eq=False)
 class Element:
-    """A known element of a role; ``many`` of them where places with the same values are one.
+    """A known element of a role; it stands for ``many`` places where those with equal values are
+    merged.
 
-    An ordered one has a ``position``, a fixed one its ``place``; of a ``vague`` one it is
-    only known that this sample takes it, and that it is none of the others.
+    An element of an ordered sort has a ``position``, a fixed one its ``place``. A ``vague`` one is
+    a value of this sample that differs from all other elements; nothing else is known of it.
     """
 
     role: Any
@@ -63,9 +64,10 @@ class Element:
 class Frame:
     """A sum that is being carried out, or the mean over draws: a script of choices, replayed.
 
-    ``told`` has the elements that stand for all unknown ones of their role, with the function that
-    told them apart since; ``source`` has those that one of these goes with, one to one or as many
-    to each, by a function. How many there are of each kind is then a number, not random.
+    ``told`` contains the elements that represent all unknown ones of their role, with the function
+    that has distinguished them since. ``source`` contains the elements that are images of these
+    under a one-to-one or balanced function. The number of elements of each kind is then fixed, not
+    random.
     """
 
     linear: bool
@@ -101,7 +103,7 @@ class Frame:
             self.tell(*self.source[e])
 
     def choose(self, options: list[tuple[sp.Expr, Any]]) -> Any:
-        """The option that the script prescribes; if there is none, the first, which is added to it."""
+        """The option that the script prescribes; without one the first, which is added to it."""
         if self.at == len(self.script):
             self.script.append([0, len(options)])
         weight, outcome = options[self.script[self.at][0]]
@@ -286,8 +288,8 @@ class Decisions:
         return made
 
     def _apply(self, f: Function, args: tuple[Element, ...]) -> None:
-        """Decide the value of a function. Each value is taken by ``capacity`` arguments; of the
-        ``left`` arguments without a value yet, ``taken`` have this one.
+        """Decide the value of a function. Each value is taken by ``capacity`` arguments, ``taken``
+        of which are known; ``left`` arguments have no value yet.
         """
         if f.injective or f.kept or len(args) > 1:
             self._single(args)
