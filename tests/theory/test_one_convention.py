@@ -2,12 +2,16 @@
 `train`: `tests/simulate/test_every_student.py`).
 """
 
+import ast
+import importlib
 import inspect
+from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
 
+import theory
 from tests.theory.test_swept_numbers import SMALL
 from theory.parameters import ParameterError
 from theory.registry import TABLE
@@ -76,3 +80,19 @@ def test_length_of_a_run(name):
             assert lengths[1] < lengths[0] <= 2.0 * (1 + 1e-12)
         with pytest.raises(ParameterError, match="same as until"):
             there[question](p, **own, **{"until": 2.0, time: 2.0})
+
+
+def test_names_of_theory():
+    """What type checkers are told and what is loaded are the same names, each from its module."""
+    checked = {
+        alias.name: f"{node.module}"
+        for block in ast.parse(Path(theory.__file__).read_text()).body
+        if isinstance(block, ast.If)
+        for node in block.body
+        for alias in node.names
+    }
+    assert checked == {name: f"theory.{module}" for name, module in theory.PLACES.items()}
+    for name, module in checked.items():
+        assert getattr(theory, name) is getattr(importlib.import_module(module), name)
+    with pytest.raises(ImportError, match="cannot import name 'Equatoin'"):
+        from theory import Equatoin  # noqa: F401
