@@ -1,6 +1,6 @@
 """Solvable theories of how transformers learn: symbolic results that give LaTeX and fast numbers.
 
-The names that a model is written with are imported from here: ``from theory import Equation, Flow``.
+The names that a model is written with are imported from here, as in ``from theory import Flow``.
 Each is loaded from its module when it is first used, so that commands do not wait for SymPy.
 """
 # ruff: noqa: F401
