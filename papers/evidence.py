@@ -128,8 +128,8 @@ def renew(
 
 
 def kept(check: Check) -> dict[str, Any]:
-    """What is stored of a check. Bounds name their direction; what is neither *exact* nor *agrees*
-    says why.
+    """Stored fields of a check. Bounds store their direction; rows that are neither *exact* nor
+    *agrees* store the reason.
     """
     why = "" if check.verdict in VERDICTS[:2] else check.why
     row = {**check.as_dict(), "why": why}
@@ -137,8 +137,8 @@ def kept(check: Check) -> dict[str, Any]:
 
 
 def reason(row: Mapping[str, Any]) -> str:
-    """Why a stored row has its verdict: as its check said, or, for a row stored before checks said
-    so, what the verdict means for its numbers. Empty for *exact* and *agrees*.
+    """Reason for a stored row's verdict, as given by its check; for rows stored before checks gave
+    reasons, the meaning of the verdict for its numbers. Empty for *exact* and *agrees*.
     """
     if row.get("why") or row["verdict"] not in VERDICTS[2:]:
         return row.get("why", "")

@@ -43,6 +43,10 @@ class Source:
     made: Callable[[Path], None] = lambda path: None
     asked: list[tuple[Any, int]] = field(default_factory=list, compare=False)
 
+    def few(self, most: int) -> list[int]:
+        """Seeds of expensive ensembles: only the first ``most`` at the small scale."""
+        return self.seeds[:most] if self.scale == "small" else self.seeds
+
     def used(self, p: Any, seeds: int) -> None:
         """Record an ensemble used by the current figure."""
         self.asked.append((p, seeds))

@@ -29,6 +29,7 @@ def parser(prog: str, description: str, *more: str) -> argparse.ArgumentParser:
         "preset",
         "seeds",
         "alpha",
+        "until",
         "device",
         "quiet",
         *more,
@@ -40,9 +41,6 @@ def parser(prog: str, description: str, *more: str) -> argparse.ArgumentParser:
         default="state_tracking",
         metavar="MODEL[.SYSTEM]",
         help="one of " + ", ".join(registry.MODELS),
-    )
-    made.add_argument(
-        "--until", type=float, metavar="X", help="run length in the model's time (also --alpha)"
     )
     made.add_argument(
         "--dtype",

@@ -13,8 +13,8 @@ def main(argv: list[str] | None = None) -> int:
     """Command line."""
     parser = cli.parser(
         "simulate.benchmark",
-        "Time a training step: the plain module, the engine, and the floor counted "
-        "from the arithmetic.",
+        "Time a training step: the plain module, the engine, and a lower bound from the number of "
+        "operations.",
         "json",
         "set",
         "preset",

@@ -1,3 +1,57 @@
-"""What the papers derive: symbolic results that give LaTeX and fast numbers."""
+"""Solvable theories of how transformers learn: symbolic results that give LaTeX and fast numbers.
+
+The names that a model is written with are imported from here, as in ``from theory import Flow``.
+Each is loaded from its module when it is first used, so that commands do not wait for SymPy.
+"""
+# ruff: noqa: F401
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from theory.algebra import delta_gradient, delta_sum, linear_root, vanishes, written_as
+    from theory.arguments import checked
+    from theory.dimensions import by_dimension
+    from theory.emergence import of_onset, until
+    from theory.equation import Equation, table
+    from theory.flow import Flow
+    from theory.notation import array, function, symbol
+    from theory.onset import Onset
+    from theory.optimisers import Optimiser
+    from theory.parameters import (
+        Allowed,
+        BaseParameters,
+        ParameterError,
+        Stepped,
+        number,
+        parameter,
+    )
+    from theory.registry import Model
+    from theory.scope import Limit, Scope, only
+    from theory.special import gauss_hermite, gauss_legendre
+
+MODULES = {
+    "algebra": "delta_gradient delta_sum linear_root vanishes written_as",
+    "arguments": "checked",
+    "dimensions": "by_dimension",
+    "emergence": "of_onset until",
+    "equation": "Equation table",
+    "flow": "Flow",
+    "notation": "array function symbol",
+    "onset": "Onset",
+    "optimisers": "Optimiser",
+    "parameters": "Allowed BaseParameters ParameterError Stepped number parameter",
+    "registry": "Model",
+    "scope": "Limit Scope only",
+    "special": "gauss_hermite gauss_legendre",
+}
+PLACES = {name: module for module, names in MODULES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    """A name of `PLACES`, from its module."""
+    if name not in PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"theory.{PLACES[name]}"), name)

@@ -11,7 +11,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     args = cli.parser(
         "theory.benchmark",
-        "Speed of a model's numbers, against the plain way.",
+        "Speed and error of a model's numerical functions, compared with direct evaluation.",
         "json",
         "wide",
         "quiet",

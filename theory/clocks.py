@@ -36,7 +36,7 @@ slope = symbol("slope", r"\nabla\mathcal{L}", "gradient at the weights", real=Tr
 
 @dataclass(frozen=True)
 class Rule:
-    """What a step follows: the memory of gradients, or Nesterov's mixture with the latest one."""
+    """Direction of a step: the accumulated gradient, or Nesterov's mixture with the latest one."""
 
     name: str
     nesterov: bool

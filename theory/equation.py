@@ -1,4 +1,4 @@
-"""Equation: a symbolic result that knows where it comes from and when it holds."""
+"""Equation: a symbolic result with its reference, status and assumptions."""
 
 from __future__ import annotations
 

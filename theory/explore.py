@@ -13,7 +13,7 @@ def main(argv: list[str] | None = None) -> int:
     """Command line."""
     parser = cli.parser(
         "theory.explore",
-        "One HTML file with sliders for a model's parameters and curves that move at once; no server, no network.",
+        "One HTML file with sliders for a model's parameters and curves that follow at once; works offline.",
         "set",
         "preset",
         "out",

@@ -145,8 +145,8 @@ class Flow:
         return sp.solve([r / sp.Mul(*common) for r in rates], self.state, dict=True)
 
     def held(self, **values: Any) -> Flow:
-        """The flow with some order parameters held at fixed values: ``flow.held(w=0.3)``. The
-        others evolve as before.
+        """The flow with some order parameters fixed: ``flow.held(w=0.3)``. The rates of the others
+        are unchanged.
 
         Raises
         ------

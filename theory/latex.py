@@ -237,7 +237,7 @@ def main(argv: list[str] | None = None) -> int:
         action="append",
         metavar="NAME",
         help="this equation, by name or by number in the paper: c_omega, 15, 'Eq. (15)' (repeatable); "
-        "a line each, or with --fragment, --symbols",
+        "printed one per line unless with --fragment or --symbols",
     )
     parser.add_argument(
         "--rename",

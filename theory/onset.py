@@ -134,14 +134,15 @@ def main(argv: list[str] | None = None) -> int:
         "set",
         "preset",
         "alpha",
+        "until",
         "quiet",
         "beyond",
     )
     args = parser.parse_args(argv)
     cli.check_plot(args.plot)
     p = cli.parameters(args)
-    until = cli.positive("--alpha", args.alpha)
-    if until is not None and "alpha" in p.as_dict():  # a sample complexity
+    until = cli.length(vars(args))
+    if args.alpha is not None and "alpha" in p.as_dict():  # a sample complexity
         p, until = p.replace(alpha=until), None
     result = cli.having(args.model, "theory", "onset").onset(p, until)
     notes = [*result.notes, *in_few_steps(p, result)]

@@ -86,8 +86,8 @@ class Model:
         return next((p for p in flat if not _there(nested) and _there(p)), nested)
 
     def _paths(self, wing: str) -> list[str]:
-        """Where a wing may be: a subpackage; in a flat package a system's own module, and beside
-        all others the commands of ``verify``.
+        """Candidate paths of a wing: a subpackage; in a flat package a system's own module, and for
+        the commands of ``verify`` the package itself.
         """
         if not self.package:
             return [f"{wing}.{self.name}"]
@@ -175,8 +175,8 @@ class Model:
 
 
 def _there(path: str) -> bool:
-    """Whether there is a module of that name, in this toolkit or a package; a folder without code
-    is none, as an older version may have left one.
+    """Whether a module of that name exists, in this toolkit or a package. A folder without code
+    does not count (an older version may have left one).
     """
     try:
         spec = importlib.util.find_spec(path) if path else None
@@ -188,7 +188,7 @@ def _there(path: str) -> bool:
 
 
 def of_all(stated: Any, wing: str, module: str | None) -> Any:
-    """What a wing (or a module of it) has for a statement: a module, or what its ``of`` gives.
+    """Module of a wing that serves all statements, or the result of its function ``of(statement)``.
 
     Raises
     ------

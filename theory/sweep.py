@@ -245,8 +245,8 @@ def _mapping(given: Any) -> Mapping[str, Any]:
 
 
 def _recomputed(p: BaseParameters, replaced: Mapping[str, Any], used: Collection[str]) -> None:
-    """Reject an override of a derived quantity if nothing uses it, or if other quantities in use
-    depend on it and are not overridden, too.
+    """Reject an override of a derived quantity that nothing uses, or on which other quantities in
+    use depend that are not overridden themselves.
     """
     for name in replaced:
         stale = [n for n, of in p.INPUTS.items() if name in of and n in used and n not in replaced]

@@ -52,7 +52,9 @@ def title(asked: Sequence[tuple[BaseParameters, int]]) -> str:
 
 
 def symbols(text: str) -> str:
-    """``name = value; ...``, as `theory.parameters.stated` says it, in symbols; others stay."""
+    """``name = value; ...`` as returned by `theory.parameters.stated`, with names replaced by
+    symbols where known.
+    """
     parts = [part.partition(" = ") for part in text.split("; ")]
     return "; ".join(
         assigned(name, [*map(_read, value.split(", "))])

@@ -18,7 +18,7 @@ from theory.registry import Model
 from verify.report import Request
 
 SEEDS = "4"  # of students, where a model does not say
-FLAGS = ("plot", "set", "preset", "seeds", "alpha", "device", "quiet", "beyond")
+FLAGS = ("plot", "set", "preset", "seeds", "alpha", "until", "device", "quiet", "beyond")
 
 
 def flag(parser: argparse.ArgumentParser) -> None:
@@ -67,8 +67,8 @@ class Source:
 
 
 def of(model: Model) -> Source:
-    """Where a model's ensembles come from: what its module ``ensemble`` says, else students of its
-    first system at its default parameters, with all that they measure.
+    """Source of a model's ensembles: its module ``ensemble``, or students of its first system at
+    its default parameters, with all their measurements.
     """
     if model.has("verify", "ensemble"):
         return model.wing("verify", "ensemble").SOURCE

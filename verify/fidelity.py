@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
     """Command line."""
     return report.main(
         "fidelity",
-        "A ladder of theories, held against every seed of the shipped ensembles.",
+        "Levels of theory, compared with every seed of the shipped ensembles.",
         ("plot", "device", "quiet", "full"),
         argv,
         more=renew,

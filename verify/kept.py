@@ -1,5 +1,5 @@
-"""Arrays that take long, kept next to the trained students, so that a command that was killed goes
-on where it stopped.
+"""Cache of expensive arrays next to the trained students, so that a command that was killed
+continues where it stopped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, ParamSpec
 import numpy as np
 
 from theory.parameters import BaseParameters
-from theory.runtime import output, sources
+from theory.runtime import output
 from verify import digests
 
 FOLDER = "kept"  # in a store of runs
@@ -71,12 +71,12 @@ def kept(function: Callable[P, np.ndarray]) -> Callable[P, np.ndarray]:
 def _code(function: Callable[..., np.ndarray]) -> str:
     """Digest of the definitions that a function may use."""
     packages = {wing: digests.ROOT / wing for wing in digests.WINGS}
-    files = sources.imported([function.__module__], packages, digests.ASIDE).values()
-    return sources.used(files, names=[function.__name__])
+    files = digests.imported([function.__module__], packages, digests.ASIDE).values()
+    return digests.used(files, names=[function.__name__])
 
 
 def _plain(value: Any) -> Any:
-    """Arguments as JSON holds them."""
+    """Arguments in a form that JSON can store."""
     if isinstance(value, BaseParameters):
         return value.as_json()
     return value if isinstance(value, str | int | float) else [_plain(x) for x in value]

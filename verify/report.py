@@ -34,7 +34,7 @@ class Request:
     seeds : str or None
         Value of ``--seeds``.
     until : float or None
-        Run length in the model's time unit, from ``--alpha``.
+        Run length in the model's time unit, from ``--until`` or ``--alpha``.
     runs : Path or None
         Ensemble to use instead of training one.
     device : str or None
@@ -83,7 +83,7 @@ class Request:
         return (base or kind()).parse(list(self.assignments))
 
     def of_its_own(self) -> None:
-        """Reject flags that specify students, for a command that goes over settings of its own.
+        """Reject flags that specify students, for a command whose settings are fixed.
 
         Raises
         ------
@@ -98,7 +98,7 @@ class Request:
             )
 
     def left_out(self, what: str) -> list[str]:
-        """Line that says what only ``--full`` runs; none with it."""
+        """Line that names what is run only with ``--full``; empty with that flag."""
         return [] if self.full else ["", f"not run without --full: {what}"]
 
     def seed_list(self, default: str, least: int = 2) -> list[int]:
@@ -271,7 +271,7 @@ def request(args: argparse.Namespace) -> Request:
         given.get("preset"),
         tuple(given.get("set") or ()),
         given.get("seeds"),
-        cli.positive("--alpha", given.get("alpha")),
+        cli.length(given),
         given.get("runs"),
         given.get("device"),
         not given.get("quiet", False),

@@ -1,5 +1,5 @@
-"""Reports of command lines, kept in the store of runs: the same code is not run twice with the same
-inputs.
+"""Reports of command lines, kept in the store of runs, so that the same code is not run twice with
+the same inputs.
 """
 
 from __future__ import annotations

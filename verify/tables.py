@@ -1,5 +1,6 @@
-"""Curves of somebody else's students, from a CSV file whose columns are mapped to the names of a
-theory; and theory against them: ``python -m verify.trajectories MODEL --runs FILE.csv --columns``.
+"""Curves of other people's students, from a CSV file whose columns are mapped to the names of a
+theory, and comparison with theory: ``python -m verify.trajectories MODEL --runs FILE.csv
+--columns``.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ def mapped(flag: str, text: str) -> dict[str, str]:
 
 
 def flags(parser: argparse.ArgumentParser) -> None:
-    """``--runs``, and what says how to read a table."""
+    """``--runs``, and the flags that specify how to read a table."""
     ensemble.flag(parser)
     parser.add_argument(
         "--columns",

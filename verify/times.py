@@ -1,4 +1,4 @@
-"""Emergence times of students beside those of a theory, and their exponents, as datasets."""
+"""Emergence times of students and of a theory, side by side, and their exponents, as datasets."""
 
 from __future__ import annotations
 

@@ -7,32 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from papers.bietti2025.hop_figures import hops, pointers
+from papers.bietti2025.trigger_figures import layers, probes, steps
 from papers.source import Figure, Source
 from simulate.associative_memory import factual_recall as recall_students
-from simulate.associative_memory import gradient_steps as step_students
-from simulate.associative_memory import k_hop as hop_students
 from simulate.associative_memory import noisy_bigram as bigram_students
 from simulate.associative_memory import superposition as memories
-from simulate.associative_memory import trigger_task as trigger_students
 from simulate.associative_memory.noisy_bigram.paths import CUTS
 from simulate.pool import one_thread
-from theory.associative_memory import (
-    factual_recall,
-    gradient_memory,
-    k_hop,
-    noisy_bigram,
-    superposition,
-)
+from theory.associative_memory import factual_recall, gradient_memory, noisy_bigram, superposition
 from theory.associative_memory.superposition import numbers as superposition_numbers
 from theory.runtime import plotting
 from verify.associative_memory.factual_recall import timescales
-from verify.associative_memory.k_hop.laws import learner_runs
-from verify.associative_memory.trigger_task.laws import EARLY
-
-
-def few(source: Source, most: int) -> list[int]:
-    """Seeds of expensive ensembles: only the first few at the small scale."""
-    return source.seeds[:most] if source.scale == "small" else source.seeds
 
 
 def recall(source: Source) -> Any:
@@ -40,7 +26,7 @@ def recall(source: Source) -> Any:
     flow.
     """
     p = factual_recall.Parameters()
-    runs = source.train_on_cpu(recall_students.train, p, few(source, 4))
+    runs = source.train_on_cpu(recall_students.train, p, source.few(4))
     curve = factual_recall.flow().solve(p, t=float(runs.t[-1]))
     steps = lambda data: data.t / p.eta  # noqa: E731
     figure, axes = plotting.figure(1, 3, width=3.7, height=2.9)
@@ -163,112 +149,6 @@ def capacity(source: Source) -> Any:
     return figure
 
 
-def probes(source: Source) -> Any:
-    """Trigger task: probes and in-context accuracy, matrices trained jointly and one after the
-    other.
-    """
-    figure, axes = plotting.figure(1, 3, width=3.9)
-    words = {
-        "probe_W_O2": "$W_O^2$ (65 tokens)",
-        "probe_W_K2": "$W_K^2$ (5 triggers)",
-        "probe_W_K1_early": "$W_K^1$ (positions 2-33)",
-        "in_context_accuracy": "in-context accuracy",
-    }
-    settings = (
-        ("joint", trigger_students.Parameters(), 5),
-        ("staged", trigger_students.Parameters(schedule="staged"), 2),
-        ("first steps: batch 512, no self-loops", EARLY, 3),
-    )
-    for axis, (title, p, most) in zip(axes, settings, strict=True):
-        runs = source.train_on_cpu(trigger_students.train, p, few(source, most))
-        for k, (name, word) in enumerate(words.items()):
-            plotting.band(axis, runs[name], "k" if k == 3 else f"C{k}", word)
-        axis.set(
-            xlabel="training step",
-            ylabel="share recalled, accuracy",
-            ylim=(0, 1.03),
-            title=f"{title}, {runs.sizes['seed']} seeds",
-        )
-    plotting.inside(axes[0])
-    return figure
-
-
-def layers(source: Source) -> Any:
-    """Trigger task: in-context accuracy of full transformers of one and two layers."""
-    figure, axis = plotting.figure()
-    for k, (word, p) in enumerate(
-        (
-            ("one layer", trigger_students.Parameters.one_layer()),
-            ("two layers", trigger_students.Parameters.two_layers()),
-        )
-    ):
-        runs = source.train_on_cpu(trigger_students.train, p, few(source, 1))
-        plotting.band(axis, runs.in_context_accuracy, f"C{k}", word)
-    axis.axhline(
-        0.55, color="0.6", lw=0.8, ls=":", label="slides: 55% with one layer, 99% with two"
-    )
-    axis.axhline(0.99, color="0.6", lw=0.8, ls=":")
-    axis.set(xlabel="training step", ylabel="in-context accuracy", ylim=(0, 1.03))
-    plotting.inside(axis)
-    return figure
-
-
-def steps(source: Source) -> Any:
-    """Three gradient steps: the weights right after each step, and accuracy along the way."""
-    p = step_students.Parameters(samples=20000 if source.scale == "small" else 50000)
-    with one_thread():
-        good, bad = (
-            step_students.run(p),
-            step_students.run(p.replace(first_step=30.0, third_gain=500.0)),
-        )
-    figure, axes = plotting.figure(1, 4, width=3.1, height=3.0)
-    size = p.N
-    scaled = np.zeros_like(
-        good.weights["W_1"]
-    )  # the first position has no choice, and the last one's does not matter
-    scaled[1:-1] = good.weights["W_1"][1:-1] / np.abs(good.weights["W_1"][1:-1]).max(
-        1, keepdims=True
-    )
-    panels = [
-        (good.weights["W_O"][p.K :, p.K : size], "token", "output", "1. $W_O$, token block"),
-        (
-            good.weights["W_2"][size:, : p.K].T,
-            "remapped token of the key",
-            "trigger at the end",
-            "2. $W_2$, remap block",
-        ),
-        (scaled, "attended position", "position", "3. $W_1$, rows scaled to 1"),
-    ]
-    for axis, (weight, x, y, title) in zip(axes, panels, strict=False):
-        top = np.abs(weight).max()
-        image = axis.imshow(
-            weight, cmap="RdBu_r", vmin=-top, vmax=top, aspect="auto", interpolation="nearest"
-        )
-        axis.set(xlabel=x, ylabel=y, title=title)
-        axis.grid(False)
-        if len(weight) == p.K:
-            axis.set_yticks(range(p.K))
-        figure.colorbar(image, ax=axis, fraction=0.05, label="weight")
-    axis = axes[3]
-    for k, (word, out) in enumerate((("small first step", good), ("30 times larger", bad))):
-        axis.plot(range(4), out.accuracy, "o-", color=f"C{k}", label=f"accuracy, {word}")
-        axis.plot(
-            range(4),
-            out.attention,
-            "s--",
-            color=f"C{k}",
-            mfc="none",
-            lw=1,
-            label=f"attention, {word}",
-        )
-    axis.set(
-        xlabel="gradient steps taken", ylabel="accuracy, attention", xticks=range(4), ylim=(0, 1.05)
-    )
-    plotting.inside(axis)
-    source.used(p, 1)
-    return figure
-
-
 def samples(source: Source) -> Any:
     """Noisy bigrams: samples that each path needs, over n and over n/N."""
     figure, (left, right) = plotting.figure(1, 2, width=4.6)
@@ -324,7 +204,7 @@ def samples(source: Source) -> Any:
 def ablation(source: Source) -> Any:
     """Both paths trained on noisy bigrams; then the feed-forward path is removed in part."""
     p = noisy_bigram.Parameters.ablation()
-    runs = source.train_on_cpu(bigram_students.train, p, few(source, 2))
+    runs = source.train_on_cpu(bigram_students.train, p, source.few(2))
     learner = bigram_students.Learner(p, 0)
     with one_thread():
         for number in range(p.steps):
@@ -351,88 +231,6 @@ def ablation(source: Source) -> Any:
     )
     for axis in (left, right):
         plotting.inside(axis)
-    return figure
-
-
-def hops(source: Source) -> Any:
-    """k hops: training time with and without curriculum, and kernel learners against their flow."""
-    figure, (left, right) = plotting.figure(1, 2, width=4.6)
-    ks = np.arange(1, 9)
-    left.semilogy(
-        ks,
-        [k_hop.direct_time(k_hop.Parameters(k=int(k))) for k in ks],
-        "o-",
-        label="all hops at once, to a product of 0.5",
-    )
-    left.semilogy(
-        ks[2:],
-        [0.1 ** (2 - k) / (k - 2) for k in ks[2:].astype(float)],
-        "k:",
-        label=r"all at once, small $m_0$: $m_0^{2-k}/(k-2)$",
-    )
-    left.semilogy(
-        ks,
-        k_hop.curriculum_times(k_hop.Parameters(k=8)),
-        "s--",
-        label="curriculum, to products of 0.9",
-    )
-    left.semilogy(
-        ks,
-        [k_hop.mixture_time(k_hop.Parameters(k=int(k))) for k in ks],
-        "^-.",
-        label=r"mixture of $1 \dots k$ hops, to a product of 0.5",
-    )
-    left.set(xlabel="hops $k$", ylabel=r"training time, $m_0=0.1$", xticks=ks)
-    hops_ = 4
-    for runs in learner_runs(hops_, source.progress):
-        k = int(runs["curriculum"])
-        word = "curriculum" if k else "all at once"
-        source.used(runs["p"], runs["runs"].sizes["seed"])
-        plotting.band(right, runs["runs"]["product"], f"C{k}", f"{word}, students")
-        right.axvline(
-            runs["predicted"],
-            color=f"C{k}",
-            ls="--",
-            label=f"{word}, predicted time of {('0.5', '0.9')[k]}",
-        )
-    right.set(
-        xlabel=r"flow time $t=\eta\,\times$ steps",
-        ylabel=f"product of {hops_} overlaps",
-        ylim=(0, 1.03),
-    )
-    plotting.inside(left)
-    plotting.inside(right, loc="center", bbox_to_anchor=(0.39, 0.5), handlelength=1.4)
-    return figure
-
-
-def pointers(source: Source) -> Any:
-    """Extension: hops 1, 2, 4, 8 learned layer by layer by attention that jumps along a
-    permutation.
-    """
-    figure, axes = plotting.figure(1, 3, width=3.7)
-    for axis, kind, title in zip(
-        axes[:2], ("mixture", "last"), ("1, 2, 4, 8 hops together", "8 hops alone"), strict=True
-    ):
-        p = k_hop.Pointers(hops=kind)
-        runs = source.train_on_cpu(hop_students.train_pointers, p, few(source, 3))
-        for j in range(p.layers + 1):
-            plotting.band(
-                axis, runs.accuracy.isel(task=j), f"C{j}", f"{2**j} hops" if j else "1 hop"
-            )
-        axis.set(xlabel="training step", ylabel="accuracy", title=title, ylim=(0, 1.03))
-        if kind == "mixture":
-            for layer in range(p.layers):
-                plotting.band(
-                    axes[2], runs.jump.isel(layer=layer), f"C{layer + 1}", f"layer {layer + 1}"
-                )
-            axes[2].set(
-                xlabel="training step",
-                ylabel="attention on where the pointer leads",
-                title=title,
-                ylim=(0, 1.03),
-            )
-    plotting.inside(axes[0])
-    plotting.inside(axes[2])
     return figure
 
 

@@ -3,123 +3,29 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from papers.cui2024 import counting
+from papers.cui2024.maps import experiment_map, map_panel, phase_maps
+from papers.cui2024.setting import (
+    ALPHA,
+    COLOURS,
+    STARTS,
+    Setting,
+    between,
+    both,
+    branches,
+    sized,
+    students,
+)
 from papers.source import Figure, Source
-from simulate.positional_semantic import train
-from theory.positional_semantic import Parameters, baseline, curve, solve
-from theory.positional_semantic.numbers.thresholds import line, thresholds
-from theory.positional_semantic.onset import interpolated
+from theory.positional_semantic import baseline, curve, solve
+from theory.positional_semantic.numbers.thresholds import thresholds
 from theory.runtime import plotting
 from verify.positional_semantic import thresholds as check
-
-ALPHA = r"sample complexity $\alpha = n/d$"
-POINTS = 65  # points of a theory curve, enough for the square root at the end of a branch
-STARTS = ("positional", "semantic")
-COLOURS = {"positional": "C0", "semantic": "C1", "random": "C3", "mixed": "C4", "agnostic": "C5"}
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Sizes of all figures at one scale: students and grids."""
-
-    p: Parameters
-    alphas: tuple[float, ...]
-    sizes: tuple[int, ...]
-    map_omegas: tuple[float, ...]
-    map_alphas: tuple[float, ...]
-    map_seeds: int
-    extension_alphas: tuple[float, ...]
-    theory_order: int
-    lines: tuple[float, ...]
-    adam: Parameters
-    adam_seeds: int
-    limit: Parameters
-    limit_seeds: int
-
-
-# Theory curves next to students use the branch of the proximal operator that informed descent
-# follows (docs/models/selections.md).
-GRID = tuple(np.linspace(0.01, 2, 25).round(6))
-SETTINGS = {
-    "small": Setting(
-        p=Parameters(d=150, steps=200, n_test=2000, prox="local"),
-        alphas=(0.3, 0.6, 0.9, 1.2, 1.6, 2.0),
-        sizes=(30, 60, 120, 240),
-        map_omegas=(0.02, 0.1, 0.2, 0.3, 0.4, 0.5),
-        map_alphas=tuple(np.arange(0.2, 2.1, 0.2).round(1)),
-        map_seeds=3,
-        extension_alphas=(0.6, 1.0, 1.4, 1.8, 2.2, 2.6, 3.2),
-        theory_order=8,
-        lines=(0.0, 0.05, 0.1, 0.2, 0.3, 0.4),
-        adam=Parameters(
-            d=100, alpha=2.0, start="random", optimizer="adam", eta=0.01, steps=1000, n_test=500
-        ),
-        adam_seeds=30,
-        limit=check.DEMO,
-        limit_seeds=int(check.SEEDS),
-    ),
-    "paper": Setting(
-        p=Parameters(polish=False, teacher="gaussian", prox="local"),
-        alphas=GRID,
-        sizes=(10, 15, 23, 36, 56, 87, 135, 209, 323, 500),
-        map_omegas=tuple(np.arange(0.02, 0.51, 0.02).round(2)),
-        map_alphas=GRID,
-        map_seeds=24,
-        extension_alphas=GRID + tuple(np.linspace(2, 4, 25).round(6)[1:]),
-        theory_order=16,
-        lines=tuple(np.arange(0, 0.46, 0.025).round(3)),
-        adam=Parameters(
-            d=100,
-            alpha=2.0,
-            start="random",
-            optimizer="adam",
-            eta=0.01,
-            steps=2500,
-            polish=False,
-            teacher="gaussian",
-        ),
-        adam_seeds=140,
-        limit=check.DEMO,
-        limit_seeds=int(check.SEEDS),
-    ),
-}
-
-
-def sized(draw: Callable[[Source, Setting], Any]) -> Callable[[Source], Any]:
-    """Drawing at the sizes of the source's scale."""
-    return lambda source: draw(source, SETTINGS[source.scale])
-
-
-def students(source: Source, p: Parameters, alphas: Any, seeds: Any = None) -> xr.Dataset:
-    """Ensemble over (seed, alpha)."""
-    return source.train(
-        functools.partial(train, alpha=list(np.atleast_1d(alphas))), p.replace(alpha=None), seeds
-    )
-
-
-def both(source: Source, p: Parameters, alphas: Any, seeds: Any = None) -> dict[str, xr.Dataset]:
-    """Students from the positional and from the semantic start, on the same sentences."""
-    return {k: students(source, p.replace(start=k), alphas, seeds) for k in STARTS}
-
-
-def between(alphas: tuple[float, ...]) -> np.ndarray:
-    """Points of a smooth theory curve over the range of ``alphas``."""
-    return np.linspace(min(alphas), max(alphas), POINTS)
-
-
-def branches(
-    p: Parameters, setting: Setting, alphas: tuple[float, ...] = ()
-) -> dict[str, xr.Dataset]:
-    """Theory curves of both branches, over the range of ``alphas``."""
-    grid = between(alphas or setting.alphas)
-    return {k: curve(p.replace(order=setting.theory_order, alpha=None), k, grid) for k in STARTS}
 
 
 def gap_panel(
@@ -234,84 +140,6 @@ def scaling_panel(
     axis.set_xticks(shown, [f"{d}" for d in shown])
     axis.minorticks_off()
     plotting.inside(axis)
-
-
-def experiment_map(
-    source: Source, s: Setting, p: Parameters, alphas: tuple[float, ...]
-) -> dict[str, xr.Dataset]:
-    """Students of both starts over (omega, alpha): means over seeds."""
-    seeds = range(s.map_seeds)
-    return {
-        k: xr.concat(
-            [
-                students(source, p.replace(start=k, omega=w), alphas, seeds).mean("seed")
-                for w in s.map_omegas
-            ],
-            "omega",
-        ).assign_coords(omega=list(s.map_omegas))
-        for k in STARTS
-    }
-
-
-def map_panel(axis: Any, data: xr.DataArray, title: str, label: str) -> None:
-    """Heat map over (omega, alpha), zero in the middle of the colours."""
-    top = float(np.abs(data).max())
-    image = axis.pcolormesh(
-        data.omega,
-        data.alpha,
-        data.transpose("alpha", "omega"),
-        cmap="PuOr",
-        vmin=-top,
-        vmax=top,
-        shading="nearest",
-    )
-    axis.figure.colorbar(image, ax=axis, label=label, shrink=0.9)
-    axis.grid(False)
-    axis.set(xlabel=r"positional fraction $\omega$", ylabel=ALPHA, title=title)
-
-
-def theory_lines(axes: tuple[Any, Any], p: Parameters, s: Setting) -> None:
-    """Draw alpha_c and alpha_l over omega into two panels, for both branches of the proximal
-    operator.
-    """
-    for prox, mark, style in (("global", ".", "-"), ("local", "x", "--")):
-        rows = line(p.replace(order=s.theory_order, prox=prox), sorted(s.lines, reverse=True))
-        for axis, name in zip(axes, ("alpha_c", "alpha_l"), strict=True):
-            known = sorted(
-                (r.omega, getattr(r, name)) for r in rows if np.isfinite(getattr(r, name))
-            )
-            if known:  # without a positional branch there is no crossing to draw
-                axis.plot(*zip(*known, strict=True), f"k{mark}", ms=4)
-                axis.plot(
-                    *interpolated(*zip(*known, strict=True)),
-                    f"k{style}",
-                    lw=1,
-                    label=rf"$\{name.replace('_', '_{')}}}$, theory, {prox} prox",
-                )
-    for axis in axes:
-        axis.set(ylim=(0.2, 2.2))
-        if axis.get_legend_handles_labels()[0]:
-            plotting.below(axis)  # clear of the map
-
-
-def phase_maps(source: Source, s: Setting, p: Parameters, axes: tuple[Any, Any]) -> None:
-    """Centre and right of Fig. 3, and Fig. 9."""
-    runs = experiment_map(source, s, p, s.map_alphas)
-    loss = runs["semantic"].train_loss - runs["positional"].train_loss
-    winner = runs["semantic"].test_mse_half.where(loss < 0, runs["positional"].test_mse_half)
-    linear = xr.DataArray(
-        [baseline(p.replace(omega=w))["half_test"] for w in s.map_omegas], dims="omega"
-    )
-    map_panel(
-        axes[0], 1e4 * loss, "students: training loss", r"semantic $-$ positional $[10^{-4}]$"
-    )
-    map_panel(
-        axes[1],
-        1e4 * (linear - winner),
-        "students: test error",
-        r"linear $-$ attention $[10^{-4}]$",
-    )
-    theory_lines(axes, p, s)
 
 
 def phase_diagram(source: Source, s: Setting) -> Any:

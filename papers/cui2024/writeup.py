@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from papers import document
-from papers.cui2024.figures import FIGURES, SETTINGS
+from papers.cui2024.figures import FIGURES
+from papers.cui2024.setting import SETTINGS
 from papers.document import check_table, tabular
 from papers.source import Source
 from theory import positional_semantic as ps

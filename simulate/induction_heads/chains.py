@@ -47,8 +47,9 @@ def sequences(
 
 
 class Transformer:
-    """First layer: softmax over lags, of scores ``v``. Second: softmax over tokens, of what ``W``
-    makes of the last token and of what the first layer read. Output: ``c`` times what it sees.
+    """First layer: softmax over lags with scores ``v``. Second layer: softmax over tokens, with
+    score ``W`` between the last token and the first layer's output. Output: ``c`` times the
+    attended token.
 
     Parameters
     ----------

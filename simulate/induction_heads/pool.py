@@ -34,8 +34,8 @@ def contexts(p: Any, size: int, random: np.random.Generator) -> tuple[np.ndarray
 
 
 class Transformer:
-    """A head whose score is ``x S x'`` for items x and x', with read-out ``w`` of labels; a table
-    ``M`` of what is known of every item, with read-out ``c``.
+    """A head with score ``x S x'`` for items x and x' and read-out ``w`` of labels, and a table
+    ``M`` of the label of every item with read-out ``c``.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
-"""Students that go on from the final weights of earlier runs under other parameters, such as
-another weight decay.
+"""Students that continue training from the final weights of earlier runs with other parameters,
+such as another weight decay.
 """
 
 from __future__ import annotations

@@ -16,6 +16,6 @@ __all__ = ["Learner", "Student", "of", "system"]
 
 @functools.cache
 def of(stated: Statement) -> types.SimpleNamespace:
-    """What a model's ``simulate`` package offers."""
+    """The names of a model's ``simulate`` package for a statement."""
     made = system(stated)
     return types.SimpleNamespace(SYSTEMS={"student": made}, train=made.train)

@@ -76,7 +76,7 @@ def _draw(i: Index, data: Data, count: int, rng: np.random.Generator) -> np.ndar
 
 
 def most(stated: Statement, numbers: Mapping[str, float]) -> float:
-    """At most how many inputs there are, where they can be listed."""
+    """Upper bound on the number of inputs, if they can be listed."""
     data = Data(numbers)
     found = sum(math.log(data.size(i.sort)) for i in stated.draws if i.place is None)
     for f in (f for f in stated.functions if not f.kept):

@@ -177,7 +177,7 @@ class Learner:
 
 
 def at_sizes(stated: Statement, p: Any) -> Derived:
-    """What follows from a statement, at the sizes of parameters.
+    """Derived results of a statement at the sizes of parameters.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def _written(stated: Statement, sizes: tuple[tuple[str, int], ...]) -> Derived:
 
 
 def memory(stated: Statement, p: Any, itemsize: int = 8) -> float:
-    """Bytes at the peak of one run: what autograd keeps of every node, from the tree."""
+    """Bytes at the peak of one run: tensors that autograd stores for every node of the tree."""
     numbers = law.counted(p.as_dict())
     data = arrays.Data(numbers)
     if any(p.as_dict()[s.name] is None for s in stated.symbols):

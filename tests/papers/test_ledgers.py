@@ -345,9 +345,9 @@ def test_sources_of_a_command_are_what_it_imports(tmp_path):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    found = sources.imported(["room.near"], {"room": tmp_path / "room"})
+    found = digests.imported(["room.near"], {"room": tmp_path / "room"})
     assert list(found) == ["room", "room.deep", "room.deeper", "room.near"]
-    assert list(sources.imported(["room.near"], {"room": tmp_path / "room"}, ("room.deep",))) == [
+    assert list(digests.imported(["room.near"], {"room": tmp_path / "room"}, ("room.deep",))) == [
         "room",
         "room.near",
     ]
@@ -399,7 +399,7 @@ def test_what_may_be_executed_makes_results_stale(text, counts, tmp_path):
     for value in (1, 2):
         path = tmp_path / f"{value}.py"
         path.write_text("x = 1\n" + text.format(f"package{value}" if "from" in text else value))
-        made.append(sources.used([root, path], [root]))
+        made.append(digests.used([root, path], [root]))
         whole.append(sources.digest([path]))
     assert (made[0] != made[1]) == counts and (whole[0] != whole[1]) == ("Says" not in text)
 
@@ -414,7 +414,7 @@ def test_code_moves_without_making_results_stale(tmp_path):
     for texts in contents:
         for file, text in zip(files, texts, strict=True):
             file.write_text(text)
-        found.append(sources.used(files, files[:1]))
+        found.append(digests.used(files, files[:1]))
     assert found[0] == found[1] != found[2]
 
 

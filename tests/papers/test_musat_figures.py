@@ -9,7 +9,7 @@ import matplotlib as mpl
 import pytest
 
 from papers import __main__ as command
-from papers.musat2025 import FIGURES, all_weights_figure, figures, writeup
+from papers.musat2025 import FIGURES, all_weights_figure, figures, weights_figures, writeup
 from papers.source import Source
 from simulate.induction_heads import Parameters, StandardParameters
 from theory.parameters import ParameterError
@@ -31,10 +31,10 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setitem(pictures.ABLATION, (2, 4), 20)
     monkeypatch.setitem(pictures.STRUCTURE, 4, (4, 8, 16))
     # Figures 6-14 carry their sizes in their names: all of them at the steps of N = 4 here.
-    monkeypatch.setattr(figures, "structure_runs", _short_structure)
+    monkeypatch.setattr(weights_figures, "structure_runs", _short_structure)
     monkeypatch.setitem(figures.EMERGENCE, "small", (2, 3))
     monkeypatch.setitem(
-        figures.STANDARD,
+        weights_figures.STANDARD,
         "small",
         StandardParameters(D=8, vocabulary=8, block=8, pairs=2, batch_size=4, steps=4),
     )

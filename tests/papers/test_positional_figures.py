@@ -3,14 +3,14 @@
 import matplotlib as mpl
 import pytest
 
-from papers.cui2024 import FIGURES, counting, figures, writeup
+from papers.cui2024 import FIGURES, counting, setting, writeup
 from papers.source import Source
 from theory.positional_semantic import Parameters
 from theory.positional_semantic.parameters import HistogramParameters
 
 mpl.use("Agg")
 P = Parameters(d=20, steps=5, n_test=40, polish=False)
-TINY = figures.Setting(
+TINY = setting.Setting(
     P,
     (0.9, 1.5),
     (10, 20),
@@ -30,7 +30,7 @@ TINY = figures.Setting(
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setitem(figures.SETTINGS, "small", TINY)
+    monkeypatch.setitem(setting.SETTINGS, "small", TINY)
     counted = HistogramParameters(
         length=4, alphabet=4, samples=100, width=8, hidden=8, epochs=1, unfrozen_epochs=1
     )

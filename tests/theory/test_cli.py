@@ -156,6 +156,8 @@ WRONG = {
         "d_g = 32: must be <= N! = 6",
     ),
     "a run of no length": (["--alpha", "0"], "--alpha 0: must be positive and finite"),
+    "a run of no length in time": (["--until", "0"], "--until 0: must be positive and finite"),
+    "two lengths of a run": (["--until", "1", "--alpha", "1"], "says the same as --until"),
     "a run of no number": (["--alpha", "nan"], "--alpha nan: must be positive and finite"),
     "a run of no sense": (["--alpha", "long"], "invalid float value: 'long'"),
     "an unknown flag": (["--jsno"], "unknown flag --jsno"),

@@ -1,4 +1,4 @@
-"""How a softmax head starts: what is read grows, and a score on it, both from zero.
+"""How a softmax head starts: its read-out and its score of the right key both grow from zero.
 
 Where the ratio of their rates is a function of the score over what is read, the square of what is
 read is a function of the score, and the time is one integral.
@@ -24,7 +24,7 @@ speed = function("v_score", means="rate of the score, on its path")
 
 
 def squared(form: sp.Expr, score: sp.Symbol, read: sp.Symbol, rates: Sequence[sp.Expr]) -> sp.Expr:
-    """Square of what is read as a function of the score, in its printed form.
+    """Square of the read-out as a function of the score, in its printed form.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def elapsed(score: sp.Symbol, end: sp.Expr) -> sp.Integral:
 
 
 def many(rate: sp.Expr, square: sp.Expr, score: sp.Symbol) -> sp.Expr:
-    """Such a time where the rate is ``rate`` times what is read, to an infinite score."""
+    """Time until the score is infinite, if its rate is ``rate`` times the read-out."""
     return sp.integrate((1 / (rate * sp.sqrt(square))).subs(score, kappa), (kappa, 0, sp.oo))
 
 

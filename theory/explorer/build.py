@@ -171,7 +171,9 @@ def length(model: Model, flow: Flow, p: BaseParameters) -> float | None:
 
 
 def described(model: Model, flow: Flow, p: BaseParameters) -> str:
-    """One flow as a JavaScript object: its functions, its sliders, and what follows from them."""
+    """One flow as a JavaScript object: its functions, its sliders, and the quantities derived from
+    them.
+    """
     needs = flow._compiled[0]
     names = [s.name for s in needs]
     numbers = sweep.numbers(p)

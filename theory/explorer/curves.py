@@ -1,5 +1,5 @@
-"""Curves of a model beside those of its flows: closed forms, which the page evaluates, and tables
-of what takes an iteration or an integral.
+"""Curves of a model besides those of its flows: closed forms, which the page evaluates, and
+precomputed tables of results of iterations or integrals.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def tables(model: Model, p: BaseParameters) -> dict[str, xr.Dataset]:
 
 
 def has_tables(model: Model) -> bool:
-    """Whether the model computes tables, which a page shows beside or instead of its flows."""
+    """Whether the model computes tables, which a page shows in addition to its flows or instead of
+    them.
+    """
     return _charts(model) is not None
 
 

@@ -1,4 +1,4 @@
-"""Sliders of a page: values a field may take, and what the numbers of a formula follow from."""
+"""Sliders of a page: allowed values of a field, and the quantities that a formula depends on."""
 
 from __future__ import annotations
 
@@ -193,7 +193,9 @@ def described(p: BaseParameters, names: list[str], fits: Fits, asked: Fits) -> d
 
 
 def slider(p: BaseParameters, field: str, values: list[Any]) -> dict[str, Any]:
-    """A slider: its values, the place nearest to the field's own value, and what the field is."""
+    """A slider: its values, the index of the one nearest to the field's own value, and the meaning
+    of the field.
+    """
     own = getattr(p, field)
     near = range(len(values)) if own is None else np.argsort([abs(v - own) for v in values])
     start = len(values) // 2 if own is None else int(near[0])

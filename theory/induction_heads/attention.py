@@ -46,7 +46,7 @@ def key_scores(mask: str = "strict") -> dict[str, sp.Expr]:
 
 @cache
 def derived(mask: str = "strict", place: Any = q) -> Derived:
-    """Loss of a queried pair, with Z_q beside it."""
+    """Loss of a queried pair, and its normalisation Z_q."""
     normaliser, loss = Network(mask, NAMES, place).normaliser_and_loss()
     return derive(statement(loss, name="induction_heads", observables={Z_q.name: normaliser}))
 

@@ -1,3 +1,1 @@
-"""What commands need beside mathematics: flags, progress, files, tables, figures, memory, digests.
-Derivations, equations and flows do not import it.
-"""
+"""Services of commands (flags, files, progress, memory, digests); no derivation imports it."""

@@ -22,56 +22,34 @@ from theory.parameters import BaseParameters, ParameterError, nearest
 
 MOST_SEEDS = 10**6
 LONGEST_ECHO = 80  # characters of a typed word that an error repeats
+PLOT = "draw the figure: into FILE, or without one into a window (a file if there is no display)"
 _FLAGS: dict[str, dict[str, Any]] = {
-    "json": {"action": "store_true", "help": "one JSON object on stdout instead of a table"},
-    "wide": {"action": "store_true", "help": "every column, however wide the table"},
-    "out": {"type": Path, "metavar": "PATH", "help": "write the result here"},
-    "plot": {
-        "nargs": "?",
-        "const": "",
-        "metavar": "FILE",
-        "help": "draw the figure: into FILE, or without one into a window (a file if there is no display)",
-    },
-    "latex": {
-        "nargs": "?",
-        "const": "-",
-        "metavar": "FILE",
-        "help": "the equations as LaTeX, to FILE or stdout",
-    },
-    "set": {
-        "action": "append",
-        "default": [],
-        "metavar": "NAME=VALUE",
-        "help": "set a parameter (repeatable)",
-    },
-    "preset": {
-        "default": None,
-        "metavar": "NAME",
-        "help": "named parameters to start from, e.g. table_2",
-    },
-    "seeds": {
-        "type": str,
-        "default": None,
-        "metavar": "SEEDS",
-        "help": "8 (0..7), 0:20 (half-open) or 3,5",
-    },
-    "alpha": {
-        "type": float,
-        "default": None,
-        "metavar": "X",
-        "help": "run length in the model's time, or sample complexity n/d",
-    },
-    "device": {"default": None, "metavar": "NAME", "help": "torch device (cpu, cuda, cuda:1, ...)"},
-    "quiet": {"action": "store_true", "help": "no progress on stderr"},
-    "anew": {"action": "store_true", "help": "run it even if its result is stored"},
-    "full": {
-        "action": "store_true",
-        "help": "also what takes minutes to hours; ledgers cite this form",
-    },
-    "beyond": {
-        "action": "store_true",
-        "help": "answer also for students that the theory does not describe, and say so",
-    },
+    "json": dict(action="store_true", help="one JSON object on stdout instead of a table"),
+    "wide": dict(action="store_true", help="every column, however wide the table"),
+    "out": dict(type=Path, metavar="PATH", help="write the result here"),
+    "plot": dict(nargs="?", const="", metavar="FILE", help=PLOT),
+    "latex": dict(
+        nargs="?", const="-", metavar="FILE", help="the equations as LaTeX, to FILE or stdout"
+    ),
+    "set": dict(
+        action="append", default=[], metavar="NAME=VALUE", help="set a parameter (repeatable)"
+    ),
+    "preset": dict(metavar="NAME", help="named parameters to start from, e.g. table_2"),
+    "seeds": dict(metavar="SEEDS", help="8 (0..7), 0:20 (half-open) or 3,5"),
+    "alpha": dict(
+        type=float, metavar="X", help="run length in the model's time, or sample complexity n/d"
+    ),
+    "until": dict(type=float, metavar="X", help="run length in the model's time (also --alpha)"),
+    "device": dict(metavar="NAME", help="torch device (cpu, cuda, cuda:1, ...)"),
+    "quiet": dict(action="store_true", help="no progress on stderr"),
+    "anew": dict(action="store_true", help="run it even if its result is stored"),
+    "full": dict(
+        action="store_true", help="also what takes minutes to hours; ledgers cite this form"
+    ),
+    "beyond": dict(
+        action="store_true",
+        help="answer also for students that the theory does not describe, and say so",
+    ),
 }
 
 
@@ -85,14 +63,9 @@ class Parser(argparse.ArgumentParser):
         words = sys.argv[1:] if args is None else args
         for word in words:
             flag = word.partition("=")[0]
-            if (
-                flag.startswith("--")
-                and len(flag) > 2
-                and not any(f.startswith(flag) for f in self._option_string_actions)
-            ):
-                raise ParameterError(
-                    f"unknown flag {flag}{self._advice(flag, words)} (see {self.prog} --help)"
-                )
+            known = any(f.startswith(flag) for f in self._option_string_actions)
+            if flag.startswith("--") and len(flag) > 2 and not known:
+                self.error(f"unknown flag {flag}{self._advice(flag, words)}")
         parsed = super().parse_args(args, namespace)
         if getattr(parsed, "beyond", False):
             warnings.simplefilter("ignore", scope.BeyondScope)  # the result's notes say it
@@ -104,10 +77,8 @@ class Parser(argparse.ArgumentParser):
         name = flag[2:]
         if "--set" in self._option_string_actions and name not in self.unset:
             models = [registry.find(w) for w in words if w.partition(".")[0] in registry.MODELS]
-            models = models or [
-                registry.find(self.get_default("model") or next(iter(registry.MODELS)))
-            ]
-            for model in [m for first in models for m in (first, *first.systems)]:
+            usual = self.get_default("model") or next(iter(registry.MODELS))
+            for model in [m for x in models or [registry.find(usual)] for m in (x, *x.systems)]:
                 kind = getattr(model.wing("theory"), "Parameters", None)
                 if kind is not None and name in {f.name for f in dataclasses.fields(kind)}:
                     return f"; parameters are set by --set {name}=VALUE"
@@ -137,13 +108,9 @@ def parser(prog: str, description: str, *flags: str, model: bool | str = True) -
     made.add_argument("--version", action="version", version=f"solvable-transformers {__version__}")
     if model:
         default = {"all": None, True: next(iter(registry.MODELS))}.get(model, model)
+        known = "one of " + ", ".join(registry.MODELS)
         made.add_argument(
-            "model",
-            nargs="?",
-            type=_model,
-            default=default,
-            metavar="MODEL",
-            help="one of " + ", ".join(registry.MODELS),
+            "model", nargs="?", type=_model, default=default, metavar="MODEL", help=known
         )
     for flag in flags:
         made.add_argument(f"--{flag}", **_FLAGS[flag])
@@ -192,6 +159,14 @@ def positive(field: str, value: float | None) -> float | None:
     if value is not None and not 0 < value < math.inf:
         raise ParameterError(f"{field} {value:g}: must be positive and finite")
     return value
+
+
+def length(given: Mapping[str, Any]) -> float | None:
+    """Run length in the model's time, from ``--until`` or ``--alpha``; both are an error."""
+    lengths = [positive(f"--{x}", given[x]) for x in ("until", "alpha") if given.get(x) is not None]
+    if len(lengths) > 1:
+        raise ParameterError("--alpha: says the same as --until; give one of them")
+    return lengths[0] if lengths else None
 
 
 def offering(command: str) -> list[str]:
@@ -305,9 +280,8 @@ def heed_termination() -> None:
         raise Terminated
 
     with contextlib.suppress(ValueError):  # not in the main thread
-        if (
-            signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        ):  # keep a handler that the caller has installed
+        # keep a handler that the caller has installed
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, terminate)
 
 
@@ -365,10 +339,7 @@ def run(main: Callable[[], int]) -> NoReturn:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-    except (
-        MemoryError,
-        RuntimeError,
-    ) as error:  # torch raises a plain RuntimeError when memory runs out
+    except (MemoryError, RuntimeError) as error:  # torch raises a plain RuntimeError
         said = str(error).partition("\n")[0]
         if not isinstance(error, MemoryError) and "memory" not in said:
             raise

@@ -44,9 +44,8 @@ def available() -> float:
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
     ):
         group = Path("/sys/fs/cgroup")
-        taken = _number(str(group / used)) - _fields(
-            str(group / Path(used).with_name("memory.stat"))
-        ).get("inactive_file", 0)
+        stat = _fields(str(group / Path(used).with_name("memory.stat")))
+        taken = _number(str(group / used)) - stat.get("inactive_file", 0)
         most = _number(str(group / limit))
         limits.append(most - taken if most < float("inf") and taken < float("inf") else most)
     with contextlib.suppress(ImportError):  # not available on every system

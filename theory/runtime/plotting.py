@@ -75,7 +75,7 @@ def deliver(fig: Any, target: str, default: str, *, stream: Any = None) -> None:
 
 
 def save(fig: Any, path: Path) -> None:
-    """Write a figure atomically, a PNG with what `headline` was told."""
+    """Write a figure atomically; the text given to `headline` becomes the description of a PNG."""
     told = fig.get_label() if path.suffix == ".png" else ""
     with output.atomic(path) as temporary:
         fig.savefig(temporary, **({"metadata": {"Description": told}} if told else {}))
@@ -129,7 +129,7 @@ def below(axis: Any, **options: Any) -> None:
 
 
 def inside(axis: Any, **options: Any) -> None:
-    """Put the legend into the panel, where it covers least; it lets curves show through."""
+    """Put the legend into the panel where it covers fewest points, half transparent."""
     axis.legend(
         **{"loc": "best", "fontsize": 7, "frameon": True, "framealpha": 0.8, **options},
         edgecolor="none",

@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 LINE_SECONDS = 60.0  # seconds between two lines without a terminal
 POLL_SECONDS = 0.25  # seconds between two updates
+PLAIN = "{desc} [{elapsed}]{postfix}"  # without an amount of work
 T = TypeVar("T")
 _running: list[Bar] = []  # open bars, outermost first
 _lock = threading.RLock()
@@ -45,16 +46,10 @@ class Bar:
         self.what, self.total, self.unit, self.done, self.at = what, total, unit, 0, ""
         self._count, self._line, self._begun = count, None, time.monotonic()
         if sys.stderr.isatty():
-            self._line = tqdm(
-                total=total,
-                desc=what,
-                unit=unit,
-                smoothing=0.02,
-                dynamic_ncols=True,
-                leave=total is not None and not _running,
-                position=len(_running),
-                bar_format=None if total else "{desc} [{elapsed}]{postfix}",
-            )
+            look: dict[str, Any] = {"smoothing": 0.02, "dynamic_ncols": True}
+            look |= {"position": len(_running), "leave": total is not None and not _running}
+            form = None if total else PLAIN
+            self._line = tqdm(desc=what, total=total, unit=unit, bar_format=form, **look)
 
     def __str__(self) -> str:
         """One line: task, progress, current item."""
@@ -63,19 +58,13 @@ class Bar:
 
     def _repr_html_(self) -> str:
         """HTML bar with the terminal's text, for a notebook."""
-        form, drawn = "{desc} [{elapsed}]{postfix}", ""
+        form, drawn = PLAIN, ""
         if self.total:
             form = "{desc}: {percentage:.0f}% of {total_fmt}{unit} [{elapsed}<{remaining}]{postfix}"
             drawn = f'<progress value="{self.done}" max="{self.total}"></progress> '
-        words = tqdm.format_meter(
-            self.done,
-            self.total,
-            time.monotonic() - self._begun,
-            prefix=self.what,
-            unit=f" {self.unit}s",
-            postfix=self.at,
-            bar_format=form,
-        )
+        look: dict[str, Any] = {"unit": f" {self.unit}s", "postfix": self.at, "bar_format": form}
+        elapsed = time.monotonic() - self._begun
+        words = tqdm.format_meter(self.done, self.total, elapsed, prefix=self.what, **look)
         return f"<div>{drawn}{html.escape(words)}</div>"
 
     def draw(self) -> None:

@@ -90,7 +90,9 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
 
 
 def branches(p: Parameters) -> xr.Dataset:
-    """Decay at which attention stays, over attention, and whether that is stable."""
+    """Weight decay at which attention is stationary, as a function of attention, and the stability
+    of that state.
+    """
     at = 1 - np.geomspace(1 - 1 / p.L, 1e-4, 400)
     at[0] = 1 / p.L
     values = {"weight_decay": of_attention(p, at), "stable": at > edge(p)}

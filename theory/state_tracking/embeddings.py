@@ -70,7 +70,7 @@ def product(entry: sp.Expr, index: sp.Symbol, size: sp.Expr) -> sp.Expr:
 
 @cache
 def drift() -> sp.Expr:
-    """Change of ``sum_tokens E E - sum_heads W W`` by a step: nothing to first order.
+    """Change of ``sum_tokens E E - sum_heads W W`` in one step; it vanishes to first order.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def shares() -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """What is kept, its drift by a step, the rate of queries and keys."""
+    """The conserved matrix, its drift per step, and the rates of queries and keys."""
     columns = product(E[token, one], token, tokens) - product(W[head, one], head, d_h)
     return table(
         ref(BEYOND),

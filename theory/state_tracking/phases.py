@@ -75,8 +75,8 @@ def by_lambert() -> sp.Expr:
 
 @cache
 def growing() -> sp.Expr:
-    """Growth rate of a small score and small norms beside A = 1/L, along the eigenvector in which
-    they are equal: twice what the loss lines up beyond what decay takes.
+    """Growth rate of a small score and small norms near A = 1/L, along the eigenvector with equal
+    components: twice the correlation in the gradient minus the decay.
     """
     small = sp.Symbol("small", positive=True)
     score = norms.lead().subs(A, 1 / L + small)
@@ -119,7 +119,7 @@ def steepness() -> sp.Expr:
 
 @cache
 def of_attention() -> sp.Expr:
-    """Decay at which attention stays at a given value."""
+    """Weight decay at which attention is stationary at a given value."""
     return balance().subs(steady, standing())
 
 
@@ -135,7 +135,7 @@ def lost_large() -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Fixed points, growth beside A = 1/L, and both critical decays."""
+    """Fixed points, growth rate near A = 1/L, and both critical decays."""
     R_at, S_at = overlaps()
     return table(
         ref(BEYOND),

@@ -42,14 +42,14 @@ def pair_step() -> sp.Expr:
 
 
 def reward_from() -> sp.Expr:
-    """Expected reward by the law after t steps: what the next law is worth."""
+    """Expected reward from step t on: the value of the next state."""
     summed, factor = pair_step() * d_g, 1 / d_g
     inner = summed.function * value[t + 1, r, q]
     return factor * sp.Sum(inner, *summed.limits, (r, 1, N), (q, 1, N))
 
 
 def pair_value() -> sp.Expr:
-    """What a pair is worth: the slope of the expected reward by its probability."""
+    """Value of a pair: derivative of the expected reward with respect to its probability."""
     found = delta_gradient(reward_from(), law[t, into, out])
     return found.xreplace({into: s, out: p})
 

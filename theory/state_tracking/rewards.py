@@ -41,7 +41,9 @@ def success_of_margin() -> sp.Expr:
 
 @cache
 def excess() -> sp.Expr:
-    """Gain of one step of the rollout recursion: what a right state keeps beyond a wrong one."""
+    """Gain of one step of the rollout recursion: accuracy after a right state minus that after a
+    wrong one.
+    """
     return written_as((N * s - 1) / (N - 1), (accuracy - rollout.UNIFORM).subs(accuracy, s))
 
 
@@ -118,7 +120,7 @@ def _by_excess(found: sp.Expr, shape: sp.Expr) -> sp.Expr:
 
 
 def rollout_assumptions() -> tuple[str, ...]:
-    """What the rollout accuracy (18) assumes."""
+    """Assumptions of the rollout accuracy (18)."""
     return rollout.equations()["rollout_mean"].assumptions
 
 

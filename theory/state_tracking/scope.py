@@ -136,7 +136,7 @@ ONE_START = Scope(
 
 
 def rewarded_only(limit: Limit) -> Limit:
-    """A limit that holds without a reward, too."""
+    """A limit that applies to rewarded runs only; it always holds without a reward."""
     return replace(
         limit,
         words=f"{limit.words} where there is a reward",

@@ -1,4 +1,4 @@
-"""A statement: one tree that says what the student computes, on what data, with which loss.
+"""A statement: one expression tree that defines the student, its data and its loss.
 
 The words (`theory.statement.language`): ``sizes``, ``number``, ``spectrum``; ``sort``, ``teacher``,
 ``sample``, ``gauss``, ``weight``; ``draw``, ``fixed``, ``total``, ``eq``, ``exp``, ``log``,

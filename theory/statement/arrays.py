@@ -37,7 +37,7 @@ MOST_INPUTS = 50_000  # of an enumeration
 
 
 class Unlisted(ParameterError):
-    """There are too many inputs to list."""
+    """Raised if there are too many inputs to enumerate."""
 
 
 @dataclass
@@ -202,7 +202,7 @@ def class_numbers(of: Classes, data: Data) -> np.ndarray:
 
 
 def teacher_table(f: Function, shape: tuple[int, ...], size: int, rng: Any) -> np.ndarray:
-    """A random table of a teacher: one-to-one where it is said to be, otherwise balanced."""
+    """A random table of a teacher: one-to-one where declared so, otherwise balanced."""
     if f.injective:
         table = np.empty(shape, int)
         held: list[Any] = [

@@ -46,7 +46,9 @@ def printed(way: str, stated: Statement, of: Callable[[Statement], Any] = derive
 
 
 def command(file: str) -> dict[str, Any]:
-    """``python -m theory FILE.py``, nothing kept from before, in units of what imports take."""
+    """CPU time of ``python -m theory FILE.py`` with an empty cache, in units of the time of the
+    imports.
+    """
 
     def spent(*words: str) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

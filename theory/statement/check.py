@@ -1,5 +1,6 @@
-"""What was derived against all inputs listed at tiny sizes: loss, gradients of all weights, sizes
-of classes. It is part of every derivation, as a right loss with wrong classes happens.
+"""Check of derived results against all inputs listed at tiny sizes: loss, gradients of all weights,
+sizes of classes. It is part of every derivation, as the loss may be right although the classes are
+wrong.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def listed(made: Any, seed: int = 0) -> Iterator[arrays.Data]:
 
 @dataclass(frozen=True)
 class Predicted:
-    """What was derived, for all entries of all weights at random values of their classes.
+    """Derived loss and gradients, for all entries of all weights at random values of their classes.
 
     Attributes
     ----------
@@ -77,7 +78,7 @@ class Predicted:
 
 
 def predicted(made: Any, data: arrays.Data, seed: int = 0, values: Any = None) -> Predicted:
-    """What was derived, entry by entry, at given or random values of the classes."""
+    """Derived loss and gradients, entry by entry, at given or random values of the classes."""
     values, members = values or Points(made, seed + 2).values(), made.members(data)
     loss, slope = made.slopes(list(values.values()), data.numbers)
     sizes = np.array([data.scalar(c.size) for c in made.classes])

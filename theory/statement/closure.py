@@ -24,7 +24,7 @@ from theory.statement.world import World
 
 @dataclass(frozen=True)
 class Name:
-    """What is known of an index: told apart by ``number``, a teacher's value, or free."""
+    """Status of an index: distinguished by ``number``, the value of a teacher, or free."""
 
     role: Any
     number: int | None = None
@@ -53,13 +53,13 @@ class Means(World):
             require(told, f"{said}: {why}")
 
     def _begin(self) -> None:
-        """Place what is known of every input, and values at what is drawn."""
+        """Place the elements that every input has, and values at drawn indices."""
         super()._begin()
         for t in self.targets:
             self.element(t)
 
     def entry(self, weight: Weight, terms: tuple[Term, ...]) -> sp.Expr:
-        """Mean of an entry in what is known; indices that are none of the known ones count so."""
+        """Mean of an entry given the known indices; all other indices count as equivalent."""
         chosen = [list(zip(*c, strict=True)) for c in itertools.product(*map(self._spelled, terms))]
         return sp.Add(*(sp.Mul(*w) * self._symbol(weight, names) for w, names in chosen))
 
@@ -81,7 +81,7 @@ class Means(World):
         return self._describe(self.element(term))
 
     def _source(self, e: Any) -> Any:
-        """What an element is the value of."""
+        """Index of which an element is the value."""
         source = (k for k, v in self.table.items() if v is e and isinstance(k, tuple))
         return next((k for k in source if k[1] is None), None)
 
@@ -144,7 +144,7 @@ def _agree(world: World, pairs: list[tuple[Term, Term]]) -> bool:
 
 
 def _replica(means: Means, names: tuple[Name, ...]) -> list[Term]:
-    """Terms at indices drawn anew, different ones where they are told apart."""
+    """Terms at newly drawn indices; indices that are distinguished stay different."""
     made: dict[Name, Index] = {}
 
     def term(n: Name) -> Term:

@@ -1,4 +1,6 @@
-"""What is known of one input, and how what is not known yet is decided."""
+"""Random choices made so far for one input, and how further choices are drawn when a sum depends on
+them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ SAMPLE = "declare it injective, or injective='leading order', or give the size o
 
 
 class Quenched(ParameterError):
-    """A sum holds a random number of equal terms, under a function that is not linear."""
+    """Raised if a sum has a random number of equal terms inside a nonlinear function."""
 
 
 class Vague(Exception):
@@ -42,10 +44,11 @@ class NeedOuter(Exception):
 
 @dataclass(eq=False)
 class Element:
-    """A known element of a role; ``many`` of them where places with the same values are one.
+    """A known element of a role; it stands for ``many`` places where those with equal values are
+    merged.
 
-    An ordered one has a ``position``, a fixed one its ``place``; of a ``vague`` one it is
-    only known that this sample takes it, and that it is none of the others.
+    An element of an ordered sort has a ``position``, a fixed one its ``place``. A ``vague`` one is
+    a value of this sample that differs from all other elements; nothing else is known of it.
     """
 
     role: Any
@@ -61,9 +64,10 @@ class Element:
 class Frame:
     """A sum that is being carried out, or the mean over draws: a script of choices, replayed.
 
-    ``told`` has the elements that stand for all unknown ones of their role, with the function that
-    told them apart since; ``source`` has those that one of these goes with, one to one or as many
-    to each, by a function. How many there are of each kind is then a number, not random.
+    ``told`` contains the elements that represent all unknown ones of their role, with the function
+    that has distinguished them since. ``source`` contains the elements that are images of these
+    under a one-to-one or balanced function. The number of elements of each kind is then fixed, not
+    random.
     """
 
     linear: bool
@@ -87,19 +91,19 @@ class Frame:
             self.script[-1][0] += 1
 
     def counted(self, e: Element | None, function: Any) -> bool:
-        """Whether elements like this one can be told apart by a function, with known numbers."""
+        """Whether a function divides elements of this kind into groups of known sizes."""
         if e is None or self.told.get(e, e) not in (None, function):
             return False
         return e not in self.source or self.counted(*self.source[e])
 
     def tell(self, e: Element, function: Any) -> None:
-        """Elements like this one are told apart by a function."""
+        """Record that a function distinguishes elements of this kind."""
         self.told[e] = function
         if e in self.source:
             self.tell(*self.source[e])
 
     def choose(self, options: list[tuple[sp.Expr, Any]]) -> Any:
-        """The option that the script says, or the first, which it says from now on."""
+        """The option that the script prescribes; without one the first, which is added to it."""
         if self.at == len(self.script):
             self.script.append([0, len(options)])
         weight, outcome = options[self.script[self.at][0]]
@@ -121,7 +125,7 @@ class Frame:
 
 
 class Decisions:
-    """What is known of one input while its loss is computed.
+    """Random choices made so far for one input while its loss is computed.
 
     A ``table`` has the element of every index that was placed, and of every value: its key is the
     function, None (or the place of the argument that it is solved for), and elements.
@@ -157,7 +161,7 @@ class Decisions:
         return self.table[key]
 
     def _here(self, key: Any) -> None:
-        """Decide a key, or leave it to the outer sum that it belongs to."""
+        """Decide a key, or leave it to the outer sum that contains it."""
         if (depth := self._depth(key)) < len(self.frames) - 1:
             raise NeedOuter(depth, key)
         self._decide(key)
@@ -216,7 +220,7 @@ class Decisions:
         return made
 
     def _begin(self) -> None:
-        """Place what is known of every input: listed places, fixed elements."""
+        """Place the elements that every input has: listed places, fixed elements."""
         for role, size in self.listed:
             for k in range(1, int(size) + 1):
                 self._new(role, None, sp.Integer(k)).place = sp.Integer(k)
@@ -225,7 +229,7 @@ class Decisions:
                 self.element(index)
 
     def _place(self, index: Index, end: Term | None = None) -> None:
-        """Put an index among the known elements of its role, or beside them."""
+        """Set an index equal to a known element of its role, or to a new one."""
         parent = None if index.parent is None else self.element(index.parent)
         last = None if end is None else self.element(end)
         barred = [self.element(t) for t in index.distinct]
@@ -284,8 +288,8 @@ class Decisions:
         return made
 
     def _apply(self, f: Function, args: tuple[Element, ...]) -> None:
-        """Decide the value of a function: ``capacity`` arguments take every value, of ``left``
-        that were not asked yet, so many of them ``taken``.
+        """Decide the value of a function. Each value is taken by ``capacity`` arguments, ``taken``
+        of which are known; ``left`` arguments have no value yet.
         """
         if f.injective or f.kept or len(args) > 1:
             self._single(args)
@@ -344,12 +348,16 @@ class Decisions:
     def _barred(
         self, f: Function, args: tuple[Element, ...], group: list[Element]
     ) -> list[Element]:
-        """Values that are taken, or that nothing is sent to."""
+        """Values that are excluded: already taken by a one-to-one function, or known to have no
+        preimage.
+        """
         keys = [(j, _without(args, j)) for j in f.injective]
         return [e for e in group if any((f, j, (*rest, e)) in self.table for j, rest in keys)]
 
     def _statuses(self, f: Function, args: tuple[Element, ...], group: list[Element]) -> None:
-        """Before a sum meets values of a one-to-one function: what is sent to the known ones."""
+        """Before a sum over values of a one-to-one function: decide which arguments are mapped to
+        the known values.
+        """
         here = len(self.frames) - 1
         for j in f.injective:
             others = _without(args, j)
@@ -408,9 +416,9 @@ class Decisions:
     def _fibres(
         self, f: Function, args: tuple[Element, ...], group: list[Element]
     ) -> tuple[sp.Expr, sp.Expr, dict[Element, int]]:
-        """Of a balanced teacher, along the only argument that differs from those asked before: how
-        many take each value, how many are left, how many took the known ones. Values at several
-        differing arguments are taken to be independent.
+        """Sizes of the fibres of a balanced teacher along the only argument that differs from
+        earlier ones: arguments per value, how many are left, how many have the known values. Values
+        at several differing arguments are taken to be independent.
         """
         keys = [k for k, v in self.table.items() if isinstance(k, tuple) and v in group]
         told = [k for k in keys if k[:2] == (f, None)]

@@ -137,7 +137,7 @@ class Derived:
 
     @functools.cached_property
     def conserved(self) -> list[symmetry.Conserved]:
-        """What the flow keeps because the loss does not change along a direction."""
+        """Quantities that the flow conserves because the loss does not change along a direction."""
         return symmetry.still(self) if self.shared else symmetry.conserved(self)
 
     @functools.cached_property
@@ -158,7 +158,7 @@ class Derived:
 
     @functools.cached_property
     def flow(self) -> Flow:
-        """The flow of what moves, with the loss and what the statement names beside it.
+        """The flow of the classes that move, with the loss and the observables of the statement.
 
         Raises
         ------

@@ -65,7 +65,7 @@ def pairings(data: list[Node]) -> Iterator[list[tuple[Node, Node]]]:
 
 
 def _contracted(sums: tuple[Node, ...], rest: list[Node], pairs: list[tuple[Node, Node]]) -> Node:
-    """One pairing: traces over directions, times what they are traces of."""
+    """One Wick pairing: traces over directions, times the coefficients."""
     vectors = [s.of for s in sums if s.of.sort.vector]
     edges = [tuple(n.terms[-1] for n in pair) for pair in pairs]
     edges += [tuple(_vectors(f)) for f in rest if _vectors(f)]

@@ -33,14 +33,16 @@ ASSUMED = ("integer", "positive", "real")  # of symbols
 
 @functools.cache
 def engine() -> str:
-    """Digest of what derives: of its text as it is, which takes a millisecond."""
+    """Digest of the source text of the engine, unparsed, which takes a millisecond."""
     text = b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))
     return hashlib.sha256(text).hexdigest() + sp.__version__
 
 
 @functools.cache
 def derived(stated: Statement) -> Derived:
-    """What follows from a statement: read, if it was derived before; derived and kept, if not."""
+    """Everything derived from a statement: read from the cache if there, otherwise derived and
+    stored.
+    """
     name = hashlib.sha256(f"{engine()}\n{stated.text}".encode()).hexdigest()[:32]
     try:
         path = compiled.folder() / f"statement_{name}.json"
@@ -81,7 +83,7 @@ def _read(stated: Statement, found: dict[str, Any]) -> Derived:
 
 
 def _down(x: Any) -> Any:
-    """An expression, or what holds expressions, as lists."""
+    """An expression, or a container of expressions, as nested lists."""
     if x is None or isinstance(x, str | bool | int):
         return x
     if isinstance(x, Weight | sp.IndexedBase):

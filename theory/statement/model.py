@@ -1,4 +1,4 @@
-"""A statement as a model: what a file or a package states, served by every command."""
+"""A statement as a model: the statement of a file or a package, available to every command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import sympy as sp
 
 from theory import scope, sweep
 from theory.catalogue import catalogue
-from theory.emergence import of_onset
+from theory.emergence import of_onset, until
 from theory.equation import Equation
 from theory.parameters import BaseParameters, ParameterError, Stepped, nearest, parameter
 from theory.registry import COMMANDS, Model, of_all
@@ -45,7 +45,7 @@ class StatedModel(Model):
         return []
 
     def _paths(self, wing: str) -> list[str]:
-        """The room of all statements."""
+        """The subpackage for all statements."""
         return [f"{wing}.statement"]
 
     @property
@@ -54,8 +54,8 @@ class StatedModel(Model):
         return tuple(c for c in COMMANDS if self.has("verify", c))
 
     def wing(self, wing: str, module: str | None = None) -> Any:
-        """What a wing (or a module of it) has for this statement: for ``theory``, everything that
-        is derived; elsewhere a module, or what its ``of(statement)`` gives.
+        """Contents of a wing for this statement: for ``theory``, everything that is derived;
+        elsewhere a module, or the result of its function ``of(statement)``.
 
         Raises
         ------
@@ -68,13 +68,13 @@ class StatedModel(Model):
 
 
 def model(stated: Statement, name: str = "") -> StatedModel:
-    """A statement as a `Model`: what an entry point may offer, in one line."""
+    """A statement as a `Model`, which an entry point may offer."""
     return StatedModel(name or stated.name, stated.title, stated.name, statement=stated)
 
 
 @functools.cache
 def offered(stated: Statement) -> types.SimpleNamespace:
-    """What a model's ``theory`` package offers, and its ``onset``."""
+    """The names of a model's ``theory`` package, and its ``onset``."""
     from theory.statement import kept, onset
 
     offers = functools.cache(functools.partial(kept.derived, stated))
@@ -84,6 +84,7 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         given = {s.name for s in stated.symbols if s.is_integer} <= stated.values.keys()
         return {stated.name: (offers().written(stated.values) if given else offers()).flow}
 
+    @until("t")
     @scope.guard(scope_of(stated))
     @sweep.over_fields
     def own_onset(p: Any, until: float | None = None) -> Any:
@@ -95,6 +96,7 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         derived=offers,
         equations=lambda: offers().equations(),
         sections=lambda: offers().sections(),
+        flow=lambda: flows()[stated.name],
         flows=flows,
         onset=own_onset,
         emergence_times=of_onset(own_onset),
@@ -114,7 +116,8 @@ def served(
     contents: Mapping[str, Sequence[Any]] = types.MappingProxyType({}),
     numbers: Callable[[Any], Mapping[str, tuple[float, str]]] = lambda p: {},
 ) -> tuple[Any, ...]:
-    """What a package whose theory is a statement with some art beside it has to offer.
+    """The names of the ``theory`` package of a statement to which further equations and numbers are
+    added.
 
     Parameters
     ----------
@@ -127,7 +130,7 @@ def served(
     Returns
     -------
     tuple
-        ``Parameters``, ``derived``, ``flows``, ``sections``, ``equations``, ``onset`` and
+        ``Parameters``, ``derived``, ``flow``, ``flows``, ``sections``, ``equations``, ``onset`` and
         ``emergence_times``. Names of equations begin with the statement's, so that systems of a
         family differ.
     """
@@ -152,6 +155,7 @@ def served(
         }
         return own | catalogue(contents)[1]()
 
+    @until("t")
     @scope.guard(scope_of(stated))
     @sweep.over_fields
     def onset(p: Any, until: float | None = None) -> Any:
@@ -174,7 +178,7 @@ def served(
         """All equations by name."""
         return {e.name: e for part in sections().values() for e in part}
 
-    shared = (base.Parameters, base.derived, base.flows)
+    shared = (base.Parameters, base.derived, base.flow, base.flows)
     return *shared, sections, equations, onset, of_onset(onset)
 
 

@@ -22,7 +22,7 @@ AT = 401  # times of a curve
 
 
 def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
-    """When the loss falls, and how fast what is small grows.
+    """Times at which the loss falls, and growth rates at small weights.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What follows from a statement in the symbols and abbreviations of a paper."""
+"""Derived results in the symbols and abbreviations of a paper."""
 
 from __future__ import annotations
 

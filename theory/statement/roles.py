@@ -28,7 +28,7 @@ MOST_TERMS = 40  # of a weight
 
 @dataclass
 class Classes:
-    """Classes of a weight's entries: equalities of terms in its ``slots``, told by ``atoms``.
+    """Classes of a weight's entries, defined by the equalities among the terms in its ``slots``.
 
     An atom is a pair of terms, or one term that may not exist (an argument of what is no image).
     Entries with other truth values than those in ``symbols``, and those off the diagonal of a pair
@@ -149,7 +149,9 @@ class Roles:
         return list(terms)
 
     def _filled(self, f: Function, terms: list[Term]) -> Iterator[Term]:
-        """A teacher, or what it sends somewhere, with all arguments that fit, none repeated."""
+        """A teacher (or the preimage of a value) with all combinations of arguments that fit, none
+        repeated.
+        """
         used = {t for t in terms if any(getattr(s, "function", None) is f for s in subterms(t))}
         free = [(t, self.of(t)) for t in terms if t not in used]
         places = [("argument", f, k) for k in range(len(f.sorts))]

@@ -1,4 +1,4 @@
-"""A statement: the loss of one input, and everything that it is made of."""
+"""A statement: the loss of one input, and all sorts, draws, functions and weights in it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CLOSURES = (None, "mean logits")
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """A loss with everything that it is made of; made by `statement`.
+    """A loss with all that it contains; made by `statement`.
 
     Attributes
     ----------
@@ -223,7 +223,7 @@ def _closed(what: str, tree: Node, bound: frozenset[Index]) -> None:
 
 
 def unread(stated: Sequence[Statement], given: Mapping[str, Any]) -> None:
-    """Refuse what was made beside statements, and is read by none of them.
+    """Reject objects that were made next to statements but occur in none of them.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ def unread(stated: Sequence[Statement], given: Mapping[str, Any]) -> None:
 
 
 def spelled(x: Any, seen: dict[Any, int]) -> str:
-    """Canonical text of a tree: what was spelled before by its number."""
+    """Canonical text of a tree; repeated subtrees are replaced by numbers."""
     if isinstance(x, tuple):
         return f"({','.join(spelled(y, seen) for y in x)})"
     if not dataclasses.is_dataclass(x):

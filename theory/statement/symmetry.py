@@ -50,7 +50,7 @@ Rebuild = Callable[[sp.Expr], sp.Expr]
 
 
 def rebuilt(expr: sp.Expr, rule: Callable[[sp.Expr, Rebuild], sp.Expr | None]) -> sp.Expr:
-    """An expression made anew from its parts, each of which is looked at once.
+    """An expression rebuilt from its parts, each of which is visited once.
 
     ``rule(part, of)`` gives what a part becomes, or None for the same of new parts.
     """
@@ -160,7 +160,7 @@ def compiled(expressions: Sequence[sp.Expr], arguments: Sequence[sp.Symbol]) -> 
 
 
 def _shared(expressions: Any, **_: Any) -> tuple[list[tuple[sp.Symbol, sp.Expr]], list[sp.Expr]]:
-    """Exponentials and logarithms, which are what occurs many times, by symbols of their own."""
+    """Replace repeated exponentials and logarithms by symbols."""
     shared: dict[sp.Expr, sp.Symbol] = {}
 
     def rule(e: sp.Expr, of: Rebuild) -> sp.Expr | None:
@@ -191,7 +191,7 @@ def slopes(made: Any) -> Callable[[Sequence[float], Mapping[str, float]], tuple[
 
 @dataclass(frozen=True)
 class Conserved:
-    """What gradient flow keeps.
+    """A conserved quantity of gradient flow.
 
     Attributes
     ----------
@@ -288,7 +288,7 @@ class Points:
 
 
 def conserved(made: Any) -> list[Conserved]:
-    """Sums over weights, then over their squares, that the slopes of the loss leave alone."""
+    """Linear, then quadratic combinations of weights that gradient flow conserves."""
     points, invariants = Points(made), []
     size = {c.symbol: c.size for c in made.classes}
     values = [list(points.values().values()) for _ in range(4 * len(size))]

@@ -190,7 +190,7 @@ def fits(what: str, sorts: Sequence[Sort], terms: Sequence[Any]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Array:
-    """What is read entry by entry."""
+    """An array that is read entry by entry: a weight or Gaussian data."""
 
     name: str
     sorts: tuple[Sort, ...]
@@ -311,7 +311,7 @@ def subterms(term: Term) -> Iterator[Term]:
 
 
 def reached(root: Any, found: dict[Any, None] | None = None) -> dict[Any, None]:
-    """Everything that something is made of, in order of appearance: nodes, terms, sorts, ..."""
+    """Everything that occurs in a tree, in order of appearance: nodes, terms, sorts, ..."""
     found = {} if found is None else found
     if isinstance(root, tuple):
         for x in root:

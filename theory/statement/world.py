@@ -1,5 +1,5 @@
-"""A forward pass in a world drawn as it is needed: an index is placed among the known elements of
-its sort only when something depends on where it is.
+"""Evaluation of a loss with random elements drawn when needed: an index is identified with a known
+element of its sort, or with a new one, only when a result depends on it.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _collected(weights: tuple[sp.Expr, ...]) -> sp.Expr:
 
 @functools.cache
 def _sums(n: Node) -> bool:
-    """Whether a node holds a sum over an index."""
+    """Whether a node contains a sum over an index."""
     return any(p.kind == "total" for p in walk(n))
 
 
@@ -216,7 +216,7 @@ class Class:
 
 def classes(stated: Statement, roles: Roles) -> tuple[list[Class], set[str]]:
     """Classes of all weights with their sizes, found by drawing an entry's indices at random, and
-    names of teachers that were taken to be balanced.
+    the names of teachers that were assumed to be balanced.
 
     By the symmetry of Gaussian data, a weight with one vector index vanishes and one with two is
     diagonal: one number, or one per eigenvalue.

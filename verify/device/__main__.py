@@ -37,12 +37,17 @@ def main(argv: list[str] | None = None) -> int:
     """Command line."""
     about = "Gradients, ensembles, speed and the papers' ensembles on a device, in stages: "
     parser = cli.parser(
-        "verify.device", f"{about}say it again to go on.", "out", "device", "quiet", model=False
+        "verify.device",
+        f"{about}repeat the command to continue.",
+        "out",
+        "device",
+        "quiet",
+        model=False,
     )
     add = parser.add_argument
     add("--dry-run", action="store_true", help="every stage at tiny sizes, kernels interpreted")
-    add("--stages", metavar="A,B", help="only these")
-    limit = "this call may take (default 1800)"
+    add("--stages", metavar="A,B", help="run these stages only")
+    limit = "time limit of this call, in seconds (default 1800)"
     add("--seconds", type=float, default=1800.0, metavar="S", help=limit)
     where = "where unfinished runs are kept (default: as for training)"
     add("--store", type=Path, metavar="DIR", help=where)

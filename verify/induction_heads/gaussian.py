@@ -198,8 +198,8 @@ def students(**more: Any) -> tuple[list[Check], list[str]]:
 
 
 def leading_order(seeds: Iterable[int] = LARGE_SEEDS, **more: Any) -> list[Check]:
-    """Drop of students of the default sizes against what `theory.onset` says: the flow to leading
-    order in 1/D.
+    """Drop of students of the default sizes against the number of `theory.onset`: the flow to
+    leading order in 1/D.
     """
     checks = []
     for eta, band in LEADING.items():

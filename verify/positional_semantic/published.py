@@ -50,8 +50,9 @@ def read(path: Path | str) -> tuple[Parameters, str, xr.Dataset]:
 
 
 def deviations(path: Path | str) -> dict[str, float]:
-    """Largest deviation of each order parameter of a file from the fixed point of the rule that is
-    reached from it, relative to the largest value in the file; infinite where there is none.
+    """Largest deviation of each order parameter of a file from the fixed point to which the rule
+    converges from there, relative to the largest value in the file; infinite if it does not
+    converge.
 
     Parameters
     ----------

@@ -1,4 +1,5 @@
-"""Which minimum full-batch descent reaches from random weights, beside the population's flow.
+"""Which minimum full-batch descent reaches from random weights, compared with the population's
+flow.
 
 Students of one seed share their sentences: two from random weights (gradient descent, Adam) and one
 from each informed start. A random student ends in a minimum if its training loss is that of the

@@ -44,7 +44,9 @@ def trained(
 
 
 def cavity(p: Parameters, problem: Any, Q: np.ndarray) -> dict[str, Any]:
-    """Fields ``z``, what the others make of them ``w``, targets ``Y`` and ``V`` of a student."""
+    """Fields ``z``, mean fields ``w`` exerted by the other sentences, targets ``Y`` and response
+    ``V`` of a student.
+    """
     rows = problem.tokens[0].numpy()  # (n, 2, d)
     z = (rows @ Q / np.sqrt(p.d)).T
     target = problem.target[0].numpy()

@@ -39,7 +39,7 @@ def of_flow(how: Optimiser, eta: float, steps: int) -> float:
 
 def gaps(how: Optimiser, eta: float) -> tuple[float, float]:
     """Relative deviation of this clock from that of the equivalent plain descent, with and without
-    what the memory adds: there plain descent at the rate of momentum itself.
+    the correction by the memory of gradients.
     """
     same = clocks.as_plain(how, eta)
     plain = Optimiser(schedule=how.schedule)

@@ -57,8 +57,8 @@ def rows(
     bands: Mapping[str, Band] = BANDS,
     **training: Any,
 ) -> list[Check]:
-    """One setting: what the learned state becomes on both sides of `decay_lost`, what is learned
-    from scratch on both sides of `decay_unlearned`.
+    """One setting: the learned state below and above `decay_lost`, and learning from scratch below
+    and above `decay_unlearned`.
     """
     seeds, edges = [*seeds], decay_thresholds(p)
     lost, scratch = float(edges.decay_lost), float(edges.decay_unlearned)

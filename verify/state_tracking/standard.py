@@ -100,7 +100,9 @@ def _at(curve: xr.DataArray, epochs: np.ndarray) -> np.ndarray:
 
 
 def margin(values: np.ndarray) -> float:
-    """What a mean over few seeds is off by in one direction once in 700 times (Student's t)."""
+    """Deviation of a mean over few seeds that is exceeded in one direction once in 700 times
+    (Student's t).
+    """
     tail = scipy.stats.norm.sf(CLEAR)
     return float(scipy.stats.t.isf(tail, len(values) - 1) * scipy.stats.sem(values))
 
@@ -133,7 +135,7 @@ def order(found: Mapping[str, xr.Dataset]) -> list[Check]:
 
 
 def first_stage(found: Mapping[str, xr.Dataset]) -> list[Check]:
-    """What is known before attention: the guess from the state alone."""
+    """Loss and order parameters before attention emerges: the guess from the state alone."""
     rows = []
     for setting, times in found.items():
         if setting not in SOLVABLE:

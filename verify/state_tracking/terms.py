@@ -1,4 +1,6 @@
-"""The fixed-disorder theory without one of its terms, and what is timed of state tracking."""
+"""The fixed-disorder theory with one of its terms left out, and the quantities of state tracking
+whose times are compared.
+"""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def exact_solution(p: Parameters) -> tuple[list[Check], list[str]]:
 
 
 def report(request: Request) -> Report:
-    """Checks of one ensemble against theory, then of the exponents; without a request of its own
+    """Checks of one ensemble against theory, then of the exponents; if no students are specified,
     also of standard transformers.
     """
     checks, notes = emergence(*ensemble.get(request))

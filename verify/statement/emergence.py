@@ -1,4 +1,4 @@
-"""Emergence times of students of a statement beside a formula, and beside descent of the flow."""
+"""Emergence times of students of a statement against a formula, and against descent on the flow."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def invariant(
     measured: Callable[[Mapping[str, np.ndarray]], np.ndarray],
     why: tuple[float, str],
 ) -> Check:
-    """Add a conserved quadratic form of weights as it is measured; its rate has to vanish."""
+    """Add the measured value of a conserved quadratic form of weights; its rate has to vanish."""
     drift: list[float] = []
     for x in points:
         here, ahead, behind = (

@@ -84,7 +84,7 @@ def of(stated: Statement) -> types.SimpleNamespace:
     """What answers to ``verify.trajectories``."""
 
     def report(request: Request) -> Report:
-        """Students that were asked for."""
+        """The requested students against the flow."""
         p, runs = ensemble.get(request)
         return Report(
             checks(stated, p, runs), [lag(stated, p, runs)], draw=lambda: draw(stated, p, runs)

@@ -67,7 +67,9 @@ def moments(table: Table) -> list[Check]:
 
 
 def losses(table: Table) -> list[Check]:
-    """Loss of the attention, its slope in W, its minimum, what is left after some directions."""
+    """Loss of the attention, its gradient in W, its minimum, and the loss when some directions are
+    learned.
+    """
     sides = Sides(table, *EXACT)
     for x, (spectrum, N) in zip(points("merged"), SMALL, strict=True):
         p, known = Parameters(spectrum=spectrum, N=N, H=2), x.known
@@ -167,7 +169,7 @@ def drawn(table: Table) -> list[Check]:
 
 
 def derived(_: Table) -> list[Check]:
-    """What the engine derives of one head: classes, gradients of all weights, descent."""
+    """Derived classes, gradients of all weights and descent of one head."""
     return generic(kept.derived(regression("one head")), 1)
 
 

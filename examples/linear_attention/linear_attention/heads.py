@@ -46,8 +46,8 @@ class Head:
         return Head(v, self.plus * np.exp(x**2 * tau), self.minus * np.exp(-(x**2) * tau))
 
     def course(self, x: np.ndarray) -> tuple[float, Callable[[float], Head]]:
-        """Time until the head blows up if nothing else is learned before, and the head at earlier
-        times.
+        """Time at which the head diverges if nothing else is learned before, and the head at
+        earlier times.
 
         Integrated in s with dt = ds / size, so that the blow-up at finite t lies at infinite s.
         """

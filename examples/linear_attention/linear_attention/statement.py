@@ -1,5 +1,5 @@
-"""In-context linear regression, stated once, in the symbols of Zhang et al.: what differs is how W,
-between context and query, is made of weights.
+"""In-context linear regression, stated once, in the symbols of Zhang et al.; the variants differ in
+how the matrix W between context and query is parametrised.
 """
 
 from __future__ import annotations

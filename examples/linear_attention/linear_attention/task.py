@@ -21,7 +21,7 @@ ODD = "weights that start at zero left out"
 
 @cache
 def averaged() -> dict[int, sp.Expr]:
-    """E (y_q - beta^T W x_q)^2, twice the statement's loss: what is summed, by number of sums."""
+    """E (y_q - beta^T W x_q)^2, twice the statement's loss, as a sum over indices."""
     found = 2 * entries.mean(regression(), (i, j, d), {lam[d]: trace})
     parts = [term.as_independent(sp.Sum) for term in sp.Add.make_args(found)]
     return {len(x.limits) if x.has(sp.Sum) else 0: c * getattr(x, "function", x) for c, x in parts}

@@ -23,6 +23,7 @@ __all__ = [
     "applies",
     "emergence_times",
     "equations",
+    "flow",
     "flows",
     "merged",
     "onset",
@@ -30,6 +31,7 @@ __all__ = [
     "separate",
 ]
 sections, equations = family([merged, separate])
+flow = merged.flow  # the headline's
 flows = lambda: merged.flows() | separate.flows()  # noqa: E731
 BEYOND = "start = {start:g}: lies beyond the drop of {name}; take it smaller"
 SHARE = 0.75  # fraction of a drop of the loss at W_dd equal to half its final value

@@ -24,9 +24,9 @@ def prefix(attention: Tensor, half: int, known: int = 0) -> Tensor:
 
 
 def copying(circuit: Tensor) -> np.ndarray:
-    """Copying score (Elhage et al. 2021): sum of the eigenvalues of what a head does to logits,
-    over the sum of their absolute values. 1: what it attends to becomes more likely; -1: less so.
-    Weights that overflowed have none: nan.
+    """Copying score (Elhage et al. 2021): sum of the eigenvalues of a head's map from attended
+    token to logits, over the sum of their absolute values. 1: the attended token becomes more
+    likely; -1: less likely. Weights that overflowed have none.
     """
     entries = circuit.detach().cpu().double().numpy()
     if not np.isfinite(entries).all():

@@ -66,8 +66,8 @@ class Transformer(nn.Module):
         return x @ self.readout.T, seen
 
     def copies(self) -> Tensor:
-        """What each head of the second layer adds to the logit of every token (row) when it attends
-        to one (column): shape (heads, V, V).
+        """Contribution of each head of the second layer to the logit of every token (row) when it
+        attends to one (column): shape (heads, V, V).
         """
         second: Any = self.layers[1]
         value = second.value.unflatten(0, (second.heads, -1))

@@ -15,8 +15,8 @@ from theory.state_tracking.standard import StandardParameters
 
 
 class Seen(NamedTuple):
-    """What a student does at every state, heads of all blocks one after the other; attention as it
-    is without intervention.
+    """Attention and predictions of a student at every state, heads of all blocks one after the
+    other; attention without intervention.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class MLP(nn.Module):
 
 
 def normalised(p: StandardParameters) -> nn.Module:
-    """LayerNorm, or nothing."""
+    """LayerNorm, or the identity."""
     return nn.LayerNorm(p.d_model) if p.norm else nn.Identity()
 
 

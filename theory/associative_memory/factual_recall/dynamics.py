@@ -1,5 +1,5 @@
-"""What follows from the statement, as it is printed: the loss in two parts, and a flow of two
-independent pairs, each with a conserved quantity.
+"""Factual recall, derived from the statement and given in printed form: the loss in two parts, and
+a flow of two independent pairs, each with a conserved quantity.
 """
 
 from __future__ import annotations

@@ -16,12 +16,13 @@ __all__ = [
     "emergence_time",
     "emergence_times",
     "equations",
+    "flow",
     "flows",
     "onset",
     "sections",
     "stated",
 ]
 
-Parameters, derived, flows, sections, equations, onset, emergence_times = served(
+Parameters, derived, flow, flows, sections, equations, onset, emergence_times = served(
     stated, {"Retrieval by a softmax head: emergence": [emergence]}, numbers
 )

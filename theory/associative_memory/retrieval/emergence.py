@@ -72,7 +72,7 @@ def many_pairs() -> sp.Expr:
 
 @cache
 def plateau() -> sp.Expr:
-    """Loss once it is known which values are shown, and not yet which is the right one."""
+    """Loss when probability is spread evenly over the values that are shown."""
     grown = symbol("grown", positive=True)
     loss = flow().observables["loss"].subs(K, 0).subs(V, P * sp.log(grown))
     return sp.limit(sp.logcombine(sp.powsimp(loss), force=True), grown, sp.oo)
@@ -80,14 +80,14 @@ def plateau() -> sp.Expr:
 
 @cache
 def balanced() -> sp.Expr:
-    """What is conserved if every value is shown (M = P), zero at the start."""
+    """Conserved quantity if every value is shown (M = P); zero at the start."""
     F = law().subs(M, P) * (P - 1) / (N - 1)
     form = 2 * (sp.exp(K) - 1 + (P - 2) * K - (P - 1) * (1 - sp.exp(-K))) / P
     return (N - 1) * written_as(form, F) - (M - 1) * V**2
 
 
 def drift() -> sp.Expr:
-    """Rate of that balance for any M: it falls by what is left on values that are not shown.
+    """Rate of that balance for any M: it decreases by the probability of values that are not shown.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def drift() -> sp.Expr:
 
 
 def linear_growth() -> sp.Expr:
-    """Growth rate of a linear head at zero weights, where nothing moves by itself."""
+    """Growth rate of a linear head at zero weights, which are a fixed point."""
     square = max(kept.derived(linear).growth, key=lambda x: float(x.subs({N: 9, M: 7, P: 3}))) ** 2
     form = ((M - 1) ** 2 * (N - 1) + (P - 1) ** 2) / (M**2 * N * (N - 1) * (M - 1))
     return sp.sqrt(written_as(form, square))
@@ -112,7 +112,9 @@ def linear_growth() -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Attention, plateau, balance, emergence; and the linear head beside it."""
+    """Attention, plateau, balance and emergence of the softmax head; growth rate of the linear
+    head.
+    """
     ((start, invariant),) = kept.derived(linear).invariants
     shown = symbol("loss_shown", r"\mathcal{L}_{\mathrm{shown}}", "plateau of the loss")
     rate = symbol("lambda_linear", r"\lambda_{\mathrm{lin}}", "growth rate of the linear head")

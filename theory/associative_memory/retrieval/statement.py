@@ -27,9 +27,7 @@ epsilon = symbol("epsilon", means="initial weights of the linear head", positive
 def head(
     name: str, title: str, score: Callable[[Any], Any], start: Any, **values: Any
 ) -> Statement:
-    """A head that weighs what it reads by a score of query and key, over the sum of what is left
-    at zero weights.
-    """
+    """Attention with scores of query and key, normalised by the sum of scores at zero weights."""
     key, value, place = sort("key", N), sort("value", M), sort("place", P)
     x = sample("x", (place,), key, injective=True)
     y = sample("y", (place,), value, injective=True)

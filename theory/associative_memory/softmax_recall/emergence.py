@@ -59,7 +59,7 @@ def attention(name: str) -> sp.Expr:
 
 
 def split() -> sp.Expr:
-    """The loss: relation and subject each have a term, and meet in attention alone.
+    """The loss: one term for the relation and one for the subject, coupled by attention alone.
 
     Raises
     ------

@@ -14,7 +14,7 @@ FIRST = 2  # how much faster the relation has to be
 
 
 def ahead(p: Any) -> float:
-    """Time of the subject over that of the relation, each alone, among many tokens."""
+    """Time of the subject divided by that of the relation, each alone, for many tokens."""
     return float(p.S / p.R * np.sqrt((p.R - 1) / (p.D - 1)))
 
 

@@ -63,8 +63,8 @@ def counted(expr: sp.Expr) -> sp.Expr:
 
 
 def right_weights() -> dict[str, sp.Expr]:
-    """What the first layer's rows of the burst's pair k retrieve: of the right item, of the right
-    label, and of one other token.
+    """Attention of first-layer rows of the burst's pair k: to the right item, to the right label,
+    and to one other token.
     """
     of_item = E + (k - 1) * (E_1 + 1) + 2 * (N - B)
     of_label = e + of_item

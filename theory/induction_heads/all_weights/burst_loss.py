@@ -43,7 +43,7 @@ SIDES = {
 
 @cache
 def outputs(mask: str) -> dict[str, sp.Expr]:
-    """What the second layer retrieves of other tokens, and the output along each token."""
+    """Attention of the second layer to other tokens, and the output along each token."""
     own = MASKS[mask]
     w = {name: burst.in_full(form, mask) for name, form in burst.weights(mask).items()}
     query = {"item": H, "label": B * g, "other": g}
@@ -81,7 +81,7 @@ def _output(name: str, mask: str) -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """What the second layer retrieves, the output token by token, and the loss."""
+    """Attention of the second layer, the output token by token, and the loss."""
     given = (ORTHONORMAL, ALL_WEIGHTS, burst.BEFORE)
     by_name: dict[str, Equation] = {}
     for mask in MASKS:

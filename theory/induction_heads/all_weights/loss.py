@@ -38,8 +38,8 @@ gamma = [THETA[f"gamma_{i}"] for i in range(1, 5)]
 
 @cache
 def equations() -> dict[str, Equation]:
-    """What the second layer retrieves from the first layer's output, the network output token by
-    token, and the loss.
+    """Attention of the second layer to the first layer's output, the network output token by token,
+    and the loss.
     """
     given = (ORTHONORMAL, scores.ALL_WEIGHTS)
     given = (ORTHONORMAL, scores.ALL_WEIGHTS)

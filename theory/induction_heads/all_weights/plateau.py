@@ -149,7 +149,7 @@ def seen_in_burst() -> sp.Expr:
 
 @cache
 def kept_score() -> sp.Expr:
-    """Score of the burst's label k relative to other rows, without what is smaller by 1/N."""
+    """Score of the burst's label k relative to other rows, to leading order in 1/N."""
     small = {THETA[n]: 0 for n in ("beta_8", "beta_11", "beta_12")}
     score = burst.score_forms("strict")["right_label"].subs(E, 0)
     return burst.in_full(score, "strict").subs(small)
@@ -157,8 +157,8 @@ def kept_score() -> sp.Expr:
 
 @cache
 def slow_loss() -> sp.Expr:
-    """N^2 times the change of the loss by what a burst sees, N to infinity: attention on right
-    labels, and what rows of the burst retrieve of them.
+    """N^2 times the change of the loss by a burst, N to infinity: attention to right labels, and
+    attention of rows of the burst to them.
     """
     one = sp.expand(sp.limit(sp.together(N * kept_score()), N, sp.oo))
     labels = sp.summation(one, (k, 1, B))

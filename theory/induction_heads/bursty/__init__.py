@@ -18,6 +18,7 @@ __all__ = [
     "emergence_time",
     "emergence_times",
     "equations",
+    "flow",
     "flows",
     "onset",
     "random_time",
@@ -26,7 +27,7 @@ __all__ = [
     "stated",
 ]
 
-Parameters, derived, flows, sections, equations, onset, emergence_times = served(
+Parameters, derived, flow, flows, sections, equations, onset, emergence_times = served(
     stated,
     {"Burst of right pairs: emergence": [emergence], "Bursts of random size": [mixture]},
     numbers,

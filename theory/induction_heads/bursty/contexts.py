@@ -1,5 +1,5 @@
 """Emergence times of one head on a mixture of contexts, with right pairs at any places: exact rates
-of the three numbers, on the path that they take while little is seen.
+of the three numbers, on the path that they take while attention is nearly uniform.
 """
 
 from __future__ import annotations

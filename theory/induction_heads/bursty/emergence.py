@@ -60,7 +60,7 @@ def slope(x: sp.Symbol, share: sp.Expr = sp.S.One) -> sp.Expr:
 
 @cache
 def gamma_star() -> sp.Expr:
-    """Best gamma while nothing is seen."""
+    """Value of gamma that minimises the loss while attention is still uniform."""
     best = sp.solve(sp.diff(first().subs(beta, 0), gamma), gamma)[0]
     return written_as(B * N / (N + B**2 - B), best)
 

@@ -40,7 +40,7 @@ def mean(of: sp.Expr) -> sp.Expr:
 
 @cache
 def gamma_star() -> sp.Expr:
-    """Best gamma of the mean loss while nothing is seen."""
+    """Value of gamma that minimises the mean loss while attention is still uniform."""
     before = mean(emergence.first().subs(beta, 0))
     found = sp.solve(sp.diff(before, gamma), gamma)[0]
     return written_as(N * mean_B / (N + mean_B2 - mean_B), found)

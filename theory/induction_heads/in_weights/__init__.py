@@ -1,5 +1,6 @@
 """In-context against in-weights learning (Musat et al., Sec. 8; Nguyen and Reddy,
-arXiv:2412.00104): who wins, and what weight decay does to the winner; from a statement.
+arXiv:2412.00104): which of the two solves the task first, and how weight decay removes it again;
+derived from a statement.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ __all__ = [
     "emergence_time",
     "emergence_times",
     "equations",
+    "flow",
     "flows",
     "head_share",
     "lost_below",
@@ -36,7 +38,7 @@ __all__ = [
     "stated",
 ]
 
-Parameters, derived, flows, sections, equations, onset, emergence_times = served(
+Parameters, derived, flow, flows, sections, equations, onset, emergence_times = served(
     stated,
     {
         "In-context against in-weights learning: the race": [emergence],

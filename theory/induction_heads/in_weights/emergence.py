@@ -189,7 +189,7 @@ def power() -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """Rates, clocks of head and memory, and who wins."""
+    """Rates, clocks of head and memory, and the condition for the head to be first."""
     pair = {
         "few": (few, 0, "the read-out of the memory as at its start"),
         "many": (many, 1, "a learnt read-out"),

@@ -1,4 +1,4 @@
-"""Times of head and memory, who wins, and what weight decay does, as numbers."""
+"""Times of head and memory, which comes first, and the effect of weight decay, as numbers."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def halved(p: Any) -> float:
 
 
 def least(p: Any) -> float:
-    """Least residual that keeps the head, exactly: beyond attention 1/2."""
+    """Smallest residual at which the head survives, exactly: beyond attention 1/2."""
     ratio, middle = sized(p)[n.name], end(p) ** 2
     of = minimize_scalar(
         lambda x: compiled()["kept"](x, ratio, 1.0),
@@ -202,7 +202,7 @@ def emergence_time(p: Any) -> float:
 @scope.guard(RACE)
 @sweep.over_fields
 def solved_time(p: Any) -> float:
-    """Time at which the residual is half of what it was at the start, whoever did it."""
+    """Time at which the residual is half of its initial value, by head or memory."""
     return seconds(p, halved(p))
 
 

@@ -41,7 +41,7 @@ every = right + L * others
 
 
 def logit(a: Any) -> Any:
-    """What the head reads of a label in the context, and what the memory knows."""
+    """Logit of a label: attention of the head to it in the context, plus the memory of the item."""
     return w * (right * eq(a, own) + others) / every + c * M[own, asked, a]
 
 

@@ -62,8 +62,8 @@ def kept() -> sp.Expr:
 
 @cache
 def dormant() -> sp.Expr:
-    """Decay from which on the head stands still before it sees the copies: for many other pairs,
-    attention is e^beta/n.
+    """Decay above which the head stops growing before it attends to the copies: for many other
+    pairs, attention is e^beta/n.
     """
     x = sp.Dummy(positive=True)
     early = sp.limit(kept().subs(a, sp.exp(x) / n).subs(beta, x) / n, n, sp.oo)  # residual over n
@@ -149,7 +149,7 @@ def exclusion() -> sp.Expr:
 
 @cache
 def equations() -> dict[str, Equation]:
-    """What head and memory need, and when the head is lost."""
+    """Smallest residuals of head and memory, and the time at which the head is lost."""
     exact = {
         "iw_still": (w**2, lambda: still()[0]),
         "iw_still_residual": (r, lambda: still()[1]),

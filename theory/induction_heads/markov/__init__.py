@@ -22,6 +22,7 @@ __all__ = [
     "emergence_time",
     "emergence_times",
     "equations",
+    "flow",
     "flows",
     "onset",
     "plateau_length",
@@ -30,6 +31,6 @@ __all__ = [
     "unigram_time",
 ]
 
-Parameters, derived, flows, sections, equations, onset, emergence_times = served(
+Parameters, derived, flow, flows, sections, equations, onset, emergence_times = served(
     stated, {"In-context Markov chains: plateau": [emergence]}, numbers
 )

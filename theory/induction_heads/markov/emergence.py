@@ -1,4 +1,4 @@
-"""Unigrams, then bigrams: how long the plateau between them is, and what it waits for.
+"""Unigrams, then bigrams: length of the plateau between them, and what determines it.
 
 While attention is even, the read-out ``c`` grows as far as the unigrams are not known, and the
 rates of both scores are proportional to it. The integral of ``c`` over time is thus the clock of
@@ -69,7 +69,7 @@ def known() -> sp.Expr:
 
 @cache
 def growth() -> sp.Expr:
-    """Rate of the read-out while attention is even: what is not known of the unigrams, over m."""
+    """Rate of the read-out while attention is uniform: the residual of the unigrams over m."""
     written_as((1 - known()) / m, flow().rhs[c].subs(W, 0))
     return u / m
 
@@ -113,7 +113,7 @@ def speed() -> sp.Expr:
 
 @cache
 def many_lags() -> sp.Expr:
-    """What the clock has to show until the first layer is at the previous token, for many lags."""
+    """Value of the clock at which the first layer attends to the previous token, for many lags."""
     found = ramp.many(sp.limit(D * speed() / W, D, sp.oo), sp.limit(law(), D, sp.oo), v) * D
     form = D * m**2 / (rho**2 * (m - 1)) * sp.sqrt(sp.pi * (k - 1) / 2)
     return written_as(form, found)
@@ -121,8 +121,8 @@ def many_lags() -> sp.Expr:
 
 @cache
 def saturated() -> sp.Expr:
-    """Time of the bigrams long after the unigrams: linear in what the clock has to show, up to a
-    logarithm.
+    """Time of the bigrams long after the unigrams: linear in the required value of the clock, up to
+    a logarithm.
     """
     q, y = symbol("q", positive=True), symbol("y", positive=True)  # y = c/m - 1
     late = m**3 * q * y * sp.exp(1 + y), m**2 * q * sp.exp(1 + y)

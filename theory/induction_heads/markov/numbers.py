@@ -40,8 +40,8 @@ def along(p: Any, x: Any, y: float) -> Any:
 
 
 def read_out(p: Any) -> float:
-    """Read-out over m when half of the first layer is on the previous token: where its clock shows
-    what the scores take; nan where it does not.
+    """Read-out over m when half of the first layer's attention is on the previous token: there its
+    clock equals that of the scores; NaN if it never does.
     """
     root, weights = gauss_legendre(NODES, 0, float(np.sqrt(np.log(p.D - 1))))
 
@@ -65,7 +65,7 @@ def read_out(p: Any) -> float:
 
 
 def bigrams(p: Any) -> float:
-    """`emergence_time`, nan where there is none."""
+    """`emergence_time`, NaN where bigrams do not emerge."""
     return float(compiled()[2](p.m * read_out(p), 0.0, 0.0, p.k, p.m, p.D, p.U, p.rho))
 
 
@@ -111,8 +111,8 @@ applies = scope.applies({"emergence": SCOPE, "plateau": PLATEAU})
 @scope.guard(SCOPE)
 @sweep.over_fields
 def emergence_time(p: Any) -> float:
-    """Time at which half of the first layer is on the previous token: `markov_time` at the
-    read-out whose clock shows what the exact rate takes on the balance.
+    """Time at which half of the first layer's attention is on the previous token: `markov_time` at
+    the read-out whose clock equals the integral of the exact rate along the balance.
     """
     return bigrams(p)
 

@@ -23,7 +23,7 @@ QUANTITIES = (*EFFECTIVE, burst.E_1)
 
 @cache
 def of_rows() -> tuple[Callable, Callable]:
-    """What the rows of pair k retrieve: before the burst, and in it, with their scores."""
+    """Attention of the rows of pair k, before the burst and in it, with their scores."""
     before = list(context_weights().values())
     scores = burst.score_forms("strict")
     inside = [scores["right_item"], scores["right_label"], *burst.right_weights().values()]

@@ -1,5 +1,5 @@
-"""Induction heads of a standard character model on real text: nothing here is solved. What is
-published about the time of their emergence is quoted, to be held beside students.
+"""Induction heads of a standard character model on real text. Nothing here is solved: a published
+fit of their emergence time is quoted and compared with students.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ QUOTED = "fitted by others to language models of words, T = 10^5.7; quoted, noth
 
 @cache
 def equations() -> dict[str, Equation]:
-    """The fit, and what it says of steps, of B C tokens each."""
+    """The fit, and its prediction for steps of B C tokens each."""
     tokens = T * sp.sqrt(B * C)
     return table(
         "musat2025, beside it: arXiv:2511.16893",

@@ -105,7 +105,7 @@ def _left(p: Parameters, x: general.Order) -> float:
 
 
 def kinds(p: Parameters) -> list[str]:
-    """What each column of Q overlaps with. Of two columns one takes the positions and the other the
+    """Overlap of each column of Q. Of two columns one learns the positions and the other the
     teacher, from any informed start: the branches with one overlap only are saddles.
     """
     return [p.start] if p.rank == 1 else ["semantic", "positional"]

@@ -52,7 +52,7 @@ class Thresholds:
 
 
 class _Missing(Exception):
-    """There is no crossing; the message says why."""
+    """Raised if curves do not cross; the message has the reason."""
 
 
 @checked

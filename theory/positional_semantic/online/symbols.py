@@ -1,4 +1,4 @@
-"""Symbols of the online theory, beside those of the layer."""
+"""Symbols of the online theory, in addition to those of the layer."""
 
 from __future__ import annotations
 

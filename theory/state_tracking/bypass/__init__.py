@@ -16,6 +16,7 @@ __all__ = [
     "emergence_time",
     "emergence_times",
     "equations",
+    "flow",
     "flows",
     "guess_time",
     "onset",
@@ -23,6 +24,6 @@ __all__ = [
     "stated",
 ]
 
-Parameters, derived, flows, sections, equations, onset, emergence_times = served(
+Parameters, derived, flow, flows, sections, equations, onset, emergence_times = served(
     stated, {"State tracking with a bypass: stages": [stages]}, numbers
 )

@@ -1,5 +1,5 @@
-"""What the bypass changes: the first stage is a guess from the state alone, and attention hardly
-waits for it.
+"""Stages of learning with a bypass: first a guess from the state alone, which delays attention only
+little.
 
 ``D``, by which an action's own state is above those of other actions, and ``h``, by which states
 that are led to are above the others, are all that logits depend on; the bypass feeds ``h`` alone.
@@ -83,8 +83,7 @@ def specificity() -> sp.Expr:
 
 
 def guess() -> sp.Expr:
-    """Loss when all is known that the state tells, and nothing of the actions: D = 0, h to
-    infinity.
+    """Loss of the best guess from the state alone: D = 0, h to infinity.
 
     Raises
     ------

@@ -1,5 +1,5 @@
-"""State tracking with a bypass: beside the logic of actions, which waits for retrieval, logits have
-a table of the state alone.
+"""State tracking with a bypass: logits are the sum of the logic of actions, which needs retrieval,
+and of a table of the state alone.
 
 From every state the ``d_g`` actions lead to different states, ``N - d_g`` are led to by none. A
 state that is led to is named by the action that leads there. Attention is one trained number, the
@@ -27,7 +27,7 @@ mass = exp(score) + LENGTH - 1
 
 
 def logit(of: Any, alone: Any, then: Any) -> Any:
-    """Logit of a state: logic of what is retrieved, and of the state alone."""
+    """Logit of a state: logic of the retrieved action, plus the table of the current state."""
     others = total(lambda p: of[now, other(p), then], place)
     return (exp(score) * of[now, right, then] + others) / mass + b * alone[now, then]
 

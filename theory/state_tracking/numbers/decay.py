@@ -73,7 +73,7 @@ def steepness(p: Parameters) -> float:
 
 
 def of_attention(p: Parameters, at: Any) -> Any:
-    """Decay at which attention stays at given values, stable or not."""
+    """Weight decay at which attention is stationary at given values, stable or not."""
     return _compiled()["decay"](at, steepness(p), p.N, p.d_g)
 
 
@@ -96,8 +96,9 @@ def edge(p: Parameters) -> float:
 @scope.guard(DECAY_THRESHOLDS)
 @sweep.over_fields
 def decay_thresholds(p: Parameters) -> xr.Dataset:
-    """Decays at which nothing is learned from scratch any more, and at which what was learned is
-    lost. Between them students keep what they have learned, and learn nothing from scratch.
+    """Weight decay above which nothing is learned from scratch, and the larger one above which a
+    learned state is lost. In between students keep what they have learned, but learn nothing from
+    scratch.
 
     Parameters
     ----------

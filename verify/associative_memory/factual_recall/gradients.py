@@ -1,5 +1,5 @@
-"""The statement of factual recall against autograd: what is derived, what is printed, and the code
-that trains.
+"""The statement of factual recall against autograd: derived gradients, printed equations, and the
+code that trains.
 """
 
 from __future__ import annotations

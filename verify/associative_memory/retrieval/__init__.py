@@ -1,1 +1,1 @@
-"""Checks of retrieval, beside those of every statement."""
+"""Checks of retrieval, in addition to those of every statement."""

@@ -1,1 +1,1 @@
-"""Checks of factual recall by softmax attention, beside those of every statement."""
+"""Checks of factual recall by softmax attention, in addition to those of every statement."""

@@ -1,1 +1,1 @@
-"""Checks of induction heads on a burst of right pairs, beside those of every statement."""
+"""Checks of induction heads on a burst of right pairs, in addition to those of every statement."""

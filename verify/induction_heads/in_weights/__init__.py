@@ -1,1 +1,1 @@
-"""Checks of in-context against in-weights learning, beside those of every statement."""
+"""Checks of in-context against in-weights learning, in addition to those of every statement."""

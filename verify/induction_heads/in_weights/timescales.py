@@ -1,5 +1,5 @@
-"""Who wins, when, and when the head is lost: formulas, flow, students; exponent of the memory; a
-head that is shown sequences.
+"""Which of head and memory comes first and when, and when the head is lost: formulas, flow,
+students; exponent of the memory; a head trained on sequences.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Checks of in-context Markov chains, beside those of every statement."""
+"""Checks of in-context Markov chains, in addition to those of every statement."""

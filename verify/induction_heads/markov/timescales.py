@@ -48,7 +48,9 @@ def plateaus(settings: Sequence[Any], progress: bool) -> list[Check]:
 
 
 def transformer(p: Any) -> Check:
-    """Time of bigrams on sequences, beside that of the flow in the same steps."""
+    """Time of bigrams of a transformer on sequences, compared with descent on the flow with the
+    same steps.
+    """
     p = p.run_to(LONGER * emergence_time(p))
     runs = chains.descent(p, LENGTH, GAP, 0).expand_dims("seed")
     slow = flows()[stated.name].descend(p, p.eta, p.steps).expand_dims("seed")

@@ -1,5 +1,6 @@
-"""When induction heads emerge in character models on real text: with context length, batch size and
-burstiness, beside the law of all weights and a published fit. Neither describes these students.
+"""When induction heads emerge in character models on real text, by context length, batch size and
+burstiness, compared with the law of all weights and with a published fit. Neither describes these
+students.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def law() -> float:
 
 
 def checks(found: Mapping[str, np.ndarray]) -> list[Check]:
-    """What the students say of the fit, and of bursts."""
+    """Exponents of the students against the fit, and the effect of bursts."""
     C, B = exponents(found, "C"), exponents(found, "B")
     by = {x: published.exponent(getattr(published, x)) for x in "CB"}
     bursts = np.log(found["half repeated"] / found["base"])

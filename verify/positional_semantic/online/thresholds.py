@@ -1,4 +1,4 @@
-"""Which minimum full-batch students reach from random weights, beside the flow of their
+"""Which minimum full-batch students reach from random weights, compared with the flow of the
 population, over the positional fraction and the sample complexity.
 """
 
@@ -25,7 +25,8 @@ FINITE = {0.3: Band(-0.31, -0.25, "few sentences: some starts end positional at 
 
 
 def report(request: Request) -> Report:
-    """Shares of ends with their intervals, and what the flow has in their place.
+    """Shares of students by the minimum that they reach, with confidence intervals, and the shares
+    by the flow.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""Checks of state tracking with a bypass, beside those of every statement."""
+"""Checks of state tracking with a bypass, in addition to those of every statement."""

@@ -1,5 +1,5 @@
-"""Where the committee stays, how it leaves, and where it ends: symmetric plateau, escape rate, the
-largest learning rate, and the error that label noise leaves.
+"""Fixed points of the committee and their stability: symmetric plateau, escape rate, the largest
+learning rate, and the error caused by label noise.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def largest() -> sp.Expr:
 
 @cache
 def of_noise() -> sp.Expr:
-    """Error at the end with label noise: where what noise adds is what descent takes."""
+    """Error at the end of training with label noise: there noise and descent balance."""
     added = [spread()[z].subs(DONE) for z in (Q, C)]
     kept = -block(1).inv() * sp.Matrix([sp.expand(a) for a in added]) * eta
     by = sp.Matrix([[sp.diff(loss(), z).subs(DONE) for z in (Q, C)]])

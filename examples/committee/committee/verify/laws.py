@@ -25,7 +25,7 @@ def escape(p: Parameters, until: float = 1e5) -> float:
 
 
 def trained(p: Parameters, seed: int, steps: int) -> dict[str, float]:
-    """What a student measures after some examples."""
+    """Measurements of a student after some examples."""
     student = simulate.Student(p, seed, None, None)  # type: ignore[arg-type]
     for n in range(steps):
         student.step(n)
@@ -114,7 +114,7 @@ def laws(table: Table) -> list[Check]:
 
 
 def stability(table: Table) -> list[Check]:
-    """The end holds below the largest learning rate, and is lost above it."""
+    """The fixed point is stable below the largest learning rate and unstable above it."""
     rows = []
     for K in (2, 5):
         p = Parameters(K=K, R_0=1 - 1e-4, Q_0=1.0)

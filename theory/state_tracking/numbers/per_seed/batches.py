@@ -104,7 +104,7 @@ class Path:
         return float(np.trace(at)) / self.p.L
 
     def _jacobian(self, n: int) -> np.ndarray:
-        """Derivatives of the rates, by what is changed and of which rate."""
+        """Derivatives of the rates; first index the variable, second the rate."""
         eye = SMALL * np.eye(self.size)
         system = Dressed(self.p, self.start)
         system.zeta = np.repeat(self.start.zeta[:, None], 2 * self.size, 0)

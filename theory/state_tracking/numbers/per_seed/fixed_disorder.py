@@ -192,7 +192,9 @@ class FixedDisorder:
         return found | self._rolled(first)
 
     def _rolled(self, first: np.ndarray) -> dict[str, np.ndarray]:
-        """What accuracies by seed, step, state and action add; nothing to second order."""
+        """Effect on rollout accuracy of the accuracies by seed, step, state and action; zero to
+        second order.
+        """
         return {}
 
     def _right(self, own: np.ndarray, T: np.ndarray, mean: np.ndarray, C: np.ndarray) -> np.ndarray:

@@ -30,8 +30,8 @@ class FourthOrder(FixedDisorder):
         self.rows = given.share.reshape(B, N, L * d, 1).astype(float)
 
     def _rolled(self, first: np.ndarray) -> dict[str, np.ndarray]:
-        """Rollout accuracy over the states of each student: what is wrong beside a state is wrong
-        whenever a rollout comes there.
+        """Rollout accuracy as a chain over the states of each student: an error at a state recurs
+        whenever a rollout returns to it.
         """
         N = self.p.N
         mass = np.full((len(first), N), 1 / N)

@@ -1,0 +1,95 @@
+"""Figures of the composition of maps: kernel learners and transformers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from papers.source import Source
+from simulate.associative_memory import k_hop as hop_students
+from theory.associative_memory import k_hop
+from theory.runtime import plotting
+from verify.associative_memory.k_hop.laws import learner_runs
+
+
+def hops(source: Source) -> Any:
+    """k hops: training time with and without curriculum, and kernel learners against their flow."""
+    figure, (left, right) = plotting.figure(1, 2, width=4.6)
+    ks = np.arange(1, 9)
+    left.semilogy(
+        ks,
+        [k_hop.direct_time(k_hop.Parameters(k=int(k))) for k in ks],
+        "o-",
+        label="all hops at once, to a product of 0.5",
+    )
+    left.semilogy(
+        ks[2:],
+        [0.1 ** (2 - k) / (k - 2) for k in ks[2:].astype(float)],
+        "k:",
+        label=r"all at once, small $m_0$: $m_0^{2-k}/(k-2)$",
+    )
+    left.semilogy(
+        ks,
+        k_hop.curriculum_times(k_hop.Parameters(k=8)),
+        "s--",
+        label="curriculum, to products of 0.9",
+    )
+    left.semilogy(
+        ks,
+        [k_hop.mixture_time(k_hop.Parameters(k=int(k))) for k in ks],
+        "^-.",
+        label=r"mixture of $1 \dots k$ hops, to a product of 0.5",
+    )
+    left.set(xlabel="hops $k$", ylabel=r"training time, $m_0=0.1$", xticks=ks)
+    hops_ = 4
+    for runs in learner_runs(hops_, source.progress):
+        k = int(runs["curriculum"])
+        word = "curriculum" if k else "all at once"
+        source.used(runs["p"], runs["runs"].sizes["seed"])
+        plotting.band(right, runs["runs"]["product"], f"C{k}", f"{word}, students")
+        right.axvline(
+            runs["predicted"],
+            color=f"C{k}",
+            ls="--",
+            label=f"{word}, predicted time of {('0.5', '0.9')[k]}",
+        )
+    right.set(
+        xlabel=r"flow time $t=\eta\,\times$ steps",
+        ylabel=f"product of {hops_} overlaps",
+        ylim=(0, 1.03),
+    )
+    plotting.inside(left)
+    plotting.inside(right, loc="center", bbox_to_anchor=(0.39, 0.5), handlelength=1.4)
+    return figure
+
+
+def pointers(source: Source) -> Any:
+    """Extension: hops 1, 2, 4, 8 learned layer by layer by attention that jumps along a
+    permutation.
+    """
+    figure, axes = plotting.figure(1, 3, width=3.7)
+    for axis, kind, title in zip(
+        axes[:2], ("mixture", "last"), ("1, 2, 4, 8 hops together", "8 hops alone"), strict=True
+    ):
+        p = k_hop.Pointers(hops=kind)
+        runs = source.train_on_cpu(hop_students.train_pointers, p, source.few(3))
+        for j in range(p.layers + 1):
+            plotting.band(
+                axis, runs.accuracy.isel(task=j), f"C{j}", f"{2**j} hops" if j else "1 hop"
+            )
+        axis.set(xlabel="training step", ylabel="accuracy", title=title, ylim=(0, 1.03))
+        if kind == "mixture":
+            for layer in range(p.layers):
+                plotting.band(
+                    axes[2], runs.jump.isel(layer=layer), f"C{layer + 1}", f"layer {layer + 1}"
+                )
+            axes[2].set(
+                xlabel="training step",
+                ylabel="attention on where the pointer leads",
+                title=title,
+                ylim=(0, 1.03),
+            )
+    plotting.inside(axes[0])
+    plotting.inside(axes[2])
+    return figure

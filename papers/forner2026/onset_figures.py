@@ -1,0 +1,117 @@
+"""Closed forms of the onset beside the flow and the exact solution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from papers.forner2026.panels import TIME
+from theory import state_tracking as st
+from theory.runtime import plotting
+from theory.state_tracking import Parameters, early_time, late_time, onset
+from theory.state_tracking.numbers import late_time as number_late_time
+from theory.state_tracking.numbers.composite import composite
+from theory.state_tracking.onset import equations as onset_equations
+
+
+def onset_forms(p: Parameters, runs: xr.Dataset) -> Any:
+    """Apps. G and H: early-time and onset solution beside the flow."""
+    return onset(p).draw()
+
+
+def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
+    """Ours: early, onset, late and composite forms compared with the exact solution, for this
+    setting and for a large system.
+    """
+    size, length = 1e5, 3e4
+    large = {
+        **p.values(),
+        "N": size,
+        "d_g": size,
+        "L": length,
+        "tau": 1 / size,
+        "A_0": 1 / length,
+        "c_omega": 2.0,
+    }
+    figure, axes = plotting.figure(1, 3, width=3.7, height=3.0)
+    for axis, numbers, title in (
+        (axes[0], p.values(), f"$L = {p.L}$, $N = d_g = {p.N}$"),
+        (axes[1], large, r"$L = 3\times10^4$, $N = d_g = 10^5$"),
+    ):
+        star = float(onset_equations()["alpha_star"].evaluate(numbers))
+        end = 1.6 * star
+        at = {**numbers, "alpha": np.linspace(0, end, 801)}
+        axis.plot(
+            at["alpha"],
+            st.inversion.states(numbers, at["alpha"])["A"],
+            color="0.75",
+            lw=4,
+            label="exact",
+        )
+        axis.plot(at["alpha"], onset_equations()["onset_A"].evaluate(at), "C0:", label="(81)")
+        before = {**at, "alpha": at["alpha"][at["alpha"] < star]}
+        axis.plot(
+            before["alpha"],
+            onset_equations()["onset_sharp"].evaluate(before),
+            "C1-.",
+            label=r"$\cos^{-2}$, sharp onset",
+        )
+        curve = composite_curve(numbers, end)
+        axis.plot(curve["alpha"], curve["A"], "k--", lw=1.2, label="composite")
+        axis.axvline(star, color="C1", lw=0.6)
+        axis.annotate(
+            r"$\alpha^\star$", (star, 0.5), xytext=(4, 0), textcoords="offset points", color="C1"
+        )
+        axis.set(xlabel=TIME, ylabel="attention $A$", title=title, ylim=(0, 1.05), xlim=(0, end))
+    plotting.inside(axes[0])
+    axes[1].set(yscale="log", ylim=(2e-5, 2))
+    plotting.inside(axes[1])
+    late = axes[2]
+    numbers, times = (
+        {**p.values(), "C": number_late_time.late_constant(p.values())},
+        np.geomspace(0.05, 1e5, 400),
+    )
+    late.plot(times, st.inversion.states(numbers, times)["R"], color="0.75", lw=4, label="exact")
+    late.plot(
+        times,
+        early_time.equations()["early_R"].evaluate({**numbers, "alpha": times}),
+        "C0:",
+        label="(78)",
+    )
+    after = {**numbers, "alpha": times[p.eta * times + numbers["C"] > 0.05]}
+    late.plot(
+        after["alpha"],
+        late_time.equations()["late_R"].evaluate(after),
+        "C2-.",
+        label=r"$A = 1$, Lambert $W$",
+    )
+    late.plot(
+        after["alpha"],
+        late_time.equations()["late_growth"].evaluate(after),
+        "C3:",
+        label=r"$\frac{N-1}{N}\ln$ growth",
+    )
+    curve = composite_curve(p.values(), 1e5)
+    late.plot(curve["alpha"][1:], curve["R"][1:], "k--", lw=1.2, label="composite")
+    late.set(
+        xscale="log",
+        yscale="log",
+        xlabel=TIME,
+        ylabel="teacher overlap $R$",
+        xlim=(0.05, 1e5),
+        ylim=(2e-3, 30),
+        title=f"$L = {p.L}$, $N = d_g = {p.N}$",
+    )
+    plotting.inside(late)
+    return figure
+
+
+def composite_curve(numbers: Any, end: float) -> dict[str, np.ndarray]:
+    """Composite up to the time ``end``, with more points where attention locks."""
+    last = float(
+        (st.inversion.states(numbers, [end])["R"] - st.inversion.states(numbers, [end])["S"])[0]
+    )
+    start = numbers["R_0"] - numbers["S_0"]
+    return composite(numbers, start + (last - start) * np.linspace(0, 1, 3001) ** 4)
