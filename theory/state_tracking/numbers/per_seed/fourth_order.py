@@ -93,8 +93,9 @@ class FourthOrder(FixedDisorder):
         by_q += -2 * k2 * square - 4 * P @ other + 4 * h**2
         by_P = coefficient[0] * (square - 2 * h) + mixed * by_q
         by_P += sum(u @ y for u, y in zip(slopes, powers, strict=True))
-        beyond = self.covariances and self.covariances.slopes(at, P, self.rows, M)
-        if beyond is not None:
+        beyond = None
+        if self.covariances is not None:
+            beyond = self.covariances.slopes(at, P, self.rows, M)
             by_P += beyond[0]
         error = P * (1 + by_P - (P * by_P).sum(3, keepdims=True))
         error = (error.reshape(B, N, p.L, d, N) - self.teachers[:, :, None]).reshape(P.shape)
