@@ -90,7 +90,8 @@ class Steps:
     steps : int
         Length of the run, for the schedule.
     entries : sequence of int, optional
-        Number of equal weights that each array stands for, in the norm that is clipped.
+        Number of equal weights that each array, or each of its entries, stands for, in the norm
+        that is clipped.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class Steps:
             return list(gradients)
         many = self.entries or [1] * len(gradients)
         square = sum(
-            n * (g**2).sum(tuple(range(1, g.ndim))) for n, g in zip(many, gradients, strict=True)
+            (n * g**2).sum(tuple(range(1, g.ndim))) for n, g in zip(many, gradients, strict=True)
         )
         share = np.minimum(self.how.clip / (np.sqrt(square) + CLIPPED), 1)
         return [g * share.reshape(-1, *[1] * (g.ndim - 1)) for g in gradients]

@@ -4,8 +4,19 @@
 
 from __future__ import annotations
 
+import argparse
+
 from theory.runtime import cli
 from verify import report
+
+
+def renew(parser: argparse.ArgumentParser) -> None:
+    """The flag ``--train``."""
+    parser.add_argument(
+        "--train",
+        action="store_true",
+        help="train the students of rows again that come as numbers with the code (hours on a CPU)",
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -15,6 +26,7 @@ def main(argv: list[str] | None = None) -> int:
         "Laws in closed form against sampling, enumeration and students.",
         ("quiet", "full"),
         argv,
+        more=renew,
     )
 
 

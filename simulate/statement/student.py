@@ -14,10 +14,11 @@ import sympy as sp
 import torch
 from torch import Tensor
 
-from simulate import training
+from simulate import optimisers, training
 from simulate.learner import Descent, Unstacked
 from simulate.statement import data as law
 from simulate.streams import keyed
+from theory.optimisers import Optimiser
 from theory.runtime import sources
 from theory.statement import arrays, model, onset
 from theory.statement.derived import Derived
@@ -76,7 +77,7 @@ class Student:
 
 
 class Learner:
-    """One student: gradient descent on all inputs, or on inputs drawn anew for every step.
+    """One student: descent on all inputs, or on inputs drawn anew for every step.
 
     Parameters
     ----------
@@ -91,6 +92,8 @@ class Learner:
         Precision.
     tables : mapping of Function to array, optional
         Teachers of one's own, values counted from 0.
+    optimizer : Optimiser, optional
+        Gradient descent by default.
 
     Raises
     ------
@@ -106,6 +109,7 @@ class Learner:
         device: torch.device | None = None,
         dtype: torch.dtype = torch.float64,
         tables: Mapping[Function, np.ndarray] | None = None,
+        optimizer: Optimiser | None = None,
     ) -> None:
         self.p, self.seed, self.student = p, seed, Student(stated, dtype)
         self.made = at_sizes(stated, p)
@@ -125,6 +129,7 @@ class Learner:
             {c.symbol: sized.scalar(c.weight.start) for c in self.made.classes}
         )
         self.optimizer = Descent(self.weights.values(), lr=p.eta)
+        self.moves = optimisers.Moves(optimizer, p.eta, p.steps) if optimizer else None
 
     def lift(self, values: Mapping[sp.Symbol, float]) -> dict[Weight, Tensor]:
         """Weights whose entries have the values of their classes."""
@@ -143,6 +148,12 @@ class Learner:
     def step(self, number: int) -> None:
         """One step of descent."""
         _, slopes = self.student.gradients(self.weights, self.batch(number))
+        if self.moves is not None:
+            both = [self.weights.values(), slopes.values()]
+            moved = self.moves(*([x.numpy() for x in side] for side in both))
+            for x, new in zip(self.weights.values(), moved, strict=True):
+                x.copy_(torch.from_numpy(new))
+            return
         for w, slope in slopes.items():
             self.weights[w].grad = slope
         self.optimizer.step()
@@ -168,12 +179,15 @@ class Learner:
 
     def state(self) -> dict[str, Tensor]:
         """All weights."""
-        return {w.name: x.clone() for w, x in self.weights.items()}
+        kept = self.moves.state() if self.moves is not None else {}
+        return {w.name: x.clone() for w, x in self.weights.items()} | kept
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Take up weights."""
         for w, x in self.weights.items():
             x.copy_(state[w.name])
+        if self.moves is not None:
+            self.moves.load(state)
 
 
 def at_sizes(stated: Statement, p: Any) -> Derived:
@@ -260,5 +274,5 @@ def system(stated: Statement) -> Stated:
     )
 
 
-def _identity(text: str, p: Any) -> dict[str, Any]:
-    return {"statement": text}
+def _identity(text: str, p: Any, optimizer: Optimiser | None = None) -> dict[str, Any]:
+    return {"statement": text, **optimisers.identity(optimizer)}

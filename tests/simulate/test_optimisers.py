@@ -10,12 +10,16 @@ import torch
 from simulate import storage
 from simulate.associative_memory.factual_recall import LinearAttention
 from simulate.associative_memory.factual_recall import task as facts
+from simulate.associative_memory.factual_recall import train as train_recall
 from simulate.state_tracking import train
 from simulate.state_tracking.learner import SYSTEM, Learner
+from simulate.statement import system as statement_system
 from theory.associative_memory import factual_recall
+from theory.associative_memory.factual_recall.statement import recall
 from theory.optimisers import Optimiser, Steps
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters
+from theory.statement.model import parameters as statement_parameters
 
 ETA, STEPS = 0.05, 12
 # Every field that an optimiser has, alone and together with the others.
@@ -193,3 +197,62 @@ def test_a_flow_without_weights_refuses_optimisers():
     with pytest.raises(ParameterError, match="optimizer: .* does not follow the weights"):
         st.flow().descend(TINY, 0.1, 3, optimizer=Optimiser(optimizer="adam"))
     assert factual_recall.flow().entries is not None
+
+
+RECALL = factual_recall.Parameters(
+    S=4, R=2, D=2, noise_tokens=2, T=5, epsilon=0.1, eta=0.02, steps=60, eval_every=20
+)
+
+
+def test_students_of_a_statement_under_any_optimiser(tmp_path):
+    """All inputs listed, the flow's weights under the same optimiser: equal but for the epsilon of
+    Adam beside gradients of other sizes. Interrupted students go on as if they had not been.
+    """
+    kind = statement_system(recall())
+    fields = RECALL.as_dict() | {"batch_size": 0}
+    p = statement_parameters(recall())(**fields)
+    for how in (
+        Optimiser(optimizer="adam"),
+        Optimiser(optimizer="adamw", weight_decay=0.1, schedule="cosine", warmup=5),
+        Optimiser(momentum=0.8, nesterov=True),
+    ):
+        runs = kind.train(p, [0], optimizer=how, store=tmp_path, workers=1, progress=False)
+        flow = factual_recall.flow().descend(RECALL, p.eta, p.steps, optimizer=how)
+        for name in ("loss", "w_r", "w_s"):
+            np.testing.assert_allclose(runs[name][0], flow[name][:: p.eval_every], rtol=1e-6)
+        plain = factual_recall.flow().descend(RECALL, p.eta, p.steps)
+        assert abs(float(plain.loss[-1] / runs.loss[0, -1]) - 1) > 0.01
+        whole, first, second = (
+            kind.learner(p, [0], torch.device("cpu"), torch.float64, optimizer=how)
+            for _ in range(3)
+        )
+        for n in range(6):
+            whole.step(n)
+            (first if n < 3 else second).step(n)
+            if n == 2:
+                second.load([first.state(0)])
+        for name, x in whole.state(0).items():
+            assert torch.equal(x, second.state(0)[name]), name
+
+
+def test_recall_under_momentum_and_adam(tmp_path):
+    """Momentum is followed; under Adam, which divides by the noise of batches, a prediction is
+    refused. Plain descent by name is the same run as without.
+    """
+    p = factual_recall.Parameters.small().replace(steps=600, eval_every=60)
+    here = dict(store=tmp_path, workers=1, progress=False)
+    how = Optimiser(momentum=0.8, schedule="cosine")
+    runs = train_recall(p, [0, 1], optimizer=how, **here)
+    assert float(runs.loss[0, -1]) < 0.2
+    # Batches of 256: a few per cent of a loss.
+    np.testing.assert_allclose(
+        factual_recall.predict(p, runs).loss, runs.loss.mean("seed"), rtol=0.1
+    )
+    q = p.replace(steps=4, eval_every=2, eta=0.01)
+    adam = train_recall(q, [0], optimizer=Optimiser(optimizer="adam"), **here)
+    with pytest.raises(ParameterError, match="batch_size = 256 under adam: must be of sgd without"):
+        factual_recall.predict(q, adam)
+    plain = train_recall(q, [0], optimizer=Optimiser(), **here)
+    assert plain.attrs["configuration"] == train_recall(q, [0], **here).attrs["configuration"]
+    with pytest.raises(ParameterError, match="must be an Optimiser"):
+        train_recall(q, [0], optimizer="adam", **here)

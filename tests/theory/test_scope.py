@@ -17,7 +17,8 @@ from theory.parameters import ParameterError
 from theory.registry import MODELS, TABLE, find
 
 FUNCTIONS = [(system, name) for system, cases in CASES.items() for name in cases]
-SEEN_IN_RUNS = {"permutations", "pretrain"}  # teachers or a start of one's own: no field says so
+# Teachers, a start or an optimiser of one's own: no field says so.
+SEEN_IN_RUNS = {"permutations", "pretrain", "batch_size"}
 BROKEN = {  # where single values do not break it
     "such that bigrams are not learnt before half of the first layer is on the previous token": {
         "m": 4,

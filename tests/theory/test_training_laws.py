@@ -23,6 +23,8 @@ from theory.state_tracking.numbers.per_seed import (
     Start,
     batch_times,
     emergence_steps,
+    half_times,
+    system,
 )
 from theory.state_tracking.numbers.per_seed.arrivals import Kinds, _forms
 from theory.state_tracking.symbols import N, d_g
@@ -165,6 +167,24 @@ def test_arrivals_is_the_flow_at_the_start():
     assert np.isnan(emergence_steps(short, start)).all()
     with pytest.raises(ParameterError, match="n_train = 32768: must be at least 40"):
         emergence_steps(p.replace(optimizer="adam"), start)
+
+
+def test_clipping_under_adam():
+    """Clipping from the first step, and from where attention sets in: the delay of emergence is
+    that of the fixed-disorder theory, which has the norm of all single gradients, within a quarter.
+    """
+    p = Parameters.demo().replace(optimizer="adam", eta=0.006, unit="step", epochs=200)
+    start = Start.drawn(p, 3, np.random.default_rng(2))
+    given = Realisation.drawn(p, start, np.random.default_rng(3))
+    times = {}
+    for clip in (None, 0.03, 0.01):
+        q = p.replace(clip=clip)
+        whole = half_times(system(q, start, given), q.epochs) * q.d_g * q.N
+        times[clip] = np.array([emergence_steps(q, start).mean(), whole.mean()])
+    late, later = (times[clip] / times[None] - 1 for clip in (0.03, 0.01))
+    assert later[1] > 0.05 and late[1] < 0.8 * later[1]
+    for ours, theirs in (late, later):
+        assert ours == pytest.approx(theirs, rel=0.25)
 
 
 def test_slopes_by_kind_are_those_of_the_loss():

@@ -51,8 +51,8 @@ def test_adam_from_starts(store):
     """Within 10% for two tiny students; exponents of theory and students in the learning rate."""
     p = TINY.replace(N=16, d_g=16, n_train=4096, optimizer="adam", eta=0.01, epochs=200)
     p = p.replace(eval_every=2, n_test=16)
-    theory, students = adam.times(p, [0, 1, 2], **store)
-    assert theory == pytest.approx(students, rel=0.1)
+    students = adam.student_steps(p, [0, 1, 2], **store)
+    assert adam.theory_steps(p, [0, 1, 2]) == pytest.approx(students, rel=0.1)
 
 
 def test_decay_ends_where_it_should(store):
@@ -89,12 +89,12 @@ def test_edge_of_stability(store, monkeypatch):
     p = TINY.replace(eta=2.0, d_h=32, n_train=2048, n_test=16, unit="epoch")
     monkeypatch.setattr(phases, "LEARNED", 2e-3)
     wide = Band(-0.2, 0.2, edge.BAND.why)
-    rows = edge.checks(p, (5e-3,), 5e-3, (0,), wide, **store)
+    rows = edge.at_decay(5e-3, p, (0,), wide, **store) + edge.on_the_way(p, (0,), **store)
     assert [row.within for row in rows] == [True] * 4
     right = edge.largest_rate
     for factor, missed in ((1.7, 1), (1 / 1.7, 2)):
         monkeypatch.setattr(edge, "largest_rate", lambda q, f=factor: f * right(q))
-        wrong = edge.checks(p, (5e-3,), 5e-3, (0,), wide, **store)
+        wrong = edge.at_decay(5e-3, p, (0,), wide, **store)
         assert not wrong[0].within and not wrong[missed].within
 
 

@@ -180,7 +180,6 @@ AMPLE = Limit(
 ARRIVALS = Scope(
     "the theory of entries by arrivals",
     "training of the weights themselves, by any optimiser, full batch, with ample data",
-    # of clipping, the norm of all gradients would be needed, and so the number of entries per kind
     # of batches, the noise of single gradients would be needed, which Adam turns into signs
     (
         WEIGHTS,
@@ -188,11 +187,10 @@ ARRIVALS = Scope(
         DRAWN,
         FULL_BATCH,
         only("permutations", "iid"),
-        only("clip", Optimiser().clip),
         AMPLE,
     ),
     ("data_draw", "n_test", "eval_every"),
-    ("unit", "epochs", *(x for x in OPTIMISER if x != "clip")),
+    ("unit", "epochs", *OPTIMISER),
 )
 BATCHES = Scope(
     "the theory of the order of batches",

@@ -14,6 +14,7 @@ from theory.state_tracking import Parameters, task
 from theory.state_tracking.numbers.per_seed import Attention, Orders
 from theory.state_tracking.numbers.per_seed import batch_times as predicted
 from verify.check import Check, at_least, estimated, near
+from verify.measured import measured
 from verify.state_tracking.starts import starts_of
 
 STUDENTS = Parameters.demo().replace(unit="step", n_test=16, eta=2.0, epochs=600)
@@ -23,6 +24,7 @@ MEAN = 0.5  # of the shift that a row must be able to see: the time itself moves
 SEEN = 2.0  # scatter without the cancellation over an epoch, over the students'
 
 
+@measured
 def half_times(p: Parameters, seed: int, orders: int) -> np.ndarray:
     """Steps until A = 1/2 of students of one start and training set, one per order of it."""
     stack = Learner(p, [seed] * orders, torch.device("cpu"), torch.float64)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from theory.optimisers import Optimiser
 from theory.state_tracking import Parameters
 from verify.check import Check, at_least, near
 from verify.emergence import first_crossing
+from verify.measured import measured
 
 BALLS = {
     "heavy ball": Optimiser(momentum=0.8),
@@ -76,6 +78,7 @@ def on_flow() -> list[Check]:
     return out
 
 
+@measured
 def student_times(p: Parameters, seeds: Iterable[int], **training: Any) -> np.ndarray:
     """Clock at which A = 1/2, per seed."""
     runs = train(p, seeds, **training)
@@ -107,28 +110,28 @@ def of_students(
     return float(gap.mean()), float(worth.mean())
 
 
-def on_students(
-    p: Parameters = STUDENTS, seeds: Iterable[int] = SEEDS, length: float = LENGTH, **training: Any
-) -> list[Check]:
+def on_students(name: str, **training: Any) -> list[Check]:
     """Times of A = 1/2 of the same seeds, trained with momentum and by plain descent."""
-    out = []
-    for name, how in BALLS.items():
-        gap, worth = of_students(how, p.replace(eta=ETA), seeds, length, **training)
-        out += [
-            near(
-                f"time of A = 1/2 with memory over that of plain descent, {name}",
-                "plain_rate",
-                1.0,
-                1 + gap,
-                NEXT,
-                "second order in the rate",
-            ),
-            at_least(
-                f"shift that memory makes, in tolerances of that, {name}",
-                "plain_rate",
-                3.0,
-                abs(worth) / NEXT,
-                "the check sees it",
-            ),
-        ]
-    return out
+    gap, worth = of_students(BALLS[name], STUDENTS.replace(eta=ETA), SEEDS, LENGTH, **training)
+    return [
+        near(
+            f"time of A = 1/2 with memory over that of plain descent, {name}",
+            "plain_rate",
+            1.0,
+            1 + gap,
+            NEXT,
+            "second order in the rate",
+        ),
+        at_least(
+            f"shift that memory makes, in tolerances of that, {name}",
+            "plain_rate",
+            3.0,
+            abs(worth) / NEXT,
+            "the check sees it",
+        ),
+    ]
+
+
+def groups(**training: Any) -> dict[str, Callable[[], list[Check]]]:
+    """Rows of students by title."""
+    return {f"students, {x}": functools.partial(on_students, x, **training) for x in BALLS}

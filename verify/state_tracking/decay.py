@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from simulate.state_tracking import train
 from theory.state_tracking import Parameters
 from theory.state_tracking.decay import late_overlap
 from verify.check import Check, at_most, near
+from verify.measured import measured
 
 DECAYS = (3e-4, 1e-3)  # at 3e-3 these students do not learn
 STUDENTS = Parameters.demo().replace(eta=2.0, n_train=8192, n_test=16)
@@ -20,11 +22,12 @@ REST = 0.005  # of R: attention below 1, unequal shares of the training set
 ALIKE = 0.01  # S over R
 
 
-def ends(p: Parameters, seeds: Iterable[int], **training: Any) -> tuple[np.ndarray, np.ndarray]:
+@measured
+def ends(p: Parameters, seeds: Iterable[int], **training: Any) -> np.ndarray:
     """R and S of students in the end."""
     steps = round(AGE / (p.eta * p.weight_decay))
     runs = train(p.replace(epochs=steps, eval_every=steps), seeds, **training)
-    return runs.R.isel(alpha=-1).values, runs.S.isel(alpha=-1).values
+    return np.stack([runs[name].isel(alpha=-1).values for name in "RS"])
 
 
 def checks(
@@ -57,3 +60,11 @@ def checks(
             ),
         ]
     return out
+
+
+def groups(**training: Any) -> dict[str, Callable[[], list[Check]]]:
+    """Rows by title."""
+    return {
+        f"ends under decay {x:g}": functools.partial(checks, decays=(x,), **training)
+        for x in DECAYS
+    }

@@ -4,7 +4,8 @@ and above its edge, and students beyond the edge of the way there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from simulate.state_tracking.rewards import go_on
 from theory.state_tracking import Parameters
 from theory.state_tracking.numbers.edge import largest_rate, sharpness
 from verify.check import Band, Check, at_least, at_most, near
+from verify.measured import measured
 from verify.state_tracking import phases
 
 DECAYS = (2e-3, 5e-3, 8e-3)  # at the first nothing leaves the learned state within a run
@@ -56,63 +58,86 @@ def full_sharpness(p: Parameters, runs: xr.Dataset) -> float:
     return found + p.weight_decay
 
 
-def wandering(p: Parameters, eta: float, start: xr.Dataset, **training: Any) -> float:
-    """Range of A over the second half of a run from given weights, the smallest over seeds,
-    within `RESOLVED`.
-    """
-    q = p.replace(eta=float(eta), epochs=STEPS, eval_every=1)
-    A = continued.train(q, [*start.seed.values], start=start, **training).A
+def settled(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -> xr.Dataset:
+    """Students in the learned state under a decay."""
+    age = phases.AGES["learned"]
+    learned = train(phases.aged(p, phases.LEARNED, age), seeds, keep=True, **training)
+    q = phases.aged(p, rate, phases.AGES["kept"])
+    return continued.train(q, seeds, start=learned, **training)
+
+
+@measured
+def sharpnesses(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -> np.ndarray:
+    """`full_sharpness` of the learned state, per seed."""
+    runs, q = settled(p, rate, seeds, **training), phases.aged(p, rate, phases.AGES["kept"])
+    return np.array([full_sharpness(q, runs.sel(seed=[s])) for s in seeds])
+
+
+@measured
+def wandering(
+    p: Parameters, rate: float, eta: float, seeds: Iterable[int], **training: Any
+) -> np.ndarray:
+    """Range of A over the second half of a run from the learned state, per seed."""
+    q = phases.aged(p, rate, phases.AGES["kept"])
+    q, start = (
+        q.replace(eta=float(eta), epochs=STEPS, eval_every=1),
+        settled(p, rate, seeds, **training),
+    )
+    A = continued.train(q, seeds, start=start, **training).A
     half = A.isel(alpha=slice(STEPS // 2, None))
-    return float((half.max("alpha") - half.min("alpha")).min().clip(*RESOLVED))
+    return (half.max("alpha") - half.min("alpha")).values
 
 
-def checks(
+@measured
+def last_attention(p: Parameters, eta: float, seeds: Iterable[int], **training: Any) -> np.ndarray:
+    """A of students from scratch in the end, per seed."""
+    q = p.replace(eta=float(eta), unit="step")
+    q = q.run_to(12 / q.eta)
+    return train(q.replace(eval_every=q.epochs), seeds, **training).A.isel(alpha=-1).values
+
+
+def at_decay(
+    rate: float,
     p: Parameters = phases.BASE,
-    decays: Iterable[float] = DECAYS,
-    leaves: float = LEAVES,
     seeds: Iterable[int] = phases.SEEDS,
     band: Band = BAND,
     **training: Any,
 ) -> list[Check]:
-    """Sharpness, stability on both sides, and what lies beyond the edge on the way."""
-    seeds, out = [*seeds], []
-    learned = train(
-        phases.aged(p, phases.LEARNED, phases.AGES["learned"]), seeds, keep=True, **training
-    )
-    for rate in decays:
-        q = phases.aged(p, rate, phases.AGES["kept"])
-        settled = continued.train(q, seeds, start=learned, **training)
-        edge = float(largest_rate(q))
-        full = [full_sharpness(q, settled.sel(seed=[s])) for s in seeds]
-        out.append(
-            near(
-                f"sharpness of the learned state, decay {rate:g}",
-                "eta_edge",
-                2 / edge,
-                float(np.mean(full)),
-                0.0,
-                phases.UNEQUAL,
-                None,
-                band,
-            )
+    """Sharpness under a decay; where students leave, stability on both sides."""
+    edge = float(largest_rate(phases.aged(p, rate, phases.AGES["kept"])))
+    out = [
+        near(
+            f"sharpness of the learned state, decay {rate:g}",
+            "eta_edge",
+            2 / edge,
+            float(sharpnesses(p, rate, seeds, **training).mean()),
+            0.0,
+            phases.UNEQUAL,
+            None,
+            band,
         )
-        if rate == leaves:
-            below, above = (wandering(q, f * edge, settled, **training) for f in (BELOW, ABOVE))
-            at = f"times the largest stable rate, decay {rate:g}"
-            out += [
-                at_most(
-                    f"range of attention at {BELOW:g} {at}", "eta_edge", STILL, below, "stable"
-                ),
-                at_least(
-                    f"range of attention at {ABOVE:g} {at}", "eta_edge", MOVED, above, "unstable"
-                ),
-            ]
+    ]
+    if rate == LEAVES:
+        below, above = (
+            float(wandering(p, rate, f * edge, seeds, **training).min().clip(*RESOLVED))
+            for f in (BELOW, ABOVE)
+        )
+        at = f"times the largest stable rate, decay {rate:g}"
+        out += [
+            at_most(f"range of attention at {BELOW:g} {at}", "eta_edge", STILL, below, "stable"),
+            at_least(f"range of attention at {ABOVE:g} {at}", "eta_edge", MOVED, above, "unstable"),
+        ]
+    return out
+
+
+def on_the_way(
+    p: Parameters = phases.BASE, seeds: Iterable[int] = phases.SEEDS, **training: Any
+) -> list[Check]:
+    """What lies beyond the edge on the way from scratch."""
     way = sharpness(p.replace(weight_decay=0.0), 12 / p.eta)
     edge = float(way.eta_edge.where(way.sharpness > 0).min())
-    q = p.replace(eta=BEYOND * edge, unit="step")
-    q = q.run_to(12 / q.eta)
-    A = train(q.replace(eval_every=q.epochs), seeds, **training).A.isel(alpha=-1)
-    out.append(
+    A = last_attention(p, BEYOND * edge, seeds, **training)
+    return [
         at_least(
             f"attention from scratch at {BEYOND:g} times the edge on the way",
             "eta_edge",
@@ -120,5 +145,12 @@ def checks(
             float(A.min()),
             "the sharp stretch is passed in a few steps, too few to leave",
         )
-    )
-    return out
+    ]
+
+
+def groups(**training: Any) -> dict[str, Callable[[], list[Check]]]:
+    """Rows by title."""
+    found: dict[str, Callable[[], list[Check]]] = {
+        f"sharpness under decay {x:g}": functools.partial(at_decay, x, **training) for x in DECAYS
+    }
+    return found | {"edge on the way": functools.partial(on_the_way, **training)}

@@ -33,6 +33,7 @@ from verify.state_tracking.ladder import (
 )
 from verify.state_tracking.ladder_checks import checks, ladder_checks
 
+TRAINS = True  # what comes with the code, if asked
 ON_GRID_SHOWN = ("half_time", "rollout_half_time", "A", "variance_other", "variance_correct")
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from simulate.state_tracking import continued, train
-from theory.runtime import progress
 from theory.state_tracking import Parameters
 from theory.state_tracking.numbers.decay import decay_thresholds, late_states
 from verify.check import Band, Check, at_least, at_most, near
+from verify.measured import measured
 
 BASE = Parameters.demo().replace(eta=2.0, n_train=4096, n_test=16)
 SETTINGS = {
@@ -38,16 +39,34 @@ WORDS = {"A": "attention", "R": "overlap R", "P": "squared norm of keys"}
 
 
 def aged(p: Parameters, rate: float, age: float) -> Parameters:
-    """Parameters of a run of so many times 1 / (eta decay), measured at its end."""
+    """Parameters of a run of so many times 1 / (eta decay), measured at its end; decays to the
+    digits by which what comes with the code is known.
+    """
     steps = round(age / (p.eta * rate))
-    return p.replace(weight_decay=float(rate), epochs=steps, eval_every=steps)
+    return p.replace(weight_decay=float(f"{rate:.6g}"), epochs=steps, eval_every=steps)
 
 
-def ends(runs: xr.Dataset) -> dict[str, float]:
+def ends(runs: xr.Dataset) -> list[float]:
     """A, R and the squared norm of keys in the end, mean over seeds."""
-    found = {x: float(runs[x].isel(alpha=-1).mean()) for x in "AR"}
     squares = [(runs[f"{w}_end"] ** 2).sum(("head", "model")).mean() for w in ("W_Q", "W_K")]
-    return {**found, "P": float(np.mean(squares))}
+    return [*(float(runs[x].isel(alpha=-1).mean()) for x in "AR"), float(np.mean(squares))]
+
+
+@measured
+def from_scratch(
+    p: Parameters, rate: float, age: float, seeds: Iterable[int], **training: Any
+) -> np.ndarray:
+    """`ends` of students that start anew."""
+    return np.array(ends(train(aged(p, rate, age), seeds, keep=True, **training)))
+
+
+@measured
+def from_learned(
+    p: Parameters, rate: float, age: float, seeds: Iterable[int], **training: Any
+) -> np.ndarray:
+    """`ends` of students that go on from what they learned under the decay `LEARNED`."""
+    start = train(aged(p, LEARNED, AGES["learned"]), seeds, keep=True, **training)
+    return np.array(ends(continued.train(aged(p, rate, age), seeds, start=start, **training)))
 
 
 def rows(
@@ -62,13 +81,12 @@ def rows(
     """
     seeds, edges = [*seeds], decay_thresholds(p)
     lost, scratch = float(edges.decay_lost), float(edges.decay_unlearned)
-    start = train(aged(p, LEARNED, AGES["learned"]), seeds, keep=True, **training)
     kept, gone = (
-        ends(continued.train(aged(p, f * lost, AGES[name]), seeds, start=start, **training))
+        dict(zip("ARP", from_learned(p, f * lost, AGES[name], seeds, **training), strict=True))
         for name, f in (("kept", KEPT), ("lost", LOST))
     )
     grown, dead = (
-        ends(train(aged(p, f * scratch, AGES[name]), seeds, keep=True, **training))
+        dict(zip("ARP", from_scratch(p, f * scratch, AGES[name], seeds, **training), strict=True))
         for name, f in (("grows", GROWS), ("dies", DIES))
     )
     theory = late_states(p.replace(weight_decay=KEPT * lost)).sel(state="learned")
@@ -111,7 +129,9 @@ def rows(
     ]
 
 
-def checks(**training: Any) -> list[Check]:
-    """All settings."""
-    named = progress.each(SETTINGS.items(), "decays", lambda item: item[0])
-    return [row for title, p in named for row in rows(title, p, SEEDS, **training)]
+def groups(**training: Any) -> dict[str, Callable[[], list[Check]]]:
+    """Rows of all settings by title."""
+    return {
+        f"both critical decays, {title}": functools.partial(rows, title, p, SEEDS, **training)
+        for title, p in SETTINGS.items()
+    }

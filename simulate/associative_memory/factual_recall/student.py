@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from simulate import training
+from simulate import optimisers, training
 from simulate.associative_memory.factual_recall import task
 from simulate.learner import Unstacked
 from simulate.streams import keyed
 from theory.associative_memory.factual_recall import Parameters
+from theory.optimisers import Optimiser
 
 MEANING = {
     "loss": "cross-entropy over all facts, noise averaged",
@@ -84,6 +85,8 @@ class Learner:
         Precision.
     table : ndarray, optional
         Answers ``(S, R)``; the balanced table by default.
+    optimizer : Optimiser, optional
+        Gradient descent by default.
     """
 
     def __init__(
@@ -93,6 +96,7 @@ class Learner:
         device: torch.device | None = None,
         dtype: torch.dtype = torch.float32,
         table: np.ndarray | None = None,
+        optimizer: Optimiser | None = None,
     ) -> None:
         self.p, self.seed = p, seed
         self.table = task.fact_table(p) if table is None else table
@@ -100,11 +104,15 @@ class Learner:
             np.full(shape, p.epsilon, dtype=str(dtype).removeprefix("torch."))
             for shape in (p.vocabulary, (p.vocabulary, p.answers))
         )
+        self.moves = optimisers.Moves(optimizer, p.eta, p.steps) if optimizer else None
 
     def step(self, number: int) -> None:
         """One batch, one descent step."""
         batch = task.sample(self.p, self.p.batch_size, self.table, keyed(self.seed, number))
         d_w, d_V = self.gradient(batch.counts(self.p), batch.answer)
+        if self.moves is not None:
+            self.w, self.V = self.moves([self.w, self.V], [d_w, d_V])
+            return
         self.w -= self.p.eta * d_w
         self.V -= self.p.eta * d_V
 
@@ -154,16 +162,25 @@ class Learner:
 
     def state(self) -> dict[str, Any]:
         """Weights."""
-        return {"w": torch.from_numpy(self.w.copy()), "V": torch.from_numpy(self.V.copy())}
+        kept = self.moves.state() if self.moves is not None else {}
+        weights = {"w": torch.from_numpy(self.w.copy()), "V": torch.from_numpy(self.V.copy())}
+        return weights | kept
 
     def load(self, state: dict[str, Any]) -> None:
         """Set the weights."""
         self.w, self.V = state["w"].numpy().copy(), state["V"].numpy().copy()
+        if self.moves is not None:
+            self.moves.load(state)
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:
     shifted = np.exp(logits - logits.max(1, keepdims=True))
     return shifted / shifted.sum(1, keepdims=True)
+
+
+def identity(p: Parameters, optimizer: Optimiser | None = None) -> dict[str, Any]:
+    """What identifies a run beside its parameters."""
+    return optimisers.identity(optimizer)
 
 
 def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
@@ -181,4 +198,5 @@ SYSTEM = training.System(
     clock=clock,
     default_dtype="float32",
     devices=("cpu",),
+    identity=identity,
 )

@@ -1,13 +1,14 @@
-"""Predicted curves of a training run: full-batch descent with the students' step."""
+"""Predicted curves of a training run: full-batch descent with the students' optimiser."""
 
 from __future__ import annotations
 
+import numpy as np
 import xarray as xr
 
 from theory import prediction, scope, sweep
 from theory.associative_memory.factual_recall.dynamics import flow
 from theory.associative_memory.factual_recall.parameters import Parameters
-from theory.associative_memory.factual_recall.scope import RECALL
+from theory.associative_memory.factual_recall.scope import RECALL, optimiser
 from theory.emergence import until
 
 
@@ -17,7 +18,8 @@ from theory.emergence import until
 def predict(
     p: Parameters, runs: xr.Dataset | None = None, *, until: float | None = None
 ) -> xr.Dataset:
-    """Predict a training run: gradient descent without batch noise, the same for every seed.
+    """Predict a training run: descent by the students' optimiser without batch noise, the same for
+    every seed.
 
     Parameters
     ----------
@@ -40,5 +42,8 @@ def predict(
         If the runs lack their steps or were trained with other parameters.
     """
     steps, at = prediction.clock(p, runs, until, p.eta)
-    curve = prediction.finite(p, lambda: flow().descend(p, p.eta, int(steps[-1])).isel(t=steps))
+    how, last = optimiser(runs), int(np.max(steps[-1]))
+    length = last if how is None else max(last, p.steps)  # a schedule knows the length of the run
+    curves = lambda: flow().descend(p, p.eta, length, optimizer=how)  # noqa: E731
+    curve = prediction.finite(p, lambda: curves().isel(t=steps))
     return curve.rename(accuracy="probability").assign_coords(t=at, step=("t", steps))

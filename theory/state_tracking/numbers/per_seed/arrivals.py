@@ -113,7 +113,9 @@ class Arrivals:
         right, wrong = self._entries(start)
         wrong = np.repeat(wrong[..., None], self.of_part.size, 2)
         self.state = [start.W_Q.astype(float), start.W_K.astype(float), right, wrong]
-        self.steps = Steps(p, p.eta, p.updates)
+        right_many, wrong_many = self.many
+        counts = (1, 1, right_many, wrong_many[:, None] * self.of_part)
+        self.steps = Steps(p, p.eta, p.updates, counts)
 
     def _entries(self, start: Start) -> list[np.ndarray]:
         """Mean entries by kind at the start: the smallest that have the overlaps and the sum."""

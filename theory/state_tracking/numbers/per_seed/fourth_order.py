@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from theory.state_tracking.numbers.per_seed.covariances import Covariances
 from theory.state_tracking.numbers.per_seed.fixed_disorder import FixedDisorder, _softmax
 from theory.state_tracking.numbers.per_seed.realisation import Realisation
 
@@ -15,7 +16,14 @@ class FourthOrder(FixedDisorder):
 
     Adam divides by the size of a gradient, so that what is small in the gradient of keys and
     queries counts where it passes through zero.
+
+    Attributes
+    ----------
+    covariances : Covariances, optional
+        What the seeds' training sets have beyond the expected covariances.
     """
+
+    covariances: Covariances | None = None
 
     def see(self, given: Realisation, sequences: int) -> None:
         """From now on take the loss over these counts of so many sequences."""
@@ -85,6 +93,10 @@ class FourthOrder(FixedDisorder):
         by_q += -2 * k2 * square - 4 * P @ other + 4 * h**2
         by_P = coefficient[0] * (square - 2 * h) + mixed * by_q
         by_P += sum(u @ y for u, y in zip(slopes, powers, strict=True))
+        beyond = None
+        if self.covariances is not None:
+            beyond = self.covariances.slopes(at, P, self.rows, M)
+            by_P += beyond[0]
         error = P * (1 + by_P - (P * by_P).sum(3, keepdims=True))
         error = (error.reshape(B, N, p.L, d, N) - self.teachers[:, :, None]).reshape(P.shape)
         # Entries of M: in the mean logits, and in what scatters about them.
@@ -104,6 +116,8 @@ class FourthOrder(FixedDisorder):
         for k in (1, 2, 3):
             by_x += (k + 1) * powers[k - 1] * outer(rows * slopes[k])
         by_x -= by_x.mean(2, keepdims=True)
+        if beyond is not None:
+            by_x += beyond[1]
         if self.absent is not None:
             by_x[self.absent] = 0
         d_M = weights.swapaxes(2, 3) @ (rows * error) + by_x
@@ -118,5 +132,7 @@ class FourthOrder(FixedDisorder):
         found += 3 * at**2 * by_step(three * k3 / 6)
         found += 4 * at**3 * by_step(four * (k4 / 24 - q / 8))
         force += found * (1 - np.eye(p.L))
+        if beyond is not None:
+            force += beyond[2]
         d_q, d_k = self.attention.backward(W_Q, W_K, at, force)
         return [d_q, d_k, d_M]

@@ -49,7 +49,7 @@ class Realisation:
     data_draw : int, optional
         Number of the training set of each seed (`Parameters.data_draw`).
     sequences : tuple of Sequences, optional
-        Training sets of the seeds, where steps take batches of them.
+        Training sets of the seeds.
     """
 
     teachers: np.ndarray
@@ -90,7 +90,7 @@ class Realisation:
             teachers = drawn if own is None else own
             data = task.draw_sequences(teachers, p.n_train, p.L, stream["train"])
             M = task.draw_weights(p, stream["initialisation"])["M"]
-            parts.append(cls._of_data(p, teachers, M, data))
+            parts.append(cls._of_data(teachers, M, data))
         own_seeds = tuple(int(seed) for seed in seeds)
         return replace(cls.joined(parts), seeds=own_seeds, data_draw=p.data_draw)
 
@@ -103,8 +103,7 @@ class Realisation:
             task.draw_weights(p, task.streams(int(seed), p.data_draw)["initialisation"])
             for seed in seeds
         ]
-        data, teachers = words.train, words.permutations
-        parts = [cls.counted(teachers, w["M"], data.actions, data.states) for w in weights]
+        parts = [cls._of_data(words.permutations, w["M"], words.train) for w in weights]
         own_seeds = tuple(int(seed) for seed in seeds)
         return replace(cls.joined(parts), seeds=own_seeds, data_draw=p.data_draw)
 
@@ -211,15 +210,13 @@ class Realisation:
     def _drawn(cls, p: Parameters, start: Start, k: int, rng: np.random.Generator) -> Self:
         teachers = task.draw_permutations(p, rng)
         data = task.draw_sequences(teachers, p.n_train, p.L, rng)
-        return cls._of_data(p, teachers, matched(teachers, start, k, rng), data)
+        return cls._of_data(teachers, matched(teachers, start, k, rng), data)
 
     @classmethod
-    def _of_data(
-        cls, p: Parameters, teachers: np.ndarray, M: np.ndarray, data: task.Sequences
-    ) -> Self:
-        """Counts of one student's training set, and the set itself if its batches are needed."""
+    def _of_data(cls, teachers: np.ndarray, M: np.ndarray, data: task.Sequences) -> Self:
+        """Counts of one student's training set, and the set itself."""
         counted = cls.counted(teachers, M, data.actions, data.states)
-        return counted if p.batches == 1 else replace(counted, sequences=(data,))
+        return replace(counted, sequences=(data,))
 
     def batch(self, p: Parameters, step: int) -> tuple[Self, int]:
         """Counts of the batch of a step of the optimiser, and its number of sequences.

@@ -8,6 +8,7 @@ import numpy as np
 
 from theory.optimisers import Steps
 from theory.parameters import ParameterError
+from theory.state_tracking.numbers.per_seed.covariances import MOST, Covariances, entries
 from theory.state_tracking.numbers.per_seed.fixed_disorder import FixedDisorder
 from theory.state_tracking.numbers.per_seed.fourth_order import FourthOrder
 from theory.state_tracking.numbers.per_seed.realisation import Realisation
@@ -18,6 +19,7 @@ from theory.state_tracking.parameters import Parameters
 
 class Trained(FourthOrder):
     """Fixed-disorder theory of students trained by momentum, Adam, schedules, clipping or batches.
+    Where every step takes all data, covariances within groups are those of the training set.
 
     Parameters
     ----------
@@ -26,7 +28,7 @@ class Trained(FourthOrder):
     start : Start
         Initial keys and queries of the seeds.
     given : Realisation
-        As for `FixedDisorder`; with its sequences where steps take batches.
+        As for `FixedDisorder`, with its sequences.
 
     Raises
     ------
@@ -42,6 +44,9 @@ class Trained(FourthOrder):
                 "make it by Realisation.of with these parameters"
             )
         self.whole, self.epochs = given, 0
+        counted = p.batches == 1 and given.pairs is not None and given.sequences is not None
+        if counted and entries(p) <= MOST:
+            self.covariances = Covariances(p, given, self.left)
         self.steps = Steps(p, p.eta, p.updates)
 
     def epoch(self) -> None:

@@ -1,0 +1,69 @@
+"""Students of any kind under any optimiser: steps of `theory.optimisers`, with what they remember
+stored beside the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from theory.optimisers import Optimiser, Steps
+from theory.parameters import ParameterError, shown
+
+PREFIX = "optimizer."  # of names in a student's state
+
+
+def identity(optimizer: Optimiser | None) -> dict[str, Any]:
+    """What an optimiser adds to the identity of a run: nothing if it is plain descent.
+
+    Raises
+    ------
+    ParameterError
+        For what is no optimiser.
+    """
+    if optimizer is None:
+        return {}
+    if type(optimizer) is not Optimiser:
+        raise ParameterError(f"optimizer = {shown(optimizer)}: must be an Optimiser")
+    return {} if optimizer == Optimiser() else {"optimizer": optimizer.as_dict()}
+
+
+class Moves:
+    """Steps of one student.
+
+    Parameters
+    ----------
+    how : Optimiser, optional
+        Plain descent by default.
+    eta : float
+        Learning rate.
+    steps : int
+        Length of the run, for the schedule.
+    """
+
+    def __init__(self, how: Optimiser | None, eta: float, steps: int) -> None:
+        self.steps = Steps(how or Optimiser(), eta, steps)
+
+    def __call__(self, weights: list[np.ndarray], gradients: list[np.ndarray]) -> list[np.ndarray]:
+        """The weights after one step."""
+        moved = self.steps([w[None] for w in weights], [g[None] for g in gradients])
+        return [np.asarray(w[0]) for w in moved]
+
+    def state(self) -> dict[str, Any]:
+        """What is remembered, by names that no weight has."""
+        found: dict[str, Any] = {f"{PREFIX}number": torch.tensor(self.steps.number)}
+        for name in ("first", "second"):
+            for k, x in enumerate(getattr(self.steps, name)):
+                found[f"{PREFIX}{name}.{k}"] = torch.from_numpy(x.copy())
+        return found
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Remember what a state holds."""
+        self.steps.number = int(state[f"{PREFIX}number"])
+        for name in ("first", "second"):
+            own = f"{PREFIX}{name}."
+            places = sorted(int(key.removeprefix(own)) for key in state if key.startswith(own))
+            setattr(self.steps, name, [state[f"{own}{k}"].numpy().copy() for k in places])

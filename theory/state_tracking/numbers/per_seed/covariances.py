@@ -1,0 +1,99 @@
+"""Covariances of the weights within groups as one training set has them: numbers of
+`theory.state_tracking.covariances`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from theory.state_tracking import task
+from theory.state_tracking.numbers.per_seed.realisation import Realisation
+from theory.state_tracking.parameters import Parameters
+
+# Entries per student, 256 MB. Beyond it covariances stay at their expected values: such students
+# have many rows per state, and what one set adds falls as the root of their number.
+MOST = 2**26
+
+
+def entries(p: Parameters) -> int:
+    """Number of covariances of one student."""
+    return p.N * p.L * (p.L * p.d_g) ** 2
+
+
+class Covariances:
+    """Excess of covariances over what independent uniform actions have, summed over the groups of
+    a state and a step; arrays over seeds.
+
+    Parameters
+    ----------
+    p : Parameters
+        Sizes.
+    given : Realisation
+        With its training sets.
+    left : ndarray, shape (B, N, L, d_g)
+        Shares of the groups, times the part of a variance that remains about their known means.
+    """
+
+    def __init__(self, p: Parameters, given: Realisation, left: np.ndarray) -> None:
+        self.p = p
+        self.excess = np.stack(
+            [self._counted(data, given, left, b) for b, data in enumerate(given.sequences or ())]
+        )
+
+    def _counted(
+        self, data: task.Sequences, given: Realisation, left: np.ndarray, student: int
+    ) -> np.ndarray:
+        """Excess of one student, shape (s, b c, i j k)."""
+        p, (n, L), d = self.p, data.actions.shape, self.p.d_g
+        if given.pairs is None:
+            raise ValueError("pairs of actions are not counted")
+        out = np.empty((p.N, d * d, L, L, L), np.float32)
+        own = given.share[student]
+        both = (data.actions[:, :, None] * d + data.actions[:, None, :]) * L**2
+        both += np.arange(L)[:, None] * L + np.arange(L)
+        uniform = (np.eye(d) / d - 1 / d**2).ravel()
+        for i in range(L):
+            at = data.states[:, i, None, None] * (d * L) ** 2 + both
+            found = np.bincount(at.ravel(), minlength=p.N * (d * L) ** 2) / (n * L)
+            found = found.reshape(p.N, d * d, L, L)
+            met = given.pairs[student, :, i].astype(float)  # s, j, a, b
+            per_row = met / np.where(own[:, i] > 0, own[:, i], np.inf)[:, None, :, None]
+            found -= np.einsum("sjab,skac->sbcjk", met, per_row, optimize=True).reshape(found.shape)
+            expected = left[student, :, i].sum(1)[:, None] * uniform
+            found[..., np.arange(L), np.arange(L)] -= expected[..., None]
+            out[:, :, i] = found
+        return out.reshape(p.N, d * d, L**3)
+
+    def slopes(
+        self, at: np.ndarray, P: np.ndarray, rows: np.ndarray, M: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Derivatives of what the excess adds to the loss: by probabilities P per share of a group,
+        by M as it stands beside them, and by attention.
+
+        Parameters
+        ----------
+        at : ndarray, shape (B, L, L)
+            Attention.
+        P : ndarray, shape (B, N, L d_g, N)
+            Softmax of the mean logits of groups.
+        rows : ndarray, shape (B, N, L d_g, 1)
+            Shares of the groups.
+        M : ndarray, shape (B, N, d_g, N)
+            Weights by state, action and next state.
+        """
+        B, N, d, _ = M.shape
+        L, diagonal = self.p.L, np.arange(N)
+        whole = rows.sum(2, keepdims=True)
+        heavy = rows / np.where(whole > 0, whole, 1) * P
+        J = -heavy.swapaxes(2, 3) @ P
+        J[:, :, diagonal, diagonal] += heavy.sum(2)
+        other = at * (1 - np.eye(L))
+        squares = (other[..., None] * other[..., None, :]).reshape(B, 1, -1, 1)
+        by_cov = (self.excess @ squares.astype(np.float32)).astype(float).reshape(B, N, d, d)
+        responded = M @ J
+        of_cov = (responded @ M.swapaxes(2, 3)).reshape(B, N, 1, d * d).astype(np.float32)
+        by_squares = (of_cov @ self.excess).sum(1, dtype=float).reshape(B, L, L, L)
+        by_at = (by_squares @ other[..., None])[..., 0] * (1 - np.eye(L))
+        H = M.swapaxes(2, 3) @ by_cov @ M
+        by_P = H[:, :, diagonal, diagonal][:, :, None] / 2 - P @ H
+        return by_P / np.where(whole > 0, whole, 1), by_cov @ responded, by_at
