@@ -424,7 +424,14 @@ def allowed(p: BaseParameters) -> Iterator[tuple[str, str, BaseParameters]]:
 
 # Seconds at some edge, or of derivation before the first.
 LONG = ("branches", "thresholds", "general.solve", "positional_semantic.onset", "transverse")
-LONG += ("all_weights", "leading_order", "numbers.recent", "continue_branch", "degree_seven", "regulariser.solve")
+LONG += (
+    "all_weights",
+    "leading_order",
+    "numbers.recent",
+    "continue_branch",
+    "degree_seven",
+    "regulariser.solve",
+)
 LONG += ("fixed_point", "positional_semantic.predict", "positional_semantic.online")
 SAID = [
     pytest.param(path, id=path, marks=[pytest.mark.slow] * any(x in path for x in LONG))
