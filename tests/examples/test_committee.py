@@ -10,7 +10,7 @@ import pytest
 import scipy.special
 import sympy as sp
 from committee import simulate
-from committee.theory import Parameters, equations, flow, onset
+from committee.theory import Parameters, equations, flow, onset, phases
 from committee.theory import dynamics as d
 from committee.verify import laws
 
@@ -73,12 +73,91 @@ def test_published_forms():
         * d.eta
         * K
         / (sp.pi * sp.sqrt(2 * K - 1) * (2 * K + 1) ** sp.Rational(3, 2)),
-        "error_noise": d.eta * d.sigma**2 * K / (2 * sp.sqrt(3) * sp.pi),
+        "error_noise_slow": d.eta * d.sigma**2 * K / (2 * sp.sqrt(3) * sp.pi),
     }
     for name, form in forms.items():
         for size in (2, 3, 7):
             at = {K: size, d.eta: 0.3, d.sigma: 0.7}
             assert float(known[name].rhs.subs(at)) == pytest.approx(float(form.subs(at)), rel=1e-12)
+
+
+def test_rates_by_published_integrals():
+    """Saad and Solla 1995: sums over all units of I_3 and I_4, to second order in eta."""
+    K, eta, sigma, every = 3, 0.7, 0.4, gram()
+
+    def three(*units):
+        (a, _, v), (_, _, b), (_, _, w) = every[np.ix_(units, units)]
+        inner, outer, whole = b - every[units[0], units[1]] * v / (1 + a), 1 + a, 1 + w
+        return 2 / np.pi * inner / np.sqrt(outer * whole - v**2)
+
+    def four(*units):
+        c = every[np.ix_(units, units)]
+        under, cross = np.eye(2) + c[:2, :2], c[:2, 2:]
+        left = c[2:, 2:] - cross.T @ np.linalg.solve(under, cross)
+        sine = left[0, 1] / np.sqrt((1 + left[0, 0]) * (1 + left[1, 1]))
+        return 4 / np.pi**2 / np.sqrt(np.linalg.det(under)) * np.arcsin(sine)
+
+    out = [(n, 1) for n in range(K, 2 * K)] + [(n, -1) for n in range(K)]
+
+    def pulled(i, v):
+        return sum(sign * three(i, v, n) for n, sign in out)
+
+    def spread(i, k):
+        pairs = sum(a * b * four(i, k, n, m) for n, a in out for m, b in out)
+        noise = (
+            2 * sigma**2 / np.pi / np.sqrt(np.linalg.det(np.eye(2) + every[np.ix_([i, k], [i, k])]))
+        )
+        return pairs + (noise if i != k else 2 * sigma**2 / np.pi / np.sqrt(1 + 2 * every[i, i]))
+
+    told = [eta * pulled(0, K), eta * pulled(0, K + 1)]
+    told += [2 * eta * pulled(0, k) + eta**2 * spread(0, k) for k in (0, 1)]
+    at = {**AT, d.eta: eta, d.sigma: sigma}
+    assert [float(d.rates()[x].subs(at)) for x in d.STATE] == pytest.approx(told, rel=1e-12)
+
+
+def test_curve_of_an_outside_program():
+    """github.com/sgoldt/pyscm at 710880b (of Goldt et al. 2019), Euler steps of 0.02 and 0.01
+    extrapolated to none: R, S, Q, C of two units on the plateau and off it.
+    """
+    p = Parameters(K=2, N=500, eta=1.0, R_0=0.2, sigma=0.1)
+    curve = flow().solve(p, at=[0.0, 5.0, 24.0, 30.0], alpha=30.0)
+    outside = [
+        [0.55806639, 0.30937213, 0.53040004, 0.25545769],
+        [0.71897037, 0.18699920, 0.62854906, 0.21144923],
+        [0.77342107, 0.14563933, 0.67966596, 0.18139035],
+    ]
+    assert np.array([curve[x].values[1:] for x in "RSQC"]).T == pytest.approx(
+        np.array(outside), abs=1e-6
+    )
+
+
+def test_error_by_noise_of_an_outside_formula():
+    """The same repository's notebook, final error for small noise with no unit too many, at
+    sigma = 1: up to 1.7 times its first order in eta.
+    """
+    for K, eta, told in (
+        (2, 0.3, 0.0633136051126),
+        (2, 1.0, 0.323317678411),
+        (3, 1.0, 0.717567646988),
+        (5, 0.3, 0.195418308261),
+    ):
+        found = equations()["error_noise"].evaluate({"K": K, "eta": eta, "sigma": 1.0})
+        assert float(found) == pytest.approx(told, rel=1e-11)
+
+
+def test_nothing_else_is_lost_before_the_largest_learning_rate():
+    """For every number of units that is allowed, the trace is negative where the determinant
+    vanishes first: no pair of eigenvalues has crossed. The error by noise grows until there.
+    """
+    of = sp.lambdify(
+        [d.K, d.eta], d.eta * phases.block(1).trace() + d.eta**2 * phases.block(2).trace()
+    )
+    largest, error = (equations()[n] for n in ("eta_max", "error_noise"))
+    for K in range(2, 101):
+        top = float(largest.evaluate({"K": K}))
+        assert of(K, top) < 0
+        errors = error.evaluate({"K": K, "eta": top * np.array([0.5, 0.9, 0.99]), "sigma": 1.0})
+        assert (np.diff([0, *errors]) > 0).all()
 
 
 @pytest.mark.slow
@@ -91,7 +170,14 @@ def test_largest_learning_rate():
 
 
 LAWS = {
-    laws.laws: ("plateau_error", "escape_rate", "plateau_R", "plateau_Q", "error_noise"),
+    laws.laws: (
+        "plateau_error",
+        "escape_rate",
+        "plateau_R",
+        "plateau_Q",
+        "error_noise",
+        "error_noise_slow",
+    ),
     laws.stability: ("eta_max",),
 }
 
@@ -162,4 +248,5 @@ def test_a_start_without_a_difference_never_specialises():
     """Rounding, blown up on the plateau, made it a time before; too large a rate is named."""
     found = onset(Parameters(K=2, R_0=0.02, S_0=0.02))
     assert np.isnan(found.numbers["alpha_half"]) and "stays symmetric" in found.notes[-1]
-    assert "above eta_max" in onset(Parameters(K=2, eta=3.0)).notes[-1]
+    lost = onset(Parameters(K=2, eta=3.0, sigma=0.1))
+    assert "above eta_max" in lost.notes[-1] and np.isnan(lost.numbers["error_noise"])

@@ -56,6 +56,60 @@ def test_printed_forms(p):
         assert equations()["new_above"].evaluate(known) == pytest.approx(new, rel=1e-11)
 
 
+OUTSIDE = "github.com/Pehlevan-Group/incontext-asymptotics-experiments at 9f9b562"
+# alpha, kappa, tau, rho, ridge, error on new tasks by their `ridge_icl`, good to 1e-6
+WITH_RIDGE = [
+    (1, 1, 5, 0.01, 0.1, 0.7727685360),
+    (10, 0.5, 0.5, 0.01, 1.0, 0.7478330088),
+    (10, 0.5, 1.0, 0.1, 0.1, 0.8833298781),
+    (3, 2, 1.5, 0.2, 0.5, 0.8513515954),
+]
+# kappa, then mean and deviation (20 fits each) of their quick figure's fits at d = 32 and at 64
+PUBLIC_FITS = """
+0.2 1.0098604920 0.0433937271 0.9259115877 0.0160342742
+0.4 0.7498111350 0.0307869983 0.6822539180 0.0087218090
+0.6 0.5063599191 0.0167367915 0.4730286750 0.0065966873
+0.8 0.3259759196 0.0101544218 0.2973822562 0.0063053270
+1.0 0.1906524138 0.0176168485 0.1756744535 0.0065611010
+1.2 0.1250774336 0.0125593724 0.1102026446 0.0046714233
+1.6 0.0527250989 0.0062196085 0.0527031319 0.0023801362
+2.0 0.0331617580 0.0046277843 0.0316946303 0.0017032226
+4.0 0.0098045602 0.0012755171 0.0094162137 0.0006755896
+8.0 0.0040129706 0.0010644953 0.0037777995 0.0004813470
+16.0 0.0017952942 0.0008604514 0.0017346088 0.0004977535
+32.0 0.0007767850 0.0007434160 0.0008236760 0.0004765451
+"""
+
+
+@pytest.mark.parametrize("row", WITH_RIDGE)
+def test_their_program_with_a_ridge(row):
+    """`OUTSIDE`: theory_runs/common.py."""
+    *at, told = row
+    p = Parameters(**dict(zip(("alpha", "kappa", "tau", "rho", "ridge"), at, strict=True)))
+    assert numbers.error_new(p) == pytest.approx(told, rel=1e-6)
+
+
+@pytest.mark.parametrize(("off", "within"), [(1.0, True), (1.05, False)])
+def test_their_table_of_fits(off, within):
+    """`OUTSIDE`: error on new less on trained tasks, tau = alpha = 10; what fits have beyond the
+    theory, extrapolated from d = 32 and 64 to infinite d, vanishes (chi^2 of 12 settings at 1 in
+    1,000); it would not, were the theory off by 5%.
+    """
+
+    def theory(kappa, d):
+        tasks = int(kappa * d)  # and each as often as fits into 10 d^2
+        tau = round(10 * d**2 / tasks) * tasks / d**2
+        p = Parameters(alpha=10.0, kappa=tasks / d, tau=tau, rho=0.01)
+        return off * (numbers.error_new(p) - numbers.error_trained(p))
+
+    found = []
+    for line in PUBLIC_FITS.split("\n")[1:-1]:
+        kappa, small, s, large, l = map(float, line.split())
+        excess = 2 * (large - theory(kappa, 64)) - (small - theory(kappa, 32))
+        found.append(excess / np.hypot(2 * l, s) * 20**0.5)
+    assert (sum(z**2 for z in found) < 32.9) == within
+
+
 def test_a_small_ridge_is_none():
     """The root of the effective ridge goes to that without a ridge; a large one silences the
     attention.

@@ -44,6 +44,7 @@ INNER = {
     "emergence": "gaussian alpha_of beta_of rates",
     "burst_loss": "of_rows after_each loss_of loss_and_gradient",
     "leading_order": "nodes names loss_and_gradient",
+    "recent": "places compiled",
     "uniform_query": "loss_and_gradient",
     "channel": "target teacher_nodes averages student_attention",
     "degree_seven": "rule averages",
@@ -204,6 +205,8 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "runs.half_times": {"epochs": 20},
     "runs.data_scatter": {"alpha": 3.0},
     "leading_order.effective_length": {"size": 512, "right": 2},
+    "recent.predicted": {"size": 32, "window": 0.25, "rtol": 1e-4},
+    "recent.exact": {"size": 16, "window": 0.25, "rtol": 1e-4},
     "heads.drops": {
         "v": np.array([0.01, 0.02]),
         "K": np.array([[[0.01, 0.03]], [[0.02, -0.01]]]),
@@ -421,7 +424,14 @@ def allowed(p: BaseParameters) -> Iterator[tuple[str, str, BaseParameters]]:
 
 # Seconds at some edge, or of derivation before the first.
 LONG = ("branches", "thresholds", "general.solve", "positional_semantic.onset", "transverse")
-LONG += ("all_weights", "leading_order", "continue_branch", "degree_seven", "regulariser.solve")
+LONG += (
+    "all_weights",
+    "leading_order",
+    "numbers.recent",
+    "continue_branch",
+    "degree_seven",
+    "regulariser.solve",
+)
 LONG += ("fixed_point", "positional_semantic.predict", "positional_semantic.online")
 SAID = [
     pytest.param(path, id=path, marks=[pytest.mark.slow] * any(x in path for x in LONG))

@@ -48,6 +48,16 @@ def test_descent_step_by_step(tmp_path):
     assert not failed(every_weight.descent(5, 2, 40, **given))
 
 
+@pytest.mark.parametrize("late", [0.0, 0.1])
+def test_law_of_recent_pairs(late, monkeypatch):
+    """At N = 32, and a flow that is late by 10%."""
+    flow = every_weight.recent.exact(32, 0.125, rtol=1e-5)
+    moved = {n: (1 + late) * x for n, x in flow.items()}
+    monkeypatch.setattr(every_weight.recent, "exact", lambda *asked, **more: moved)
+    checks, notes = every_weight.of_places(((32, 0.125),))
+    assert [c.within for c in checks] == 2 * [not late] and len(notes) == 1
+
+
 @pytest.mark.parametrize("late", [0.0, 0.04])
 def test_law_is_held_to_the_flow(late, monkeypatch):
     """At N = 32; a flow that is late by 4% is not the law's."""

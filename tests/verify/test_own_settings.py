@@ -7,6 +7,8 @@ from theory.registry import find
 from verify.report import Request
 
 SYSTEMS = (
+    "associative_memory.retrieval",
+    "associative_memory.softmax_recall",
     "induction_heads.bursty",
     "induction_heads.in_weights",
     "induction_heads.markov",

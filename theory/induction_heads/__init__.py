@@ -15,7 +15,7 @@ from theory.induction_heads import (
     query,
     structure,
 )
-from theory.induction_heads.all_weights import burst, burst_loss, law, loss, plateau, scores
+from theory.induction_heads.all_weights import burst, burst_loss, law, loss, plateau, recent, scores
 from theory.induction_heads.dynamics import flow
 from theory.induction_heads.numbers import emergence
 from theory.induction_heads.onset import emergence_times, onset
@@ -53,6 +53,7 @@ flows, sections, equations = catalogue(
         "All weights": [scores, loss],
         "All weights: plateau and law": [plateau, law],
         "All weights: a burst of right pairs": [burst, burst_loss],
+        "All weights: a recent right pair": [recent],
         "Gaussian data": [gaussian],
     },
     flow,

@@ -16,6 +16,7 @@ FEW = Band(-0.02, 0.02, "values that are shown gain a part of the probability: 2
 
 def report(request: Request) -> Report:
     """All settings; a dozen students."""
+    request.of_its_own()
     checks = emergence(
         stated, GRID, "A", emergence_time, "retrieval_emergence", FEW, progress=request.progress
     )

@@ -27,6 +27,7 @@ def subject(p: Any) -> float:
 
 def report(request: Request) -> Report:
     """Relation at three settings, subject at one; a dozen students."""
+    request.of_its_own()
     show, name = request.progress, "softmax_recall_emergence"
     relation = emergence(stated, GRID, "a_r", emergence_time, name, ALONE, progress=show)
     late = emergence(stated, [SMALL], "a_s", subject, "flow", STEPS, progress=show)

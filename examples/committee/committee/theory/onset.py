@@ -42,7 +42,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     for name, text in (
         ("escape_rate", "growth rate of R - S on the plateau, small eta"),
         ("plateau_error", "generalisation error on the plateau, small eta"),
-        ("error_noise", "generalisation error at the end by label noise, small eta"),
+        ("error_noise", "generalisation error at the end by label noise, first order in sigma^2"),
         ("eta_max", "learning rate above which the end is lost"),
     ):
         rows[name] = float(phases.equations()[name].evaluate(known)), text
@@ -56,11 +56,12 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         notes.append("R_0 = S_0: nothing tells teachers apart, so that the flow stays symmetric")
     if p.eta > (most := rows["eta_max"][0]):
         notes.append(f"eta = {p.eta:g} is above eta_max = {most:.4g}: the end is not stable")
+        rows["error_noise"] = float("nan"), rows["error_noise"][1]
     last = until or (1.6 * half if np.isfinite(half) else end)
     return Onset(
         {name: number for name, (number, _) in rows.items()},
         {name: text for name, (_, text) in rows.items()},
-        {"alpha_half": "never"},
+        {"alpha_half": "never", "error_noise": "lost"},
         notes,
         curves=lambda: {"flow": flow().solve(p, alpha=last)},
         equations=lambda: [*flow().equations().values(), *phases.equations().values()],

@@ -73,12 +73,12 @@ def error_there() -> sp.Expr:
 
 @cache
 def escape_rate() -> sp.Expr:
-    """Growth rate of R - S on the plateau, where Q - C follows, means kept.
+    """Growth rate of R - S on the plateau, means kept; Q - C stays, to first order in both.
 
     Raises
     ------
     ArithmeticError
-        If no direction grows at this rate.
+        If R - S does not grow at this rate, or Q - C by itself.
     """
     x, y = sp.symbols("x y")
     point = plateau()
@@ -95,8 +95,9 @@ def escape_rate() -> sp.Expr:
         ]
     )
     form = 2 * K / (sp.pi * sp.sqrt(2 * K - 1) * sp.sqrt(2 * K + 1) ** 3)
-    if not vanishes(plain((block - form.subs(K, t + sp.Rational(1, 2)) * sp.eye(2)).det())):
-        raise ArithmeticError("no growth at this rate")
+    grows = form.subs(K, t + sp.Rational(1, 2))
+    if not all(map(vanishes, (block[0, 0] - grows, block[0, 1], block[1, 1]))):
+        raise ArithmeticError("not the only growth")
     return eta * form
 
 
@@ -119,24 +120,45 @@ def block(order: int) -> sp.Matrix:
     return sp.Matrix([slopes[Q], slopes[C]]).T
 
 
+def positive(of: sp.Expr) -> bool:
+    """Whether a polynomial in K is positive for K >= 2: in K - 2, all of its coefficients are."""
+    return all(c.is_positive for c in sp.Poly(of.subs(K, t + 2), t).all_coeffs())
+
+
 @cache
 def largest() -> sp.Expr:
-    """Learning rate at which the end turns unstable: the smaller root of a determinant."""
+    """Learning rate at which the end turns unstable: the smaller root of a determinant.
+
+    Raises
+    ------
+    ArithmeticError
+        If its coefficients do not have the signs of two positive roots, for K >= 2.
+    """
     y = sp.Symbol("y", positive=True)  # eta over pi
     both = sp.Poly(sp.expand((sp.pi * block(1) + y * sp.pi**2 * block(2)).det()), y)
     square, linear, rest = map(sp.expand, both.all_coeffs())
-    root = sp.sqrt(sp.expand(linear**2 - 4 * square * rest))
-    roots = [sp.pi * (sign * root - linear) / (2 * square) for sign in (1, -1)]
-    return min(roots, key=lambda x: abs(float(x.subs(K, 5))))
+    inside = sp.expand(linear**2 - 4 * square * rest)
+    if not all(map(positive, (square, -linear, rest, inside))):
+        raise ArithmeticError("not two positive roots")
+    return sp.pi * (-linear - sp.sqrt(inside)) / (2 * square)
 
 
 @cache
 def of_noise() -> sp.Expr:
-    """Error at the end of training with label noise: there noise and descent balance."""
-    added = [spread()[z].subs(DONE) for z in (Q, C)]
-    kept = -block(1).inv() * sp.Matrix([sp.expand(a) for a in added]) * eta
+    """Error at the end with label noise, to first order in sigma^2: where what noise adds is what
+    descent takes.
+    """
+    added = sp.Matrix([sp.expand(spread()[z].subs(DONE)) for z in (Q, C)])
+    taken = -(block(1) + eta * block(2))
+    kept = taken.adjugate() * added * eta / taken.det()
     by = sp.Matrix([[sp.diff(loss(), z).subs(DONE) for z in (Q, C)]])
-    return written_as(eta * sigma**2 * K / (2 * sp.sqrt(3) * sp.pi), (by * kept)[0])
+    return sp.cancel(sp.together((by * kept)[0]))
+
+
+def of_noise_slowly() -> sp.Expr:
+    """The same for a small learning rate."""
+    first = sp.diff(of_noise(), eta).subs(eta, 0) * eta
+    return written_as(eta * sigma**2 * K / (2 * sp.sqrt(3) * sp.pi), first)
 
 
 @cache
@@ -152,5 +174,12 @@ def equations() -> dict[str, Equation]:
     return {
         **table(there, *ALIKE, SMALL, status="leading order", **stay),
         **table(end, *ALIKE, status="exact", eta_max=(eta_max, largest)),
-        **table(end, *ALIKE, SMALL, status="leading order", error_noise=(error, of_noise)),
+        **table(
+            end,
+            *ALIKE,
+            "first order in sigma^2",
+            status="leading order",
+            error_noise=(error, of_noise),
+            error_noise_slow=(error, of_noise_slowly, SMALL),
+        ),
     }
