@@ -5,7 +5,7 @@ trained.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -84,17 +84,20 @@ def seeds(setting: str) -> range:
 
 
 def train(setting: str, **options: Any) -> xr.Dataset:
-    """Students of one setting, trained unless they are in the store."""
+    """Students of one setting over seed and epoch, trained unless they are in the store."""
     system = solvable.SYSTEM if setting in SOLVABLE else SYSTEM
-    return system.train(parameters(setting), seeds(setting), **options)
+    found = system.train(parameters(setting), seeds(setting), **options)
+    return found[[*KEPT]].swap_dims(alpha="epoch").drop_vars("alpha")
 
 
 def joined(found: Mapping[str, xr.Dataset]) -> xr.Dataset:
-    """Runs of all settings in one dataset over setting, seed and measurement; NaN after the end."""
+    """Runs of all settings in one dataset over setting, seed and measurement; NaN after the end,
+    and for other seeds.
+    """
     parts = []
     for runs in found.values():
-        few = runs[[*KEPT, "epoch"]].reset_coords().rename(alpha="measurement")
-        few = few.assign_coords(measurement=np.arange(few.sizes["measurement"]))
+        few = runs.assign_coords(measurement=("epoch", np.arange(runs.sizes["epoch"])))
+        few = few.swap_dims(epoch="measurement").reset_coords("epoch")
         parts.append(few.astype("float32"))
     whole = xr.concat(parts, "setting", join="outer", combine_attrs="drop")
     return whole.assign_coords(setting=[*found]).assign_attrs(
@@ -110,11 +113,17 @@ def shipped() -> dict[str, xr.Dataset]:
     found = {}
     for name in map(str, whole.setting.values):
         own = whole.sel(setting=name, drop=True)
-        own = own.isel(measurement=own.epoch.notnull().values)
+        own = own.isel(measurement=own.epoch.notnull().values, seed=_present(own))
         found[name] = own.swap_dims(measurement="epoch").drop_vars("measurement")
     return found
 
 
-def renew(settings: Iterable[str] = SETTINGS, **options: Any) -> None:
-    """Train all ensembles again and write them in single precision."""
-    store.write(joined({name: train(name, **options) for name in settings}), PLACE)
+def _present(runs: xr.Dataset) -> np.ndarray:
+    return runs.loss.notnull().any("measurement").values
+
+
+def renew(*settings: str, **options: Any) -> None:
+    """Train ensembles again, all unless some are named, and write the file in single precision."""
+    found = {} if not settings else shipped()
+    found |= {name: train(name, **options) for name in settings or SETTINGS}
+    store.write(joined({name: found[name] for name in SETTINGS}), PLACE)
