@@ -152,6 +152,28 @@ def test_order_parameters_of_the_solvable_student_are_the_theory_s():
     assert float(found["B"]) == 0
 
 
+@pytest.mark.parametrize("least", [0.0, 0.16, 0.17, 1.0])
+def test_what_attention_allows(least):
+    """Pairs of which no head looks at the action are guessed together, state by state: here all of
+    state 0, and of state 2 the first action, which is all that is unseen there. The limit is 1/(2L),
+    1/6 at L = 3, for the best head.
+    """
+    perms = np.array([[1, 2, 0], [1, 0, 2], [2, 1, 0], [0, 2, 1]])
+    rng = np.random.default_rng(1)
+    data = task.draw_sequences(perms, 200, 3, rng)
+    now = data.states[:, :-1]
+    unseen = (now == 0) | ((now == 2) & (data.actions == 0))
+    paid = np.where(unseen[:, None], least, 0.5) * np.array([1.0, 0.1])[:, None]
+    attention = np.zeros((200, 2, 3, 3))
+    attention[..., range(3), range(3)] = paid
+    given = (torch.as_tensor(x) for x in (attention, data.actions, data.states))
+    found = float(interventions.visible(*given))
+    led = np.bincount(data.states[:, 1:][now == 0], minlength=3)
+    lost = led.sum() - led.max()  # the pair at state 2 leads to one state
+    expected = 1.0 if least > 1 / 6 else 1 - lost / now.size
+    assert found == pytest.approx(expected, abs=ROUNDING) and lost > 0
+
+
 def test_rollouts_feed_back_their_own_guesses():
     """A student that always says the next number, wherever it starts."""
 

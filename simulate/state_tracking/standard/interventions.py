@@ -21,6 +21,7 @@ MEANING = {
     "retrieval_mean": "attention on the right action, mean over heads",
     "retrieval_shared": "attention on the right action, best head of every step",
     "retrieval_heads": "attention on the right action, every head",
+    "visible": "next-token accuracy of who knows the next state where a head looks at the right action (above 1/(2L), for the pair of state and action), and guesses it from the state elsewhere",
     "B": "attention of a state on itself, the head where it is largest",
     "R": "overlap with the own teacher: logit of the right state less the mean logit, attention on actions moved to the right one",
     "S": "overlap with the other teachers: the same logit, attention on actions moved to another one",
@@ -68,6 +69,7 @@ def measure(student: Callable[..., Seen], actions: Tensor, states: Tensor) -> di
         "retrieval_mean": on_right.mean(),
         "retrieval_shared": on_right.amax(0).mean(),
         "retrieval_heads": on_right.mean(1),
+        "visible": visible(own.attention, actions, states),
         "B": own.itself.double().mean((0, 2)).max(),
         "R": _excess(retrieved, then).mean(),
         "S": _excess(mistaken, then)[differs].mean(),
@@ -81,6 +83,27 @@ def measure(student: Callable[..., Seen], actions: Tensor, states: Tensor) -> di
         "heuristic": (averaged.argmax(-1) == then).double().mean(),
         "attention": paid[best],
     }
+
+
+def visible(attention: Tensor, actions: Tensor, states: Tensor) -> Tensor:
+    """Accuracy that attention allows: to a head that pays an action less than one that looks at all
+    tokens alike, 1/(2L), all such actions are the same.
+
+    Parameters
+    ----------
+    attention : Tensor, shape (n, heads, T, L)
+        On the actions.
+    actions, states : Tensor, shapes (n, L) and (n, L + 1)
+        The sequences.
+    """
+    now, then = states[:, :-1], states[:, 1:]
+    N = int(states.max()) + 1
+    pair = (actions * N + now).flatten()
+    paid = attention.double().diagonal(dim1=2, dim2=3).transpose(0, 1).flatten(1)
+    total = paid.new_zeros(len(paid), int(pair.max()) + 1).index_add(1, pair, paid)
+    looked = (total / torch.bincount(pair)).amax(0)[pair] > 1 / (2 * actions.shape[1])
+    led = torch.bincount((now * N + then).flatten()[~looked], minlength=N * N)
+    return (looked.sum() + led.view(N, N).amax(1).sum()).double() / len(pair)
 
 
 def _excess(logits: Tensor, then: Tensor) -> Tensor:

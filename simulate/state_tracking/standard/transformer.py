@@ -49,22 +49,23 @@ class Heads(nn.Module):
         rotary = torch.tensor(p.frequencies) if p.positions == "rope" else torch.empty(0)
         self.register_buffer("omega", rotary, persistent=False)
 
-    def forward(self, x: Tensor, redirect: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Output, and the attention of states before it is redirected."""
+    def forward(self, x: Tensor, redirect: Tensor | None, first: int) -> tuple[Tensor, Tensor]:
+        """Output from place ``first`` on, and the attention of states before it is redirected."""
         n, length, _ = x.shape
-        split = (n, length, self.p.heads, self.p.d_h)
-        q, k, v = (f(x).view(split).transpose(1, 2) for f in (self.query, self.key, self.value))
+        split = (n, -1, self.p.heads, self.p.d_h)
+        q = self.query(x[:, first:]).view(split).transpose(1, 2)
+        k, v = (f(x).view(split).transpose(1, 2) for f in (self.key, self.value))
         if self.p.positions == "rope":
-            angle = torch.arange(length, device=x.device)[:, None] * self.omega
-            q, k = (rotate(y, angle.to(y.dtype)) for y in (q, k))
-        later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+            angle = (torch.arange(length, device=x.device)[:, None] * self.omega).to(x.dtype)
+            q, k = rotate(q, angle[first:]), rotate(k, angle)
+        later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)[first:]
         scores = (q @ k.transpose(2, 3) / math.sqrt(self.p.d_h)).masked_fill(later, -math.inf)
         weights = scores.softmax(-1)
-        seen = weights[:, :, self.p.L :]
+        before, seen = weights.split([self.p.L - first, length - self.p.L], 2)
         if redirect is not None:
             on_actions = seen[..., : self.p.L].sum(-1, keepdim=True) * redirect
             moved = torch.cat([on_actions, seen[..., self.p.L :]], -1)
-            weights = torch.cat([weights[:, :, : self.p.L], moved], 2)
+            weights = torch.cat([before, moved], 2)
         return self.out((weights @ v).transpose(1, 2).flatten(2)), seen
 
 
@@ -98,10 +99,12 @@ class Block(nn.Module):
         self.norm_1, self.heads = normalised(p), Heads(p)
         self.norm_2, self.mlp = normalised(p), MLP(p)
 
-    def forward(self, x: Tensor, redirect: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The stream, and the attention of states before it is redirected."""
-        out, seen = self.heads(self.norm_1(x), redirect)
-        x = x + out
+    def forward(self, x: Tensor, redirect: Tensor | None, first: int) -> tuple[Tensor, Tensor]:
+        """The stream from place ``first`` on, and the attention of states before it is
+        redirected.
+        """
+        out, seen = self.heads(self.norm_1(x), redirect, first)
+        x = x[:, first:] + out
         return x + self.mlp(self.norm_2(x)), seen
 
 
@@ -133,13 +136,13 @@ class Transformer(nn.Module):
         x = self.tokens(torch.cat([actions, states + self.p.d_g], 1))
         if self.places is not None:
             x = x + self.places.weight[: x.shape[1]]
-        seen = []
-        for block in self.blocks:
-            x, attention = block(x, redirect)
+        seen, L = [], self.p.L
+        for number, block in enumerate(self.blocks, 1):  # of the last, nobody asks actions
+            x, attention = block(x, redirect, L if number == len(self.blocks) else 0)
             seen.append(attention)
-        paid, L = torch.cat(seen, 1), self.p.L
+        paid = torch.cat(seen, 1)
         itself = paid[..., L:].diagonal(dim1=2, dim2=3)
-        return Seen(self.out(self.norm(x[:, L:])), paid[..., :L], itself)
+        return Seen(self.out(self.norm(x)), paid[..., :L], itself)
 
 
 def drawn(p: StandardParameters, seed: int) -> Transformer:
