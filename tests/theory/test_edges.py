@@ -46,7 +46,7 @@ INNER = {
     "leading_order": "nodes names loss_and_gradient",
     "uniform_query": "loss_and_gradient",
     "channel": "target teacher_nodes averages student_attention",
-    "degree_seven": "rule averages",
+    "low_degree": "rule averages",
     "fixed_point": "conjugates update input_channel continued",
     "general": "softmax attention proximal output_channel input_channel",
     "regulariser": "input_channel",
@@ -421,7 +421,7 @@ def allowed(p: BaseParameters) -> Iterator[tuple[str, str, BaseParameters]]:
 
 # Seconds at some edge, or of derivation before the first.
 LONG = ("branches", "thresholds", "general.solve", "positional_semantic.onset", "transverse")
-LONG += ("all_weights", "leading_order", "continue_branch", "degree_seven", "regulariser.solve")
+LONG += ("all_weights", "leading_order", "continue_branch", "low_degree", "regulariser.solve")
 LONG += ("fixed_point", "positional_semantic.predict", "positional_semantic.online")
 SAID = [
     pytest.param(path, id=path, marks=[pytest.mark.slow] * any(x in path for x in LONG))
