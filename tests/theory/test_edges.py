@@ -47,7 +47,7 @@ INNER = {
     "recent": "places compiled",
     "uniform_query": "loss_and_gradient",
     "channel": "target teacher_nodes averages student_attention",
-    "degree_seven": "rule averages",
+    "low_degree": "rule averages",
     "fixed_point": "conjugates update input_channel continued",
     "general": "softmax attention proximal output_channel input_channel",
     "regulariser": "input_channel",
@@ -429,7 +429,7 @@ LONG += (
     "leading_order",
     "numbers.recent",
     "continue_branch",
-    "degree_seven",
+    "low_degree",
     "regulariser.solve",
 )
 LONG += ("fixed_point", "positional_semantic.predict", "positional_semantic.online")

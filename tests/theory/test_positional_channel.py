@@ -9,7 +9,7 @@ import sympy as sp
 from later import Later
 
 from theory.positional_semantic import Parameters, State, equations
-from theory.positional_semantic.numbers import channel, degree_seven, prox
+from theory.positional_semantic.numbers import channel, low_degree, prox
 from theory.positional_semantic.numbers.channel import averages, target, teacher_nodes
 
 SIGMA, EQ = 0.5, Later(equations)
@@ -191,13 +191,15 @@ def test_nodes_are_shared_between_solver_settings():
     assert a[1].sum() == pytest.approx(1, abs=1e-14) and (a[0][0] > 0).all()
 
 
-def test_degree_seven_rule():
-    """All moments of two normals up to degree seven, and not the eighth."""
-    nodes, weights = degree_seven.rule()
-    exact = {0: 1, 2: 1, 4: 3, 6: 15, 8: 105}
-    for i in range(0, 8):
-        for j in range(0, 8 - i):
+@pytest.mark.parametrize(("degree", "count"), [(7, 12), (9, 18)])
+def test_rules_of_low_degree(degree, count):
+    """All moments of two normals up to the degree, and not the next."""
+    nodes, weights = low_degree.rule(degree)
+    assert weights.shape == (count,)
+    exact = {0: 1, 2: 1, 4: 3, 6: 15, 8: 105, 10: 945}
+    for i in range(0, degree + 1):
+        for j in range(0, degree + 1 - i):
             value = float(weights @ (nodes[0] ** i * nodes[1] ** j))
             expected = 0 if i % 2 or j % 2 else exact[i] * exact[j]
-            assert value == pytest.approx(expected, abs=1e-12)
-    assert float(weights @ nodes[0] ** 8) != pytest.approx(105, rel=1e-3)
+            assert value == pytest.approx(expected, abs=1e-10)
+    assert float(weights @ nodes[0] ** (degree + 1)) != pytest.approx(exact[degree + 1], rel=1e-3)

@@ -12,7 +12,7 @@ import pytest
 from theory import onset as onset_command
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, State, curve, onset, phase_diagram, solve
-from theory.positional_semantic.numbers import degree_seven, fixed_point, regulariser
+from theory.positional_semantic.numbers import fixed_point, low_degree, regulariser
 from theory.positional_semantic.numbers.channel import averages
 from theory.positional_semantic.numbers.fixed_point import transverse
 from theory.positional_semantic.numbers.thresholds import critical, thresholds
@@ -99,7 +99,7 @@ def test_degree_seven_against_the_authors_data():
     steps are below 1e-4.
     """
     p = Parameters(alpha=2.0)
-    points = {k: degree_seven.solve(p, k) for k in ("semantic", "positional")}
+    points = {k: low_degree.solve(p, k) for k in ("semantic", "positional")}
     semantic, positional = points["semantic"].state, points["positional"].state
     # Damped by 0.8 a step of 1e-4 leaves five times that, 5e-4, of an overlap, and a percent of
     # theirs.

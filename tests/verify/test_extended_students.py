@@ -11,7 +11,7 @@ import xarray as xr
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters
 from theory.positional_semantic.extensions import solve
-from theory.positional_semantic.numbers import degree_seven
+from theory.positional_semantic.numbers import low_degree
 from verify.positional_semantic import extensions, published
 
 
@@ -54,28 +54,30 @@ def test_students_agree(what):
     assert all(c.within for c in extensions.checks(range(7000, 7004), [what]))
 
 
-def written(folder, name, p, branch, change=1.0):
-    """A file as theirs, of fixed points of the rule at two sample complexities."""
+def written(folder, name, p, branch, degree=7, change=1.0):
+    """A file as theirs, of fixed points of a rule at two sample complexities."""
     rows = [",q,m,V,theta,mse,alpha,lambda,Phi"]
     for k, alpha in enumerate((2.0, 1.5)):
-        x = degree_seven.solve(p.replace(alpha=alpha), branch).state
+        x = low_degree.solve(p.replace(alpha=alpha), branch, degree=degree).state
         rows.append(f"{k},{x.q * change},{x.m},{x.V},{x.theta},0,{alpha},{p.lam},0")
     (folder / name).write_text("\n".join(rows))
     return folder / name
 
 
 def test_published_fixed_points(tmp_path):
-    """Files of the rule's own fixed points deviate by its tolerance, of other weights by as much as
-    they are other; settings are those of the name.
+    """Files of a rule's own fixed points stand still under that rule, with the matrix they were
+    made with, whatever their name says; with other weights they move.
     """
-    p = Parameters(omega=0.4, target="alternative")
+    p = Parameters(omega=0.4)
     name = "repl_softmax_Mixed_sig0.5_lamb0.01_omega0.4_Aalt.csv"
-    off = published.deviations(written(tmp_path, name, p, "semantic"))
-    assert list(off) == ["q", "V", "theta"] and max(off.values()) < 1e-5
-    off = published.deviations(written(tmp_path, name, p, "semantic", 1.1))
-    assert off["q"] == pytest.approx(0.1 / 1.1, rel=1e-3) and off["theta"] < 1e-5
+    found = published.changes(written(tmp_path, name, p, "semantic", 9))
+    assert (found["target"], found["degree"]) == ("standard", 9) and found["largest"] < 1e-8
     said = published.table(tmp_path).splitlines()[-1].split()
-    assert said == ["0.4", "alternative", "semantic", "2", "9.1%", *said[5:]]
+    assert said[:6] == ["0.4", "alternative", "semantic", "2", "standard", "9"]
+    found = published.changes(written(tmp_path, name, p, "semantic", 7))
+    assert (found["target"], found["degree"]) == ("standard", 7) and found["largest"] < 1e-8
+    found = published.changes(written(tmp_path, name, p, "semantic", 7, 1.1))
+    assert found["largest"] > 1e-3
     agnostic = "repl_softmax_Mixed_sig0.7_lamb0.02_omega0.3_agno.csv"
     (tmp_path / agnostic).write_text((tmp_path / name).read_text())
     q, branch, theirs = published.read(tmp_path / agnostic)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from theory.positional_semantic.numbers import degree_seven
+from theory.positional_semantic.numbers import low_degree
 from theory.positional_semantic.numbers.branches import phase_diagram
 from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve
 from theory.positional_semantic.parameters import Parameters
@@ -99,7 +99,7 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
         ways: dict[str, Callable[[], FixedPoint]] = {
             "alone": functools.partial(solve, there, branch),
             "from a neighbour": functools.partial(solve, there, branch, beside),
-            "12-node rule, damped": functools.partial(degree_seven.solve, there, branch),
+            "12-node rule, damped": functools.partial(low_degree.solve, there, branch),
         }
         for way, results in ways.items():
             spent, point = timed(results)

@@ -1,4 +1,5 @@
-"""Fixed points published by the authors against the degree-seven rule, from a user's copy.
+"""Fixed points published by the authors against quadrature rules of low degree, from a user's
+copy.
 
 Files are those of ``theory/`` in github.com/SPOC-group/positional-and-semantic-attention; nothing
 of them comes with this toolkit.
@@ -6,15 +7,19 @@ of them comes with this toolkit.
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, State
-from theory.positional_semantic.numbers import degree_seven
+from theory.positional_semantic.numbers import low_degree
+from theory.positional_semantic.numbers.fixed_point import update
+from theory.positional_semantic.parameters import TARGETS
 from theory.runtime import output
 from verify import tables
 
@@ -23,8 +28,7 @@ NAME = re.compile(
     r"(?P<branch>_para|_agno)?(?P<other>_Aalt)?\.csv"
 )
 BRANCH = {None: "semantic", "_para": "positional", "_agno": "agnostic"}
-# Order parameters that are not zero on a branch.
-FREE = {"semantic": "q V theta", "positional": "q V m", "agnostic": "q V"}
+RESOLVED = 1e-4  # the smaller of their tolerances
 
 
 def read(path: Path | str) -> tuple[Parameters, str, xr.Dataset]:
@@ -49,34 +53,46 @@ def read(path: Path | str) -> tuple[Parameters, str, xr.Dataset]:
     return p, BRANCH[match["branch"]], tables.read(path, columns)
 
 
-def deviations(path: Path | str) -> dict[str, float]:
-    """Largest deviation of each order parameter of a file from the fixed point to which the rule
-    converges from there, relative to the largest value in the file; infinite if it does not
-    converge.
+def changes(path: Path | str) -> dict[str, Any]:
+    """Rule and matrix of the target at which the rows of a file are nearest to fixed points, and
+    the largest change of each order parameter over one undamped step from a row.
+
+    The authors stop when ``q``, ``m`` and ``theta`` change by less than a tolerance; ``V`` is not
+    looked at.
 
     Parameters
     ----------
     path : path
         A file of theirs, under its own name.
     """
-    p, branch, theirs = read(path)
-    names = FREE[branch].split()
-    off = dict.fromkeys(names, 0.0)
-    for alpha in theirs.alpha.values:
-        row = theirs.sel(alpha=alpha)
-        start = State(*(float(row[x]) if x in names else 0.0 for x in State._fields))
-        try:
-            found = degree_seven.solve(p.replace(alpha=float(alpha)), branch, start).state
-        except ParameterError:
-            return dict.fromkeys(names, np.inf)
-        for x in names:
-            size = float(np.abs(theirs[x]).max())
-            off[x] = max(off[x], abs(getattr(found, x) - getattr(start, x)) / size)
-    return off
+    p, _, theirs = read(path)
+    rows = [theirs.sel(alpha=alpha) for alpha in theirs.alpha.values]
+    best: dict[str, Any] = {"largest": np.inf}
+    for target, degree in itertools.product(TARGETS, low_degree.DEGREES):
+        off = [_change(p.replace(target=target), degree, row) for row in rows]
+        found = {x: max(abs(row[x]) for row in off) for x in State._fields}
+        largest = max(found[x] for x in ("q", "m", "theta"))
+        if largest < best["largest"]:
+            best = {"largest": largest, "target": target, "degree": degree, **found}
+    return best
+
+
+def _change(p: Parameters, degree: int, row: xr.Dataset) -> dict[str, float]:
+    """Change of the order parameters of a row over one undamped step."""
+    here = State(*(float(row[x]) for x in State._fields))
+    # Overlaps below what they resolve are rounding errors of a branch without.
+    zero = {x: 0.0 for x in ("m", "theta") if abs(getattr(here, x)) < RESOLVED}
+    here = here._replace(**zero)
+    p = p.replace(alpha=float(row.alpha))
+    try:
+        new = update(p, here, low_degree.averages(p, here, degree))
+    except ParameterError:  # the step leaves the domain
+        new = State(*[np.inf] * 4)
+    return {x: getattr(new, x) - getattr(here, x) for x in State._fields}
 
 
 def table(folder: Path | str) -> str:
-    """Deviations of all their files in a folder, as a text table.
+    """What every file of theirs in a folder is, as a text table (see `changes`).
 
     Raises
     ------
@@ -88,8 +104,12 @@ def table(folder: Path | str) -> str:
         raise ParameterError(f"{folder}: has no repl_softmax_*.csv")
     rows = []
     for file in files:
-        off = deviations(file)
+        found = changes(file)
         p, branch, theirs = read(file)
-        cells = [f"{100 * off[x]:.2g}%" if x in off else "" for x in State._fields]
-        rows.append([f"{p.omega:g}", p.target, branch, str(theirs.alpha.size), *cells])
-    return output.table(("omega", "target", "branch", "rows", *State._fields), rows)
+        cells = [f"{found[x]:.1g}" if found[x] > 1e-9 else "" for x in State._fields]
+        rows.append(
+            [f"{p.omega:g}", p.target, branch, str(theirs.alpha.size)]
+            + [found["target"], str(found["degree"]), *cells]
+        )
+    head = ("omega", "named", "branch", "rows", "target", "degree", *State._fields)
+    return output.table(head, rows)
