@@ -47,8 +47,8 @@ def remaining(order: int) -> sp.Expr:
 
 
 def cumulant(*orders: int) -> sp.Expr:
-    """Joint cumulant in moments about the mean, `moment`: derivatives of the logarithm of their
-    generating function.
+    """Joint cumulant in moments about the mean, `moment`: the coefficient of the logarithm of
+    their generating function, whose series ends since the function begins at second order.
     """
     along = sp.symbols(f"u:{len(orders)}")
     every = sp.utilities.iterables.cartes(*(range(n + 1) for n in orders))
@@ -57,9 +57,9 @@ def cumulant(*orders: int) -> sp.Expr:
         for n in every
         if sum(n) > 1
     )
-    return sp.expand(sp.diff(sp.log(1 + whole), *zip(along, orders, strict=True))).subs(
-        dict.fromkeys(along, 0)
-    )
+    logarithm = sum(-((-whole) ** n) / n for n in range(1, sum(orders) // 2 + 1))
+    found = sp.Poly(logarithm, *along).coeff_monomial(orders)
+    return sp.expand(found * prod(map(sp.factorial, orders)))
 
 
 def moment(*orders: int) -> sp.Symbol:
