@@ -75,6 +75,8 @@ class Cavity:
         Compute accuracies, which take most of the time of an evaluation; otherwise they are NaN.
     """
 
+    BY_SEED = ("zeta",)
+
     def __init__(
         self, p: Parameters, start: Start, finite_data: bool = True, accuracies: bool = True
     ) -> None:

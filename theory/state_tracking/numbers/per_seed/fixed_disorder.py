@@ -31,6 +31,8 @@ class FixedDisorder:
         Teachers, initial M and training sets of the seeds.
     """
 
+    BY_SEED: tuple[str, ...] = ("absent", "given", "left", "scale", "teachers")
+
     def __init__(self, p: Parameters, start: Start, given: Realisation) -> None:
         self.p, self.attention = p, Attention(p)
         self.teachers = given.one_hot()  # (B, s, a, r), as M below

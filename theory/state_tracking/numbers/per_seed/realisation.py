@@ -246,6 +246,17 @@ class Realisation:
             sequences=tuple(data) or None,
         )
 
+    def __getitem__(self, own: slice) -> Self:
+        """Realisation of some of the students."""
+        return replace(
+            self,
+            **{
+                name: None if value is None else value[own]
+                for name, value in vars(self).items()
+                if name != "data_draw"
+            },
+        )
+
     def without_pairs(self) -> Self:
         """Copy with the pair frequencies of an infinite training set."""
         return replace(self, pairs=None)
