@@ -248,14 +248,8 @@ class Realisation:
 
     def __getitem__(self, own: slice) -> Self:
         """Realisation of some of the students."""
-        return replace(
-            self,
-            **{
-                name: None if value is None else value[own]
-                for name, value in vars(self).items()
-                if name != "data_draw"
-            },
-        )
+        some = {k: x[own] for k, x in vars(self).items() if k != "data_draw" and x is not None}
+        return replace(self, **some)
 
     def without_pairs(self) -> Self:
         """Copy with the pair frequencies of an infinite training set."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import copy
 from collections.abc import Iterable
 from typing import Annotated
@@ -101,11 +100,12 @@ def _half_times(path: Strides | Single, epochs: int) -> np.ndarray:
         path.advance()
         end = min(path.epoch + path.length, epochs)
         for k in np.flatnonzero(np.isnan(times) & (A(end) >= 0.5)):
-            high = path.epoch + bisect.bisect_left(
-                range(path.epoch, end), True, key=lambda epoch, k=k: A(epoch)[k] >= 0.5
-            )
-            below, above = A(high - 1)[k], A(high)[k]
-            times[k] = high - 1 + (0.5 - below) / (above - below)
+            low, high = path.epoch, end
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if A(middle)[k] >= 0.5 else (middle, high)
+            below, above = A(low)[k], A(high)[k]
+            times[k] = low + (0.5 - below) / (above - below)
     return times
 
 
