@@ -12,10 +12,17 @@ import sympy as sp
 from later import Later
 
 from theory.parameters import ParameterError
+from theory.special import gauss_hermite
 from theory.state_tracking import Parameters, fixed_disorder
 from theory.state_tracking.numbers import per_seed
-from theory.state_tracking.numbers.per_seed import Attention, FixedDisorder, Realisation, Start
-from theory.state_tracking.numbers.per_seed.runs import advance, stride
+from theory.state_tracking.numbers.per_seed import (
+    Attention,
+    FixedDisorder,
+    Realisation,
+    Start,
+    kernels,
+)
+from theory.state_tracking.numbers.per_seed.strides import Strides
 
 P = Parameters(N=3, L=3, d_g=2, d_h=4, rope="plain", rope_theta=10.0, n_train=40, n_test=8)
 EQUATIONS = Later(fixed_disorder.equations)
@@ -195,17 +202,18 @@ def test_the_array_code_evaluates_the_equations():
     assert found["loss"] == pytest.approx(loss, rel=1e-6)
 
 
-def test_accuracy_is_the_integral(monkeypatch):
+def test_accuracy_is_the_integral():
     """Of the Equation, by adaptive quadrature, on new sequences: weights of an infinite training
     set.
     """
-    monkeypatch.setattr(per_seed.fixed_disorder, "NOISE", 61)
     start, given = begin(P, 9)
     start.W_Q[:], start.W_K[:] = 1.5 * start.W_Q, 1.5 * start.W_K
     system = FixedDisorder(P, start, given)
     at, own, T = system._attention()
     mean, _, C = system._moments()
-    found = system._right(own, T, mean, C).mean((2, 3))
+    found = kernels.accuracies(
+        at[0], system.state[2][0], given.teachers[0].T.copy(), *gauss_hermite(61)
+    ).mean((1, 2))
     y, ahead, r = given.one_hot()[0].transpose(1, 2, 0), EQUATIONS["lead"], fixed_disorder.r
     leads = {ahead.lhs.subs(r, k): ahead.rhs.subs(r, k) for k in range(1, P.N + 1)}
     form = (
@@ -228,7 +236,7 @@ def test_accuracy_is_the_integral(monkeypatch):
             integrand = sp.lambdify(fixed_disorder.xi, known.xreplace(values), "scipy")
             first.append(scipy.integrate.quad(integrand, -12, 12)[0])
         # Where a state has next to no noise, the product is a step, which nodes resolve slowly.
-        assert found[0, i] == pytest.approx(np.mean(first), abs=1e-3)
+        assert found[i] == pytest.approx(np.mean(first), abs=1e-3)
     assert at.shape == (1, P.L, P.L)
 
 
@@ -237,15 +245,17 @@ def test_five_nodes_are_enough(monkeypatch):
     p = Parameters.demo()
     start = Start.drawn(p, 1, np.random.default_rng(0))
     system = FixedDisorder(p, start, Realisation.drawn(p, start, np.random.default_rng(1)))
-    for _ in range(7):
+    path = Strides(system)
+    for epoch in range(0, 2101, 300):
+        while path.epoch + path.length < epoch:
+            path.advance()
+        system.state = path.at(epoch)
         few = system.observe()
         with monkeypatch.context() as patch:
             patch.setattr(per_seed.fixed_disorder, "NOISE", 41)
             many = system.observe()
         assert few["accuracy"] == pytest.approx(many["accuracy"], abs=1e-3)
         assert few["rollout_accuracy"] == pytest.approx(many["rollout_accuracy"], abs=1e-3)
-        for _ in range(30):
-            advance(system, 10)
     assert few["accuracy"][0] > 0.3
 
 
@@ -339,39 +349,6 @@ def test_what_is_drawn_has_the_start_of_its_seed():
             assert given.M[k][own[k] == kind].var() == pytest.approx(variance, rel=0.1)
     again = given.redrawn(start, np.random.default_rng(3))
     assert (again.teachers == given.teachers).all() and not np.allclose(again.M, given.M)
-
-
-def test_several_steps_at_once():
-    """Against single steps: what is left falls as the third power of how many are taken."""
-    p = P.replace(eta=0.05)
-    start, given = begin(p, 1)
-    left = []
-    for many in (4, 8, 16):
-        one, whole = FixedDisorder(p, start, given), FixedDisorder(p, start, given)
-        for _ in range(many):
-            advance(one, 1)
-        advance(whole, many)
-        left.append(max(np.abs(x - y).max() for x, y in zip(one.state, whole.state, strict=True)))
-    assert 0 < left[2] < 1e-4 and left[2] / left[1] > 6 and left[1] / left[0] > 6
-    assert stride(p) >= 1 and stride(Parameters()) > stride(Parameters(eta=5.0))
-
-
-@pytest.mark.parametrize(
-    ("eta", "alpha"), [(1.5, 3.0), pytest.param(0.5, 7.0, marks=pytest.mark.slow)]
-)
-def test_long_steps_move_no_time(eta, alpha, monkeypatch):
-    """At the demo's sizes: the time of A = 1/2 against single epochs, to the 5e-4 that `per_seed`
-    claims.
-    """
-    p = Parameters.demo().replace(n_train=512, eta=eta)
-    start = Start.drawn(p, 2, np.random.default_rng(4))
-    given = Realisation.drawn(p, start, np.random.default_rng(5))
-    epochs, found = p.run_to(alpha).epochs, []
-    for step in (per_seed.runs.STEP, 0.0):
-        monkeypatch.setattr(per_seed.runs.stride, "__defaults__", (step,))
-        found.append(per_seed.half_times(FixedDisorder(p, start, given), epochs))
-    assert np.isfinite(found[1]).all() and stride(p, per_seed.runs.STEP) > 1
-    assert np.abs(found[0] / found[1] - 1).max() < 5e-4
 
 
 @pytest.mark.slow  # as `test_single_training_sets_are_followed`, by the command's own function

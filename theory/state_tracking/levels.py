@@ -22,14 +22,12 @@ from theory.state_tracking.numbers.per_seed import (
     solve,
     system,
 )
-from theory.state_tracking.numbers.per_seed.runs import STEP
 from theory.state_tracking.numbers.rollout import trajectory, with_accuracy
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import FLOW, ONE_START, REALISATION
 from theory.state_tracking.variance import initial_variance
 
 DRAWS = 4  # draws of the unknown disorder per seed; their mean adds 1/8 of the variance of one draw
-LONG = 0.06  # step size for draws: changes times by 0.1%, against a scatter of 1%
 OWN = ("A", "R", "S", "zeta")
 WEIGHTS = ("R", "S", "zeta", "W_Q_start", "W_K_start", "M_variance_correct")
 Curves = Callable[[Parameters, xr.Dataset], xr.Dataset]
@@ -54,8 +52,6 @@ class Level:
         ``known(p, runs, start)``: the realisations whose mean it takes, one or several.
     flow : callable, optional
         ``flow(p, runs)``: curves in closed form, in place of a system.
-    step : float
-        Step size, see `theory.state_tracking.numbers.per_seed.runs`.
     """
 
     title: str
@@ -64,7 +60,6 @@ class Level:
     system: Any = None
     known: Known | None = None
     flow: Curves | None = None
-    step: float = STEP
 
     def curves(
         self,
@@ -93,7 +88,7 @@ class Level:
         each: Sequence[Any] = (given,)
         if given is None and self.known:
             each = self.known(p, runs, start)
-        found = [solve(self.system(p, start, one, accuracies), epochs, self.step) for one in each]
+        found = [solve(self.system(p, start, one, accuracies), epochs) for one in each]
         return found[0] if len(found) == 1 else xr.concat(found, "draw")
 
 
@@ -138,14 +133,13 @@ def _counts(p: Parameters, runs: xr.Dataset, start: Start) -> list[Realisation]:
     return [own.without_pairs()]
 
 
-def _disorder(title: str, known: Known, step: float = STEP) -> Level:
+def _disorder(title: str, known: Known) -> Level:
     """Fixed-disorder theory of some realisations."""
     return Level(
         title,
         REALISATION,
         system=lambda p, start, given, accuracies: system(p, start, given),
         known=known,
-        step=step,
     )
 
 
@@ -168,8 +162,8 @@ LEVELS = {
     "dressed": Level("dressed", ONE_START, system=dressed),
     "cavity_ample_data": _cavity("+ cavity equations", False),
     "cavity": _cavity("+ finite training set", True),
-    "disorder_drawn": _disorder("fixed disorder, all drawn", _drawn, LONG),
-    "disorder_counts": _disorder("fixed disorder, counts", _counts, LONG),
+    "disorder_drawn": _disorder("fixed disorder, all drawn", _drawn),
+    "disorder_counts": _disorder("fixed disorder, counts", _counts),
     "fixed_disorder": _disorder(
         "fixed disorder, counts + M", lambda p, runs, start: [Realisation.of(p, runs)]
     ),

@@ -7,7 +7,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
 
 from theory.special import gauss_hermite, gauss_legendre
 from theory.state_tracking.numbers.per_seed.attention import Attention
@@ -74,6 +73,8 @@ class Cavity:
     accuracies : bool
         Compute accuracies, which take most of the time of an evaluation; otherwise they are NaN.
     """
+
+    BY_SEED = ("zeta",)
 
     def __init__(
         self, p: Parameters, start: Start, finite_data: bool = True, accuracies: bool = True
@@ -206,20 +207,16 @@ class Cavity:
             of_share = np.exp(-(shares**2) / 2) / np.exp(-(shares**2) / 2).sum()
             to_shares = BarycentricInterpolator(self.e, np.eye(len(self.e)))(shares)
             z_w, z_k = (np.einsum("se,blem->blsm", to_shares, z) for z in (z_w, z_k))
-        noise, weight = gauss_hermite(7)
-        out = np.zeros(z_k.shape[:3])
-        for at in np.ndindex(out.shape):
-            s_k, s_w = np.sqrt(found.u_k[at[:2]]), np.sqrt(found.u_w[at[:2]])
-            edge = 5 * max(s_k, s_w)
-            grid = np.linspace(
-                min(z_k[at][0], z_w[at][0]) - edge, max(z_k[at][-1], z_w[at][-1]) + edge, 2 * FINE
+        from theory.state_tracking.numbers.per_seed import kernels  # compiled, when it is needed
+
+        columns = (z_k, z_w, found.u_k, found.u_w)
+        others, points = self.p.N - 1, 2 * FINE
+        return (
+            np.array(
+                [
+                    kernels.column_accuracies(*own, others, points, *gauss_hermite(7))
+                    for own in zip(*columns, strict=True)
+                ]
             )
-            # Entries are uniform between neighbouring nodes and the noise is Gaussian: the integral
-            # of Phi is x Phi + phi.
-            x = (grid[:, None] - z_w[at]) / max(s_w, 1e-9)
-            integral = max(s_w, 1e-9) * (x * ndtr(x) + np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi))
-            below = np.maximum((-np.diff(integral) / np.diff(z_w[at])).mean(1), 0)
-            out[at] = (
-                np.interp(z_k[at][:, None] + s_k * noise, grid, below ** (self.p.N - 1)) @ weight
-            ).mean()
-        return out @ of_share
+            @ of_share
+        )

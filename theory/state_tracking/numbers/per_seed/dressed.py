@@ -27,10 +27,13 @@ class Dressed:
         from the mean.
     """
 
+    BY_SEED = ("pull", "zeta")
+
     def __init__(
         self, p: Parameters, start: Start, annealed: bool = False, pull: np.ndarray | float = 0.0
     ) -> None:
-        self.p, self.annealed, self.attention, self.pull = p, annealed, Attention(p), pull
+        self.p, self.annealed, self.attention = p, annealed, Attention(p)
+        self.pull = pull + np.zeros((len(start.R), 1, 1))
         pooled = (start.variance_right + (p.N - 1) * start.variance_wrong) / p.N
         self.state = [
             x.astype(float).copy() for x in (start.W_Q, start.W_K, start.R, start.S, pooled)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
-from scipy.special import ndtr
 
 from theory.special import gauss_hermite
 from theory.state_tracking.numbers.per_seed.attention import Attention
@@ -30,6 +31,8 @@ class FixedDisorder:
     given : Realisation
         Teachers, initial M and training sets of the seeds.
     """
+
+    BY_SEED: tuple[str, ...] = ("absent", "given", "left", "scale", "teachers")
 
     def __init__(self, p: Parameters, start: Start, given: Realisation) -> None:
         self.p, self.attention = p, Attention(p)
@@ -81,52 +84,33 @@ class FixedDisorder:
         deviation = M - mean[:, :, None]
         return mean, deviation, deviation.swapaxes(2, 3) @ deviation / self.p.d_g
 
-    def _spread(self, T: np.ndarray) -> np.ndarray:
-        """Variance of logits per variance of M, by group, shape (B, 1 or s, i a, 1)."""
-        left = self.left * self.scale * T[:, None, :, None]
-        return left.reshape(*left.shape[:2], -1, 1)
-
-    def _probabilities(self, z: np.ndarray, C: np.ndarray, spread: np.ndarray) -> np.ndarray:
-        """Mean probabilities: softmax of the mean logits with a second-order correction for their
-        variance.
-        """
-        plain = _softmax(z)
-        square = np.einsum("bsrr->bsr", C)[:, :, None]
-        return _softmax(z + spread / 2 * (square - 2 * plain @ C))
-
     def rates(self) -> list[np.ndarray]:
         """Change of the state per step of plain descent, with coupled weight decay."""
         p, slopes = self.p, self.gradients()
         return [-p.eta * (g + p.weight_decay * w) for g, w in zip(slopes, self.state, strict=True)]
 
+    def _each(self) -> Iterator[tuple[np.ndarray, ...]]:
+        """What the kernels take of every student: attention, counts, M and teachers."""
+        pairs = self.given.pairs
+        at, M = self.attention.forward(*self.state[:2]), np.ascontiguousarray(self.state[2])
+        for b, (share, left) in enumerate(zip(self.given.share, self.left, strict=True)):
+            counts = np.empty((len(share), 0, 0, 0, 0), np.float32) if pairs is None else pairs[b]
+            target = np.ascontiguousarray(self.given.teachers[b].T)
+            yield at[b], counts, share.astype(float), np.ascontiguousarray(left), M[b], target
+
     def gradients(self) -> list[np.ndarray]:
         """Derivatives of the loss by the state."""
-        p = self.p
-        W_Q, W_K, M = self.state
-        B, N, d, _ = M.shape
-        at, own, T = self._attention()
-        _, deviation, C = self._moments()
-        weights, spread = self._weights(at, own), self._spread(T)
-        prob = self._probabilities(weights @ M, C, spread)
-        share = self.given.share.reshape(B, N, -1, 1)
-        error = (prob.reshape(B, N, p.L, d, N) - self.teachers[:, :, None]).reshape(prob.shape)
-        # Response to logits, summed over groups with the variance of their logits.
-        left = self.left.reshape(B, N, -1, 1)
-        heavy = left * prob
-        by_step = T[:, None, :, None, None]
-        noisy = (heavy.reshape(B, N, p.L, d, N) * by_step).reshape(prob.shape)
-        response = -noisy.swapaxes(2, 3) @ prob
-        response[:, :, np.arange(N), np.arange(N)] += noisy.sum(2)
-        by_scatter = deviation @ response / d
-        if self.absent is not None:
-            by_scatter[self.absent] = 0
-        d_M = weights.swapaxes(2, 3) @ (share * error) + by_scatter
-        # Force on attention: from the groups' mean logits, and from the loss due to their variance.
-        force = self._force(error, M)
-        square = np.einsum("bsrr->bsr", C)[:, :, None]
-        cost = np.einsum("bsgr,bsgr->bsg", heavy, square - prob @ C)
-        by_place = at * cost.reshape(B, N, p.L, d).sum((1, 3))[..., None]
-        force += by_place * (1 - np.eye(p.L))
+        from theory.state_tracking.numbers.per_seed import kernels  # compiled, when it is needed
+
+        never = np.zeros(self.state[2].shape[1:3], bool)
+        absent = [never] * len(self.state[2]) if self.absent is None else self.absent[..., 0]
+        found = [
+            kernels.gradients(*each, np.ascontiguousarray(gone))
+            for each, gone in zip(self._each(), absent, strict=True)
+        ]
+        d_M, force = (np.stack(x) for x in zip(*found, strict=True))
+        W_Q, W_K, _ = self.state
+        at = self.attention.forward(W_Q, W_K)
         d_q, d_k = self.attention.backward(W_Q, W_K, at, force)
         return [d_q, d_k, d_M]
 
@@ -147,46 +131,31 @@ class FixedDisorder:
 
     def observe(self) -> dict[str, np.ndarray]:
         """Order parameters, logits, loss and accuracies per seed."""
-        p, y = self.p, self.teachers
-        M = self.state[2]
-        B, N, d, _ = M.shape
-        at, own, T = self._attention()
-        mean, _, C = self._moments()
-        spread = self._spread(T)
-        z = self._weights(at, own) @ M
-        square = np.einsum("bsrr->bsr", C)[:, :, None]
-        prob = _softmax(z)
-        highest = z.max(3)
-        normaliser = np.log(np.exp(z - highest[..., None]).sum(3)) + highest
-        cost = ((square - prob @ C) * prob).sum(3)
-        target = np.tile(y, (1, 1, p.L, 1))
-        share = self.given.share.reshape(B, N, -1)
-        right = (z * target).sum(3)
+        from theory.state_tracking.numbers.per_seed import kernels
 
-        def over_rows(x: np.ndarray) -> np.ndarray:
-            """Mean over the rows of a step, shape (B, L)."""
-            return p.L * (share * x).reshape(B, N, p.L, d).sum((1, 3))
-
-        def variance(is_it: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-            first = over_rows((is_it * z).sum(3)) / count
-            second = over_rows((is_it * (z**2 + spread * square)).sum(3)) / count
-            return first, second - first**2
-
-        right_mean, right_variance = variance(target, 1)
-        other_mean, other_variance = variance(1 - target, N - 1)
+        p, y, M = self.p, self.teachers, self.state[2]
+        N, d = M.shape[1:3]
+        every = list(self._each())
+        own = np.einsum("bii->bi", np.array([at for at, *_ in every]))
+        sums = p.L * np.array([kernels.observed(*each) for each in every])
+        right, right_square, total, square, loss_ = sums.swapaxes(0, 1)
+        other = (total - right) / (N - 1)
         overlap = (y * M).sum((1, 2, 3))
         all_teachers = (y.sum(2) * M.sum(2)).sum((1, 2))
-        first = self._right(own, T, mean, C)
+        nodes, weight = gauss_hermite(NOISE)
+        first = np.array(
+            [kernels.accuracies(at, M, target, nodes, weight) for at, _, _, _, M, target in every]
+        )
         found = summary(
             p,
             own=own,
             R=overlap / (d * N),
             S=(all_teachers - overlap) / max(d * (d - 1) * N, 1),
-            right=right_mean,
-            right_variance=right_variance,
-            other=other_mean,
-            other_variance=other_variance,
-            loss_=over_rows(normaliser - right + spread[..., 0] * cost / 2),
+            right=right,
+            right_variance=right_square - right**2,
+            other=other,
+            other_variance=(square - right_square) / (N - 1) - other**2,
+            loss_=loss_,
             steps=first.mean((2, 3)),
         )
         return found | self._rolled(first)
@@ -196,25 +165,6 @@ class FixedDisorder:
         second order.
         """
         return {}
-
-    def _right(self, own: np.ndarray, T: np.ndarray, mean: np.ndarray, C: np.ndarray) -> np.ndarray:
-        """Probability that the correct logit is the largest on new sequences, per seed, step, state
-        and action.
-        """
-        M, y = self.state[2], self.teachers
-        nodes, weight = gauss_hermite(NOISE)
-        square = np.einsum("bsrr->bsr", C)
-        out = np.empty(own.shape + y.shape[1:3])
-        for b, i in np.ndindex(own.shape):
-            z = own[b, i] * M[b] + (1 - own[b, i]) * mean[b][:, None]
-            noise = np.sqrt(T[b, i] * square[b])[:, None] + 1e-9
-            right, scale = (z * y[b]).sum(2), (noise * y[b]).sum(2)
-            first = np.zeros_like(right)
-            for x, w in zip(nodes, weight, strict=True):
-                ahead = ((right + scale * x)[..., None] - z) / noise
-                first += w * np.where(y[b] > 0, 1, ndtr(ahead)).prod(2)
-            out[b, i] = first
-        return out
 
 
 def _softmax(z: np.ndarray) -> np.ndarray:

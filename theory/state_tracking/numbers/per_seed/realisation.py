@@ -243,6 +243,11 @@ class Realisation:
             sequences=tuple(data) or None,
         )
 
+    def __getitem__(self, own: slice) -> Self:
+        """Realisation of some of the students."""
+        some = {k: x[own] for k, x in vars(self).items() if k != "data_draw" and x is not None}
+        return replace(self, **some)
+
     def without_pairs(self) -> Self:
         """Copy with the pair frequencies of an infinite training set."""
         return replace(self, pairs=None)

@@ -5,6 +5,7 @@ sampled and true state (`theory.state_tracking.reward_paths`), without visiting 
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -121,7 +122,7 @@ class Rewarded(FourthOrder):
 
     def __init__(self, p: Parameters, start: Start, given: Realisation) -> None:
         super().__init__(p, start, given)
-        self.epochs, self.steps = 0, p.horizon or p.L
+        self.steps = p.horizon or p.L
         self.old: dict[int, np.ndarray] = {}  # by student: probabilities where rewards took over
         self.rewarded = np.zeros(len(given.teachers), bool)
         self._take_over(np.full(len(self.rewarded), p.pretrain == 0))
@@ -149,20 +150,17 @@ class Rewarded(FourthOrder):
             self.old[b] = found.P[: self.steps]
         self.rewarded |= now
 
-    def until_change(self, epochs: int) -> int:
-        """How many of these epochs can be taken at once: until the next at which rewards may take
-        over. Students look at measurements, before the step. They count as passed.
+    def room(self, epoch: int) -> tuple[int, bool]:
+        """How many epochs from this one a stride may have, until rewards may take over at a
+        measurement, and whether they have taken over at this one, before the step.
         """
-        some = epochs if self.rewarded.all() else self._looked(epochs)
-        self.epochs += some
-        return some
-
-    def _looked(self, epochs: int) -> int:
-        every = self.p.eval_every
-        if self.epochs % every == 0:
+        if self.rewarded.all():
+            return sys.maxsize, False
+        every, before = self.p.eval_every, self.rewarded.sum()
+        if epoch % every == 0:
             right = [self.right(b, self.kernels(b).P).mean() for b in range(len(self.rewarded))]
             self._take_over(np.array(right) >= self.p.pretrain)
-        return min(epochs, every - self.epochs % every)
+        return every - epoch % every, bool(self.rewarded.sum() > before)
 
     def gradients(self) -> list[np.ndarray]:
         """Derivatives of the loss, or minus those of the objective under rewards, by the state."""

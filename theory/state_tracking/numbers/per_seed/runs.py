@@ -1,9 +1,8 @@
-"""Integration of the per-seed theory: steps of gradient descent with their finite size, several
-steps at once while changes are small.
-"""
+"""Curves and times of single seeds by the per-seed theory."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -14,58 +13,37 @@ from theory.arguments import Positive, checked
 from theory.parameters import Allowed, ParameterError
 from theory.runtime import memory
 from theory.state_tracking import dressed
-from theory.state_tracking.attention import c_omega
 from theory.state_tracking.numbers.per_seed.cavity import Cavity
 from theory.state_tracking.numbers.per_seed.dressed import Dressed
 from theory.state_tracking.numbers.per_seed.fixed_disorder import FixedDisorder
 from theory.state_tracking.numbers.per_seed.rewarded import Rewarded
 from theory.state_tracking.numbers.per_seed.start import Start
+from theory.state_tracking.numbers.per_seed.strides import TOLERANCE, Single, Strides
 from theory.state_tracking.numbers.per_seed.trained import Trained
 from theory.state_tracking.parameters import Parameters
 
 System = Dressed | Cavity | FixedDisorder
-Step = Annotated[float, Allowed(above=0, high=1)]
-STEP = 0.02  # share of the time scale of the order parameters; no time changes by 5e-4
+Tolerance = Annotated[float, Allowed(above=0, high=1)]
 
 
-def stride(p: Parameters, step: float = STEP) -> int:
-    """Number of epochs taken at once."""
-    return max(1, int(step * p.d_g * p.N / (p.eta * max(1.0, np.sqrt(c_omega(p))))))
-
-
-def advance(system: System, epochs: int) -> None:
-    """Advance a system by a number of epochs, ``x -> x + f(x)`` each, correct to second order in f.
-
-    h steps add ``h f + h (h-1)/2 f' f``, where ``f' f`` is the change of f over a step of size h,
-    divided by h. Systems whose steps remember earlier ones make each step by themselves.
-    """
-    if isinstance(system, Trained):
-        for _ in range(epochs):
-            system.epoch()
-    elif isinstance(system, Rewarded):
-        while epochs:
-            some = system.until_change(epochs)
-            _stride(system, some)
-            epochs -= some
-    else:
-        _stride(system, epochs)
-
-
-def _stride(system: Dressed | Cavity | FixedDisorder, epochs: int) -> None:
-    at, rates = system.state, system.rates()
-    system.state = [x + epochs * f for x, f in zip(at, rates, strict=True)]
-    if epochs > 1:
-        later = system.rates()
-        system.state = [
-            x + (epochs - 1) / 2 * (g - f)
-            for x, f, g in zip(system.state, rates, later, strict=True)
-        ]
+def members(system: System) -> list[System]:
+    """Every seed on its own, so that its strides do not depend on others."""
+    alone = []
+    for k in range(len(system.state[0])):
+        one, own = copy.copy(system), slice(k, k + 1)
+        one.state = [x[own] for x in system.state]
+        for name in system.BY_SEED:
+            value = getattr(system, name)
+            setattr(one, name, None if value is None else value[own])
+        alone.append(one)
+    return alone
 
 
 @checked
-def solve(system: System, epochs: Iterable[int], step: Step = STEP) -> xr.Dataset:
+def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANCE) -> xr.Dataset:
     """Integrate a system up to the last of the given epochs; returns the observables over ``(seed,
-    alpha)`` at these epochs. ``step`` is explained at `STEP`.
+    alpha)`` at these epochs. ``tolerance`` is explained at `strides.TOLERANCE`; steps with a memory
+    are taken one by one.
 
     Raises
     ------
@@ -75,37 +53,60 @@ def solve(system: System, epochs: Iterable[int], step: Step = STEP) -> xr.Datase
     epochs = np.asarray(epochs)
     if (epochs != epochs.astype(int)).any() or epochs[0] < 0 or (np.diff(epochs) <= 0).any():
         raise ParameterError(f"epochs = {epochs}: must be whole numbers >= 0, increasing")
-    records, now, most = [], 0, stride(system.p, step)
-    for epoch in epochs.astype(int):
-        while now < epoch:
-            some = min(most, int(epoch) - now)
-            advance(system, some)
-            now += some
-        records.append(system.observe())
+    found = []
+    for path in _paths(system, tolerance):
+        records = []
+        for epoch in epochs.astype(int):
+            while path.epoch + path.length < epoch:
+                path.advance()
+            path.system.state = path.at(epoch)
+            records.append(path.system.observe())
+        found.append({name: np.stack([f[name] for f in records], 1) for name in records[0]})
     data = {
-        name: (("seed", "alpha"), np.stack([f[name] for f in records], 1)) for name in records[0]
+        name: (("seed", "alpha"), np.concatenate([f[name] for f in found])) for name in found[0]
     }
     return xr.Dataset(data, coords={"alpha": system.p.alpha(epochs), "epoch": ("alpha", epochs)})
 
 
+def _paths(system: System, tolerance: float) -> Iterable[Strides | Single]:
+    """Seeds on their own, where they can be taken apart."""
+    if isinstance(system, Trained):
+        return [Single(system)]
+    alone = [system] if isinstance(system, Rewarded) else members(system)
+    return (Strides(one, tolerance) for one in alone)
+
+
 @checked
-def half_times(system: System, epochs: Annotated[int, Allowed(low=0)]) -> np.ndarray:
-    """Time of A = 1/2 per seed, in alpha; NaN if it is not reached within the given epochs."""
-    times, at = [], []
-    most = 1 if isinstance(system, Trained) else stride(system.p)
-    for now in range(0, epochs + 1, most):
-        W_Q, W_K = system.state[:2]
-        times.append(np.einsum("bii->b", system.attention.forward(W_Q, W_K)) / system.p.L)
-        at.append(now)
-        if len(times) > 1 and (times[-1] > 0.5).all():
-            break
-        advance(system, most)
-    A = np.array(times)
-    after = (A >= 0.5).argmax(0)
-    before, k = np.maximum(after - 1, 0), np.arange(A.shape[1])
-    share = (0.5 - A[before, k]) / np.where(after > 0, A[after, k] - A[before, k], 1)
-    epoch = np.array(at)[before] + most * np.where(after > 0, share, 0)
-    return np.where((A >= 0.5).any(0), system.p.alpha(epoch), np.nan)
+def half_times(
+    system: System, epochs: Annotated[int, Allowed(low=0)], tolerance: Tolerance = TOLERANCE
+) -> np.ndarray:
+    """Time of A = 1/2 per seed, in alpha; NaN if it is not reached within the given epochs.
+    ``tolerance`` as for `solve`.
+    """
+    found = [_half_times(path, epochs) for path in _paths(system, tolerance)]
+    return system.p.alpha(np.concatenate(found))
+
+
+def _half_times(path: Strides | Single, epochs: int) -> np.ndarray:
+    """Epoch of A = 1/2 of every member of a path, linear between epochs."""
+    system = path.system
+
+    def A(epoch: int) -> np.ndarray:
+        at = system.attention.forward(*path.at(epoch)[:2])
+        return np.einsum("bii->b", at) / system.p.L
+
+    times = np.where(A(0) >= 0.5, 0.0, np.nan)
+    while np.isnan(times).any() and path.epoch + path.length < epochs:
+        path.advance()
+        end = min(path.epoch + path.length, epochs)
+        for k in np.flatnonzero(np.isnan(times) & (A(end) >= 0.5)):
+            low, high = path.epoch, end
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if A(middle)[k] >= 0.5 else (middle, high)
+            below, above = A(low)[k], A(high)[k]
+            times[k] = low + (0.5 - below) / (above - below)
+    return times
 
 
 @checked
@@ -150,5 +151,6 @@ def data_scatter(
         {"V_M": p.initial_variance, "N": p.N, "n_train": p.n_train}
     )
     pull = rng.normal(scale=np.sqrt(size), size=(len(many.R), p.L, p.L))
-    times = half_times(Dressed(p, many, pull=pull), p.run_to(alpha).epochs).reshape(-1, draws)
+    path = Strides(Dressed(p, many, pull=pull))  # in strides of all
+    times = _half_times(path, p.run_to(alpha).epochs).reshape(-1, draws)
     return times.std(1, ddof=1) / times.mean(1)

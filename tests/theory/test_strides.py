@@ -1,0 +1,141 @@
+"""Descent in strides against descent epoch by epoch."""
+
+import numpy as np
+import pytest
+
+from theory.state_tracking import Parameters
+from theory.state_tracking.numbers.per_seed import (
+    Cavity,
+    Dressed,
+    FixedDisorder,
+    Realisation,
+    Start,
+    half_times,
+    solve,
+)
+from theory.state_tracking.numbers.per_seed.strides import Strides, sums
+
+
+class Plain:
+    """Two members, ``x -> x + f(x)``."""
+
+    def __init__(self, rate, *state):
+        self.rate, self.state, self.calls = rate, list(state), 0
+
+    def rates(self):
+        self.calls += 1
+        return self.rate(*self.state)
+
+
+@pytest.mark.parametrize("nodes", [[0.0], [5, 0], [3, 0, -1, -7], [40, 0, -11, -13, -14]], ids=str)
+def test_sums_are_exact_for_polynomials(nodes):
+    """Whatever nodes and length: all powers below the number of nodes, and none beyond."""
+    nodes = np.array(nodes, float)
+    for many in (1, 2, 9, 40):
+        weights = sums(nodes, many)
+        for power in range(len(nodes) + 1):
+            exact = sum(float(k) ** power for k in range(many))
+            found = weights @ nodes**power
+            rounding = 1e-12 * many * max(many, np.abs(nodes).max()) ** power
+            assert power == len(nodes) or abs(found - exact) <= rounding
+        assert many == 1 or abs(found - exact) > 100 * rounding
+
+
+def test_large_steps_are_descent_itself():
+    """Where each epoch changes much, strides have one epoch, and nothing is left but rounding."""
+    system = Plain(lambda x: [-1.7 * x * (1 - 0.1 * x)], np.array([[0.4], [0.2]]))
+    path, x = Strides(system), system.state[0]
+    for epoch in range(1, 41):
+        x = x - 1.7 * x * (1 - 0.1 * x)
+        while path.epoch + path.length < epoch:
+            path.advance()
+        if np.abs(x).max() > 1e-3:
+            np.testing.assert_allclose(path.at(epoch)[0], x, rtol=5e-3)
+
+
+def test_finite_steps_are_kept():
+    """Growth by 2% an epoch for 400 epochs differs from the exponential of the flow by a factor of
+    1.08; strides keep it to ten tolerances, with a twentieth of the calls.
+    """
+    system = Plain(lambda x: [0.02 * x], np.array([[1.0], [3.0]]))
+    path = Strides(system)
+    while path.epoch + path.length < 400:
+        path.advance()
+    exact = 1.02**400
+    assert path.at(400)[0][:, 0] == pytest.approx([exact, 3 * exact], rel=10 * path.tolerance)
+    assert np.exp(8) / exact > 1.08 and system.calls < 60
+
+
+def test_error_falls_with_the_tolerance():
+    """A hundredth of the tolerance: at most a tenth of the error."""
+    left = []
+    for tolerance in (1e-3, 1e-5):
+        path = Strides(Plain(lambda x: [0.03 * x * (1 - x)], np.array([[1e-3]])), tolerance)
+        while path.epoch + path.length < 300:
+            path.advance()
+        x = 1e-3
+        for _ in range(300):
+            x += 0.03 * x * (1 - x)
+        left.append(abs(path.at(300)[0][0, 0] / x - 1))
+    assert 0 < left[1] < left[0] / 10
+
+
+def test_divergence_ends():
+    """Descent that diverges is followed to what is not finite, and stays there."""
+    system = Plain(lambda x: [x**3], np.array([[2.0]]))
+    path = Strides(system)
+    with np.errstate(over="ignore", invalid="ignore"):
+        while path.epoch + path.length < 10**6:
+            path.advance()
+    assert not np.isfinite(path.at(10**6)[0]).any() and system.calls < 100
+
+
+P = Parameters(N=8, L=5, d_g=8, d_h=16, n_train=256, eta=0.7)
+
+
+@pytest.mark.parametrize("kind", ["dressed", "cavity", "disorder"])
+def test_times_are_those_of_single_epochs(kind):
+    """Time of A = 1/2 and curves against descent epoch by epoch: times to the 2e-5 that `TOLERANCE`
+    claims, with a tenth of the calls.
+    """
+    start = Start.drawn(P, 1, np.random.default_rng(4))
+    given = Realisation.drawn(P, start, np.random.default_rng(5))
+    make = {
+        "dressed": lambda: Dressed(P, start),
+        "cavity": lambda: Cavity(P, start, accuracies=False),
+        "disorder": lambda: FixedDisorder(P, start, given),
+    }[kind]
+    system, A = make(), []
+    for _ in range(700):
+        at = system.attention.forward(*system.state[:2])
+        A.append(float(np.einsum("bii->", at)) / P.L)
+        system.state = [x + f for x, f in zip(system.state, system.rates(), strict=True)]
+    k = int((np.array(A) >= 0.5).argmax())
+    assert k > 50
+    time = P.alpha(k - 1 + (0.5 - A[k - 1]) / (A[k] - A[k - 1]))
+    assert half_times(make(), 699)[0] == pytest.approx(time, rel=2e-5)
+    curve = solve(make(), range(0, 700, 13))
+    np.testing.assert_allclose(curve.A[0], A[::13], atol=2e-4)  # A moves by 10 of itself at most
+    one = make()
+    path = Strides(one)
+    calls, rates = [0], one.rates
+
+    def counted():
+        calls[0] += 1
+        return rates()
+
+    one.rates = counted
+    while path.epoch + path.length < 699:
+        path.advance()
+    assert calls[0] < 140
+
+
+def test_a_looser_tolerance_moves_times():
+    start = Start.drawn(P, 2, np.random.default_rng(4))
+    usual = half_times(Dressed(P, start), 700)
+    rough = half_times(Dressed(P, start), 700, tolerance=1e-2)
+    assert 1e-4 < np.abs(rough / usual - 1).max() < 0.1
+    curve = (
+        solve(Dressed(P, start), [0, 300], tolerance=1e-2).A - solve(Dressed(P, start), [0, 300]).A
+    )
+    assert (np.abs(curve[:, 1]) > 1e-5).all() and (curve[:, 0] == 0).all()

@@ -1,0 +1,316 @@
+"""Machine code of the theory of single students. Of the fixed-disorder theory: groups of rows, a
+current state at a time, so that what belongs to a state stays in the cache; matrix products go to
+BLAS. Of the cavity equations: accuracies.
+
+Arrays are those of `fixed_disorder`, without the axis over students; ``pairs`` without entries
+stands for an infinite training set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+from scipy.special import erfcx
+
+# Sums are reordered, NaN is preserved, and no division checks for zero.
+HOW: dict[str, Any] = {
+    "fastmath": {"reassoc", "contract", "arcp", "nsz"},
+    "error_model": "numpy",
+    "cache": True,
+    "nogil": True,
+}
+LOG2E = 1 / math.log(2)
+# Series of 2^f for |f| <= 1/2: the next term is 1e-17.
+SERIES = tuple(math.log(2) ** k / math.factorial(k) for k in range(14))
+# (x + MIDDLE) erfcx(x / sqrt 2) as a polynomial in (x - MIDDLE) / (x + MIDDLE), exact to 5e-15.
+MIDDLE, DEGREE, FAR = 4.0, 20, 9.0  # beyond FAR a probability is 0 or 1 to 1e-19
+
+
+def _tail(t: np.ndarray) -> np.ndarray:
+    x = MIDDLE * (1 + t) / (1 - t)
+    return erfcx(x / math.sqrt(2)) * (x + MIDDLE)
+
+
+def _polynomial(first: float, *rest: float) -> Callable[[float], float]:
+    """Machine code without a loop, so that the compiler takes several numbers at once."""
+    if not rest:
+        return njit(lambda x: first)
+    inner = _polynomial(*rest)
+    return njit(lambda x: first + x * inner(x), fastmath=HOW["fastmath"])
+
+
+_fitted = np.polynomial.Chebyshev.interpolate(_tail, DEGREE).convert(kind=np.polynomial.Polynomial)
+_scaled_tail = _polynomial(*_fitted.coef.tolist())
+_power_of_two = _polynomial(*SERIES)
+
+
+@njit(inline="always", **HOW)
+def _exp(x):
+    """``e^x`` to 3e-15, in instructions on several numbers at once; the library's takes one."""
+    y = min(
+        max(x * LOG2E, -1000.0), 1023.0
+    )  # far from numbers without leading digit, which are slow
+    k = np.floor(y + 0.5)
+    f = y - k
+    return _power_of_two(f) * np.int64((np.int64(k) + 1023) << 52).view(np.float64)
+
+
+@njit(inline="always", **HOW)
+def _normal(x):
+    """Probability that a standard normal number is below x."""
+    far = min(abs(x), 37.0)
+    scaled = _scaled_tail((far - MIDDLE) / (far + MIDDLE))
+    below = 0.5 * scaled / (far + MIDDLE) * _exp(-0.5 * far * far)
+    return 0.5 + math.copysign(0.5 - below, x)
+
+
+@njit(**HOW)
+def _softmax(z):
+    """Replace rows of logits by probabilities; returns logarithms of their sums."""
+    rows, N = z.shape
+    normaliser = np.empty(rows)
+    for g in range(rows):
+        row = z[g]
+        top = row[0]
+        for r in range(1, N):
+            top = max(top, row[r])
+        total = 0.0
+        for r in range(N):
+            row[r] = _exp(row[r] - top)
+            total += row[r]
+        for r in range(N):
+            row[r] /= total
+        normaliser[g] = top + math.log(total)
+    return normaliser
+
+
+@njit(**HOW)
+def _moments(M):
+    """Mean, deviations and covariance of the entries of one state over actions."""
+    d, N = M.shape
+    mean = np.zeros(N)
+    for a in range(d):
+        for r in range(N):
+            mean[r] += M[a, r] / d
+    deviation = M - mean
+    return mean, deviation, np.dot(deviation.T, deviation) / d
+
+
+@njit(**HOW)
+def _weights(at, pairs, share, O):
+    """Mean weights of actions in the groups of one state, rows over step and correct action."""
+    L, d = share.shape
+    O[:] = 0
+    for i in range(L):
+        block = O[i * d : (i + 1) * d].reshape(-1)
+        if pairs.size == 0:
+            for a in range(d):
+                for b in range(d):
+                    block[a * d + b] = (1 - at[i, i]) / d
+                block[a * d + a] += at[i, i]
+            continue
+        for j in range(L):
+            weight, count = at[i, j], pairs[i, j].reshape(-1)
+            for k in range(d * d):
+                block[k] += weight * count[k]
+        for a in range(d):
+            scale = 1 / share[i, a] if share[i, a] > 0 else 0.0
+            for b in range(d):
+                block[a * d + b] *= scale
+
+
+@njit(**HOW)
+def _variances(at, share, left):
+    """Variance of logits per variance of M of the groups of one state."""
+    L, d = share.shape
+    spread = np.zeros(L * d)
+    for i in range(L):
+        rest = -(at[i, i] ** 2)
+        for j in range(L):
+            rest += at[i, j] ** 2
+        for a in range(d):
+            if share[i, a] > 0:
+                spread[i * d + a] = rest * left[i, a] / share[i, a]
+    return spread
+
+
+@njit(**HOW)
+def gradients(at, pairs, share, left, M, target, absent):
+    """Derivatives of one student's loss by M, ``(s, a, r)``, and by attention."""
+    N, L, d = share.shape
+    d_M, force, cost = np.empty(M.shape), np.zeros((L, L)), np.zeros(L)
+    O, P = np.empty((L * d, d)), np.empty((L * d, N))
+    H, error = np.empty_like(P), np.empty_like(P)
+    response, met = np.empty((N, N)), np.empty((L * d, d))
+    for s in range(N):
+        _, deviation, C = _moments(M[s])
+        square = np.diag(C).copy()
+        _weights(at, pairs[s], share[s], O)
+        spread = _variances(at, share[s], left[s])
+        np.dot(O, M[s], P)
+        error[:] = P
+        _softmax(P)
+        np.dot(P, C, H)
+        for g in range(L * d):
+            for r in range(N):
+                P[g, r] = error[g, r] + spread[g] / 2 * (square[r] - 2 * H[g, r])
+        _softmax(P)
+        # The loss due to the variance of logits; H becomes what responds to it.
+        np.dot(P, C, H)
+        response[:] = 0
+        diagonal = np.zeros(N)
+        for i in range(L):
+            for a in range(d):
+                g = i * d + a
+                price, noisy = 0.0, spread[g] * share[s, i, a]
+                for r in range(N):
+                    price += P[g, r] * (square[r] - H[g, r])
+                    H[g, r] = noisy * P[g, r]
+                    diagonal[r] += H[g, r]
+                    error[g, r] = P[g, r]
+                cost[i] += left[s, i, a] * price
+                error[g, target[s, a]] -= 1
+        np.dot(H.T, P, response)
+        for r in range(N):
+            for q in range(N):
+                response[r, q] = -response[r, q] / d
+            response[r, r] += diagonal[r] / d
+        by_scatter = np.dot(deviation, response)
+        if pairs.size == 0:
+            mean = _moments(M[s])[0]
+            for i in range(L):
+                for a in range(d):
+                    own, other = 0.0, 0.0
+                    for r in range(N):
+                        own += error[i * d + a, r] * M[s, a, r]
+                        other += error[i * d + a, r] * mean[r]
+                    for j in range(L):
+                        force[i, j] += share[s, i, a] * (own if i == j else other)
+        else:
+            np.dot(error, M[s].T, met)
+            for i in range(L):
+                gain = met[i * d : (i + 1) * d].reshape(-1)
+                for j in range(L):
+                    count, total = pairs[s, i, j].reshape(-1), 0.0
+                    for k in range(d * d):
+                        total += count[k] * gain[k]
+                    force[i, j] += total
+        for i in range(L):
+            for a in range(d):
+                for r in range(N):
+                    error[i * d + a, r] *= share[s, i, a]
+        np.dot(O.T, error, d_M[s])
+        for a in range(d):
+            if not absent[s, a]:
+                for r in range(N):
+                    d_M[s, a, r] += by_scatter[a, r]
+    for i in range(L):
+        for j in range(L):
+            if i != j:
+                force[i, j] += at[i, j] * cost[i]
+    return d_M, force
+
+
+@njit(**HOW)
+def observed(at, pairs, share, left, M, target):
+    """Per step: first and second moments of the correct and of all logits, and the loss."""
+    N, L, d = share.shape
+    found = np.zeros((5, L))
+    O, H = np.empty((L * d, d)), np.empty((L * d, N))
+    for s in range(N):
+        _, _, C = _moments(M[s])
+        square = np.diag(C).copy()
+        _weights(at, pairs[s], share[s], O)
+        spread = _variances(at, share[s], left[s])
+        z = np.dot(O, M[s])
+        P = z.copy()
+        normaliser = _softmax(P)
+        np.dot(P, C, H)
+        for i in range(L):
+            for a in range(d):
+                g, y = i * d + a, target[s, a]
+                weight, right = share[s, i, a], z[g, y]
+                one, two, price = 0.0, 0.0, 0.0
+                for r in range(N):
+                    one += z[g, r]
+                    two += z[g, r] ** 2 + spread[g] * square[r]
+                    price += P[g, r] * (square[r] - H[g, r])
+                found[0, i] += weight * right
+                found[1, i] += weight * (right**2 + spread[g] * square[y])
+                found[2, i] += weight * one
+                found[3, i] += weight * two
+                found[4, i] += weight * (normaliser[g] - right + spread[g] * price / 2)
+    return found
+
+
+@njit(**HOW)
+def accuracies(at, M, target, nodes, weight):
+    """Probability that the correct logit is the largest on new sequences: step, state, action."""
+    (N, d, _), L = M.shape, len(at)
+    out = np.zeros((L, N, d))
+    noise, ahead = np.empty(N), np.empty(N)
+    for s in range(N):
+        mean, _, C = _moments(M[s])
+        for i in range(L):
+            own, rest = at[i, i], 0.0
+            for j in range(L):
+                rest += at[i, j] ** 2 if j != i else 0.0
+            for r in range(N):
+                noise[r] = math.sqrt(rest * C[r, r]) + 1e-9
+            for a in range(d):
+                y = target[s, a]
+                for n in range(len(nodes)):
+                    right = own * M[s, a, y] + (1 - own) * mean[y] + noise[y] * nodes[n]
+                    least = FAR
+                    for r in range(N):
+                        x = (right - own * M[s, a, r] - (1 - own) * mean[r]) / noise[r]
+                        ahead[r] = x if r != y else FAR
+                        least = min(least, ahead[r])
+                    first = 1.0 if least >= FAR else 0.0
+                    if -FAR < least < FAR:
+                        first = 1.0
+                        for r in range(N):
+                            first *= _normal(ahead[r])
+                    out[i, s, a] += weight[n] * first
+    return out
+
+
+@njit(**HOW)
+def column_accuracies(z_k, z_w, u_k, u_w, others, points, nodes, weight):
+    """Probability that a column's correct logit is above all others, by step and share.
+
+    Wrong entries, ``z_w``, are uniform between neighbours, correct ones, ``z_k``, are equally
+    likely; to both Gaussian noise of variance ``u_w`` and ``u_k`` is added. The distribution
+    function of a wrong logit is computed at equally spaced points.
+    """
+    L, shares, K = z_k.shape
+    out, first = np.empty((L, shares)), np.empty(points)
+    integral = np.empty(K + 1)
+    for i in range(L):
+        s_k, s_w = math.sqrt(u_k[i]), math.sqrt(u_w[i])
+        edge, width = 5 * max(s_k, s_w), max(s_w, 1e-9)
+        for e in range(shares):
+            right, wrong = z_k[i, e].copy(), z_w[i, e].copy()
+            low = min(right[0], wrong[0]) - edge
+            step = (max(right[-1], wrong[-1]) + edge - low) / (points - 1)
+            for n in range(points):
+                # The integral of the normal distribution function is x Phi(x) + phi(x).
+                for m in range(K + 1):
+                    x = (low + n * step - wrong[m]) / width
+                    integral[m] = x * _normal(x) + _exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+                below = 0.0
+                for m in range(K):
+                    below -= (integral[m + 1] - integral[m]) / (wrong[m + 1] - wrong[m])
+                first[n] = max(below * width / K, 0.0) ** others
+            total = 0.0
+            for m in range(K):
+                for n in range(len(nodes)):
+                    at = min(max((right[m] + s_k * nodes[n] - low) / step, 0.0), points - 1.0)
+                    k = min(int(at), points - 2)
+                    total += weight[n] * (first[k] + (at - k) * (first[k + 1] - first[k]))
+            out[i, e] = total / K
+    return out

@@ -1,0 +1,141 @@
+"""Gradient descent in strides of many epochs whose length follows from an error estimate.
+
+Descent adds up changes, ``x(n + h) = x(n) + f(x(n)) + ... + f(x(n + h - 1))``, which vary slowly
+from epoch to epoch. They are interpolated by a polynomial, which is summed over whole epochs, where
+the method of Adams would integrate it: the finite size of steps is kept, and strides of one epoch
+are descent itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+# Error of one stride, relative to what the stride changes: no time changes by 3e-5 at the settings
+# of the shipped ensembles.
+TOLERANCE = 3e-5
+FLOOR = 0.01  # of an array's size counts as changed, since changes pass through zero
+ORDER = 4  # changes kept; higher orders need shorter strides where descent has converged
+LONGER, SHORTER, SAFE = 2.0, 0.2, 0.9  # limits of the next stride over the last
+
+
+def sums(nodes: np.ndarray, many: int) -> np.ndarray:
+    """Weights of the values at some epochs in the sum over epochs 0 to ``many - 1`` of the
+    polynomial through them.
+    """
+    size = max(many, np.abs(nodes).max(), 1)
+    powers = np.arange(len(nodes))
+    moments = ((np.arange(many) / size)[:, None] ** powers).sum(0)
+    return np.linalg.solve((nodes / size) ** powers[:, None], moments)
+
+
+class Strides:
+    """Descent of a system from epoch 0, a stride at a time.
+
+    Parameters
+    ----------
+    system : object
+        With ``state``, a list of arrays over independent members, and ``rates()``, their change per
+        epoch. Members share strides, which the one with the largest error decides. If it has a
+        method ``room(epoch)``, this is called at the start of a stride, with the state of that
+        epoch: how many epochs the stride may have, and whether the rates have jumped.
+    tolerance : float
+        Explained at `TOLERANCE`.
+
+    Attributes
+    ----------
+    epoch, length : int
+        First epoch of the last stride, and its length.
+    """
+
+    def __init__(self, system: Any, tolerance: float = TOLERANCE) -> None:
+        self.system, self.tolerance = system, tolerance
+        self.epoch, self.length, self.next = 0, 0, 1
+        self.start = [np.array(x) for x in system.state]
+        self.kept = [np.zeros((ORDER + 1, *x.shape)) for x in self.start]  # rates at `times`
+        self.times = np.zeros(ORDER + 1)
+        self.recent: list[int] = []  # places in them, the latest first
+
+    def advance(self) -> None:
+        """Take a stride as long as the error allows."""
+        self.start = self.at(self.epoch + self.length)
+        self.epoch += self.length
+        if not all(np.isfinite(x).all() for x in self.start):
+            self.recent, self.length = [], 2 * self.length  # descent has diverged, and stays so
+            return
+        self.system.state, most = self.start, self.next
+        if room := getattr(self.system, "room", None):
+            left, jumped = room(self.epoch)
+            most, self.recent = min(most, left), [] if jumped else self.recent
+        if not self.recent:
+            self._rates(self.epoch, 0)
+            self.recent, most = [0], 1
+        past = self.recent[:ORDER]
+        self._stride(most, past, min({*range(ORDER + 1)} - {*past}))
+
+    def _stride(self, many: int, past: list[int], free: int) -> None:
+        """Predict from past rates, correct by the rates there, until the error is small enough."""
+        while True:
+            ahead = self._moved(self._weights(past, many))
+            self.system.state = [x + d for x, d in zip(self.start, ahead, strict=True)]
+            self._rates(self.epoch + many, free)
+            error = self._error([free, *past], many)
+            fits = many * SAFE * max(error, 1e-9) ** (-1 / (len(past) + 1))
+            if error <= 1 or many == 1:
+                break
+            many = max(1, int(min(max(fits, SHORTER * many), SAFE * many)))
+        self.recent, self.length = [free, *past], many
+        self.next = max(1, int(min(fits, LONGER * many)))
+
+    def at(self, epoch: int) -> list[np.ndarray]:
+        """State at an epoch of the last stride."""
+        if epoch == self.epoch or not self.recent:
+            return self.start
+        changes = self._moved(self._weights(self.recent, epoch - self.epoch))
+        return [x + d for x, d in zip(self.start, changes, strict=True)]
+
+    def _rates(self, epoch: int, place: int) -> None:
+        self.times[place] = epoch
+        for kept, x in zip(self.kept, self.system.rates(), strict=True):
+            kept[place] = x
+
+    def _weights(self, places: list[int], many: int) -> np.ndarray:
+        found = np.zeros(ORDER + 1)
+        found[places] = sums(self.times[places] - self.epoch, many)
+        return found
+
+    def _moved(self, weights: np.ndarray) -> list[np.ndarray]:
+        return [np.tensordot(weights, kept, 1) for kept in self.kept]
+
+    def _error(self, places: list[int], many: int) -> float:
+        """Error by the polynomial of one degree less, over the tolerance."""
+        weights = self._weights(places, many)
+        changes, left = (
+            self._moved(w) for w in (weights, weights - self._weights(places[:-1], many))
+        )
+        worst = 0.0
+        for x, change, rest in zip(self.start, changes, left, strict=True):
+            size, all_of_it, error = (
+                np.sqrt((y.reshape(len(y), -1) ** 2).sum(1)) for y in (x, change, rest)
+            )
+            share = error / (all_of_it + FLOOR * size + np.finfo(float).tiny)
+            worst = max(worst, float(np.nan_to_num(share, nan=np.inf).max()))
+        return worst / self.tolerance
+
+
+class Single:
+    """As `Strides`, an epoch at a time, for a system whose steps remember earlier ones."""
+
+    def __init__(self, system: Any) -> None:
+        self.system, self.start = system, system.state
+        self.epoch, self.length = 0, 0
+
+    def advance(self) -> None:
+        """Take an epoch."""
+        self.start, self.epoch, self.length = self.system.state, self.epoch + self.length, 1
+        self.system.epoch()
+
+    def at(self, epoch: int) -> list[np.ndarray]:
+        """State at the last epoch or the one before."""
+        return self.system.state if epoch == self.epoch + self.length else self.start
