@@ -181,14 +181,7 @@ ARRIVALS = Scope(
     "the theory of entries by arrivals",
     "training of the weights themselves, by any optimiser, full batch, with ample data",
     # of batches, the noise of single gradients would be needed, which Adam turns into signs
-    (
-        WEIGHTS,
-        UNREWARDED,
-        DRAWN,
-        FULL_BATCH,
-        only("permutations", "iid"),
-        AMPLE,
-    ),
+    (WEIGHTS, UNREWARDED, DRAWN, FULL_BATCH, only("permutations", "iid"), AMPLE),
     ("data_draw", "n_test", "eval_every"),
     ("unit", "epochs", *OPTIMISER),
 )
