@@ -4,8 +4,6 @@ Files are those of ``theory/`` in github.com/SPOC-group/positional-and-semantic-
 of them comes with this toolkit.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

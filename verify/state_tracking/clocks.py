@@ -1,16 +1,13 @@
 """Momentum and schedules: the plain descent that takes the same path, on a flow and on students."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from simulate.state_tracking import train
-from theory import clocks
+from theory import Optimiser, clocks
 from theory.associative_memory import factual_recall
-from theory.optimisers import Optimiser
 from theory.state_tracking import Parameters
 from verify.check import Check, at_least, near
 from verify.emergence import first_crossing

@@ -1,14 +1,11 @@
 """Predicted curves of a training run: full-batch descent with the students' step."""
 
-from __future__ import annotations
-
 import xarray as xr
 
-from theory import prediction, scope, sweep
+from theory import prediction, scope, sweep, until
 from theory.associative_memory.factual_recall.dynamics import flow
 from theory.associative_memory.factual_recall.parameters import Parameters
 from theory.associative_memory.factual_recall.scope import RECALL
-from theory.emergence import until
 
 
 @until("t")

@@ -1,7 +1,6 @@
 """Which students the theory of factual recall describes."""
 
-from theory import scope
-from theory.scope import Scope
+from theory import Scope, scope
 
 # The weights of noise tokens do not change, and batches only add noise.
 RECALL = Scope(

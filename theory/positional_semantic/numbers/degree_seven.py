@@ -8,14 +8,11 @@ of the envelope jumps, its fixed points have errors from a few permille to tens 
 (`fixed_point.solve` converges). It reproduces the published overlaps.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np
 
-from theory.arguments import checked
-from theory.parameters import ParameterError
+from theory import ParameterError, checked
 from theory.positional_semantic.numbers import prox
 from theory.positional_semantic.numbers.channel import Averages, State, target
 from theory.positional_semantic.numbers.fixed_point import (

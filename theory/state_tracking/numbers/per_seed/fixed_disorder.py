@@ -1,7 +1,5 @@
 """Numerical fixed-disorder theory: groups of training rows, vectorised over seeds."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import ndtr
 

@@ -2,8 +2,6 @@
 steps at once while changes are small.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated
 
