@@ -2,16 +2,12 @@
 [--run]]``.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from types import ModuleType
 
 from papers import claims, evidence
-from theory import registry
-from theory.parameters import ParameterError
-from theory.registry import Model
+from theory import Model, ParameterError, registry
 from theory.runtime import cli, output, progress
 
 

@@ -2,8 +2,6 @@
 computed.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import textwrap
 import tomllib

@@ -2,8 +2,6 @@
 such.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -12,8 +10,7 @@ from typing import Any
 
 from papers import claims
 from papers.source import Source
-from theory import latex
-from theory.equation import Equation
+from theory import Equation, latex
 from theory.runtime import output, progress
 from verify.check import Check
 from verify.check_table import percent

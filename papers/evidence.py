@@ -2,8 +2,6 @@
 with commit, cost and a digest of the code that they use.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -18,8 +16,7 @@ from xml.etree import ElementTree
 from papers import claims
 from papers.claims import Found
 from simulate.storage import default_store
-from theory.parameters import ParameterError
-from theory.registry import Model
+from theory import Model, ParameterError
 from theory.runtime import output
 from verify.check import VERDICTS, Check
 from verify.digests import sources

@@ -1,7 +1,5 @@
 """List the models and their equations, with formulas for one: ``python -m theory [MODEL]``."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import itertools

@@ -2,8 +2,6 @@
 rewriting a result in a chosen form.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

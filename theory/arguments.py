@@ -6,8 +6,6 @@ one-line error. A plain type hint says whether a number, an integer, a list of n
 is expected.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import numbers

@@ -1,7 +1,5 @@
 """Speed and error of a model's numerical code: ``python -m theory.benchmark [MODEL]``."""
 
-from __future__ import annotations
-
 from theory.runtime import cli, output, progress
 
 

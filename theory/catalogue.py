@@ -1,7 +1,5 @@
 """Build a model's ``flows()``, ``sections()`` and ``equations()`` from a table of contents."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 

@@ -3,8 +3,6 @@ mean age of the gradients that it follows. From the recursion of its steps, to s
 their size.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Intermediate representation of array code: a list of steps on arrays with named axes."""
 
-from __future__ import annotations
-
 import functools
 import math
 import operator

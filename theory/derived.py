@@ -6,8 +6,6 @@ quantities are marked, and `theory.sweep.reject_stale` raises an error if one is
 another value of its input. ``float()`` removes the mark.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -2,8 +2,6 @@
 carried over to the result.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Mapping

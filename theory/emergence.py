@@ -1,7 +1,5 @@
 """Emergence times of every model as datasets, and one name for the length of a run."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """A page to move a model's parameters in: ``python -m theory.explore [MODEL] --out FILE.html``."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 signs; brackets open at a break are closed by invisible delimiters.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

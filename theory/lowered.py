@@ -3,8 +3,6 @@ products are contracted pairwise. Code is generated once per combination of shap
 another array module.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import operator

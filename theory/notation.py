@@ -1,7 +1,5 @@
 """Symbols with their printed forms and meanings."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Numerical evaluation of expressions: the only wrapper around ``sympy.lambdify``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@ Adam, weight decay, learning-rate schedules, clipping. Used for flows and theori
 students; no torch here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

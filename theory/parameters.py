@@ -1,7 +1,5 @@
 """Frozen, validated parameters, used by both theory and simulation."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import functools

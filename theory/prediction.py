@@ -3,8 +3,6 @@ and curve belong to the same students and that the runs contain the required var
 the evaluation times.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Old names answer with the new ones, for one version."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -6,8 +6,6 @@ one-line error for parameters, runs or a realisation outside these limits. With 
 computes the result all the same, warns, and records the broken assumption in the result.
 """
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 import dataclasses

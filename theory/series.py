@@ -1,7 +1,5 @@
 """Taylor polynomials by arithmetic on coefficients; several times faster than ``sympy.series``."""
 
-from __future__ import annotations
-
 import sympy as sp
 
 MOST = 32  # leading orders that may cancel

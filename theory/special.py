@@ -2,8 +2,6 @@
 first crossing of a level, accuracy with Gaussian logits.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from typing import Any

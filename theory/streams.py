@@ -5,8 +5,6 @@ the other seeds of an ensemble, and the theory can reproduce a student's data. N
 `keyed`; older ones keep their own rule, so that stored runs remain reproducible bit for bit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@
 recomputed. Several arrays are broadcast against each other.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import inspect

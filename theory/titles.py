@@ -1,7 +1,5 @@
 """Titles of figures, in symbols."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

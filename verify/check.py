@@ -2,8 +2,6 @@
 shown as a table row or JSON, and used for the exit code.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Checks as text: a summary line, a table, and what to read below it."""
 
-from __future__ import annotations
-
 import textwrap
 from collections import Counter
 from collections.abc import Sequence

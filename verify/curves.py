@@ -1,15 +1,12 @@
 """Trajectories of a model: its predicted curves and its flow against students, and their figure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from theory import titles
-from theory.flow import Flow
+from theory import Flow, titles
 from theory.parameters import described
 from theory.runtime import plotting
 from verify import ensemble

@@ -1,7 +1,5 @@
 """Summary of the results of ``make demo``: ``python -m verify.demo``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -3,8 +3,6 @@ import, and in them the definitions that it may use. Stored results are stale if
 digest has changed.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib

@@ -1,7 +1,5 @@
 """Ensemble for a command: a given file, a shipped ensemble, or students trained once."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,8 +11,7 @@ import xarray as xr
 from simulate import runs as store
 from simulate.systems import of_model as systems
 from simulate.training import System
-from theory.parameters import ParameterError
-from theory.registry import Model
+from theory import Model, ParameterError
 from verify.report import Request
 
 SEEDS = "4"  # of students, where a model does not say

@@ -1,7 +1,5 @@
 """Accuracy of each level of theory for every seed: ``python -m verify.fidelity [MODEL]``."""
 
-from __future__ import annotations
-
 import argparse
 
 from theory.runtime import cli

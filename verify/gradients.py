@@ -2,8 +2,6 @@
 ``python -m verify.gradients [MODEL] [--device NAME]``.
 """
 
-from __future__ import annotations
-
 from theory.runtime import cli
 from verify import report
 

@@ -2,8 +2,6 @@
 continues where it stopped.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

@@ -2,8 +2,6 @@
 commands.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,10 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from theory import scope
-from theory.equation import Equation
-from theory.parameters import ParameterError
-from theory.registry import Model
+from theory import Equation, Model, ParameterError, scope
 from theory.runtime import cli, output, progress
 from verify import check, check_table
 from verify.check import Check

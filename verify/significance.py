@@ -2,8 +2,6 @@
 deviation along a curve.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple
 

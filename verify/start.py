@@ -2,8 +2,6 @@
 importing its libraries.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import subprocess

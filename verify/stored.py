@@ -2,8 +2,6 @@
 the same inputs.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.metadata
 import json

@@ -3,8 +3,6 @@ theory, and comparison with theory: ``python -m verify.trajectories MODEL --runs
 --columns``.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import io

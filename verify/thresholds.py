@@ -2,8 +2,6 @@
 [MODEL]``.
 """
 
-from __future__ import annotations
-
 from theory.runtime import cli
 from verify import report
 

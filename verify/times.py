@@ -1,12 +1,9 @@
 """Emergence times of students and of a theory, side by side, and their exponents, as datasets."""
 
-from __future__ import annotations
-
 import numpy as np
 import xarray as xr
 
-from theory import prediction, scope
-from theory.parameters import ParameterError
+from theory import ParameterError, prediction, scope
 from verify.emergence import first_crossing
 
 

@@ -1,7 +1,5 @@
 """Emergence times and their scaling against theory: ``python -m verify.timescales [MODEL]``."""
 
-from __future__ import annotations
-
 from theory.runtime import cli
 from verify import ensemble, report
 

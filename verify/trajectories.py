@@ -1,7 +1,5 @@
 """Theory curve against an ensemble of students: ``python -m verify.trajectories [MODEL]``."""
 
-from __future__ import annotations
-
 import html
 import sys
 from collections.abc import Mapping
@@ -10,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from theory import prediction, scope
-from theory.parameters import ParameterError
+from theory import ParameterError, prediction, scope
 from theory.runtime import cli
 from verify import check, check_table, ensemble, report
 from verify.check import Band, Check

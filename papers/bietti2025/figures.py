@@ -1,7 +1,5 @@
 """Figures for the plots of the slides, and for the results derived here."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Figures of the composition of maps: kernel learners and transformers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

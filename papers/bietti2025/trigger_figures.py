@@ -1,7 +1,5 @@
 """Figures of the trigger task: training, layers, three gradient steps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The write-up: every equation, figure and claim, all generated."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from papers import document

@@ -1,7 +1,5 @@
 """Figures 4-6 and Table 1 of App. A: the histogram task."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path

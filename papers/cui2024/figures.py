@@ -1,7 +1,5 @@
 """Every figure of the paper: required students and theory, and drawing."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

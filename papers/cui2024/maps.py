@@ -1,7 +1,5 @@
 """Phase diagrams over the sample complexity and the positional fraction: students and theory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

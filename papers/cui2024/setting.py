@@ -1,7 +1,5 @@
 """Sizes of the figures by scale, and what their panels share: students and theory curves."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass

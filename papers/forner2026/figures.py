@@ -1,7 +1,5 @@
 """Every figure of the paper: required setting and drawing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Closed forms of the onset beside the flow and the exact solution."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

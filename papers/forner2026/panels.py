@@ -1,7 +1,5 @@
 """Panels over training time: students and theory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

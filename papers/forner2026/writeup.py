@@ -1,7 +1,5 @@
 """The write-up: prose from ``template.tex``, everything else generated."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from papers import document

@@ -2,8 +2,6 @@
 pseudo-parameters of a run.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every figure of the paper except the schematics: required setting and drawing."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

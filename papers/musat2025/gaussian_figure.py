@@ -1,7 +1,5 @@
 """Figure of Gaussian data: the law of fast attention over N, and its finite-D correction."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

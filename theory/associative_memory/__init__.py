@@ -5,8 +5,6 @@ Each subpackage is one system with its own ``Parameters``. The names here are th
 system, `factual_recall`, but ``equations()`` and ``sections()`` cover all systems.
 """
 
-from __future__ import annotations
-
 from theory.associative_memory import (
     factual_recall,
     gradient_memory,

@@ -4,8 +4,6 @@ Where the ratio of their rates is a function of the score over what is read, the
 read is a function of the score, and the time is one integral.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -13,10 +11,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import numeric
-from theory.algebra import vanishes
-from theory.notation import function, symbol
-from theory.special import gauss_legendre
+from theory import function, gauss_legendre, numeric, symbol, vanishes
 
 NODES = 60  # of the integral over the root of the score, which is analytic
 kappa = symbol("kappa", means="score, integrated over", nonnegative=True)

@@ -1,7 +1,5 @@
 """The page: flows printed to JavaScript, other curves of the model, and students to draw."""
 
-from __future__ import annotations
-
 import dataclasses
 import html
 import json

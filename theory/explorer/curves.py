@@ -2,8 +2,6 @@
 precomputed tables of results of iterations or integrals.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import math

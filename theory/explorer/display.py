@@ -1,7 +1,5 @@
 """Formulas and names of a page."""
 
-from __future__ import annotations
-
 import html
 from typing import Any
 

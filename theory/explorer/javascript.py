@@ -1,7 +1,5 @@
 """JavaScript of expressions, printed by SymPy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

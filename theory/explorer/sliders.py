@@ -1,7 +1,5 @@
 """Sliders of a page: allowed values of a field, and the quantities that a formula depends on."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """Induction heads in the disentangled two-layer transformer (Musat et al., arXiv:2511.01033)."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from theory.catalogue import catalogue

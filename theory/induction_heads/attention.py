@@ -2,8 +2,6 @@
 pair and both masks.
 """
 
-from __future__ import annotations
-
 from functools import cache, partial
 from typing import Any
 

@@ -2,8 +2,6 @@
 law, O(1) per step.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -4,13 +4,11 @@ Rows of the sequence: item k is row 2k-1, label k is row 2k, the query is row 2N
 of a row is the token, the second half its positional code. Row vectors throughout.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.equation import Equation, table
+from theory import Equation, array, symbol, table
 from theory.induction_heads.symbols import (
     W1,
     W2,
@@ -40,7 +38,6 @@ from theory.induction_heads.symbols import (
     squared_error,
     y,
 )
-from theory.notation import array, symbol
 
 X = array("X", means="token and position of the rows side by side: 2 D columns")
 last = symbol(

@@ -2,8 +2,6 @@
 the power-law tail (beyond Theorem 2).
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np
@@ -11,9 +9,7 @@ import scipy.integrate
 import scipy.special
 import sympy as sp
 
-from theory import numeric
-from theory.algebra import written_as
-from theory.equation import Equation, table
+from theory import Equation, numeric, table, written_as
 from theory.induction_heads import dynamics, expansions
 from theory.induction_heads.symbols import (
     F,

@@ -1,14 +1,10 @@
 """Three-parameter loss, its gradient, the flow and its invariant (B.3-B.5, and beyond)."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import vanishes, written_as
-from theory.equation import Equation, table
-from theory.flow import Flow
+from theory import Equation, Flow, symbol, table, vanishes, written_as
 from theory.induction_heads import attention
 from theory.induction_heads.network import ORTHONORMAL
 from theory.induction_heads.scope import THREE
@@ -27,7 +23,6 @@ from theory.induction_heads.symbols import (
     squared_error,
     t,
 )
-from theory.notation import symbol
 
 LAST = "last pair queried, q = N (Assumption 8)"
 GIVEN = (ORTHONORMAL, attention.THREE, LAST, "strict mask", "summed over the D coordinates")

@@ -5,15 +5,12 @@ a slow manifold, t ~ N^2, on which gamma follows beta. E denotes exp(beta^2/2), 
 d beta.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import vanishes
-from theory.equation import Equation
+from theory import Equation, symbol, vanishes
 from theory.induction_heads import dynamics
 from theory.induction_heads.symbols import (
     E,
@@ -35,7 +32,6 @@ from theory.induction_heads.symbols import (
     u,
     x,
 )
-from theory.notation import symbol
 from theory.series import truncated
 
 LARGE = "large N"

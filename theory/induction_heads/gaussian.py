@@ -8,14 +8,12 @@ divided by D deviate from their means with variance of order 1/D: to first order
 over D changes by half the sum of its second derivatives with respect to them times their variances.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
+from theory import Equation, symbol
 from theory.algebra import gaussian_moment, vanishes
-from theory.equation import Equation
 from theory.induction_heads import dynamics, expansions
 from theory.induction_heads.all_weights import plateau, scores
 from theory.induction_heads.all_weights.scores import THETA, e
@@ -37,7 +35,6 @@ from theory.induction_heads.symbols import (
     u,
     x,
 )
-from theory.notation import symbol
 from theory.numeric import wright_omega
 
 beta_2, gamma_3, gamma_4 = (THETA[n] for n in ("beta_2", "gamma_3", "gamma_4"))

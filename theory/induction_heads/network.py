@@ -7,8 +7,6 @@ tokens and are the queried one. `theory.statement` derives scores, attention and
 any queried pair and both masks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any

@@ -1,22 +1,18 @@
 """When the induction head emerges (Definitions 1-3, Theorem 2): times, curves and figure."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from theory import scope, sweep
-from theory.emergence import of_onset, until
+from theory import Onset, of_onset, scope, sweep, until
 from theory.induction_heads import drop, dynamics, expansions
 from theory.induction_heads.all_weights import burst, burst_loss, loss, scores
 from theory.induction_heads.numbers import all_weights, emergence
 from theory.induction_heads.parameters import Parameters
 from theory.induction_heads.predict import SHORT, all_weights_times
 from theory.induction_heads.scope import EMERGENCE, PROJECTED
-from theory.onset import Onset
 
 FLOW, SLOW, ALL_WEIGHTS = "flow (B.5)", "slow manifold", "flow of all weights"
 LABELS = {

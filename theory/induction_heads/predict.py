@@ -1,11 +1,8 @@
 """Emergence times for Parameters, and predicted curves of a training run."""
 
-from __future__ import annotations
-
 import xarray as xr
 
-from theory import prediction, scope, sweep
-from theory.emergence import until
+from theory import prediction, scope, sweep, until
 from theory.induction_heads.numbers import all_weights, emergence
 from theory.induction_heads.numbers.all_weights_loss import NAMES
 from theory.induction_heads.numbers.emergence import Level, LevelGamma

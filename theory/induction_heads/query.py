@@ -2,18 +2,14 @@
 8).
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import written_as
-from theory.equation import Equation, table
+from theory import Equation, symbol, table, written_as
 from theory.induction_heads import attention
 from theory.induction_heads.network import ORTHONORMAL
 from theory.induction_heads.symbols import N, alpha, beta, d, gamma, k, q, ref
-from theory.notation import symbol
 
 UNIFORM = "queried pair uniform over the context"
 slope = symbol("initial_slope", r"\left.\dot\beta\right|_{0}", "rate of beta at time 0", real=True)

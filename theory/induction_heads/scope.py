@@ -1,9 +1,6 @@
 """Which students the theories of induction heads describe."""
 
-from __future__ import annotations
-
-from theory import scope
-from theory.scope import Limit, Scope, only
+from theory import Limit, Scope, only, scope
 
 LEAST_D = 32  # there the drop is 1.6% later than leading order in 1/D says, at N = 16
 PROJECTED = ("three", "projected")

@@ -6,8 +6,6 @@ both, so each of its blocks lies in a commutant. Signed permutations suffice; th
 group, so that the calculation is exact.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from fractions import Fraction
@@ -17,10 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import sympy as sp
 
-from theory.equation import Equation
+from theory import Equation, symbol
 from theory.induction_heads import definitions
 from theory.induction_heads.symbols import W1, W2, W3, M, m, n, ref
-from theory.notation import symbol
 
 TOKEN, POSITION = "token", "position"
 BLOCKS = {

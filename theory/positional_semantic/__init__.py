@@ -2,8 +2,6 @@
 arXiv:2402.03902).
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from theory.catalogue import catalogue

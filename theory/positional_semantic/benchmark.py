@@ -2,8 +2,6 @@
 quadrature.
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable, Iterable

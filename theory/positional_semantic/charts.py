@@ -1,7 +1,5 @@
 """Tables for the explorer: fixed points of both branches, and thresholds, over the fields."""
 
-from __future__ import annotations
-
 import numpy as np
 import xarray as xr
 

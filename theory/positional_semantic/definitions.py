@@ -1,14 +1,10 @@
 """Definition of the layer, its target and the two-token quantities (Eqs. 1-6, 15-16)."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import vanishes, written_as
-from theory.equation import Equation, table
-from theory.notation import symbol
+from theory import Equation, symbol, table, vanishes, written_as
 from theory.positional_semantic.symbols import (
     A_12,
     A_21,

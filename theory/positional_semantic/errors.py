@@ -2,15 +2,11 @@
 the test error (10).
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import vanishes
-from theory.equation import Equation, table
-from theory.notation import symbol
+from theory import Equation, symbol, table, vanishes
 from theory.positional_semantic import free_entropy, state_evolution
 from theory.positional_semantic.free_entropy import RS, TWO
 from theory.positional_semantic.symbols import (

@@ -6,15 +6,11 @@ Conventions: at its stationary point the free entropy is minus the training loss
 potentials after the rescaling (99).
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import linear_root
-from theory.equation import Equation, table
-from theory.notation import array, function, symbol
+from theory import Equation, array, function, linear_root, symbol, table
 from theory.positional_semantic.symbols import (
     CONJUGATE,
     E_M,

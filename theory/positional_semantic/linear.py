@@ -1,14 +1,10 @@
 """Result 5.1: closed form of the purely positional baseline, a dense linear layer (19-20)."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import linear_root, written_as
-from theory.equation import Equation, table
-from theory.notation import symbol
+from theory import Equation, linear_root, symbol, table, written_as
 from theory.positional_semantic.symbols import A_12, A_21, omega, ref, sigma
 
 P_mean = symbol(

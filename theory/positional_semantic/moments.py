@@ -2,14 +2,11 @@
 the state evolution.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.equation import Equation, table
-from theory.notation import function, symbol
+from theory import Equation, function, symbol, table
 from theory.positional_semantic import definitions, errors
 from theory.positional_semantic.symbols import (
     E_M,

@@ -1,7 +1,5 @@
 """When semantic attention emerges: alpha_c, alpha_l, and the phase diagram over omega."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 
@@ -9,9 +7,7 @@ import numpy as np
 import xarray as xr
 from scipy.interpolate import PchipInterpolator
 
-from theory import scope, sweep
-from theory.onset import Onset
-from theory.parameters import ParameterError
+from theory import Onset, ParameterError, scope, sweep
 from theory.positional_semantic import errors, linear, state_evolution
 from theory.positional_semantic.numbers.branches import curve
 from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve, transverse

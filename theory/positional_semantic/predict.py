@@ -1,7 +1,5 @@
 """Prediction of informed descent in the limit of infinite d."""
 
-from __future__ import annotations
-
 import xarray as xr
 
 from theory import prediction, scope, sweep

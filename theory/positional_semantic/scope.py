@@ -1,9 +1,6 @@
 """Which students the theory of the positional-semantic model describes."""
 
-from __future__ import annotations
-
-from theory import scope
-from theory.scope import Scope, only
+from theory import Scope, only, scope
 
 HOW = ("d", "teacher", "optimizer", "eta", "steps", "n_test")  # the path to the minimum
 TIED = (only("rank", 1), only("tied", True), only("value", False), only("correlation", 0.0))

@@ -8,15 +8,11 @@ lemma) removes those with respect to h. The result contains g but none of its de
 jumps of g need no separate treatment.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import linear_root, vanishes
-from theory.equation import Equation, table
-from theory.notation import symbol
+from theory import Equation, linear_root, symbol, table, vanishes
 from theory.positional_semantic import free_entropy
 from theory.positional_semantic.free_entropy import RS, TWO
 from theory.positional_semantic.symbols import (

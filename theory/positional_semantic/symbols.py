@@ -1,7 +1,5 @@
 """Symbols of the tied rank-one attention layer on two tokens, and of its order parameters."""
 
-from __future__ import annotations
-
 from theory.notation import symbol
 
 L = symbol("L", means="tokens per sentence", integer=True, positive=True)

@@ -1,7 +1,5 @@
 """Shared by all commands: flags, printing, and one-line errors for invalid input."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

@@ -2,8 +2,6 @@
 generated source is written to a file.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import os

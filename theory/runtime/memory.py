@@ -2,8 +2,6 @@
 it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Input and output of commands: atomic files, tables, JSON, and reading text."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

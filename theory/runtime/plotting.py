@@ -2,8 +2,6 @@
 or beside the panels, colours for colour-blind readers.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import textwrap

@@ -2,8 +2,6 @@
 `verify.digests`).
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import hashlib

@@ -2,8 +2,6 @@
 arXiv:2606.18164).
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from theory.catalogue import catalogue

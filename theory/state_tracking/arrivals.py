@@ -10,15 +10,11 @@ gradients differ by the initial value of the entry and by the counts of its trai
 during training.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import delta_sum, written_as
-from theory.equation import Equation, table
-from theory.notation import array, symbol
+from theory import Equation, array, delta_sum, symbol, table, written_as
 from theory.state_tracking.logits import pi_i
 from theory.state_tracking.symbols import L, N, d_g, n_train, ref
 

@@ -2,16 +2,22 @@
 c_omega (Eqs. 5, 14, 62-73).
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory import scope, sweep
-from theory.algebra import delta_gradient, delta_sum, vanishes, written_as
-from theory.equation import Equation, table
-from theory.notation import array, symbol
+from theory import (
+    Equation,
+    array,
+    delta_gradient,
+    delta_sum,
+    scope,
+    sweep,
+    symbol,
+    table,
+    vanishes,
+    written_as,
+)
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking import definitions
 from theory.state_tracking.definitions import logit, pi, softmax_row

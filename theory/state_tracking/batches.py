@@ -6,15 +6,11 @@ The mean time moves because a sequence that is met once per epoch has not yet ac
 does at every step of full-batch descent.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import written_as
-from theory.equation import Equation, table
-from theory.notation import array, symbol
+from theory import Equation, array, symbol, table, written_as
 from theory.state_tracking.dressed import V
 from theory.state_tracking.symbols import L, N, d_g, eta, g, i, j, n_train, ref
 

@@ -2,8 +2,6 @@
 integrator, both compared with mpmath.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping

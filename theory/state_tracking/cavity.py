@@ -8,15 +8,11 @@ their initial value v_0, which is uniform, and of the column's share 1 + epsilon
 set. `per_seed` integrates these equations.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import delta_sum, written_as
-from theory.equation import Equation, table
-from theory.notation import array, symbol
+from theory import Equation, array, delta_sum, symbol, table, written_as
 from theory.state_tracking import dressed, logits
 from theory.state_tracking.logits import pi_i
 from theory.state_tracking.symbols import A, L, N, R, S, alpha, c, d_g, eta, i, n_train, ref, zeta

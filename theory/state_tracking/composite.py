@@ -2,15 +2,11 @@
 the paper).
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import written_as
-from theory.equation import Equation, table
-from theory.notation import function, symbol
+from theory import Equation, function, symbol, table, written_as
 from theory.series import truncated
 from theory.state_tracking import exact
 from theory.state_tracking.exact import BEYOND, D_0, D, epsilon, kappa, level, x

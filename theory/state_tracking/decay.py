@@ -2,8 +2,6 @@
 hard as decay.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
@@ -11,12 +9,7 @@ import numpy as np
 import scipy.optimize
 import sympy as sp
 
-from theory import scope, sweep
-from theory.algebra import written_as
-from theory.dimensions import by_dimension
-from theory.equation import Equation
-from theory.notation import symbol
-from theory.parameters import ParameterError
+from theory import Equation, ParameterError, by_dimension, scope, sweep, symbol, written_as
 from theory.state_tracking import late_time, logits
 from theory.state_tracking import loss as mean_field
 from theory.state_tracking.dynamics import flow

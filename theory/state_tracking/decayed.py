@@ -2,8 +2,6 @@
 ``theory.onset`` with ``--set weight_decay=0.002``.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

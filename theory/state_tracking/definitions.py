@@ -1,13 +1,10 @@
 """Definition of the model: task, attention, logic module, loss and order parameters (Eqs. 1-9)."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.equation import Equation, table
-from theory.notation import array, function, symbol
+from theory import Equation, array, function, symbol, table
 from theory.state_tracking.symbols import (
     A,
     L,

@@ -6,15 +6,11 @@ attention, and keys and queries evolve under the exact softmax. `per_seed` integ
 from the initial weights of each seed.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import delta_sum, written_as
-from theory.equation import Equation, table
-from theory.notation import array, symbol
+from theory import Equation, array, delta_sum, symbol, table, written_as
 from theory.state_tracking import logits, loss, variance
 from theory.state_tracking.definitions import pi
 from theory.state_tracking.logits import pi_i

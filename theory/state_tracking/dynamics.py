@@ -1,18 +1,12 @@
 """Order-parameter updates and the flow (Eqs. 15, 53-61, 64)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import sympy as sp
 
-from theory.algebra import delta_sum, written_as
-from theory.equation import Equation, table
-from theory.flow import Flow
-from theory.notation import symbol
-from theory.parameters import ParameterError
+from theory import Equation, Flow, ParameterError, delta_sum, symbol, table, written_as
 from theory.state_tracking import attention, logits, loss, micro, overlaps
 from theory.state_tracking.loss import MEAN_FIELD
 from theory.state_tracking.scope import flow_of

@@ -1,7 +1,5 @@
 """Early training: attention frozen, overlaps grow linearly (App. G, Eq. 78)."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp

@@ -2,17 +2,12 @@
 coordinates, in which the Jacobian of the flow is the Hessian of the loss.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import written_as
-from theory.equation import Equation, table
-from theory.flow import Flow
-from theory.notation import symbol
+from theory import Equation, Flow, symbol, table, written_as
 from theory.state_tracking import loss as mean_field
 from theory.state_tracking import norms, phases
 from theory.state_tracking.attention import ANSATZ

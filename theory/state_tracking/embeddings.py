@@ -6,15 +6,11 @@ mean force of the n tokens of its kind d_model/n times only: queries of single t
 their mean moves. No theory here describes the attention of such students.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import delta_gradient, delta_sum, vanishes
-from theory.equation import Equation, table
-from theory.notation import array, symbol
+from theory import Equation, array, delta_gradient, delta_sum, symbol, table, vanishes
 from theory.state_tracking.symbols import alpha, d_h, eta, ref
 
 BEYOND = "beyond the paper: learned embeddings"

@@ -2,15 +2,11 @@
 separatrix.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import vanishes, written_as
-from theory.equation import Equation, table
-from theory.notation import symbol
+from theory import Equation, symbol, table, vanishes, written_as
 from theory.state_tracking import logits, loss
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.symbols import (

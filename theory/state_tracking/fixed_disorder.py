@@ -9,18 +9,14 @@ repeated actions in a sequence, single entries of M, and the deviation of one tr
 average enter through the means. `per_seed` integrates the equations.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
 import numpy as np
 import sympy as sp
 
-from theory.algebra import delta_gradient, delta_sum, written_as
-from theory.equation import Equation, table
+from theory import Equation, array, delta_gradient, delta_sum, symbol, table, written_as
 from theory.lowered import Lowered
-from theory.notation import array, symbol
 from theory.state_tracking import definitions
 from theory.state_tracking.definitions import output, pi, z
 from theory.state_tracking.symbols import (

@@ -6,16 +6,12 @@ of cumulants under the softmax of the group's mean logits, so that its mean over
 of products of two cumulants: of the weights, and of entries of M under the softmax.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from math import prod
 
 import sympy as sp
 
-from theory.algebra import written_as
-from theory.equation import Equation, table
-from theory.notation import array
+from theory import Equation, array, table, written_as
 from theory.state_tracking import fixed_disorder
 from theory.state_tracking.definitions import pi
 from theory.state_tracking.fixed_disorder import GROUP, SIZE, UNIFORM, mean_M, plain

@@ -2,8 +2,6 @@
 acting on themselves.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

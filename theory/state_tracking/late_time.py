@@ -2,15 +2,11 @@
 overlap S.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import linear_root, written_as
-from theory.equation import Equation, table
-from theory.notation import symbol
+from theory import Equation, linear_root, symbol, table, written_as
 from theory.numeric import wright_omega
 from theory.state_tracking import exact, logits
 from theory.state_tracking import loss as mean_field

@@ -2,8 +2,6 @@
 theory. Each gives the curves of given students, nothing fitted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory import scope
-from theory.scope import Scope
+from theory import Scope, scope
 from theory.state_tracking.numbers import inversion
 from theory.state_tracking.numbers.per_seed import (
     Cavity,

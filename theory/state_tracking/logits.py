@@ -1,14 +1,10 @@
 """Mean logits, averaged exactly over independent uniform actions and states (App. D)."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import delta_sum, linear_root, written_as
-from theory.equation import Equation, table
-from theory.notation import function, symbol
+from theory import Equation, delta_sum, function, linear_root, symbol, table, written_as
 from theory.state_tracking.symbols import (
     A,
     M,

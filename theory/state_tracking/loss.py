@@ -2,14 +2,11 @@
 61).
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import written_as
-from theory.equation import Equation, table
+from theory import Equation, table, written_as
 from theory.state_tracking import logits
 from theory.state_tracking.symbols import A, N, R, S, d_g, g, loss, m, ref, z_k, z_kbar
 

@@ -1,14 +1,10 @@
 """Gradients with respect to single entries of the logic matrices, and their update (Eqs. 42-52)."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import delta_gradient, written_as
-from theory.equation import Equation, table
-from theory.notation import symbol
+from theory import Equation, delta_gradient, symbol, table, written_as
 from theory.state_tracking import definitions, logits, loss
 from theory.state_tracking.loss import MEAN_FIELD
 from theory.state_tracking.symbols import (

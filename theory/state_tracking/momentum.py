@@ -1,12 +1,9 @@
 """Momentum and schedules: the clock of `theory.clocks` among the equations of this model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 
-from theory import clocks
-from theory.equation import Equation
+from theory import Equation, clocks
 from theory.state_tracking.symbols import ref
 
 

@@ -2,17 +2,12 @@
 the flow in which these move beside A, R and S.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import linear_root, written_as
-from theory.equation import Equation, table
-from theory.flow import Flow
-from theory.notation import array, symbol
+from theory import Equation, Flow, array, linear_root, symbol, table, written_as
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking import attention, dynamics, loss
 from theory.state_tracking.attention import ANSATZ, k1, k2, lambda_, q1, q2, rotation, w

@@ -1,7 +1,5 @@
 """Onset of attention learning: when retrieval emerges (App. H, Eqs. 79-81)."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
@@ -9,13 +7,19 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import scope, sweep
-from theory.algebra import linear_root, vanishes, written_as
+from theory import (
+    Equation,
+    Onset,
+    linear_root,
+    number,
+    scope,
+    sweep,
+    symbol,
+    table,
+    vanishes,
+    written_as,
+)
 from theory.emergence import labelled, until
-from theory.equation import Equation, table
-from theory.notation import symbol
-from theory.onset import Onset
-from theory.parameters import number
 from theory.state_tracking import decayed, exact, loss, overlaps, rewarded
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.early_time import equations as early_equations

@@ -2,15 +2,11 @@
 F).
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import delta_sum, written_as
-from theory.equation import Equation, table
-from theory.notation import function, symbol
+from theory import Equation, delta_sum, function, symbol, table, written_as
 from theory.state_tracking.symbols import M_star, N, a, b, c, d_g, p, q, r, ref, s, tau
 
 delta = sp.KroneckerDelta

@@ -10,8 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from theory.optimisers import Optimiser
-from theory.parameters import ParameterError, parameter
+from theory import Optimiser, ParameterError, parameter
 from theory.runtime import memory
 from theory.state_tracking import groups
 

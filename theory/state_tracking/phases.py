@@ -2,15 +2,11 @@
 above which nothing is learned from scratch, and the one above which what was learned is lost.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import linear_root, written_as
-from theory.equation import Equation, table
-from theory.notation import symbol
+from theory import Equation, linear_root, symbol, table, written_as
 from theory.state_tracking import attention, logits, norms
 from theory.state_tracking import loss as mean_field
 from theory.state_tracking.decay import BEYOND, decay

@@ -1,15 +1,11 @@
 """Theory of single students: one curve per seed, from the seed's own initial values."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
 import xarray as xr
 
-from theory import prediction, scope, sweep
-from theory.emergence import until
-from theory.parameters import ParameterError
+from theory import ParameterError, prediction, scope, sweep, until
 from theory.state_tracking.levels import LEVELS, Level
 from theory.state_tracking.numbers.per_seed import Realisation, Start, solve
 from theory.state_tracking.parameters import REWARD_FIELDS, Parameters

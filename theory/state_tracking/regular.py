@@ -2,16 +2,13 @@
 other actions of a sequence is a finite sum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 
 import sympy as sp
 from sympy.utilities.iterables import partitions
 
-from theory.flow import Flow
-from theory.parameters import Allowed, number
+from theory import Allowed, Flow, number
 from theory.state_tracking import attention, logits
 from theory.state_tracking.scope import flow_of
 from theory.state_tracking.symbols import A_0, R_0, S_0, A, L, N, R, S, alpha, d_g, eta, ref

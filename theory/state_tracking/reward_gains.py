@@ -2,17 +2,11 @@
 that follows.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import delta_sum, written_as
-from theory.equation import Equation, table
-from theory.flow import Flow
-from theory.notation import symbol
-from theory.parameters import ParameterError
+from theory import Equation, Flow, ParameterError, delta_sum, symbol, table, written_as
 from theory.state_tracking.dynamics import flow as supervised
 from theory.state_tracking.rewards import (
     BEYOND,

@@ -7,15 +7,11 @@ probabilities of a step, too; their mean is taken step by step, for every state,
 action (`theory.state_tracking.fixed_disorder`), so that steps are independent given the pair.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import delta_gradient, delta_sum
-from theory.equation import Equation, table
-from theory.notation import array, symbol
+from theory import Equation, array, delta_gradient, delta_sum, symbol, table
 from theory.state_tracking.reward_gains import scatter
 from theory.state_tracking.rewards import J, horizon
 from theory.state_tracking.rewards import s as success

@@ -2,15 +2,11 @@
 and the weight above which they stay near where they began.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import vanishes, written_as
-from theory.equation import Equation, table
-from theory.notation import symbol
+from theory import Equation, symbol, table, vanishes, written_as
 from theory.state_tracking.loss import MEAN_FIELD
 from theory.state_tracking.reward_paths import penalty
 from theory.state_tracking.rewards import (

@@ -2,15 +2,11 @@
 steps to roll out.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import written_as
-from theory.equation import Equation, table
-from theory.notation import symbol
+from theory import Equation, symbol, table, written_as
 from theory.state_tracking import exact, logits, loss
 from theory.state_tracking.dynamics import flow as supervised
 from theory.state_tracking.exact import D

@@ -2,16 +2,11 @@
 training, by another clock.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import vanishes, written_as
-from theory.equation import Equation, table
-from theory.notation import symbol
-from theory.parameters import ParameterError
+from theory import Equation, ParameterError, symbol, table, vanishes, written_as
 from theory.state_tracking import loss, rollout
 from theory.state_tracking.dynamics import flow as supervised
 from theory.state_tracking.loss import MEAN_FIELD

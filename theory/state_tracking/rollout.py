@@ -1,14 +1,10 @@
 """Next-token and rollout accuracy (Eqs. 16-18, App. I, Eqs. 82-91)."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import vanishes, written_as
-from theory.equation import Equation, table
-from theory.notation import array, function, symbol
+from theory import Equation, array, function, symbol, table, vanishes, written_as
 from theory.state_tracking.symbols import (
     L,
     N,

@@ -1,7 +1,5 @@
 """Which students the theories of state tracking describe."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import replace

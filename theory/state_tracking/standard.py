@@ -2,8 +2,6 @@
 other defaults, and those of an ordinary architecture.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self

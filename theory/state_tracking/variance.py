@@ -2,16 +2,11 @@
 paper measures.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory import scope, sweep
-from theory.algebra import delta_sum, written_as
-from theory.equation import Equation, table
-from theory.notation import symbol
+from theory import Equation, delta_sum, scope, sweep, symbol, table, written_as
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import ARCHITECTURE

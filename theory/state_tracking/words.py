@@ -2,8 +2,6 @@
 of actions) and ``target`` (the state after each), both as whole numbers separated by spaces.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

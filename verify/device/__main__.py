@@ -5,8 +5,6 @@ Runs from a checkout without installation; requires the packages of pyproject.to
 GPU).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """Ensembles at the papers' sizes, as far as time permits, reduced to small files."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 from pathlib import Path

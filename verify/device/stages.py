@@ -2,8 +2,6 @@
 once done.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import time

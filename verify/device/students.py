@@ -3,8 +3,6 @@ against the CPU within the spread of seeds, resumption bit for bit, and independ
 size.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator, Sequence

@@ -2,8 +2,6 @@
 flow, students against both. Gaussian data are in `gaussian`.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from functools import cache

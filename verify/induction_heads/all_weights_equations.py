@@ -2,8 +2,6 @@
 autograd.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ensemble for the checks: a given file, or students of the demo preset, trained once."""
 
-from __future__ import annotations
-
 from simulate.induction_heads.learner import DISENTANGLED, MEANING, SHORT
 from theory.induction_heads import Parameters
 from verify.ensemble import Source

@@ -1,7 +1,5 @@
 """Constants and exponents of the emergence times: numerical flow against the derived expansions."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

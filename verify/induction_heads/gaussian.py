@@ -2,8 +2,6 @@
 from D = 16 to 256, and the law of fast attention.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from functools import cache

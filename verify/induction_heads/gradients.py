@@ -4,8 +4,6 @@ Each group of checks takes the table of Equations, so that tests can pass a faul
 that it is detected. `COVERS` lists the equations that each group tests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import sympy as sp

@@ -1,7 +1,5 @@
 """Theorem 1 by exact group averages of the gradient, and controls that it does not describe."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from simulate.induction_heads.student import NAMES, project

@@ -2,8 +2,6 @@
 the weights (Figs. 3, 6-14), all weights against three directions (Figs. 4, 15, 16).
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

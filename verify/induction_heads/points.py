@@ -1,7 +1,5 @@
 """Networks at random values of the three parameters, for the checks of gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 

@@ -7,8 +7,6 @@ second derivatives times the variances. The derivatives are central differences 
 shifted inner products.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Scores, attention and loss for every query and both masks against the network."""
 
-from __future__ import annotations
-
 import numpy as np
 import sympy as sp
 import torch

@@ -7,8 +7,6 @@ directions, lies in these directions up to rounding. For subgroups that are too 
 rotations that are not symmetries, it does not (controls).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

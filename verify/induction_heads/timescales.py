@@ -6,8 +6,6 @@ pseudo-parameters, which must be an Euler integration of the flow; and descent o
 population version is the descent of the 19 pseudo-parameters and does not follow Theorem 2.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

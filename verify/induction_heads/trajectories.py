@@ -2,8 +2,6 @@
 on batches of orthonormal data.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import xarray as xr

@@ -2,8 +2,6 @@
 theory of these extensions, extrapolated to infinite d.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -2,8 +2,6 @@
 jackknife errors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

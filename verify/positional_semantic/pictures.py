@@ -2,8 +2,6 @@
 extensions (Figs. 10-14), Adam from random weights (Fig. 15).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@ from each informed start. A random student ends in a minimum if its training los
 informed student there, as App. E.4 of the paper is counted (`pictures.ends`); else in neither.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path

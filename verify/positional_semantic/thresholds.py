@@ -8,8 +8,6 @@ test error equals that of the linear layer, both by linear interpolation over al
 intervals. (Averaging the crossings of single seeds would lose seeds that cross outside the grid.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any

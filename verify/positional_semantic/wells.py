@@ -6,8 +6,6 @@ the risk. Both are measured on a student. Where the objective of (w, V) has two 
 selection puts ``z`` into the deeper one, the local selection into that of the mean field.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

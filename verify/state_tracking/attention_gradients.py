@@ -1,7 +1,5 @@
 """Derivatives of attention by keys and queries against autograd, and the constants c."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from sympy import KroneckerDelta

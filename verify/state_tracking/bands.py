@@ -6,8 +6,6 @@ with six standard errors to either side (the range of the largest deviation alon
 hull of the same over all four settings (``tests/verify/test_bands.py`` measures them again).
 """
 
-from __future__ import annotations
-
 from theory.state_tracking import Parameters
 from verify.check import Band
 

@@ -2,8 +2,6 @@
 one training set.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from simulate.state_tracking import train
-from theory import clocks
+from theory import Optimiser, clocks
 from theory.associative_memory import factual_recall
-from theory.optimisers import Optimiser
 from theory.state_tracking import Parameters
 from verify.check import Check, at_least, near
 from verify.emergence import first_crossing

@@ -1,7 +1,5 @@
 """Forces of the dressed loss, and decay of the variance of M, against autograd."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ensembles for the checks: shipped ones, a given file, or students trained once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path

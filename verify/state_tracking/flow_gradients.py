@@ -1,7 +1,5 @@
 """The flow (15) against small steps of descent, and against its pieces."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """All inputs of a tiny task, on which the checks of gradients evaluate equations and autograd."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

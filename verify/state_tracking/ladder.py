@@ -1,7 +1,5 @@
 """Errors of every level of theory, per seed, at every setting of the shipped ensembles."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field

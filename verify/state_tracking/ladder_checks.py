@@ -1,7 +1,5 @@
 """What errors of the levels have to be, and how often the sampling of a training set matters."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

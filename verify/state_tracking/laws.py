@@ -1,7 +1,5 @@
 """Laws of training by rewards and by other optimisers than plain descent, against students."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from verify import measured

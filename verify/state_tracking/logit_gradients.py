@@ -1,7 +1,5 @@
 """Mean logits and the mean-field loss against autograd over all inputs."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

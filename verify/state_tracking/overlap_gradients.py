@@ -1,7 +1,5 @@
 """Updates of the overlaps R and S against autograd, for drawn teachers and on average."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

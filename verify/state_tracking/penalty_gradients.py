@@ -1,7 +1,5 @@
 """A penalty on the divergence from an old policy: its value and slopes against autograd."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch.distributions import Categorical, kl_divergence

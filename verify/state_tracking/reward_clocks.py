@@ -1,7 +1,5 @@
 """Rewards against labels: the same orbit, and the ratio of the clocks, seed by seed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -2,8 +2,6 @@
 nothing fitted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

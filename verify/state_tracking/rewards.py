@@ -1,7 +1,5 @@
 """Ensembles with rewards beside supervised ones from the same weights: shipped, or trained."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

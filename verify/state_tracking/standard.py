@@ -2,8 +2,6 @@
 by intervention, their order, and how the time of attention goes with sizes and architecture.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Starts of seeds without training them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -2,8 +2,6 @@
 whose times are compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Emergence times of the state-tracking model: of attention, of rollouts, and how they scale."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

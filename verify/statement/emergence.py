@@ -1,7 +1,5 @@
 """Emergence times of students of a statement against a formula, and against descent on the flow."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

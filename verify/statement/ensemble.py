@@ -1,7 +1,5 @@
 """The ensemble of a statement: a given file, or students of its values."""
 
-from __future__ import annotations
-
 import functools
 import types
 

@@ -2,8 +2,6 @@
 that a statement makes, on all inputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 

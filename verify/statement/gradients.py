@@ -1,7 +1,5 @@
 """A derivation against autograd of the student that the same statement makes, at tiny sizes."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import types

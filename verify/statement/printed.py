@@ -1,7 +1,5 @@
 """Printed equations against autograd of the student that their statement makes, on all inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

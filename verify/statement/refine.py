@@ -4,8 +4,6 @@ For a given teacher the partition is exact, whatever the statement's symmetry: w
 all weights is descent of as many numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

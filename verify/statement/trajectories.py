@@ -1,7 +1,5 @@
 """Students of a statement against its flow."""
 
-from __future__ import annotations
-
 import functools
 import types
 from typing import Any

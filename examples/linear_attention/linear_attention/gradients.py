@@ -2,8 +2,6 @@
 are exact, as no Gaussian variable enters the squared error with a power above four.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

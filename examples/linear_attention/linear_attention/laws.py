@@ -1,7 +1,5 @@
 """Times and heights of the drops, by the flow of all reduced weights and by students."""
 
-from __future__ import annotations
-
 from itertools import islice
 from typing import Any
 

@@ -2,8 +2,6 @@
 at any Lambda; and for white data the logistic drop, balanced or not, with the effect of a step.
 """
 
-from __future__ import annotations
-
 from functools import cache, partial
 
 import sympy as sp
@@ -12,11 +10,8 @@ from linear_attention import statement as S
 from linear_attention import task
 from linear_attention.parameters import MERGED, WHITE_DATA, Parameters, applies
 from linear_attention.statement import D, U, c, d, g, h, i, j, k, kappa, l, lam, rate, t, u
-from theory.algebra import delta_sum, vanishes, written_as
+from theory import Equation, Flow, delta_sum, symbol, vanishes, written_as
 from theory.catalogue import catalogue
-from theory.equation import Equation
-from theory.flow import Flow
-from theory.notation import symbol
 from theory.statement.gaussian import at_size
 
 __all__ = ["Parameters", "applies", "equations", "flows", "sections"]

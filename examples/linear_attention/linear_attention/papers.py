@@ -2,8 +2,6 @@
 (arXiv:2501.16265): reproduced figures, and the ledger.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

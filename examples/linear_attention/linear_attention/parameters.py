@@ -9,9 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from linear_attention.statement import d, lam
-from theory import scope
-from theory.parameters import ParameterError, Stepped, parameter
-from theory.scope import Limit, Scope, only
+from theory import Limit, ParameterError, Scope, Stepped, only, parameter, scope
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Separate key and query: flow of the heads, invariants, early time, aligned heads as scalars."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
@@ -10,11 +8,8 @@ from linear_attention import statement as S
 from linear_attention import task
 from linear_attention.parameters import ONE_HEAD, Parameters, applies
 from linear_attention.statement import D, G, K, Q, R, d, g, h, i, j, k, lam, r, s, t, u, v
-from theory.algebra import delta_sum, vanishes, written_as
+from theory import Equation, Flow, delta_sum, symbol, vanishes, written_as
 from theory.catalogue import catalogue
-from theory.equation import Equation
-from theory.flow import Flow
-from theory.notation import symbol
 
 __all__ = ["Parameters", "applies", "equations", "flows", "sections"]
 ALIGNED = "v = k = q = u along direction 1"

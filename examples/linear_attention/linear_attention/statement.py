@@ -2,15 +2,12 @@
 how the matrix W between context and query is parametrised.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
 import sympy as sp
 
-from theory import equation
-from theory.notation import array, symbol
+from theory import array, equation, symbol
 from theory.statement import Statement, gauss, sort, spectrum, statement, total, weight
 
 INTEGER = {"integer": True, "positive": True}

@@ -2,17 +2,13 @@
 Lambda: means of the statement's loss over all inputs.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
 from linear_attention import statement as S
 from linear_attention.statement import D, G, N, W, a, d, i, j, k, l, lam, regression, trace, w
-from theory.algebra import delta_gradient, linear_root, vanishes, written_as
-from theory.equation import Equation
-from theory.notation import symbol
+from theory import Equation, delta_gradient, linear_root, symbol, vanishes, written_as
 from theory.statement import entries
 
 PROMPTS = ("x ~ N(0, Lambda), w ~ N(0, I), y = w.x", "eigenbasis of Lambda")

@@ -2,8 +2,6 @@
 key and query are merged, a staircase if not.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -11,12 +9,8 @@ import xarray as xr
 
 from linear_attention import merged, separate, task
 from linear_attention.parameters import DROPS, Parameters, applies
-from theory import scope, sweep
+from theory import Equation, Onset, ParameterError, of_onset, scope, sweep, until
 from theory.catalogue import family
-from theory.emergence import of_onset, until
-from theory.equation import Equation
-from theory.onset import Onset
-from theory.parameters import ParameterError
 
 __all__ = [
     "Parameters",

@@ -2,8 +2,6 @@
 Nichani et al. 2024).
 """
 
-from __future__ import annotations
-
 from theory.associative_memory.factual_recall import dynamics, timescales
 from theory.associative_memory.factual_recall.dynamics import PARTS, flow
 from theory.associative_memory.factual_recall.numbers import closed_form, time_of_share

@@ -2,8 +2,6 @@
 integration of the flow, all compared with mpmath.
 """
 
-from __future__ import annotations
-
 import functools
 import time
 from typing import Any

@@ -2,15 +2,12 @@
 a flow of two independent pairs, each with a conserved quantity.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache, partial
 
 import sympy as sp
 
-from theory import equation
-from theory.algebra import written_as
+from theory import Equation, Flow, array, equation, symbol, written_as
 from theory.associative_memory.factual_recall.scope import RECALL
 from theory.associative_memory.factual_recall.statement import (
     NAMES,
@@ -24,9 +21,6 @@ from theory.associative_memory.factual_recall.statement import (
     w_s,
 )
 from theory.associative_memory.symbols import DERIVED, L, T, ref, t
-from theory.equation import Equation
-from theory.flow import Flow
-from theory.notation import array, symbol
 from theory.statement import kept, printed
 
 X, Y = (

@@ -1,7 +1,5 @@
 """Numerical hitting times."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any
 
@@ -10,13 +8,12 @@ import scipy.integrate
 import scipy.optimize
 import scipy.special
 
-from theory import scope, sweep
+from theory import Allowed, ParameterError, scope, sweep
 from theory.associative_memory.factual_recall import dynamics
 from theory.associative_memory.factual_recall.dynamics import Part
 from theory.associative_memory.factual_recall.parameters import Parameters
 from theory.associative_memory.factual_recall.scope import RECALL
 from theory.associative_memory.factual_recall.timescales import equations
-from theory.parameters import Allowed, ParameterError
 
 Share = Annotated[float, Allowed(low=1e-300, below=1)]
 

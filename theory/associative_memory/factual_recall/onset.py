@@ -2,20 +2,16 @@
 which the subject is learned.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import xarray as xr
 
-from theory import scope, sweep
+from theory import Onset, of_onset, scope, sweep, until
 from theory.associative_memory.factual_recall import dynamics, timescales
 from theory.associative_memory.factual_recall import numbers as in_numbers
 from theory.associative_memory.factual_recall.dynamics import PARTS, RELATION, SUBJECT
 from theory.associative_memory.factual_recall.parameters import Parameters
 from theory.associative_memory.factual_recall.scope import RECALL
-from theory.emergence import of_onset, until
-from theory.onset import Onset
 
 # Shares of the initial value of either part of the loss, and what they are called.
 SHARES = {"90": (0.9, "90%"), "50": (0.5, "half"), "10": (0.1, "10%")}

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from theory import prediction, scope, sweep
+from theory import prediction, scope, sweep, until
 from theory.associative_memory.factual_recall.dynamics import flow
 from theory.associative_memory.factual_recall.parameters import Parameters
 from theory.associative_memory.factual_recall.scope import RECALL, optimiser
-from theory.emergence import until
 
 
 @until("t")

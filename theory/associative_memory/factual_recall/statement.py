@@ -1,7 +1,5 @@
 """Factual recall, stated once: linear attention from the end token, on balanced facts."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from theory.associative_memory.symbols import T

@@ -1,19 +1,14 @@
 """When the relation and the subject are learned: growth rates and hitting times."""
 
-from __future__ import annotations
-
 from functools import cache, partial
 
 import sympy as sp
 
-from theory import equation
-from theory.algebra import linear_root, vanishes, written_as
+from theory import Equation, equation, linear_root, symbol, vanishes, written_as
 from theory.associative_memory.factual_recall import dynamics
 from theory.associative_memory.factual_recall.dynamics import PARTS, SYMMETRIC, Part
 from theory.associative_memory.factual_recall.statement import D, R, S, epsilon
 from theory.associative_memory.symbols import DERIVED, ref, t
-from theory.equation import Equation
-from theory.notation import symbol
 
 rate = symbol(
     "lambda_recall", r"\lambda", "initial growth rate: lambda_r or lambda_s", positive=True

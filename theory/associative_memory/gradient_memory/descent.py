@@ -2,18 +2,13 @@
 embeddings, uniform keys).
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import vanishes, written_as
+from theory import Equation, Flow, symbol, table, vanishes, written_as
 from theory.associative_memory.gradient_memory.scope import MEMORY
 from theory.associative_memory.symbols import DERIVED, K, L, N, eta, m, ref, t
-from theory.equation import Equation, table
-from theory.flow import Flow
-from theory.notation import symbol
 
 ASSUMED = ("orthonormal embeddings", "uniform keys, one right class each")
 logit_right = symbol("s_right", r"u_{f(z)}^{\top} W_1 e_z", "right score after one step", real=True)

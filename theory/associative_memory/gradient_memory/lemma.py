@@ -2,13 +2,11 @@
 products of outputs and inputs.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import delta_gradient, delta_sum
+from theory import Equation, array, delta_gradient, delta_sum, symbol, table
 from theory.associative_memory.symbols import (
     F,
     K,
@@ -29,8 +27,6 @@ from theory.associative_memory.symbols import (
     y,
     z,
 )
-from theory.equation import Equation, table
-from theory.notation import array, symbol
 
 delta = sp.KroneckerDelta
 SLIDES = ref("slides, lemma 'gradients as memories'")

@@ -1,14 +1,10 @@
 """Numerical margin."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np
 
-from theory.arguments import checked
-from theory.dimensions import by_dimension
-from theory.parameters import Allowed
+from theory import Allowed, by_dimension, checked
 from theory.special import log_linear
 
 

@@ -1,7 +1,5 @@
 """Parameters of the gradient-as-memory system."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from theory.parameters import BaseParameters, ParameterError, parameter

@@ -1,7 +1,6 @@
 """Which learners the theory of gradients as memories describes."""
 
-from theory import scope
-from theory.scope import Scope
+from theory import Scope, scope
 
 MEMORY = Scope("the flow of the margin", "uniform keys and orthonormal embeddings, zero start")
 SCOPES = {"flow": MEMORY}

@@ -1,7 +1,5 @@
 """Three gradient steps build an induction head (slides; Bietti et al. 2023)."""
 
-from __future__ import annotations
-
 from theory.associative_memory.gradient_steps import population
 from theory.associative_memory.gradient_steps.numbers import second_gradient
 from theory.associative_memory.gradient_steps.parameters import Parameters

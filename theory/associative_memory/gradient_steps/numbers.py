@@ -1,13 +1,10 @@
 """Numerical value of the second gradient."""
 
-from __future__ import annotations
-
 import numpy as np
 
-from theory import scope, sweep
+from theory import Allowed, number, scope, sweep
 from theory.associative_memory.gradient_steps.parameters import Parameters
 from theory.associative_memory.gradient_steps.scope import STEPS
-from theory.parameters import Allowed, number
 
 
 @scope.guard(STEPS)

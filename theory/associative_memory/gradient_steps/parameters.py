@@ -1,7 +1,5 @@
 """Parameters of the three gradient steps that build an induction head."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

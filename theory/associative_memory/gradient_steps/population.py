@@ -6,16 +6,12 @@ plain tokens; loss at position T. Features are one-hot in two blocks: the token,
 the tokens that layer 1 attends to.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import written_as
+from theory import Equation, symbol, table, written_as
 from theory.associative_memory.symbols import DERIVED, N, T, ref
-from theory.equation import Equation, table
-from theory.notation import symbol
 
 n = symbol("n_plain", "n", "tokens that are no triggers, N - K", integer=True, positive=True)
 delta = symbol("delta_kz", r"\delta_{kz}", "1 where token z is the answer k", nonnegative=True)

@@ -1,7 +1,6 @@
 """Which learners the theory of three gradient steps describes."""
 
-from theory import scope
-from theory.scope import Limit, Scope
+from theory import Limit, Scope, scope
 
 LINEAR = Limit(
     "first_step",

@@ -2,12 +2,10 @@
 2025).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 
-from theory import sweep
+from theory import ParameterError, sweep
 from theory.associative_memory.k_hop import agreement, numbers, overlaps
 from theory.associative_memory.k_hop.numbers import curriculum_times, direct_time, mixture_time
 from theory.associative_memory.k_hop.overlaps import flow, mixture
@@ -15,7 +13,6 @@ from theory.associative_memory.k_hop.parameters import Parameters, Pointers
 from theory.associative_memory.k_hop.predict import predict
 from theory.associative_memory.k_hop.scope import KERNEL_LEARNERS, applies
 from theory.catalogue import catalogue
-from theory.parameters import ParameterError
 from theory.scope import guard
 
 __all__ = [

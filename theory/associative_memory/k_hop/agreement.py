@@ -2,16 +2,12 @@
 Markov chain.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import written_as
+from theory import Equation, array, symbol, table, written_as
 from theory.associative_memory.symbols import DERIVED, N, j, ref
-from theory.equation import Equation, table
-from theory.notation import array, symbol
 
 agree = array("a_agree", "a", "probability of agreement after j hops")
 phi = array("phi_fixed", r"\phi", "fixed points of one permutation against the other, by hop")

@@ -1,7 +1,5 @@
 """Numerical agreement, and training times with and without a curriculum."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -10,16 +8,13 @@ import numpy as np
 import scipy.integrate
 import sympy as sp
 
-from theory import numeric, scope, sweep
-from theory.arguments import checked
+from theory import Allowed, Equation, ParameterError, checked, numeric, scope, sweep
 from theory.associative_memory.k_hop import agreement, overlaps
 from theory.associative_memory.k_hop.agreement import k
 from theory.associative_memory.k_hop.overlaps import STAGE, flow, mixture
 from theory.associative_memory.k_hop.parameters import Parameters
 from theory.associative_memory.k_hop.scope import KERNEL_LEARNERS
 from theory.associative_memory.symbols import N, m
-from theory.equation import Equation
-from theory.parameters import Allowed, ParameterError
 
 Kernels = Annotated[str, Allowed(choices=tuple(overlaps.LEARNERS))]
 Product = Annotated[float, Allowed(above=0, high=0.99999)]  # 1 is never reached

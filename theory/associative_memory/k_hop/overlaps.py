@@ -2,20 +2,15 @@
 curriculum.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import written_as
+from theory import Equation, Flow, array, symbol, table, written_as
 from theory.associative_memory.k_hop.agreement import k
 from theory.associative_memory.k_hop.scope import KERNEL_LEARNERS
 from theory.associative_memory.symbols import DERIVED, N, ref, t
-from theory.equation import Equation, table
-from theory.flow import Flow
-from theory.notation import array, symbol
 
 m = symbol("m", means="overlap, where it is the same for all hops", real=True)
 i, j = (symbol(x, means="a hop", integer=True, positive=True) for x in "ij")

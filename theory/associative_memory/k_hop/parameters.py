@@ -1,7 +1,5 @@
 """Parameters of k-fold composition."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

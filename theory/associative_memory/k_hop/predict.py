@@ -1,17 +1,13 @@
 """Predicted curves of a training run of softmax kernels, by stage of the curriculum."""
 
-from __future__ import annotations
-
 import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import prediction, scope, sweep
+from theory import Allowed, number, prediction, scope, sweep, until
 from theory.associative_memory.k_hop.overlaps import STAGE, flow
 from theory.associative_memory.k_hop.parameters import Parameters
 from theory.associative_memory.k_hop.scope import KERNEL_LEARNERS
-from theory.emergence import until
-from theory.parameters import Allowed, number
 
 
 @until("t")

@@ -1,7 +1,6 @@
 """Which students the theory of k hops describes."""
 
-from theory import scope
-from theory.scope import Scope
+from theory import Scope, scope
 
 # Each function states whether it describes direct training, the curriculum or the mixture.
 KERNEL_LEARNERS = Scope(

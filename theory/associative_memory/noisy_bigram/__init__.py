@@ -2,8 +2,6 @@
 al. 2024).
 """
 
-from __future__ import annotations
-
 from theory.associative_memory.noisy_bigram import samples
 from theory.associative_memory.noisy_bigram.numbers import feed_forward_success, value_recovered
 from theory.associative_memory.noisy_bigram.parameters import Parameters

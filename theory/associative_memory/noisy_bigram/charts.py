@@ -1,7 +1,5 @@
 """Tables for the explorer: recovery of both memories at finite N, over samples, noise and N."""
 
-from __future__ import annotations
-
 import numpy as np
 import xarray as xr
 

@@ -1,16 +1,13 @@
 """Probabilities that memories are recovered from finite samples."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import scipy
 
-from theory import scope, sweep
+from theory import Allowed, ParameterError, number, scope, sweep
 from theory.associative_memory.noisy_bigram.parameters import Parameters
 from theory.associative_memory.noisy_bigram.scope import ONE_STEP
-from theory.parameters import Allowed, ParameterError, number
 
 MOST = 2 * 10**8  # pairs of counts: 1.5 GB and a minute
 

@@ -2,16 +2,12 @@
 memory.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import written_as
+from theory import Equation, symbol, table, written_as
 from theory.associative_memory.symbols import DERIVED, N, T, ref
-from theory.equation import Equation, table
-from theory.notation import symbol
 
 a = symbol("a_noise", "a", "probability that the token behind the trigger is noise", positive=True)
 n = symbol("n_samples", "n", "samples", integer=True, positive=True)

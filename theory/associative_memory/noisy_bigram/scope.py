@@ -1,7 +1,6 @@
 """Which learners the theory of noisy bigrams describes."""
 
-from theory import scope
-from theory.scope import Scope
+from theory import Scope, scope
 
 ONE_STEP = Scope(
     "recovery from samples",

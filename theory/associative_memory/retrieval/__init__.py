@@ -2,8 +2,6 @@
 (`theory.statement`).
 """
 
-from __future__ import annotations
-
 from theory.associative_memory.retrieval import emergence
 from theory.associative_memory.retrieval.numbers import applies, emergence_time, numbers
 from theory.associative_memory.retrieval.statement import stated

@@ -4,19 +4,14 @@ The read-out grows on the mean of what is shown, and the score on the read-out. 
 rates separates (`ramp`) as long as most of the probability lies on values that are not shown.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import vanishes, written_as
+from theory import Equation, Flow, symbol, table, vanishes, written_as
 from theory.associative_memory import ramp
 from theory.associative_memory.retrieval.statement import M, N, P, linear, stated
 from theory.associative_memory.symbols import DERIVED, ref, t
-from theory.equation import Equation, table
-from theory.flow import Flow
-from theory.notation import symbol
 from theory.statement import kept
 from theory.statement.model import offered
 

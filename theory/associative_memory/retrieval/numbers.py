@@ -1,15 +1,12 @@
 """Time at which attention emerges, as a number."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
-from theory import scope, sweep
+from theory import Limit, Scope, scope, sweep
 from theory.associative_memory.retrieval import emergence
 from theory.associative_memory.retrieval.emergence import K, added
-from theory.scope import Limit, Scope
 
 
 @np.errstate(over="ignore")  # beyond all sizes that the limits allow

@@ -1,7 +1,5 @@
 """Retrieval by a head: P pairs of a key and a value are shown, and a query equal to one key."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

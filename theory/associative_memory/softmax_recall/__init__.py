@@ -2,8 +2,6 @@
 (`theory.statement`).
 """
 
-from __future__ import annotations
-
 from theory.associative_memory.softmax_recall import emergence
 from theory.associative_memory.softmax_recall.numbers import applies, emergence_time, numbers
 from theory.associative_memory.softmax_recall.statement import stated

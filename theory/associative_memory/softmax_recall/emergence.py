@@ -1,18 +1,13 @@
 """When softmax attention finds the relation; and what its sum to one does to the subject."""
 
-from __future__ import annotations
-
 from functools import cache, partial
 
 import sympy as sp
 
-from theory.algebra import vanishes, written_as
+from theory import Equation, Flow, symbol, table, vanishes, written_as
 from theory.associative_memory import ramp
 from theory.associative_memory.softmax_recall.statement import D, R, S, T, n, stated
 from theory.associative_memory.symbols import DERIVED, ref, t
-from theory.equation import Equation, table
-from theory.flow import Flow
-from theory.notation import symbol
 from theory.statement.model import offered
 
 w, w_s, w_e = (

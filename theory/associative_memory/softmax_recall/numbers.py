@@ -1,14 +1,11 @@
 """Time at which the relation is found, as a number."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
-from theory import scope, sweep
+from theory import Limit, Scope, scope, sweep
 from theory.associative_memory.softmax_recall.emergence import added
-from theory.scope import Limit, Scope
 
 FIRST = 2  # how much faster the relation has to be
 

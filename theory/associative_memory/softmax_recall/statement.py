@@ -1,7 +1,5 @@
 """Factual recall by softmax attention: subject and relation, an end token and noise are read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -2,8 +2,6 @@
 Cabannes et al. 2024).
 """
 
-from __future__ import annotations
-
 from theory import sweep
 from theory.associative_memory.superposition import moments, numbers, recall, zipf
 from theory.associative_memory.superposition.parameters import Parameters

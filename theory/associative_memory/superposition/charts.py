@@ -1,7 +1,5 @@
 """Tables for the explorer: recall accuracies over dimension and keys."""
 
-from __future__ import annotations
-
 import xarray as xr
 
 from theory import scope

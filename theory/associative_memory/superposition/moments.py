@@ -1,15 +1,11 @@
 """Interference between superposed memories: exact first and second moments of the scores."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import written_as
+from theory import Equation, array, symbol, table, written_as
 from theory.associative_memory.symbols import DERIVED, N, d, k, ref, x
-from theory.equation import Equation, table
-from theory.notation import array, symbol
 
 q_x = symbol("q_x", means="weight of the key that is asked for", positive=True)
 Q = symbol("Q_all", "Q", "sum of squared weights over all keys", positive=True)

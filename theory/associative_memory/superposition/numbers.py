@@ -1,7 +1,5 @@
 """Numerical recall accuracies: with Gaussian scores, and with the tails of the sphere."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import numpy as np

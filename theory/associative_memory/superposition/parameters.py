@@ -1,7 +1,5 @@
 """Parameters of superposed memories: many associations in one matrix with random embeddings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -2,17 +2,14 @@
 tails of wrong scores.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
+from theory import Equation, function, symbol, table
 from theory.associative_memory.superposition import moments
 from theory.associative_memory.superposition.moments import RANDOM, M
 from theory.associative_memory.symbols import DERIVED, N, d, ref
-from theory.equation import Equation, table
-from theory.notation import function, symbol
 
 accuracy = symbol("accuracy_recall", r"\mathrm{acc}", "probability of recall", positive=True)
 z = symbol("z_normal", "z", "standard Gaussian", real=True)

@@ -1,7 +1,6 @@
 """Which memories the recall formulas describe."""
 
-from theory import scope
-from theory.scope import Limit, Scope
+from theory import Limit, Scope, scope
 
 INJECTIVE = Limit(
     "M",

@@ -2,15 +2,12 @@
 2024).
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
+from theory import Equation, symbol, table
 from theory.associative_memory.symbols import T, ref
-from theory.equation import Equation, table
-from theory.notation import symbol
 
 b = symbol("b_zipf", "b", "frequencies fall as rank to the power -(1 + b)", positive=True)
 P = symbol("P_stored", "P", "stored keys, the most frequent ones", positive=True)

@@ -2,8 +2,6 @@
 2023).
 """
 
-from __future__ import annotations
-
 from theory.associative_memory.trigger_task import memories
 from theory.associative_memory.trigger_task.parameters import Parameters
 from theory.catalogue import catalogue

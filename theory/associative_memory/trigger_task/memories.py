@@ -2,15 +2,12 @@
 them.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
+from theory import Equation, array, function, symbol, table
 from theory.associative_memory.symbols import K, N, T, e, i, j, k, ref, u
-from theory.equation import Equation, table
-from theory.notation import array, function, symbol
 
 position = symbol("t_position", "t", "a position", integer=True, positive=True)
 transition = array("p_sequence", "p", "bigram within a sequence")

@@ -5,15 +5,12 @@ right item and of the right label, which earlier pairs of the burst add to. Pair
 are as those before a single last pair.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache, partial
 
 import sympy as sp
 
-from theory.algebra import vanishes
-from theory.equation import Equation, table
+from theory import Equation, array, symbol, table, vanishes
 from theory.induction_heads import structure
 from theory.induction_heads.all_weights.scores import (
     ALL_WEIGHTS,
@@ -32,7 +29,6 @@ from theory.induction_heads.all_weights.scores import (
 )
 from theory.induction_heads.network import MASKS, ORTHONORMAL, Row, number, overlap, value
 from theory.induction_heads.symbols import B, N, P, d, k, l, ref
-from theory.notation import array, symbol
 from theory.statement.tree import Node
 
 R = array("R_1", "R", "what a row retrieves of the token of another one, first layer")

@@ -4,13 +4,11 @@ The output has one coefficient along the right item and one along the right labe
 times, and one along each other token, as `loss` has them for a single right pair.
 """
 
-from __future__ import annotations
-
 from functools import cache, partial
 
 import sympy as sp
 
-from theory.equation import Equation, table
+from theory import Equation, symbol, table
 from theory.induction_heads.all_weights import burst
 from theory.induction_heads.all_weights.loss import (
     c_item,
@@ -25,7 +23,6 @@ from theory.induction_heads.all_weights.loss import (
 from theory.induction_heads.all_weights.scores import ALL_WEIGHTS, H, g
 from theory.induction_heads.network import MASKS, ORTHONORMAL
 from theory.induction_heads.symbols import B, N, d, k, l, ref, squared_error
-from theory.notation import symbol
 
 C_item, C_label = (
     symbol(f"C_{x}", rf"C^{{\mathrm{{{x}}}}}", f"output along the right {x}", real=True)

@@ -11,16 +11,13 @@ A burst of B right pairs multiplies the gammas by B, and the drive of alpha_3 by
 numbers gain beside that, rows that see earlier right pairs, is smaller by B / ln N here.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import scipy.integrate
 import scipy.optimize
 import sympy as sp
 
-from theory import numeric
-from theory.equation import Equation, table
+from theory import Equation, numeric, symbol, table
 from theory.induction_heads.all_weights import burst, plateau
 from theory.induction_heads.all_weights.plateau import LEADING, beta_7, beta_10, e, phi
 from theory.induction_heads.all_weights.scores import PLACE, THETA
@@ -38,7 +35,6 @@ from theory.induction_heads.symbols import (
     tau,
     u,
 )
-from theory.notation import symbol
 
 EXPLICIT, NODES = 2048, 64
 FAR = 18.0  # largest alpha_3: e^-18 of the time is left; beyond it polygammas cancel in phi

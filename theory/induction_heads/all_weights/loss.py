@@ -8,18 +8,15 @@ not depend on the query. The loss as a function of these sums is differentiated 
 gradient of a running sum is a running sum from the other end.
 """
 
-from __future__ import annotations
-
 from functools import cache, partial
 
 import sympy as sp
 
-from theory.equation import Equation, table
+from theory import Equation, array, symbol, table
 from theory.induction_heads.all_weights import scores
 from theory.induction_heads.all_weights.scores import THETA
 from theory.induction_heads.network import MASKS, ORTHONORMAL, Network, value
 from theory.induction_heads.symbols import N, d, k, q, ref, squared_error
-from theory.notation import array, symbol
 
 w_item, w_label, r_item, r_label, c_item, c_label = (
     array(f"{x}_{y}", rf"{x}^{{\mathrm{{{y}}}}}", means.format(f"{y}s"))

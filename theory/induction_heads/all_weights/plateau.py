@@ -12,21 +12,17 @@ burst by alpha_1, the query retrieves the right label B times (beta_7), and beta
 The right label is then a share B^2/N of the output, which is kept.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.equation import Equation, table
-from theory.flow import Flow
+from theory import Equation, Flow, symbol, table
 from theory.induction_heads.all_weights import burst
 from theory.induction_heads.all_weights.burst import E_1
 from theory.induction_heads.all_weights.scores import PLACE, THETA, E, context_weights, e
 from theory.induction_heads.network import ORTHONORMAL
 from theory.induction_heads.scope import PLATEAU
 from theory.induction_heads.symbols import B, N, j, k, q, ref, squared_error, t, tau
-from theory.notation import symbol
 
 FIVE = ("alpha_3", "beta_2", "gamma_2", "gamma_3", "gamma_4")
 BURST = ("alpha_1", "beta_7", "beta_10")  # move, too, if B > 1

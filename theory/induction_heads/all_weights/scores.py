@@ -5,18 +5,14 @@ A key of the second layer is one of seven kinds, whose scores depend on at most 
 With the strict mask the first row is a separate kind, as it retrieves nothing.
 """
 
-from __future__ import annotations
-
 from functools import cache, partial
 
 import sympy as sp
 
-from theory.algebra import vanishes, written_as
-from theory.equation import Equation, table
+from theory import Equation, symbol, table, vanishes, written_as
 from theory.induction_heads import structure
 from theory.induction_heads.network import KEYS, MASKS, ORTHONORMAL, Network, number, value
 from theory.induction_heads.symbols import N, P, T, d, k, l, q, ref
-from theory.notation import symbol
 
 THETA = {
     p.name: symbol(p.name, r"\{}_{{{}}}".format(*p.name.split("_")), real=True)

@@ -2,8 +2,6 @@
 length; derived from a statement (`theory.statement`).
 """
 
-from __future__ import annotations
-
 from theory.induction_heads.bursty import emergence, mixture
 from theory.induction_heads.bursty.contexts import random_time, spread_time
 from theory.induction_heads.bursty.numbers import applies, effective_length, emergence_time, numbers

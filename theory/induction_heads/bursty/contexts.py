@@ -2,17 +2,13 @@
 of the three numbers, on the path that they take while attention is nearly uniform.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import numpy as np
 
-from theory import scope, sweep
+from theory import Allowed, ParameterError, gauss_legendre, scope, sweep
 from theory.induction_heads.bursty.numbers import SCOPE, THETA
-from theory.parameters import Allowed, ParameterError
 from theory.runtime import memory
-from theory.special import gauss_legendre
 
 TINY, STEP = 1e-30, 1e-4  # of complex steps, and of differences
 ARRAYS = 16 * 10  # bytes, of complex numbers, by row of a context

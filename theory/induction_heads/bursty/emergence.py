@@ -5,17 +5,13 @@ and ``beta`` are of order one. To first order in it the loss is a polynomial in 
 follows its best value, and alpha and beta keep a balance.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import vanishes, written_as
+from theory import Equation, symbol, table, vanishes, written_as
 from theory.associative_memory import ramp
-from theory.equation import Equation, table
 from theory.induction_heads.bursty.statement import B, N, stated
-from theory.notation import symbol
 from theory.statement import kept
 
 alpha, beta, gamma = (

@@ -4,20 +4,16 @@ Its loss is the mean over B, and so is every rate, at the same weights: it is th
 averaged, not the time. To first order in what the second layer sees, two moments of B remain.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import written_as
+from theory import Equation, symbol, table, written_as
 from theory.associative_memory import ramp
-from theory.equation import Equation, table
 from theory.induction_heads.bursty import emergence
 from theory.induction_heads.bursty.emergence import N_eff, alpha, best_gamma, beta, gamma, theta
 from theory.induction_heads.bursty.statement import B, N
 from theory.induction_heads.symbols import mean_B, mean_B2
-from theory.notation import symbol
 
 speed = symbol("alpha_rate", r"\dot\alpha", "rate of alpha", real=True)
 MANY = "B random, N large, B^2 << N"

@@ -1,19 +1,15 @@
 """Times and effective context lengths as numbers."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
 import numpy as np
 import sympy as sp
 
-from theory import numeric, scope, sweep
+from theory import Limit, Scope, gauss_legendre, numeric, scope, sweep
 from theory.induction_heads.bursty import emergence
 from theory.induction_heads.bursty.emergence import alpha, beta, gamma
 from theory.induction_heads.bursty.statement import B, N, stated
-from theory.scope import Limit, Scope
-from theory.special import gauss_legendre
 from theory.statement import kept
 
 NODES = 40  # of integrals over the root of alpha, which are analytic

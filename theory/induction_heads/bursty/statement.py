@@ -5,8 +5,6 @@ Scores between rows are those of three numbers (`theory.induction_heads.attentio
 item, and ``gamma`` writes what the query attends to.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from theory.statement import exp, sizes, sort, statement, total, weight

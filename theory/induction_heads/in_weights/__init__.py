@@ -3,8 +3,6 @@ arXiv:2412.00104): which of the two solves the task first, and how weight decay 
 derived from a statement.
 """
 
-from __future__ import annotations
-
 from theory.induction_heads.in_weights import emergence, transience
 from theory.induction_heads.in_weights.numbers import (
     applies,

@@ -4,18 +4,13 @@ Every rate is the residual times a function of the part of the network that move
 meet in the clock alone. Which of them is first on it wins; when, the residual tells.
 """
 
-from __future__ import annotations
-
 from functools import cache, partial
 
 import sympy as sp
 
-from theory.algebra import vanishes, written_as
+from theory import Equation, Flow, symbol, table, vanishes, written_as
 from theory.associative_memory import ramp
-from theory.equation import Equation, table
-from theory.flow import Flow
 from theory.induction_heads.in_weights.statement import B, C, L, R, c_0, decay, fading, stated
-from theory.notation import symbol
 from theory.statement.model import offered
 
 w = symbol("w", means="read-out of the head", real=True)

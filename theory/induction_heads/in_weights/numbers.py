@@ -1,7 +1,5 @@
 """Times of head and memory, which comes first, and the effect of weight decay, as numbers."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
@@ -9,13 +7,10 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import brentq, minimize_scalar
 
-from theory import numeric, scope, sweep
-from theory.equation import Equation
+from theory import Equation, Limit, Scope, gauss_legendre, numeric, only, scope, sweep
 from theory.induction_heads.in_weights import emergence, transience
 from theory.induction_heads.in_weights.emergence import SIZES, beta, c_0, known, n, q, tau, w
 from theory.induction_heads.in_weights.statement import B, C, L, R, decay
-from theory.scope import Limit, Scope, only
-from theory.special import gauss_legendre
 
 NODES = 60  # of integrals over the root of the score, which are analytic
 WIDEST = 20.0  # logit of the memory up to which the head is waited for: e^20 times its clock

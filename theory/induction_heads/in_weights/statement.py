@@ -7,8 +7,6 @@ orthonormal and their match has one score ``beta``: attention is not learnt item
 memory is.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from theory.notation import symbol

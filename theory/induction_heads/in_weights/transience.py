@@ -4,14 +4,11 @@ Both live on the residual. The head needs some of it against its decay; the memo
 slowly, leaves less and less, until the head is lost.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import vanishes, written_as
-from theory.equation import Equation, table
+from theory import Equation, symbol, table, vanishes, written_as
 from theory.induction_heads.in_weights import emergence
 from theory.induction_heads.in_weights.emergence import (
     LONG,
@@ -29,7 +26,6 @@ from theory.induction_heads.in_weights.emergence import (
     w,
 )
 from theory.induction_heads.in_weights.statement import L, decay, fading
-from theory.notation import symbol
 
 u = symbol("u", means="e^beta over its value at attention 1/2", positive=True)
 largest = symbol("decay_largest", r"\lambda_{\max}", "decay at which the head does not begin")

@@ -2,8 +2,6 @@
 arXiv:2402.11004); derived from a statement (`theory.statement`).
 """
 
-from __future__ import annotations
-
 from theory.induction_heads.markov import emergence
 from theory.induction_heads.markov.numbers import (
     applies,

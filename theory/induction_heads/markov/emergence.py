@@ -5,18 +5,13 @@ rates of both scores are proportional to it. The integral of ``c`` over time is 
 the second stage, which hardly gains speed once the first stage is learnt.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import written_as
+from theory import Equation, Flow, symbol, table, written_as
 from theory.associative_memory import ramp
-from theory.equation import Equation, table
-from theory.flow import Flow
 from theory.induction_heads.markov.statement import D, U, k, m, rho, stated
-from theory.notation import symbol
 from theory.statement.model import offered
 
 c = symbol("c", means="read-out of what the second layer attends to", real=True)

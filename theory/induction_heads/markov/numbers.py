@@ -1,19 +1,15 @@
 """Times of unigrams and bigrams as numbers."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 
-from theory import numeric, scope, sweep
+from theory import Limit, Scope, gauss_legendre, numeric, scope, sweep
 from theory.induction_heads.markov import emergence
 from theory.induction_heads.markov.emergence import W, c, v
 from theory.induction_heads.markov.statement import D, U, k, m, rho
-from theory.scope import Limit, Scope
-from theory.special import gauss_legendre
 
 NODES = 60  # of integrals over the root of the score, which are analytic
 GAIN = 0.1  # share of the bigrams that has to be left to learn when the previous token is found

@@ -8,8 +8,6 @@ forgotten them; what these add to a score is then the same for every token, and 
 softmax of the second layer.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from theory.statement import (

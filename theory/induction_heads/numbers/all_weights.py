@@ -5,8 +5,6 @@ time of order N after a time of order N^2. An implicit integrator in t/N is used
 central difference of the exact gradient.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Annotated, Any
@@ -16,12 +14,11 @@ import scipy.integrate
 import scipy.optimize
 import xarray as xr
 
-from theory.arguments import checked
+from theory import Allowed, ParameterError, checked
 from theory.induction_heads import structure
 from theory.induction_heads.all_weights import scores
 from theory.induction_heads.numbers import burst_loss
 from theory.induction_heads.numbers.all_weights_loss import NAMES, loss_and_gradient
-from theory.parameters import Allowed, ParameterError
 from theory.special import first_crossing
 
 LossAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]

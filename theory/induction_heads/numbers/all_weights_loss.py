@@ -1,7 +1,5 @@
 """Loss of all weights and its gradient in O(N), by running sums over rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 The gradient is taken by complex steps in the few quantities on which scores and outputs depend.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 

@@ -7,8 +7,6 @@ stored as gamma - 1, and time as its excess over the leading law, ``excess = (t 
 N``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,9 +19,8 @@ import scipy.optimize
 import scipy.special
 import xarray as xr
 
-from theory.arguments import checked
+from theory import Allowed, ParameterError, checked
 from theory.induction_heads.parameters import LARGEST_N
-from theory.parameters import Allowed, ParameterError
 from theory.special import log_linear
 
 TIGHT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-16}  # gamma - 1 is of order 1/N

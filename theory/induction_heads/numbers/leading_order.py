@@ -2,8 +2,6 @@
 expensive.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cache
@@ -14,8 +12,7 @@ import scipy.integrate
 import scipy.optimize
 import sympy as sp
 
-from theory import numeric
-from theory.arguments import checked
+from theory import Allowed, checked, gauss_legendre, numeric
 from theory.induction_heads.all_weights import plateau
 from theory.induction_heads.all_weights.law import EXPLICIT, FAR, NODES
 from theory.induction_heads.all_weights.plateau import BURST, FIVE, e, phi
@@ -23,8 +20,6 @@ from theory.induction_heads.all_weights.scores import THETA
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers.all_weights_loss import NAMES
 from theory.induction_heads.symbols import B, N, q
-from theory.parameters import Allowed
-from theory.special import gauss_legendre
 
 
 def names(right: int = 1) -> tuple[str, ...]:

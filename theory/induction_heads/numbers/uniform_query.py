@@ -1,7 +1,5 @@
 """Numerical uniform query: loss and gradient in O(N), and emergence times of the flow."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Annotated, Any
 
@@ -10,11 +8,9 @@ import scipy.integrate
 import scipy.optimize
 import sympy as sp
 
-from theory import numeric
-from theory.arguments import checked
+from theory import Allowed, checked, numeric
 from theory.induction_heads import attention
 from theory.induction_heads.symbols import alpha, d, q
-from theory.parameters import Allowed
 from theory.special import first_crossing
 
 HIGHEST = 0.55  # level up to which the flow is integrated

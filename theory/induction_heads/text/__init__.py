@@ -2,8 +2,6 @@
 fit of their emergence time is quoted and compared with students.
 """
 
-from __future__ import annotations
-
 from theory.catalogue import catalogue
 from theory.induction_heads.text import published
 from theory.induction_heads.text.parameters import Parameters

@@ -1,7 +1,5 @@
 """Sizes, text and training of a two-layer attention-only character model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from theory.parameters import BaseParameters, ParameterError, parameter

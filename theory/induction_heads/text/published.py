@@ -2,14 +2,11 @@
 after which induction heads form.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.equation import Equation, table
-from theory.notation import symbol
+from theory import Equation, symbol, table
 
 B = symbol("B", means="windows per step", positive=True)
 C = symbol("C", means="tokens of a context", positive=True)

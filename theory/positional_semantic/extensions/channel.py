@@ -5,8 +5,6 @@ conditional mean field, the local selection that informed students follow. Field
 uncorrelated tokens, ``C^(-1/2) z``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property

@@ -1,15 +1,12 @@
 """Fixed points of the extended layer: branches, losses, and where they cross."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 import xarray as xr
 
-from theory import prediction, scope, sweep
-from theory.parameters import Allowed, ParameterError
+from theory import Allowed, ParameterError, prediction, scope, sweep
 from theory.positional_semantic.extensions import layer
 from theory.positional_semantic.extensions.channel import (
     Extended,

@@ -11,15 +11,11 @@ which depends on three numbers of W: its overlap with the identity, its norm, an
 Correlations between single columns of W and Q are of order d^(-1/2) and drop out.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import linear_root, vanishes
-from theory.equation import Equation, table
-from theory.notation import symbol
+from theory import Equation, linear_root, symbol, table, vanishes
 from theory.positional_semantic import definitions, free_entropy
 from theory.positional_semantic.free_entropy import RS
 from theory.positional_semantic.symbols import (

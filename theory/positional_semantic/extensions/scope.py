@@ -1,7 +1,5 @@
 """Which students the theory of the extensions describes."""
 
-from __future__ import annotations
-
 from theory.positional_semantic.scope import HOW
 from theory.scope import Limit, Scope, only
 

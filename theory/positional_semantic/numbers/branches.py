@@ -1,7 +1,5 @@
 """Branches of fixed points over the sample complexity, by continuation, and the phase diagram."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated
@@ -10,9 +8,7 @@ import joblib
 import numpy as np
 import xarray as xr
 
-from theory import scope, sweep
-from theory.arguments import checked
-from theory.parameters import Allowed, ParameterError
+from theory import Allowed, ParameterError, checked, scope, sweep
 from theory.positional_semantic.numbers.channel import State
 from theory.positional_semantic.numbers.fixed_point import (
     COARSE,

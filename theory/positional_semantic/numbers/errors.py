@@ -1,18 +1,14 @@
 """Numerical test error at given order parameters."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np
 
-from theory import scope, sweep
-from theory.parameters import Allowed
+from theory import Allowed, gauss_hermite, scope, sweep
 from theory.positional_semantic.errors import NORMALISATIONS, equations
 from theory.positional_semantic.numbers.channel import State, student_attention, target
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.scope import MINIMUM
-from theory.special import gauss_hermite
 
 Normalise = Annotated[str, Allowed(choices=tuple(NORMALISATIONS))]
 Order = Annotated[int, Allowed(low=2, high=64, multiple_of=2)]

@@ -1,7 +1,5 @@
 """Fixed points of the state evolution: branches, stability and convergence."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect
@@ -12,9 +10,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from theory import numeric, scope, sweep
-from theory.arguments import checked
-from theory.parameters import Allowed
+from theory import Allowed, checked, numeric, scope, sweep
 from theory.positional_semantic import errors, free_entropy, state_evolution
 from theory.positional_semantic.numbers.channel import Averages, State, averages
 from theory.positional_semantic.numbers.errors import test_error as error_of

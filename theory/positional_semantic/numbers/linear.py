@@ -1,17 +1,14 @@
 """Numerical values of the linear baseline."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np
 
-from theory import scope, sweep
+from theory import gauss_hermite, scope, sweep
 from theory.positional_semantic.linear import equations
 from theory.positional_semantic.numbers.channel import student_attention
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.scope import LINEAR
-from theory.special import gauss_hermite
 
 
 @cache

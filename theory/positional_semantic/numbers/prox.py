@@ -7,8 +7,6 @@ are mirror images of each other. This module descends to the well that contains 
 `theory.positional_semantic.numbers.channel` decides which well is used.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from functools import cache

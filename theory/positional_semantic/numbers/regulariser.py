@@ -7,16 +7,13 @@ everywhere, the teacher is Gaussian). For the ridge the average over b is the cl
 `fixed_point.input_channel`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 
-from theory.arguments import checked
-from theory.parameters import Allowed, ParameterError
+from theory import Allowed, ParameterError, checked
 from theory.positional_semantic.numbers.channel import State, averages
 from theory.positional_semantic.numbers.fixed_point import STARTS, Branch, conjugates, in_range
 from theory.positional_semantic.parameters import Parameters

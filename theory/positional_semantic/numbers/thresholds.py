@@ -2,14 +2,10 @@
 above which the semantic layer beats the linear one.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field, replace
 
-from theory import scope, sweep
-from theory.arguments import checked
-from theory.parameters import ParameterError
+from theory import ParameterError, checked, scope, sweep
 from theory.positional_semantic.numbers.branches import Omegas
 from theory.positional_semantic.numbers.fixed_point import FixedPoint, NotConverged, solve
 from theory.positional_semantic.numbers.linear import baseline

@@ -2,8 +2,6 @@
 (beyond Cui et al., arXiv:2402.03902; cf. Arnaboldi et al., arXiv:2506.02651).
 """
 
-from __future__ import annotations
-
 from theory.catalogue import catalogue
 from theory.positional_semantic.online import dynamics, early
 from theory.positional_semantic.online.dynamics import flow, held_flow

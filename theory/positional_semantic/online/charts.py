@@ -1,7 +1,5 @@
 """Tables for the explorer: growth rates and losses of both ends over omega and the norm."""
 
-from __future__ import annotations
-
 import numpy as np
 import xarray as xr
 

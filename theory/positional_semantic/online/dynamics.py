@@ -5,16 +5,13 @@ sqrt(d)`` and ``grad = sum_l g_l (x_l + p_l)``, ``g_l`` the slope of the sentenc
 ``z_l``. Overlaps concentrate as ``d -> infinity`` at a given time ``t = eta steps / d``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 
 import sympy as sp
 
-from theory.equation import Equation, table
-from theory.flow import Flow
+from theory import Equation, Flow, table
 from theory.positional_semantic.definitions import S_12, S_21
 from theory.positional_semantic.definitions import equations as layer
 from theory.positional_semantic.online import scope

@@ -1,7 +1,5 @@
 """Early stage of one-pass descent: growth rates of the overlaps where both vanish, and escape."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp

@@ -7,8 +7,6 @@ are shifts of its coefficients (theorems of Stein and Price): two integrals over
 over four variables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
@@ -16,11 +14,9 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.notation import symbol
-from theory.parameters import ParameterError
+from theory import ParameterError, gauss_hermite, symbol
 from theory.positional_semantic.definitions import S_12, S_21, off_diagonal
 from theory.positional_semantic.symbols import h_1, h_2, m, q, sigma, theta, z_1, z_2
-from theory.special import gauss_hermite
 
 NODES, DEGREE = 40, 26  # per axis; degree of the polynomials kept
 # Attention changes where fields are of order one, which nodes of wider fields step over: up to this

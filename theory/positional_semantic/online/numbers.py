@@ -1,7 +1,5 @@
 """Growth rates, end points, basins and shares of random starts of the online theory."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,9 +10,7 @@ import numpy as np
 import scipy.optimize
 import xarray as xr
 
-from theory import scope, sweep
-from theory.flow import Flow
-from theory.parameters import ParameterError
+from theory import Flow, ParameterError, scope, sweep
 from theory.positional_semantic.online import dynamics, early
 from theory.positional_semantic.online.dynamics import flow_of
 from theory.positional_semantic.online.means import TooWide, coefficients

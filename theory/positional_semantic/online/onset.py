@@ -1,7 +1,5 @@
 """Which overlap grows first in one-pass descent, when, and where it ends."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial
@@ -10,9 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory import scope, sweep
-from theory.emergence import of_onset, until
-from theory.onset import Onset
+from theory import Onset, of_onset, scope, sweep, until
 from theory.positional_semantic.online import dynamics, early
 from theory.positional_semantic.online.dynamics import flow_of
 from theory.positional_semantic.online.numbers import (

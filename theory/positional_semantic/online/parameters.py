@@ -1,7 +1,5 @@
 """Parameters of one-pass descent of the positional-semantic layer."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

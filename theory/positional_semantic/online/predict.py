@@ -1,11 +1,8 @@
 """Prediction of one-pass students in the limit of many dimensions."""
 
-from __future__ import annotations
-
 import xarray as xr
 
-from theory import prediction, scope, sweep
-from theory.emergence import until
+from theory import prediction, scope, sweep, until
 from theory.positional_semantic.online.dynamics import flow_of
 from theory.positional_semantic.online.parameters import Parameters
 from theory.positional_semantic.online.scope import ANY, RUN

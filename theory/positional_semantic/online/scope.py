@@ -1,9 +1,6 @@
 """Which students the online theory describes."""
 
-from __future__ import annotations
-
-from theory import scope
-from theory.scope import Scope, only
+from theory import Scope, only, scope
 
 RUN = ("steps", "eval_every")
 STEP = ("eta",)  # enters with the number of sentences of a step

@@ -1,7 +1,5 @@
 """Symbols of the online theory, in addition to those of the layer."""
 
-from __future__ import annotations
-
 from theory.notation import symbol
 
 t = symbol("t", means="time: learning rate times steps by d", nonnegative=True)

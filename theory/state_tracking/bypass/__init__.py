@@ -2,8 +2,6 @@
 logits also have a table of the state alone; derived from a statement (`theory.statement`).
 """
 
-from __future__ import annotations
-
 from theory.state_tracking.bypass import stages
 from theory.state_tracking.bypass.numbers import applies, emergence_time, guess_time, numbers
 from theory.state_tracking.bypass.statement import stated

@@ -1,16 +1,12 @@
 """Times of the two stages as numbers, along the exact flow."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
 import numpy as np
 from scipy.integrate import solve_ivp
 
-from theory import numeric, scope, sweep
-from theory.parameters import ParameterError
-from theory.scope import Limit, Scope
+from theory import Limit, ParameterError, Scope, numeric, scope, sweep
 from theory.state_tracking.bypass.statement import N, b, d_g, stated
 from theory.statement import kept
 

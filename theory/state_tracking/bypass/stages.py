@@ -5,14 +5,11 @@ little.
 that are led to are above the others, are all that logits depend on; the bypass feeds ``h`` alone.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.equation import Equation, table
-from theory.notation import symbol
+from theory import Equation, symbol, table
 from theory.state_tracking.bypass.statement import N, b, d_g, stated
 from theory.state_tracking.symbols import ref
 from theory.statement import kept

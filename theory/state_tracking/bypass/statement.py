@@ -6,8 +6,6 @@ state that is led to is named by the action that leads there. Attention is one t
 score of the right action. Time is ``t = eta * steps``, ``eta d_g N`` times the paper's alpha.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from theory.state_tracking.symbols import PAPER

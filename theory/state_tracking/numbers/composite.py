@@ -1,17 +1,13 @@
 """Numerical values of the composite solution."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
 import sympy as sp
 
-from theory import arguments, scope, sweep
-from theory.dimensions import by_dimension
+from theory import arguments, by_dimension, gauss_legendre, scope, sweep
 from theory.parameters import ANYTHING, Allowed, ParameterError
-from theory.special import gauss_legendre
 from theory.state_tracking import exact
 from theory.state_tracking.composite import ZETA_HALF, H, equations
 from theory.state_tracking.exact import D_0, kappa

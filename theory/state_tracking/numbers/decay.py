@@ -1,7 +1,5 @@
 """Fixed points under coupled weight decay, and the decays at which they appear, as numbers."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
@@ -9,9 +7,8 @@ import numpy as np
 import scipy.optimize
 import xarray as xr
 
-from theory import scope, sweep
+from theory import ParameterError, scope, sweep
 from theory.numeric import function
-from theory.parameters import ParameterError
 from theory.state_tracking import norms, phases
 from theory.state_tracking.norms import gap
 from theory.state_tracking.parameters import Parameters

@@ -2,8 +2,6 @@
 stable there, as numbers.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -2,8 +2,6 @@
 from it and the unordered actions of the sequence.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 

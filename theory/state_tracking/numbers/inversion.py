@@ -2,18 +2,13 @@
 form at A = 1.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from theory import arguments, scope, sweep
+from theory import Allowed, Equation, arguments, by_dimension, scope, sweep
 from theory.arguments import Times
-from theory.dimensions import by_dimension
-from theory.equation import Equation
-from theory.parameters import Allowed
 from theory.special import log_linear
 from theory.state_tracking import exact
 from theory.state_tracking.dynamics import flow

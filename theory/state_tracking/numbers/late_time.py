@@ -1,13 +1,10 @@
 """Numerical value of the constant in the late-time law."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
-from theory import scope, sweep
-from theory.dimensions import by_dimension
+from theory import by_dimension, scope, sweep
 from theory.state_tracking.numbers import quadrature
 from theory.state_tracking.numbers.quadrature import NAMES, Points
 from theory.state_tracking.scope import FLOW

@@ -16,9 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from theory import arguments, numeric, scope, sweep
-from theory.dimensions import by_dimension
-from theory.parameters import Allowed, ParameterError
+from theory import Allowed, ParameterError, arguments, by_dimension, numeric, scope, sweep
 from theory.state_tracking import exact
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import FLOW, STEPS, steps_to_emergence

@@ -1,7 +1,5 @@
 """Times under rewards: quadratures over the orbit of supervised training."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +9,7 @@ import sympy as sp
 import xarray as xr
 from scipy.optimize import brentq, minimize_scalar
 
-from theory import numeric, scope, sweep
-from theory.parameters import Allowed, ParameterError, number
-from theory.special import gauss_legendre
+from theory import Allowed, ParameterError, gauss_legendre, number, numeric, scope, sweep
 from theory.state_tracking import reward_gains, reward_penalty, rewards
 from theory.state_tracking.numbers import inversion
 from theory.state_tracking.numbers.quadrature import Points

@@ -1,7 +1,5 @@
 """Numerical accuracies along a curve: of a single step and of a whole rollout."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

@@ -2,8 +2,6 @@
 code that trains.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

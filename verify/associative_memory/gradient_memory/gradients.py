@@ -1,7 +1,5 @@
 """The gradient lemma, one step, and the gradient flow, against autograd in double precision."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -2,8 +2,6 @@
 saturation.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from simulate.associative_memory.gradient_steps import Parameters, run

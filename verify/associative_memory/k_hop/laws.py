@@ -1,7 +1,5 @@
 """k hops: agreement by enumeration, kernels, times with and without curriculum, kernel learners."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """Noisy bigrams: sample sizes of both paths against formula, collapse on n/N, and the ablation."""
 
-from __future__ import annotations
-
 from simulate.associative_memory.noisy_bigram import Learner, Parameters, one_step
 from simulate.pool import one_thread
 from theory.associative_memory.noisy_bigram import equations, feed_forward_success, value_recovered

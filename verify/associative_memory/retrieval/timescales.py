@@ -1,7 +1,5 @@
 """When a softmax head finds the key: students against the integral."""
 
-from __future__ import annotations
-
 from theory.associative_memory.retrieval import Parameters, emergence_time, stated
 from verify.check import Band
 from verify.report import Report, Request

@@ -1,7 +1,5 @@
 """When relation and subject are found: students against the integral, and against the flow."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from theory.associative_memory.softmax_recall import Parameters, emergence_time, flows, stated

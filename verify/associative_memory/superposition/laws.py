@@ -2,8 +2,6 @@
 frequencies.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.optimize
 import sympy as sp

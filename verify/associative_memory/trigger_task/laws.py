@@ -2,8 +2,6 @@
 emerge.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 import xarray as xr

@@ -1,7 +1,5 @@
 """All weights on a burst: closed flow against the network, law against the flow, students."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

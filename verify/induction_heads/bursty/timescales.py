@@ -2,8 +2,6 @@
 three numbers or of all weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

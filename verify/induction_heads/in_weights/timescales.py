@@ -2,8 +2,6 @@
 students; exponent of the memory; a head trained on sequences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -2,8 +2,6 @@
 shown sequences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ensembles of character models: shipped, or trained."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path

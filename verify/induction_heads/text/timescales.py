@@ -3,8 +3,6 @@ burstiness, compared with the law of all weights and with a published fit. Neith
 students.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

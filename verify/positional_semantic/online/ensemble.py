@@ -1,7 +1,5 @@
 """One-pass students of a few seeds."""
 
-from __future__ import annotations
-
 from simulate.positional_semantic.online import MEANING, SYSTEM
 from theory.positional_semantic.online import Parameters
 from verify.ensemble import Source

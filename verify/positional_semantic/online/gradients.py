@@ -4,8 +4,6 @@ In three dimensions (teacher, positions, one more) and on Gauss-Hermite nodes of
 entries the mean over sentences is a sum, whose gradient autograd gives.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

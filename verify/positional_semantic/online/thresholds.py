@@ -2,8 +2,6 @@
 population, over the positional fraction and the sample complexity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One-pass students, extrapolated to many dimensions, against the flow."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -2,8 +2,6 @@
 tells actions apart before.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import xarray as xr
 

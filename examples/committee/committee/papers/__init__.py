@@ -1,7 +1,5 @@
 """Saad and Solla, On-line learning in soft committee machines (1995): ledger, and one figure."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Students: a committee of erf units, one fresh example per step."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

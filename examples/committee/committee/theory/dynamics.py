@@ -5,17 +5,13 @@ the error; alpha counts examples over N. Overlaps move by means of delta_i times
 means of delta_i delta_k, as |xi|^2 = N.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 
 import sympy as sp
 
 from committee.theory.scope import COMMITTEE
-from theory.equation import Equation, table
-from theory.flow import Flow
-from theory.notation import symbol
+from theory import Equation, Flow, symbol, table
 from theory.statement.overlaps import mean_product
 from theory.statement.slopes import Weighed
 

@@ -1,7 +1,5 @@
 """When the units of a committee tell teachers apart: plateau, escape, specialisation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -11,9 +9,7 @@ from committee.theory import phases
 from committee.theory.dynamics import R, S, flow
 from committee.theory.parameters import Parameters
 from committee.theory.scope import COMMITTEE
-from theory import scope, sweep
-from theory.emergence import of_onset, until
-from theory.onset import Onset
+from theory import Onset, of_onset, scope, sweep, until
 
 HALF = R - S - 0.5
 ALIKE = 1e-12  # difference of overlaps that is rounding: on the plateau it would be blown up

@@ -1,7 +1,5 @@
 """Parameters of the committee: one object for theory and students."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self

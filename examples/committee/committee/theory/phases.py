@@ -2,8 +2,6 @@
 learning rate, and the error caused by label noise.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
@@ -23,9 +21,7 @@ from committee.theory.dynamics import (
     sigma,
     spread,
 )
-from theory.algebra import vanishes, written_as
-from theory.equation import Equation, table
-from theory.notation import symbol
+from theory import Equation, symbol, table, vanishes, written_as
 
 SMALL = "first order in eta"
 on_plateau = symbol("R_plateau", r"R^{\star}", "overlap with all teachers there", positive=True)

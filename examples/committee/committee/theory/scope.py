@@ -1,7 +1,6 @@
 """Which students the theory of the committee describes."""
 
-from theory import scope
-from theory.scope import Limit, Scope
+from theory import Limit, Scope, scope
 
 LARGE = Limit(
     "N", "at least 50 (of order 1/N is left out)", lambda p, runs: p.N >= 50, lambda p, runs: p.N

@@ -2,8 +2,6 @@
 laws against its flow.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from committee import simulate

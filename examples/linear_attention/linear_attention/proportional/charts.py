@@ -1,7 +1,5 @@
 """Tables for the explorer: both errors over sequences, tasks and ridge."""
 
-from __future__ import annotations
-
 import numpy as np
 import xarray as xr
 

@@ -2,8 +2,6 @@
 diverge, and how many tasks it takes.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
@@ -14,8 +12,7 @@ from linear_attention.proportional import symbols as S
 from linear_attention.proportional.symbols import M_x, M_z, kappa, rho, tau, width, x, xi, z
 from linear_attention.statement import D, N, lam, trace
 from linear_attention.task import second_moment as of_context
-from theory.algebra import vanishes, written_as
-from theory.equation import Equation
+from theory import Equation, vanishes, written_as
 
 AT_X = {M_z: M_x, S.slope: S.slope_x}
 MANY = "no ridge, tau > 1"

@@ -2,8 +2,6 @@
 to all sequences that the pool allows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -2,8 +2,6 @@
 attention on a pool at d = 100 and 200, all extrapolated to infinite d.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,11 +1,8 @@
 """Both errors as numbers."""
 
-from __future__ import annotations
-
 from linear_attention.proportional.errors import equations
 from linear_attention.proportional.parameters import Parameters
-from theory import scope, sweep
-from theory.scope import Limit, Scope
+from theory import Limit, Scope, scope, sweep
 
 OFF_PEAK = Limit(  # nearer, the error is a difference of numbers that agree in all digits
     "tau",

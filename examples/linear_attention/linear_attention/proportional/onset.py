@@ -1,7 +1,5 @@
 """How well a fitted attention regresses in context, over training sequences and training tasks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -10,9 +8,7 @@ import xarray as xr
 from linear_attention.proportional.errors import equations
 from linear_attention.proportional.numbers import ERRORS, error_new, error_trained, error_unlimited
 from linear_attention.proportional.parameters import Parameters
-from theory import scope, sweep
-from theory.onset import Onset
-from theory.parameters import ParameterError
+from theory import Onset, ParameterError, scope, sweep
 
 GAPS = np.geomspace(0.9, 0.01, 60)
 SEQUENCES = np.concatenate([1 - GAPS, 1 / (1 - GAPS[::-1])])  # tau; none is 1

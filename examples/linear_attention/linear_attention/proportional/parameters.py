@@ -1,7 +1,5 @@
 """Parameters of linear attention fitted in the proportional limit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self

@@ -2,8 +2,6 @@
 (Gordon's comparison), and the two numbers that it leaves, by stationarity.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp

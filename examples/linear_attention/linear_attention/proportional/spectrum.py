@@ -2,8 +2,6 @@
 rational functions of the eigenvalues by it.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp

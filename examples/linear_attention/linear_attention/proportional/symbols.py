@@ -4,8 +4,7 @@ tables of equations in them.
 
 from typing import Any
 
-from theory import equation
-from theory.notation import symbol
+from theory import equation, symbol
 
 alpha = symbol("alpha", means="pairs in the context over d", positive=True)
 kappa = symbol("kappa", means="training tasks over d", positive=True)

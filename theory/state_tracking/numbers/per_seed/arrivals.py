@@ -1,7 +1,5 @@
 """Numerical theory of entries by arrivals: from sizes and drawn keys and queries, any optimiser."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -9,9 +7,8 @@ from functools import cache
 import numpy as np
 import scipy.stats
 
-from theory import scope
+from theory import gauss_hermite, scope
 from theory.optimisers import Steps
-from theory.special import gauss_hermite
 from theory.state_tracking import arrivals
 from theory.state_tracking.arrivals import equations
 from theory.state_tracking.numbers.per_seed.attention import Attention

@@ -1,7 +1,5 @@
 """Softmax of rotary logits and its derivative, vectorised over seeds."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from theory.state_tracking.parameters import Parameters

@@ -2,15 +2,12 @@
 response of the dressed theory.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from theory import arguments, scope
-from theory.parameters import Allowed, ParameterError
+from theory import Allowed, ParameterError, arguments, scope
 from theory.runtime import memory
 from theory.state_tracking.batches import equations
 from theory.state_tracking.numbers.per_seed.dressed import Dressed

@@ -2,8 +2,6 @@
 from a seed's initial weights.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

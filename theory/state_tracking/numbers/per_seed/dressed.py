@@ -1,7 +1,5 @@
 """Numerical dressed theory: mean-field logits with variance, from a seed's initial weights."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from theory.special import gaussian_accuracy

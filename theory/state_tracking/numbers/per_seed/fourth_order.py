@@ -2,8 +2,6 @@
 loss of `theory.state_tracking.fourth_order`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from theory.state_tracking.numbers.per_seed.covariances import Covariances

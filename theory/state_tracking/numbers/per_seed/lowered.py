@@ -2,8 +2,6 @@
 hand-written code.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

@@ -2,8 +2,6 @@
 training sets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
@@ -11,8 +9,7 @@ from typing import Self
 import numpy as np
 import xarray as xr
 
-from theory import scope
-from theory.parameters import ParameterError
+from theory import ParameterError, scope
 from theory.runtime import memory
 from theory.state_tracking import task
 from theory.state_tracking.numbers.per_seed.start import Start

@@ -1,7 +1,5 @@
 """Initial values of seeds: measured in an ensemble, or drawn from the initialisation."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Self

@@ -2,8 +2,6 @@
 every step counts the batch that the seed's student takes.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from theory.optimisers import Steps
