@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from theory.optimisers import Optimiser
 from theory.scope import FULL_BATCH, Limit, Scope, configuration, only
+from theory.state_tracking.task import listable
 
 MEASURED = ("n_test", "epochs", "eval_every")  # run length and measurement
 WEIGHTS = Limit(
@@ -130,10 +131,10 @@ OWN_PRETRAINING = Limit(
 )
 ALIKE_PROMPTS = Limit(
     "normalised",
-    "False with a group: prompts differ in expected reward",
-    lambda p, runs: p.reward == "none" or not (p.normalised and p.group),
+    "False with a group, as prompts differ in expected reward and are too many to list",
+    lambda p, runs: p.reward == "none" or not (p.normalised and p.group) or listable(p),
     lambda p, runs: p.normalised,
-    ("group", "reward"),
+    ("group", "reward", "N", "d_g", "L", "horizon"),
 )
 REALISATION = Scope(
     "the theory of one realisation",
@@ -154,14 +155,7 @@ ARRIVALS = Scope(
     "the theory of entries by arrivals",
     "training of the weights themselves, by any optimiser, full batch, with ample data",
     # of batches, the noise of single gradients would be needed, which Adam turns into signs
-    (
-        WEIGHTS,
-        UNREWARDED,
-        DRAWN,
-        FULL_BATCH,
-        only("permutations", "iid"),
-        AMPLE,
-    ),
+    (WEIGHTS, UNREWARDED, DRAWN, FULL_BATCH, only("permutations", "iid"), AMPLE),
     ("data_draw", "n_test", "eval_every"),
     ("unit", "epochs", *OPTIMISER),
 )
