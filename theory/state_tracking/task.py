@@ -38,15 +38,6 @@ class Sequences:
         return np.concatenate([self.actions, self.states + d_g], axis=1)
 
 
-# Probabilities of all sequences together, 32 MB: a step of theory takes a tenth of a second.
-MOST_LISTED = 2**22
-
-
-def listable(p: Parameters) -> bool:
-    """Whether all sequences of actions can be listed, with every step from every state."""
-    return p.d_g**p.L * (p.horizon or p.L) * p.N**2 <= MOST_LISTED
-
-
 def draw_permutations(p: Parameters, rng: np.random.Generator) -> np.ndarray:
     """Teachers, shape ``(d_g, N)``: ``perms[a, s]`` is the state that action a leads to from s. A
     group's are not drawn.

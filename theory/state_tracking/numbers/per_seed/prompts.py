@@ -38,11 +38,7 @@ class Prompts:
             self.laws.append(self.laws[-1] @ P)
             true = table[self.actions[:, t, None], true]
         self.right = np.eye(N)[true]  # sequence, first state, right last state
-
-    @property
-    def rewards(self) -> np.ndarray:
-        """Expected reward of every prompt, shape (sequences, N)."""
-        return (self.laws[-1] * self.right).sum(2)
+        self.rewards = (self.laws[-1] * self.right).sum(2)  # expected, of every prompt
 
     @property
     def right_ones(self) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Fixed-disorder theory of single students under rewards: supervised until the theory's own success
 reaches ``p.pretrain`` at a measurement, then by the slope of the expected reward over the pairs of
-sampled and true state (`theory.state_tracking.reward_paths`), or over all prompts where these can
-be listed (`reward_prompts`), without visiting a rollout.
+sampled and true state (`theory.state_tracking.reward_paths`), without visiting a rollout. Before
+attention has emerged, and where groups are normalised, over all prompts (`reward_prompts`), if
+these can be listed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from theory.state_tracking.numbers.per_seed.prompts import Prompts
 from theory.state_tracking.numbers.per_seed.realisation import Realisation
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.task import listable
+from theory.state_tracking.scope import listable
 
 # Attention from which on steps of a rollout are independent: gradients of tiny students, with all
 # sequences listed, agree to 4% at 0.90, to 0.7% at 0.97, and to a quarter at 0.64.
@@ -126,7 +127,7 @@ class Rewarded(FourthOrder):
     def __init__(self, p: Parameters, start: Start, given: Realisation) -> None:
         super().__init__(p, start, given)
         self.epochs, self.steps = 0, p.horizon or p.L
-        self.listed = p.reward == "outcome" and listable(p)
+        self.listed = np.zeros(len(given.teachers), bool)
         self.old: dict[int, np.ndarray] = {}  # by student: probabilities where rewards took over
         self.rewarded = np.zeros(len(given.teachers), bool)
         self._take_over(np.full(len(self.rewarded), p.pretrain == 0))
@@ -138,7 +139,7 @@ class Rewarded(FourthOrder):
 
     def policy(self, b: int) -> tuple[float, float, float]:
         """Success of one student, its variance over rows, and the expected reward."""
-        if self.listed:
+        if self.listed[b]:
             prompts = self.prompts(b)
             right, reward = prompts.right_ones, prompts.rewards.mean()
         else:
@@ -153,12 +154,13 @@ class Rewarded(FourthOrder):
 
     def _take_over(self, now: np.ndarray) -> None:
         for b in np.flatnonzero(now & ~self.rewarded).tolist():
-            if self.listed:
-                self.old[b] = self.prompts(b).P
-                continue
-            found = self.kernels(b)
+            found, p = self.kernels(b), self.p
             A = float(np.diag(found.at).mean())
-            if self.p.reward != "step" and A < ATTENTIVE:
+            alike = A >= ATTENTIVE and not (p.normalised and p.group)
+            if p.reward == "outcome" and not alike and listable(p):
+                self.listed[b], self.old[b] = True, self.prompts(b).P
+                continue
+            if p.reward != "step" and A < ATTENTIVE:
                 scope.refuse(
                     [
                         f"pretrain = {self.p.pretrain:g}: attention of student {b} is {A:.2f} where "
@@ -192,7 +194,7 @@ class Rewarded(FourthOrder):
             found = super().gradients()
         W_Q, W_K, _ = self.state
         for b in np.flatnonzero(self.rewarded).tolist():
-            d_M, d_at = self._listed_slopes(b) if self.listed else self._slopes(b)
+            d_M, d_at = self._listed_slopes(b) if self.listed[b] else self._slopes(b)
             heads = W_Q[b : b + 1], W_K[b : b + 1]
             d_q, d_k = self.attention.backward(*heads, self.attention.forward(*heads), -d_at[None])
             for x, slope in zip(found, (d_q[0], d_k[0], -d_M), strict=True):
