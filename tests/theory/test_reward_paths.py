@@ -10,8 +10,9 @@ import sympy as sp
 
 from theory import state_tracking as st
 from theory.parameters import ParameterError
-from theory.state_tracking import reward_paths, rewards, task
+from theory.state_tracking import reward_gains, reward_paths, reward_prompts, rewards, scope, task
 from theory.state_tracking.numbers.per_seed import Realisation, Start, solve
+from theory.state_tracking.numbers.per_seed.prompts import Prompts
 from theory.state_tracking.numbers.per_seed.rewarded import Kernels, Paths, Rewarded
 
 N, D, L = 4, 3, 3
@@ -152,6 +153,63 @@ def followed(p, seed=0):
     return Rewarded(p, Start(**{**vars(start), **heads}), given)
 
 
+def prompts_of(M, at, steps=L):
+    return Prompts(M, at, TEACHERS, steps)
+
+
+@pytest.mark.parametrize("steps", [2, L])
+def test_prompts_one_by_one(steps):
+    """Mean reward over all sequences; slopes along random directions, with gains that differ,
+    before attention has emerged.
+    """
+    M, at = drawn(0.3)
+    held = prompts_of(M, at, steps)
+    assert held.rewards.mean() == pytest.approx(listed(M, at, steps), abs=1e-14)
+    gains = np.random.default_rng(2).uniform(0.5, 2, held.rewards.shape)
+    d_M, d_at = held.by_weights(held.slopes(gains))
+    rng = np.random.default_rng(1)
+    X, Y = rng.normal(size=M.shape), rng.normal(size=at.shape)
+    up, down = (
+        (prompts_of(M + e * X, at + e * Y, steps).rewards * gains).mean() for e in (1e-5, -1e-5)
+    )
+    assert (d_M * X).sum() + (d_at * Y).sum() == pytest.approx((up - down) / 2e-5, rel=1e-6)
+    right = [
+        held.P[t, k, s, TEACHERS[held.actions[k, t], s]]
+        for t, k, s in itertools.product(range(steps), range(D**L), range(N))
+    ]
+    np.testing.assert_allclose(held.right_ones.ravel(), right)
+
+
+def test_equations_of_prompts():
+    """Entry by entry, as printed; first step is 1 there."""
+    M, at = drawn(0.3)
+    held, eq = prompts_of(M, at), reward_prompts.equations()
+    gains = np.random.default_rng(2).uniform(0.5, 2, held.rewards.shape)
+    values = [held.right]
+    for P in held.P[::-1]:
+        values.insert(0, values[0] @ P.swapaxes(1, 2))
+    x = {
+        **{"N": N, "d_g": D, "L": L, "pi": at, "M": M.transpose(1, 2, 0), "horizon": L + 1},
+        **{"prompt_action": held.actions + 1, "prompt_gain": gains},
+        **{"prompt_move": held.P.transpose(1, 0, 3, 2), "prompt_law": np.stack(held.laws, 2)},
+        **{"prompt_value": np.stack(values, 2), "prompt_last": held.right.argmax(2) + 1},
+    }
+    x["prompt_logit"] = np.log(x["prompt_move"])  # up to a constant of the softmax
+    out = held.slopes(gains)
+    for n, t, p, r, s in ((0, 0, 1, 2, 3), (17, 1, 3, 0, 0), (26, 2, 0, 1, 2)):
+        here = x | {k: v + 1 for k, v in dict(n=n, t=t, p=p, r=r, s=s).items()}
+        z = [eq["prompt_logit"].evaluate(here | {"r": k + 1}) for k in range(N)]
+        np.testing.assert_allclose(np.exp(z) / np.exp(z).sum(), held.P[t, n, s], rtol=1e-12)
+        for name, known in (
+            ("prompt_move", held.P[t, n, s, r]),
+            ("prompt_law", held.laws[t + 1][n, p, r]),
+            ("prompt_reward", held.rewards[n, p]),
+            ("prompt_value", values[t][n, p, s]),
+            ("prompt_slope", out[t, n, s, r]),
+        ):
+            assert eq[name].evaluate(here) == pytest.approx(known, rel=1e-12), name
+
+
 SMALL = st.Parameters.rewards().replace(N=5, d_g=4, L=2, d_h=8, n_train=400, eval_every=8)
 
 
@@ -191,8 +249,31 @@ def test_rewards_take_over_at_a_measurement():
     np.testing.assert_allclose(sparse.success, found.success[::20], atol=2e-3)
 
 
-def test_early_rewards_are_refused():
-    """Before attention has emerged, steps of a rollout are not independent."""
+def test_groups_of_a_prompt_have_their_own_gain():
+    """Slope of the objective under normalisation, with the gain of every prompt's own reward; and
+    from scratch, where steps of a rollout are not independent.
+    """
+    p = SMALL.replace(pretrain=0.0, group=8, normalised=True)
+    theory = followed(p)
+    theory.state[2] = theory.state[2] + 6 * theory.teachers
+    held = theory.prompts(0)
+    gain = [float(reward_gains.gain(8, True).subs(rewards.J, x)) for x in held.rewards.ravel()]
+    X = np.random.default_rng(0).normal(size=theory.state[2][0].shape)
+    ends = []
+    for e in (1e-5, -1e-5):
+        moved = Prompts(held.M + e * X, theory._attention()[0][0], theory.given.teachers[0], 2)
+        ends.append((moved.rewards.ravel() * gain).mean())
+    slope = -(theory.gradients()[2][0] * X).sum()
+    assert slope == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6)
+    alike = reward_gains.gain(8, True).subs(rewards.J, held.rewards.mean())
+    assert abs(float(alike) / np.mean(gain) - 1) > 0.05  # of one gain for all
+
+
+def test_early_rewards_are_refused(monkeypatch):
+    """Before attention has emerged, steps of a rollout are not independent; sequences are too many
+    to list.
+    """
+    monkeypatch.setattr(scope, "MOST_LISTED", 1)
     p = SMALL.replace(pretrain=0.0)
     with pytest.raises(ParameterError, match="attention of student 0 is 0.* must be at least 0.9"):
         followed(p)
@@ -205,7 +286,7 @@ def test_early_rewards_are_refused():
         (dict(optimizer="adam"), "optimizer = 'adam': must be sgd where there is a reward"),
         (dict(momentum=0.5), "momentum = 0.5: must be 0.0 where there is a reward"),
         (dict(batch_size=8), "batch_size = 8: must be none or n_train"),
-        (dict(group=8, normalised=True), "normalised = True: must be False with a group"),
+        (dict(group=8, normalised=True, L=20), "normalised = True: must be False with a group"),
     ],
 )
 def test_what_is_not_described_is_refused(changes, message):

@@ -95,6 +95,11 @@ def test_single_students_hold(ours):
     assert [c.within for c in single.rows(ours)] == [True] * 3
 
 
+def test_a_student_with_normalised_groups():
+    """One of five shipped students; the other four are rows of the command."""
+    assert [c.within for c in single.rows(single.in_groups([0]))] == [True] * 3
+
+
 def test_theory_of_another_seed_is_seen(seeds, ours):
     """Each student beside the curve of the next one: the theory knows which is which."""
     title = "time of expected reward 1/2"

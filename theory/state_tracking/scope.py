@@ -9,6 +9,7 @@ import numpy as np
 
 from theory.optimisers import Optimiser
 from theory.scope import FEWEST, FULL_BATCH, Limit, Scope, configuration, only
+from theory.state_tracking.parameters import Parameters
 
 MEASURED = ("n_test", "epochs", "eval_every")  # run length and measurement
 WEIGHTS = Limit(
@@ -153,12 +154,21 @@ OWN_PRETRAINING = Limit(
     lambda p, runs: "start" not in configuration(runs),
     lambda p, runs: "given weights",
 )
+# Probabilities of all sequences together, 32 MB: a step of theory takes a tenth of a second.
+MOST_LISTED = 2**22
+
+
+def listable(p: Parameters) -> bool:
+    """Whether all sequences of actions can be listed, with every step from every state."""
+    return p.d_g**p.L * (p.horizon or p.L) * p.N**2 <= MOST_LISTED
+
+
 ALIKE_PROMPTS = Limit(
     "normalised",
-    "False with a group: prompts differ in expected reward",
-    lambda p, runs: p.reward == "none" or not (p.normalised and p.group),
+    "False with a group, as prompts differ in expected reward and are too many to list",
+    lambda p, runs: p.reward == "none" or not (p.normalised and p.group) or listable(p),
     lambda p, runs: p.normalised,
-    ("group", "reward"),
+    ("group", "reward", "N", "d_g", "L", "horizon"),
 )
 REALISATION = Scope(
     "the theory of one realisation",

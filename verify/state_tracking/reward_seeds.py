@@ -11,9 +11,11 @@ import xarray as xr
 from simulate import runs as store
 from simulate.state_tracking import SYSTEMS
 from theory.state_tracking import Parameters, predict
+from theory.state_tracking.numbers.per_seed import Realisation, solve, system
 from verify.check import Check, near
 from verify.emergence import first_crossing
 from verify.state_tracking import rewards
+from verify.state_tracking.starts import starts_of
 
 SEEDS = (7301, 7302, 7303)  # trained after theory and bars were committed
 FILE = rewards.SHIPPED / "rewards_seeds.nc"
@@ -61,7 +63,10 @@ def renew(weights: Iterable[float] = (0.0, *PENALTIES), progress: bool = True) -
 
 def errors(p: Parameters, runs: xr.Dataset) -> dict[str, np.ndarray]:
     """Relative errors of the predicted times, per seed."""
-    ours = predict(p, runs, level="fixed_disorder", accuracies=False)
+    return _errors(predict(p, runs, level="fixed_disorder", accuracies=False), runs)
+
+
+def _errors(ours: xr.Dataset, runs: xr.Dataset) -> dict[str, np.ndarray]:
     found = {}
     for title, (name, level, _) in TIMES.items():
         predicted, measured = (first_crossing(x[name], level).values for x in (ours, runs))
@@ -69,12 +74,20 @@ def errors(p: Parameters, runs: xr.Dataset) -> dict[str, np.ndarray]:
     return found
 
 
-def rows(found: dict[str, np.ndarray]) -> list[Check]:
+def in_groups(seeds: Iterable[int] = rewards.SEEDS) -> dict[str, np.ndarray]:
+    """The same of shipped students with normalised groups, which the theory has not seen before."""
+    seeds, p = [*seeds], rewards.parameters("grpo")
+    runs = rewards.shipped("grpo").sel(seed=seeds)
+    theory = system(p, starts_of(p, seeds), Realisation.of_seeds(p, seeds))
+    return _errors(solve(theory, runs.epoch.values), runs)
+
+
+def rows(found: dict[str, np.ndarray], kind: str = "reward for the last state") -> list[Check]:
     """Root mean squares of these errors against the bars."""
     out = []
     for title, error in found.items():
         size = float(np.sqrt(np.mean(error**2)))
-        name = f"{title} per seed, rms, reward for the last state"
+        name = f"{title} per seed, rms, {kind}"
         out.append(near(name, "reward_slope", 0.0, size, TIMES[title][2], WHY, 1.0))
     return out
 
@@ -92,3 +105,8 @@ def checks() -> list[Check]:
     """Rows for the shipped students."""
     found = rows(errors(parameters(), shipped()))
     return found + [stopped(kl, shipped(kl)) for kl in PENALTIES]
+
+
+def group_checks() -> list[Check]:
+    """Rows for the shipped students with normalised groups."""
+    return rows(in_groups(), "normalised groups of 8")

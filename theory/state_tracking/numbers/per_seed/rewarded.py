@@ -1,6 +1,8 @@
 """Fixed-disorder theory of single students under rewards: supervised until the theory's own success
 reaches ``p.pretrain`` at a measurement, then by the slope of the expected reward over the pairs of
-sampled and true state (`theory.state_tracking.reward_paths`), without visiting a rollout.
+sampled and true state (`theory.state_tracking.reward_paths`), without visiting a rollout. Before
+attention has emerged, and where groups are normalised, over all prompts (`reward_prompts`), if
+these can be listed.
 """
 
 from __future__ import annotations
@@ -15,13 +17,16 @@ import numpy as np
 from theory import numeric, scope
 from theory.state_tracking import reward_gains, rewards
 from theory.state_tracking.numbers.per_seed.fourth_order import FourthOrder
+from theory.state_tracking.numbers.per_seed.prompts import Prompts
 from theory.state_tracking.numbers.per_seed.realisation import Realisation
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.scope import listable
 
 # Attention from which on steps of a rollout are independent: gradients of tiny students, with all
 # sequences listed, agree to 4% at 0.90, to 0.7% at 0.97, and to a quarter at 0.64.
 ATTENTIVE = 0.9
+SURE = 1e-9  # from 0 and 1: expected rewards at which gains are taken
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,7 @@ class Rewarded(FourthOrder):
     def __init__(self, p: Parameters, start: Start, given: Realisation) -> None:
         super().__init__(p, start, given)
         self.steps = p.horizon or p.L
+        self.listed = np.zeros(len(given.teachers), bool)
         self.old: dict[int, np.ndarray] = {}  # by student: probabilities where rewards took over
         self.rewarded = np.zeros(len(given.teachers), bool)
         self._take_over(np.full(len(self.rewarded), p.pretrain == 0))
@@ -132,15 +138,30 @@ class Rewarded(FourthOrder):
         at = self.attention.forward(*(w[b : b + 1] for w in self.state[:2]))[0]
         return Kernels.of(self.state[2][b], at)
 
-    def right(self, b: int, P: np.ndarray) -> np.ndarray:
-        """Probability of the right state, shape (i, s, a)."""
-        return (P * self.teachers[b]).sum(3)
+    def policy(self, b: int) -> tuple[float, float, float]:
+        """Success of one student, its variance over rows, and the expected reward."""
+        if self.listed[b]:
+            prompts = self.prompts(b)
+            right, reward = prompts.right_ones, prompts.rewards.mean()
+        else:
+            P = self.kernels(b).P[: self.steps]
+            right, reward = (P * self.teachers[b]).sum(3), Paths(P, self.given.teachers[b]).reward
+        return float(right.mean()), float(right.var()), float(reward)
+
+    def prompts(self, b: int) -> Prompts:
+        """All prompts of one student."""
+        at = self.attention.forward(*(w[b : b + 1] for w in self.state[:2]))[0]
+        return Prompts(self.state[2][b], at, self.given.teachers[b], self.steps)
 
     def _take_over(self, now: np.ndarray) -> None:
         for b in np.flatnonzero(now & ~self.rewarded).tolist():
-            found = self.kernels(b)
+            found, p = self.kernels(b), self.p
             A = float(np.diag(found.at).mean())
-            if self.p.reward != "step" and A < ATTENTIVE:
+            alike = A >= ATTENTIVE and not (p.normalised and p.group)
+            if p.reward == "outcome" and not alike and listable(p):
+                self.listed[b], self.old[b] = True, self.prompts(b).P
+                continue
+            if p.reward != "step" and A < ATTENTIVE:
                 scope.refuse(
                     [
                         f"pretrain = {self.p.pretrain:g}: attention of student {b} is {A:.2f} where "
@@ -158,7 +179,7 @@ class Rewarded(FourthOrder):
             return sys.maxsize, False
         every, before = self.p.eval_every, self.rewarded.sum()
         if epoch % every == 0:
-            right = [self.right(b, self.kernels(b).P).mean() for b in range(len(self.rewarded))]
+            right = [self.policy(b)[0] for b in range(len(self.rewarded))]
             self._take_over(np.array(right) >= self.p.pretrain)
         return every - epoch % every, bool(self.rewarded.sum() > before)
 
@@ -171,15 +192,32 @@ class Rewarded(FourthOrder):
             found = super().gradients()
         W_Q, W_K, _ = self.state
         for b in np.flatnonzero(self.rewarded).tolist():
-            kernels = self.kernels(b)
-            G = np.zeros_like(kernels.P)
-            G[: self.steps] = self.objective(b, kernels.P[: self.steps])
-            d_M, d_at = kernels.slopes(G)
-            at = kernels.at[None]
-            d_q, d_k = self.attention.backward(W_Q[b : b + 1], W_K[b : b + 1], at, -d_at[None])
+            d_M, d_at = self._listed_slopes(b) if self.listed[b] else self._slopes(b)
+            heads = W_Q[b : b + 1], W_K[b : b + 1]
+            d_q, d_k = self.attention.backward(*heads, self.attention.forward(*heads), -d_at[None])
             for x, slope in zip(found, (d_q[0], d_k[0], -d_M), strict=True):
                 x[b] = slope
         return found
+
+    def _slopes(self, b: int) -> tuple[np.ndarray, np.ndarray]:
+        """Derivatives of the objective of one student by M and attention."""
+        kernels = self.kernels(b)
+        G = np.zeros_like(kernels.P)
+        G[: self.steps] = self.objective(b, kernels.P[: self.steps])
+        return kernels.slopes(G)
+
+    def _listed_slopes(self, b: int) -> tuple[np.ndarray, np.ndarray]:
+        """The same, over all prompts."""
+        p, prompts = self.p, self.prompts(b)
+        size = p.group or p.rollouts
+        # A group of one prompt has a reward of its own; of all rollouts, the mean over prompts.
+        own = prompts.rewards if p.group else np.full_like(prompts.rewards, prompts.rewards.mean())
+        gains = _gain(size, p.normalised)(size, own.clip(SURE, 1 - SURE)) + 0 * own
+        G = prompts.slopes(gains)
+        if p.kl:
+            ratio = np.log(prompts.P) - np.log(self.old[b])
+            G -= p.kl / len(prompts.actions) * prompts.visits[..., None] * ratio
+        return prompts.by_weights(G)
 
     def objective(self, b: int, P: np.ndarray) -> np.ndarray:
         """Slope of the objective of one student by its mean probabilities."""
@@ -195,15 +233,8 @@ class Rewarded(FourthOrder):
         """As `FixedDisorder.observe`; with success, its variance over rows, the expected reward,
         and whether rewards train.
         """
-        own: dict[str, list[float]] = {}
-        for b in range(len(self.rewarded)):
-            P = self.kernels(b).P[: self.steps]
-            right = self.right(b, P)
-            reward = Paths(P, self.given.teachers[b]).reward
-            named = ("success", "success_variance", "expected_reward")
-            for name, v in zip(named, (right.mean(), right.var(), reward), strict=True):
-                own.setdefault(name, []).append(float(v))
-        found = {name: np.array(v) for name, v in own.items()}
+        each = np.array([self.policy(b) for b in range(len(self.rewarded))])
+        found = dict(zip(("success", "success_variance", "expected_reward"), each.T, strict=True))
         return super().observe() | found | {"rewarded": self.rewarded.astype(float)}
 
 
