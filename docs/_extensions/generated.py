@@ -7,6 +7,7 @@ no page types what the code knows.
 from __future__ import annotations
 
 import argparse
+import ast
 import functools
 import importlib
 import json
@@ -45,6 +46,10 @@ CALLED = {
         *("verify.check.Check", "verify.check_table.table"),
     ),
 }
+EXAMPLES = {  # folders of systems without a statement; their students and checks
+    "committee": ("committee/committee", "simulate/*.py", "verify/*.py"),
+    "linear_attention.proportional": ("linear_attention/linear_attention/proportional", "fits.py", "laws.py"),
+}  # fmt: skip
 EXPLORERS = os.environ.get("DOCS_EXECUTION") not in ("off", "stored")  # seconds each
 PERFORMANCE = Path(__file__).parents[1] / "performance.json"
 
@@ -368,6 +373,43 @@ def costs() -> str:
     return table(("command", "checks", "seconds", "commit"), rows)
 
 
+def lines(files: Iterable[Path]) -> int:
+    """How many lines files have."""
+    return sum(len(file.read_text().splitlines()) for file in files)
+
+
+def imported(files: Iterable[Path]) -> set[Path]:
+    """Files of ``simulate`` that others import, packages left out."""
+    found = set()
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("simulate"):
+                room = ROOT.joinpath(*str(node.module).split("."))
+                found |= {room.with_suffix(".py"), *(room / f"{x.name}.py" for x in node.names)}
+    return {file for file in found if file.is_file()}
+
+
+def sizes() -> str:
+    """Lines that each stated system took: its statement, its theory in all, students of its own
+    (that no other checks use), checks. Then the systems of the examples.
+    """
+    own = [m for m in registry.TABLE.values() if m.stated and not m.package]
+    folders = {m.name: [ROOT.joinpath(w, *m.name.split(".")) for w in WINGS[:3]] for m in own}
+    checks = {name: set(places[2].rglob("*.py")) for name, places in folders.items()}
+    shared = imported({*(ROOT / "verify").rglob("*.py")} - set().union(*checks.values()))
+    rows = []
+    for name, (theory, students, _) in folders.items():
+        of_students = {*students.rglob("*.py"), *imported(checks[name])} - shared
+        parts = [[theory / "statement.py"], theory.rglob("*.py"), of_students, checks[name]]
+        counted = list(map(lines, parts))
+        rows.append([f"`{name}`", *counted, sum(counted[1:])])
+    for name, (folder, students, laws) in EXAMPLES.items():
+        place = ROOT / "examples" / folder
+        counted = [lines(place.rglob("*.py")), lines(place.glob(students)), lines(place.glob(laws))]
+        rows.append([f"`{name}`", "", counted[0] - sum(counted[1:]), *counted[1:], counted[0]])
+    return table(("system", "statement", "theory", "own students", "checks", "in all"), rows)
+
+
 def explorable() -> list[registry.Model]:
     """Models of this package with something to explore."""
     own = [m for m in registry.TABLE.values() if not m.package and not m.systems]
@@ -429,7 +471,18 @@ def cost(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: A
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register one directive per maker."""
-    makers = (statuses, equations, verified, coverage, ledger, commands, api, performance, costs)
+    makers = (
+        statuses,
+        equations,
+        verified,
+        coverage,
+        ledger,
+        commands,
+        api,
+        performance,
+        costs,
+        sizes,
+    )
     drawn = (figures.gallery, figures.picture, figures.thumbnails)
     for maker in (*makers, explorers, *drawn):
         kind = type(maker.__name__, (Generated,), {"make": staticmethod(maker)})

@@ -241,6 +241,20 @@ def test_api_lists_every_module(generated):
             assert (ROOT / f"docs/api/{group.replace('.', '_')}.md").is_file()
 
 
+def test_sizes_are_counted(generated):
+    """Every stated system has a row, whose parts add up; shared students are not its own."""
+    rows = [line.split("|")[1:-1] for line in generated.sizes().splitlines()[2:]]
+    named = {row[0].strip().strip("`") for row in rows}
+    stated = {m.name for m in registry.TABLE.values() if m.stated and not m.package}
+    assert named == stated | {"committee", "linear_attention.proportional"}
+    for row in rows:
+        _, statement, *parts, whole = (int(x) if x.strip().isdigit() else 0 for x in row)
+        assert sum(parts) == whole > parts[0] > statement and parts[2] > 0
+    student = ROOT / "simulate/induction_heads/student.py"
+    burst = set((ROOT / "verify/induction_heads/bursty").rglob("*.py"))
+    assert student in generated.imported(burst)
+
+
 def test_ledger_has_every_claim(generated):
     """One row per claim, and a verdict in each."""
     made = generated.ledger("cui2024")

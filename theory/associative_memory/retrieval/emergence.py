@@ -81,6 +81,16 @@ def balanced() -> sp.Expr:
     return (N - 1) * written_as(form, F) - (M - 1) * V**2
 
 
+def hidden() -> sp.Expr:
+    """Probability of values that are not shown."""
+    B = (1 - A) / (P - 1)
+    form = (M - P) / (M - P + sp.exp(A * V) + (P - 1) * sp.exp(B * V))
+    loss = flow().observables["loss"]  # its exponential is one over the right value's probability
+    if not vanishes(form.subs(A, attention()) * sp.exp(loss + attention() * V) - (M - P)):
+        raise ArithmeticError("not the probability behind the loss")
+    return form
+
+
 def drift() -> sp.Expr:
     """Rate of that balance for any M: it decreases by the probability of values that are not shown.
 
@@ -90,10 +100,8 @@ def drift() -> sp.Expr:
         If it is not that.
     """
     moved = sum(sp.diff(balanced(), x) * flow().rhs[x] for x in (K, V))
-    B = (1 - attention()) / (P - 1)
-    mass = (M - P) / (M - P + sp.exp(attention() * V) + (P - 1) * sp.exp(B * V))
     form = -2 * unseen * V / P
-    if not vanishes(moved - form.subs(unseen, mass)):
+    if not vanishes(moved - form.subs(unseen, hidden().subs(A, attention()))):
         raise ArithmeticError("the balance does not fall by what is not shown")
     return form
 
@@ -117,6 +125,7 @@ def equations() -> dict[str, Equation]:
     exact = {
         "retrieval_attention": (A, attention),
         "retrieval_plateau": (shown, plateau),
+        "retrieval_unseen": (unseen, hidden),
         "retrieval_balance": (balance, balanced, "conserved if all values are shown, M = P"),
         "retrieval_balance_rate": (sp.Derivative(balance, t), drift),
         "linear_retrieval_balance": (start, invariant, "linear head"),

@@ -24,6 +24,13 @@ SCOPE = Scope(
     (
         Limit("P", "at least 3", lambda p, runs: p.P >= 3, lambda p, runs: p.P),
         Limit(
+            "M",
+            "above P, as nothing leaves zero weights where every value is shown",
+            lambda p, runs: p.M > p.P,
+            lambda p, runs: p.M,
+            ("P",),
+        ),
+        Limit(
             "N",
             "so small that exp(read-out/2) stays below M/2 until attention is 1/2",
             lambda p, runs: p.P < 3 or half(p) < 1 / 2,

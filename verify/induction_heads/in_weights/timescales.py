@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from simulate.induction_heads import pool
+from simulate.induction_heads import perceptron, pool
+from simulate.pool import one_thread
 from simulate.statement import of
 from theory.induction_heads.in_weights import (
     Parameters,
@@ -122,6 +123,22 @@ def exponents(seeds: Sequence[int], progress: bool) -> tuple[list[Check], str]:
     return checks, note
 
 
+def perceptrons(seeds: Sequence[int], few: int = 64, many: int = 512) -> str:
+    """The same exponent for a perceptron, whose clock converges, in place of the table."""
+    with one_thread():
+        pairs = [(perceptron.clocks(few, seed=k), perceptron.clocks(many, seed=k)) for k in seeds]
+    found = {
+        name: np.log([b[name] / a[name] for a, b in pairs]) / np.log(many / few)
+        for name in ("whole", "half")
+    }
+    said = (
+        f"{x.mean():.3f} +- {x.std(ddof=1) / np.sqrt(len(x)):.3f} ({k})" for k, x in found.items()
+    )
+    return (
+        f"exponent of a perceptron's clock, K = {few} to {many}: {', '.join(said)}; theirs {OTHERS}"
+    )
+
+
 def transformer(p: Any) -> Check:
     """Time of the head on sequences."""
     told = emergence_time(p)
@@ -143,4 +160,5 @@ def report(request: Request) -> Report:
         )
         checks, notes = [*checks, *own[0], shares(p, SEEDS, show)], [*notes, *own[1]]
     late, power = lost(LOST, SEEDS[:2], show), exponents(SEEDS, show)
-    return Report([*checks, *late[0], *power[0], transformer(COMMON)], [*notes, late[1], power[1]])
+    notes = [*notes, late[1], power[1], perceptrons(range(8))]
+    return Report([*checks, *late[0], *power[0], transformer(COMMON)], notes)
