@@ -247,7 +247,7 @@ def report(runs: Mapping[str, xr.Dataset] | None = None) -> Report:
         ),
         "at the end (mean and standard error over seeds)": (
             ["setting", *ENDS],
-            [[n, *(_said(r[q].isel(epoch=-1).values, 2) for q in ENDS)] for n, r in runs.items()],
+            [[n, *(_end(r[q]) for q in ENDS)] for n, r in runs.items()],
         ),
         "how far the picture extends": (
             [
@@ -289,6 +289,11 @@ def table(found: Mapping[str, xr.Dataset]) -> list[list[str]]:
         said = [_said(v.values, 2) for v in values]
         rows.append([setting, _said(t.attention.values, 0), _said(tokens, 0), *said])
     return rows
+
+
+def _end(curve: xr.DataArray) -> str:
+    last = curve.isel(epoch=-1).values
+    return "not measured" if np.isnan(last).all() else _said(last, 2)
 
 
 ENDS = (
@@ -336,8 +341,8 @@ def _said(values: np.ndarray, digits: int) -> str:
 
 PICTURE = (
     ("learning is staged: a guess, attention, logic, rollouts", "extends", "ln of time of "),
-    ("before attention, logic mixes the actions of the sequence", "does not: it knows states alone", "1 - S/R before attention"),
-    ("logic knows its actions when attention finds the right one", "does not: attention is first", "1 - S/R at the time of attention"),
+    ("before attention, logic mixes the actions of the sequence", "does not with learned positions: it knows states alone", "1 - S/R before attention"),
+    ("logic knows its actions when attention finds the right one", "does not with learned positions: attention is first", "1 - S/R at the time of attention"),
     ("the time of attention grows with L, N and d_g as by the flow", "does not: more slowly", "exponent of the time of attention"),
     ("one head is enough", "in part: rollouts are right later than with two", "rollouts of one head"),
     ("attention looks at the right action whatever it is", "not with one head: it stays away where guesses were right", "what attention allows"),
