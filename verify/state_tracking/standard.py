@@ -396,17 +396,21 @@ def draw(runs: Mapping[str, xr.Dataset] | None = None, names: Sequence[str] = ()
 
 
 def draw_one_head(runs: Mapping[str, xr.Dataset] | None = None) -> Any:
-    """Figure: accuracy of students of one head, one colour per seed, and what attention allows."""
+    """Figure: accuracy of students of one head, one panel per seed, and what attention allows."""
     runs = ensembles.shipped() if runs is None else runs
-    p, part = ensembles.parameters(ONE_HEAD), runs[ONE_HEAD]
-    figure, axis = plotting.figure(1, 1, width=5.5, height=2.8)
-    at = part.epoch * thousand(p)
-    for number, seed in enumerate(part.seed.values):
-        own = part.sel(seed=seed)
-        axis.plot(at, own.accuracy, color=f"C{number}", label=f"seed {seed}")
-        axis.plot(at, own.visible, color=f"C{number}", ls=":", lw=1)
-    axis.set(xlabel="thousand predicted tokens seen", ylabel="next-token accuracy", ylim=(0, 1.02))
-    plotting.beside(axis)
+    part = runs[ONE_HEAD]
+    figure, axes = plotting.figure(2, 4, width=2.0, height=1.7)
+    for axis, seed in zip(axes.flat, part.seed.values, strict=True):
+        for quantity, word in (("accuracy", "accuracy"), ("visible", "that attention allows")):
+            line = "-" if quantity == "accuracy" else ":"
+            at = part.epoch * thousand(ensembles.parameters(ONE_HEAD))
+            axis.plot(at, part[quantity].sel(seed=seed), "k" + line, lw=1.2, label=word)
+        axis.set(title=f"seed {seed}", ylim=(0, 1.02))
+    for axis in axes[-1]:
+        axis.set_xlabel("thousand tokens")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("accuracy")
+    plotting.beside(axes[0, -1])
     return figure
 
 
