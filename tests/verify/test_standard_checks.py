@@ -259,6 +259,23 @@ def test_one_head_is_later(shipped):
     assert (later.verdict, known.verdict, less.verdict) == ("bound", "agrees", "undecided")
 
 
+def test_no_student_knows_more_than_its_attention_allows():
+    """In the shipped ensembles; one that does fails."""
+    runs = ensembles.shipped()
+    assert not failed(standard.allowed(runs))
+    runs["base"]["visible"] = runs["base"].visible - 0.02
+    assert [c.verdict for c in standard.allowed(runs)].index("FAIL") == 0
+
+
+def test_what_moves_first():
+    """Accuracy follows what attention allows one measurement later."""
+    steps = np.random.default_rng(2).normal(size=(8, 40)).cumsum(1)
+    data = {"visible": steps[:, 1:], "accuracy": steps[:, :-1]}
+    runs = xr.Dataset({q: (("seed", "epoch"), v) for q, v in data.items()})
+    said = standard.leads(runs.assign_coords(epoch=190 + 20 * np.arange(39)))
+    assert "1.00 one measurement later" in said and "1.00 at once" not in said
+
+
 def test_report_says_what_extends():
     """Every setting is in the table of the stages; lines of the picture are decided but for one
     that is not; rows that are not decided are those of few states or actions, and of rotary
