@@ -58,7 +58,8 @@ def stages(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
         attention moved to the right action, and ``rollout`` of that of rollouts; NaN if not
         reached. ``known``: accuracy of that guess, by the seed's teachers; ``plateau``: accuracy
         when A has made a tenth of its way; ``early`` and ``specific``: 1 - S/R then, and at the
-        time of attention; ``seen`` and ``right``: from when on attention allows all answers, and
+        time of attention; ``gain``: what moving attention to the right action gains at that time;
+        ``seen`` and ``right``: from when on attention allows all answers, and
         all rollouts are right.
     """
     known = np.array(
@@ -81,6 +82,7 @@ def stages(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
         "plateau": _at(runs.accuracy, begun),
         "early": _at(specific, begun),
         "specific": _at(specific, found["attention"]),
+        "gain": _at(runs.logic - runs.accuracy, found["attention"]),
         "seen": _lasting(runs.visible, VISIBLE),
         "right": _lasting(runs.rollout_accuracy, RIGHT),
     }
@@ -296,6 +298,7 @@ HEADER += [
     "1 - S/R before",
     "1 - S/R at attention",
     "accuracy before / guess from state",
+    "logic less accuracy at attention",
 ]
 
 
@@ -311,7 +314,7 @@ def table(found: Mapping[str, xr.Dataset]) -> list[list[str]]:
         p = ensembles.parameters(setting)
         tokens = t.attention.values * thousand(p)
         ratios = (t.logic / t.attention, t.rollout / t.attention)
-        values = (*ratios, t.early, t.specific, t.plateau / t.known)
+        values = (*ratios, t.early, t.specific, t.plateau / t.known, t.gain)
         said = [_said(v.values, 2) for v in values]
         rows.append([setting, _said(t.attention.values, 0), _said(tokens, 0), *said])
     return rows
