@@ -9,11 +9,10 @@ import numpy as np
 import scipy.stats
 import xarray as xr
 
-from theory.runtime import plotting
 from theory.state_tracking import Parameters, task
 from theory.state_tracking.numbers.guesses import from_state
 from theory.state_tracking.numbers.quadrature import emergence_time
-from verify.check import Band, Check, sampled
+from verify.check import Band, Check, at_most, sampled
 from verify.emergence import first_crossing
 from verify.report import Report
 from verify.significance import Z_MAX, detectable_effect, normal_z, samples_needed
@@ -31,6 +30,7 @@ ONE_HEAD = "1 head"
 ROTARY = "rotary positions"
 CLEAR = 3.0  # standard errors of a normal mean, by which a bound must hold
 VISIBLE = 0.99  # of what attention allows: less than half a pair of state and action is missing
+AFTER = 200  # steps after which students of two heads have answered
 RIGHT = 0.95  # of rollouts: all but noise of the test set
 # A pair of which attention has just come near the limit may not be known yet, or be known already.
 PAIRS = Band(-0.01, 0.01, "one of 64 pairs is at the limit in every second student")
@@ -56,7 +56,8 @@ def stages(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
         attention moved to the right action, and ``rollout`` of that of rollouts; NaN if not
         reached. ``known``: accuracy of that guess, by the seed's teachers; ``plateau``: accuracy
         when A has made a tenth of its way; ``early`` and ``specific``: 1 - S/R then, and at the
-        time of attention; ``seen`` and ``right``: from when on attention allows all answers, and
+        time of attention; ``gain``: what moving attention to the right action gains at that time;
+        ``seen`` and ``right``: from when on attention allows all answers, and
         all rollouts are right.
     """
     known = np.array(
@@ -79,6 +80,7 @@ def stages(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
         "plateau": _at(runs.accuracy, begun),
         "early": _at(specific, begun),
         "specific": _at(specific, found["attention"]),
+        "gain": _at(runs.logic - runs.accuracy, found["attention"]),
         "seen": _lasting(runs.visible, VISIBLE),
         "right": _lasting(runs.rollout_accuracy, RIGHT),
     }
@@ -211,13 +213,13 @@ def one_head(found: Mapping[str, xr.Dataset], runs: Mapping[str, xr.Dataset]) ->
     """
     one, two = found[ONE_HEAD], found["base"]
     end = {name: runs[name].isel(epoch=-1) for name in (ONE_HEAD, "base")}
-    allowed = {name: runs[name].visible.sel(epoch=end["base"].epoch).values for name in end}
+    limit = {name: runs[name].visible.sel(epoch=end["base"].epoch).values for name in end}
     known = (end[ONE_HEAD].accuracy / end[ONE_HEAD].visible).values
     name = "accuracy at the end by what attention allows, 1 head"
     rows = [
         above("rollouts of one head by those of two, ln of time", 0.0, np.log(one.rollout / two.rollout).values),
         sampled(name, "interventions.visible", 1.0, known, band=PAIRS),
-        below("what attention allows, one head less two", 0.0, allowed[ONE_HEAD] - allowed["base"]),
+        below("what attention allows, one head less two", 0.0, limit[ONE_HEAD] - limit["base"]),
     ]  # fmt: skip
     first = np.log(one.right / one.seen).values
     if np.isfinite(first).sum() > 1:
@@ -226,13 +228,39 @@ def one_head(found: Mapping[str, xr.Dataset], runs: Mapping[str, xr.Dataset]) ->
     return rows
 
 
+def allowed(runs: Mapping[str, xr.Dataset]) -> list[Check]:
+    """No student knows more than its attention allows (a row added after the data were seen)."""
+    rows = []
+    for setting in ensembles.FRESH:
+        p, more = ensembles.parameters(setting), runs[setting].accuracy - runs[setting].visible
+        name = f"accuracy above what attention allows, {setting}"
+        rows.append(at_most(name, DEFINED, 0.5 / (p.N * p.d_g), float(more.max()), "half a pair"))
+    return rows
+
+
+def leads(runs: xr.Dataset) -> str:
+    """Which moves first once rollouts begin to be right: correlation of the changes of accuracy
+    with those of what attention allows, between measurements, over all seeds.
+    """
+    late = runs.sel(epoch=slice(AFTER, None))
+    moved, known = (
+        late[q].transpose("seed", "epoch").diff("epoch").values for q in ("visible", "accuracy")
+    )
+    pairs = ((moved, known), (moved[:, :-1], known[:, 1:]), (moved[:, 1:], known[:, :-1]))
+    at, after, before = (np.corrcoef(x.ravel(), y.ravel())[0, 1] for x, y in pairs)
+    return (
+        f"1 head, from step {AFTER} on: changes of accuracy correlate with those of what attention allows "
+        f"by {at:.2f} at once, {after:.2f} one measurement later, {before:.2f} one earlier"
+    )
+
+
 def report(runs: Mapping[str, xr.Dataset] | None = None) -> Report:
     """All rows and tables, for the shipped ensembles or for given ones."""
     runs = ensembles.shipped() if runs is None else runs
     found = {name: stages(ensembles.parameters(name), part) for name, part in runs.items()}
     scaling, rows = exponents(found)
     checks = [*first_stage(found), *order(found), *specificity(found), *scaling]
-    checks += one_head(found, runs)
+    checks += [*one_head(found, runs), *allowed(runs)]
     tables = {
         "stages of learning (mean and standard error over seeds)": (HEADER, table(found)),
         "exponents of the time of attention in steps": (
@@ -245,7 +273,7 @@ def report(runs: Mapping[str, xr.Dataset] | None = None) -> Report:
         ),
         "at the end (mean and standard error over seeds)": (
             ["setting", *ENDS],
-            [[n, *(_said(r[q].isel(epoch=-1).values, 2) for q in ENDS)] for n, r in runs.items()],
+            [[n, *(_end(r[q]) for q in ENDS)] for n, r in runs.items()],
         ),
         "how far the picture extends": (
             [
@@ -259,7 +287,7 @@ def report(runs: Mapping[str, xr.Dataset] | None = None) -> Report:
             picture(checks),
         ),
     }
-    return Report(checks, tables=tables)
+    return Report(checks, [leads(runs[ONE_HEAD])], tables=tables)
 
 
 HEADER = ["setting", "attention: step", "thousand tokens", "logic / attention"]
@@ -268,6 +296,7 @@ HEADER += [
     "1 - S/R before",
     "1 - S/R at attention",
     "accuracy before / guess from state",
+    "logic less accuracy at attention",
 ]
 
 
@@ -283,10 +312,15 @@ def table(found: Mapping[str, xr.Dataset]) -> list[list[str]]:
         p = ensembles.parameters(setting)
         tokens = t.attention.values * thousand(p)
         ratios = (t.logic / t.attention, t.rollout / t.attention)
-        values = (*ratios, t.early, t.specific, t.plateau / t.known)
+        values = (*ratios, t.early, t.specific, t.plateau / t.known, t.gain)
         said = [_said(v.values, 2) for v in values]
         rows.append([setting, _said(t.attention.values, 0), _said(tokens, 0), *said])
     return rows
+
+
+def _end(curve: xr.DataArray) -> str:
+    last = curve.isel(epoch=-1).values
+    return "not measured" if np.isnan(last).all() else _said(last, 2)
 
 
 ENDS = (
@@ -334,8 +368,8 @@ def _said(values: np.ndarray, digits: int) -> str:
 
 PICTURE = (
     ("learning is staged: a guess, attention, logic, rollouts", "extends", "ln of time of "),
-    ("before attention, logic mixes the actions of the sequence", "does not: it knows states alone", "1 - S/R before attention"),
-    ("logic knows its actions when attention finds the right one", "does not: attention is first", "1 - S/R at the time of attention"),
+    ("before attention, logic mixes the actions of the sequence", "does not with learned positions: it knows states alone", "1 - S/R before attention"),
+    ("logic knows its actions when attention finds the right one", "does not with learned positions: attention is first", "1 - S/R at the time of attention"),
     ("the time of attention grows with L, N and d_g as by the flow", "does not: more slowly", "exponent of the time of attention"),
     ("one head is enough", "in part: rollouts are right later than with two", "rollouts of one head"),
     ("attention looks at the right action whatever it is", "not with one head: it stays away where guesses were right", "what attention allows"),
@@ -359,62 +393,3 @@ def picture(checks: Sequence[Check]) -> list[list[str]]:
         listed = ["; ".join(dict.fromkeys(names)) for names in where.values()]
         rows.append([said, found, f"{held} of {len(own)}", *listed, f"{shows:.2f}"])
     return rows
-
-
-def draw(runs: Mapping[str, xr.Dataset] | None = None, names: Sequence[str] = ()) -> Any:
-    """Figure: order parameters by intervention over tokens seen, mean and scatter of the seeds."""
-    runs = ensembles.shipped() if runs is None else runs
-    names = names or ("base", ROTARY, "solvable, Adam", "solvable, descent")
-    figure, axes = plotting.figure(2, len(names), width=3.4, height=2.5)
-    for column, name in zip(axes.T, names, strict=True):
-        p, part = ensembles.parameters(name), runs[name]
-        own, each = stages(p, part), thousand(p)
-        for axis, curves in zip(column, CURVES, strict=True):
-            for quantity, (word, colour) in curves.items():
-                at, values = part.epoch * each, part[quantity]
-                axis.plot(at, values.median("seed"), color=colour, label=word)
-                ends = values.min("seed"), values.max("seed")
-                axis.fill_between(at, *ends, color=colour, alpha=0.2, lw=0)
-            axis.set(xlim=(0, 1.3 * each * float(own.rollout.max())))
-        column[0].axhline(
-            float(own.known.mean()), color="k", ls=":", lw=1, label="from state alone"
-        )
-        column[0].set(title=TITLES.get(name, name), ylim=(0, 1.02))
-        column[1].set(xlabel="thousand predicted tokens seen")
-    for axis, label in zip(axes[:, 0], ("share, accuracy", "overlap"), strict=True):
-        axis.set_ylabel(label)
-    for axis in axes[:, -1]:
-        plotting.beside(axis)
-    return figure
-
-
-def draw_one_head(runs: Mapping[str, xr.Dataset] | None = None) -> Any:
-    """Figure: accuracy of students of one head, one colour per seed, and what attention allows."""
-    runs = ensembles.shipped() if runs is None else runs
-    p, part = ensembles.parameters(ONE_HEAD), runs[ONE_HEAD]
-    figure, axis = plotting.figure(1, 1, width=5.5, height=2.8)
-    at = part.epoch * thousand(p)
-    for number, seed in enumerate(part.seed.values):
-        own = part.sel(seed=seed)
-        axis.plot(at, own.accuracy, color=f"C{number}", label=f"seed {seed}")
-        axis.plot(at, own.visible, color=f"C{number}", ls=":", lw=1)
-    axis.set(xlabel="thousand predicted tokens seen", ylabel="next-token accuracy", ylim=(0, 1.02))
-    plotting.beside(axis)
-    return figure
-
-
-TITLES = {
-    "base": "standard transformer",
-    ROTARY: "the same, rotary positions",
-    "solvable, Adam": "solvable student, Adam",
-    "solvable, descent": "solvable student, descent",
-}
-CURVES: tuple[dict[str, tuple[str, str]], ...] = (
-    {
-        "A": ("attention A", "C0"),
-        "logic": ("logic", "C1"),
-        "heuristic": ("heuristic", "C2"),
-        "rollout_accuracy": ("rollout", "C3"),
-    },
-    {"R": ("R, own teacher", "C0"), "S": ("S, other teachers", "C1")},
-)

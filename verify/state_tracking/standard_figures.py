@@ -1,0 +1,75 @@
+"""Figures of the stages of standard transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import xarray as xr
+
+from theory.runtime import plotting
+from verify.state_tracking import standard
+from verify.state_tracking import standard_ensemble as ensembles
+
+
+def draw(runs: Mapping[str, xr.Dataset] | None = None, names: Sequence[str] = ()) -> Any:
+    """Figure: order parameters by intervention over tokens seen, mean and scatter of the seeds."""
+    runs = ensembles.shipped() if runs is None else runs
+    names = names or ("base", standard.ROTARY, "solvable, Adam", "solvable, descent")
+    figure, axes = plotting.figure(2, len(names), width=3.4, height=2.5)
+    for column, name in zip(axes.T, names, strict=True):
+        p, part = ensembles.parameters(name), runs[name]
+        own, each = standard.stages(p, part), standard.thousand(p)
+        for axis, curves in zip(column, CURVES, strict=True):
+            for quantity, (word, colour) in curves.items():
+                at, values = part.epoch * each, part[quantity]
+                axis.plot(at, values.median("seed"), color=colour, label=word)
+                ends = values.min("seed"), values.max("seed")
+                axis.fill_between(at, *ends, color=colour, alpha=0.2, lw=0)
+            axis.set(xlim=(0, 1.3 * each * float(own.rollout.max())))
+        column[0].axhline(
+            float(own.known.mean()), color="k", ls=":", lw=1, label="from state alone"
+        )
+        column[0].set(title=TITLES.get(name, name), ylim=(0, 1.02))
+        column[1].set(xlabel="thousand predicted tokens seen")
+    for axis, label in zip(axes[:, 0], ("share, accuracy", "overlap"), strict=True):
+        axis.set_ylabel(label)
+    for axis in axes[:, -1]:
+        plotting.beside(axis)
+    return figure
+
+
+def draw_one_head(runs: Mapping[str, xr.Dataset] | None = None) -> Any:
+    """Figure: accuracy of students of one head, one panel per seed, and what attention allows."""
+    runs = ensembles.shipped() if runs is None else runs
+    part = runs[standard.ONE_HEAD]
+    figure, axes = plotting.figure(2, 4, width=2.0, height=1.7)
+    for axis, seed in zip(axes.flat, part.seed.values, strict=True):
+        for quantity, word in (("accuracy", "accuracy"), ("visible", "that attention allows")):
+            line = "-" if quantity == "accuracy" else ":"
+            at = part.epoch * standard.thousand(ensembles.parameters(standard.ONE_HEAD))
+            axis.plot(at, part[quantity].sel(seed=seed), "k" + line, lw=1.2, label=word)
+        axis.set(title=f"seed {seed}", ylim=(0, 1.02))
+    for axis in axes[-1]:
+        axis.set_xlabel("thousand tokens")
+    for axis in axes[:, 0]:
+        axis.set_ylabel("accuracy")
+    plotting.beside(axes[0, -1])
+    return figure
+
+
+TITLES = {
+    "base": "standard transformer",
+    standard.ROTARY: "the same, rotary positions",
+    "solvable, Adam": "solvable student, Adam",
+    "solvable, descent": "solvable student, descent",
+}
+CURVES: tuple[dict[str, tuple[str, str]], ...] = (
+    {
+        "A": ("attention A", "C0"),
+        "logic": ("logic", "C1"),
+        "heuristic": ("heuristic", "C2"),
+        "rollout_accuracy": ("rollout", "C3"),
+    },
+    {"R": ("R, own teacher", "C0"), "S": ("S, other teachers", "C1")},
+)
