@@ -31,7 +31,7 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
     # precision for the L-BFGS phase.
     sentences = tokens * (8 + itemsize + 16 + (8 if p.polish else 0)) + 40 * 8 * p.n
     tested = 2 * min(p.n_test, TEST_BLOCK) * p.d * 40
-    weights = (2 if not p.tied else 1) * p.d * p.rank
+    weights = ((2 if not p.tied else 1) * p.rank + p.value_rank) * p.d
     if p.value:  # outputs and their gradient, and a matrix
         sentences += tokens * 8 * (8 if p.polish else itemsize)
         weights += p.d**2
@@ -63,7 +63,7 @@ class Learner(learner.Learner):
         drawn = [task.sample(p, seed, dtype) for seed in seeds]
         self.teachers = [teacher for teacher, _ in drawn]
         self.problem = Problem(
-            [task.Data(*(v.to(device) for v in vars(d).values())) for _, d in drawn], p.lam
+            [task.Data(*(v.to(device) for v in vars(d).values())) for _, d in drawn], p.lam, p.heads
         )
         starts = [
             initial_weights(p, teacher, task.streams(seed)["initialisation"])
@@ -135,14 +135,16 @@ class Learner(learner.Learner):
         each run separately.
         """
         p, teacher, whole = self.p, self.teachers[b], self.problem
-        data = task.Data(whole.tokens[b], whole.target[b], whole.tt[b], whole.ts[b], whole.ss[b])
+        parts = whole.tokens, whole.target, whole.tt, whole.ts, whole.ss, whole.labels
+        data = task.Data(*(v[b] for v in parts))
         if p.polish:
-            exact = Problem([task.Data(*(v.double() for v in vars(data).values()))], p.lam)
+            double = task.Data(*(v.double() for v in vars(data).values()))
+            exact = Problem([double], p.lam, p.heads)
             states = [
                 polish(exact, {name: w[b : b + 1].double() for name, w in self.weights.items()})
             ]
         else:
-            exact = Problem([data], p.lam)
+            exact = Problem([data], p.lam, p.heads)
             states = [
                 {name: w[b : b + 1] for name, w in s.items()} for s in self.tail or [self.weights]
             ]

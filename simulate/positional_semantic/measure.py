@@ -14,7 +14,7 @@ MEANING = {
     "m": "overlap with the positional encoding, |p_1.Q|/sqrt(d), root sum of squares over columns",
     "theta": "overlap with the teacher, sigma^2 |Q.Q*|/d, root sum of squares over columns",
     "train_loss": "empirical risk (3) divided by d",
-    "test_mse_half": "half of E|y - f|^2/d on fresh sentences",
+    "test_mse_half": "half of E|y - f|^2/d on fresh sentences (of low-rank labels E|y - f|^2)",
     "gradient": "norm of the gradient of the risk divided by sqrt(d)",
 }
 TEST_BLOCK = 4000  # sentences at a time
@@ -46,7 +46,7 @@ def test_error(
         data = task.Data(*(v.to(like.device) for v in vars(data).values()))
         with torch.no_grad():
             total += float(
-                Problem([data], p.lam).errors({k: v[None] for k, v in weights.items()})[0]
+                Problem([data], p.lam, p.heads).errors({k: v[None] for k, v in weights.items()})[0]
             )
         left -= n
     return total / p.n_test

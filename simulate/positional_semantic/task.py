@@ -37,6 +37,14 @@ def draw_teacher(p: Parameters, rng: np.random.Generator) -> np.ndarray:
     return teacher
 
 
+def value_teacher(p: Parameters, teacher: np.ndarray) -> np.ndarray:
+    """Teacher V* of low-rank values, shape ``(d, value_rank)``: orthogonal columns of norm sqrt(d),
+    orthogonal to p and Q*. Tokens are isotropic, so that only these overlaps matter.
+    """
+    given = np.stack([np.ones(p.d), teacher, *np.eye(p.d)[: p.value_rank]], 1)
+    return np.linalg.qr(given)[0][:, 2:] * np.sqrt(p.d)
+
+
 def draw_sentences(p: Parameters, n: int, rng: np.random.Generator) -> np.ndarray:
     """Tokens ``x``, shape ``(n, 2, d)``, variance sigma^2; the second may be correlated with the
     first.
@@ -72,6 +80,8 @@ class Data:
     gram_tt, gram_ts, gram_ss : Tensor, shape (n, 2, 2)
         ``x x^T/d``, ``x (x+p)^T/d`` and ``(x+p)(x+p)^T/d``. With these the squared error of a
         student without a value matrix needs no sum over d.
+    labels : Tensor, shape (n, 2, k)
+        ``T x V*/sqrt(d)``, fitted in place of ``T x`` by a student with k columns of values.
     """
 
     tokens: torch.Tensor
@@ -79,6 +89,7 @@ class Data:
     gram_tt: torch.Tensor
     gram_ts: torch.Tensor
     gram_ss: torch.Tensor
+    labels: torch.Tensor
 
     @property
     def y(self) -> torch.Tensor:
@@ -91,7 +102,7 @@ class Data:
     def idealised(self, sigma: float) -> Data:
         """Copy with Gram matrices at their limit, sigma^2 times the identity (40)."""
         limit = sigma**2 * torch.eye(2).to(self.gram_tt).expand_as(self.gram_tt)
-        return Data(self.tokens, self.target, limit, limit, limit)
+        return Data(self.tokens, self.target, limit, limit, limit, self.labels)
 
 
 def make(p: Parameters, x: np.ndarray, teacher: np.ndarray, dtype: torch.dtype) -> Data:
@@ -104,7 +115,8 @@ def make(p: Parameters, x: np.ndarray, teacher: np.ndarray, dtype: torch.dtype) 
         np.einsum("nld,nkd->nlk", a, b, dtype=float, optimize=True) / p.d
         for a, b in ((x, x), (x, tokens), (tokens, tokens))
     ]
-    return Data(*(torch.as_tensor(v).to(dtype) for v in (tokens, target, *grams)))
+    labels = target @ (x @ value_teacher(p, teacher).astype(x.dtype)) / np.sqrt(p.d)
+    return Data(*(torch.as_tensor(v).to(dtype) for v in (tokens, target, *grams, labels)))
 
 
 def sample(p: Parameters, seed: int, dtype: torch.dtype = torch.float64) -> tuple[np.ndarray, Data]:

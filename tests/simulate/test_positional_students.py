@@ -93,24 +93,32 @@ def test_stacks_do_not_mix():
 
 
 @pytest.mark.parametrize(
-    "changes", [dict(), dict(tied=False, start="random"), dict(tied=False, value=True)]
+    "changes",
+    [
+        dict(),
+        dict(tied=False, start="random"),
+        dict(tied=False, value=True),
+        dict(rank=2, heads=True, start="random"),
+        dict(value_rank=2, start="random"),
+    ],
 )
 def test_descent_is_gradient_descent(changes):
     """Five steps against autograd of the plain module, in every weight that is trained."""
     p = TINY.replace(steps=5, polish=False, **changes)
     teacher, data = task.sample(p, 0)
     group = Learner(p, [0], torch.device("cpu"), torch.float64)
-    student = Student({k: v[0].clone() for k, v in group.weights.items()})
+    student = Student({k: v[0].clone() for k, v in group.weights.items()}, p.heads)
+    y = data.labels if p.value_rank else data.y
     if not changes:
         start = initial_weights(p, teacher, np.random.default_rng(0))["Q"]
         assert (group.weights["Q"][0].numpy() == start).all()
     assert group.problem.objective(group.weights).item() == pytest.approx(
-        student.objective(data.tokens, data.y, p.lam).item(), rel=1e-12
+        student.objective(data.tokens, y, p.lam).item(), rel=1e-12
     )
     optimizer = torch.optim.SGD(student.parameters(), lr=p.eta)
     for number in range(5):
         optimizer.zero_grad()
-        student.objective(data.tokens, data.y, p.lam).backward()
+        student.objective(data.tokens, y, p.lam).backward()
         optimizer.step()
         group.step(number)
     for name, weight in student.weights.items():
@@ -137,6 +145,34 @@ def test_risk_is_a_sum_over_sentences_with_a_ridge(tied):
     alone = Student(tensors).objective(data.tokens, data.y, p.lam).item()
     batch = Problem([data], p.lam).objective({k: w[None] for k, w in tensors.items()}).item()
     assert alone == pytest.approx(total, rel=1e-12) and batch == pytest.approx(total, rel=1e-12)
+
+
+def test_risk_of_heads_and_of_labels():
+    """Written out: mean of two softmax matrices; labels T x V*/sqrt(d) with V* orthogonal to p, to
+    Q* and to each other, of norm sqrt(d), and |y - f|^2/2.
+    """
+    p = TINY.replace(rank=2, heads=True, value_rank=2, start="mixed", lam=0.3)
+    teacher, data = task.sample(p, 2)
+    values = task.value_teacher(p, teacher)
+    known = np.concatenate([values, np.ones((p.d, 1)), teacher[:, None]], 1)
+    assert known.T @ known / p.d == pytest.approx(np.eye(4), abs=1e-12)
+    weights = initial_weights(p, teacher, np.random.default_rng(5))
+    assert (weights["V"] == values).all()
+    Q, V = weights["Q"] + 0.3, weights["V"] - 0.2
+    total = p.lam / 2 * ((Q**2).sum() + (V**2).sum())
+    shift = task.positional_encoding(p.d)
+    for s, T in zip(data.tokens.numpy(), data.target.numpy(), strict=True):
+        h = s @ Q / np.sqrt(p.d)
+        each = [np.exp(np.outer(h[:, k], h[:, k])) for k in (0, 1)]
+        attention = sum(e / e.sum(1, keepdims=True) for e in each) / 2
+        y = T @ (s - shift) @ values / np.sqrt(p.d)
+        total += ((y - attention @ s @ V / np.sqrt(p.d)) ** 2).sum() / 2
+    tensors = {"Q": torch.as_tensor(Q), "V": torch.as_tensor(V)}
+    alone = Student(tensors, heads=True).objective(data.tokens, data.labels, p.lam).item()
+    batch = Problem([data], p.lam, True).objective({k: w[None] for k, w in tensors.items()})
+    assert alone == pytest.approx(total, rel=1e-12) and batch.item() == pytest.approx(
+        total, rel=1e-12
+    )
 
 
 def test_sentences_have_the_loss_of_their_fields():

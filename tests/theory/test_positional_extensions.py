@@ -1,5 +1,5 @@
-"""Theory of correlated tokens, trained values and two columns of queries: reductions, and direct
-sums over what it averages.
+"""Theory of correlated tokens, trained values, two columns of queries and two heads: reductions,
+and direct sums over what it averages.
 """
 
 from __future__ import annotations
@@ -55,6 +55,94 @@ def test_loss_and_its_derivatives(rank):
         )
         np.testing.assert_allclose(first[:, k], (up - down) / 2e-5, atol=1e-9)
         np.testing.assert_allclose(second[:, k], (slope - other) / 2e-5, atol=1e-9)
+
+
+def test_heads_are_averaged():
+    """Attention is the mean of softmax matrices, as the equations say; equal heads are one."""
+    p = BOTH.replace(rank=2, heads=True, start="mixed", correlation=0.0)
+    z = np.random.default_rng(1).normal(size=(30, 2, 2))
+    S = general.softmax(np.einsum("nak,nbk->knab", z, z)).mean(0)
+    found = channel.extended(p, 2).attention(z)
+    np.testing.assert_allclose(found, [S[:, 0, 1], S[:, 1, 0]], rtol=1e-12)
+    names = {str(layer.HEADS[i, k]): z[:, i, k] for i in (0, 1) for k in (0, 1)}
+    for form, x in zip(("heads_S_12", "heads_S_21"), found, strict=True):
+        np.testing.assert_allclose(layer.equations()[form].evaluate(names), x, rtol=1e-12)
+    one = channel.extended(BOTH.replace(correlation=0.0), 2).attention(z[:, :, :1])
+    both = channel.extended(p, 2).attention(np.repeat(z[:, :, :1], 2, 2))
+    np.testing.assert_allclose(both, one, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("rank", "heads", "k"), [(1, False, 1), (2, True, 2)])
+def test_loss_of_labels(rank, heads, k):
+    """Half of |Y - S v|^2 written out; central differences; the least over the values' fields is
+    the loss that a full value matrix has, with residuals of this sentence.
+    """
+    c, n, spread = 0.3, 40, 0.7
+    p = Parameters(
+        alpha=2.0,
+        rank=rank,
+        heads=heads,
+        value_rank=k,
+        correlation=c,
+        start="mixed" if heads else "semantic",
+    )
+    random = np.random.default_rng(k)
+    z, Y = random.normal(size=(n, 2 * (rank + k))), random.normal(size=(n, 2, k))
+    system = channel.extended(p, 2)
+    value, first, second = system.loss(z, Y, np.zeros(3))
+    C, root = gram(c)
+    fields = z.reshape(n, 2, rank + k)
+    S = matrices(*system.attention(fields))
+    v = root @ fields[..., rank:]
+    np.testing.assert_allclose(value, ((Y - S @ v) ** 2).sum((1, 2)) / 2, rtol=1e-12)
+    form = layer.equations()["labels_loss"]
+    given = {"S_12": S[:, 0, 1], "S_21": S[:, 1, 0]}
+    one = [
+        form.evaluate(
+            given | {f"{x}_{i + 1}": a[:, i, col] for x, a in (("v", v), ("y", Y)) for i in (0, 1)}
+        )
+        for col in range(k)
+    ]
+    np.testing.assert_allclose(value, np.sum(one, 0), rtol=1e-12)
+    for i, shift in enumerate(1e-5 * np.eye(z.shape[1])):
+        (up, slope, _), (down, other, _) = (system.loss(z + e, Y, None) for e in (shift, -shift))
+        np.testing.assert_allclose(first[:, i], (up - down) / 2e-5, atol=1e-8)
+        np.testing.assert_allclose(second[:, i], (slope - other) / 2e-5, atol=1e-8)
+    # w + (V C)^(-1) in closed form: a quadratic problem per sentence and column.
+    w = random.normal(size=(n, 2, k))
+    inner = np.linalg.inv(spread * C) + S.transpose(0, 2, 1) @ S
+    best = np.linalg.solve(inner, np.linalg.inv(spread * C) @ w + S.transpose(0, 2, 1) @ Y)
+    away = np.einsum("nac,ab,nbc->n", best - w, np.linalg.inv(spread * C), best - w)
+    least = (away + ((Y - S @ best) ** 2).sum((1, 2))) / 2
+    r = Y - S @ w
+    M, K = r @ r.transpose(0, 2, 1), S @ C @ S.transpose(0, 2, 1)
+    names = {
+        f"{x}_{i + 1}{j + 1}": a[:, i, j]
+        for x, a in (("K", K), ("M", M))
+        for i, j in ((0, 0), (0, 1), (1, 1))
+    }
+    wanted = layer.equations()["values_loss"].evaluate(names | {"V_W": spread})
+    np.testing.assert_allclose(least, wanted, rtol=1e-10)
+
+
+def test_low_rank_values_of_known_attention_are_a_regression():
+    """One step of the values' order parameters: the fields of V and V* have the covariance and the
+    conjugates that 40000 sentences drawn from their definition have, 3%.
+    """
+    p = Parameters(alpha=2.0, start="semantic", value_rank=1)
+    system = channel.extended(p, 4096)
+    x, _ = fixed_point.starting(system)
+    hats, *_, test = channel.output_channel(system, x, channel.Values())
+    assert abs(hats["theta"][:, 0, 1, 0]).max() < 0.05 * hats["theta"][0, 0, 1, 1]
+    random, n = np.random.default_rng(0), 40000
+    q, theta, rho = x.q[0, 0], x.theta[0, 0], p.sigma**2 * np.eye(2)
+    joint = np.block([[q, theta], [theta.T, rho]])
+    drawn = random.multivariate_normal(np.zeros(4), joint, (n, 2))
+    w, h = drawn[..., :2], drawn[..., 2:]
+    T = (1 - p.omega) * general.softmax(h[..., :1] @ h[..., :1].transpose(0, 2, 1)) + p.omega * p.A
+    S = general.softmax(w[..., :1] @ w[..., :1].transpose(0, 2, 1))
+    gap = T @ h[..., 1:] - S @ w[..., 1:]
+    assert test == pytest.approx((gap**2).sum((1, 2)).mean() / 2, rel=0.03)
 
 
 def test_without_extensions_equations_are_those_of_the_figures():
@@ -190,6 +278,7 @@ def test_two_columns_take_one_overlap_each():
         ({"start": "random"}, "start = 'random': must be positional or semantic or mixed"),
         ({"polish": False}, "polish = False: must be True"),
         ({"alpha": None}, "alpha = None: must be > 0"),
+        ({"rank": 2, "heads": True}, "start = 'semantic': must be mixed where columns are heads"),
     ],
 )
 def test_what_is_not_described_is_refused(words, message):

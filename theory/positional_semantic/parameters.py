@@ -45,6 +45,16 @@ class Parameters(BaseParameters):
     rank: int = parameter(1, "columns of Q", low=1, high=2)
     tied: bool = parameter(True, "keys share the weights of queries")
     value: bool = parameter(False, "a full value matrix is trained, from the identity")
+    heads: bool = parameter(
+        False, "every column of Q is a head, the attention is their mean", later=True
+    )
+    value_rank: int = parameter(
+        0,
+        "columns of a low-rank value matrix and of the labels; none: 0",
+        low=0,
+        high=2,
+        later=True,
+    )
     correlation: float = parameter(
         0.0, "correlation of the second token with the first", low=-1, high=1
     )
@@ -69,6 +79,12 @@ class Parameters(BaseParameters):
             raise ParameterError(f"start = 'mixed': needs rank = 2, got rank = {self.rank}")
         if not self.tied and self.rank != 1:
             raise ParameterError(f"tied = False: needs rank = 1, got rank = {self.rank}")
+        if self.heads and self.rank == 1:
+            raise ParameterError("heads = True: needs rank = 2, got rank = 1")
+        if self.value and self.value_rank:
+            raise ParameterError(f"value = True: needs value_rank = 0, got {self.value_rank}")
+        if self.d < 2 + self.value_rank:
+            raise ParameterError(f"d = {self.d}: must be >= {2 + self.value_rank}, 2 + value_rank")
 
     @classmethod
     def figures(cls) -> Self:

@@ -3,7 +3,10 @@
 from theory import Scope, only, scope
 
 HOW = ("d", "teacher", "optimizer", "eta", "steps", "n_test")  # the path to the minimum
-TIED = (only("rank", 1), only("tied", True), only("value", False), only("correlation", 0.0))
+TIED = (
+    *(only("rank", 1), only("tied", True), only("value", False), only("correlation", 0.0)),
+    *(only("value_rank", 0), only("heads", False)),
+)
 ELSEWHERE = "App. E.3 is theory.positional_semantic.extensions"
 MINIMUM = Scope(
     "state evolution",
@@ -15,8 +18,8 @@ MINIMUM = Scope(
 LINEAR = Scope(
     "the linear baseline",
     "the linear layer on independent tokens",
-    (only("correlation", 0.0),),
-    (*HOW, "polish", "start", "rank", "tied", "value"),
+    (only("correlation", 0.0), only("value_rank", 0)),
+    (*HOW, "polish", "start", "rank", "tied", "value", "heads"),
 )
 DESCENT = Scope(
     "state evolution",

@@ -1,5 +1,5 @@
-"""Students with correlated tokens, a trained value matrix or two columns of queries beside the
-theory of these extensions, extrapolated to infinite d.
+"""Students with correlated tokens, trained values of full or low rank, two columns of queries or
+two heads beside the theory of these extensions, extrapolated to infinite d.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,6 +34,16 @@ CASES: dict[str, tuple[dict[str, Any], tuple[tuple[str, float], ...], tuple[int,
         (("semantic", 2.0), ("positional", 2.0), ("mixed", 2.0)),
         (100, 200),
     ),
+    "two heads": (
+        {"rank": 2, "heads": True},
+        (("mixed", 1.0), ("mixed", 1.5), ("mixed", 2.0)),
+        (100, 200),
+    ),
+    "low-rank values": (
+        {"value_rank": 1},
+        (("semantic", 4.0), ("semantic", 6.0), ("positional", 2.0)),
+        (100, 200),
+    ),
 }
 LIMITS = {"semantic": "m", "positional": "theta"}  # zero in the limit
 
@@ -41,7 +51,7 @@ LIMITS = {"semantic": "m", "positional": "theta"}  # zero in the limit
 def end(p: Parameters, seed: int) -> dict[str, float]:
     """Measurements of a student after descent and L-BFGS, with those of its value matrix."""
     teacher, data = task.sample(p, seed)
-    problem, streams = Problem([data], p.lam), task.streams(seed)
+    problem, streams = Problem([data], p.lam, p.heads), task.streams(seed)
     start = initial_weights(p, teacher, streams["initialisation"])
     weights = {k: torch.as_tensor(v)[None] for k, v in start.items()}
     for _ in range(p.steps):
@@ -56,13 +66,17 @@ def end(p: Parameters, seed: int) -> dict[str, float]:
     if p.value:
         found["theta_W"] = float(last["W"].trace()) / p.d
         found["q_W"] = float(last["W"].square().sum()) / p.d
+    if p.value_rank:
+        V, size = last["V"].numpy(), p.d * p.value_rank
+        found["theta_W"] = float((V * task.value_teacher(p, teacher)).sum()) / size
+        found["q_W"] = float((V**2).sum()) / size
     return found
 
 
 def predicted(p: Parameters, point: Point) -> dict[str, float]:
     """What the theory says about the measurements of `end`, without overlaps that vanish."""
     out = point.summary()
-    if p.value:
+    if p.value or p.value_rank:
         out |= {k: v for k, v in point.values._asdict().items() if k != "V_W"}
     if p.rank == 1:
         out.pop(LIMITS[p.start])

@@ -17,6 +17,7 @@ from theory.positional_semantic.extensions.channel import (
 )
 from theory.positional_semantic.extensions.scope import CROSSING, EXTENDED
 from theory.positional_semantic.numbers import general
+from theory.positional_semantic.numbers.channel import State
 from theory.positional_semantic.numbers.fixed_point import STARTS, VANISHED, NotConverged, in_range
 from theory.positional_semantic.numbers.thresholds import FIRST, LARGEST, SMALLEST
 from theory.positional_semantic.parameters import Parameters
@@ -24,6 +25,8 @@ from theory.positional_semantic.scope import HOW
 
 POINTS = 2048
 DAMPING, ITERATIONS, TOLERANCE = 0.7, 600, 1e-6
+SLOWER, SLOWEST = 0.8, 0.95  # where residuals grow steps are shortened, to a twentieth at most
+VALUES = State(0.9, 0.0, 1.0, 0.9)  # starting point of low-rank values, in units of sigma^2
 CLOSE, STEPS = 0.01, 20  # in alpha; the error is of second order in the last step
 Points = Annotated[int, Allowed(low=64, high=2**20)]
 
@@ -58,12 +61,12 @@ class Point:
 
     def summary(self) -> dict[str, float]:
         """Numbers under the names of the students' measurements."""
-        # Both tokens have the same q and theta. The field of p is sqrt(1 - c) times that of the
-        # encoding of uncorrelated tokens.
+        q, m, theta = _queries(self.p, self.order)
         return {
-            "q": float(np.trace(self.order.q[0, 0])),
-            "m": float(np.linalg.norm(self.order.m[0, 0]) * np.sqrt(1 - self.p.correlation)),
-            "theta": float(np.linalg.norm(self.order.theta[0, 0])),
+            "q": float(np.trace(q)),
+            # The field of p is sqrt(1 - c) times that of the encoding of uncorrelated tokens.
+            "m": float(np.linalg.norm(m) * np.sqrt(1 - self.p.correlation)),
+            "theta": float(np.linalg.norm(theta)),
             "train_loss": self.train_loss,
             "test_mse_half": self.test_mse_half,
         }
@@ -87,38 +90,53 @@ class Point:
             **self.value_hats,
         }
         loss = float(layer.equations()["extended_training_loss"].evaluate(given))
-        return loss if self.p.value else loss - self.p.lam / 2  # the identity has no ridge
+        # The identity has no ridge, and values of low rank are among the columns of norm.
+        return loss if self.p.value else loss - self.p.lam * self.values.q_W / 2
 
 
 def _left(p: Parameters, x: general.Order) -> float:
     """Smallest overlap of the branch relative to the weights."""
-    scale = np.sqrt(np.trace(x.q[0, 0]))
-    own = {
-        "positional": np.linalg.norm(x.m[0, 0]),
-        "semantic": np.linalg.norm(x.theta[0, 0]) / p.sigma,
-    }
+    q, m, theta = _queries(p, x)
+    scale = np.sqrt(np.trace(q))
+    own = {"positional": np.linalg.norm(m), "semantic": np.linalg.norm(theta) / p.sigma}
     names = [p.start] if p.start in own else list(own)
     return float(min(own[name] for name in names) / scale)
 
 
+def _queries(p: Parameters, x: general.Order) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """q, m and theta of the columns of Q, of the first token; q and theta of both are the same."""
+    r = p.rank
+    return x.q[0, 0, :r, :r], x.m[0, 0, :r], x.theta[0, 0, :r, 0]
+
+
 def kinds(p: Parameters) -> list[str]:
-    """Overlap of each column of Q. Of two columns one learns the positions and the other the
-    teacher, from any informed start: the branches with one overlap only are saddles.
+    """What each column of Q overlaps with, then those of low-rank values. Of two columns one takes
+    the positions and the other the teacher, from any informed start: the branches with one overlap
+    only are saddles.
     """
-    return [p.start] if p.rank == 1 else ["semantic", "positional"]
+    queries = [p.start] if p.rank == 1 else ["semantic", "positional"]
+    return queries + ["values"] * p.value_rank
+
+
+def _values(p: Parameters, x: general.Order) -> Values:
+    """Order parameters of low-rank values, per column."""
+    parts = (a[0, 0, p.rank :, start:] for a, start in ((x.q, p.rank), (x.theta, 1), (x.V, p.rank)))
+    return Values(*(float(np.trace(part)) / (p.value_rank * p.sigma**2) for part in parts))
 
 
 def step(system: Extended, x: general.Order, values: Values) -> tuple[general.Order, Values, Point]:
     """One undamped step, and the point it starts from."""
     p = system.p
     hats, value_hats, envelope, test = output_channel(system, x, values)
-    # Exact symmetries keep these zero, up to rounding: a column and the teacher change sign.
+    # Exact symmetries keep these zero, up to rounding: a column and its teacher change sign, or the
+    # encoding does.
     columns = kinds(p)
     for k, kind in enumerate(columns):
         if kind != "positional":
             hats["m"][:, :, k] = 0
-        if kind != "semantic":
-            hats["theta"][:, :, k] = 0
+        own = {"semantic": 0, "values": 1 + k - p.rank}.get(kind, -1)
+        others = np.arange(1 + p.value_rank) != own
+        hats["theta"][:, :, k, others] = 0
     for name in ("q", "V"):
         hats[name] = hats[name] * np.eye(len(columns))
     new, norm, _ = general.input_channel(system, hats)
@@ -126,6 +144,8 @@ def step(system: Extended, x: general.Order, values: Values) -> tuple[general.Or
     if p.value:
         moved = Values(*map(float, compiled()[3](p.lam, p.sigma, *value_hats.values())))
     change = max(new.distance(x), *(abs(a - b) for a, b in zip(moved, values, strict=True)))
+    if p.value_rank:
+        values = moved = _values(p, x)
     here = float(np.trace(x.q[0, 0])) / p.sigma**2
     return new, moved, Point(p, x, values, hats, value_hats, envelope, test, here, change)
 
@@ -133,10 +153,14 @@ def step(system: Extended, x: general.Order, values: Values) -> tuple[general.Or
 def starting(system: Extended) -> tuple[general.Order, Values]:
     """Starting values near the solutions of the figures; further columns begin without overlaps."""
     p = system.p
-    q, m, V, theta = np.array([STARTS[k] for k in kinds(p)]).T
+    q, m, V, theta = np.array([STARTS.get(k, VALUES) for k in kinds(p)]).T
+    q, V = (x * np.where(np.arange(len(x)) < p.rank, 1, p.sigma**2) for x in (q, V))
+    overlaps = np.zeros((len(q), 1 + p.value_rank))
+    overlaps[: p.rank, 0] = theta[: p.rank]
+    overlaps[p.rank :, 1:] = np.diag(theta[p.rank :] * p.sigma**2)
     signs = np.array([1.0, -1.0])[:, None, None] / np.sqrt(1 - p.correlation)
     both = np.ones((2, 1, 1, 1))
-    order = general.Order(both * np.diag(q), signs * m, both * np.diag(V), both * theta[:, None])
+    order = general.Order(both * np.diag(q), signs * m, both * np.diag(V), both * overlaps)
     return order, Values(0.9, 0.9, 0.3) if p.value else Values()
 
 
@@ -162,13 +186,17 @@ def solve(p: Parameters, near: Point | None = None, points: Points = POINTS) -> 
     with in_range(p):
         system = extended(p, points)
         x, values = starting(system) if near is None else (near.order, near.values)
+        share, before = DAMPING, np.inf
         for _ in range(ITERATIONS):
             new, moved, point = step(system, x, values)
             if point.residual < TOLERANCE or not point.exists:
                 return point
-            x = x.mixed(new, DAMPING)
+            if point.residual > before:  # too long for the most negative eigenvalue of the map
+                share = min(1 - SLOWER * (1 - share), SLOWEST)
+            before = point.residual
+            x = x.mixed(new, share)
             values = Values(
-                *(DAMPING * a + (1 - DAMPING) * b for a, b in zip(values, moved, strict=True))
+                *(share * a + (1 - share) * b for a, b in zip(values, moved, strict=True))
             )
         raise NotConverged(f"did not settle in {ITERATIONS} steps ({point.residual:.1e})")
 

@@ -1,4 +1,4 @@
-"""Equations of the extensions of App. E.3: correlated tokens, and a trained full value matrix.
+"""Equations of the extensions of App. E.3: correlated tokens, trained values, heads.
 
 **Correlated tokens.** With ``x = C^(1/2) u``, rows of ``u`` independent, the fields of ``u`` obey
 the state evolution of independent tokens. Three things change: attention is that of the fields
@@ -9,6 +9,14 @@ invariant fields ``x W``: they join the fields ``x Q`` in the Moreau envelope, w
 quadratic and can be minimised over in closed form. What remains is another loss of a sentence,
 which depends on three numbers of W: its overlap with the identity, its norm, and its response.
 Correlations between single columns of W and Q are of order d^(-1/2) and drop out.
+
+**Values of low rank** (App. C.10). Stacked with Q, their columns V are further columns of a student
+with labels ``T x V*/sqrt(d)``: the fields ``x V`` stay in the envelope, now beside labels of order
+one. Minimised over, they leave the same loss with M of this sentence alone. V may overlap with V*
+only: signs of Q, of Q* and of the encoding change alone, and with them every other overlap.
+
+**Heads.** Attention is the mean over the columns of Q. Each may change its sign, so that heads that
+have different overlaps are orthogonal, and one that has positions has no teacher.
 """
 
 from functools import cache
@@ -61,6 +69,18 @@ M = {
     for k in ("11", "12", "22")
 }
 GRAM = sp.Matrix([[1, c], [c, 1]])  # C
+HEADS = sp.Matrix(
+    2,
+    2,
+    lambda token, head: symbol(
+        f"h_{token + 1}{head + 1}",
+        f"h_{{{token + 1}}}^{{({head + 1})}}",
+        f"field of token {token + 1} in head {head + 1}",
+        real=True,
+    ),
+)
+v = [symbol(f"v_{k}", f"v_{{{k}}}", f"field of a value, token {k}", real=True) for k in (1, 2)]
+y = [symbol(f"y_{k}", f"y_{{{k}}}", f"label of token {k} for a value", real=True) for k in (1, 2)]
 S_12, S_21 = definitions.S_12, definitions.S_21
 STUDENT, TARGET = (sp.Matrix([[1 - a, a], [b, 1 - b]]) for a, b in ((S_12, S_21), (Y_12, Y_21)))
 
@@ -112,6 +132,19 @@ def without_values() -> sp.Expr:
     return (short.adjugate() * left).trace() / (2 * short.det(method="berkowitz"))
 
 
+def of_heads() -> tuple[sp.Expr, sp.Expr]:
+    """Entries (1,2) and (2,1) of the mean attention of two heads."""
+    each = [definitions.off_diagonal(*HEADS[:, k]) for k in range(HEADS.cols)]
+    first, second = zip(*each, strict=True)
+    return sp.Add(*first) / HEADS.cols, sp.Add(*second) / HEADS.cols
+
+
+def labels_loss() -> sp.Expr:
+    """Loss of a sentence for one column of low-rank values."""
+    gap = sp.Matrix(y) - STUDENT * sp.Matrix(v)
+    return (gap.T * gap)[0] / 2
+
+
 def correlated() -> dict[sp.Symbol, sp.Expr]:
     """``q`` and ``m`` with the encoding ``C^(-1/2) p``, of squared norm ``1/(1 - c)``, as
     stationary points of the entropic potential.
@@ -159,6 +192,8 @@ def equations() -> dict[str, Equation]:
     loss = alpha * E_M - (q_hat * V + q_W_hat * V_W) / 2 + lam * (q / sigma**2 + q_W) / 2
     tokens = ("two tokens of correlation c, p_1 = -p_2 of norm 1",)
     full = ("a full value matrix with the ridge of the queries",)
+    two = ("two heads, each with a column of Q",)
+    low = ("values of rank one with the ridge of the queries, labels T x V*/sqrt(d)",)
     of_c = correlated()
     ref = f"cui2024, {OURS}"
     return table(
@@ -169,6 +204,9 @@ def equations() -> dict[str, Equation]:
         **{f"K_{k}": (K[k], sp.factor(gram[at]), *tokens) for k, at in entries.items()},
         **{f"M_{k}": (M[k], left[at], *full) for k, at in entries.items()},
         values_loss=(definitions.loss_symbol, without_values(), *full),
+        heads_S_12=(S_12, of_heads()[0], *two),
+        heads_S_21=(S_21, of_heads()[1], *two),
+        labels_loss=(definitions.loss_symbol, labels_loss(), *low),
     ) | table(
         ref,
         *RS,

@@ -10,10 +10,17 @@ OPEN = Limit(
     lambda p, runs: p.correlation,
 )
 LAYER = (only("tied", True), OPEN)
+DIVIDED = Limit(
+    "start",
+    "mixed where columns are heads (from another start both may end with both overlaps)",
+    lambda p, runs: not p.heads or p.start == "mixed",
+    lambda p, runs: repr(p.start),
+)
 EXTENDED = Scope(
     "state evolution with extensions",
-    "minima from informed starts: correlated tokens, a full value matrix, two columns of Q",
-    (*LAYER, only("start", "positional", "semantic", "mixed"), only("polish", True)),
+    "minima from informed starts: correlated tokens, values of full or low rank, two columns of Q "
+    "or two heads",
+    (*LAYER, only("start", "positional", "semantic", "mixed"), only("polish", True), DIVIDED),
     HOW,
     remedy="untied keys: numbers.general.System",
 )
@@ -22,5 +29,5 @@ CROSSING = Scope(
     "the crossing of the two minima of a layer of rank one",
     (*LAYER, only("rank", 1)),
     (*HOW, "polish", "start"),
-    remedy="two columns of Q have one minimum, with both overlaps",
+    remedy="two columns of Q have one minimum with both overlaps, and two heads one that divides them",
 )
