@@ -149,7 +149,7 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
             xlim=(0, float(runs.alpha[-1])),
             ylim=(-0.02, 1.05),
         )
-    plotting.inside(axes[0])
+    plotting.inside(axes[1], loc="upper left")
     asked = [(p, runs.sizes["seed"])]
     plotting.headline(figure, titles.title(asked), described(asked))
     return figure
