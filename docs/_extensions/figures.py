@@ -35,8 +35,13 @@ DPI, COLOURS = 100, 128  # of a copy: letters of 8 points are 11 pixels high
 EDGE = 5  # pixels around a thumbnail
 PALETTE = Image.Quantize.FASTOCTREE  # keeps colours that are rare in the figure, as in a colour bar
 
-# Minutes of computing each, without the store of runs: left to `make docs-all`.
-SLOW = {("bietti2025", "capacity"), ("musat2025", "law")}
+# From ten seconds of computing on, without the store of runs: left to `make docs-all`.
+SLOW = {
+    ("bietti2025", "capacity"),
+    ("forner2026", "fidelity"),
+    ("musat2025", "law"),
+    ("musat2025", "uniform"),
+}
 
 
 class NeedsTraining(Exception):

@@ -11,6 +11,7 @@ import ast
 import functools
 import importlib
 import json
+import multiprocessing
 import os
 import re
 from collections import Counter
@@ -203,7 +204,7 @@ def coverage(paper: str) -> str:
     _, ledger, found = _ledger(paper)
     counts = claims.coverage(ledger, found)
     shown = [v for v in counts if counts[v]]
-    return f"{len(ledger)} claims: " + ", ".join(f"{mark(v)} {counts[v]}" for v in shown) + "\n"
+    return f"{len(ledger)} claims: " + " &ensp;".join(f"{mark(v)} {counts[v]}" for v in shown) + "\n"
 
 
 def ledger(paper: str, kinds: Sequence[str] = (), words: Sequence[str] = ()) -> str:
@@ -423,13 +424,30 @@ def explorers() -> str:
 
 
 def explore(app: Sphinx, error: Exception | None) -> None:
-    """Write the explorer's pages beside those of the site."""
+    """Write the explorer's pages beside those of the site, as many at once as pages are read."""
     if error is None and EXPLORERS and app.builder.format == "html":
-        for model in explorable():
-            path = Path(app.outdir) / "explore" / f"{model.name}.html"
-            path.parent.mkdir(exist_ok=True)
-            with output.atomic(path) as temporary:
-                temporary.write_text(explorer.page(model, explorer.opening(model)))
+        folder = Path(app.outdir) / "explore"
+        folder.mkdir(exist_ok=True)
+        names = [model.name for model in explorable()]
+        with multiprocessing.get_context("fork").Pool(app.parallel) as pool:
+            pool.map(functools.partial(explored, folder), names, chunksize=1)
+
+
+def explored(folder: Path, name: str) -> None:
+    """Write the explorer's page of a model."""
+    model = registry.find(name)
+    with output.atomic(folder / f"{name}.html") as temporary:
+        temporary.write_text(explorer.page(model, explorer.opening(model)))
+
+
+def alone(app: Sphinx, *_: Any) -> None:
+    """Keep a process of a parallel build to one core: the students of its pages are then trained in
+    the process that asks for them, instead of in two that import torch once more.
+    """
+    place = multiprocessing.current_process()._identity
+    if place and hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(os.getppid()))
+        os.sched_setaffinity(0, {cores[place[-1] % len(cores)]})
 
 
 def deal(app: Sphinx, env: Any, pages: list[str]) -> None:
@@ -491,6 +509,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("html-page-context", cost)
     app.connect("build-finished", explore)
     app.connect("env-before-read-docs", deal)
+    app.connect("source-read", alone)
     # What directives are made of is no file that Sphinx watches: all pages follow this hash.
     app.add_config_value("sources_hash", "", "env")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -222,8 +222,8 @@ def closure(p: Parameters, runs: xr.Dataset) -> Any:
     right.set(
         xlabel="attention $A$", ylabel=r"attention factor $d_g N\,|\nabla_W A|^2$", xlim=(0, 1)
     )
-    plotting.inside(left)
-    plotting.inside(right, markerscale=3)
+    plotting.below(left, ncols=1)
+    plotting.below(right, ncols=1, markerscale=3)
     return figure
 
 

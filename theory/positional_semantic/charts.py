@@ -12,7 +12,7 @@ from theory.positional_semantic.scope import MINIMUM
 
 OMEGAS = np.linspace(0, 0.5, 6)  # of branches; thresholds take a tenth of the time
 FINER = np.linspace(0, 0.5, 21)
-ALPHAS = np.geomspace(0.5, 4, 17)
+ALPHAS = np.geomspace(0.5, 4, 9)
 SHOWN = ("train_loss", "test_mse_half", "m", "theta", "q", "V")
 NOTE = (
     f"fixed points computed beforehand, with {DRAWN_ORDER} nodes per axis, at the places of the "

@@ -137,7 +137,7 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
                 ours[name].isel(seed=k),
                 color=f"C{k}",
                 lw=1.2,
-                label="ours, from the seed's teachers,\ninitial weights and training set"
+                label="ours, from the seed's\nteachers, initial weights\nand training set"
                 if k == 0
                 else None,
             )
@@ -148,7 +148,7 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
             xlim=(0, float(runs.alpha[-1])),
             ylim=(-0.02, 1.05),
         )
-    plotting.inside(axes[0])
+    plotting.inside(axes[1], loc="center left")
     asked = [(p, runs.sizes["seed"])]
     plotting.headline(figure, titles.title(asked), described(asked))
     return figure

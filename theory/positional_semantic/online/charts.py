@@ -10,7 +10,7 @@ from theory.positional_semantic.online.parameters import Parameters
 from theory.positional_semantic.online.scope import ANY
 
 OMEGAS = np.linspace(0, 1, 11)
-SIGMAS = np.array([0.3, 0.5, 0.7, 1.0])
+SIGMAS = np.array([0.3, 0.5, 1.0])
 RATES = ("growth_m", "growth_theta")
 
 

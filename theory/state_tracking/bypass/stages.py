@@ -37,13 +37,16 @@ def by_two(expr: sp.Expr) -> sp.Expr:
         If it depends on more: on how much of h is in M.
     """
     theta, own, other, alone = (state()[x] for x in ("theta", "delta_M_1", "delta_M_0", "delta_U"))
-    share = sp.Symbol("share", real=True)
-    split = {own: D + (1 - share) * h, other: (1 - share) * h, alone: share * h / b}
-    at = {theta: POINT["theta"], D: POINT["D"], h: POINT["h"], N: 9, d_g: 7, b: sp.Rational(4, 5)}
-    found = [expr.subs(split).subs({**at, share: x}).evalf(30) for x in (0, sp.Rational(1, 3))]
+
+    def split(share: sp.Expr) -> dict[sp.Symbol, sp.Expr]:
+        return {own: D + (1 - share) * h, other: (1 - share) * h, alone: share * h / b}
+
+    at = {theta: POINT["theta"], D: POINT["D"], h: POINT["h"], b: sp.Rational(4, 5)}
+    at |= {N: sp.Integer(9), d_g: sp.Integer(7)}
+    found = [expr.xreplace(split(x)).xreplace(at).evalf(30) for x in (sp.S.Zero, sp.Rational(1, 3))]
     if abs(found[0] - found[1]) > 1e-25:
         raise ArithmeticError(f"{found[0]} at one point, {found[1]} at another with the same D, h")
-    return expr.subs({own: D + h, other: h, alone: 0})
+    return expr.xreplace(split(sp.S.Zero))
 
 
 def state() -> dict[str, sp.Symbol]:
@@ -62,7 +65,7 @@ def rates() -> dict[str, sp.Expr]:
 
 def start(name: str) -> sp.Expr:
     """Rate at zero weights."""
-    return sp.factor(rates()[name].subs({D: 0, h: 0, state()["theta"]: 0}))
+    return sp.factor(rates()[name].xreplace(dict.fromkeys((D, h, state()["theta"]), sp.S.Zero)))
 
 
 def specific_at() -> sp.Expr:
