@@ -8,6 +8,8 @@ import sys
 
 from theory.runtime import cli, output
 
+TABLES = ("ratios", "scaling")
+
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
@@ -21,7 +23,23 @@ def main(argv: list[str] | None = None) -> int:
         "device",
         "quiet",
     )
+    parser.add_argument(
+        "--table",
+        choices=TABLES,
+        help="another table, in CPU time: theory of single students over their training (ratios), or "
+        "costs against sizes (scaling); both at settings of their own",
+    )
     args = parser.parse_args(argv)
+    if args.table:
+        if args.set or args.preset or args.device:
+            parser.error(f"--table {args.table}: has settings of its own")
+        found = getattr(args.model.wing("simulate", "costs"), args.table)()
+        if args.json:
+            print(output.to_json({"model": args.model.name, **found}))
+        else:
+            print(found["about"], output.table(found["header"], found["rows"]), sep="\n")
+            print(*found["notes"], sep="\n")
+        return 0
     rows = args.model.wing("simulate", "benchmark").measure(
         cli.parameters(args), args.device, args.quiet
     )
