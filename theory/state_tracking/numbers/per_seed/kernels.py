@@ -28,6 +28,7 @@ LOG2E = 1 / math.log(2)
 SERIES = tuple(math.log(2) ** k / math.factorial(k) for k in range(14))
 # (x + MIDDLE) erfcx(x / sqrt 2) as a polynomial in (x - MIDDLE) / (x + MIDDLE), exact to 5e-15.
 MIDDLE, DEGREE, FAR = 4.0, 20, 9.0  # beyond FAR a probability is 0 or 1 to 1e-19
+LARGEST = 700.0  # logits beyond, where e^z overflows, are of descent that diverges
 
 
 def _tail(t: np.ndarray) -> np.ndarray:
@@ -87,7 +88,7 @@ def _softmax(z):
         for r in range(N):
             row[r] = _exp(row[r] - top)
             total += row[r]
-        scale = 1 / total
+        scale = 1 / total if abs(top) < LARGEST else math.nan
         for r in range(N):
             row[r] *= scale
         normaliser[g] = top + math.log(total)
