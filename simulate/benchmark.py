@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import sys
 
+from simulate import floors
 from theory.runtime import cli, output
 
-TABLES = ("ratios", "scaling")
+TABLES = ("ratios", "scaling", "students")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -27,13 +28,18 @@ def main(argv: list[str] | None = None) -> int:
         "--table",
         choices=TABLES,
         help="another table, in CPU time: theory of single students over their training (ratios), or "
-        "costs against sizes (scaling); both at settings of their own",
+        "costs against sizes (scaling), or steps of students that have no kernels (students); each at "
+        "settings of its own",
     )
     args = parser.parse_args(argv)
     if args.table:
         if args.set or args.preset or args.device:
             parser.error(f"--table {args.table}: has settings of its own")
-        found = getattr(args.model.wing("simulate", "costs"), args.table)()
+        found = (
+            floors.students()
+            if args.table == "students"
+            else getattr(args.model.wing("simulate", "costs"), args.table)()
+        )
         if args.json:
             print(output.to_json({"model": args.model.name, **found}))
         else:
