@@ -9,7 +9,7 @@ import sys
 from simulate import floors
 from theory.runtime import cli, output
 
-TABLES = ("ratios", "scaling", "students")
+TABLES = ("ratios", "scaling", "workers", "students")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -27,9 +27,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--table",
         choices=TABLES,
-        help="another table, in CPU time: theory of single students over their training (ratios), or "
-        "costs against sizes (scaling), or steps of students that have no kernels (students); each at "
-        "settings of its own",
+        help="another table, of CPU times at settings of its own: theory of single students over "
+        "their training (ratios), costs against sizes (scaling), short runs on dask workers "
+        "(workers), steps of students without kernels (students)",
     )
     args = parser.parse_args(argv)
     if args.table:
@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
         found = (
             floors.students()
             if args.table == "students"
-            else getattr(args.model.wing("simulate", "costs"), args.table)()
+            else getattr(cli.having(args.model, "simulate", "costs"), args.table)()
         )
         if args.json:
             print(output.to_json({"model": args.model.name, **found}))

@@ -4,6 +4,7 @@ the floor that their matrix products set; CPU time of one thread.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,7 @@ from simulate.streams import keyed
 
 AT_LEAST, PRODUCT = 0.2, 1024  # CPU seconds of a timing; size of the measured matrix product
 # Settings of every row, and whether the plain module is trained on one batch, drawn before.
-SHOWN = (
+SHOWN: tuple[tuple[str, dict[str, Any], bool], ...] = (
     ("induction_heads.all", {}, True),
     ("positional_semantic.attention", {"d": 500, "alpha": 1.5}, False),
     ("associative_memory.k_hop", {}, True),
@@ -40,7 +41,7 @@ def students() -> dict[str, Any]:
         plain = PLAIN[name](learner)
         with FlopCounterMode(display=False) as counter:
             learner.step(0)
-        spent, simple = best(lambda it=learner: it.step(0)), best(plain)
+        spent, simple = best(functools.partial(learner.step, 0)), best(plain)
         floor = counter.get_total_flops() / peak(dtype)
         what = f"{1e3 * simple:.3g}" + (", batch given" if drawn else "")
         work = f"{counter.get_total_flops() / 1e6:.3g}"

@@ -7,16 +7,19 @@ from __future__ import annotations
 import functools
 import resource
 import tempfile
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from simulate import pool
+from simulate import jobs, pool
 from simulate.state_tracking import train
 from simulate.state_tracking.benchmark import alone
-from simulate.state_tracking.learner import Learner
+from simulate.state_tracking.learner import SYSTEM, Learner
+from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, predict
 from theory.state_tracking.numbers.per_seed import FixedDisorder, Realisation, Start, half_times
 
@@ -30,6 +33,7 @@ SETTINGS = (
 )
 BASE = Parameters(N=16, L=8, d_g=16, d_h=32, n_train=4096)
 SIZES = {"N": (16, 32, 64), "L": (8, 16, 32), "d_g": (16, 32, 64), "n_train": (2048, 8192, 32768)}
+RUNS, WORKERS = 100, (1, 2, 4)
 AT_LEAST = 0.1  # CPU seconds of a timing
 
 
@@ -156,3 +160,56 @@ def _best(work: Callable[[], Any]) -> float:
     while sum(found) < AT_LEAST or len(found) < 3:
         found.append(timed(work)[0])
     return min(found)
+
+
+def workers() -> dict[str, Any]:
+    """CPU time of short runs here and on dask clusters of several workers on this machine, per run:
+    of the workers, and of scheduler and client, which share a process.
+
+    Raises
+    ------
+    ParameterError
+        If dask is not installed.
+    """
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError:
+        raise ParameterError("--table workers: needs dask; see the extra 'cluster'") from None
+    rows, share = [], {}
+    with tempfile.TemporaryDirectory() as store:
+        spent = timed(lambda: jobs.carry_out(_planned(store), 1, progress=False))[0]
+    rows.append(["no dask, one process", f"{1e3 * spent / RUNS:.3g}", ""])
+    for many in WORKERS:
+        with (
+            tempfile.TemporaryDirectory() as store,
+            LocalCluster(n_workers=many, threads_per_worker=1, dashboard_address=None) as cluster,
+            Client(cluster) as client,
+        ):
+            client.run(_warm)
+            before = sum(client.run(time.process_time).values())
+            began = time.process_time()
+            failed = jobs.on_cluster(_planned(store), cluster.scheduler_address, progress=False)
+            share[many] = (time.process_time() - began) / RUNS
+            there = (sum(client.run(time.process_time).values()) - before) / RUNS
+        assert not failed
+        rows.append([f"dask, {many} workers", f"{1e3 * there:.3g}", f"{1e3 * share[many]:.3g}"])
+    most = max(share.values())
+    return {
+        "about": f"{RUNS} runs of {TINY.epochs} epochs of a tiny student, on {pool.cores()} cores",
+        "header": ["where", "workers, CPU ms per run", "scheduler and client, CPU ms per run"],
+        "rows": rows,
+        "notes": [
+            f"a scheduler hands out at most {1 / most:.0f} runs a second, {1e4 * most:.0f} s of its "
+            "CPU time for 10^4 runs; w workers wait for it if a run takes less than "
+            f"{1e3 * most:.0f} ms times w"
+        ],
+    }
+
+
+def _planned(store: str) -> list[jobs.Job]:
+    return SYSTEM.plan(TINY, range(RUNS), store=Path(store), device="cpu")
+
+
+def _warm() -> None:
+    with tempfile.TemporaryDirectory() as store:
+        train(TINY, [0], store=store, workers=1, progress=False)
