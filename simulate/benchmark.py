@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import sys
 
+from simulate import floors
 from theory.runtime import cli, output
+
+TABLES = ("ratios", "scaling", "workers", "students")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -21,7 +24,28 @@ def main(argv: list[str] | None = None) -> int:
         "device",
         "quiet",
     )
+    parser.add_argument(
+        "--table",
+        choices=TABLES,
+        help="another table, of CPU times at settings of its own: theory of single students over "
+        "their training (ratios), costs against sizes (scaling), short runs on dask workers "
+        "(workers), steps of students without kernels (students)",
+    )
     args = parser.parse_args(argv)
+    if args.table:
+        if args.set or args.preset or args.device:
+            parser.error(f"--table {args.table}: has settings of its own")
+        found = (
+            floors.students()
+            if args.table == "students"
+            else getattr(cli.having(args.model, "simulate", "costs"), args.table)()
+        )
+        if args.json:
+            print(output.to_json({"model": args.model.name, **found}))
+        else:
+            print(found["about"], output.table(found["header"], found["rows"]), sep="\n")
+            print(*found["notes"], sep="\n")
+        return 0
     rows = args.model.wing("simulate", "benchmark").measure(
         cli.parameters(args), args.device, args.quiet
     )

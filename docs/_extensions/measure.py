@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from papers import evidence
+from simulate.benchmark import TABLES
 from theory.registry import TABLE
 from theory.runtime import output
 
@@ -78,6 +79,13 @@ def steps() -> dict[str, Any]:
     }
 
 
+def costs(table: str) -> dict[str, Any]:
+    """CPU times of one of the benchmark's other tables."""
+    words = ("simulate.benchmark", "state_tracking", "--table", table)
+    found = ask(*words)
+    return {"command": " ".join(["python -m", *words]), **found}
+
+
 def starts() -> dict[str, Any]:
     """CPU time of first answers."""
     found = ask("verify.start", "--rounds", "3")
@@ -95,7 +103,7 @@ def main() -> None:
     """Measure one after the other and write."""
     place = machine()
     wanted = sys.argv[1:] or [m.name for m in TABLE.values() if m.has("theory", "benchmark")]
-    tables = [*(numbers(name) for name in wanted), steps(), starts()]
+    tables = [*(numbers(name) for name in wanted), steps(), *map(costs, TABLES), starts()]
     made = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "commit": evidence.commit(Path(__file__)),

@@ -41,11 +41,11 @@ def measure(p: Parameters, device: str | None = None, quiet: bool = True) -> dic
         if not quiet:
             print(f"timing: {name}, {n} threads, {seeds} seeds", file=sys.stderr)
         rows.append(
-            {"name": name, "threads": n, "seeds": seeds, **_alone(work, p, str(where), n, seeds)}
+            {"name": name, "threads": n, "seeds": seeds, **alone(work, p, str(where), n, seeds)}
         )
         rows[-1]["ratio"] = rows[0]["ms"] / rows[-1]["ms"]
     best = max(rows[1:], key=lambda r: r["ratio"])
-    peak = _alone(_peak, p, str(where), best["threads"], 1)["GFLOPs_float32"]
+    peak = alone(_peak, p, str(where), best["threads"], 1)["GFLOPs_float32"]
     gather, dense, traffic = floors(p).values()
     notes = [
         f"baseline: full-batch step with n_train = {p.n_train}, mixed matrices and autograd, median of {rows[0]['steps']:.0f}",
@@ -67,7 +67,8 @@ def measure(p: Parameters, device: str | None = None, quiet: bool = True) -> dic
     }
 
 
-def _alone(work: Callable, *args: Any) -> dict[str, float]:
+def alone(work: Callable, *args: Any) -> Any:
+    """Result of a call in a process of its own."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
         return process.submit(work, *args).result()
 

@@ -50,8 +50,8 @@ def predict(
         training set; slower, accurate to a few parts in a thousand. It serves every optimiser,
         schedule and batch size of the students.
     accuracies : bool
-        Whether to compute accuracies, too. They take 60 ms of the 65 ms of an evaluation per seed;
-        a step takes 0.2 ms per seed at the demo's sizes.
+        Whether to compute accuracies, too, at every evaluation. At the demo's sizes they take most
+        of the time of the level ``cavity``.
     given : Realisation, optional
         For the level ``fixed_disorder``: teachers, initial M and training sets. By default those of
         the runs, reconstructed from their seeds; without runs they are drawn.

@@ -28,6 +28,7 @@ LOG2E = 1 / math.log(2)
 SERIES = tuple(math.log(2) ** k / math.factorial(k) for k in range(14))
 # (x + MIDDLE) erfcx(x / sqrt 2) as a polynomial in (x - MIDDLE) / (x + MIDDLE), exact to 5e-15.
 MIDDLE, DEGREE, FAR = 4.0, 20, 9.0  # beyond FAR a probability is 0 or 1 to 1e-19
+LARGEST = 700.0  # logits beyond, where e^z overflows, are of descent that diverges
 
 
 def _tail(t: np.ndarray) -> np.ndarray:
@@ -63,9 +64,17 @@ def _exp(x):
 def _normal(x):
     """Probability that a standard normal number is below x."""
     far = min(abs(x), 37.0)
-    scaled = _scaled_tail((far - MIDDLE) / (far + MIDDLE))
-    below = 0.5 * scaled / (far + MIDDLE) * _exp(-0.5 * far * far)
+    inverse = 1 / (far + MIDDLE)
+    below = 0.5 * inverse * _scaled_tail((far - MIDDLE) * inverse) * _exp(-0.5 * far * far)
     return 0.5 + math.copysign(0.5 - below, x)
+
+
+@njit(**HOW | {"fastmath": HOW["fastmath"] | {"nnan"}})
+def _largest(x):
+    top = x[0]
+    for r in range(1, len(x)):
+        top = max(top, x[r])
+    return top
 
 
 @njit(**HOW)
@@ -75,15 +84,13 @@ def _softmax(z):
     normaliser = np.empty(rows)
     for g in range(rows):
         row = z[g]
-        top = row[0]
-        for r in range(1, N):
-            top = max(top, row[r])
-        total = 0.0
+        top, total = _largest(row), 0.0
         for r in range(N):
             row[r] = _exp(row[r] - top)
             total += row[r]
+        scale = 1 / total if abs(top) < LARGEST else math.nan
         for r in range(N):
-            row[r] /= total
+            row[r] *= scale
         normaliser[g] = top + math.log(total)
     return normaliser
 
@@ -252,7 +259,7 @@ def accuracies(at, M, target, nodes, weight):
     """Probability that the correct logit is the largest on new sequences: step, state, action."""
     (N, d, _), L = M.shape, len(at)
     out = np.zeros((L, N, d))
-    noise, ahead = np.empty(N), np.empty(N)
+    noise, scale, behind = np.empty(N), np.empty(N), np.empty(N)
     for s in range(N):
         mean, _, C = _moments(M[s])
         for i in range(L):
@@ -261,20 +268,20 @@ def accuracies(at, M, target, nodes, weight):
                 rest += at[i, j] ** 2 if j != i else 0.0
             for r in range(N):
                 noise[r] = math.sqrt(rest * C[r, r]) + 1e-9
+                scale[r] = 1 / noise[r]
             for a in range(d):
                 y = target[s, a]
                 for n in range(len(nodes)):
                     right = own * M[s, a, y] + (1 - own) * mean[y] + noise[y] * nodes[n]
-                    least = FAR
                     for r in range(N):
-                        x = (right - own * M[s, a, r] - (1 - own) * mean[r]) / noise[r]
-                        ahead[r] = x if r != y else FAR
-                        least = min(least, ahead[r])
-                    first = 1.0 if least >= FAR else 0.0
-                    if -FAR < least < FAR:
-                        first = 1.0
+                        behind[r] = (own * M[s, a, r] + (1 - own) * mean[r] - right) * scale[r]
+                    behind[y] = -FAR
+                    most, first = _largest(behind), 1.0
+                    if most > FAR:
+                        first = 0.0
+                    elif most > -FAR:
                         for r in range(N):
-                            first *= _normal(ahead[r])
+                            first *= _normal(-behind[r])
                     out[i, s, a] += weight[n] * first
     return out
 
