@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 os.environ.setdefault("SYMPY_CACHE_SIZE", "50000")  # all models in one process, not a session's few
+gc.set_threshold(100_000)  # small objects of SymPy are rarely cyclic: as `theory.runtime.cli.run`
 
 from theory import registry
 
@@ -38,9 +39,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_finish() -> None:
-    """Small objects of SymPy are rarely cyclic garbage: as `theory.runtime.cli.run` has it."""
+    """What is imported stays."""
     gc.freeze()
-    gc.set_threshold(100_000)
 
 
 def _scope(nodeid: str) -> str:
