@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 os.environ.setdefault("SYMPY_CACHE_SIZE", "50000")  # all models in one process, not a session's few
-gc.set_threshold(100_000)  # small objects of SymPy are rarely cyclic: as `theory.runtime.cli.run`
 
 from theory import registry
 
+gc.set_threshold(100_000)  # small objects of SymPy are rarely cyclic: as `theory.runtime.cli.run`
 pytest_plugins = ["tests.frozen"]
 ROOT = Path(__file__).parents[1]
 
