@@ -21,6 +21,7 @@ os.environ.setdefault("SYMPY_CACHE_SIZE", "50000")  # all models in one process,
 
 from theory import registry
 
+gc.set_threshold(100_000)  # small objects of SymPy are rarely cyclic: as `theory.runtime.cli.run`
 pytest_plugins = ["tests.frozen"]
 ROOT = Path(__file__).parents[1]
 
@@ -38,9 +39,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_finish() -> None:
-    """Small objects of SymPy are rarely cyclic garbage: as `theory.runtime.cli.run` has it."""
+    """What is imported stays."""
     gc.freeze()
-    gc.set_threshold(100_000)
 
 
 def _scope(nodeid: str) -> str:

@@ -166,7 +166,7 @@ HELD = {
     # Entries of 8 x 8 matrices are few for a theory of averages over them: 0.05 for these seeds.
     OWN: lambda x: float(abs(x["ours"].A - x["runs"].A).max()) < 0.1,
     "When did each seed learn, and when should it have?": lambda x: (
-        x["found"].sizes == {"quantity": 2, "seed": 5}
+        x["found"].sizes == {"quantity": 2, "seed": 2}
         and float(abs(x["found"].deviation.mean("seed")).max()) < 0.05
     ),
     "A heat map over two fields": lambda x: (
@@ -204,6 +204,9 @@ def test_wishes_take_ten_lines(wish, tmp_path, monkeypatch):
     assert len([line for line in source.splitlines() if line]) <= 10
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("simulate.pool.cores", lambda: 1)  # seconds of training, no processes
+    if wish.startswith("When did each seed"):  # theories of single students: a second for each
+        p, runs = verify.ensembles("demo")
+        monkeypatch.setattr(verify, "ensembles", lambda name: (p, runs.isel(seed=slice(2))))
     names: dict = {}
     try:
         exec(source, names)

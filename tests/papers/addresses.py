@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -13,12 +12,10 @@ ADDRESS = re.compile(r"(?P<file>tests/\w+/test_\w+\.py)(::(?P<name>test_\w+))?")
 
 @cache
 def functions(file: str) -> frozenset[str]:
-    """Names of the test functions of a file, read without importing it."""
+    """Names of the test functions of a file, read without importing or parsing it."""
     path = ROOT / file
-    tree = ast.parse(path.read_text()) if path.is_file() else ast.Module([], [])
-    return frozenset(
-        q.name for q in tree.body if isinstance(q, ast.FunctionDef) and q.name.startswith("test_")
-    )
+    text = path.read_text() if path.is_file() else ""
+    return frozenset(re.findall(r"^def (test_\w+)\(", text, re.MULTILINE))
 
 
 def exists(address: str) -> bool:

@@ -225,6 +225,8 @@ def test_the_command_prints_both_verdicts(model, capsys, monkeypatch):
     carries everything.
     """
     monkeypatch.setenv("COLUMNS", "100")
+    read = functools.cache(lambda name, what: digests.sources(model, what))  # asked for four times
+    monkeypatch.setattr(evidence, "sources", lambda model, what: read(model.name, what))
     late = 3 if evidence.stale(model, stored(model.paper)) else 0
     assert command.main([model.paper, "--claims"]) == late
     printed = capsys.readouterr().out

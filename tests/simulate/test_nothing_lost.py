@@ -22,6 +22,24 @@ from simulate.statement.student import Stated
 from theory.parameters import ParameterError
 
 EVERY = pytest.mark.parametrize("name", [name for name in STUDENTS if "," not in name])
+# Stacks with and without a clock, single students by steps and by time, a statement. Where a fault
+# stands in for what a student does, only shared code is left to see it: by one of each kind here,
+# by every student among the slow tests.
+KINDS = (
+    "state_tracking.student",
+    "positional_semantic.attention",
+    "associative_memory.trigger_task",
+    "induction_heads.three",
+    "induction_heads.bursty",
+)
+EACH_KIND = pytest.mark.parametrize(
+    "name",
+    [
+        name if name in KINDS else pytest.param(name, marks=pytest.mark.slow)
+        for name in STUDENTS
+        if "," not in name
+    ],
+)
 
 
 def interrupted(system, p, store, at=6):
@@ -174,7 +192,7 @@ def told(system, p, store, message):
 
 
 @pytest.mark.parametrize("fault", MEASURED)
-@EVERY
+@EACH_KIND
 def test_what_is_measured_is_held_against_the_first_time(name, fault, tmp_path):
     system, p = student(name)
     if system.time is None:
@@ -185,7 +203,7 @@ def test_what_is_measured_is_held_against_the_first_time(name, fault, tmp_path):
 
 
 @pytest.mark.parametrize("fault", STATES)
-@EVERY
+@EACH_KIND
 def test_a_state_that_cannot_be_saved_or_read_is_told_before_the_first_step(name, fault, tmp_path):
     system, p = student(name)
     told(faulty(system, 0, state=STATES[fault]), p, tmp_path, r"state|saved and read back")
@@ -204,7 +222,7 @@ def test_a_state_that_is_not_taken_up_is_told(name, tmp_path):
     assert str(checkpoint) in str(caught.value) and not list(tmp_path.rglob("*.nc"))
 
 
-@EVERY
+@EACH_KIND
 def test_a_student_without_a_state_starts_over(name, tmp_path):
     """Its checkpoint would have been a number of steps, and a fresh student."""
     system, p = student(name)
@@ -224,7 +242,7 @@ def test_a_student_without_a_state_starts_over(name, tmp_path):
 LENGTHS = [math.inf, math.nan, 10.5, -1, "10", True]
 
 
-@EVERY
+@EACH_KIND
 def test_a_run_that_would_step_for_ever_is_told_before_its_first_step(name, tmp_path):
     system, p = student(name)
     for length in LENGTHS:
@@ -241,14 +259,14 @@ def test_a_run_that_would_step_for_ever_is_told_before_its_first_step(name, tmp_
             told(faulty(still, 0), p, tmp_path, "does not advance")
 
 
-@EVERY
+@EACH_KIND
 def test_a_configuration_that_is_no_text_is_told(name, tmp_path):
     system, p = student(name)
     odd = dataclasses.replace(system, identity=lambda p: {"rule": torch.zeros(1)})
     told(odd, p, tmp_path, "what JSON cannot hold")
 
 
-@EVERY
+@EACH_KIND
 def test_what_cannot_be_stored_in_the_end_is_told(name, tmp_path):
     system, p = student(name)
 
@@ -258,7 +276,7 @@ def test_what_cannot_be_stored_in_the_end_is_told(name, tmp_path):
     told(faulty(system, 10**6, finish=method), p, tmp_path, "cannot be stored as netCDF")
 
 
-@EVERY
+@EACH_KIND
 def test_what_killed_writers_left_is_swept_up(name, tmp_path):
     """Only files of the runs being trained are removed; a finished run needs no checkpoint."""
     system, p = student(name)

@@ -24,6 +24,7 @@ import xarray as xr
 
 from tests.theory.test_swept_numbers import CASES, DECAYING, OWN_FIELDS, SMALL, STATE, of
 from theory import registry
+from theory.flow import MOST_CALLS, Flow
 from theory.parameters import BaseParameters, ParameterError
 
 LIMIT = 60  # seconds of a call, on a machine with other things to do
@@ -295,6 +296,12 @@ def example(path: str) -> dict[str, Any]:
                 raise LookupError(f"{path}: no example of {x.name}; add one")
             given[x.name] = EXAMPLES[x.name]
     return {name: made(v) for name, v in given.items()}
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch) -> None:
+    """An integration that goes nowhere is given up after a tenth of the usual evaluations."""
+    monkeypatch.setattr(Flow._functions, "__defaults__", (MOST_CALLS / 10,))
 
 
 class Late(Exception):

@@ -87,8 +87,12 @@ CASES = [
 
 @functools.cache
 def built(name, p):
-    """A model's page."""
-    return build.page(find(name), p)
+    """A model's page, with a third of the places on its sliders, from end to end: what fits
+    together is asked for every pair of places.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sliders, "STEPS", sliders.STEPS // 3)
+        return build.page(find(name), p)
 
 
 @pytest.fixture(
@@ -219,6 +223,7 @@ def test_a_page_shows_tables(name, browse, tmp_path, monkeypatch):
     for table, variable, at, value in one(name, theory, p):
         assert float(made[table][variable].sel(at)) == pytest.approx(value, rel=1e-6)
     monkeypatch.setattr(charts, "charts", lambda q: made)
+    monkeypatch.setattr(sliders, "STEPS", sliders.STEPS // 3)
     found = asked(build.page(model, p), browse, tmp_path / "page.html")
     if not name.startswith("positional_semantic"):  # no closed form of its parameters
         follows_equations(model, p, found["untimed"])
@@ -307,8 +312,9 @@ def test_pages_open_where_a_flow_describes_the_student(model, p):
 def test_command(tmp_path, capsys):
     """Writes one file; a model with nothing to draw is refused in a line."""
     assert explore.main(["--set", "L=5", "--out", str(tmp_path / "x.html")]) == 0
-    L = numbers_of((tmp_path / "x.html").read_text(), "L")
-    assert L["values"][L["start"]] == 5
+    text = (tmp_path / "x.html").read_text()
+    L = numbers_of(text, "L")
+    assert L["values"][L["start"]] == 5 and len(text) < 200_000  # with all places of sliders
     for name in NOTHING:
         with pytest.raises(ParameterError, match=f"^{name}: has no flow and no curve"):
             explore.main([name, "--out", str(tmp_path / "y.html")])

@@ -27,6 +27,13 @@ BROKEN = {  # where single values do not break it
         "U": 172,
         "rho": 0.113,
     },
+    "so large that unigrams take at most half the time of bigrams": {
+        "m": 7,
+        "k": 40,
+        "D": 40,
+        "U": 7,
+        "rho": 1.0,
+    },
     "at most 10^5 states": {"N": 10**5 + 1},
 }
 OTHERS = (0.0, 1, 2, 3, 7, 40, 0.01, 0.1, 0.5, 0.9, 5.0, True, False, None, "2,1")
