@@ -2,6 +2,8 @@
 model, without the weights that stay zero, on prompts or under its population gradient.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial

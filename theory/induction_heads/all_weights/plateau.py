@@ -85,7 +85,7 @@ def row_gain() -> sp.Expr:
         + p / 2
     )
     if share != 0:
-        raise ArithmeticError("a row does not give away what it keeps not")
+        raise ArithmeticError("attention weights of a row do not sum to one")
     mean_excess = 1 - (own(k) - own(1)) / (2 * (k - 1))  # excess of the mean of S over S of label k
     gap = sp.factor((own(k) - mean_excess).subs(own(1), 1).subs(own(k), p))
     return sp.factor(-p * (1 - p) * gap)

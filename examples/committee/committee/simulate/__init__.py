@@ -1,5 +1,7 @@
 """Students: a committee of erf units, one fresh example per step."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 
