@@ -40,6 +40,7 @@ INNER = {
     "runs": "members",
     "strides": "sums",
     "trained": "system",
+    "covariances": "entries",
     "arrivals": "emergence_steps",
     "all_weights": "descend crossings euler rates loss_of loss_of_mixture",
     "all_weights_loss": "loss_of_sums effective after_each before_each loss_and_gradient",

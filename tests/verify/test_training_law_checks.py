@@ -109,17 +109,24 @@ def test_order_of_batches():
 
 
 def test_laws_without_training(monkeypatch):
-    """Without ``--full`` nothing that trains is called, and the report says so."""
+    """Without ``--full`` no group is asked, and the report says so; with it, groups whose students
+    do not come with the code are named.
+    """
     from theory.registry import MODELS
     from verify.report import Request
     from verify.state_tracking import laws
 
     monkeypatch.setattr(laws.reward_clocks, "checks", lambda request: [])
     monkeypatch.setattr(laws.reward_seeds, "checks", lambda: [])  # held by their own tests
-    for module, name in ((clocks, "on_students"), (adam, "at_settings"), (optimisers, "checks")):
-        monkeypatch.setattr(module, name, None)
+    monkeypatch.setattr(laws, "groups", None)
     request = Request(MODELS["state_tracking"])
     with pytest.raises(TypeError):
         laws.report(request)
     found = laws.report(replace(request, full=False))
     assert found.checks and any("not run without --full" in note for note in found.notes)
+    monkeypatch.setattr(laws, "groups", lambda request: decay.groups(**ALONE))
+    monkeypatch.setattr(laws.clocks, "on_flow", lambda: [])
+    (_, note) = laws.report(request).notes
+    assert note.startswith("no row") and note.endswith(
+        "ends under decay 0.0003; ends under decay 0.001"
+    )

@@ -33,7 +33,7 @@ DESCENT = (
 UNUSED = (*ADAM, "unit")  # by descent with all data
 DRAWN = Limit(
     "permutations",
-    "drawn, iid or distinct, or a group by name",
+    "drawn, iid or distinct, or a group by name (else level fixed_disorder, or flow('tau'))",
     lambda p, runs: "given_permutations" not in configuration(runs),
     lambda p, runs: "given by the user",
 )
