@@ -155,8 +155,8 @@ def test_order_parameters_of_the_solvable_student_are_the_theory_s():
 @pytest.mark.parametrize("least", [0.0, 0.16, 0.17, 1.0])
 def test_what_attention_allows(least):
     """Pairs of which no head looks at the action are guessed together, state by state: here all of
-    state 0, and of state 2 the first action, which is all that is unseen there. The limit is 1/(2L),
-    1/6 at L = 3, for the best head.
+    state 0, and of state 2 the first action, which is all that is unseen there. The limit is 1/6
+    at L = 3, for the best head.
     """
     perms = np.array([[1, 2, 0], [1, 0, 2], [2, 1, 0], [0, 2, 1]])
     rng = np.random.default_rng(1)

@@ -21,7 +21,7 @@ COMMAND = 'python -c "from verify.state_tracking import standard_ensemble as e; 
 BASE = StandardParameters(epochs=200)
 # Rows of `standard` were written with the first seeds seen; these settings have others, none of
 # which was trained before.
-FRESH = ("base", "rotary positions", "1 head", "gated MLP", "width 32", "width 128")
+FRESH = ("base", "rotary positions", "1 head", "gated MLP", "width 32", "width 128", "2 blocks")
 # Sizes that are varied, both ways, for exponents: fields by name of a setting.
 SIZES: dict[str, dict[str, Any]] = {
     "L = 3": {"L": 3, "epochs": 300},
@@ -39,6 +39,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "width 128": {"d_model": 128, "d_ff": 512, "epochs": 120},
     "1 head": {"heads": 1, "epochs": 400, "eval_every": 20},
     "4 heads": {"heads": 4},
+    "2 blocks": {"blocks": 2, "epochs": 150},
     "2 blocks of one head": {"blocks": 2, "heads": 1},
     "no LayerNorm": {"norm": False},
     "descent": {"optimizer": "sgd", "momentum": 0.9, "eta": 0.1, "epochs": 400, "eval_every": 20},
