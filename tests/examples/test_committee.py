@@ -248,5 +248,21 @@ def test_a_start_without_a_difference_never_specialises():
     """Rounding, blown up on the plateau, made it a time before; too large a rate is named."""
     found = onset(Parameters(K=2, R_0=0.02, S_0=0.02))
     assert np.isnan(found.numbers["alpha_half"]) and "stays symmetric" in found.notes[-1]
-    lost = onset(Parameters(K=2, eta=3.0, sigma=0.1))
-    assert "above eta_max" in lost.notes[-1] and np.isnan(lost.numbers["error_noise"])
+    lost = onset(Parameters(K=2, eta=3.0))
+    assert "not below eta_max" in lost.notes[-1] and np.isnan(lost.numbers["error_end"])
+
+
+@pytest.mark.parametrize(("K", "eta", "sigma"), [(2, 1.8, 0.24), (3, 0.4, 0.7), (8, 0.1, 3.0)])
+def test_error_at_the_end(K, eta, sigma):
+    """Of the flow, where the first order in sigma^2 is off by 5% and more; without noise none."""
+    p = Parameters(K=K, N=1000, eta=eta, sigma=sigma, R_0=0.95, Q_0=1.0)
+    end = float(flow().solve(p, at=[0.0, 3000 / eta], alpha=3000 / eta).loss[-1])
+    assert onset(p).numbers["error_end"] == pytest.approx(end, rel=1e-6)
+    assert abs(float(equations()["error_noise"].evaluate(p.values())) / end - 1) > 0.05
+    assert onset(p.replace(sigma=0.0)).numbers["error_end"] == pytest.approx(0, abs=1e-12)
+
+
+def test_a_start_beyond_the_half():
+    """R - S above 1/2 at the start was never; a start away from the teachers is named."""
+    assert onset(Parameters(K=2, R_0=0.3, S_0=-0.3, Q_0=0.5)).numbers["alpha_half"] == 0
+    assert any("turn away" in n for n in onset(Parameters(R_0=0.0, S_0=0.05)).notes)

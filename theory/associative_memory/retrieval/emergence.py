@@ -107,8 +107,8 @@ def drift() -> sp.Expr:
 
 
 def linear_growth() -> sp.Expr:
-    """Growth rate of a linear head at zero weights, which are a fixed point."""
-    square = max(kept.derived(linear).growth, key=lambda x: float(x.subs({N: 9, M: 7, P: 3}))) ** 2
+    """Growth rate of a linear head at zero weights, where nothing moves by itself."""
+    (square,) = {sp.factor(x**2) for x in kept.derived(linear).growth} - {0}  # of both signs
     form = ((M - 1) ** 2 * (N - 1) + (P - 1) ** 2) / (M**2 * N * (N - 1) * (M - 1))
     return sp.sqrt(written_as(form, square))
 

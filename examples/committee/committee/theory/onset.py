@@ -3,17 +3,35 @@
 from typing import Any
 
 import numpy as np
+import scipy.optimize
 import xarray as xr
 
 from committee.theory import phases
-from committee.theory.dynamics import R, S, flow
+from committee.theory.dynamics import STATE, K, R, S, eta, flow, loss, rates, sigma
 from committee.theory.parameters import Parameters
 from committee.theory.scope import COMMITTEE
-from theory import Onset, of_onset, scope, sweep, until
+from theory import Onset, numeric, of_onset, scope, sweep, until
 
 HALF = R - S - 0.5
 ALIKE = 1e-12  # difference of overlaps that is rounding: on the plateau it would be blown up
+NOISES = 12  # steps from no noise to that of the labels
+SET = (K, eta, sigma)
 LONGEST = 60  # times of the escape, after which the event is given up
+
+
+def error_left(p: Parameters) -> float:
+    """Generalisation error where the flow ends with label noise; NaN if it is lost on the way from
+    no noise.
+    """
+    of = numeric.function(list(rates().values()), [*STATE, *SET])
+    at = np.array([1.0, 0.0, 1.0, 0.0])
+    for share in np.linspace(0, 1, NOISES)[1:]:
+        noisy = p.K, p.eta, share * p.sigma
+        found = scipy.optimize.root(lambda x, noisy=noisy: of(*x, *noisy), at, tol=1e-13)
+        if not found.success:
+            return float("nan")
+        at = found.x
+    return float(numeric.function(loss(), [*STATE, *SET])(*at, p.K, p.eta, p.sigma))
 
 
 @until("alpha")
@@ -38,26 +56,32 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     for name, text in (
         ("escape_rate", "growth rate of R - S on the plateau, small eta"),
         ("plateau_error", "generalisation error on the plateau, small eta"),
-        ("error_noise", "generalisation error at the end by label noise, first order in sigma^2"),
         ("eta_max", "learning rate above which the end is lost"),
     ):
         rows[name] = float(phases.equations()[name].evaluate(known)), text
     end, half = LONGEST / rows["escape_rate"][0], float("nan")
     alike = abs(p.R_0 - p.S_0) <= ALIKE
-    if not alike:
+    if p.R_0 - p.S_0 >= 0.5:
+        half = 0.0
+    elif not alike:
         half = float(flow().solve(p, at=[0.0], events={"half": HALF}, alpha=end)["half"])
     rows = {"alpha_half": (half, "time of R - S = 1/2: units have teachers")} | rows
     notes = ["for N to infinity, and a start that is alike for all units"]
     if alike:
         notes.append("R_0 = S_0: nothing tells teachers apart, so that the flow stays symmetric")
-    if p.eta > (most := rows["eta_max"][0]):
-        notes.append(f"eta = {p.eta:g} is above eta_max = {most:.4g}: the end is not stable")
-        rows["error_noise"] = float("nan"), rows["error_noise"][1]
+    if p.R_0 < p.S_0:
+        notes.append("R_0 < S_0: units turn away from the teachers of their numbers")
+    left = float("nan")
+    if p.eta < (most := rows["eta_max"][0]):
+        left = error_left(p)
+    else:
+        notes.append(f"eta = {p.eta:g} is not below eta_max = {most:.4g}: the end is not stable")
+    rows["error_end"] = left, "generalisation error at the end, which label noise leaves"
     last = until or (1.6 * half if np.isfinite(half) else end)
     return Onset(
         {name: number for name, (number, _) in rows.items()},
         {name: text for name, (_, text) in rows.items()},
-        {"alpha_half": "never", "error_noise": "lost"},
+        {"alpha_half": f"not within {LONGEST} times of the escape", "error_end": "lost"},
         notes,
         curves=lambda: {"flow": flow().solve(p, alpha=last)},
         equations=lambda: [*flow().equations().values(), *phases.equations().values()],
