@@ -44,7 +44,8 @@ def test_every_sentence_lies_in_a_well_of_its_own(student):
 
 def test_a_sentence_left_out(student):
     """det H = det H_- det(1 + V l'') exactly, with V the other sentences' response to this one,
-    near V times the identity; H_- is positive, so that any minimum of its own will do for the sentence.
+    near V times the identity; H_- is positive, so that the sentence may be in any minimum of its
+    own.
     """
     problem, Q, _, found = student
     z, Y = found["z"], found["Y"]
