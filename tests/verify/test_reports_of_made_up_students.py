@@ -7,7 +7,6 @@ a report says of them. Whether a row fails as it should is tested where it has a
 
 from __future__ import annotations
 
-import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
@@ -86,7 +85,7 @@ def test_exponents_of_the_flow(heads):
 
 def _state_evolution(p, *more):
     """A made-up fixed point."""
-    found = {n: 1 + pretend.drawn(dataclasses.astuple(p), more, n) for n in (*OVERLAPS, *LOSSES)}
+    found = {n: 1 + pretend.drawn(pretend.asked(p, {})[0], more, n) for n in (*OVERLAPS, *LOSSES)}
     state = SimpleNamespace(q=found["q"], V=found["V"])
     return SimpleNamespace(exists=True, summary=lambda: found, state=state)
 
@@ -110,7 +109,7 @@ def test_thresholds(monkeypatch):
     monkeypatch.setattr(
         thresholds,
         "_overlaps",
-        lambda p, seed: {x: 1 + pretend.drawn(dataclasses.astuple(p), seed, x) for x in OVERLAPS},
+        lambda p, seed: {x: 1 + pretend.drawn(pretend.asked(p, {})[0], seed, x) for x in OVERLAPS},
     )
     predicted = {"global": Thresholds(0.3, 1.25, 1.49), "local": Thresholds(0.3, 1.2, 1.48)}
     monkeypatch.setattr(thresholds, "thresholds", lambda p: predicted[p.prox])

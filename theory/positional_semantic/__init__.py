@@ -12,6 +12,7 @@ from theory.positional_semantic import (
     free_entropy,
     linear,
     moments,
+    stability,
     state_evolution,
 )
 from theory.positional_semantic.numbers import branches, fixed_point
@@ -57,6 +58,7 @@ flows, sections, equations = catalogue(
         "Output channel": [moments],
         "Free entropy": [free_entropy, free_entropy.D_EQUATION],
         "State evolution": [state_evolution, state_evolution.NORM_EQUATION],
+        "Stability": [stability],
         "Errors": [errors],
         "Linear baseline": [linear],
         "Extensions": [extensions],

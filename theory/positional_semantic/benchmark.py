@@ -1,8 +1,11 @@
-"""Benchmark of the phase diagram and of single fixed points: time, and error against a finer
-quadrature.
+"""Benchmark of the phase diagram, of single fixed points and of the onset: time, and error against
+a finer quadrature.
 """
 
 import functools
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,6 +15,7 @@ import numpy as np
 from theory.positional_semantic.numbers import low_degree
 from theory.positional_semantic.numbers.branches import phase_diagram
 from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve
+from theory.positional_semantic.onset import _at_crossing, _crossings, onset
 from theory.positional_semantic.parameters import Parameters
 
 OMEGAS, ALPHAS = (
@@ -23,6 +27,7 @@ BRANCHES = ("positional", "semantic")
 FINE = 24  # nodes per axis of the reference
 AGREE = 5e-3  # relative in q and overlap: a few permille at 16 nodes, more at small omega
 REPEATS = 3
+IMPORTS = "theory.onset, theory.positional_semantic.onset, numba, scipy.optimize"
 CHECKED = (
     (0.3, 1.25375),
     (0.3, 2.0),
@@ -46,6 +51,31 @@ def timed(way: Callable[[], Any]) -> tuple[float, Any]:
     return sorted(seconds)[len(seconds) // 2], result
 
 
+def processor(*words: str) -> float:
+    """Processor seconds of a Python command."""
+    before = os.times()
+    subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
+    after = os.times()
+    return (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
+
+
+def overhead() -> float:
+    """Processor time of ``theory.onset positional_semantic`` beside its fixed points, over that of
+    its imports: what derivations and loading cost.
+    """
+    words = "-m", "theory.onset", "positional_semantic", "--quiet"
+    processor(*words)  # machine code is kept from the first time on
+    onset(Parameters())
+    for kept in (_crossings, _at_crossing):
+        kept.cache_clear()
+    started = time.process_time()
+    onset(Parameters())
+    points = time.process_time() - started
+    return (processor(*words) - points) / processor("-c", f"import {IMPORTS}")
+
+
 def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS) -> dict[str, Any]:
     """Run the benchmark.
 
@@ -54,7 +84,7 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
     dict
         ``rows`` (way, points, seconds, microseconds per point, largest relative error in q and the
         overlap, ``within``), ``ratio`` of the times of one fixed point, 12-node rule over ours,
-        ``agree`` (ours within 5e-3), ``note``.
+        ``agree`` (ours within 5e-3), ``overhead`` (see `overhead`), ``note``.
     """
     p = Parameters()
     omegas, alphas = list(omegas), list(alphas)
@@ -93,22 +123,25 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
     for branch in BRANCHES:
         there = p.replace(alpha=AT)
         reference = solve(there.replace(order=FINE), branch)
-        beside = solve(p.replace(alpha=BESIDE), branch)
+        near = solve(p.replace(alpha=BESIDE), branch)
         ways: dict[str, Callable[[], FixedPoint]] = {
             "alone": functools.partial(solve, there, branch),
-            "from a neighbour": functools.partial(solve, there, branch, beside),
+            "from a neighbour": functools.partial(solve, there, branch, near),
             "12-node rule, damped": functools.partial(low_degree.solve, there, branch),
         }
         for way, results in ways.items():
             spent, point = timed(results)
             add(f"{branch}, {way}", 1, spent, distance(point.state._asdict(), reference))
+    share = overhead()
     return {
+        "overhead": share,
         "ratio": rows[3]["seconds"] / rows[1]["seconds"],
         "agree": all(r["within"] for r in rows if "12-node" not in r["way"]),
         "rows": rows,
         "note": f"fixed points at omega = {p.omega:g}, alpha = {AT:g}, {p.order} nodes per axis, median of {REPEATS}, one process; "
         f"error: largest relative one in q and the overlap against {FINE} nodes per axis; ratio: 12-node rule, which "
-        "jumps of the minimiser spoil, over ours, positional branch",
+        "jumps of the minimiser spoil, over ours, positional branch; theory.onset beside its fixed points takes "
+        f"{share:.2f} times the processor time of its imports",
     }
 
 

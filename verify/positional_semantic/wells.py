@@ -14,7 +14,7 @@ import torch
 from simulate.positional_semantic import task
 from simulate.positional_semantic.learner import polish
 from simulate.positional_semantic.student import Problem, initial_weights
-from theory.positional_semantic import Parameters
+from theory.positional_semantic import Parameters, stability
 from theory.positional_semantic.numbers import prox
 
 APART = 0.05  # distance of two wells; they are about 1 apart, z is known to 1/sqrt(d) of that
@@ -43,7 +43,7 @@ def trained(
 
 def cavity(p: Parameters, problem: Any, Q: np.ndarray) -> dict[str, Any]:
     """Fields ``z``, mean fields ``w`` exerted by the other sentences, targets ``Y`` and response
-    ``V`` of a student.
+    ``V`` of a student, the smallest eigenvalue of its Hessian and the replicon (``stability``).
     """
     rows = problem.tokens[0].numpy()  # (n, 2, d)
     z = (rows @ Q / np.sqrt(p.d)).T
@@ -55,13 +55,16 @@ def cavity(p: Parameters, problem: Any, Q: np.ndarray) -> dict[str, Any]:
     H = p.lam * np.eye(p.d)
     for k, l, weight in ((0, 0, a), (0, 1, b), (1, 0, b), (1, 1, c)):
         H += (X[:, k] * weight[:, None]).T @ X[:, l]
-    V = p.sigma**2 * np.trace(np.linalg.inv(H)) / p.d
+    spectrum = np.linalg.eigvalsh(H)
+    V = p.sigma**2 * float((1 / spectrum).mean())
+    size = {"V": V, "H_2": float((spectrum**-2.0).mean()), "sigma": p.sigma}
     return {
         "z": z,
         "Y": Y,
-        "V": float(V),
+        "V": V,
         "w": z + V * np.stack([g_1, g_2]),
-        "least": float(np.linalg.eigvalsh(H)[0]),
+        "least": float(spectrum[0]),
+        "replicon": float(stability.equations()["R"].evaluate(size)),
     }
 
 
@@ -119,6 +122,7 @@ def occupations(p: Parameters, seeds: Any, spread: float = 0.0) -> dict[str, np.
                 "theta": p.sigma**2 * abs(Q @ teacher) / p.d,
                 "loss": risk / p.d,
                 "least": found["least"],
+                "replicon": found["replicon"],
             }
         )
     return {name: np.array([r[name] for r in rows]) for name in rows[0]}
