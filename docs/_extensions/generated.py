@@ -199,7 +199,9 @@ def coverage(paper: str) -> str:
     _, ledger, found = _ledger(paper)
     counts = claims.coverage(ledger, found)
     shown = [v for v in counts if counts[v]]
-    return f"{len(ledger)} claims: " + " &ensp;".join(f"{mark(v)} {counts[v]}" for v in shown) + "\n"
+    return (
+        f"{len(ledger)} claims: " + " &ensp;".join(f"{mark(v)} {counts[v]}" for v in shown) + "\n"
+    )
 
 
 def ledger(paper: str, kinds: Sequence[str] = (), words: Sequence[str] = ()) -> str:

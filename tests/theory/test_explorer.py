@@ -5,8 +5,10 @@ as `Equation` does, and shows tables; its sliders move what follows from them; i
 import contextlib
 import functools
 import html
+import importlib
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +21,9 @@ from theory.explorer import build, curves, sliders
 from theory.parameters import ParameterError
 from theory.registry import TABLE, find
 
+ROOT = Path(__file__).parents[2]
 SETTINGS = {  # parameters that flows of a model describe, beside the default ones
+    "state_tracking": lambda kind: [kind(), kind.demo().replace(weight_decay=0.002)],
     "induction_heads": lambda kind: [kind.emergence(), kind(data="orthonormal", query="last")],
     "linear_attention.merged": lambda kind: [kind(), kind(spectrum="1,1,1")],
     "linear_attention.separate": lambda kind: [kind(attention="separate", begin="aligned")],
@@ -116,8 +120,30 @@ def test_the_page_integrates_what_the_flow_says(model, p, browse, tmp_path):
     parameter; observables too, and the first time at which the first one is half way. Closed forms,
     along each slider.
     """
+    integrates(model, p, built(model.name, p), browse, tmp_path / "page.html")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["statement file", "committee"])
+def test_pages_of_models_of_others(name, browse, tmp_path, monkeypatch):
+    """The statement of the tutorial, and a package of the examples."""
+    if name == "committee":
+        monkeypatch.syspath_prepend(ROOT / "examples/committee")
+        model = importlib.import_module(name).MODEL
+    else:
+        tutorial = (ROOT / "docs/tutorial.md").read_text()
+        (tmp_path / "stated.py").write_text(
+            re.search(r"%%writefile retrieval.py\n(.*?)```", tutorial, re.DOTALL).group(1)
+        )
+        model = find(str(tmp_path / "stated.py"))
+    p = build.opening(model)
+    integrates(model, p, build.page(model, p), browse, tmp_path / "page.html")
+
+
+def integrates(model, p, text, browse, page):
+    """Compare what a page answers with the model's flows and equations."""
     flows = model.wing("theory").flows()
-    of_page = asked(built(model.name, p), browse, tmp_path / "page.html")
+    of_page = asked(text, browse, page)
     follows_equations(model, p, of_page["untimed"])
     answers, compared = of_page["answers"], 0
     assert bool(answers) == bool(flows)
