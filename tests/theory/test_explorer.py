@@ -158,7 +158,9 @@ def integrates(model, p, text, browse, page):
         for n, value in of["numbers"].items():
             assert value == pytest.approx(float(numbers[n]), rel=sliders.CLOSE), (of["name"], n)
         x = flow.state[0]
-        half = {"half": x - (values[0, 0] + values[-1, 0]) / 2}
+        # A curve that returns to its start, as under weight decay, has no middle to pass.
+        gone = abs(values[-1, 0] - values[0, 0]) > 1e-3 * np.abs(values[:, 0]).max()
+        half = {"half": x - (values[0, 0] + values[-1, 0]) / 2} if gone else {}
         exact = flow.solve(q, at=times, events=half, **{flow.time.name: of["end"]})
         states = max(float(np.abs(exact[x.name]).max()) for x in flow.state)
         # What the page's integration does not follow: rounding of an order parameter that stays 0.
@@ -170,7 +172,7 @@ def integrates(model, p, text, browse, page):
                 size = max(size, states)
             off = np.abs(column - curve).max()
             assert off <= max(1e-6 * size, floor), (of["name"], name, of["fields"], off)
-        if values[0, 0] != values[-1, 0]:
+        if gone:
             assert of["half"] == pytest.approx(float(exact.half), rel=1e-6)
             compared += 1
     assert compared > 1 or not flows
