@@ -34,6 +34,10 @@ def tidied(made: str) -> str:
         if e.tag == NS + "mover" and e[1].text in ("\u2015", "\u00af"):
             e[1].text = "\u203e"
             e[1].set("stretchy", "true")
+        if e.tag == NS + "mover" and len(e[1]) == 0:
+            e.set("accent", "true")
+        if e.get("columnspacing") == "":
+            del e.attrib["columnspacing"]
         fences = [x for x in e if x.get("fence") == "true"]
         if fences and not TALL & {x.tag for x in e.iter()}:
             for fence in fences:

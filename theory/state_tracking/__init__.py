@@ -119,6 +119,7 @@ flows, sections, equations = catalogue(
     },
     flow,
     thermodynamic_limit,
+    norms.flow,
 )
 if not TYPE_CHECKING:  # checkers would take every name for one of the module
     __getattr__ = renamed(__name__, {"emergence_time": "emergence_times(p, ...).alpha_half"})
