@@ -38,6 +38,7 @@ INNER = {
     "observables": "forms forces summary",
     "runs": "members",
     "strides": "sums",
+    "kernels": "gradients observed accuracies column_accuracies",
     "trained": "system",
     "arrivals": "emergence_steps",
     "all_weights": "descend crossings euler rates loss_of loss_of_mixture",
