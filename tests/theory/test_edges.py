@@ -39,6 +39,7 @@ INNER = {
     "observables": "forms forces summary",
     "runs": "members",
     "strides": "sums",
+    "kernels": "gradients observed accuracies column_accuracies",
     "trained": "system",
     "covariances": "entries",
     "arrivals": "emergence_steps",

@@ -1,0 +1,57 @@
+"""Tables of `simulate.benchmark`, at tiny sizes or with made-up costs."""
+
+import pytest
+
+from simulate import benchmark, floors
+from simulate.state_tracking import costs
+from theory.parameters import ParameterError
+
+
+def test_exponents_are_those_of_the_costs(monkeypatch):
+    """Where a call takes what is counted, fitted and counted exponents are the same."""
+    monkeypatch.setattr(
+        costs, "_costs", lambda p: {k: 1e-9 * x for k, x in costs.counts(p).items()}
+    )
+    found = costs.scaling()
+    assert all(len(row) == len(found["header"]) for row in found["rows"])
+    slopes = {(row[0], row[1]): row[-2:] for row in found["rows"]}
+    assert all(float(fitted) == float(counted) for fitted, counted in slopes.values())
+    assert slopes["training step", "L"][1] == "2.00"
+    assert slopes["rates of fixed_disorder", "n_train"][1].lstrip("-") == "0.00"
+
+
+def test_ratios_of_a_tiny_student():
+    """Every way of the theory beside one training."""
+    rows = costs._ratios(costs.TINY, 1, 1.0)
+    assert len({row[1] for row in rows}) == 1 and len({row[2] for row in rows}) == len(rows) == 4
+    for _, training, _, theory, ratio in rows:
+        assert float(ratio) == pytest.approx(float(theory) / float(training), abs=0.01)
+
+
+def test_students_without_kernels(monkeypatch):
+    """The floor is that of the products which the step makes: none of k hops is above its step."""
+    monkeypatch.setattr(floors, "SHOWN", floors.SHOWN[2:])
+    monkeypatch.setattr(floors, "PRODUCT", 64)
+    (row,) = floors.students()["rows"]
+    name, spent, plain, work, floor, _ = row
+    assert name == "associative_memory.k_hop" and plain.endswith(", batch given")
+    assert 0 < float(floor) < float(spent) and float(work) > 0
+
+
+@pytest.mark.slow
+def test_runs_on_workers(monkeypatch):
+    """Few runs, here and on a cluster of one."""
+    pytest.importorskip("distributed", reason="dask is an optional extra")
+    monkeypatch.setattr(costs, "RUNS", 3)
+    monkeypatch.setattr(costs, "WORKERS", (1,))
+    alone, dask = costs.workers()["rows"]
+    assert float(alone[1]) > 0 and float(dask[1]) > 0 and float(dask[2]) > 0
+
+
+def test_tables_have_settings_of_their_own():
+    """Flags that would be ignored are refused, as is a model without costs."""
+    for words in (["--set", "N=8"], ["--preset", "demo"], ["--device", "cpu"]):
+        with pytest.raises(ParameterError, match="--table ratios: has settings of its own"):
+            benchmark.main(["state_tracking", "--table", "ratios", *words])
+    with pytest.raises(ParameterError, match="induction_heads"):
+        benchmark.main(["induction_heads", "--table", "scaling"])
