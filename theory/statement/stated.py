@@ -102,7 +102,7 @@ class Statement:
         """
         known = {s: numbers[s.name] for s in self.symbols if numbers.get(s.name) is not None}
         given = [s for s in self.sorts if s.size.free_symbols <= known.keys()]
-        size = {s: int(s.size.subs(known)) for s in given}
+        size = {s: int(known[s.size] if s.size in known else s.size.subs(known)) for s in given}
         for s, n in size.items():
             of = ", ".join(f"{x} = {known[x]}" for x in sorted(s.size.free_symbols, key=str))
             own = "" if s.size.is_Symbol else f"{of}: "
