@@ -95,6 +95,7 @@ def test_a_copy_is_small_and_names_its_commit(monkeypatch, tmp_path):
 
     monkeypatch.setattr(figures, "KEPT", tmp_path)
     monkeypatch.setattr(figures, "make", make)
+    monkeypatch.setattr(figures, "SLOW", {("musat2025", "law")})
     figures.keep(["musat2025"])
     commit = json.loads((tmp_path / "commits.json").read_text())
     assert commit == {"musat2025/law": evidence.commit(Path(__file__))}
