@@ -25,7 +25,7 @@ from theory.state_tracking.numbers.per_seed import FixedDisorder, Realisation, S
 
 TWENTIETH = 0.05  # of the cost of training the same seeds, the aim for theory
 TINY = Parameters(N=4, L=2, d_g=3, d_h=4, n_train=16, n_test=8, epochs=20)  # to load and compile
-# With seeds and length of the runs, in alpha. A group of rows has 38, 5 and 4 of them.
+# With seeds and length of the runs, in alpha. A group has 38, 5 and 8 rows in the mean.
 SETTINGS = (
     (Parameters(N=18, L=8, d_g=12, d_h=32, n_train=8192), 2, 8.0),
     (Parameters(N=40, L=8, d_g=20, d_h=64, n_train=4096), 2, 8.0),
