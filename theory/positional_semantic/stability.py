@@ -35,7 +35,7 @@ def equations() -> dict[str, Equation]:
     slope = slope.subs(V_hat(V), sp.solve(zero, V_hat(V))[0])
     found = sp.solve(slope + sigma**2 * H_2, replicon)[0]
     return table(
-        "cui2024, Eq. (43) and below; derived here",
+        "cui2024, beyond Eq. (43)",
         *RS,
         "no spectral weight of the Hessian at zero",
         status="closure",
