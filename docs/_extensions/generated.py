@@ -406,9 +406,9 @@ def sizes() -> str:
         parts = [[theory / "statement.py"], theory.rglob("*.py"), of_students, checks[name]]
         counted = list(map(lines, parts))
         rows.append([f"`{name}`", *counted, sum(counted[1:])])
-    for name, (folder, students, laws) in EXAMPLES.items():
+    for name, (folder, trained, laws) in EXAMPLES.items():
         place = ROOT / "examples" / folder
-        counted = [lines(place.rglob("*.py")), lines(place.glob(students)), lines(place.glob(laws))]
+        counted = [lines(place.rglob("*.py")), lines(place.glob(trained)), lines(place.glob(laws))]
         rows.append([f"`{name}`", "", counted[0] - sum(counted[1:]), *counted[1:], counted[0]])
     return table(("system", "statement", "theory", "own students", "checks", "in all"), rows)
 

@@ -130,16 +130,14 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
                 color=f"C{k}",
                 lw=3,
                 alpha=0.35,
-                label="students, one colour per seed" if k == 0 else None,
+                label="students, one\ncolour per seed" if k == 0 else None,
             )
             axis.plot(
                 ours.alpha,
                 ours[name].isel(seed=k),
                 color=f"C{k}",
                 lw=1.2,
-                label="ours, from the seed's\nteachers, initial weights\nand training set"
-                if k == 0
-                else None,
+                label="our theory\nof each seed" if k == 0 else None,
             )
         axis.plot(theirs.alpha, theirs[name].isel(seed=0), "k--", label="paper, Eq. (15)")
         axis.set(
@@ -148,7 +146,7 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
             xlim=(0, float(runs.alpha[-1])),
             ylim=(-0.02, 1.05),
         )
-    plotting.inside(axes[1], loc="center left")
+    plotting.inside(axes[1], loc="upper left")
     asked = [(p, runs.sizes["seed"])]
     plotting.headline(figure, titles.title(asked), described(asked))
     return figure
