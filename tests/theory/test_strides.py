@@ -95,8 +95,8 @@ P = Parameters(N=8, L=5, d_g=8, d_h=16, n_train=256, eta=0.7)
 
 @pytest.mark.parametrize("kind", ["dressed", "cavity", "disorder"])
 def test_times_are_those_of_single_epochs(kind):
-    """Time of A = 1/2 and curves against descent epoch by epoch: times to the 2e-5 that `TOLERANCE`
-    claims, with a tenth of the calls.
+    """Time of A = 1/2 and curves against descent epoch by epoch: times to 2e-5, within what
+    `TOLERANCE` claims, with a fifth of the calls.
     """
     start = Start.drawn(P, 1, np.random.default_rng(4))
     given = Realisation.drawn(P, start, np.random.default_rng(5))

@@ -64,7 +64,9 @@ def test_batches_of_one_sequence_are_exact(way):
 
 
 def test_what_is_absent_does_not_move():
-    """Adam divides by a gradient's size: entries of actions that never occur beside a state."""
+    """Adam divides by a gradient's size: entries of actions that never occur beside a state. The
+    machine code of plain descent leaves them alone, too.
+    """
     p = ONE.replace(batch_size=None, optimizer="adam", eta=0.1, n_train=12, L=2, d_g=6)
     run, theory = followed(p)
     before = theory.state[2].copy()
@@ -73,6 +75,9 @@ def test_what_is_absent_does_not_move():
     theory.epoch()
     moved = np.abs(theory.state[2] - before).sum(-1) > 0
     assert np.array_equal(moved, seen) and 0.1 < seen.mean() < 0.9
+    plain = followed(p.replace(optimizer="sgd"))[1]
+    slopes = plain.gradients()[2]
+    assert type(plain) is FixedDisorder and np.array_equal(np.abs(slopes).sum(-1) > 0, seen)
 
 
 def test_plain_descent_goes_in_strides():

@@ -336,8 +336,9 @@ ENDS = (
 
 
 def architectures(found: Mapping[str, xr.Dataset]) -> list[list[str]]:
-    """Times of attention and of rollouts of other students by those of the base, whose seeds have
-    the same teachers and sequences.
+    """Times of attention and of rollouts of other students by those of the base. Settings of
+    `FRESH` have the base's seeds, and so its teachers; others are compared in the order of theirs,
+    which are independent.
     """
     rows = []
     for setting in (*ensembles.OTHERS, *SOLVABLE):
@@ -377,8 +378,9 @@ PICTURE = (
 
 
 def picture(checks: Sequence[Check]) -> list[list[str]]:
-    """What extends: a statement counts as found if none of its rows fails and most hold; where its
-    rows are undecided or fail, and the largest minimum detectable effect.
+    """What extends: a statement is found if all of its rows hold, and mostly found if none fails
+    and more than half hold; where its rows are undecided or fail, and the largest minimum
+    detectable effect.
     """
     rows = []
     for said, here, start in PICTURE:
@@ -388,7 +390,8 @@ def picture(checks: Sequence[Check]) -> list[list[str]]:
             if c.verdict in where:
                 where[c.verdict].append(c.name.partition(", ")[2])
         held = len(own) - sum(map(len, where.values()))
-        found = here if 2 * held > len(own) and not where["FAIL"] else "undecided"
+        most = 2 * held > len(own) and not where["FAIL"]
+        found = here if held == len(own) > 0 else f"{here} (most rows)" if most else "undecided"
         shows = max((c.detectable for c in own), default=np.inf)
         listed = ["; ".join(dict.fromkeys(names)) for names in where.values()]
         rows.append([said, found, f"{held} of {len(own)}", *listed, f"{shows:.2f}"])

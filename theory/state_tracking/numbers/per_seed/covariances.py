@@ -6,18 +6,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from theory.runtime import memory
 from theory.state_tracking import task
 from theory.state_tracking.numbers.per_seed.realisation import Realisation
 from theory.state_tracking.parameters import Parameters
 
-# Entries per student, 256 MB. Beyond it covariances stay at their expected values: such students
-# have many rows per state, and what one set adds falls as the root of their number.
+# Entries per student, 256 MB. Beyond, covariances stay at their expected values, from which those of
+# one set differ by the root of the number of rows per group.
 MOST = 2**26
 
 
 def entries(p: Parameters) -> int:
     """Number of covariances of one student."""
     return p.N * p.L * (p.L * p.d_g) ** 2
+
+
+def excess_memory(p: Parameters) -> float:
+    """Bytes of the covariances of one student."""
+    return 4 * entries(p)
 
 
 class Covariances:
@@ -32,13 +38,20 @@ class Covariances:
         With its training sets.
     left : ndarray, shape (B, N, L, d_g)
         Shares of the groups, times the part of a variance that remains about their known means.
+
+    Raises
+    ------
+    ParameterError
+        If they need more memory than there is.
     """
 
     def __init__(self, p: Parameters, given: Realisation, left: np.ndarray) -> None:
         self.p = p
-        self.excess = np.stack(
-            [self._counted(data, given, left, b) for b, data in enumerate(given.sequences or ())]
-        )
+        sets = given.sequences or ()
+        memory.require(excess_memory, p, "covariances of a training set", times=len(sets))
+        self.excess = np.empty((len(sets), p.N, p.d_g**2, p.L**3), np.float32)
+        for b, data in enumerate(sets):
+            self.excess[b] = self._counted(data, given, left, b)
 
     def _counted(
         self, data: task.Sequences, given: Realisation, left: np.ndarray, student: int

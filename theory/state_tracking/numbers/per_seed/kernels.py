@@ -51,7 +51,9 @@ _power_of_two = _polynomial(*SERIES)
 
 @njit(inline="always", **HOW)
 def _exp(x):
-    """``e^x`` to 3e-15, in instructions on several numbers at once; the library's takes one."""
+    """``e^x`` to 3e-15, and beyond |x| = 20 to 2e-16 |x|, the rounding of the exponent, in
+    instructions on several numbers at once; the library's takes one.
+    """
     y = min(
         max(x * LOG2E, -1000.0), 1023.0
     )  # far from numbers without leading digit, which are slow

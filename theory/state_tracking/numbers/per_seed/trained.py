@@ -17,7 +17,8 @@ from theory.state_tracking.parameters import Parameters
 
 class Trained(FourthOrder):
     """Fixed-disorder theory of students trained by momentum, Adam, schedules, clipping or batches.
-    Where every step takes all data, covariances within groups are those of the training set.
+    Where every step takes all data, covariances within groups are those of the training set, up to
+    `covariances.MOST` entries per student; beyond, and in batches, they are the expected ones.
 
     Parameters
     ----------
