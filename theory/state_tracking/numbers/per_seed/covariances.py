@@ -11,8 +11,8 @@ from theory.state_tracking import task
 from theory.state_tracking.numbers.per_seed.realisation import Realisation
 from theory.state_tracking.parameters import Parameters
 
-# Entries per student, 256 MB. Beyond, covariances stay at their expected values, from which those of
-# one set differ by the root of the number of rows per group.
+# Entries per student, 256 MB. Beyond, covariances stay at their expected values, from which those
+# of one set differ by the root of the number of rows per group.
 MOST = 2**26
 
 
