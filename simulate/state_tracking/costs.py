@@ -117,10 +117,7 @@ def scaling() -> dict[str, Any]:
         "about": "CPU time against sizes, others at N = d_g = 16, L = 8, n = 4096",
         "header": ["what", "size", "values", "ms", "fitted exponent", "counted exponent"],
         "rows": rows,
-        "notes": [
-            "one thread; counted: multiplications of the innermost loops; everything is proportional "
-            "to the number of seeds, which neither share steps nor strides"
-        ],
+        "notes": ["one seed, one thread; counted: multiplications of the innermost loops"],
     }
 
 
