@@ -76,6 +76,17 @@ def test_no_state_sees_a_later_one(change):
     assert (whole.attention.sum(-1) + whole.itself <= 1 + ROUNDING).all()
 
 
+@pytest.mark.parametrize("positions", ["rope", "learned"])
+def test_the_last_block_of_states_alone(positions):
+    """The stream from the first state on is the end of the whole stream."""
+    student, actions, states = student_and_data(SMALL.replace(positions=positions))
+    (block,) = student.blocks
+    x = student.tokens(torch.cat([actions, states[:, :-1] + SMALL.d_g], 1))
+    (whole, seen), (part, also) = (block(x, None, first) for first in (0, SMALL.L))
+    torch.testing.assert_close(part, whole[:, SMALL.L :], rtol=0, atol=ROUNDING)
+    torch.testing.assert_close(also, seen, rtol=0, atol=ROUNDING)
+
+
 def test_a_gate_multiplies():
     """Without its gate's weights a gated MLP is linear, times the GELU of the gate's bias."""
     student, *_ = student_and_data(SMALL.replace(mlp="glu"))

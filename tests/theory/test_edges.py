@@ -41,7 +41,7 @@ INNER = {
     "strides": "sums",
     "kernels": "gradients observed accuracies column_accuracies",
     "trained": "system",
-    "covariances": "entries",
+    "covariances": "entries excess_memory",
     "arrivals": "emergence_steps",
     "all_weights": "descend crossings euler rates loss_of loss_of_mixture",
     "all_weights_loss": "loss_of_sums effective after_each before_each loss_and_gradient",

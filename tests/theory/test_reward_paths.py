@@ -269,6 +269,26 @@ def test_groups_of_a_prompt_have_their_own_gain():
     assert abs(float(alike) / np.mean(gain) - 1) > 0.05  # of one gain for all
 
 
+def test_penalty_over_all_prompts():
+    """Slope of the rewards with the gains of their prompts, less the penalty in the states that are
+    visited now.
+    """
+    p = SMALL.replace(pretrain=0.0, group=8, normalised=True, kl=0.3)
+    theory = followed(p)
+    theory.state[2] = theory.state[2] + 3 * theory.teachers
+    held, old = theory.prompts(0), theory.old[0]
+    gain = [float(reward_gains.gain(8, True).subs(rewards.J, x)) for x in held.rewards.ravel()]
+    X = np.random.default_rng(0).normal(size=held.M.shape)
+
+    def value(e):
+        moved = Prompts(held.M + e * X, theory._attention()[0][0], held.table, 2)
+        cost = np.einsum("tns,tnsr->", held.visits, moved.P * np.log(moved.P / old))
+        return (moved.rewards.ravel() * gain).mean() - 0.3 * cost / len(held.actions)
+
+    slope = -(theory.gradients()[2][0] * X).sum()
+    assert slope == pytest.approx((value(1e-5) - value(-1e-5)) / 2e-5, rel=1e-6)
+
+
 def test_early_rewards_are_refused(monkeypatch):
     """Before attention has emerged, steps of a rollout are not independent; sequences are too many
     to list.

@@ -13,6 +13,7 @@ import pytest
 import sympy as sp
 import xarray as xr
 
+from theory import registry
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, Thresholds, definitions, equations
 from theory.positional_semantic.numbers import prox
@@ -20,6 +21,7 @@ from verify import gradients as gradients_command
 from verify import thresholds as thresholds_command
 from verify import timescales as timescales_command
 from verify.positional_semantic import gradients, limits, pictures, thresholds
+from verify.report import Request
 
 mpl.use("Agg")
 
@@ -230,6 +232,22 @@ def test_message_passing_is_compared_beside_descent(monkeypatch):
     assert found() == [(x, "agrees") for x in names]
     off = 0.05
     assert found() == [(x, "FAIL") for x in names]
+
+
+@pytest.mark.parametrize(("full", "sizes"), [(True, (20, 40, 80)), (False, (10, 40))])
+def test_sizes_of_students(full, sizes, monkeypatch):
+    """Of which every form of the command extrapolates; the theory is not asked here."""
+
+    def stop(gaps, sizes):
+        raise InterruptedError(sizes)
+
+    monkeypatch.setattr(thresholds, "DEMO", Parameters(d=40))
+    monkeypatch.setattr(thresholds, "thresholds", lambda p: Thresholds(0.3, 1.25, 1.49))
+    monkeypatch.setattr(thresholds, "_gap", lambda name, p, *more: p.d)
+    monkeypatch.setattr(thresholds, "over_d", stop)
+    with pytest.raises(InterruptedError) as asked:
+        thresholds.report(Request(registry.find("positional_semantic"), full=full))
+    assert asked.value.args == (sizes,)
 
 
 @pytest.mark.slow

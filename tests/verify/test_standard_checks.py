@@ -14,7 +14,7 @@ import xarray as xr
 from simulate import runs as store
 from theory.state_tracking import Parameters, task
 from theory.state_tracking.numbers.guesses import from_actions, from_state
-from verify.check import failed
+from verify.check import Check, failed
 from verify.state_tracking import standard
 from verify.state_tracking import standard_ensemble as ensembles
 
@@ -287,6 +287,15 @@ def test_what_moves_first():
     assert "1.00 one measurement later" in said and "1.00 at once" not in said
 
 
+def test_a_failed_row_decides_against_the_picture():
+    """However many hold."""
+    names = [f"{standard.PICTURE[0][2]}rollouts, setting {k}" for k in range(9)]
+    good = [Check(n, "", 1.0, 1.0, 0.0, 0.1, "made up") for n in names[1:]]
+    for off, said in ((0.0, "extends"), (0.5, "undecided")):
+        checks = [*good, Check(names[0], "", 1.0, 1 + off, off, 0.1, "made up")]
+        assert standard.picture(checks)[0][1] == said
+
+
 def test_report_says_what_extends():
     """Every setting is in the table of the stages; lines of the picture are decided but for one
     that is not; rows that are not decided are those of few states or actions, and of rotary
@@ -297,6 +306,7 @@ def test_report_says_what_extends():
     first, *_, last = found.tables.values()
     assert [row[0] for row in first[1]] == list(ensembles.SETTINGS)
     assert [row[1] == "undecided" for row in last[1]] == 5 * [False] + [True]
+    assert [row[1].endswith("(most rows)") for row in last[1]] == 4 * [True] + 2 * [False]
     assert all(row[4] == "" for row in last[1])  # none fails
     assert [set(filter(None, row[3].split("; "))) for row in last[1]] == [
         {standard.ROTARY, "N = 4", "d_g = 4"},

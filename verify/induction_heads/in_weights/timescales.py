@@ -124,7 +124,7 @@ def exponents(seeds: Sequence[int], progress: bool) -> tuple[list[Check], str]:
 
 
 def perceptrons(seeds: Sequence[int], few: int = 64, many: int = 512) -> str:
-    """The same exponent for a perceptron, whose clock converges, in place of the table."""
+    """The same exponent for a perceptron in place of the table."""
     with one_thread():
         pairs = [(perceptron.clocks(few, seed=k), perceptron.clocks(many, seed=k)) for k in seeds]
     found = {
@@ -135,7 +135,8 @@ def perceptrons(seeds: Sequence[int], few: int = 64, many: int = 512) -> str:
         f"{x.mean():.3f} +- {x.std(ddof=1) / np.sqrt(len(x)):.3f} ({k})" for k, x in found.items()
     )
     return (
-        f"exponent of a perceptron's clock, K = {few} to {many}: {', '.join(said)}; theirs {OTHERS}"
+        f"exponent of a perceptron's clock, K = {few} to {many}, until the residual is {perceptron.LEFT:g} "
+        f"(whole) or half of its start: {', '.join(said)}; theirs {OTHERS}"
     )
 
 
