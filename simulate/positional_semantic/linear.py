@@ -11,6 +11,7 @@ import torch
 from simulate import training
 from simulate.learner import Descent, State, Unstacked
 from simulate.positional_semantic import task
+from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters
 
 RIDGE = 1e-4  # as in the paper's runs; irrelevant for large d
@@ -27,6 +28,11 @@ MEANING = {
 class Learner:
     """Weights of ``f(x) = W x``, trained from the identity by full-batch descent on the training
     sentences of a seed.
+
+    Raises
+    ------
+    ParameterError
+        With low-rank labels, which it is not fitted to.
     """
 
     def __init__(
@@ -36,6 +42,8 @@ class Learner:
         device: torch.device | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> None:
+        if p.value_rank:
+            raise ParameterError(f"value_rank = {p.value_rank}: must be 0 for the linear layer")
         self.p, self.seed, self.dtype = p, seed, dtype
         self.teacher, data = task.sample(p, seed, dtype)
         T, gram = data.target.numpy(), data.gram_tt.numpy()

@@ -232,6 +232,8 @@ def test_linear_layer():
     """
     p = Parameters(d=100, alpha=40.0, n_test=10)
     exact, adam, theory = fit_linear(p, 0), fit_linear(p, 0, "adam"), baseline(p)
+    with pytest.raises(ParameterError, match="value_rank = 1: must be 0 for the linear layer"):
+        fit_linear(p.replace(value_rank=1), 0)
     assert adam["W_12"] == pytest.approx(exact["W_12"], abs=1e-4)
     assert exact["W_12"] == pytest.approx(theory["W_12"], abs=0.005)
     large = Parameters(d=400, alpha=4.0, n_test=4000)
