@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from theory import scope, sweep
-from theory.onset import Onset
+from theory.onset import Onset, in_few_steps
 from theory.parameters import BaseParameters, ParameterError
 
 
@@ -43,6 +43,7 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
     @sweep.over_fields
     def at_a_point(p: BaseParameters) -> xr.Dataset:
         result = onset(p)
+        scope.refuse(in_few_steps(p, result))
         return xr.Dataset(
             {
                 name: ((), result.numbers[name], {"long_name": result.labels[name], "units": unit})
@@ -71,7 +72,8 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
         Raises
         ------
         ParameterError
-            If the theory does not describe these students, or a field is unknown.
+            If the theory does not describe these students (descent in few steps is no flow), or a
+            field is unknown.
         """
         with scope.allow_beyond(beyond):
             return scope.marked(at_a_point(p, **fields))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from theory import induction_heads
 from theory import onset as command
 from theory.parameters import ParameterError
+from theory.scope import BeyondScope
 from theory.state_tracking import Parameters, emergence_times, flow, predict
 from theory.state_tracking.onset import onset
 
@@ -112,8 +114,8 @@ def test_descent_is_late_by_about_a_step(steps):
 
 
 def test_few_steps_are_refused(capsys):
-    """A = 1/2 after fewer than 50 steps: refused by every number of the flow; said by the command
-    for models whose time has no rate in it.
+    """A = 1/2 after fewer than 50 steps: refused by every number of the flow. Of models whose time
+    has no rate in it: times of emergence are refused, the command says it.
     """
     p = Parameters.demo()
     steps = onset(p).numbers["alpha_star"] * p.N * p.d_g
@@ -125,3 +127,9 @@ def test_few_steps_are_refused(capsys):
     for rate, few in (("1", False), ("30", True)):
         assert command.main(["induction_heads", "--set", f"eta={rate}"]) == 0
         assert ("steps of descent, the flow is for small steps" in capsys.readouterr().err) is few
+    own = induction_heads.Parameters(eta=30)
+    with pytest.raises(ParameterError, match="eta = 30: T_drop is after . steps of descent"):
+        induction_heads.emergence_times(own)
+    with pytest.warns(BeyondScope):
+        times = induction_heads.emergence_times(own, beyond=True)
+    assert times.attrs["status"] == "beyond its scope" and times.T_drop > 0

@@ -61,7 +61,7 @@ CASES = {
         "numbers.composite.composite": ({"D": [0.0, 0.5]}, "L", [20, 30]),
     },
     "induction_heads": {
-        "emergence_times": ({}, "N", [2, 5]),
+        "emergence_times": ({}, "N", [3, 5]),
         "predict": ({}, "loss", ["mean", "mean"]),
         "onset": ({}, "N", [2, 5]),
     },
