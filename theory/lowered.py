@@ -328,6 +328,6 @@ def number(expr: sp.Expr, values: Mapping[str, Any]) -> float:
         lowered = _of(expr)
         arrays = {name: np.asarray(values[name], float) for name in lowered.arrays}
         with np.errstate(over="ignore"):  # as `numeric.function`
-            return float(lowered({**values, **arrays})[0])
+            return float(lowered(dict(values.items()) | arrays)[0])
     except NotLowered:
         return numeric.entry_by_entry(expr, values)

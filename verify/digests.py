@@ -24,6 +24,7 @@ ASIDE = (
     "verify.kept",
     "verify.stored",
     "theory.registry",
+    "theory.plugins",
     "verify.device.students",
     "theory.statement.model",
     "theory.runtime.plotting",

@@ -3,7 +3,6 @@ theory, and comparison with theory: ``python -m verify.trajectories MODEL --runs
 --columns``.
 """
 
-import argparse
 import csv
 import io
 import math
@@ -17,10 +16,11 @@ import xarray as xr
 
 from theory import registry, scope
 from theory.parameters import Allowed, ParameterError, nearest, number
-from theory.runtime import cli, output
+from theory.runtime import cli
 from verify import ensemble, report
 from verify.trajectories import Comparison, compare
 
+FLAGS = ("columns", "rows")  # beside those of `verify.trajectories`
 FACTOR = re.compile(r"(?P<column>.+?)(?:(?P<sign>[*/])(?P<factor>[0-9.eE+-]+))?")
 
 
@@ -160,25 +160,10 @@ def mapped(flag: str, text: str) -> dict[str, str]:
     return found
 
 
-def flags(parser: argparse.ArgumentParser) -> None:
-    """``--runs``, and the flags that specify how to read a table."""
-    ensemble.flag(parser)
-    parser.add_argument(
-        "--columns",
-        metavar="NAME=COLUMN,...",
-        help="--runs is a CSV file: its columns by name in the theory, the time first (also COLUMN*2, COLUMN/2048; seed=COLUMN)",
-    )
-    parser.add_argument(
-        "--rows", metavar="COLUMN=VALUE,...", help="rows of the CSV file to use (default: all)"
-    )
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """The part of ``verify.trajectories`` for a table."""
-    name = "verify.trajectories"
-    parser = cli.parser(name, "Flow against a table.", "json", "wide", *ensemble.FLAGS)
-    flags(parser)
-    args = parser.parse_args(argv)
+    flags = ("json", "wide", *ensemble.FLAGS, *FLAGS)
+    args = cli.parser("verify.trajectories", "Flow against a table.", *flags).parse_args(argv)
     unused = [x for x in ("seeds", "alpha", "device", "plot") if getattr(args, x) is not None]
     if unused:
         raise ParameterError(f"--{unused[0]}: not together with --columns, whose file says it")
@@ -189,9 +174,4 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows = mapped("--rows", args.rows) if args.rows else {}
     runs = read(args.runs, mapped("--columns", args.columns), rows)
     found = against(args.model, report.request(args).parameters(), runs)
-    said = report.Report(found.checks, [found.spoken(), *scope.broken()])
-    if args.json:
-        print(output.to_json({"model": args.model.name, **said.as_dict()}))
-    else:
-        print(said.text(wide=args.wide))
-    return said.exit_code
+    return report.Report(found.checks, [found.spoken(), *scope.broken()]).printed(args)

@@ -239,9 +239,8 @@ def main(argv: list[str] | None = None) -> int:
     return report.main(
         "trajectories",
         "Order-parameter curves, theory against students.",
-        ensemble.FLAGS,
+        (*ensemble.FLAGS, *tables.FLAGS),
         argv,
-        more=tables.flags,
     )
 
 

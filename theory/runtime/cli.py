@@ -44,6 +44,20 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "full": dict(
         action="store_true", help="also what takes minutes to hours; ledgers cite this form"
     ),
+    "train": dict(
+        action="store_true",
+        help="train the students again that come with the code (hours on a CPU)",
+    ),
+    "runs": dict(
+        type=Path,
+        metavar="PATH",
+        help="ensemble to use: a netCDF file or a folder of runs (default: the one that comes with the code, or the demo's)",
+    ),
+    "columns": dict(
+        metavar="NAME=COLUMN,...",
+        help="--runs is a CSV file: its columns by name in the theory, the time first (also COLUMN*2, COLUMN/2048; seed=COLUMN)",
+    ),
+    "rows": dict(metavar="COLUMN=VALUE,...", help="rows of the CSV file to use (default: all)"),
     "beyond": dict(
         action="store_true",
         help="answer also for students that the theory does not describe, and say so",
