@@ -151,32 +151,32 @@ class Code:
             return self.einsum(stack, big, small)
         # From the last axis: first the axes of one kind, then those of the other; the remaining
         # axes are batch axes.
-        rest = [*big.axes]
+        batch = [*big.axes]
         last: list[list[sp.Symbol]] = []
-        for kind in (summed, free) if rest[-1] in summed else (free, summed):
+        for kind in (summed, free) if batch[-1] in summed else (free, summed):
             run: list[sp.Symbol] = []
-            while rest and rest[-1] in kind:
-                run.insert(0, rest.pop())
+            while batch and batch[-1] in kind:
+                run.insert(0, batch.pop())
             last.insert(0, run)
-        few = {*rest} - {*stack} and self.entries(last[0] + last[1]) < FEW
-        if few or (rest and not last[1]):
-            rest, last = stack, [free, summed]
+        few = {*batch} - {*stack} and self.entries(last[0] + last[1]) < FEW
+        if few or (batch and not last[1]):
+            batch, last = stack, [free, summed]
         turned = not {*last[1]} <= {*summed}
         inner, outer = last if turned else last[::-1]
-        stacked = [a for a in rest if a in small.axes]
+        stacked = [a for a in batch if a in small.axes]
 
         def matrices(x: Array, *last: list[sp.Symbol]) -> tuple[int, ...]:
-            ones = tuple(self.entries([a]) if a in x.axes else 1 for a in rest)
+            ones = tuple(self.entries([a]) if a in x.axes else 1 for a in batch)
             return ones + tuple(map(self.entries, last))
 
-        axes = [*rest, *outer, *others]
+        axes = [*batch, *outer, *others]
         shapes = matrices(big, *last), matrices(small, inner, others), self.shape(axes)
 
         def work(x: Any, y: Any) -> Any:
             x, y = x.reshape(shapes[0]), y.reshape(shapes[1])
             return self.xp.matmul(x.swapaxes(-1, -2) if turned else x, y).reshape(shapes[2])
 
-        left = self.aligned(big, [*rest, *last[0], *last[1]])
+        left = self.aligned(big, [*batch, *last[0], *last[1]])
         right = self.aligned(small, [*stacked, *inner, *others])
         return self.step(work, axes, left, right)
 

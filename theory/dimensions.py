@@ -102,14 +102,14 @@ def by_dimension(along: str | None = None) -> Callable[[Callable], Callable]:
             if not any(isinstance(v, xr.DataArray) for v in every):
                 return function(*given, **more)
             bound = signature.bind(*given, **more)
-            own: Any = bound.arguments.pop(along) if along else None
+            listed: Any = bound.arguments.pop(along) if along else None
             arrays: dict[str, xr.DataArray] = {}
             _each(bound.arguments, lambda n, v: arrays.update({n: v} if _labelled(v) else {}))
             inner = {}
             if along:
-                bound.arguments[along] = own
-                labelled = isinstance(own, xr.DataArray) and own.ndim
-                inner = {own.dims[0]: own.values} if labelled else {along: own}
+                bound.arguments[along] = listed
+                labelled = isinstance(listed, xr.DataArray) and listed.ndim
+                inner = {listed.dims[0]: listed.values} if labelled else {along: listed}
             axes = Axes(arrays)
             plain = _each(bound.arguments, lambda n, v: v if n == along else axes.plain(n, v))
             bound.arguments.update(plain)

@@ -106,9 +106,9 @@ class _Writer(Code):
         self.rights: dict[str, sp.Expr] = {}
         for name, (left, right) in asked.definitions.items():
             right = right.replace(lambda x: isinstance(x, sp.Indexed), self._completed)
-            own = left.indices if isinstance(left, sp.Indexed) else ()
-            left_out = (x for x in asked.over if x in right.free_symbols and x not in own)
-            self.rights[name], self.axes[name] = right, (*left_out, *own)
+            written = left.indices if isinstance(left, sp.Indexed) else ()
+            left_out = (x for x in asked.over if x in right.free_symbols and x not in written)
+            self.rights[name], self.axes[name] = right, (*left_out, *written)
             for x in sorted(right.atoms(sp.Indexed), key=str):
                 for i, n in zip(x.indices, self._lengths(x), strict=False):
                     if i in self.axes[name] and self.spans.setdefault(i, (1, n)) != (1, n):
@@ -278,14 +278,14 @@ class _Writer(Code):
         factors = list(sp.Mul.make_args(term))
         for f in factors:
             if isinstance(f, sp.Add | sp.Sum) and self._outgrows(f, f.free_symbols & {*self.range}):
-                rest = sp.Mul(*(x for x in factors if x is not f))
+                cofactor = sp.Mul(*(x for x in factors if x is not f))
                 if isinstance(f, sp.Sum):
                     taken = [v for v in f.variables if v in self.range]
                     f = f.xreplace({v: sp.Symbol(f"{v}_{len(self.range)}", **WHOLE) for v in taken})
                     self._bind(f)
-                    yield from self._terms(rest * f.function, bound | {*f.variables})
+                    yield from self._terms(cofactor * f.function, bound | {*f.variables})
                 for part in f.args if isinstance(f, sp.Add) else ():
-                    yield from self._terms(rest * part, bound)
+                    yield from self._terms(cofactor * part, bound)
                 return
         yield factors, bound
 

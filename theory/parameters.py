@@ -223,10 +223,10 @@ class BaseParameters:
         """Fields by name, a model's own first; with ``training_only``, only those that identify a
         training run.
         """
-        own = type(self).__annotations__
+        of_model = type(self).__annotations__
         return {
             f.name: getattr(self, f.name)
-            for f in sorted(dataclasses.fields(self), key=lambda f: f.name not in own)
+            for f in sorted(dataclasses.fields(self), key=lambda f: f.name not in of_model)
             if not (training_only and f.metadata.get("theory_only"))
         }
 

@@ -127,9 +127,11 @@ class Model:
         room = self.systems[0] if module and self.systems else self
         path = room.place(wing, module) if module else room.path(wing)
         if room.stated and not _there(path):
-            own = room.wing("theory")
+            derived = room.wing("theory")
             return (
-                own if wing == "theory" and module == "onset" else of_all(own.stated, wing, module)
+                derived
+                if wing == "theory" and module == "onset"
+                else of_all(derived.stated, wing, module)
             )
         if self.package and module == "onset" and not path:
             path = f"{self.package}.theory"  # a flat package's onset is a name in its theory

@@ -102,7 +102,7 @@ class Grid:
                 f"{self.names}: the times differ from value to value; say at which with at=..., or "
                 "ask for one at a time"
             ) from None
-        labels = {**(self.axes.coordinates if self.axes else {}), **coordinates}
+        labels: dict[Any, Any] = {**(self.axes.coordinates if self.axes else {}), **coordinates}
         return joined.transpose(*names, ...).assign_coords(labels)
 
 
@@ -153,23 +153,23 @@ def over_fields(function: Callable) -> Callable:
     def call(p: Any, *given: Any, **more: Any) -> Any:
         fields = _fields(p)
         swept = {k: v for k, v in more.items() if k not in signature and k in fields}
-        rest = {k: v for k, v in more.items() if k not in swept}
+        passed_on = {k: v for k, v in more.items() if k not in swept}
         if not takes_more and isinstance(p, BaseParameters):
-            p._known(rest, *position[1:])
-        own = dict(zip(position, (p, *given), strict=False))
-        read(own)
-        read(rest)
-        given = (*own.values(), *given[len(position) - 1 :])
+            p._known(passed_on, *position[1:])
+        by_name = dict(zip(position, (p, *given), strict=False))
+        read(by_name)
+        read(passed_on)
+        given = (*by_name.values(), *given[len(position) - 1 :])
         if not swept:
             try:
-                return function(*given, **rest)
+                return function(*given, **passed_on)
             except AttributeError:
                 if not isinstance(p, Mapping):
                     raise
                 message = f"{position[0]} = {shown(p)}: must be Parameters"
                 raise ParameterError(message) from None
         grid = Grid(p, swept)
-        return grid.stack([function(q, *given[1:], **rest) for q in grid.points])
+        return grid.stack([function(q, *given[1:], **passed_on) for q in grid.points])
 
     return call
 

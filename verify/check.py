@@ -58,12 +58,12 @@ class Sides:
 
     def __init__(self, table: Mapping[str, Equation], tolerance: float, reason: str) -> None:
         self.table, self.tolerance, self.reason = table, tolerance, reason
-        self.found: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
+        self.collected: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
 
     def add(self, label: str, equation: str, values: Any, measured: Any) -> None:
         """Add the value of an equation and the measured value: numbers or arrays."""
         both = np.broadcast_arrays(self.table[equation].evaluate(values), np.asarray(measured))
-        self.found[label, equation].append(np.reshape(both, (2, -1)))
+        self.collected[label, equation].append(np.reshape(both, (2, -1)))
 
     def each(
         self, label: str, equation: str, values: Any, letters: str, measured: np.ndarray
@@ -76,7 +76,7 @@ class Sides:
     def checks(self) -> list[Check]:
         """One row per label and equation."""
         rows = []
-        for (label, equation), parts in self.found.items():
+        for (label, equation), parts in self.collected.items():
             predicted, measured = np.concatenate(parts, axis=1)
             rows.append(identity(label, equation, predicted, measured, self.tolerance, self.reason))
         return rows

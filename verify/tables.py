@@ -69,9 +69,9 @@ def read(
         raise ParameterError(f"{path}: no row has {wanted}" if rows else f"{path}: has no rows")
     if len(columns) < 2 or next(iter(columns)) == "seed":
         raise ParameterError("--columns: must be a time and a quantity, the time first")
-    found = {name: _numbers(path, kept, text) for name, text in columns.items()}
-    time, *_ = found
-    return _shaped(path, time, found)
+    curves = {name: _numbers(path, kept, text) for name, text in columns.items()}
+    time, *_ = curves
+    return _shaped(path, time, curves)
 
 
 def _parts(text: str) -> tuple[str, float]:
@@ -104,11 +104,11 @@ def _numbers(path: Path, lines: list[dict[str, str]], text: str) -> np.ndarray:
     return values
 
 
-def _shaped(path: Path, time: str, found: dict[str, np.ndarray]) -> xr.Dataset:
+def _shaped(path: Path, time: str, curves: dict[str, np.ndarray]) -> xr.Dataset:
     """Long columns as curves over time, or over seed and time."""
-    seeds = found.pop("seed", np.zeros(len(found[time])))
-    every, times = np.unique(seeds), np.unique(found[time])
-    places = np.searchsorted(every, seeds), np.searchsorted(times, found[time])
+    seeds = curves.pop("seed", np.zeros(len(curves[time])))
+    every, times = np.unique(seeds), np.unique(curves[time])
+    places = np.searchsorted(every, seeds), np.searchsorted(times, curves[time])
     if not np.isfinite(times).all() or len(set(zip(*places, strict=True))) < len(seeds):
         more = "" if len(every) > 1 else " (seed=COLUMN tells students apart, --rows picks some)"
         raise ParameterError(f"{path}: {time} must be finite, and each once per student{more}")
@@ -117,7 +117,7 @@ def _shaped(path: Path, time: str, found: dict[str, np.ndarray]) -> xr.Dataset:
             f"{path}: every student must have a row at every {time}, the first of --columns"
         )
     data = {}
-    for name, values in found.items():
+    for name, values in curves.items():
         if name != time:
             curve = np.full((len(every), len(times)), np.nan)
             curve[places] = values
@@ -154,10 +154,10 @@ def mapped(flag: str, text: str) -> dict[str, str]:
         If a part has no ``=``, or a name comes twice.
     """
     pairs = [part.partition("=") for part in text.split(",")]
-    found = {name.strip(): word for name, sign, word in pairs if sign}
-    if len(found) < len(pairs):
+    words = {name.strip(): word for name, sign, word in pairs if sign}
+    if len(words) < len(pairs):
         raise ParameterError(f"{flag} {text}: must be NAME=WORD,NAME=WORD, each name once")
-    return found
+    return words
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -173,5 +173,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     rows = mapped("--rows", args.rows) if args.rows else {}
     runs = read(args.runs, mapped("--columns", args.columns), rows)
-    found = against(args.model, report.request(args).parameters(), runs)
-    return report.Report(found.checks, [found.spoken(), *scope.broken()]).printed(args)
+    comparison = against(args.model, report.request(args).parameters(), runs)
+    return report.Report(comparison.checks, [comparison.spoken(), *scope.broken()]).printed(args)
