@@ -59,11 +59,7 @@ def parser(prog: str, description: str, *more: str) -> argparse.ArgumentParser:
 def base(args: argparse.Namespace, system: System) -> BaseParameters:
     """Parameters from ``--preset`` and ``--set``; ``--alpha`` where that is a parameter."""
     kind: Any = system.parameters
-    p = (
-        kind()
-        if args.preset is None
-        else cli.choose("--preset", args.preset, getattr(kind, "presets", dict)())()
-    )
+    p = cli.preset(kind, args.preset)
     alpha = cli.positive("--alpha", args.alpha)
     if alpha is not None and any(f.name == "alpha" for f in dataclasses.fields(kind)):
         p = p.replace(alpha=alpha)

@@ -73,9 +73,7 @@ class Request:
     def parameters(self, base: Any = None) -> Any:
         """Requested parameters (``base`` if no preset is given)."""
         kind = self.model.wing("theory").Parameters
-        if self.preset is not None:
-            base = cli.choose("--preset", self.preset, kind.presets())()
-        return (base or kind()).parse(list(self.assignments))
+        return cli.preset(kind, self.preset, base).parse(list(self.assignments))
 
     def of_its_own(self) -> None:
         """Reject flags that specify students, for a command whose settings are fixed.

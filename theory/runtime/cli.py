@@ -130,11 +130,15 @@ def parser(prog: str, description: str, *flags: str, model: bool | str = True) -
 
 
 def parameters(args: argparse.Namespace, base: BaseParameters | None = None) -> Any:
-    """Parameters from ``--preset`` and ``--set``, starting from ``base`` if no preset is given."""
-    kind = args.model.wing("theory").Parameters
-    if getattr(args, "preset", None) is not None:
-        base = choose("--preset", args.preset, kind.presets())()
-    return (base or kind()).parse(args.set)
+    """Parameters of a model from ``--preset`` and ``--set``, see `preset`."""
+    return preset(args.model.wing("theory").Parameters, args.preset, base).parse(args.set)
+
+
+def preset(kind: Any, name: str | None, base: BaseParameters | None = None) -> Any:
+    """Parameters of a kind by the name of a preset; without one, ``base`` or the default."""
+    if name is not None:
+        return choose("--preset", name, getattr(kind, "presets", dict)())()
+    return base or kind()
 
 
 def seeds(text: str | None, default: str) -> list[int]:
