@@ -229,8 +229,8 @@ class _Writer(Code):
         if name in self.rights:
             if not whole:
                 raise NotLowered(str(x))
-            entry, at = self._defined(name), dict(zip(self.axes[name], axes, strict=True))
-            number, axes = entry.number, tuple(at[a] for a in entry.axes)
+            entry, of_axis = self._defined(name), dict(zip(self.axes[name], axes, strict=True))
+            number, axes = entry.number, tuple(of_axis[a] for a in entry.axes)
         else:
             number = self.asked.arrays.index(name)
         if not whole:
@@ -244,17 +244,19 @@ class _Writer(Code):
         return entry if len(once) == len(axes) else self.einsum(once, entry)
 
     def _take(self, name: str, array: Any, *places: Any) -> Any:
-        at = [self.xp.asarray(p, dtype=self.xp.int64) for p in places]
+        places_as_integers = [self.xp.asarray(p, dtype=self.xp.int64) for p in places]
         wrong = [
-            (q < 1) | (q > n) | (q != p) for p, q, n in zip(places, at, array.shape, strict=True)
+            (q < 1) | (q > n) | (q != p)
+            for p, q, n in zip(places, places_as_integers, array.shape, strict=True)
         ]
         if any(w.any() for w in wrong):
             first = np.argwhere(np.any(np.broadcast_arrays(*wrong), axis=0))[0]
             shown = (
-                np.broadcast_to(p, np.broadcast_shapes(*map(np.shape, at)))[*first] for p in places
+                np.broadcast_to(p, np.broadcast_shapes(*map(np.shape, places_as_integers)))[*first]
+                for p in places
             )
             raise _no_place(f"{name}[{', '.join(f'{p:g}' for p in shown)}]", tuple(array.shape))
-        return array[tuple(q - 1 for q in at)]
+        return array[tuple(q - 1 for q in places_as_integers)]
 
     def _sum(self, expr: sp.Sum) -> Array:
         outside = dict(self.range)

@@ -70,8 +70,8 @@ class Sides:
     ) -> None:
         """Every entry of an array, its indices, counted from 1, called by letters."""
         for place, one in np.ndenumerate(measured):
-            at = {letter: k + 1 for letter, k in zip(letters, place, strict=True)}
-            self.add(label, equation, values | at, one)
+            indices = {letter: k + 1 for letter, k in zip(letters, place, strict=True)}
+            self.add(label, equation, values | indices, one)
 
     def checks(self) -> list[Check]:
         """One row per label and equation."""

@@ -141,8 +141,8 @@ def against(model: registry.Model, p: Any, runs: xr.Dataset) -> Comparison:
     time = flow.time.name
     if time not in runs.dims:
         raise ParameterError(f"--columns: the first must be {time}=COLUMN, the time of {flow.name}")
-    at = np.union1d(0.0, runs[time].values)  # a curve of one time could not be interpolated
-    return compare(flow.solve(p, at=at, **{time: float(at[-1])}), runs)
+    times = np.union1d(0.0, runs[time].values)  # a curve of one time could not be interpolated
+    return compare(flow.solve(p, at=times, **{time: float(times[-1])}), runs)
 
 
 def mapped(flag: str, text: str) -> dict[str, str]:

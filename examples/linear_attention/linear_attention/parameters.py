@@ -94,7 +94,7 @@ class Parameters(Stepped):
 
     def learned(self, directions: int) -> dict[str, Any]:
         """Numbers with only the first directions left to be learned."""
-        known = self.values()
+        known = dict(self.values().items())
         return known | {"m": directions, **{n: known[n][:directions] for n in ("lambda", "a")}}
 
     @property
