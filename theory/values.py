@@ -49,11 +49,11 @@ class Values(Mapping[Any, Any]):
         fields = {str(n): v for n, v in self.changes.items() if str(n) in known}
         others = {n: v for n, v in self.changes.items() if str(n) not in known}
         if not fields:
-            return {**self.of.quantities(), **others}
+            return {**_sealed(self.of.quantities()), **others}
         grid = Grid(self.of, fields)
         points = [q.quantities() for q in grid.points]
         if grid.shape == () and grid.axes is None:
-            return {**fields, **points[0], **others}
+            return {**fields, **_sealed(points[0]), **others}
         # Quantities whose shape differs between points (frequencies over d_h) are left out.
         same = [n for n in points[0] if len({np.shape(point[n]) for point in points}) == 1]
         stacked = {n: grid.stack([point[n] for point in points]) for n in same}
@@ -87,3 +87,11 @@ class Values(Mapping[Any, Any]):
     def __repr__(self) -> str:
         """How to make it."""
         return f"{self.of!r}.values()" + (f" | {dict(self.changes)!r}" if self.changes else "")
+
+
+def _sealed(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers, arrays among them as views that cannot be written to."""
+    views = {name: v.view() for name, v in numbers.items() if isinstance(v, np.ndarray)}
+    for view in views.values():
+        view.flags.writeable = False
+    return {**numbers, **views}

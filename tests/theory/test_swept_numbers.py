@@ -255,13 +255,14 @@ def test_what_follows_from_a_field_follows_its_new_value(system):
         lambda v: {"L": 7} | v,
         lambda v: {"L": 7}.update(v),
         lambda v: v.__setitem__("L", 7),
+        lambda v: v["omega"].fill(7),
         lambda v: setattr(v, "changes", {"L": 7}),
     ],
 )
 def test_values_are_one_object(unpack):
     """No road makes a dictionary in which c_omega of one L stands beside another."""
     values = small("state_tracking").values()
-    with pytest.raises((ParameterError, TypeError, AttributeError)) as error:
+    with pytest.raises((ParameterError, TypeError, AttributeError, ValueError)) as error:
         unpack(values)
     if isinstance(error.value, ParameterError):
         assert str(error.value).endswith('take p.values() | {"name": value}')
