@@ -59,11 +59,7 @@ def parser(prog: str, description: str, *more: str) -> argparse.ArgumentParser:
 def base(args: argparse.Namespace, system: System) -> BaseParameters:
     """Parameters from ``--preset`` and ``--set``; ``--alpha`` where that is a parameter."""
     kind: Any = system.parameters
-    p = (
-        kind()
-        if args.preset is None
-        else cli.choose("--preset", args.preset, getattr(kind, "presets", dict)())()
-    )
+    p = cli.preset(kind, args.preset)
     alpha = cli.positive("--alpha", args.alpha)
     if alpha is not None and any(f.name == "alpha" for f in dataclasses.fields(kind)):
         p = p.replace(alpha=alpha)
@@ -130,12 +126,12 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
         if system.text is None:
             raise ParameterError(f"--text {args.text}: only for trigger_task")
         p, system = system.text(p, output.read_text("--text", args.text))
-    own: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if args.data:
         if system.data is None:
             raise ParameterError(f"--data {args.data}: only for state_tracking")
         text = output.read_text("--data", args.data)
-        p, own = system.data(p, text, f"--data {args.data}")
+        p, options = system.data(p, text, f"--data {args.data}")
     p, seeds = reaching(args, system, p), cli.seeds(args.seeds, "1")
     store, single = storage.destination(args.out)
     result = system.train(
@@ -146,7 +142,7 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
         dtype=args.dtype,
         workers=args.workers,
         progress=not args.quiet,
-        **own,
+        **options,
     )
     if single:
         runs.write(result, single)
@@ -157,7 +153,7 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
     shown = system.displayed or [
         n for n, v in last.data_vars.items() if v.dims == ("seed",) and not np.isnan(v).all()
     ]
-    at = {
+    reached = {
         name: float(last[name])
         for name in (system.counter, system.time, system.sweep_parameter)
         if name in last.coords
@@ -170,7 +166,7 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
                     "system": short,
                     "out": where,
                     "seeds": seeds,
-                    **at,
+                    **reached,
                     "steps": system.length(p),
                     "final": {n: last[n].values for n in shown},
                     "parameters": p.stored(training_only=True),
@@ -180,7 +176,7 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
         return 0
     when = ", ".join(
         f"{name} {v:.0f}" if name == system.counter else f"{name} = {v:.4g}"
-        for name, v in at.items()
+        for name, v in reached.items()
     )
     print(f"students at {when}, stored in {where}")
     print(

@@ -35,16 +35,16 @@ def main(argv: list[str] | None = None) -> int:
     if args.table:
         if args.set or args.preset or args.device:
             parser.error(f"--table {args.table}: has settings of its own")
-        found = (
+        table = (
             floors.students()
             if args.table == "students"
             else getattr(cli.having(args.model, "simulate", "costs"), args.table)()
         )
         if args.json:
-            print(output.to_json({"model": args.model.name, **found}))
+            print(output.to_json({"model": args.model.name, **table}))
         else:
-            print(found["about"], output.table(found["header"], found["rows"]), sep="\n")
-            print(*found["notes"], sep="\n")
+            print(table["about"], output.table(table["header"], table["rows"]), sep="\n")
+            print(*table["notes"], sep="\n")
         return 0
     rows = args.model.wing("simulate", "benchmark").measure(
         cli.parameters(args), args.device, args.quiet

@@ -32,9 +32,9 @@ def students() -> dict[str, Any]:
     """A row per student: its learner's step, the plain module's, and the floor."""
     torch.set_num_threads(1)
     rows = []
-    for name, own, drawn in SHOWN:
+    for name, changes, drawn in SHOWN:
         _, system = systems.find(name)
-        p = system.parameters(**own, **system.settings)
+        p = system.parameters(**changes, **system.settings)
         dtype = getattr(torch, system.default_dtype or "float32")
         stack: Any = system.learner(p, [0], torch.device("cpu"), dtype)
         learner = getattr(stack, "members", [stack])[0]
@@ -63,12 +63,12 @@ def students() -> dict[str, Any]:
 def best(work: Callable[[], Any]) -> float:
     """Least CPU time of a call in seconds, so that other work on the machine does not count."""
     work()
-    found: list[float] = []
-    while sum(found) < AT_LEAST or len(found) < 3:
+    spent: list[float] = []
+    while sum(spent) < AT_LEAST or len(spent) < 3:
         began = time.process_time()
         work()
-        found.append(time.process_time() - began)
-    return min(found)
+        spent.append(time.process_time() - began)
+    return min(spent)
 
 
 def peak(dtype: torch.dtype) -> float:

@@ -61,7 +61,7 @@ def advances(system: Any, p: Any, steps: np.ndarray) -> np.ndarray:
 
 
 def records(
-    system: Any, found: Any, students: int, first: Mapping[str, np.ndarray] | None, step: int
+    system: Any, measured: Any, students: int, first: Mapping[str, np.ndarray] | None, step: int
 ) -> dict[str, np.ndarray]:
     """Check measurements at a step; returns arrays with a first axis over the students.
 
@@ -72,18 +72,18 @@ def records(
         numbers.
     """
     who = f"{system.name}: measure() at {system.counter} {step}"
-    if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
-        raise ParameterError(f"{who}: must give quantities by name, not {type(found).__name__}")
-    if first is not None and found.keys() != first.keys():
-        changed = ", ".join(sorted(found.keys() ^ first.keys()))
+    if not isinstance(measured, Mapping) or not all(isinstance(name, str) for name in measured):
+        raise ParameterError(f"{who}: must give quantities by name, not {type(measured).__name__}")
+    if first is not None and measured.keys() != first.keys():
+        changed = ", ".join(sorted(measured.keys() ^ first.keys()))
         raise ParameterError(f"{who}: gives other quantities than before: {changed}")
-    if system.finite not in found:
+    if system.finite not in measured:
         raise ParameterError(
             f"{system.name}: finite = {system.finite!r}: must be one of what "
-            f"measure() gives: {', '.join(found) or 'nothing'}"
+            f"measure() gives: {', '.join(measured) or 'nothing'}"
         )
     made = {}
-    for name, value in found.items():
+    for name, value in measured.items():
         try:
             made[name] = np.array(value, float)
         except (TypeError, ValueError, RuntimeError) as error:  # torch, if gradients are tracked

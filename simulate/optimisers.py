@@ -54,16 +54,18 @@ class Moves:
 
     def state(self) -> dict[str, Any]:
         """What is remembered, by names that no weight has."""
-        found: dict[str, Any] = {f"{PREFIX}number": torch.tensor(self.steps.number)}
+        remembered: dict[str, Any] = {f"{PREFIX}number": torch.tensor(self.steps.number)}
         for name in ("first", "second"):
             for k, x in enumerate(getattr(self.steps, name)):
-                found[f"{PREFIX}{name}.{k}"] = torch.from_numpy(x.copy())
-        return found
+                remembered[f"{PREFIX}{name}.{k}"] = torch.from_numpy(x.copy())
+        return remembered
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Remember what a state holds."""
         self.steps.number = int(state[f"{PREFIX}number"])
         for name in ("first", "second"):
-            own = f"{PREFIX}{name}."
-            places = sorted(int(key.removeprefix(own)) for key in state if key.startswith(own))
-            setattr(self.steps, name, [state[f"{own}{k}"].numpy().copy() for k in places])
+            prefix = f"{PREFIX}{name}."
+            places = sorted(
+                int(key.removeprefix(prefix)) for key in state if key.startswith(prefix)
+            )
+            setattr(self.steps, name, [state[f"{prefix}{k}"].numpy().copy() for k in places])

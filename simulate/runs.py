@@ -292,12 +292,12 @@ def _setting(config: str) -> dict[str, Any]:
 
 
 def _loader(
-    store: Path | str, found: Mapping[str, Mapping[int, xr.Dataset]], points: int
+    store: Path | str, runs_by: Mapping[str, Mapping[int, xr.Dataset]], points: int
 ) -> Callable[[xr.Dataset], xr.Dataset]:
     """Function that loads the runs of a store: into memory, or lazily if they do not fit."""
-    largest = max(run.nbytes for of in found.values() for run in of.values())
+    largest = max(run.nbytes for of in runs_by.values() for run in of.values())
     needed = (
-        3 * points * max(len(of) for of in found.values()) * largest
+        3 * points * max(len(of) for of in runs_by.values()) * largest
     )  # memory: runs, joined along seeds, joined over the sweep
     if needed <= max(memory.available(), memory.NEGLIGIBLE_BYTES):
         return _whole

@@ -165,7 +165,7 @@ def _save(
     system: System,
     code: str,
     learner: Learner,
-    found: Records,
+    records: Records,
     config: str,
     places: Mapping[int, Path],
     step: int,
@@ -174,7 +174,7 @@ def _save(
     for b, (seed, path) in enumerate(places.items()):
         kept = {
             str(s): {name: torch.as_tensor(v[b]) for name, v in record.items()}
-            for s, record in found.items()
+            for s, record in records.items()
         }
         if state := interface_checks.state(system, learner, b):
             said = {"step": step, "code": code, "learner": state, "records": kept}
@@ -188,7 +188,7 @@ def _learn(
     learner: Learner,
     attrs: Sequence[dict[str, Any]],
     step: int,
-    found: Records,
+    records: Records,
     save: Callable[[int], None],
     tick: Callable[[int], None],
 ) -> list[xr.Dataset]:
@@ -203,17 +203,17 @@ def _learn(
                 if (
                     system.time
                     and (step % p.eval_every == 0 or step == length)
-                    and step not in found
+                    and step not in records
                 ):
-                    first = found[min(found)] if found else None
+                    first = records[min(records)] if records else None
                     made = interface_checks.records(
                         system, learner.measure(), len(attrs), first, step
                     )
                     _stay_finite(system, p, step, made[system.finite], first is None)
-                    found[step] = made
+                    records[step] = made
                 if not begun:
                     with interface_checks.named(f"{system.name}: a run"):
-                        runs.content(_dataset(system, p, found, 0, attrs[0]))
+                        runs.content(_dataset(system, p, records, 0, attrs[0]))
                     interface_checks.states(system, learner, len(attrs))
                     begun = True
                 if step == 1:  # some have no state before the first step
@@ -224,7 +224,7 @@ def _learn(
                     saved = time.monotonic()
                 if step == length:
                     return [
-                        _whole(system, p, learner, _dataset(system, p, found, b, of), b)
+                        _whole(system, p, learner, _dataset(system, p, records, b, of), b)
                         for b, of in enumerate(attrs)
                     ]
                 with patience.step():
@@ -255,19 +255,19 @@ def _stay_finite(system: System, p: Any, step: int, now: Any, first: bool = Fals
 
 
 def _dataset(
-    system: System, p: Any, found: Records, b: int, attrs: Mapping[str, Any]
+    system: System, p: Any, records: Records, b: int, attrs: Mapping[str, Any]
 ) -> xr.Dataset:
     """Records of one student as a labelled dataset."""
-    steps = np.array(sorted(found))
+    steps = np.array(sorted(records))
     if not system.time:
         return xr.Dataset(attrs=attrs)
     data = {
         name: xr.Variable(
             (system.time, *system.dimensions.get(name, ())),
-            np.stack([found[s][name][b] for s in steps]),
+            np.stack([records[s][name][b] for s in steps]),
             {"long_name": system.meaning.get(name, name)},
         )
-        for name in found[steps[0]]
+        for name in records[steps[0]]
     }
     clock = (
         {} if system.clock is None else {system.time: interface_checks.advances(system, p, steps)}

@@ -65,6 +65,26 @@ def provenance(
     }
 
 
+def code(*makers: Any) -> str:
+    """Digest of the package that defines students, given functions or classes that make them."""
+    homes = [part.__module__ for made in makers for part in _parts(made)]
+    return statements(next((m for m in homes if _of_students(m)), homes[0]))
+
+
+def _parts(made: Any) -> list[Any]:
+    """The function itself, or the functions and classes inside a (nested) partial, in order."""
+    if isinstance(made, functools.partial):
+        return [part for one in (made.func, *made.args) if callable(one) for part in _parts(one)]
+    return [made]
+
+
+def _of_students(module: str) -> bool:
+    """Whether a module belongs to a particular student rather than to the shared code."""
+    return sys.modules[module].__package__ != __package__ and (
+        module.partition(".")[0] not in sys.stdlib_module_names or module == "__main__"
+    )
+
+
 @functools.cache
 def statements(module: str) -> str:
     """Digest of the package that contains a module (of ``simulate.py`` in a flat package), and of

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from simulate.training import System
-from theory import registry
+from theory import plugins, registry
 from theory.runtime import cli
 
 
@@ -51,6 +51,6 @@ def every() -> dict[str, System]:
     """Systems of all models by full name."""
     systems: dict[str, System] = {}
     for model in registry.MODELS.values():
-        with registry.skip_on_error(model):
+        with plugins.skip_on_error(model):
             systems |= {f"{model.name}.{short}": s for short, s in of(model.name).items()}
     return systems

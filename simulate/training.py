@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import inspect
 import operator
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,12 +67,12 @@ class System:
         Name of a step.
     length : callable
         ``length(p)``: number of steps of a run.
-    swept : str
+    sweep_parameter : str
         Parameter, if any, that is a dimension of results; `train` accepts several values of it.
     stack : int
         Number of seeds trained together on a GPU. On the CPU it is one, as every seed has its own
         core.
-    implied : str or None
+    default_dtype : str or None
         Default precision, which is then omitted from the stored configuration. Without it the
         default is single precision, always stored.
     devices : tuple of str
@@ -85,7 +84,7 @@ class System:
         Quantity that becomes infinite or NaN if the learning rate is too large.
     settings : mapping
         Parameters fixed by the system.
-    shown : tuple of str
+    displayed : tuple of str
         Quantities shown by the command; all if empty.
     text : callable, optional
         ``text(p, content)``: parameters and system for a text given by the user.
@@ -160,7 +159,7 @@ class System:
         device : str, optional
             Torch device; a GPU by default if there is one.
         dtype : torch.dtype or str, optional
-            ``float32`` or ``float64``; by default `implied`, or else single precision.
+            ``float32`` or ``float64``; by default `default_dtype`, or else single precision.
         workers : int, optional
             Number of parallel processes: by default one per core on the CPU, and one stack at a
             time on a GPU.
@@ -168,7 +167,7 @@ class System:
             Progress bar on stderr.
         **own
             Options of this kind of student, as for `identity`, and one or several values of the
-            `swept` parameter.
+            `sweep_parameter`.
 
         Returns
         -------
@@ -302,8 +301,7 @@ class System:
         """Digest of the package that defines these students. A run trained by other code is
         reported when it is read; an interrupted one does not continue.
         """
-        homes = [part.__module__ for made in (self.memory, self.make) for part in _parts(made)]
-        return storage.statements(next((m for m in homes if _of_students(m)), homes[0]))
+        return storage.code(self.memory, self.make)
 
     def provenance(self, config: str, p: Any, seed: int) -> dict[str, Any]:
         """Attributes of a run."""
@@ -386,17 +384,3 @@ class System:
                 f"device = {name!r}: {self.name} is trained on {' or '.join(self.devices)} alone"
             )
         return chosen
-
-
-def _parts(made: Any) -> list[Any]:
-    """The function itself, or the functions and classes inside a (nested) partial, in order."""
-    if isinstance(made, functools.partial):
-        return [part for one in (made.func, *made.args) if callable(one) for part in _parts(one)]
-    return [made]
-
-
-def _of_students(module: str) -> bool:
-    """Whether a module belongs to a particular student rather than to the shared code."""
-    return sys.modules[module].__package__ != __package__ and (
-        module.partition(".")[0] not in sys.stdlib_module_names or module == "__main__"
-    )

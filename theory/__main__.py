@@ -8,7 +8,7 @@ from typing import Any
 
 import sympy as sp
 
-from theory import registry
+from theory import plugins, registry
 from theory.equation import Equation
 from theory.runtime import cli, output
 
@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     models = [args.model] if args.model else list(registry.MODELS.values())
     listing: dict[str, Any] = {}
     for m in models:
-        with contextlib.nullcontext() if args.model else registry.skip_on_error(m):
+        with contextlib.nullcontext() if args.model else plugins.skip_on_error(m):
             listing[m.name] = _as_json(m) if args.json else _lines(m, args)
     if args.json:
         print(output.to_json(listing))

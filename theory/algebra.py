@@ -45,8 +45,8 @@ def gaussian_moment(variables: Sequence[Any], covariance: Callable[[Any, Any], s
         return sp.S.One
     first, *others = variables
     rests = (others[:n] + others[n + 1 :] for n in range(len(others)))
-    pairs = ((covariance(first, x), rest) for x, rest in zip(others, rests, strict=True))
-    return sp.Add(*(c * gaussian_moment(rest, covariance) for c, rest in pairs if c != 0))
+    pairs = ((covariance(first, x), unpaired) for x, unpaired in zip(others, rests, strict=True))
+    return sp.Add(*(c * gaussian_moment(unpaired, covariance) for c, unpaired in pairs if c != 0))
 
 
 def linear_root(expr: sp.Expr, unknown: sp.Symbol) -> sp.Expr:

@@ -130,12 +130,12 @@ def _entries(value: Any) -> set[type]:
     return kinds
 
 
-def _within(name: str, found: np.ndarray, allowed: Allowed) -> None:
+def _within(name: str, values: np.ndarray, allowed: Allowed) -> None:
     """Raise an error that shows the first entry that is not allowed, if there is one."""
     with np.errstate(invalid="ignore"):
-        right = np.isfinite(found) & allowed.admits(found)
+        right = np.isfinite(values) & allowed.admits(values)
     if not np.all(right):
-        first = np.ravel(found)[np.argmin(np.ravel(right))].item()
+        first = np.ravel(values)[np.argmin(np.ravel(right))].item()
         said = allowed if np.isfinite(first) else f"finite, {allowed}"
         raise ParameterError(f"{name} = {first!r}: must be {said}")
 
@@ -229,15 +229,15 @@ def _reader(hint: Any) -> Reader | None:
 
 def _either(hints: tuple[Any, ...], allowed: Allowed) -> Reader | None:
     """Reader for a union: ``X | None``, array or number, or one of several classes."""
-    rest = tuple(hint for hint in hints if hint is not type(None))
+    kinds = tuple(hint for hint in hints if hint is not type(None))
     inner: Reader | None
-    if np.ndarray in rest:
+    if np.ndarray in kinds:
         inner = functools.partial(array, allowed=allowed)
-    elif len(rest) > 1:
-        inner = functools.partial(_instance, kind=rest)
+    elif len(kinds) > 1:
+        inner = functools.partial(_instance, kind=kinds)
     else:
-        inner = _reader(Annotated[rest[0], allowed] if rest[0] in (int, float) else rest[0])
-    if inner is None or len(rest) == len(hints):
+        inner = _reader(Annotated[kinds[0], allowed] if kinds[0] in (int, float) else kinds[0])
+    if inner is None or len(kinds) == len(hints):
         return inner
     return lambda name, value: None if value is None else inner(name, value)
 

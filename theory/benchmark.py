@@ -17,27 +17,20 @@ def main(argv: list[str] | None = None) -> int:
     module = cli.having(args.model, "theory", "benchmark")
     with progress.bar(f"theory.benchmark {args.model.name}", show=not args.quiet):
         measured = module.benchmark()
-    if args.json:
-        print(output.to_json({"model": args.model.name, **measured}))
-    else:
-        rows = [
-            (
-                r["way"],
-                f"{r['points']}",
-                f"{r['seconds']:.3g}",
-                f"{r['microseconds_per_point']:.4g}",
-                f"{r['error']:.1e}",
-            )
-            for r in measured["rows"]
-        ]
-        print(
-            output.table(
-                ("way", "points", "seconds", "us per point", "error"), rows, wide=args.wide
-            )
+    head = ("way", "points", "seconds", "us per point", "error")
+    rows = [
+        (
+            r["way"],
+            f"{r['points']}",
+            f"{r['seconds']:.3g}",
+            f"{r['microseconds_per_point']:.4g}",
+            f"{r['error']:.1e}",
         )
-        print(
-            f"ratio {measured['ratio']:.3g}; {'within' if measured['agree'] else 'NOT within'} the tolerance\n{measured['note']}"
-        )
+        for r in measured["rows"]
+    ]
+    said = f"{'within' if measured['agree'] else 'NOT within'} the tolerance"
+    text = f"{output.table(head, rows, wide=args.wide)}\nratio {measured['ratio']:.3g}; {said}\n{measured['note']}"
+    print(output.to_json({"model": args.model.name, **measured}) if args.json else text)
     return 0 if measured["rows"][0]["within"] else 1
 
 

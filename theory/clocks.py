@@ -87,8 +87,8 @@ def equivalent() -> sp.Expr:
     there it is half a step of its own rate.
     """
     other = sp.Symbol("other", positive=True)
-    own = sluggishness().subs(age, 0) * other
-    (rates,) = sp.solve(sp.Eq(own, sluggishness() * rate), other)
+    plain_coefficient = sluggishness().subs(age, 0) * other
+    (rates,) = sp.solve(sp.Eq(plain_coefficient, sluggishness() * rate), other)
     return written_as(rate * (1 + 2 * age), rates)
 
 
@@ -171,12 +171,14 @@ def as_plain(how: Optimiser, eta_: float) -> Plain:
         raise ParameterError(f"optimizer = {how.optimizer}: must be sgd for a clock of momentum")
     eq, name = equations(), "nesterov" if how.nesterov else "heavy_ball"
     mean = float(eq[f"age_{name}"].evaluate({"beta": how.momentum}))
-    own = float(eq["rate_momentum"].evaluate({"eta": eta_, "beta": how.momentum}))
-    rate_ = float(eq["plain_rate"].evaluate({"rate": own, "age": mean}))
-    return Plain(rate_, rate_ / own, mean * own)
+    long_run_rate = float(eq["rate_momentum"].evaluate({"eta": eta_, "beta": how.momentum}))
+    rate_ = float(eq["plain_rate"].evaluate({"rate": long_run_rate, "age": mean}))
+    return Plain(rate_, rate_ / long_run_rate, mean * long_run_rate)
 
 
 def clock_of(how: Optimiser, eta_: float, steps: int) -> Any:
     """Clock before the first and after every step of a run: sum of rates over past steps."""
-    own = float(equations()["rate_momentum"].evaluate({"eta": eta_, "beta": how.momentum}))
-    return own * np.cumsum([0.0, *(how.share(k, steps) for k in range(steps))])
+    long_run_rate = float(
+        equations()["rate_momentum"].evaluate({"eta": eta_, "beta": how.momentum})
+    )
+    return long_run_rate * np.cumsum([0.0, *(how.share(k, steps) for k in range(steps))])

@@ -88,24 +88,9 @@ def _null_space(
     if len(rows) < len(terms):
         return at_one, np.empty((0, len(terms)))
     _, values, basis = np.linalg.svd(rows, full_matrices=False)
-    return at_one, _reduced(basis[values <= ZERO * values[0]])
-
-
-def _reduced(rows: np.ndarray) -> np.ndarray:
-    """Row-reduced echelon form of a matrix."""
-    rows, done = rows.copy(), 0
-    for column in range(rows.shape[1]):
-        if done == len(rows):
-            break
-        best = done + int(np.abs(rows[done:, column]).argmax())
-        if abs(rows[best, column]) < 1e3 * ZERO:
-            continue
-        rows[[done, best]] = rows[[best, done]]
-        rows[done] /= rows[done, column]
-        others = np.arange(len(rows)) != done
-        rows[others] -= np.outer(rows[others, column], rows[done])
-        done += 1
-    return rows
+    space = sp.Matrix(basis[values <= ZERO * values[0]])
+    reduced = space.rref(iszerofunc=lambda x: abs(x) < 1e3 * ZERO, pivots=False)
+    return at_one, np.array(reduced, float)
 
 
 def _proved(flow: Flow, terms: Sequence[sp.Expr]) -> sp.Expr | None:

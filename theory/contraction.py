@@ -60,9 +60,9 @@ class Code:
         steps, permute = self.steps, getattr(self.xp, "permute", None) or self.xp.transpose
 
         def seen(values: list, view: View) -> Any:
-            number, order, at = view
+            number, order, new_axes = view
             x = values[number] if order is None else permute(values[number], order)
-            return x if at is None else x[at]
+            return x if new_axes is None else x[new_axes]
 
         def call(*inputs: Any) -> list:
             values = [*inputs]
@@ -85,11 +85,11 @@ class Code:
         lacks.
         """
         order = tuple(x.axes.index(a) for a in axes if a in x.axes)
-        at = tuple(slice(None) if a in x.axes else None for a in axes)
-        while at[:1] == (None,):
-            at = at[1:]
+        slices = tuple(slice(None) if a in x.axes else None for a in axes)
+        while slices[:1] == (None,):
+            slices = slices[1:]
         same = order == tuple(range(len(order)))
-        return x.number, None if same else order, at if None in at else None
+        return x.number, None if same else order, slices if None in slices else None
 
     def union(self, parts: Sequence[Array]) -> tuple[sp.Symbol, ...]:
         """Union of the indices of several arrays, starting with those of the largest array in
@@ -119,8 +119,8 @@ class Code:
         shapes = [np.broadcast_to(0.0, self.shape(axes)) for axes in terms]
         how = "optimal" if len(arrays) < 6 else "greedy"
         path = np.einsum_path(_letters(terms, free), *shapes, optimize=how)[0][1:]
-        for at in path if len(arrays) > 1 else ():
-            chosen = [arrays.pop(k) for k in sorted(at, reverse=True)]
+        for pair in path if len(arrays) > 1 else ():
+            chosen = [arrays.pop(k) for k in sorted(pair, reverse=True)]
             while len(chosen) > 1:
                 x, y = chosen.pop(), chosen.pop()
                 later = {a for z in (*arrays, *chosen) for a in z.axes}
@@ -129,9 +129,9 @@ class Code:
         return self._reduced(arrays[0], bound)
 
     def _reduced(self, x: Array, gone: Any) -> Array:
-        at = tuple(k for k, a in enumerate(x.axes) if a in gone)
+        summed = tuple(k for k, a in enumerate(x.axes) if a in gone)
         left = [a for a in x.axes if a not in gone]
-        return self.step(lambda v: v.sum(at), left, self.aligned(x, x.axes)) if at else x
+        return self.step(lambda v: v.sum(summed), left, self.aligned(x, x.axes)) if summed else x
 
     def _pair(self, x: Array, y: Array, keep: set[sp.Symbol]) -> Array:
         """Product of two arrays, summed over the indices that are not kept, as a batched matrix
@@ -151,32 +151,32 @@ class Code:
             return self.einsum(stack, big, small)
         # From the last axis: first the axes of one kind, then those of the other; the remaining
         # axes are batch axes.
-        rest = [*big.axes]
+        batch = [*big.axes]
         last: list[list[sp.Symbol]] = []
-        for kind in (summed, free) if rest[-1] in summed else (free, summed):
+        for kind in (summed, free) if batch[-1] in summed else (free, summed):
             run: list[sp.Symbol] = []
-            while rest and rest[-1] in kind:
-                run.insert(0, rest.pop())
+            while batch and batch[-1] in kind:
+                run.insert(0, batch.pop())
             last.insert(0, run)
-        few = {*rest} - {*stack} and self.entries(last[0] + last[1]) < FEW
-        if few or (rest and not last[1]):
-            rest, last = stack, [free, summed]
+        few = {*batch} - {*stack} and self.entries(last[0] + last[1]) < FEW
+        if few or (batch and not last[1]):
+            batch, last = stack, [free, summed]
         turned = not {*last[1]} <= {*summed}
         inner, outer = last if turned else last[::-1]
-        stacked = [a for a in rest if a in small.axes]
+        stacked = [a for a in batch if a in small.axes]
 
         def matrices(x: Array, *last: list[sp.Symbol]) -> tuple[int, ...]:
-            ones = tuple(self.entries([a]) if a in x.axes else 1 for a in rest)
+            ones = tuple(self.entries([a]) if a in x.axes else 1 for a in batch)
             return ones + tuple(map(self.entries, last))
 
-        axes = [*rest, *outer, *others]
+        axes = [*batch, *outer, *others]
         shapes = matrices(big, *last), matrices(small, inner, others), self.shape(axes)
 
         def work(x: Any, y: Any) -> Any:
             x, y = x.reshape(shapes[0]), y.reshape(shapes[1])
             return self.xp.matmul(x.swapaxes(-1, -2) if turned else x, y).reshape(shapes[2])
 
-        left = self.aligned(big, [*rest, *last[0], *last[1]])
+        left = self.aligned(big, [*batch, *last[0], *last[1]])
         right = self.aligned(small, [*stacked, *inner, *others])
         return self.step(work, axes, left, right)
 

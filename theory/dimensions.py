@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory.parameters import ParameterError
+from theory.allowed import ParameterError
+from theory.values import Values
 
 
 class Axes:
@@ -45,8 +46,7 @@ class Axes:
         if isinstance(value, xr.DataArray):
             missing = [x for x in self.names if x not in value.dims]
             return value.expand_dims(missing).transpose(*self.names).values
-        follows = getattr(value, "of", None) is not None  # frequencies of Parameters
-        if isinstance(value, np.ndarray | list | tuple) and np.ndim(value) and not follows:
+        if isinstance(value, np.ndarray | list | tuple) and np.ndim(value):
             raise ParameterError(
                 f"{name}: needs named dimensions, as the others have them: an xarray.DataArray"
             )
@@ -98,18 +98,18 @@ def by_dimension(along: str | None = None) -> Callable[[Callable], Callable]:
         @functools.wraps(function)
         def call(*given: Any, **more: Any) -> Any:
             every = [*given, *more.values()]
-            every += [v for x in every if isinstance(x, dict) for v in x.values()]
+            every += [v for x in every for v in _entries(x).values()]
             if not any(isinstance(v, xr.DataArray) for v in every):
                 return function(*given, **more)
             bound = signature.bind(*given, **more)
-            own: Any = bound.arguments.pop(along) if along else None
+            listed: Any = bound.arguments.pop(along) if along else None
             arrays: dict[str, xr.DataArray] = {}
             _each(bound.arguments, lambda n, v: arrays.update({n: v} if _labelled(v) else {}))
             inner = {}
             if along:
-                bound.arguments[along] = own
-                labelled = isinstance(own, xr.DataArray) and own.ndim
-                inner = {own.dims[0]: own.values} if labelled else {along: own}
+                bound.arguments[along] = listed
+                labelled = isinstance(listed, xr.DataArray) and listed.ndim
+                inner = {listed.dims[0]: listed.values} if labelled else {along: listed}
             axes = Axes(arrays)
             plain = _each(bound.arguments, lambda n, v: v if n == along else axes.plain(n, v))
             bound.arguments.update(plain)
@@ -125,10 +125,20 @@ def _labelled(value: Any) -> bool:
 
 
 def _each(given: Mapping[str, Any], change: Callable[[str, Any], Any]) -> dict[str, Any]:
-    """Apply a function to every argument, and to every entry of arguments that are dictionaries."""
-    return {
-        name: {k: change(k, v) for k, v in value.items()}
-        if isinstance(value, dict)
-        else change(name, value)
-        for name, value in given.items()
-    }
+    """Apply a function to every argument, and to every entry of arguments that are dictionaries,
+    or to what was given beside Parameters.
+    """
+    changed: dict[str, Any] = {}
+    for name, value in given.items():
+        entries = {k: change(k, v) for k, v in _entries(value).items()}
+        if isinstance(value, Values):
+            changed[name] = value | entries
+        else:
+            changed[name] = entries if isinstance(value, dict) else change(name, value)
+    return changed
+
+
+def _entries(value: Any) -> Mapping[Any, Any]:
+    if isinstance(value, Values):
+        return value.changes
+    return value if isinstance(value, dict) else {}

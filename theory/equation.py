@@ -103,24 +103,25 @@ class Equation:
         KeyError
             If a free symbol has no value.
         ParameterError
-            If a derived quantity was computed from another value of a field than the one given, or
-            a value is not a real number (None, complex, masked).
+            If a derived quantity would not follow another that is overridden, or a value is not a
+            real number (None, complex, masked).
         """
         if swept or not isinstance(values, Mapping):
             known = {s.name for s in self.rhs.free_symbols if isinstance(s, sp.Symbol)}
             values = sweep.numbers(values, known, **swept)
-        given = {key: value for key, value in values.items() if not isinstance(key, str)}
-        rest = self.rhs.xreplace(
+        given = {key: values[key] for key in values if not isinstance(key, str)}
+        remaining = self.rhs.xreplace(
             {key: sp.Dummy() for key in given if not isinstance(key, sp.IndexedBase)}
         )
-        bases = rest.atoms(sp.IndexedBase)
+        bases = remaining.atoms(sp.IndexedBase)
         labels = {base.label for base in bases}
         symbols = {
-            s for s in rest.free_symbols if isinstance(s, sp.Symbol) and not isinstance(s, sp.Dummy)
+            s
+            for s in remaining.free_symbols
+            if isinstance(s, sp.Symbol) and not isinstance(s, sp.Dummy)
         } - labels
-        used = {s.name for s in symbols | labels}
-        if bases and modules == "numpy" and used <= values.keys() and numeric.has_places(rest):
-            sweep.reject_stale(values, used)
+        given_all = all(s.name in values for s in symbols | labels)
+        if bases and modules == "numpy" and given_all and numeric.has_places(remaining):
             return lowered.number(self.rhs.xreplace(given), values)
         # Sorted by name: the order of arguments fixes the order of operations, and so the last bit.
         for symbol in sorted((bases | symbols) - set(given), key=lambda s: s.name):
@@ -129,9 +130,6 @@ class Equation:
             given[symbol] = value = values[symbol.name]
             if modules == "numpy":
                 arguments.array(symbol.name, value, empty=True)
-        sweep.reject_stale(
-            values, {s.name for s in given if isinstance(s, sp.Symbol)} & values.keys()
-        )
         return self.lambdify(*given, modules=modules)(*given.values())
 
     def subs(self, replacements: Mapping[Any, Any]) -> Self:
@@ -212,8 +210,8 @@ def table(
     made = {}
     for name, (lhs, rhs, *words) in rows.items():
         source = reference if isinstance(reference, str) else reference(words.pop(0))
-        own = words.pop(0) if words and words[0] in STATUSES else status
-        made[name] = Equation(name, lhs, rhs, source, own, (*assumptions, *words))
+        row_status = words.pop(0) if words and words[0] in STATUSES else status
+        made[name] = Equation(name, lhs, rhs, source, row_status, (*assumptions, *words))
     return made
 
 

@@ -107,8 +107,8 @@ def symbols(model: Model, equations: Iterable[Equation], renaming: Renaming = UN
     rows: dict[tuple[str, str], list[str]] = {}
     for part in model.systems or [model]:
         said = Meanings(part)
-        own = part.wing("theory").equations() if model.systems else {e.name: e for e in listed}
-        for equation in (e for e in listed if e.name in own):
+        of_part = part.wing("theory").equations() if model.systems else {e.name: e for e in listed}
+        for equation in (e for e in listed if e.name in of_part):
             for x in occurring(equation):
                 name, printed = str(x), printing.expression(renaming.expression(x))
                 means = renaming.words("; ".join(said.of(x)))

@@ -42,20 +42,20 @@ def tokens(latex: str) -> list[str]:
     return _TOKEN.findall(latex)
 
 
-def argument(parts: list[str], at: int) -> tuple[list[str], int]:
+def argument(parts: list[str], place: int) -> tuple[list[str], int]:
     """Tokens of the group (without braces) or the single token at a position, and the position
     behind it.
     """
-    while at < len(parts) and parts[at].isspace():
-        at += 1
-    if at >= len(parts) or parts[at] != "{":
-        return parts[at : at + 1], at + 1
-    depth, end = 0, at
+    while place < len(parts) and parts[place].isspace():
+        place += 1
+    if place >= len(parts) or parts[place] != "{":
+        return parts[place : place + 1], place + 1
+    depth, end = 0, place
     while True:
         depth += {"{": 1, "}": -1}.get(parts[end], 0)
         end += 1
         if depth == 0:
-            return parts[at + 1 : end - 1], end
+            return parts[place + 1 : end - 1], end
 
 
 def width(latex: str) -> float:
@@ -64,25 +64,25 @@ def width(latex: str) -> float:
 
 
 def _width(parts: list[str]) -> float:
-    total, at, under = 0.0, 0, 0.0
-    while at < len(parts):
-        token, at = parts[at], at + 1
+    total, place, under = 0.0, 0, 0.0
+    while place < len(parts):
+        token, place = parts[place], place + 1
         if token in ("\\sum", "\\prod", "\\limits"):  # sub- and superscripts are stacked
             total += _WIDE.get(token, 0.0)
             under = 1.4 if token != "\\limits" else 0.8
             continue
         if token in ("\\frac", "\\binom"):
-            above, at = argument(parts, at)
-            below, at = argument(parts, at)
+            above, place = argument(parts, place)
+            below, place = argument(parts, place)
             total += max(_width(above), _width(below)) + 0.25
         elif token == "\\sqrt":
-            inner, at = argument(parts, at)
+            inner, place = argument(parts, place)
             total += _width(inner) + 0.85
         elif token in ("^", "_"):
-            inner, at = argument(parts, at)
+            inner, place = argument(parts, place)
             script = 0.75 * _width(inner)
-            if at < len(parts) and parts[at] in ("^", "_"):  # numerator above denominator
-                inner, at = argument(parts, at + 1)
+            if place < len(parts) and parts[place] in ("^", "_"):  # numerator above denominator
+                inner, place = argument(parts, place + 1)
                 script = max(script, 0.75 * _width(inner))
             total += max(0.0, script - under)
             under = 0.0
@@ -102,30 +102,30 @@ def unfolded(latex: str, room: float) -> str:
     """Rewrite fractions, roots and exponentials that are wider than a line as products, powers and
     exp.
     """
-    parts, made, at = tokens(latex), [], 0
-    while at < len(parts):
-        token = parts[at]
+    parts, made, place = tokens(latex), [], 0
+    while place < len(parts):
+        token = parts[place]
         if token == "\\frac":
-            above, after = argument(parts, at + 1)
+            above, after = argument(parts, place + 1)
             below, after = argument(parts, after)
             if max(_width(above), _width(below)) > room:
                 made.append(_fraction("".join(above), "".join(below), room))
-                at = after
+                place = after
                 continue
         elif token == "\\sqrt":
-            inner, after = argument(parts, at + 1)
+            inner, after = argument(parts, place + 1)
             if _width(inner) > room:
                 made.append(f"\\left({unfolded(''.join(inner), room)}\\right)^{{1/2}}")
-                at = after
+                place = after
                 continue
-        elif token == "e" and parts[at + 1 : at + 2] == ["^"]:
-            inner, after = argument(parts, at + 2)
+        elif token == "e" and parts[place + 1 : place + 2] == ["^"]:
+            inner, after = argument(parts, place + 2)
             if _width(inner) > room:
                 made.append(f"\\exp\\left({unfolded(''.join(inner), room)}\\right)")
-                at = after
+                place = after
                 continue
         made.append(token)
-        at += 1
+        place += 1
     return "".join(made)
 
 
@@ -152,7 +152,7 @@ class _Break:
 
 def _breaks(parts: list[str]) -> list[_Break]:
     places, opened, braces = [], 0, 0
-    for at, token in enumerate(parts):
+    for place, token in enumerate(parts):
         if token == "{":
             braces += 1
         elif token == "}":
@@ -161,20 +161,20 @@ def _breaks(parts: list[str]) -> list[_Break]:
             opened += 1
         elif not braces and token == "\\right":
             opened -= 1
-        if braces or at == 0 or not parts[at - 1].isspace():
+        if braces or place == 0 or not parts[place - 1].isspace():
             continue
-        if token in "+-" and parts[at + 1 : at + 2] == [" "]:
-            before = [p for p in parts[:at] if not p.isspace()][-1:]
+        if token in "+-" and parts[place + 1 : place + 2] == [" "]:
+            before = [p for p in parts[:place] if not p.isspace()][-1:]
             if before and before[0] not in "([{=,":
-                places.append(_Break(at, opened, False))
-        elif _ends_factor(parts, at) and token not in ("\\right", "^", "_", ")", ",", "}"):
-            places.append(_Break(at, opened - (token == "\\left"), True))
+                places.append(_Break(place, opened, False))
+        elif _ends_factor(parts, place) and token not in ("\\right", "^", "_", ")", ",", "}"):
+            places.append(_Break(place, opened - (token == "\\left"), True))
     return places
 
 
-def _ends_factor(parts: list[str], at: int) -> bool:
+def _ends_factor(parts: list[str], place: int) -> bool:
     """Whether a bracket or its exponent has just been closed."""
-    before = [p for p in parts[:at] if not p.isspace()]
+    before = [p for p in parts[:place] if not p.isspace()]
     if before and before[-1] == "}":
         depth, k = 0, len(before) - 1
         while k >= 0:

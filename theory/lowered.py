@@ -106,9 +106,9 @@ class _Writer(Code):
         self.rights: dict[str, sp.Expr] = {}
         for name, (left, right) in asked.definitions.items():
             right = right.replace(lambda x: isinstance(x, sp.Indexed), self._completed)
-            own = left.indices if isinstance(left, sp.Indexed) else ()
-            left_out = (x for x in asked.over if x in right.free_symbols and x not in own)
-            self.rights[name], self.axes[name] = right, (*left_out, *own)
+            written = left.indices if isinstance(left, sp.Indexed) else ()
+            left_out = (x for x in asked.over if x in right.free_symbols and x not in written)
+            self.rights[name], self.axes[name] = right, (*left_out, *written)
             for x in sorted(right.atoms(sp.Indexed), key=str):
                 for i, n in zip(x.indices, self._lengths(x), strict=False):
                     if i in self.axes[name] and self.spans.setdefault(i, (1, n)) != (1, n):
@@ -229,8 +229,8 @@ class _Writer(Code):
         if name in self.rights:
             if not whole:
                 raise NotLowered(str(x))
-            entry, at = self._defined(name), dict(zip(self.axes[name], axes, strict=True))
-            number, axes = entry.number, tuple(at[a] for a in entry.axes)
+            entry, of_axis = self._defined(name), dict(zip(self.axes[name], axes, strict=True))
+            number, axes = entry.number, tuple(of_axis[a] for a in entry.axes)
         else:
             number = self.asked.arrays.index(name)
         if not whole:
@@ -244,17 +244,19 @@ class _Writer(Code):
         return entry if len(once) == len(axes) else self.einsum(once, entry)
 
     def _take(self, name: str, array: Any, *places: Any) -> Any:
-        at = [self.xp.asarray(p, dtype=self.xp.int64) for p in places]
+        places_as_integers = [self.xp.asarray(p, dtype=self.xp.int64) for p in places]
         wrong = [
-            (q < 1) | (q > n) | (q != p) for p, q, n in zip(places, at, array.shape, strict=True)
+            (q < 1) | (q > n) | (q != p)
+            for p, q, n in zip(places, places_as_integers, array.shape, strict=True)
         ]
         if any(w.any() for w in wrong):
             first = np.argwhere(np.any(np.broadcast_arrays(*wrong), axis=0))[0]
             shown = (
-                np.broadcast_to(p, np.broadcast_shapes(*map(np.shape, at)))[*first] for p in places
+                np.broadcast_to(p, np.broadcast_shapes(*map(np.shape, places_as_integers)))[*first]
+                for p in places
             )
             raise _no_place(f"{name}[{', '.join(f'{p:g}' for p in shown)}]", tuple(array.shape))
-        return array[tuple(q - 1 for q in at)]
+        return array[tuple(q - 1 for q in places_as_integers)]
 
     def _sum(self, expr: sp.Sum) -> Array:
         outside = dict(self.range)
@@ -278,14 +280,14 @@ class _Writer(Code):
         factors = list(sp.Mul.make_args(term))
         for f in factors:
             if isinstance(f, sp.Add | sp.Sum) and self._outgrows(f, f.free_symbols & {*self.range}):
-                rest = sp.Mul(*(x for x in factors if x is not f))
+                cofactor = sp.Mul(*(x for x in factors if x is not f))
                 if isinstance(f, sp.Sum):
                     taken = [v for v in f.variables if v in self.range]
                     f = f.xreplace({v: sp.Symbol(f"{v}_{len(self.range)}", **WHOLE) for v in taken})
                     self._bind(f)
-                    yield from self._terms(rest * f.function, bound | {*f.variables})
+                    yield from self._terms(cofactor * f.function, bound | {*f.variables})
                 for part in f.args if isinstance(f, sp.Add) else ():
-                    yield from self._terms(rest * part, bound)
+                    yield from self._terms(cofactor * part, bound)
                 return
         yield factors, bound
 
@@ -328,6 +330,6 @@ def number(expr: sp.Expr, values: Mapping[str, Any]) -> float:
         lowered = _of(expr)
         arrays = {name: np.asarray(values[name], float) for name in lowered.arrays}
         with np.errstate(over="ignore"):  # as `numeric.function`
-            return float(lowered({**values, **arrays})[0])
+            return float(lowered(dict(values.items()) | arrays)[0])
     except NotLowered:
         return numeric.entry_by_entry(expr, values)

@@ -176,9 +176,9 @@ def entry_by_entry(expr: sp.Expr, values: Mapping[str, Any]) -> float:
     """
     arrays = {base.label for base in expr.atoms(sp.IndexedBase)}
     free = {x for x in expr.free_symbols if isinstance(x, sp.Symbol)} - arrays
-    at = [i for x in expr.atoms(sp.Indexed) for i in x.indices]
-    at += [end for s in expr.atoms(sp.Sum) for limit in s.limits for end in limit[1:]]
-    places = set().union(*(i.free_symbols for i in at))
+    places_written = [i for x in expr.atoms(sp.Indexed) for i in x.indices]
+    places_written += [end for s in expr.atoms(sp.Sum) for limit in s.limits for end in limit[1:]]
+    places = set().union(*(i.free_symbols for i in places_written))
     whole = {x: _whole(x, values[x.name]) for x in free if x.is_integer or x in places}
     expr = expr.subs(whole).doit()
     if left := sorted(expr.atoms(sp.Sum), key=str):
@@ -276,17 +276,17 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
         used, summand = [*stand_in.values(), *entries.values()], s.function.xreplace(entries)
         left |= summand.atoms(sp.Indexed)
         summands.append(sp.lambdify(used, summand, _MODULES[modules], cse=True))
-    rest = expr.xreplace(totals)
-    if open_entries := sorted(left | rest.atoms(sp.Indexed), key=str):
+    outside_sums = expr.xreplace(totals)
+    if open_entries := sorted(left | outside_sums.atoms(sp.Indexed), key=str):
         raise ParameterError(
             f"{open_entries[0]}: has no number; give the entry itself, or an array that is summed over"
         )
     # Remaining sums are evaluated term by term up to a limit that must be a Python integer. Common
     # subexpressions must not be taken out of a sum or an integral, as they may contain its index.
-    loops = sorted(rest.atoms(sp.Sum), key=str)
-    bound = rest.has(sp.Sum, sp.Integral)
+    loops = sorted(outside_sums.atoms(sp.Sum), key=str)
+    bound = outside_sums.has(sp.Sum, sp.Integral)
     outer = sp.lambdify(
-        [*stand_in.values(), *totals.values()], rest, _MODULES[modules], cse=not bound
+        [*stand_in.values(), *totals.values()], outside_sums, _MODULES[modules], cse=not bound
     )
     ends = {q for s in loops for limit in s.limits for end in limit[1:] for q in end.free_symbols}
     whole = [k for k, q in enumerate(stand_in.values()) if q in ends]

@@ -29,8 +29,8 @@ class Printer(LatexPrinter):
     """SymPy's printer, with roots as written by hand: one root of a product, and the root of e."""
 
     def _print_Mul(self, expr: sp.Mul) -> str:
-        number, rest = expr.as_coeff_Mul(rational=True)
-        factors = sp.Mul.make_args(rest)
+        number, product = expr.as_coeff_Mul(rational=True)
+        factors = sp.Mul.make_args(product)
         over, under = ([x.base for x in factors if _is_root(x, s * HALF)] for s in (1, -1))
         for base in [x for x in over if under and x.is_Integer and number.q % x == 0]:
             number *= base  # sqrt(2) / (2 sqrt(pi)) is 1 / sqrt(2 pi)

@@ -7,20 +7,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import importlib.metadata
 import importlib.util
-import re
 import sys
-import warnings
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from theory.parameters import ParameterError, error_summary, nearest
 
 COMMANDS = ("gradients", "timescales", "trajectories", "fidelity", "laws", "thresholds")
-GROUP = "solvable_transformers.models"  # entry point group of packages that provide a model
 # Attributes that commands require of a model's subpackages.
 DOORS = {"theory": ("Parameters", "equations", "sections"), "simulate": ("SYSTEMS",)}
 
@@ -102,11 +98,13 @@ class Model:
         """
         above = None if self.beside else _table().get(self.family)
         rooms = [path for m in (self, above) if m for path in m._paths(wing)]
+        from theory import plugins
+
         try:
             with self._guest(self.package):
                 return next((p for p in (f"{room}.{module}" for room in rooms) if _there(p)), "")
         except ParameterError as error:
-            _leave_out(f"{wing} of model {self.name}", error)
+            plugins.leave_out(f"{wing} of model {self.name}", error)
             return ""
 
     def has(self, wing: str, module: str) -> bool:
@@ -129,9 +127,11 @@ class Model:
         room = self.systems[0] if module and self.systems else self
         path = room.place(wing, module) if module else room.path(wing)
         if room.stated and not _there(path):
-            own = room.wing("theory")
+            derived = room.wing("theory")
             return (
-                own if wing == "theory" and module == "onset" else of_all(own.stated, wing, module)
+                derived
+                if wing == "theory" and module == "onset"
+                else of_all(derived.stated, wing, module)
             )
         if self.package and module == "onset" and not path:
             path = f"{self.package}.theory"  # a flat package's onset is a name in its theory
@@ -200,99 +200,6 @@ def of_all(stated: Any, wing: str, module: str | None) -> Any:
         raise ParameterError(f"{stated.name}: has no {path}")
     imported = importlib.import_module(path)
     return imported.of(stated) if hasattr(imported, "of") else imported
-
-
-def _leave_out(what: str, error: BaseException) -> None:
-    """Print a warning that a model of another package is skipped."""
-    said = str(error) if isinstance(error, ParameterError) else error_summary(error)
-    warnings.warn(f"{what} left out: {said}", stacklevel=2)
-
-
-@contextlib.contextmanager
-def skip_on_error(model: Model) -> Iterator[None]:
-    """Context manager for one of many models: if a foreign model fails, it is reported and the
-    others continue.
-    """
-    try:
-        yield
-    except (Exception, SystemExit) as error:
-        if not model.package:
-            raise
-        _leave_out(f"model {model.name}", error)
-
-
-def _elsewhere() -> Iterator[Model]:
-    """Models provided by installed packages, one or several per entry point. Unusable ones are
-    reported and skipped.
-    """
-    taken = {m.name for m in OWN} | {m.paper for m in OWN}
-    for entry in sorted(_entries(), key=lambda entry: (entry.name, entry.value)):
-        try:
-            with contextlib.redirect_stdout(sys.stderr):
-                offered = entry.load()
-                several = [offered] if isinstance(offered, Model) or _stated(offered) else offered
-                models = [_model(m, entry) for m in several]
-                _usable(models, taken)
-        except (Exception, SystemExit) as error:  # a foreign package may raise anything
-            _leave_out(f"model {entry.name} ({entry.value})", error)
-            continue
-        taken |= {m.name for m in models} | {m.paper for m in models}
-        yield from models
-
-
-def _stated(offered: Any) -> bool:
-    """Whether the object is a statement; none can exist before `theory.statement` is imported."""
-    language = sys.modules.get("theory.statement.stated")
-    return language is not None and isinstance(offered, language.Statement)
-
-
-def _model(offered: Any, entry: importlib.metadata.EntryPoint) -> Any:
-    """A model, or a statement wrapped as one, under the name of its entry point."""
-    if not _stated(offered):
-        return offered
-    from theory.statement.model import model
-
-    return replace(model(offered, entry.name), package=entry.module)
-
-
-def _entries() -> Iterable[importlib.metadata.EntryPoint]:
-    """Entry points of all packages whose metadata can be read."""
-    try:
-        return importlib.metadata.entry_points(group=GROUP)
-    except Exception:  # one unreadable list would otherwise hide all
-        entries: list[importlib.metadata.EntryPoint] = []
-        for package in importlib.metadata.distributions():
-            try:
-                entries += package.entry_points.select(group=GROUP)
-            except Exception as error:
-                _leave_out(f"entry points of {package.metadata['Name']}", error)
-        return entries
-
-
-def _usable(models: list[Model], taken: set[str]) -> None:
-    """Raise an error unless the commands can use a model of another package.
-
-    Raises
-    ------
-    ParameterError
-        Naming the problem.
-    """
-    if not models or not all(isinstance(m, Model) and m.package for m in models):
-        raise ParameterError("not a Model with a package, or several")
-    names = [m.name for m in models]
-    for m in models:
-        if not all(isinstance(x, str) for x in (m.name, m.title, m.paper, m.package)):
-            raise ParameterError(f"Model({m.name!r}, ...): every field must be a word")
-        if not re.fullmatch(r"[a-z_]\w*(\.[a-z_]\w*)?", m.name):
-            raise ParameterError(f"name {m.name!r}: must be one word, or FAMILY.SYSTEM")
-        if m.family and m.family not in names:
-            raise ParameterError(f"{m.name}: offers no family {m.family}")
-        if m.name in taken or m.paper in taken or names.count(m.name) > 1:
-            word = m.paper if m.paper in taken else m.name
-            raise ParameterError(f"{m.name}: the name {word} is taken")
-        # For a system this would import its whole family, which is slow.
-        if not m.family and importlib.util.find_spec(m.path("theory")) is None:
-            raise ParameterError(f"{m.name}: has no {m.path('theory')}")
 
 
 BIETTI = "bietti2025"
@@ -387,8 +294,9 @@ TABLE: dict[str, Model]  # all models and systems
 
 @functools.cache
 def _table() -> dict[str, Model]:
-    own = {m.name: m for m in OWN}
-    return {**own, **{m.name: m for m in _elsewhere()}}
+    from theory import plugins  # which imports this module
+
+    return {m.name: m for m in (*OWN, *plugins.elsewhere())}
 
 
 def __getattr__(name: str) -> dict[str, Model]:

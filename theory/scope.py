@@ -214,11 +214,13 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
             with contextlib.suppress(TypeError):  # the function itself raises it
                 asked = dict(signature.bind_partial(p, *arguments, **named).arguments)
             level = asked.get("level", usual) if len(scopes) > 1 else ""
-            own = scopes.get(level) if isinstance(level, str) else None
-            if own is not None:  # the function rejects an unknown level
-                swept = {k: v for k, v in named.items() if k in own.swept and k in _fields(p)}
+            theory_scope = scopes.get(level) if isinstance(level, str) else None
+            if theory_scope is not None:  # the function rejects an unknown level
+                swept = {
+                    k: v for k, v in named.items() if k in theory_scope.swept and k in _fields(p)
+                }
                 for q in sweep.Grid(p, swept).points if swept else (p,):
-                    own.require(q, asked.get("runs"), asked.get("given"))
+                    theory_scope.require(q, asked.get("runs"), asked.get("given"))
 
         @functools.wraps(function)
         def call(p: Any, *arguments: Any, beyond: bool = False, **named: Any) -> Any:
@@ -230,10 +232,10 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
                 return marked(function(p, *arguments, **named))
 
         parameters = [*signature.parameters.values()]
-        at = len(parameters) - (parameters[-1].kind is inspect.Parameter.VAR_KEYWORD)
+        place = len(parameters) - (parameters[-1].kind is inspect.Parameter.VAR_KEYWORD)
         keyword = inspect.Parameter("beyond", inspect.Parameter.KEYWORD_ONLY, default=False)
         call.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=[*parameters[:at], keyword, *parameters[at:]]
+            parameters=[*parameters[:place], keyword, *parameters[place:]]
         )
         call.scopes = scopes  # type: ignore[attr-defined]
         return call

@@ -7,7 +7,7 @@ recomputed. Several arrays are broadcast against each other.
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import xarray as xr
 from theory import arguments
 from theory.dimensions import named
 from theory.parameters import BaseParameters, ParameterError, nearest, shown
+from theory.values import Values
 
 _RESULT = "result"  # temporary name when joining datasets
 
@@ -83,29 +84,26 @@ class Grid:
         named_axes = [str(x) for x in self.axes.names] if self.axes else None
         names, coordinates = axes(self.given, self.shape, label, named_axes)
 
-        def join(part: list[xr.Dataset], level: int) -> xr.Dataset:
-            if level == len(names):
-                return part[0]
-            step = len(part) // self.shape[level]
-            rows = [join(part[k : k + step], level + 1) for k in range(0, len(part), step)]
-            return xr.concat(
-                rows,
-                names[level],
+        nested: Any = results
+        for length in self.shape[:0:-1]:
+            nested = [nested[k : k + length] for k in range(0, len(nested), length)]
+        try:
+            joined = xr.combine_nested(
+                nested,
+                names,
                 data_vars="all",
                 coords="minimal",
                 compat="equals",
                 combine_attrs="drop_conflicts",
                 join="exact",
             )
-
-        try:
-            joined = join(results, 0)
         except ValueError:
             raise ParameterError(
                 f"{self.names}: the times differ from value to value; say at which with at=..., or "
                 "ask for one at a time"
             ) from None
-        return joined.assign_coords({**(self.axes.coordinates if self.axes else {}), **coordinates})
+        labels: dict[Any, Any] = {**(self.axes.coordinates if self.axes else {}), **coordinates}
+        return joined.transpose(*names, ...).assign_coords(labels)
 
 
 def axes(
@@ -155,23 +153,23 @@ def over_fields(function: Callable) -> Callable:
     def call(p: Any, *given: Any, **more: Any) -> Any:
         fields = _fields(p)
         swept = {k: v for k, v in more.items() if k not in signature and k in fields}
-        rest = {k: v for k, v in more.items() if k not in swept}
+        passed_on = {k: v for k, v in more.items() if k not in swept}
         if not takes_more and isinstance(p, BaseParameters):
-            p._known(rest, *position[1:])
-        own = dict(zip(position, (p, *given), strict=False))
-        read(own)
-        read(rest)
-        given = (*own.values(), *given[len(position) - 1 :])
+            p._known(passed_on, *position[1:])
+        by_name = dict(zip(position, (p, *given), strict=False))
+        read(by_name)
+        read(passed_on)
+        given = (*by_name.values(), *given[len(position) - 1 :])
         if not swept:
             try:
-                return function(*given, **rest)
+                return function(*given, **passed_on)
             except AttributeError:
                 if not isinstance(p, Mapping):
                     raise
                 message = f"{position[0]} = {shown(p)}: must be Parameters"
                 raise ParameterError(message) from None
         grid = Grid(p, swept)
-        return grid.stack([function(q, *given[1:], **rest) for q in grid.points])
+        return grid.stack([function(q, *given[1:], **passed_on) for q in grid.points])
 
     return call
 
@@ -180,7 +178,7 @@ def _fields(p: Any) -> set[str]:
     return {f.name for f in dataclasses.fields(p)} if isinstance(p, BaseParameters) else set()
 
 
-def numbers(given: Any, names: Iterable[str] | None = None, /, **swept: Any) -> dict[str, Any]:
+def numbers(given: Any, names: Iterable[str] | None = None, /, **swept: Any) -> Any:
     """Numbers by symbol name for array code, with some fields swept or derived quantities
     overridden.
 
@@ -197,37 +195,35 @@ def numbers(given: Any, names: Iterable[str] | None = None, /, **swept: Any) -> 
     Raises
     ------
     ParameterError
-        For an unknown name, or for a mapping with a derived quantity that was computed from another
-        value of a field than the one given.
+        For an unknown name, a number that is none, or an override that others in use would not
+        follow.
     """
-    if not isinstance(given, BaseParameters):
-        values = {**_mapping(given), **swept}
-        used = [n for n in names or () if n in values]
-        read = {n: arguments.array(str(n), values[n]) for n in used}
-        reject_stale(values, names)
-        return {**values, **{n: v for n, v in read.items() if v.ndim}}
-    fields = {k: v for k, v in swept.items() if k in _fields(given)}
-    values = given.values()
-    known = {*_fields(given), *values, *(names or ())}
+    if isinstance(given, BaseParameters):
+        return _overridden(given, names, swept)
+    values = _mapping(given) | swept
+    read = {n: arguments.array(str(n), values[n]) for n in names or () if n in values}
+    return values | {n: v for n, v in read.items() if v.ndim and v is not values[n]}
+
+
+def _overridden(p: BaseParameters, names: Iterable[str] | None, swept: dict[str, Any]) -> Values:
+    """Values of Parameters, some of them given; rejects unknown names and those without effect."""
+    values, fields = p.values(), _fields(p)
+    used = [*(values if names is None else names)]
     for name in swept:
-        if name not in known:
+        if name not in (known := {*fields, *values, *used}):
             hint = nearest(name, sorted(known))
             raise ParameterError(
                 f"{name}: neither a parameter nor a symbol used here; {hint}".rstrip(" ;")
             )
-    replaced = {k: arguments.array(k, v) for k, v in swept.items() if k not in fields}
-    _recomputed(given, replaced, values if names is None else [*names])
-    if fields:
-        grid = Grid(given, fields)
-        points = [q.values() for q in grid.points]
-        wanted = values if names is None else [n for n in names if n in values]
-        # Quantities whose shape differs between points (frequencies over d_h) are left out.
-        same = [n for n in wanted if len({np.shape(v[n]) for v in points}) == 1]
-        values = {n: grid.stack([v[n] for v in points]) for n in same}
-    return {**values, **replaced}
+    values |= {n: v if n in fields else arguments.array(n, v) for n, v in swept.items()}
+    here = [n for n in used if n in values]  # an error if one would not follow what is overridden
+    for name in swept:
+        if name not in fields and name not in here:
+            raise ParameterError(f"{name}: not used here; used are {', '.join(sorted(used))}")
+    return values
 
 
-def _mapping(given: Any) -> Mapping[str, Any]:
+def _mapping(given: Any) -> Values | dict[str, Any]:
     """Numbers by symbol name, from a mapping or an object with a method ``values()``.
 
     Raises
@@ -235,84 +231,12 @@ def _mapping(given: Any) -> Mapping[str, Any]:
     ParameterError
         For anything else.
     """
-    if isinstance(given, Mapping):
+    if isinstance(given, Values):
         return given
-    if not callable(getattr(given, "values", None)):
-        raise ParameterError(f"p = {shown(given)}: must be Parameters, or numbers by symbol name")
-    return given.values()
-
-
-def _recomputed(p: BaseParameters, replaced: Mapping[str, Any], used: Collection[str]) -> None:
-    """Reject an override of a derived quantity that nothing uses, or on which other quantities in
-    use depend that are not overridden themselves.
-    """
-    for name in replaced:
-        stale = [n for n, of in p.INPUTS.items() if name in of and n in used and n not in replaced]
-        if stale:
-            others = " and ".join(stale)
-            raise ParameterError(f"{name}: {others} would not follow it; give {others} instead")
-        if name not in used:
-            raise ParameterError(f"{name}: not used here; used are {', '.join(sorted(used))}")
-
-
-def reject_stale(values: Mapping[Any, Any], names: Iterable[Any] | None = None) -> None:
-    """Reject derived quantities that were computed from other parameters than those given with
-    them.
-
-    Parameters
-    ----------
-    values : mapping
-        Numbers by symbol name, as copied from ``p.values()``.
-    names : iterable, optional
-        Names in use; all by default.
-
-    Raises
-    ------
-    ParameterError
-        Naming the field and the stale quantities.
-    """
-    used = values if names is None else [n for n in names if n in values]
-    marked = {n: values[n] for n in used if getattr(values[n], "of", None) is not None}
-    for p in {id(v.of): v.of for v in marked.values()}.values():
-        _follows(p, values, [n for n, v in marked.items() if v.of is p])
-        for field in sorted(_fields(p) & {n for n in values if isinstance(n, str)}):
-            own, now = getattr(p, field), values[field]
-            if (
-                now is own
-                or getattr(now, "of", None) is p
-                or np.asarray(now).dtype.kind not in "iuf"
-            ):
-                continue
-            # If a sweep makes a quantity stale, it does so at one of its ends.
-            at = np.ravel(now)
-            for end in {at.min(), at.max()} - {own} if at.size else ():
-                changed = p.replace(**{field: _like(own, end)}).values()
-                stale = [n for n, v in marked.items() if v.of is p and not _same(v, changed.get(n))]
-                if stale:
-                    belong = "belongs" if len(stale) == 1 else "belong"
-                    raise ParameterError(
-                        f"{field} = {end:g}: {' and '.join(map(str, stale))} beside it {belong} to "
-                        f"{field} = {own}; give Parameters, and {field} by keyword: "
-                        f"f(p, {field}=...)"
-                    )
-
-
-def _follows(p: BaseParameters, values: Mapping[Any, Any], names: Iterable[str]) -> None:
-    """Reject derived quantities whose input is itself a derived quantity and was overridden."""
-    for name in names:
-        for of in set(p.INPUTS.get(name, ())) & values.keys():
-            now = values[of]
-            if getattr(now, "of", None) is not p and not _same(now, p.values()[of]):
-                raise ParameterError(
-                    f"{of} = {shown(now)}: {name} beside it follows from another {of}; give "
-                    f"{name} instead"
-                )
-
-
-def _like(example: Any, value: float) -> Any:
-    """Convert a number to the type of a field."""
-    return int(value) if isinstance(example, int) and float(value).is_integer() else float(value)
-
-
-def _same(first: Any, second: Any) -> bool:
-    return np.shape(first) == np.shape(second) and np.array_equal(first, second, equal_nan=True)
+    if not isinstance(given, Mapping):
+        if not callable(getattr(given, "values", None)):
+            raise ParameterError(
+                f"p = {shown(given)}: must be Parameters, or numbers by symbol name"
+            )
+        given = given.values()
+    return dict(given)

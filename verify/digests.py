@@ -24,6 +24,7 @@ ASIDE = (
     "verify.kept",
     "verify.stored",
     "theory.registry",
+    "theory.plugins",
     "verify.device.students",
     "theory.statement.model",
     "theory.runtime.plotting",
@@ -65,8 +66,8 @@ def modules(model: Model, command: str) -> dict[str, Path]:
     Device measurements and the shortcut to shipped ensembles are excluded.
     """
     tops = packages(model)
-    own = [m.path(wing) for m in model.offering(command) for wing in ("theory", "simulate")]
-    return imported(["verify.report", *_roots(model, command), *own], tops, ASIDE)
+    of_model = [m.path(wing) for m in model.offering(command) for wing in ("theory", "simulate")]
+    return imported(["verify.report", *_roots(model, command), *of_model], tops, ASIDE)
 
 
 def used(files: Iterable[Path], roots: Iterable[Path] = (), names: Iterable[str] = ()) -> str:
@@ -133,10 +134,10 @@ def imported(
 
 
 def _file(name: str, packages: Mapping[str, Path]) -> Path | None:
-    top, *rest = name.split(".")
+    top, *inner = name.split(".")
     if top not in packages:
         return None
-    path = packages[top].joinpath(*rest)
+    path = packages[top].joinpath(*inner)
     files = (path / "__init__.py", path.with_name(f"{path.name}.py"))
     return next((file for file in files if file.is_file()), None)
 

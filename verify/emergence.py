@@ -55,16 +55,17 @@ def first_crossing(trajectory: xr.DataArray, level: float) -> Times:
     evaluations.
     """
     time = next(d for d in trajectory.dims if d != "seed")
-    at = trajectory[time].values
-    rows = trajectory.transpose(..., time).values.reshape(-1, at.size)
+    times = trajectory[time].values
+    rows = trajectory.transpose(..., time).values.reshape(-1, times.size)
     out = np.full(len(rows), np.nan)
     for k, row in enumerate(rows):
         above = np.flatnonzero(row >= level)
         if above.size:
             j = above[0]
             out[k] = (
-                at[0]
+                times[0]
                 if j == 0
-                else at[j - 1] + (level - row[j - 1]) / (row[j] - row[j - 1]) * (at[j] - at[j - 1])
+                else times[j - 1]
+                + (level - row[j - 1]) / (row[j] - row[j - 1]) * (times[j] - times[j - 1])
             )
-    return Times(out, float(at[-1]))
+    return Times(out, float(times[-1]))

@@ -1,6 +1,5 @@
 """Ensemble for a command: a given file, a shipped ensemble, or students trained once."""
 
-import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,17 +14,7 @@ from theory import Model, ParameterError
 from verify.report import Request
 
 SEEDS = "4"  # of students, where a model does not say
-FLAGS = ("plot", "set", "preset", "seeds", "alpha", "until", "device", "quiet", "beyond")
-
-
-def flag(parser: argparse.ArgumentParser) -> None:
-    """The flag ``--runs`` of commands that compare theory with an ensemble."""
-    parser.add_argument(
-        "--runs",
-        type=Path,
-        metavar="PATH",
-        help="ensemble to use: a netCDF file or a folder of runs (default: the one that comes with the code, or the demo's)",
-    )
+FLAGS = ("plot", "set", "preset", "seeds", "alpha", "until", "device", "quiet", "beyond", "runs")
 
 
 @dataclass(frozen=True)

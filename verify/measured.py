@@ -51,7 +51,7 @@ def measured(function: Callable[P, np.ndarray]) -> Callable[P, np.ndarray]:
     """
 
     @functools.wraps(function)
-    def found(*args: P.args, **training: P.kwargs) -> np.ndarray:
+    def looked_up(*args: P.args, **training: P.kwargs) -> np.ndarray:
         which, key, place = _students.get(), [_plain(x) for x in args], _place(function)
         rows = _read(place).get(function.__name__, [])
         same = [row for row in rows if row["arguments"] == key]
@@ -66,7 +66,7 @@ def measured(function: Callable[P, np.ndarray]) -> Callable[P, np.ndarray]:
             _write(place, _read(place) | {function.__name__: kept})
         return values
 
-    return found
+    return looked_up
 
 
 def known(groups: Mapping[str, Callable[[], list[Check]]]) -> tuple[list[Check], list[str]]:

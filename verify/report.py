@@ -73,9 +73,7 @@ class Request:
     def parameters(self, base: Any = None) -> Any:
         """Requested parameters (``base`` if no preset is given)."""
         kind = self.model.wing("theory").Parameters
-        if self.preset is not None:
-            base = cli.choose("--preset", self.preset, kind.presets())()
-        return (base or kind()).parse(list(self.assignments))
+        return cli.preset(kind, self.preset, base).parse(list(self.assignments))
 
     def of_its_own(self) -> None:
         """Reject flags that specify students, for a command whose settings are fixed.
@@ -156,6 +154,12 @@ class Report:
             "notes": list(self.notes),
             "failed": check.failed(self.checks),
         }
+
+    def printed(self, args: argparse.Namespace) -> int:
+        """Print it as a command was asked to; gives the exit code."""
+        machine = {"model": args.model.name, **self.as_dict()}
+        print(output.to_json(machine) if args.json else self.text(wide=args.wide))
+        return self.exit_code
 
     @property
     def exit_code(self) -> int:
@@ -283,7 +287,6 @@ def main(
     flags: Sequence[str],
     argv: list[str] | None = None,
     *,
-    more: Callable[[argparse.ArgumentParser], Any] | None = None,
     unset: Iterable[str] = (),
 ) -> int:
     """Main function of a ``verify`` command: parse, collect, print, draw. The default model is the
@@ -295,8 +298,6 @@ def main(
         Name of the command and of the modules that implement it.
     flags : sequence of str
         Shared flags of the command.
-    more : callable, optional
-        Function that adds further flags.
     unset : iterable of str
         Parameters that the command itself varies.
     """
@@ -310,8 +311,6 @@ def main(
         model=cli.offering(command)[0],
     )
     parser.unset = frozenset(unset)
-    if more:
-        more(parser)
     args = parser.parse_args(argv)
     cli.offers(args.model, command)
     if "plot" in flags:
@@ -334,10 +333,7 @@ def main(
             report, origin = make(), ""
     if origin:
         print(f"{origin}; --anew runs it again", file=sys.stderr)
-    if args.json:
-        print(output.to_json({"model": args.model.name, **report.as_dict()}))
-    else:
-        print(report.text(wide=args.wide))
+    report.printed(args)
     if drawn and report.draw is not None:
         from theory.runtime import plotting
 

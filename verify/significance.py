@@ -2,6 +2,7 @@
 deviation along a curve.
 """
 
+import bisect
 import functools
 from typing import NamedTuple
 
@@ -133,12 +134,6 @@ def samples_needed(spread: float, required: float, shape: Shape = SINGLE) -> int
     def shows(size: int) -> bool:
         return bool(detectable_effect(size, shape=shape) * spread / np.sqrt(size) <= required)
 
-    low, high = 1, 2
-    while not shows(high):
-        low, high = high, 2 * high
-        if high > MOST:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if shows(middle) else (middle, high)
-    return high
+    sizes = range(2, MOST)
+    first = bisect.bisect_left(sizes, True, key=shows)
+    return sizes[first] if first < len(sizes) else None

@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
+from typing import Any
 
 from theory import registry
 from theory.runtime import cli, output, progress
@@ -82,7 +83,7 @@ def measure(models: list[str], rounds: int) -> list[dict]:
             timed.append(float(seconds(["-c", AGAIN.format(model)])[1]))
     base = spent[LIBRARIES]
     torch = [t - b for t, b in zip(spent["torch"], base, strict=True)]
-    rows = []
+    rows = [_row(LIBRARIES, base, 1.0, 1.0)]
     for name, (_, allowed) in tasks.items():
         off, without = [0.0] * rounds, ""
         if name.startswith("verify"):
@@ -92,27 +93,21 @@ def measure(models: list[str], rounds: int) -> list[dict]:
         ratio = statistics.median(
             (s - o) / b for s, o, b in zip(spent[name], off, base, strict=True)
         )
-        rows.append(
-            {
-                "command": name,
-                "seconds": statistics.median(spent[name]),
-                "ratio": ratio,
-                "allowed": allowed,
-                "within": ratio <= allowed,
-                "without": without,
-            }
-        )
-    return [
-        {
-            "command": LIBRARIES,
-            "seconds": statistics.median(base),
-            "ratio": 1.0,
-            "allowed": 1.0,
-            "within": True,
-            "without": "",
-        },
-        *rows,
-    ]
+        rows.append(_row(name, spent[name], ratio, allowed, without))
+    return rows
+
+
+def _row(
+    command: str, spent: list[float], ratio: float, allowed: float, without: str = ""
+) -> dict[str, Any]:
+    return {
+        "command": command,
+        "seconds": statistics.median(spent),
+        "ratio": ratio,
+        "allowed": allowed,
+        "within": ratio <= allowed,
+        "without": without,
+    }
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -130,28 +125,21 @@ def main(argv: list[str] | None = None) -> int:
     begun = time.monotonic()
     with progress.bar("verify.start"):
         rows = measure([args.model.name] if args.model else list(registry.MODELS), args.rounds)
-    if args.json:
-        print(output.to_json({"rounds": args.rounds, "rows": rows}))
-    else:
-        table = [
-            (
-                r["command"],
-                f"{r['seconds']:.2f}",
-                f"{r['ratio']:.2f}",
-                f"{r['allowed']:.1f}",
-                "yes" if r["within"] else "NO",
-                r["without"],
-            )
-            for r in rows
-        ]
-        print(
-            output.table(
-                ("command", "CPU s", "ratio", "allowed", "within", "ratio leaves out"), table
-            )
+    head = ("command", "CPU s", "ratio", "allowed", "within", "ratio leaves out")
+    cells = [
+        (
+            r["command"],
+            f"{r['seconds']:.2f}",
+            f"{r['ratio']:.2f}",
+            f"{r['allowed']:.1f}",
+            "yes" if r["within"] else "NO",
+            r["without"],
         )
-        print(
-            f"medians of {args.rounds} fresh processes each, {time.monotonic() - begun:.0f} s in all"
-        )
+        for r in rows
+    ]
+    took = f"medians of {args.rounds} fresh processes each, {time.monotonic() - begun:.0f} s in all"
+    text = f"{output.table(head, cells)}\n{took}"
+    print(output.to_json({"rounds": args.rounds, "rows": rows}) if args.json else text)
     return 0 if all(r["within"] for r in rows) else 1
 
 

@@ -3,7 +3,6 @@ theory, and comparison with theory: ``python -m verify.trajectories MODEL --runs
 --columns``.
 """
 
-import argparse
 import csv
 import io
 import math
@@ -17,10 +16,11 @@ import xarray as xr
 
 from theory import registry, scope
 from theory.parameters import Allowed, ParameterError, nearest, number
-from theory.runtime import cli, output
+from theory.runtime import cli
 from verify import ensemble, report
 from verify.trajectories import Comparison, compare
 
+FLAGS = ("columns", "rows")  # beside those of `verify.trajectories`
 FACTOR = re.compile(r"(?P<column>.+?)(?:(?P<sign>[*/])(?P<factor>[0-9.eE+-]+))?")
 
 
@@ -69,9 +69,9 @@ def read(
         raise ParameterError(f"{path}: no row has {wanted}" if rows else f"{path}: has no rows")
     if len(columns) < 2 or next(iter(columns)) == "seed":
         raise ParameterError("--columns: must be a time and a quantity, the time first")
-    found = {name: _numbers(path, kept, text) for name, text in columns.items()}
-    time, *_ = found
-    return _shaped(path, time, found)
+    curves = {name: _numbers(path, kept, text) for name, text in columns.items()}
+    time, *_ = curves
+    return _shaped(path, time, curves)
 
 
 def _parts(text: str) -> tuple[str, float]:
@@ -104,11 +104,11 @@ def _numbers(path: Path, lines: list[dict[str, str]], text: str) -> np.ndarray:
     return values
 
 
-def _shaped(path: Path, time: str, found: dict[str, np.ndarray]) -> xr.Dataset:
+def _shaped(path: Path, time: str, curves: dict[str, np.ndarray]) -> xr.Dataset:
     """Long columns as curves over time, or over seed and time."""
-    seeds = found.pop("seed", np.zeros(len(found[time])))
-    every, times = np.unique(seeds), np.unique(found[time])
-    places = np.searchsorted(every, seeds), np.searchsorted(times, found[time])
+    seeds = curves.pop("seed", np.zeros(len(curves[time])))
+    every, times = np.unique(seeds), np.unique(curves[time])
+    places = np.searchsorted(every, seeds), np.searchsorted(times, curves[time])
     if not np.isfinite(times).all() or len(set(zip(*places, strict=True))) < len(seeds):
         more = "" if len(every) > 1 else " (seed=COLUMN tells students apart, --rows picks some)"
         raise ParameterError(f"{path}: {time} must be finite, and each once per student{more}")
@@ -117,7 +117,7 @@ def _shaped(path: Path, time: str, found: dict[str, np.ndarray]) -> xr.Dataset:
             f"{path}: every student must have a row at every {time}, the first of --columns"
         )
     data = {}
-    for name, values in found.items():
+    for name, values in curves.items():
         if name != time:
             curve = np.full((len(every), len(times)), np.nan)
             curve[places] = values
@@ -141,8 +141,8 @@ def against(model: registry.Model, p: Any, runs: xr.Dataset) -> Comparison:
     time = flow.time.name
     if time not in runs.dims:
         raise ParameterError(f"--columns: the first must be {time}=COLUMN, the time of {flow.name}")
-    at = np.union1d(0.0, runs[time].values)  # a curve of one time could not be interpolated
-    return compare(flow.solve(p, at=at, **{time: float(at[-1])}), runs)
+    times = np.union1d(0.0, runs[time].values)  # a curve of one time could not be interpolated
+    return compare(flow.solve(p, at=times, **{time: float(times[-1])}), runs)
 
 
 def mapped(flag: str, text: str) -> dict[str, str]:
@@ -154,31 +154,16 @@ def mapped(flag: str, text: str) -> dict[str, str]:
         If a part has no ``=``, or a name comes twice.
     """
     pairs = [part.partition("=") for part in text.split(",")]
-    found = {name.strip(): word for name, sign, word in pairs if sign}
-    if len(found) < len(pairs):
+    words = {name.strip(): word for name, sign, word in pairs if sign}
+    if len(words) < len(pairs):
         raise ParameterError(f"{flag} {text}: must be NAME=WORD,NAME=WORD, each name once")
-    return found
-
-
-def flags(parser: argparse.ArgumentParser) -> None:
-    """``--runs``, and the flags that specify how to read a table."""
-    ensemble.flag(parser)
-    parser.add_argument(
-        "--columns",
-        metavar="NAME=COLUMN,...",
-        help="--runs is a CSV file: its columns by name in the theory, the time first (also COLUMN*2, COLUMN/2048; seed=COLUMN)",
-    )
-    parser.add_argument(
-        "--rows", metavar="COLUMN=VALUE,...", help="rows of the CSV file to use (default: all)"
-    )
+    return words
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The part of ``verify.trajectories`` for a table."""
-    name = "verify.trajectories"
-    parser = cli.parser(name, "Flow against a table.", "json", "wide", *ensemble.FLAGS)
-    flags(parser)
-    args = parser.parse_args(argv)
+    flags = ("json", "wide", *ensemble.FLAGS, *FLAGS)
+    args = cli.parser("verify.trajectories", "Flow against a table.", *flags).parse_args(argv)
     unused = [x for x in ("seeds", "alpha", "device", "plot") if getattr(args, x) is not None]
     if unused:
         raise ParameterError(f"--{unused[0]}: not together with --columns, whose file says it")
@@ -188,10 +173,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     rows = mapped("--rows", args.rows) if args.rows else {}
     runs = read(args.runs, mapped("--columns", args.columns), rows)
-    found = against(args.model, report.request(args).parameters(), runs)
-    said = report.Report(found.checks, [found.spoken(), *scope.broken()])
-    if args.json:
-        print(output.to_json({"model": args.model.name, **said.as_dict()}))
-    else:
-        print(said.text(wide=args.wide))
-    return said.exit_code
+    comparison = against(args.model, report.request(args).parameters(), runs)
+    return report.Report(comparison.checks, [comparison.spoken(), *scope.broken()]).printed(args)

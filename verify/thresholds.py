@@ -2,20 +2,18 @@
 [MODEL]``.
 """
 
+from functools import partial
+
 from theory.runtime import cli
 from verify import report
 
-
-def main(argv: list[str] | None = None) -> int:
-    """Command line."""
-    return report.main(
-        "thresholds",
-        "Thresholds measured on ensembles, with confidence intervals.",
-        ("plot", "set", "preset", "seeds", "device", "quiet", "full", "beyond"),
-        argv,
-        unset=("alpha",),
-    )
-
+main = partial(
+    report.main,
+    "thresholds",
+    "Thresholds measured on ensembles, with confidence intervals.",
+    ("plot", "set", "preset", "seeds", "device", "quiet", "full", "beyond"),
+    unset=("alpha",),
+)
 
 if __name__ == "__main__":
     cli.run(main)

@@ -127,14 +127,16 @@ def compare(
             f"runs: no variable over {time} in common with the curve; it has "
             f"{_named(curve)}, the runs have {_named(runs)}"
         )
-    at = runs[time].sel({time: slice(float(curve[time][0]) - 1e-12, float(curve[time][-1]) + 1e-9)})
-    if not at.size:
+    times = runs[time].sel(
+        {time: slice(float(curve[time][0]) - 1e-12, float(curve[time][-1]) + 1e-9)}
+    )
+    if not times.size:
         raise ParameterError(
             f"runs: {time} from {float(runs[time][0]):g} to {float(runs[time][-1]):g} lies outside "
             f"the curve, which has {float(curve[time][0]):g} to {float(curve[time][-1]):g}"
         )
     theory = curve[shared].interp(
-        {time: at},
+        {time: times},
         method="cubic" if curve.sizes[time] > 3 else "linear",
         kwargs={"fill_value": "extrapolate"},
     )
@@ -143,7 +145,7 @@ def compare(
     theory = theory.mean("draw") if drawn is not None else theory
     checks, deviations = [], {}
     for name in map(str, shared):
-        measured = runs[name].sel({time: at})
+        measured = runs[name].sel({time: times})
         scale = float(np.abs(theory[name]).max()) or 1.0
         what = f"{name}{label}, largest deviation, at {time}"
         if "seed" not in measured.dims:
@@ -153,7 +155,7 @@ def compare(
             deviations[name] = xr.full_like(gap, np.nan)
             checks.append(
                 check.near(
-                    f"{what} = {float(at[k]):.3g}",
+                    f"{what} = {float(times[k]):.3g}",
                     name,
                     float(measured[k] + gap[k]),
                     float(measured[k]),
@@ -174,7 +176,7 @@ def compare(
         k = _largest(gap)
         checks.append(
             check.estimated(
-                f"{what} = {float(at[k]):.3g}",
+                f"{what} = {float(times[k]):.3g}",
                 name,
                 float(mean[k] + gap[k]),
                 float(mean[k]),
@@ -209,8 +211,8 @@ def _timed(
     if time not in runs.coords:
         raise ParameterError(f"runs: dimension {time} has no times: assign_coords({time}=...)")
     for whose, data in (("curve", curve), ("runs", runs)):
-        at = data[time].values.astype(float)
-        if not np.isfinite(at).all() or len(np.unique(at)) < len(at):
+        times = data[time].values.astype(float)
+        if not np.isfinite(times).all() or len(np.unique(times)) < len(times):
             raise ParameterError(f"{whose}: times {time} must be finite, each once")
     return curve.sortby(time), runs.sortby(time), time
 
@@ -239,9 +241,8 @@ def main(argv: list[str] | None = None) -> int:
     return report.main(
         "trajectories",
         "Order-parameter curves, theory against students.",
-        ensemble.FLAGS,
+        (*ensemble.FLAGS, *tables.FLAGS),
         argv,
-        more=tables.flags,
     )
 
 

@@ -24,8 +24,7 @@ def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
     setting and for a large system.
     """
     size, length = 1e5, 3e4
-    large = {
-        **p.values(),
+    large = p.values() | {
         "N": size,
         "d_g": size,
         "L": length,
@@ -40,7 +39,7 @@ def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
     ):
         star = float(onset_equations()["alpha_star"].evaluate(numbers))
         end = 1.6 * star
-        at = {**numbers, "alpha": np.linspace(0, end, 801)}
+        at = numbers | {"alpha": np.linspace(0, end, 801)}
         axis.plot(
             at["alpha"],
             st.inversion.states(numbers, at["alpha"])["A"],
@@ -49,7 +48,7 @@ def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
             label="exact",
         )
         axis.plot(at["alpha"], onset_equations()["onset_A"].evaluate(at), "C0:", label="(81)")
-        before = {**at, "alpha": at["alpha"][at["alpha"] < star]}
+        before = at | {"alpha": at["alpha"][at["alpha"] < star]}
         axis.plot(
             before["alpha"],
             onset_equations()["onset_sharp"].evaluate(before),
@@ -68,17 +67,17 @@ def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
     plotting.inside(axes[1])
     late = axes[2]
     numbers, times = (
-        {**p.values(), "C": number_late_time.late_constant(p.values())},
+        p.values() | {"C": number_late_time.late_constant(p.values())},
         np.geomspace(0.05, 1e5, 400),
     )
     late.plot(times, st.inversion.states(numbers, times)["R"], color="0.75", lw=4, label="exact")
     late.plot(
         times,
-        early_time.equations()["early_R"].evaluate({**numbers, "alpha": times}),
+        early_time.equations()["early_R"].evaluate(numbers | {"alpha": times}),
         "C0:",
         label="(78)",
     )
-    after = {**numbers, "alpha": times[p.eta * times + numbers["C"] > 0.05]}
+    after = numbers | {"alpha": times[p.eta * times + numbers["C"] > 0.05]}
     late.plot(
         after["alpha"],
         late_time.equations()["late_R"].evaluate(after),

@@ -25,7 +25,7 @@ from linear_attention.heads import Head
 from linear_attention.theory import Parameters, onset
 
 from simulate import gradient_flow
-from theory import registry
+from theory import plugins, registry
 from theory.parameters import ParameterError
 from verify.check import failed
 from verify.emergence import first_crossing
@@ -36,7 +36,7 @@ ALONE = dict(progress=False, workers=1, device="cpu")
 
 def test_it_is_installed():
     """By `make setup`, with its entry point: every command has it."""
-    found = importlib.metadata.entry_points(group=registry.GROUP)
+    found = importlib.metadata.entry_points(group=plugins.GROUP)
     assert "linear_attention" in found.names, "not installed: run make setup"
     assert registry.find("linear_attention.separate").package == "linear_attention"
 
@@ -59,7 +59,7 @@ def test_a_user_installs_it(served, tmp_path):
     assert {"claims.toml", "evidence.json"} <= {p.name for p in own}
     assert {p for p in own if not (site / p).exists()} == set()
     (found,) = importlib.metadata.distributions(path=[str(site)])
-    assert "linear_attention" in found.entry_points.select(group=registry.GROUP).names
+    assert "linear_attention" in found.entry_points.select(group=plugins.GROUP).names
     if not served:  # by its entry point, as every command has it here
         return
     env = os.environ | {"PYTHONPATH": os.pathsep.join((str(site), str(ROOT)))}

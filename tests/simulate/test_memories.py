@@ -126,7 +126,7 @@ def test_first_gradient_by_exact_enumeration():
     slope = torch.autograd.grad(loss, model.W_O)[0].numpy()
     v, eq = p.values(), step_equations()
     for k, z in np.ndindex(3, 3):
-        exact = eq["first_gradient"].evaluate({**v, "delta_kz": float(k == z)})
+        exact = eq["first_gradient"].evaluate(v | {"delta_kz": float(k == z)})
         assert slope[1 + k, 1 + z] == pytest.approx(exact, abs=1e-15)
     assert slope[1, 2] - slope[1, 1] == pytest.approx(eq["first_gain"].evaluate(v), abs=1e-15)
     remap = slope[1:, p.N + 1 :]

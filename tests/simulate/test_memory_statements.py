@@ -117,7 +117,7 @@ def test_the_right_output_is_always_in_the_context():
     counts = (tokens == other[:, None]).sum(1)
     assert counts.min() == 0
     for count, same in ((own, 1.0), (counts, 0.0)):
-        exact = equations()["token_mean_given"].evaluate({**p.values(), "delta_kz": same})
+        exact = equations()["token_mean_given"].evaluate(p.values() | {"delta_kz": same})
         mean = count / p.T
         assert abs(mean.mean() - exact) < 4 * mean.std() / np.sqrt(mean.size)
 
@@ -128,7 +128,7 @@ def test_other_tokens_do_not_depend_on_the_trigger():
     """
     p = Parameters(N=8, K=2, T=7)
     tokens, answer, _ = sample(p, 120_000, np.random.default_rng(1))
-    exact = equations()["token_mean_given"].evaluate({**p.values(), "delta_kz": 0.0})
+    exact = equations()["token_mean_given"].evaluate(p.values() | {"delta_kz": 0.0})
     for trigger, z in itertools.product(range(p.K), range(p.K, p.N)):
         rows = (tokens[:, -1] == trigger) & (answer != z)
         mean = (tokens[rows] == z).mean(1)

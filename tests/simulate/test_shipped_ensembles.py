@@ -31,7 +31,7 @@ def test_logit_variances_grow_as_attention_locks(shipped):
         mean = {32: 4.9, 128: 7.2, 8: 6.2}[p.d_h]
         assert 4 < float(rise.min()) and float(rise.mean()) == pytest.approx(mean, rel=0.05)
     form = st.equations()["logit_variance"]
-    entry = float(form.evaluate({**p.values(), "participation": 1.0}))
+    entry = float(form.evaluate(p.values() | {"participation": 1.0}))
     assert entry == pytest.approx(p.initial_variance, rel=1e-14)  # rounding
     # Untrained entries would rise more: descent shrinks the largest ones.
     assert float(runs.variance_other.max()) < entry
@@ -232,7 +232,7 @@ def test_overlaps_start_as_the_linear_loss_says(name):
     A, R, S = curves(runs, "A", "R", "S")
     for alpha, gained in zip((0.5, 1.0), GAINED[name], strict=True):
         k = np.searchsorted(runs.alpha.values, alpha)
-        at = {**p.values(), "alpha": runs.alpha.values[k], "A_0": A[:, 0]}
+        at = p.values() | {"alpha": runs.alpha.values[k], "A_0": A[:, 0]}
         expected = [st.equations()[f"early_{q}"].evaluate(at) for q in "RS"]
         share = (R[:, k] - R[:, 0]) / expected[0]
         assert share.mean() == pytest.approx(gained, abs=0.04)
@@ -310,7 +310,7 @@ def test_how_far_closure_and_rollout_formulas_are_off(name):
     scale = (measured**2).mean()
     rms = [float((((c - measured) ** 2).mean() / scale) ** 0.5) for c in curves]
     assert rms == pytest.approx(OFF[name][0], rel=0.002)
-    by_mean = st.equations()["rollout_mean"].evaluate({**p.values(), "accuracy": runs.accuracy})
+    by_mean = st.equations()["rollout_mean"].evaluate(p.values() | {"accuracy": runs.accuracy})
     levels = (
         trajectories.with_empirical_logits(p, runs).rollout_accuracy,
         trajectories.position_dependent_rollout(p, runs),

@@ -59,7 +59,7 @@ def test_dimensions_are_broadcast_by_name():
         "level": 2,
         "length": 3,
     }
-    own = {**P.values(), "c_omega": xr.DataArray([0.3, 0.5], dims="c"), "eta": BY_ETA}
+    own = P.values() | {"c_omega": xr.DataArray([0.3, 0.5], dims="c"), "eta": BY_ETA}
     assert st.numbers.quadrature.emergence_time(own).sizes == {"c": 2, "rate": 2}
     assert st.gaussian_accuracy(BY_ETA, 1.0, BY_L, 8).dims == ("rate", "length")
 
@@ -131,11 +131,11 @@ def test_numbers_in_place_of_what_follows():
     law, values = st.equations()["c_omega"], P.values()
     assert law.evaluate(P, sigma2=2 / 3) == pytest.approx(2 * values["c_omega"], rel=1e-14)
     with pytest.raises(
-        ParameterError, match="^sigma2 = 1.0: c_omega beside it follows from another"
+        ParameterError, match="^sigma2: c_omega would not follow it; give c_omega instead"
     ):
-        st.numbers.quadrature.emergence_time({**values, "sigma2": 1.0})
+        st.numbers.quadrature.emergence_time(values | {"sigma2": 1.0})
     assert st.numbers.quadrature.emergence_time(
-        {**values, "sigma2": 1.0, "c_omega": 0.3}
+        values | {"sigma2": 1.0, "c_omega": 0.3}
     ) == st.numbers.quadrature.emergence_time(P, c_omega=0.3)
     with pytest.raises(ParameterError, match="^tau: not used here; used are"):
         law.evaluate(P, tau=0.3)

@@ -116,7 +116,7 @@ def test_c_omega_in_arbitrary_precision():
         omega = [
             mpmath.mpf(p.rope_theta) ** (-mpmath.mpf(2 * n) / p.d_h) for n in range(p.d_h // 2)
         ]
-        values = {**p.values(), "omega": omega, "sigma2": mpmath.mpf(1) / 3}
+        values = p.values() | {"omega": omega, "sigma2": mpmath.mpf(1) / 3}
         form = state_tracking.equations()["c_omega"].evaluate(values, modules="mpmath")
         assert (
             abs(form / explicit_c_omega(p) - 1) < mpmath.mpf(10) ** -25
@@ -135,7 +135,7 @@ def test_no_positional_information_no_constant():
     of_others = whole.rhs.replace(
         lambda e: isinstance(e, sp.Sum), lambda e: sp.Sum(e.function, (e.variables[0], 1, last))
     )
-    others = {**values, "omega": values["omega"][1:], "last": len(values["omega"]) - 1}
+    others = values | {"omega": values["omega"][1:], "last": len(values["omega"]) - 1}
     assert whole.evaluate(values) == pytest.approx(
         replace(whole, rhs=of_others).evaluate(others), rel=1e-14
     )  # same sum, reordered

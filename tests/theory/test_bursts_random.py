@@ -86,7 +86,7 @@ def test_two_moments():
     values = mixed.parts(0.0, 0.0)
     best = e["mixture_gamma_star"].evaluate(known)
     assert values[0] / values[1] == pytest.approx(best, rel=1e-9)
-    path = float(np.sqrt(e["mixture_beta_of_alpha"].evaluate({**known, "alpha": theta})))
+    path = float(np.sqrt(e["mixture_beta_of_alpha"].evaluate(known | {"alpha": theta})))
     assert mixed.beta(theta) == pytest.approx(path, rel=0.01)
     single = 4096**2 * 2 * np.sqrt(np.pi / 2) * 0.6826894921370859  # erf(sqrt(1/2))
     time = single * float(e["mixture_effective_length"].evaluate(known)) ** 2 / N**2

@@ -71,10 +71,10 @@ def test_balance_and_rate_to_first_order():
     beta = float(np.sqrt(e["burst_beta_of_alpha"].evaluate(given)))
     best = float(e["burst_gamma_star"].evaluate(given))
     moved = rates(N, B)(0, (alpha, beta, best))
-    told = float(e["burst_alpha_rate"].evaluate({**given, "beta": beta}))
+    told = float(e["burst_alpha_rate"].evaluate(given | {"beta": beta}))
     assert moved[0] == pytest.approx(told, rel=1e-4)
     step = 1e-6
-    above = np.sqrt(e["burst_beta_of_alpha"].evaluate({**given, "alpha": alpha + step}))
+    above = np.sqrt(e["burst_beta_of_alpha"].evaluate(given | {"alpha": alpha + step}))
     assert (float(above) - beta) / step == pytest.approx(moved[1] / moved[0], rel=1e-3)
 
 

@@ -155,7 +155,7 @@ def test_noise_of_random_matrices():
         (wrong, "column_wrong", "noise_wrong", more),
     ):
         v = M[every, own, which]
-        residual = z[every, which] - EQUATIONS[logit].evaluate({**values, "v_k": v, "v_w": v})
+        residual = z[every, which] - EQUATIONS[logit].evaluate(values | {"v_k": v, "v_w": v})
         assert abs(residual.mean()) <= 4 * residual.std() / n**0.5
         form, square = EQUATIONS[noise].evaluate(values), residual**2
         error = square.std() / n**0.5
@@ -341,9 +341,9 @@ def test_rates_at_the_start_against_fine_quadrature():
     eq = dressed.equations()
     values["h_i"] = eq["noise_cost"].evaluate(values)
     values["v_i"] = eq["noise"].evaluate(
-        {**values, dressed.variance.participation: (pi**2).sum(1)[:, None]}
+        values | {dressed.variance.participation: (pi**2).sum(1)[:, None]}
     )
-    force = eq["dloss_dpi_noise"].evaluate({**values, dressed.pi[dressed.i, dressed.j]: pi})
+    force = eq["dloss_dpi_noise"].evaluate(values | {dressed.pi[dressed.i, dressed.j]: pi})
     force = force + np.diag(eq["dloss_dpi_margin"].evaluate(values)[:, 0])
     for mine, slope in zip(
         found[:2],
@@ -352,7 +352,7 @@ def test_rates_at_the_start_against_fine_quadrature():
     ):
         np.testing.assert_allclose(mine, -p.eta * slope, rtol=1e-6)  # as above, through g
     assert system.share @ system.of_share == pytest.approx(1, rel=1e-14)
-    spread = EQUATIONS["share_variance"].evaluate({**p.values(), "n_train": p.n_train})
+    spread = EQUATIONS["share_variance"].evaluate(p.values() | {"n_train": p.n_train})
     assert (system.share - 1) ** 2 @ system.of_share == pytest.approx(spread, rel=1e-12)
 
 
@@ -566,7 +566,7 @@ def test_share_of_columns_in_a_training_set():
             count += np.bincount(g * p.N + s, minlength=p.d_g * p.N)
             s = perms[g, s]
         squares.append(((count / count.mean() - 1) ** 2).mean())
-    form = EQUATIONS["share_variance"].evaluate({**p.values(), "n_train": p.n_train})
+    form = EQUATIONS["share_variance"].evaluate(p.values() | {"n_train": p.n_train})
     form *= 1 - 1 / (p.d_g * p.N)  # counts add up to n L: binomial, not Poisson
     error = np.std(squares, ddof=1) / repeats**0.5
     assert error < 0.0125 * form  # a mistake of 5% would show at 4 standard errors

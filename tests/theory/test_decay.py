@@ -87,7 +87,7 @@ def test_largest_decay_of_a_learned_state():
     assert max(of_attention(P, at + d) for d in (-1e-3, 1e-3)) < most
     big = P.replace(N=2000, d_g=2000)
     numbers = big.values() | {"gap": widest(big)}
-    numbers["kappa_w"] = EQ["kappa_w"].evaluate(numbers)
+    numbers |= {"kappa_w": EQ["kappa_w"].evaluate(numbers)}
     edges = thresholds(big)
     assert EQ["decay_lost_large"].evaluate(numbers) == pytest.approx(
         float(edges.decay_lost), rel=1e-3

@@ -380,7 +380,7 @@ def test_rates_against_the_equations():
     spread = EQUATIONS["spread"].evaluate({participation: (at**2).sum(2).numpy(), d_g: p.d_g})
     curvature = EQUATIONS["curvature"].evaluate(values)
     rate = EQUATIONS["dV_dalpha"].evaluate(
-        {**p.values(), "spread": spread, "curvature": curvature, dressed.V: V_.numpy()}
+        p.values() | {"spread": spread, "curvature": curvature, dressed.V: V_.numpy()}
     )
     np.testing.assert_allclose(found[4] * p.d_g * p.N, rate, rtol=1e-13)
 

@@ -57,7 +57,7 @@ def test_closed_form_of_the_learned_state():
         ends = late_states(p).sel(state="learned")
         A, R, S = (float(ends[x]) for x in "ARS")
         g = rate * p.d_g * p.N * (R - S) / A
-        found = form.evaluate({**p.values(), "A": A, "R": R, "S": S, "g": g})
+        found = form.evaluate(p.values() | {"A": A, "R": R, "S": S, "g": g})
         assert 2 / float(largest_rate(p)) == pytest.approx(found, rel=close)
 
 

@@ -418,7 +418,7 @@ def at_fields(path: str) -> dict[str, str]:
     if isinstance(given.get(first), BaseParameters):
         for name, edge, q in allowed(given[first]):
             names = "|".join([*q.as_dict(), *given])  # what else it does not go with, perhaps
-            wrong = fault(function, {**given, first: q}, names, edge)
+            wrong = fault(function, given | {first: q}, names, edge)
             found |= {f"{name} = {edge}": wrong} if wrong else {}
     return found
 

@@ -121,9 +121,7 @@ def test_onset_formula_is_the_small_time_expansion_only(large):
     curve = state_tracking.flow().solve(large, alpha=2.0, at=times)
     grown = curve.A.values * large.values()["L"]
     limit = 1 / np.cos(0.5 * times) ** 2
-    printed = (
-        EQUATIONS["onset_A"].evaluate({**large.values(), "alpha": times}) * large.values()["L"]
-    )
+    printed = EQUATIONS["onset_A"].evaluate(large.values() | {"alpha": times}) * large.values()["L"]
     # The limit is corrected at relative order 1/L (A itself, once it has grown) and 1/N: below
     # 3e-4.
     np.testing.assert_allclose(grown, limit, rtol=3e-4)

@@ -196,15 +196,15 @@ def test_separatrix():
     """
     p = TABLE_1
     kappa = EQUATIONS["kappa"].evaluate(p.values())
-    edge = EQUATIONS["separatrix"].evaluate({**p.values(), "kappa": kappa})
+    edge = EQUATIONS["separatrix"].evaluate(p.values() | {"kappa": kappa})
     assert edge == pytest.approx(-0.09606, abs=5e-6)  # on record to five digits
     starts = edge * np.array([0.0, 0.9, 0.999, 1 - 1e-9, 1 + 1e-9, 1.1, 100.0])
-    times = emergence_time({**p.values(), "R_0": starts})
+    times = emergence_time(p.values() | {"R_0": starts})
     assert np.isnan(times[4:]).all() and (np.diff(times[:4]) > 0).all()
-    assert np.isnan(emergence_time({**p.values(), "R_0": np.nextafter(edge, -1)}))
+    assert np.isnan(emergence_time(p.values() | {"R_0": np.nextafter(edge, -1)}))
     # Below, D comes to rest at its dead end and A falls to 0.
     dead = Parameters(R_0=2 * edge)
-    epsilon = EQUATIONS["epsilon"].evaluate({**dead.values(), "D_0": 2 * edge, "kappa": kappa})
+    epsilon = EQUATIONS["epsilon"].evaluate(dead.values() | {"D_0": 2 * edge, "kappa": kappa})
     at_rest = -np.sqrt(EQUATIONS["resting_place"].evaluate({"epsilon": epsilon, "kappa": kappa}))
     last = inversion.solve(dead, [200.0])
     assert float(last.A[0]) < 1e-12
@@ -213,7 +213,7 @@ def test_separatrix():
 
 def test_beyond_double_precision():
     """e^m too large for a number: infinite, not never; too small to matter: no complaint."""
-    times = emergence_time({**TABLE_1.values(), "zeta": np.array([-1e6, 0.0, 1e6])})
+    times = emergence_time(TABLE_1.values() | {"zeta": np.array([-1e6, 0.0, 1e6])})
     assert np.isinf(times[0]) and 0 < times[2] < times[1]
     still = inversion.solve(Parameters(zeta=-1e6), [0.0, 5.0])
     assert float(still.A[1]) == float(still.A[0]) and float(still.R[1]) == 0
@@ -224,16 +224,16 @@ def test_broadcasting():
     never.
     """
     times = emergence_time(
-        {**TABLE_1.values(), "eta": np.array([[0.25], [0.5]])}, np.array([0.05, 0.5, 0.9])
+        TABLE_1.values() | {"eta": np.array([[0.25], [0.5]])}, np.array([0.05, 0.5, 0.9])
     )
     assert times.shape == (2, 3) and (times[:, 0] == 0).all()
     np.testing.assert_allclose(
         times[0], 2 * times[1], rtol=1e-14
     )  # eta alpha does not depend on eta
     assert isinstance(float(emergence_time(TABLE_1.values())), float)
-    assert np.isnan(emergence_time({**TABLE_1.values(), "c_omega": 0.0}))
+    assert np.isnan(emergence_time(TABLE_1.values() | {"c_omega": 0.0}))
     curves = inversion.states(
-        {**TABLE_1.values(), "eta": np.array([[0.25], [0.5]])}, [0.0, 1.0, 2.0]
+        TABLE_1.values() | {"eta": np.array([[0.25], [0.5]])}, [0.0, 1.0, 2.0]
     )
     assert curves["A"].shape == (2, 1, 3)
 
@@ -250,7 +250,7 @@ def test_broadcasting():
 def test_wrong_input(change, level, message):
     """One line."""
     with pytest.raises(ParameterError, match=message):
-        emergence_time({**TABLE_1.values(), **change}, level)
+        emergence_time(TABLE_1.values() | change, level)
     if change:  # numbers of one's own, which know of no Parameters
         with pytest.raises(ParameterError, match=message):
             emergence_time({**{n: float(TABLE_1.values()[n]) for n in NAMES}, **change}, level)

@@ -74,8 +74,8 @@ def test_flow_keeps_its_invariants():
     curve = flow().solve(p, t=400.0)
     for part, letter in zip(PARTS, "rs", strict=True):
         kept = EQ[f"conserved_{part.name}"].evaluate(
-            {
-                **p.values(),
+            p.values()
+            | {
                 f"w_{letter}": curve[f"w_{letter}"].values,
                 f"delta_{letter}": curve[f"delta_{letter}"].values,
             }
@@ -205,13 +205,13 @@ def test_late_decay():
     np.testing.assert_allclose(curve.loss, curve.loss_relation + curve.loss_subject, rtol=1e-9)
     for part in PARTS:
         v = constants(p, part)
-        law = np.array([EQ["late_loss"].evaluate({**v, "t": time}) for time in times])
+        law = np.array([EQ["late_loss"].evaluate(v | {"t": time}) for time in times])
         gaps = np.abs(curve[f"loss_{part.name}"].values / law - 1)
         assert gaps[1] < gaps[0] < 0.4, part.name
         # Far out, where no integrator gets: the loss ln(1 + (K - 1) e^-X) at the time of gain X.
         X = mpmath.mpf(10) ** 4
-        time = EQ["hitting_time"].evaluate({**v, "X_gain": X}, modules="mpmath")
-        law = EQ["late_loss"].evaluate({**v, "t": time}, modules="mpmath")
+        time = EQ["hitting_time"].evaluate(v | {"X_gain": X}, modules="mpmath")
+        law = EQ["late_loss"].evaluate(v | {"t": time}, modules="mpmath")
         left = mpmath.log1p((v["K"] - 1) * mpmath.exp(-X))
         assert float(law / left) == pytest.approx(1, abs=2 * np.log(1e4) / 1e4), part.name
 

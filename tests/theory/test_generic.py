@@ -133,7 +133,7 @@ def compiles(equation):
         return
     draw = random.Random(equation.name)
     values, entries, arrays = sample(equation.rhs, draw)
-    numbers = {q: float(x) for q, x in {**values, **entries}.items()}
+    numbers = {q: float(x) for q, x in (values | entries).items()}
     found = equation.evaluate(numbers | {base: np.array(x, float) for base, x in arrays.items()})
     exact = equation.rhs.xreplace(entries).xreplace(values).doit()
     exact = exact.xreplace(
@@ -195,7 +195,7 @@ def test_what_follows_from_flows(model):
         curve = flow.solve(p, **until)
         along = {q.name: curve[q.name].values for q in flow.state}
         for kept in flow.conserved():
-            values = kept.evaluate({**p.values(), **along})
+            values = kept.evaluate(p.values() | along)
             # The integrator's 1e-12 per step, some hundred steps.
             assert np.ptp(values) <= 1e-9 * max(1.0, np.abs(values).max())
         rates = [mode.rate for mode in flow.linearised(parameters=p)]

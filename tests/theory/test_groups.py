@@ -81,7 +81,7 @@ def test_every_pair_of_teachers_by_its_own_overlap():
     _, slope = student_on_everything(p, np.zeros((p.d_g, p.N, p.N)))
     found = -p.eta * np.einsum("ars,brs->ab", slope, teachers) / p.N
     tau_ab = groups.overlaps(groups.table("S_4"))
-    numbers = {**p.values(), "A": 1 / p.L, "g": 1 - 1 / p.N, "tau_ab": tau_ab}
+    numbers = p.values() | {"A": 1 / p.L, "g": 1 - 1 / p.N, "tau_ab": tau_ab}
     assert np.allclose(found, st.equations()["delta_S_ab"].evaluate(numbers), rtol=0, atol=1e-15)
     assert len(np.unique(found.round(12))) == 4  # as many as numbers of common images
 

@@ -44,7 +44,7 @@ def sized(length, ratio=1.0, **changes):
         "R_0": 0.0,
         "S_0": 0.0,
     }
-    return {**v, **changes}
+    return v | changes
 
 
 def kappa(v):
@@ -108,15 +108,15 @@ def test_plateau_contains_the_early_time():
 def test_late_time_of_table_1():
     """C on record; from it R to rounding at any late time, also where e^x overflows."""
     v = TABLE_1.values()
-    v["C"] = late_constant(v)
+    v |= {"C": late_constant(v)}
     assert v["C"] == pytest.approx(-1.023958350, abs=5e-10)  # on record to ten digits
     times = np.array([10.0, 1e3, 1e6, 1e12])
     curve = inversion.solve(TABLE_1, times)
     np.testing.assert_allclose(
-        LATE["late_R"].evaluate({**v, "alpha": times}), curve.R, rtol=1e-11
+        LATE["late_R"].evaluate(v | {"alpha": times}), curve.R, rtol=1e-11
     )  # 1e-11 at alpha = 10
     np.testing.assert_allclose(
-        LATE["late_loss"].evaluate({**v, "alpha": times}), curve.loss, rtol=1e-10, atol=1e-15
+        LATE["late_loss"].evaluate(v | {"alpha": times}), curve.loss, rtol=1e-10, atol=1e-15
     )  # ln(1 + 1/W) rounds
     left = (
         LATE["late_integral"]
@@ -132,7 +132,7 @@ def test_late_time_of_table_1():
 def test_late_time_at_another_sum_of_logits(zeta):
     """R and the loss against the inverted solution; the sum of logits is conserved, and not 0."""
     p, times = TABLE_1.replace(zeta=zeta), np.array([10.0, 1e3, 1e6])
-    v = {**p.values(), "C": late_constant(p.values()), "alpha": times}
+    v = p.values() | {"C": late_constant(p.values()), "alpha": times}
     curve = inversion.solve(p, times)
     # As at zeta = 0: 1e-11 and 1e-10 of what is left at alpha = 10.
     np.testing.assert_allclose(LATE["late_R"].evaluate(v), curve.R, rtol=1e-11)
@@ -183,7 +183,7 @@ def test_logarithmic_growth():
     """R/ln(alpha) -> (N-1)/N and alpha loss -> (N-1)/(N eta); the stated forms hold to
     O(ln(alpha)/alpha).
     """
-    v = {**TABLE_1.values(), "C": late_constant(TABLE_1.values()), "alpha": np.array([1e6, 1e9])}
+    v = TABLE_1.values() | {"C": late_constant(TABLE_1.values()), "alpha": np.array([1e6, 1e9])}
     R, grown = (LATE[q].evaluate(v) for q in ("late_R", "late_growth"))
     assert (
         np.abs(R / grown - 1) < 40 / (0.5 * v["alpha"])
@@ -200,7 +200,7 @@ def test_off_target_rest():
     either sign.
     """
     v = TABLE_1.values()
-    centred = LATE["off_target_limit_centred"].evaluate({**v, "kappa": kappa(v)})
+    centred = LATE["off_target_limit_centred"].evaluate(v | {"kappa": kappa(v)})
     assert centred == pytest.approx(0.0329645656, abs=5e-11)
     assert float(inversion.solve(TABLE_1, [50.0]).S[0]) == pytest.approx(
         centred, rel=1e-12
@@ -363,7 +363,7 @@ def test_where_81_departs():
     assert sp.simplify(ONSET["onset_departure"].rhs - eta**4 * c_omega**2 * alpha**4 / 24) == 0
     v, times = sized(1e12), np.array([0.4, 0.2, 0.1])
     ratio = np.log(
-        inversion.states(v, times)["A"] / ONSET["onset_A"].evaluate({**v, "alpha": times})
+        inversion.states(v, times)["A"] / ONSET["onset_A"].evaluate(v | {"alpha": times})
     )
     next_to = (ratio / times**4).tolist()  # corrections in alpha^2, and 1/sizes
     assert richardson(next_to, (2, 4), 2) == pytest.approx(0.5**4 * 2.0**2 / 24, rel=1e-5)
@@ -372,7 +372,7 @@ def test_where_81_departs():
         q * v["L"]
         for q in (
             inversion.states(v, late)["A"],
-            *(ONSET[n].evaluate({**v, "alpha": late}) for n in ("onset_sharp", "onset_A")),
+            *(ONSET[n].evaluate(v | {"alpha": late}) for n in ("onset_sharp", "onset_A")),
         )
     )
     np.testing.assert_allclose(
@@ -397,13 +397,13 @@ def test_sharp_onset_at_large_size():
 def test_onset_secant_from_any_start():
     """With D_0 and finite sizes kept: relative error O(A) while A is small."""
     v = sized(1e6, R_0=4e-7, S_0=0.0)
-    points = {**v, "kappa": kappa(v), "D_0": 4e-7}
+    points = v | {"kappa": kappa(v), "D_0": 4e-7}
     points["epsilon"] = exact.equations()["epsilon"].evaluate(points)
     times = np.array([0.5, 1.5, 2.2])
     truth = inversion.states(v, times)
     proper = (
         (truth["S"] - v["S_0"]) * v["d_g"] + truth["R"] - truth["S"] - 4e-7
     )  # S = (T - D + D_0)/d_g
-    found = ONSET["onset_secant"].evaluate({**points, "T": proper})
+    found = ONSET["onset_secant"].evaluate(points | {"T": proper})
     np.testing.assert_allclose(found, truth["A"], rtol=10 * truth["A"].max())
     assert sp.simplify(exact.equations()["kappa"].rhs.subs(tau, 1 / N).subs({N: 3, d_g: 2})) != 0

@@ -51,9 +51,9 @@ def test_as_entry_by_entry(form, few, monkeypatch):
     """At a place, and at all places of a stack at once; small matrices copied, and as they lie."""
     monkeypatch.setattr(contraction, "FEW", few)
     expr, values = FORMS[form], given()
-    expected = numeric.entry_by_entry(expr, {**values, "l": 2})
+    expected = numeric.entry_by_entry(expr, values | {"l": 2})
     lowered_module._of.cache_clear()
-    assert number(expr, {**values, "l": 2}) == pytest.approx(expected, rel=1e-12)  # 48 terms
+    assert number(expr, values | {"l": 2}) == pytest.approx(expected, rel=1e-12)  # 48 terms
     result, stack = sp.IndexedBase("result"), given(2)
     left, many = (result[l], 3) if l in expr.free_symbols else (sp.Symbol("result"), 1)
     for xp, array in ((np, np.asarray), (torch, torch.as_tensor)):

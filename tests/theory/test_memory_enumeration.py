@@ -559,7 +559,7 @@ def test_value_memory_of_many_tokens():
         v = p_.values()
         rate = float(eq["labels_per_answer"].evaluate(v))
         assert rate == pytest.approx(4 * (1 - p_.a), rel=1e-13)
-        limit = float(eq["value_recovered"].evaluate({**v, "lambda_labels": rate}))
+        limit = float(eq["value_recovered"].evaluate(v | {"lambda_labels": rate}))
         finite.append(noisy_bigram.value_recovered(p_))
     # Extrapolated from both sizes; what is left is of order 1/N^2.
     assert (

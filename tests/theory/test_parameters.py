@@ -338,3 +338,15 @@ def test_values_are_what_the_equations_want():
     values = Parameters(L=4).values()
     assert values["A_0"] == 0.25 and Parameters(A_0=0.7).values()["A_0"] == 0.7
     assert values["sigma2"] == 1 / 3 and values["omega"].shape == (64,)
+
+
+def test_the_old_name_of_quantities_gives_the_new_one():
+    """A model that defines ``values`` itself would give numbers that follow nothing."""
+    with pytest.raises(ParameterError, match=r"^Own\.values: is called quantities now"):
+
+        class Own(BaseParameters):
+            """With the name of an earlier version."""
+
+            def values(self):
+                """Numbers by symbol name."""
+                return {"N": 2}

@@ -143,10 +143,11 @@ def test_averages_of_the_error_as_integrals():
     nodes, weights = np.polynomial.hermite_e.hermegauss(12)
     normals = np.array(np.meshgrid(*[nodes] * 4, indexing="ij")).reshape(4, -1)
     total = np.einsum("i,j,k,l->ijkl", *[weights / weights.sum()] * 4).ravel()
-    values = {**p.values(), **x._asdict(), "nu": p.sigma**2 - x.theta**2 / x.q}
+    values = p.values() | {**x._asdict(), "nu": p.sigma**2 - x.theta**2 / x.q}
     values |= {n.name: v for n, v in zip(NORMALS, normals, strict=True)}
     values |= {name: EQ[name].evaluate(values) for name in ("w_1", "w_2", "h_1", "h_2")}
-    Y = values["Y_12"], values["Y_21"] = target(p, np.array([values["h_1"], values["h_2"]]))
+    Y = target(p, np.array([values["h_1"], values["h_2"]]))
+    values |= dict(zip(("Y_12", "Y_21"), Y, strict=True))
     density = sp.exp(-sum(n**2 for n in NORMALS) / 2) / (2 * sp.pi) ** 2
     w = np.array([values["w_1"], values["w_2"]])
     values |= dict(
@@ -168,7 +169,7 @@ def test_averages_of_the_error_as_integrals():
 def test_training_loss_is_minus_the_free_entropy(branch):
     """(121): both equations and what the solver reports, at a fixed point."""
     point = solve(Parameters(alpha=1.3, order=8), branch)
-    values = {**point.values(), "E_M": point.averages.numbers["E_M"]}
+    values = point.values() | {"E_M": point.averages.numbers["E_M"]}
     phi, loss = (float(EQ[k].evaluate(values)) for k in ("free_entropy", "training_loss"))
     assert -phi == pytest.approx(loss, rel=1e-5)  # residual of the fixed point
     assert loss == pytest.approx(point.train_loss, rel=1e-12)

@@ -183,7 +183,7 @@ def test_one_step_is_the_printed_one():
     new, _, point = fixed_point.step(system, x, values)
     hats = {k: v.sum((0, 1)).squeeze() for k, v in point.hats.items()}
     difference = point.hats["m"][0, 0, 0] - point.hats["m"][1, 0, 0]
-    given = {**p.values(), "correlation": p.correlation, "m_hat": difference}
+    given = p.values() | {"correlation": p.correlation, "m_hat": difference}
     given |= {"q_hat": hats["q"], "theta_hat": 0.0, "D": p.lam + p.sigma**2 * hats["V"]}
     eq = layer.equations()
     assert new.q[0, 0, 0, 0] == pytest.approx(eq["correlated_q"].evaluate(given), rel=1e-12)

@@ -46,7 +46,7 @@ def test_numbers_follow_their_names():
     equation = registry.find("state_tracking").wing("theory").equations()["loss"]
     values = {"N": 7.0, "z_k": 0.3, "z_kbar": -0.1}
     moved = Renaming({"N": "T"}).equation(equation)
-    assert moved.evaluate({**values, "N": 1.0, "T": 7.0}) == equation.evaluate(values)
+    assert moved.evaluate(values | {"N": 1.0, "T": 7.0}) == equation.evaluate(values)
 
 
 def test_everything_printed_is_renamed(capsys):

@@ -126,12 +126,12 @@ def test_flow_moves_on_the_supervised_orbit():
 def test_time_diverges_where_rewards_start_from_guesses(steps):
     """Quadrature against the law for small x: a power, a logarithm for two steps."""
     p = P.replace(L=steps)
-    speed = float(ALL["rewards_speed"].evaluate({**p.values(), "A": 1 / p.L}))
+    speed = float(ALL["rewards_speed"].evaluate(p.values() | {"A": 1 / p.L}))
     law = ALL["rewards_wait_2" if steps == 2 else "rewards_wait"]
 
     def both(x_0):
         exact = st.rewards_time(p.replace(pretrain=(1 + 7 * x_0) / 8), 0.5)
-        return exact, float(law.evaluate({**p.values(), "speed": speed, "excess_0": x_0}))
+        return exact, float(law.evaluate(p.values() | {"speed": speed, "excess_0": x_0}))
 
     (far, far_law), (near, near_law) = both(1e-3), both(1e-4)
     assert near - far == pytest.approx(near_law - far_law, rel=0.02)
@@ -250,10 +250,10 @@ def test_where_a_penalty_stops_students():
     at = {"success_0": P.pretrain, "N": P.N, "L": P.L}
 
     def opening(s):
-        return float(ALL["penalty_opening"].evaluate({**at, "success": s}))
+        return float(ALL["penalty_opening"].evaluate(at | {"success": s}))
 
     jump = brentq(opening, low, 0.6)
-    weight = float(ALL["penalty_balance"].evaluate({**at, "success": jump}))
+    weight = float(ALL["penalty_balance"].evaluate(at | {"success": jump}))
     # a minimum: errors of 1e-8 of its place are errors of rounding of its value
     assert critical == pytest.approx(weight * gain, rel=1e-12)
     assert np.isnan(st.critical_penalty(P, pretrain=0.4))

@@ -224,7 +224,7 @@ def test_initial_variance_by_enumeration(length, omega):
             "omega": np.array(omega),
             "sigma2": scale**2,
         }
-        exact = whole.evaluate({**numbers, participation: mean_participation(scale, length, omega)})
+        exact = whole.evaluate(numbers | {participation: mean_participation(scale, length, omega)})
         spread = (1 - 1 / 6) * scale**2 / length  # what multiplies the participation
         remainders.append((form.evaluate(numbers) - exact) / spread)
     # Logits are of order scale^2: second order scale^4 is removed, the next is scale^8, a factor

@@ -140,7 +140,7 @@ def test_jacobian(name):
         q: p.values()[q.name] for e in flow.expanded.values() for q in e.free_symbols - {A, R, S}
     }
     for state in ([0.1, 0.0, 0.0], [0.4, 0.7, 0.03], [0.95, 4.0, -0.2]):
-        at = {**numbers, **dict(zip((A, R, S), state, strict=True))}
+        at = numbers | dict(zip((A, R, S), state, strict=True))
         exact = np.array(flow.jacobian().subs(at), dtype=float)
         for k in range(3):
             shifted = np.array(state, complex)

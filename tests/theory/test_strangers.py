@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from theory import __main__ as listing
-from theory import registry
+from theory import plugins, registry
 from theory.parameters import ParameterError
 from theory.runtime import cli
 
@@ -67,7 +67,7 @@ def package(folder, name, module, **rooms):
     files |= {f"{name}/{room}/__init__.py": text for room, text in rooms.items()}
     files |= {
         f"{name}-1.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1",
-        f"{name}-1.dist-info/entry_points.txt": f"[{registry.GROUP}]\n{name} = {name}:MODEL",
+        f"{name}-1.dist-info/entry_points.txt": f"[{plugins.GROUP}]\n{name} = {name}:MODEL",
     }
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ def test_a_broken_package_is_named_and_the_others_are_served(fault, tmp_path, in
 def test_a_list_of_entry_points_that_cannot_be_read(tmp_path, installed):
     package(tmp_path, "sound", SOUND, theory="")
     package(tmp_path, "odd", SOUND, theory="")
-    (tmp_path / "odd-1.dist-info" / "entry_points.txt").write_text(f"[{registry.GROUP}]\nodd\n")
+    (tmp_path / "odd-1.dist-info" / "entry_points.txt").write_text(f"[{plugins.GROUP}]\nodd\n")
     new, lines = installed()
     assert list(new) == ["sound"] and len(lines) == 1 and "odd" in lines[0]
 

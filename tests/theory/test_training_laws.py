@@ -51,7 +51,7 @@ def test_memory_of_momentum(how):
     mean_age = (weights * np.arange(200)).sum() / weights.sum()
     assert mean_age == pytest.approx(CLOCKS[f"age_{name}"].evaluate(known), rel=1e-12)
     for n in (1, 2, 30):
-        at = CLOCKS[f"clock_{name}"].evaluate({**known, "steps": n})
+        at = CLOCKS[f"clock_{name}"].evaluate(known | {"steps": n})
         assert constant[n - 1] == pytest.approx(at, rel=1e-12)
 
 
@@ -157,7 +157,7 @@ def test_arrivals_is_the_flow_at_the_start():
     theory.step()
     weight = theory.kinds.share * theory.kinds.k
     rate = (weight * theory.state[2][0]).sum() / weight.sum() * p.d_g * p.N
-    numbers = {**p.values(), "A": 0.25, "R": 0.0, "S": 0.0}
+    numbers = p.values() | {"A": 0.25, "R": 0.0, "S": 0.0}
     expected = tracking().equations()["dR_dalpha"]
     of_flow = tracking()._spell(expected.rhs)
     known = {s: numbers[s.name] for s in of_flow.free_symbols}
@@ -198,7 +198,7 @@ def test_slopes_by_kind_are_those_of_the_loss():
         values |= dict(zip(names, array, strict=True))
     by_right, by_wrong, by_own, sums, _ = law.slopes(own, right, wrong)
     for i, at in enumerate(own[0]):
-        here = {**values, pi_i: at}
+        here = values | {pi_i: at}
         assert by_own[0, i] == pytest.approx(float(sp.diff(loss, pi_i).subs(here)), rel=1e-12)
         assert sums[0, i] == pytest.approx(float(squares.subs(here)), rel=1e-12)
         for names, found in ((x, by_right), (y, by_wrong)):

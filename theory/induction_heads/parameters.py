@@ -143,7 +143,7 @@ class Parameters(BaseParameters):
         """
         return self._until("t", t, "steps", self.time_per_step)
 
-    def values(self) -> dict[str, Any]:
+    def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name, as used in the equations."""
         return {
             "N": self.N,

@@ -134,7 +134,7 @@ class Parameters(BaseParameters):
         """Training sentences."""
         return max(1, round(self.complexity * self.d))
 
-    def values(self) -> dict[str, Any]:
+    def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name, as used in the equations."""
         A = self.A
         return {

@@ -44,6 +44,20 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "full": dict(
         action="store_true", help="also what takes minutes to hours; ledgers cite this form"
     ),
+    "train": dict(
+        action="store_true",
+        help="train the students again that come with the code (hours on a CPU)",
+    ),
+    "runs": dict(
+        type=Path,
+        metavar="PATH",
+        help="ensemble to use: a netCDF file or a folder of runs (default: the one that comes with the code, or the demo's)",
+    ),
+    "columns": dict(
+        metavar="NAME=COLUMN,...",
+        help="--runs is a CSV file: its columns by name in the theory, the time first (also COLUMN*2, COLUMN/2048; seed=COLUMN)",
+    ),
+    "rows": dict(metavar="COLUMN=VALUE,...", help="rows of the CSV file to use (default: all)"),
     "beyond": dict(
         action="store_true",
         help="answer also for students that the theory does not describe, and say so",
@@ -116,11 +130,15 @@ def parser(prog: str, description: str, *flags: str, model: bool | str = True) -
 
 
 def parameters(args: argparse.Namespace, base: BaseParameters | None = None) -> Any:
-    """Parameters from ``--preset`` and ``--set``, starting from ``base`` if no preset is given."""
-    kind = args.model.wing("theory").Parameters
-    if getattr(args, "preset", None) is not None:
-        base = choose("--preset", args.preset, kind.presets())()
-    return (base or kind()).parse(args.set)
+    """Parameters of a model from ``--preset`` and ``--set``, see `preset`."""
+    return preset(args.model.wing("theory").Parameters, args.preset, base).parse(args.set)
+
+
+def preset(kind: Any, name: str | None, base: BaseParameters | None = None) -> Any:
+    """Parameters of a kind by the name of a preset; without one, ``base`` or the default."""
+    if name is not None:
+        return choose("--preset", name, getattr(kind, "presets", dict)())()
+    return base or kind()
 
 
 def seeds(text: str | None, default: str) -> list[int]:

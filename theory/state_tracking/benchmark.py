@@ -47,9 +47,9 @@ def sample(points: int, seed: int = 0) -> dict[str, np.ndarray]:
         "S_0": rng.normal(0, 0.02, points),
     }
     edge = exact.equations()["separatrix"].evaluate(
-        {**v, "kappa": exact.equations()["kappa"].evaluate(v)}
+        v | {"kappa": exact.equations()["kappa"].evaluate(v)}
     )
-    return {**v, "R_0": v["S_0"] + rng.uniform(0.5 * edge, 0.1)}
+    return v | {"R_0": v["S_0"] + rng.uniform(0.5 * edge, 0.1)}
 
 
 def integrator(values: Mapping[str, np.ndarray], level: float = 0.5) -> Callable[[int], float]:

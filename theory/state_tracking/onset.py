@@ -279,7 +279,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         star = float(equations()["alpha_star"].evaluate(numbers))
         steepness = exact.equations()["kappa"].evaluate(numbers)
         with np.errstate(divide="ignore"):  # with A_0 = 1 attention cannot die
-            edge = float(exact.equations()["separatrix"].evaluate({**numbers, "kappa": steepness}))
+            edge = float(exact.equations()["separatrix"].evaluate(numbers | {"kappa": steepness}))
     if numbers["A_0"] >= 0.5:
         notes.append("A is at or above 1/2 from the start")
     elif not moves:
@@ -386,7 +386,7 @@ def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
     star = float(equations()["alpha_star"].evaluate(numbers)) if numbers["c_omega"] > 0 else np.inf
     rising = curve.alpha < star
     sharp = equations()["onset_sharp"].evaluate(
-        {**numbers, "alpha": curve.alpha.where(rising, 0).values}
+        numbers | {"alpha": curve.alpha.where(rising, 0).values}
     )
     by_theory["sharp onset"] = xr.Dataset(
         {"A": ("alpha", np.where(rising, sharp, np.nan))}, coords={"alpha": curve.alpha}

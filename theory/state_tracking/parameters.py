@@ -259,7 +259,7 @@ class Parameters(Optimiser):
         """
         return self._until("alpha", alpha, "epochs", 1 / (self.d_g * self.N))
 
-    def values(self) -> dict[str, Any]:
+    def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name, as used in the equations."""
         constant, tau = _constants(
             self.N, self.L, self.d_g, self.d_h, self.rope_theta, self.rope, self.permutations

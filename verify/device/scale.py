@@ -168,5 +168,5 @@ def attention_layer(job: Job) -> None:
         ]
         joined = xr.concat(runs, dim=starts, combine_attrs="drop_conflicts")
         job.write(joined, "attention_layer.nc", "alpha")
-        at = joined.alpha.values.tolist()
-        job.numbers |= {"d": p.d, "seeds": len(seeds), "sample complexities": at}
+        complexities = joined.alpha.values.tolist()
+        job.numbers |= {"d": p.d, "seeds": len(seeds), "sample complexities": complexities}

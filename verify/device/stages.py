@@ -141,8 +141,8 @@ def run(
                 if not over[0]:
                     raise
                 status = "unfinished"
-            except Exception as found:  # a failing stage must not stop the others
-                status, error = "failed", "".join(traceback.format_exception(found))
+            except Exception as caught:  # a failing stage must not stop the others
+                status, error = "failed", "".join(traceback.format_exception(caught))
             say(f"{name}: {status} {error.strip().rpartition(chr(10))[2]}".rstrip())
             report["stages"][name] = {
                 "status": status,
@@ -161,13 +161,13 @@ def run(
 
 def begin(out: Path, device: torch.device, tiny: bool) -> dict[str, Any]:
     """Report of earlier calls, or an empty one."""
-    own, path = {"dry_run": tiny, **device_time.describe(device)}, out / "report.json"
+    here, path = {"dry_run": tiny, **device_time.describe(device)}, out / "report.json"
     if not path.exists():
-        return {**own, "stages": {}}
+        return {**here, "stages": {}}
     why = "not a report of this command"
     try:
         report = json.loads(path.read_text())
-        other = [f"{n} = {report[n]} there, {v} here" for n, v in own.items() if report[n] != v]
+        other = [f"{n} = {report[n]} there, {v} here" for n, v in here.items() if report[n] != v]
         if not other and isinstance(report["stages"], dict):
             return report
         why = f"of another run ({', '.join(other)})" if other else why

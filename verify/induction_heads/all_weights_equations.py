@@ -57,7 +57,7 @@ def by_equations(eq: Table, theta: np.ndarray, size: int, pair: int, mask: str) 
     scores = np.zeros(2 * size + 1)
 
     def score(name: str, **more: int) -> float:
-        return float(eq[f"all_key_{name}{end}"].evaluate({**numbers, **more}))
+        return float(eq[f"all_key_{name}{end}"].evaluate(numbers | more))
 
     scores[2 * pair - 2], scores[2 * pair - 1] = score("own_item"), score("own_label")
     for apart in range(1, size - pair + 1):

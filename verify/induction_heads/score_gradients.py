@@ -78,7 +78,7 @@ def scores(eq: Table) -> list[Check]:
         second = (U[:, -1:] @ x.weights["W2"] @ U.transpose(1, 2)).detach()[0, 0]
         weight = attention(second[None], mask)[0].numpy()
         on = eq["score_label_item"].evaluate(
-            {**v, sp.KroneckerDelta(k, sp.Symbol("l", integer=True, positive=True)): 1.0}
+            v | {sp.KroneckerDelta(k, sp.Symbol("l", integer=True, positive=True)): 1.0}
         )
         if mask == "strict":
             checks.append(
@@ -92,7 +92,7 @@ def scores(eq: Table) -> list[Check]:
                 )
             )
             off = eq["score_item_label"].evaluate(
-                {**v, sp.KroneckerDelta(k, sp.Symbol("l", integer=True, positive=True)): 1.0}
+                v | {sp.KroneckerDelta(k, sp.Symbol("l", integer=True, positive=True)): 1.0}
             )
             checks.append(
                 identity(
@@ -113,7 +113,7 @@ def scores(eq: Table) -> list[Check]:
             identity(
                 f"{name.replace('_', ' ')}, {mask} mask",
                 name + end,
-                eq[name + end].evaluate({**v, "k": 4}),
+                eq[name + end].evaluate(v | {"k": 4}),
                 first[row, column],
                 EXACT,
                 EXACT_WHY,

@@ -258,7 +258,7 @@ def by_differences(point: FixedPoint, where: str, band: dict[str, Band] | None) 
             moved = averages(point.p, state)
             values.append(
                 float(
-                    phi.evaluate({**point.values(), **state._asdict(), "E_M": moved.numbers["E_M"]})
+                    phi.evaluate(point.values() | {**state._asdict(), "E_M": moved.numbers["E_M"]})
                 )
             )
         derivative = (values[0] - values[1]) / (2 * size)

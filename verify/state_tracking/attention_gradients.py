@@ -174,8 +174,8 @@ def attention_constant(eq: Table) -> list[Check]:
         W_Q, W_K = (torch.tensor(rng.uniform(-1, 1, (DRAWS, p.d_h, 1))) for _ in "QK")
         start, later = (scale * ansatz_factor(student, A, W_Q, W_K) for A in (1 / p.L, 0.6))
         values = p.values() | {"c_omega": eq["c_omega"].evaluate(p.values())}
-        ansatz = eq["c_ansatz_mean"].evaluate({**values, "A": 0.6})
-        closure = eq["c_closure"].evaluate({**values, "A": 1 / p.L})
+        ansatz = eq["c_ansatz_mean"].evaluate(values | {"A": 0.6})
+        closure = eq["c_closure"].evaluate(values | {"A": 1 / p.L})
         out += [
             sampled(f"c_omega, {name}", "c_omega", values["c_omega"], start / (1 - 1 / p.L)),
             sampled(f"mean c(A) at A = 0.6, {name}", "c_ansatz_mean", ansatz, later),

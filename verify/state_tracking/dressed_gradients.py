@@ -45,7 +45,7 @@ def dressed_derivatives(eq: Table) -> list[Check]:
     }
     values["h_i"] = eq["noise_cost"].evaluate(values)
     entry = dressed.pi[dressed.i, dressed.j]
-    against = [eq["dloss_dpi_noise"].evaluate({**values, entry: x}) for x in row.tolist()]
+    against = [eq["dloss_dpi_noise"].evaluate(values | {entry: x}) for x in row.tolist()]
     out = [
         identity(
             "force on the right action",

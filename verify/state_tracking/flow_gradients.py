@@ -44,7 +44,7 @@ def flow_increments(eq: Table) -> list[Check]:
     h = 1e-4
     measured = 2 * slope(h / 2) - slope(h)
     system = dynamics.flow("tau")
-    chained = eq["dA_dalpha_chain"].evaluate({**values, "c_A": factor})
+    chained = eq["dA_dalpha_chain"].evaluate(values | {"c_A": factor})
     predicted = {
         s.name: Equation(s.name, s, rhs, "", "exact").evaluate(values)
         for s, rhs in system.expanded.items()
@@ -68,9 +68,9 @@ def flow_at_paper_overlap(eq: Table) -> list[Check]:
     values = x.values() | {"c_omega": 0.83}
     c_A = eq["c_closure"].evaluate(values)
     pieces = {
-        "A": eq["dA_dalpha_chain"].evaluate({**values, "c_A": c_A}),
-        "R": eq["delta_R"].evaluate({**values, "tau": 1 / x.p.N}) * x.p.d_g * x.p.N,
-        "S": eq["delta_S"].evaluate({**values, "tau": 1 / x.p.N}) * x.p.d_g * x.p.N,
+        "A": eq["dA_dalpha_chain"].evaluate(values | {"c_A": c_A}),
+        "R": eq["delta_R"].evaluate(values | {"tau": 1 / x.p.N}) * x.p.d_g * x.p.N,
+        "S": eq["delta_S"].evaluate(values | {"tau": 1 / x.p.N}) * x.p.d_g * x.p.N,
     }
     spelled = dynamics.flow().where
     out = []

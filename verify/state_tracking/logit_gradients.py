@@ -46,7 +46,7 @@ def loss_derivatives(eq: Table) -> list[Check]:
 def of_entries(equation: Equation, x: Inputs) -> np.ndarray:
     """Evaluate an equation in the entries of M* for every (b, r, s) at once."""
     own = x.teachers.numpy()
-    return equation.evaluate({**x.values(), OWN: own, ALL: own.sum(0)})
+    return equation.evaluate(x.values() | {OWN: own, ALL: own.sum(0)})
 
 
 def entry_derivatives(eq: Table) -> list[Check]:

@@ -74,9 +74,9 @@ def exact_solution(p: Parameters) -> tuple[list[Check], list[str]]:
     times = star * np.array([0.05, 0.9])
     grown = st.inversion.states(v, times)["A"]
     sharp, printed = (
-        onset_equations()[q].evaluate({**v, "alpha": times}) for q in ("onset_sharp", "onset_A")
+        onset_equations()[q].evaluate(v | {"alpha": times}) for q in ("onset_sharp", "onset_A")
     )
-    departure = onset_equations()["onset_departure"].evaluate({**v, "alpha": times[0]})
+    departure = onset_equations()["onset_departure"].evaluate(v | {"alpha": times[0]})
     checks += [
         identity(
             "A L at 0.9 alpha_star, L = 1e8",

@@ -79,7 +79,7 @@ def closure_curves(p: Parameters, runs: xr.Dataset) -> dict[str, xr.DataArray]:
     closure.
     """
     eq = attention.equations()["c_closure"]
-    closed = eq.evaluate({**p.values(), "A": runs.A.values})
+    closed = eq.evaluate(p.values() | {"A": runs.A.values})
     return {
         "measured (63)": runs.c_A,
         "ansatz (69), current weights": runs.c_ansatz,

@@ -53,7 +53,7 @@ class Entries:
         held = {w: torch.tensor(self.weights[w.name]) for w in stated.weights}
         loss, slopes = student.gradients(held, student.taken(self.data))
         self.loss, self.rates = float(loss), {w.name: -s.numpy() for w, s in slopes.items()}
-        self.known: dict[str, Any] = {**numbers, **self.weights}
+        self.known: dict[str, Any] = dict(numbers.items()) | self.weights
 
     def input(self, name: str) -> np.ndarray:
         """Gaussian data of all inputs."""

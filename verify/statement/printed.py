@@ -62,7 +62,9 @@ class Point:
         self.rates = {x.name: float(combined.subs(moved)) for x, combined in order.items()}
         fixed = {s: numbers[s.name] for s in stated.symbols}
         shorts = {x: spelled(x, flow.where).subs({**values, **fixed}) for x in flow.where}
-        self.known = {**numbers, **{x.name: float(v) for x, v in {**values, **shorts}.items()}}
+        self.known = dict(numbers.items()) | {
+            x.name: float(v) for x, v in (values | shorts).items()
+        }
         trees = stated.trees.items()
         self.each = {k: student.each(weights, taken, tree).numpy() for k, tree in trees}
 

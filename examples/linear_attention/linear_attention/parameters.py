@@ -80,12 +80,12 @@ class Parameters(Stepped):
         except ValueError:
             return np.array([np.nan])
 
-    def values(self) -> dict[str, Any]:
+    def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name, with derived quantities."""
         from linear_attention.task import equations
 
         x, (a, c) = self.eigenvalues, (equations()[n] for n in "ac")
-        known: dict[str, Any] = {**super().values(), "D": x.size, "lambda": x}
+        known: dict[str, Any] = {**super().quantities(), "D": x.size, "lambda": x}
         known |= {"tr_Lambda": float(x.sum()), "gamma": float(np.sqrt((x**4).sum()))}
         known |= {"a": a.evaluate(known | {lam[d]: x}), "c": float(c.evaluate(known))}
         known |= {"P_0": self.start**2, "u_0": self.start, "s_0": self.start**2 / x.size**0.5}
@@ -94,7 +94,7 @@ class Parameters(Stepped):
 
     def learned(self, directions: int) -> dict[str, Any]:
         """Numbers with only the first directions left to be learned."""
-        known = self.values()
+        known = dict(self.values().items())
         return known | {"m": directions, **{n: known[n][:directions] for n in ("lambda", "a")}}
 
     @property

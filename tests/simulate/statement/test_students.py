@@ -114,7 +114,7 @@ def test_what_is_lifted_is_measured(name):
     values = {c.symbol: rng.normal() for c in learner.made.classes}
     learner.load({w.name: x for w, x in learner.lift(values).items()})
     found = learner.measure()
-    known = {**values, **{x: learner.numbers[x.name] for x in STATED[name][0].symbols}}
+    known = values | {x: learner.numbers[x.name] for x in STATED[name][0].symbols}
     for x, combination in learner.made.quotient.order.items():
         assert found[x.name] == pytest.approx(float(combination.subs(known)), rel=1e-12)
     (loss,) = (float(learner.made.loss.doit().subs(known).doit()),)

@@ -30,7 +30,7 @@ def hold(flow, points, known):
         expected = {**point["rates"], **point["observables"]}
         assert expected.keys() == {str(x) for x in table}
         for x, expr in table.items():
-            at = {s: {**known, **point["at"]}[s.name] for s in expr.free_symbols}
+            at = {s: (known | point["at"])[s.name] for s in expr.free_symbols}
             assert float(expr.subs(at).evalf(20)) == pytest.approx(expected[str(x)], rel=FLOW)
 
 
@@ -65,9 +65,9 @@ def test_rates_of_all_weights():
             "separate": np.einsum("h,hri,hrj->ij", w["v"], w["K"], w["Q"]),
         }
         for name, W in products.items():
-            known = {**p.values(), **w, "H": 2, "R": 2, "W": W}
-            force = lambda k, l, at=known: task["force"].evaluate({**at, "k": k + 1, "l": l + 1})  # noqa: E731
-            known["G"] = np.array([[force(k, l) for l in range(D)] for k in range(D)])
+            known = p.values() | {**w, "H": 2, "R": 2, "W": W}
+            force = lambda k, l, at=known: task["force"].evaluate(at | {"k": k + 1, "l": l + 1})  # noqa: E731
+            known |= {"G": np.array([[force(k, l) for l in range(D)] for k in range(D)])}
             found, table = row["found"][name], getattr(theory, name).equations()
             assert task["loss"].evaluate(known) == pytest.approx(found.pop("loss"), rel=FLOW)
             assert found
@@ -103,7 +103,7 @@ def test_numbers_of_equations():
                 assert onset(p).numbers == pytest.approx(found, rel=NUMBER)
                 continue
             table = getattr(theory, name.partition(".")[2]).equations()
-            known = {**p.values(), **row["more"]}
+            known = p.values() | row["more"]
         for key, number in found.items():
             one = key in (
                 "merged_dvalue_dt",

@@ -61,6 +61,6 @@ class Parameters(Stepped):
         """Number of tokens: subjects, relations, noise, end of sequence."""
         return self.S + self.R + self.noise_tokens + 1
 
-    def values(self) -> dict[str, Any]:
+    def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name, as used in the equations."""
         return {name: getattr(self, name) for name in NAMES}

@@ -38,6 +38,6 @@ class Parameters(BaseParameters):
         if self.N - self.K < 2:
             raise ParameterError(f"K = {self.K}: must be <= N - 2 = {self.N - 2}")
 
-    def values(self) -> dict[str, Any]:
+    def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name."""
         return {"N": self.N, "K": self.K, "T": self.T, "n_plain": self.N - self.K}

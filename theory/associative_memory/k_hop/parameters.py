@@ -32,7 +32,7 @@ class Parameters(BaseParameters):
     steps: int = parameter(4000, "length of a run", low=1)
     eval_every: int = parameter(10, "steps between measurements", low=1)
 
-    def values(self) -> dict[str, Any]:
+    def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name; all overlaps start alike."""
         return {
             "N": self.N,

@@ -35,7 +35,7 @@ class Parameters(BaseParameters):
     steps: int = parameter(3000, "length of a run of the ablated model", low=1)
     eval_every: int = parameter(50, "steps between measurements", low=1)
 
-    def values(self) -> dict[str, Any]:
+    def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name."""
         return {
             "N": self.N,

@@ -34,6 +34,6 @@ class Parameters(BaseParameters):
         """Number of outputs."""
         return self.N if self.M is None else self.M
 
-    def values(self) -> dict[str, Any]:
+    def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name."""
         return {"d": self.d, "N": self.N, "M": self.outputs}

@@ -77,6 +77,6 @@ class Parameters(BaseParameters):
         if self.student == "simplified" and self.layers != 2:
             raise ParameterError(f"layers = {self.layers}: must be 2 with student = 'simplified'")
 
-    def values(self) -> dict[str, Any]:
+    def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name."""
         return {"N": self.N, "K": self.K, "T": self.T, "d": self.d, "eta": self.eta}

@@ -79,8 +79,7 @@ class Point:
     @property
     def train_loss(self) -> float:
         """Training loss per dimension."""
-        given = {
-            **self.p.values(),
+        given = self.p.values() | {
             "E_M": self.envelope,
             "q": self.p.sigma**2 * self.norm,
             # Of several columns the product is a trace.

@@ -71,7 +71,7 @@ def target(p: Parameters, h: np.ndarray) -> np.ndarray:
     """Entries (1,2) and (2,1) of the target attention for teacher fields ``h`` of shape
     ``(2, ...)``.
     """
-    values = {**p.values(), "h_1": h[0], "h_2": h[1]}
+    values = p.values() | {"h_1": h[0], "h_2": h[1]}
     return np.stack([definitions.equations()[name].evaluate(values) for name in ("Y_12", "Y_21")])
 
 

@@ -35,6 +35,7 @@ from theory.positional_semantic.symbols import (
     theta,
     theta_hat,
 )
+from theory.values import Values
 
 BRANCHES = ("positional", "semantic", "agnostic")
 Branch = Annotated[str, Allowed(choices=BRANCHES)]
@@ -112,9 +113,9 @@ class FixedPoint:
         coarse = _Map(self.p.replace(order=COARSE), self.branch)
         return float(np.linalg.eigvals(coarse.jacobian(coarse.pack(self.state))).real.max())
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> Values:
         """All values by symbol name."""
-        return {**self.p.values(), **self.state._asdict(), **self.hats, **self.averages.numbers}
+        return self.p.values() | {**self.state._asdict(), **self.hats, **self.averages.numbers}
 
     @property
     def train_loss(self) -> float:
@@ -437,7 +438,7 @@ def gradient(point: FixedPoint) -> dict[str, float]:
     """Derivatives of the free entropy with respect to all eight variables at a fixed point."""
     formulas = free_entropy.gradient(state_evolution.envelope_gradient())
     nu = float(state_evolution.equations()["nu"].evaluate(point.values()))
-    values = {**point.values(), "nu": nu}
+    values = point.values() | {"nu": nu}
     out = {}
     for x in (*ORDER, *CONJUGATE):
         needed = {s: values[s.name] for s in formulas[x].free_symbols}

@@ -27,7 +27,7 @@ def baseline(p: Parameters) -> dict[str, float]:
     half of it, as in the figures.
     """
     mean, variance = moments(p.sigma)
-    values = {**p.values(), "P_mean": mean, "P_var": variance}
+    values = p.values() | {"P_mean": mean, "P_var": variance}
     entries = {x: float(equations()[x].evaluate(values)) for x in ("W_12", "W_21")}
     error = float(equations()["linear_error"].evaluate(values))
     return {**entries, "epsilon_lin": error, "half_test": error / 2}

@@ -16,6 +16,7 @@ from theory.positional_semantic.online.dynamics import flow_of
 from theory.positional_semantic.online.means import TooWide, coefficients
 from theory.positional_semantic.online.parameters import Parameters
 from theory.positional_semantic.online.scope import ANY
+from theory.values import Values
 
 BRANCHES = {
     "positional": ("theta", {"cos_p": 0.9, "cos_teacher": 0.0}),
@@ -83,18 +84,17 @@ def growth_rates(p: Parameters) -> xr.Dataset:
     return xr.Dataset({name: ((), v) for name, v in found.items()})
 
 
-def numbers_at(p: Parameters) -> dict[str, Any]:
+def numbers_at(p: Parameters) -> Values:
     """Numbers of all equations at zero overlaps and the initial norm."""
     t = coefficients((1, 0), False, 0.0, p.sigma)
-    known = {
-        **p.values(),
+    known = p.values() | {
         "q": p.sigma**2 * p.scale**2,
         "m": 0.0,
         "theta": 0.0,
         "T_mean": float(t[0, 0]),
         "T_slope": float(t[1, 1] - math.sqrt(2) * t[2, 0]),
     }
-    return {**known, "noise": float(dynamics.equations()["noise"].evaluate(known))}
+    return known | {"noise": float(dynamics.equations()["noise"].evaluate(known))}
 
 
 @scope.guard(ANY)

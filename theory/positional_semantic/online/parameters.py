@@ -70,7 +70,7 @@ class Parameters(BaseParameters):
         """Fixed matrix of the target, shape (2, 2)."""
         return np.array(MATRICES[self.target])
 
-    def values(self) -> dict[str, Any]:
+    def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name; ``step`` is the learning rate of a sentence."""
         A = self.A
         return {

@@ -88,13 +88,14 @@ def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
             f"teachers, not {_point(values)}"
         )
     D = arguments.array("D", D, Allowed(low=float(c.D_0[0]), high=LARGEST)).astype(float)
-    numbers = {**values, **{q: getattr(c, q)[0] for q in ("kappa", "epsilon", "D_0")}}
+    # Plain numbers: epsilon of the orbit is not that of an optimiser, a field of the same name.
+    numbers = dict(values.items()) | {q: getattr(c, q)[0] for q in ("kappa", "epsilon", "D_0")}
     root = np.sqrt(numbers["kappa"])
     shape = {
         H(sp.sqrt(kappa) * q): lock_function(root * v)
         for q, v in ((exact.D, D), (D_0, numbers["D_0"]))
     }
-    T = equations()["proper_time_composite"].evaluate({**numbers, **shape, "D": D})
+    T = equations()["proper_time_composite"].evaluate(numbers | {**shape, "D": D})
     # As D grows, T - D saturates: H(z) - z tends to sqrt(pi/2) zeta(1/2), the arc tangent to pi/2.
     rest = np.sqrt(2 / (numbers["kappa"] * numbers["epsilon"])) * (
         np.pi / 2 - np.arctan(numbers["D_0"] / c.delta[0])
@@ -103,7 +104,7 @@ def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
     numbers["S_inf"] = numbers["S_0"] + (rest + numbers["D_0"]) / numbers["d_g"]
     numbers["m_0"] = c.margin(c.A_0, c.D_0, c.S_0)[0]
     alpha = equations()["alpha_composite"].evaluate(
-        {**numbers, sp.Function("T")(exact.D): T, "D": D}
+        numbers | {sp.Function("T")(exact.D): T, "D": D}
     )
     S = c.off_target(D, T)
     if np.isnan(alpha).any():

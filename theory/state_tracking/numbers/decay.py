@@ -160,9 +160,7 @@ def late_states(p: Parameters) -> xr.Dataset:
         found["P"] = np.maximum(code["P"](at, p.L, p.d_h, widest(p)), 0)
     numbers = p.values() | {x: found[x][0] for x in "RS"} | {"gap": widest(p)}
     wrong = p.weight_decay * p.d_g * p.N * per_A[0]
-    numbers["decay_growth"] = float(
-        phases.equations()["decay_growth"].evaluate(numbers | {"g": wrong})
-    )
+    growth = float(phases.equations()["decay_growth"].evaluate(numbers | {"g": wrong}))
     data = {x: ("state", v, {"long_name": MEANING[x]}) for x, v in found.items()}
-    grown = ((), numbers["decay_growth"], {"long_name": MEANING["decay_growth"]})
+    grown = ((), growth, {"long_name": MEANING["decay_growth"]})
     return xr.Dataset(data | {"decay_growth": grown}, coords={"state": ["unlearned", "learned"]})

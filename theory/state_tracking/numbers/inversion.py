@@ -189,7 +189,7 @@ def solve(p: Parameters, at: Times) -> xr.Dataset:
         for short, meaning in system.where.items():
             expr = expr.subs(short, meaning)
         value = Equation(label, exact.D, expr, system.reference, system.status).evaluate(
-            {**numbers, **along}
+            numbers | along
         )
         along[label] = np.broadcast_to(value, times.shape)
     return xr.Dataset(

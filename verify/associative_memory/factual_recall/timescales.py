@@ -77,7 +77,7 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
             exact, time = time_of_share(p, part, share), crossing(losses, share)
             what = f"time of {label}% of the {part.name} loss"
             angle = numbers.angle_of_share(p, part, share)
-            by_angle = exactly.evaluate({**known, "theta": angle})
+            by_angle = exactly.evaluate(known | {"theta": angle})
             for by, equation, one, other, tolerance, why in (
                 ("by quadrature, against the integrator", "hitting_time_exact", by_angle, events[label], 1e-7, BY_QUADRATURE),
                 ("by the quadrature used elsewhere", "flow", exact, events[label], 1e-8, AMPLIFIED),

@@ -172,7 +172,7 @@ def steps(eq: Table) -> list[Check]:
     few.add("margin after one step, every key and class", "step_margin", values, gaps(W))
     few.add("loss after one step", "step_loss", values, risk({"W": W}))
     (last,), _ = integrate(risk, zero, time)
-    at = {**values, "t": time, "m": float(gaps(last["W"]).mean())}
+    at = values | {"t": time, "m": float(gaps(last["W"]).mean())}
     late.add("margin of many small steps, their limit", "margin_flow", at, gaps(last["W"]))
     rest.add("loss by the margin", "margin_loss", at, risk(last))
     by_omega, half = (
@@ -193,7 +193,7 @@ def steps(eq: Table) -> list[Check]:
         identity(
             "half-loss time",
             "half_loss_time",
-            eq["margin_loss"].evaluate({**values, "m": half}),
+            eq["margin_loss"].evaluate(values | {"m": half}),
             np.log(classes) / 2,
             1e-12,
             "few operations",

@@ -25,7 +25,7 @@ def gradient_checks() -> list[Check]:
     token = [o.gradients["W_O"][K:, K:N] for o in steps]
     remap = [o.gradients["W_O"][K:, N + K :] for o in steps]
     keys = [-o.gradients["W_2"][N : N + K, :K] / (small.first_step * N * P.T) for o in steps]
-    first = {x: float(equations()["first_gradient"].evaluate({**v, "delta_kz": x})) for x in (0, 1)}
+    first = {x: float(equations()["first_gradient"].evaluate(v | {"delta_kz": x})) for x in (0, 1)}
     return [
         sampled(
             "first gradient, token block, z -> z",

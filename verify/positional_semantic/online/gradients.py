@@ -4,7 +4,7 @@ In three dimensions (teacher, positions, one more) and on Gauss-Hermite nodes of
 entries the mean over sentences is a sum, whose gradient autograd gives.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -76,7 +76,7 @@ def rates(table: Table) -> list[Check]:
             "m": float(moved[1]),
             "theta": p.sigma**2 * float(moved[0]),
         }
-        known = {**p.values(), **state(p, w), "noise": noise}
+        known = p.values() | {**state(p, w), "noise": noise}
         sides.add("population loss", "population_loss", known, float(loss.detach()))
         sides.add("squared slopes of a sentence", "noise", known, noise)
         for x in STUDENT:
@@ -126,7 +126,7 @@ def growth(table: Table) -> list[Check]:
     return rows
 
 
-def _per_overlap(known: dict[str, Any], x: str) -> float:
+def _per_overlap(known: Mapping[str, Any], x: str) -> float:
     """Rate per weight in a direction, at zero overlaps and without the noise of steps."""
     if x == "q":
         return float(equations()["dq_dt"].evaluate(known)) / (2 * known["q"])

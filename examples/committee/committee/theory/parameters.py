@@ -47,7 +47,7 @@ class Parameters(BaseParameters):
             "noisy": lambda: cls(K=2, eta=0.2, sigma=0.1),
         }
 
-    def values(self) -> dict[str, Any]:
+    def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name."""
         return {n: getattr(self, n) for n in ("K", "eta", "sigma", "R_0", "S_0", "Q_0", "C_0")}
 

@@ -36,7 +36,7 @@ class Parameters(BaseParameters):
             "few_tasks": lambda: cls(kappa=0.5, alpha=20.0, tau=20.0),
         }
 
-    def values(self) -> dict[str, Any]:
+    def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name, with the effective ridge and the error on trained tasks."""
         from linear_attention.proportional.errors import equations
 

@@ -118,7 +118,7 @@ class Path:
         wrong = forms()["g"](system._means()[-1], p.N)[0]
         numbers = {"V_M": system.state[4][0], "N": p.N, "d_g": p.d_g}
         form = equations()["force_variance"]
-        return wrong, np.array([form.evaluate({**numbers, "g": g}) for g in wrong], dtype=float)
+        return wrong, np.array([form.evaluate(numbers | {"g": g}) for g in wrong], dtype=float)
 
     def to_force(self, n: int) -> np.ndarray:
         """Answer of the time to a force on attention at a step."""

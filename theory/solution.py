@@ -1,0 +1,279 @@
+"""Numerical solutions of a flow: integration with events, descent with finite steps."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.integrate
+import scipy.optimize
+import sympy as sp
+import xarray as xr
+
+from theory import arguments, numeric, sweep
+from theory.equation import Equation
+from theory.optimisers import Optimiser
+from theory.parameters import (
+    Allowed,
+    BaseParameters,
+    ParameterError,
+    most_extreme,
+    nearest,
+    number,
+    shown,
+)
+from theory.scope import allow_beyond, marked
+
+if TYPE_CHECKING:
+    from theory.flow import Flow
+
+END_ROUNDING = 16 * np.finfo(float).eps
+BEYOND = "leaves double precision (1.8e308)"
+SMALLEST = 1e-260  # smallest nonzero initial value that LSODA can follow
+
+
+def solve(
+    flow: Flow,
+    parameters: Any,
+    *,
+    at: Iterable[float] | None = None,
+    events: Mapping[str, sp.Expr] | None = None,
+    rtol: float = 1e-12,
+    atol: float = 1e-14,
+    beyond: bool = False,
+    **end: Any,
+) -> xr.Dataset:
+    """Integrate from the initial values (LSODA with the symbolic Jacobian).
+
+    Parameters
+    ----------
+    parameters : Parameters or mapping
+        Parameters, or numbers by symbol name.
+    at : array, optional
+        Output times; 601 equidistant ones by default.
+    events : mapping of str to Expr, optional
+        Expressions in the order parameters. The first zero crossing of each is returned under
+        its name (NaN if there is none), to the accuracy of the integration.
+    rtol, atol : float
+        Integrator tolerances, between 0 and 1. The absolute tolerance is lowered to ``rtol``
+        times the smallest nonzero initial value if that is smaller.
+    beyond : bool
+        Also solve for students that the flow does not describe, with a warning.
+    **end : float
+        Final time, as ``until`` or under the name of the flow's time: ``flow.solve(p,
+        alpha=12)``. Also arrays
+        of parameter fields, each of which becomes a dimension of the result: ``L=[5, 10, 20]``.
+
+    Returns
+    -------
+    Dataset
+        Order parameters and observables over time, events as scalars, parameters and provenance
+        as attributes.
+
+    Raises
+    ------
+    ParameterError
+        If the final time is missing, misnamed, or not positive and finite; if a tolerance is
+        not between 0 and 1; if an output time lies outside the run; if a symbol has no value;
+        if the flow does not describe these students; or if the solution overflows.
+    """
+    with allow_beyond(beyond):
+        return _solved(flow, parameters, at, events, rtol, atol, end)
+
+
+def _solved(
+    flow: Flow,
+    parameters: Any,
+    at: Iterable[float] | None,
+    events: Mapping[str, sp.Expr] | None,
+    rtol: float,
+    atol: float,
+    end: dict[str, Any],
+) -> xr.Dataset:
+    name = flow.time.name
+    if "until" in end and name not in end:
+        end[name] = end.pop("until")
+    _refuse(flow, parameters, end)
+    rtol, atol = (number(*of, Allowed(above=0, below=1)) for of in (("rtol", rtol), ("atol", atol)))
+    at = None if at is None else arguments.listed("at", at)
+    if len(end) > 1:
+        options: Any = {"events": events, "rtol": rtol, "atol": atol, name: end.pop(name)}
+        grid, times = sweep.Grid(parameters, end), at
+        return grid.stack([flow.solve(q, at=times, **options) for q in grid.points])
+    flow._ask(parameters)
+    numbers = sweep.numbers(parameters, [s.name for s in flow._compiled[0]])
+    rhs, jacobian, start = flow._functions(numbers, end[name])
+    at = np.linspace(0, end[name], 601) if at is None else at.astype(float)
+    # A computed last output time may exceed the final time by a few rounding errors.
+    at = np.where((at > end[name]) & (at <= end[name] * (1 + END_ROUNDING)), end[name], at)
+    if not ((at >= 0) & (at <= end[name])).all():
+        raise ParameterError(f"at: times must lie between 0 and {name} = {end[name]:g}")
+
+    # The absolute tolerance must lie below small initial values that grow later.
+    least = float(np.min(np.abs(start), where=start != 0, initial=np.inf))
+    if least < SMALLEST:
+        known = {s.name: float(numbers[s.name]) for s in flow._compiled[0]}
+        raise ParameterError(
+            f"{most_extreme(known)}: {flow.name} starts below {SMALLEST:g} in size, which no "
+            "integration follows; take it larger, or 0"
+        )
+    atol = min(atol, rtol * least)
+    unit = end[name]  # the integrator's time runs from 0 to 1
+
+    def integrate(t0: float, y0: np.ndarray, t1: float, **options: Any) -> Any:
+        with np.errstate(over="ignore"):  # e^m overflows: the rate is then zero, as it should be
+            solution = scipy.integrate.solve_ivp(
+                rhs, (t0, t1), y0, method="LSODA", jac=jacobian, rtol=rtol, atol=atol, **options
+            )
+        if not solution.success:
+            raise ParameterError(
+                f"the integration stopped at {name} = {unit * solution.t[-1]:g}: {solution.message}"
+            )
+        return solution
+
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        moving = np.append(start, rhs(0, start))
+    if not np.isfinite(moving).all():
+        raise ParameterError(beyond(flow, BEYOND, 0, numbers))
+    solution = integrate(0, start, 1, dense_output=True)
+    if not np.isfinite(solution.y).all():
+        first = solution.t[~np.isfinite(solution.y).all(0)][0]
+        raise ParameterError(beyond(flow, BEYOND, unit * first, numbers))
+    result = flow.observed(parameters, at, solution.sol(at / unit))
+    result.attrs["solver"] = f"LSODA, rtol {rtol:g}, atol {atol:g}"
+    for label, expr in (events or {}).items():
+        used = {s: numbers[s.name] for s in expr.free_symbols - set(flow.state)}
+        crossing = numeric.function(expr.subs(used), flow.state)
+        result[label] = unit * _first_crossing(crossing, solution, integrate)
+    return result
+
+
+def _refuse(flow: Flow, parameters: Any, end: dict[str, Any]) -> None:
+    """Reject keywords of `solve` that are neither the flow's time nor a field, and a final time
+    that is not a positive number.
+    """
+    name = flow.time.name
+    fields = (
+        [f.name for f in dataclasses.fields(parameters)]
+        if isinstance(parameters, BaseParameters)
+        else []
+    )
+    others = [key for key in end if key not in (name, *fields)]
+    if others and name not in end:
+        raise ParameterError(
+            f"{others[0]}: the time of {flow.name} is called {name}; give {name} = {end[others[0]]}"
+        )
+    if others:
+        known = (name, "at", "events", "rtol", "atol", *fields)
+        hint = nearest(others[0], known)
+        raise ParameterError(f"{others[0]}: unknown keyword; {hint}known are {', '.join(known)}")
+    try:
+        end[name] = number(name, end[name], Allowed(above=0))
+    except (KeyError, ParameterError):
+        given = f"{name} = {shown(end[name])}" if name in end else "nothing"
+        raise ParameterError(
+            f"run length: must be {name} = a positive number, got {given}"
+        ) from None
+
+
+def descend(
+    flow: Flow, parameters: Any, step: float, steps: int, *, optimizer: Optimiser | None = None
+) -> xr.Dataset:
+    """Gradient descent with a finite step: the Euler map of the flow; or another optimiser.
+
+    Parameters
+    ----------
+    parameters : Parameters or mapping
+        Parameters, or numbers by symbol name.
+    step : float
+        Step in the flow's time; the learning rate of an optimiser.
+    steps : int
+        Number of steps.
+    optimizer : Optimiser, optional
+        Momentum, weight decay, Adam, a schedule, clipping: steps of the student's weights, in
+        place of plain descent. Time stays ``step`` times the number of steps.
+
+    Returns
+    -------
+    Dataset
+        Order parameters and observables over time, after every step.
+
+    Raises
+    ------
+    ParameterError
+        If a symbol has no value, or an optimiser is asked for where order parameters are not
+        sums of weights.
+    """
+    flow._ask(parameters)
+    times = step * np.arange(steps + 1)
+    if optimizer is not None:
+        if flow.entries is None:
+            raise ParameterError(
+                f"optimizer: {flow.name} does not follow the weights themselves, which an "
+                "optimiser moves; must be none, plain descent"
+            )
+        numbers = sweep.numbers(parameters)
+        path = flow.entries().path(flow.state, numbers, optimizer, step, steps)
+        return flow.observed(parameters, times, path)
+    rates, _, start = flow._functions(sweep.numbers(parameters), step, np.inf)
+    path = np.empty((steps + 1, start.size))
+    path[0] = start
+    for n in range(steps):
+        path[n + 1] = path[n] + rates(n, path[n])
+    return flow.observed(parameters, times, path.T)
+
+
+def observed(flow: Flow, parameters: Any, times: np.ndarray, states: np.ndarray) -> xr.Dataset:
+    """Label an array of states ``(state, time)`` and add the observables."""
+    name, numbers = flow.time.name, sweep.numbers(parameters)
+    data = {x.name: (name, states[i]) for i, x in enumerate(flow.state)}
+    along = dict(zip([x.name for x in flow.state], states, strict=True))
+    for label, expr in flow.observables.items():
+        value = Equation(
+            label, sp.Symbol(label), flow._spell(expr), flow.reference, flow.status
+        ).evaluate(numbers | along)
+        data[label] = (name, np.broadcast_to(value, times.shape))
+    result = xr.Dataset(
+        data,
+        coords={name: times},
+        attrs={
+            "kind": "theory",
+            "flow": flow.name,
+            "reference": flow.reference,
+            "status": flow.status,
+        },
+    )
+    if hasattr(parameters, "as_json"):
+        result.attrs["parameters"] = parameters.as_json()
+    return marked(result)
+
+
+def beyond(flow: Flow, what: str, time: float, numbers: Mapping[str, float]) -> str:
+    """Error message for a solution that cannot be computed; names the most extreme
+    parameter.
+    """
+    free = flow._compiled[0]
+    most = most_extreme({s.name: float(numbers[s.name]) for s in free})
+    return f"{most}: {flow.name} {what} at {flow.time.name} = {time:g}; take it less extreme"
+
+
+def _first_crossing(crossing: Any, solution: Any, integrate: Any) -> float:
+    """First zero crossing: bracketed on the integrator's steps, then refined by integrating up
+    to it.
+    """
+    values = crossing(*solution.y)
+    if values[0] == 0:
+        return 0.0
+    changed = np.flatnonzero(np.sign(values[1:]) != np.sign(values[0]))
+    if not changed.size:
+        return np.nan
+    k = changed[0]
+    t0, y0 = solution.t[k], solution.y[:, k]
+
+    def at(t: float) -> float:
+        return float(crossing(*(integrate(t0, y0, t).y[:, -1] if t > t0 else y0)))
+
+    t1 = solution.t[k + 1]
+    return float(scipy.optimize.brentq(at, t0, t1, xtol=1e-15 * t1, rtol=1e-14))
