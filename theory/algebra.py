@@ -1,5 +1,5 @@
-"""Algebra shared by the derivations: long expressions rebuilt and differentiated, sums over Kronecker
-deltas, moments of Gaussians, and rewriting a result in a chosen form.
+"""Algebra shared by the derivations: long expressions rebuilt and differentiated, sums over
+Kronecker deltas, moments of Gaussians, and rewriting a result in a chosen form.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +7,6 @@ from typing import Any
 
 import sympy as sp
 from sympy.concrete.delta import deltasummation
-
 
 Rebuild = Callable[[sp.Expr], sp.Expr]
 

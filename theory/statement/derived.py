@@ -128,9 +128,7 @@ class Derived:
         if self.shared:
             slopes = {c.symbol: algebra.slope(self.loss, c.symbol) for c in self.classes}
             return {x: -sp.Add(*(self.shared[x, y] * s for y, s in slopes.items())) for x in slopes}
-        slope = {
-            c: gaussian.slope if c in self.directions else algebra.slope for c in self.classes
-        }
+        slope = {c: gaussian.slope if c in self.directions else algebra.slope for c in self.classes}
         return {c.symbol: -of(self.loss, c.symbol) / c.size for c, of in slope.items()}
 
     slopes = functools.cached_property(symmetry.slopes)
