@@ -57,7 +57,7 @@ def rational(expr: sp.Expr) -> tuple[sp.Expr, dict[sp.Symbol, sp.Expr]]:
 
     def name(x: sp.Expr) -> sp.Symbol:
         if x not in named:
-            named[x] = sp.Dummy(f"e{len(named)}", positive=True)
+            named[x] = sp.Dummy(f"e{len(named)}", positive=not isinstance(x, sp.log) or None)
             meaning[named[x]] = x
         return named[x]
 
@@ -72,7 +72,7 @@ def rational(expr: sp.Expr) -> tuple[sp.Expr, dict[sp.Symbol, sp.Expr]]:
         if not inside.is_polynomial(*inside.free_symbols):
             return name(sp.exp(inside))
         parts = (term.as_coeff_Mul() for term in sp.Add.make_args(sp.expand(inside)))
-        return sp.Mul(*(name(sp.exp(rest)) ** many for many, rest in parts if rest != 1))
+        return sp.Mul(*(name(sp.exp(rest)) ** many for many, rest in parts if many != 0))
 
     return rebuilt(expr, spelled), meaning
 
