@@ -1,12 +1,57 @@
-"""Algebra shared by the derivations: sums over Kronecker deltas, moments of Gaussians, and
-rewriting a result in a chosen form.
+"""Algebra shared by the derivations: long expressions rebuilt and differentiated, sums over
+Kronecker deltas, moments of Gaussians, and rewriting a result in a chosen form.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sympy as sp
 from sympy.concrete.delta import deltasummation
+
+Rebuild = Callable[[sp.Expr], sp.Expr]
+
+
+def rebuilt(expr: sp.Expr, rule: Callable[[sp.Expr, Rebuild], sp.Expr | None]) -> sp.Expr:
+    """An expression rebuilt from its parts, each of which is visited once.
+
+    ``rule(part, of)`` gives what a part becomes, or None for the same of new parts.
+    """
+    known: dict[sp.Expr, sp.Expr] = {}
+
+    def of(e: sp.Expr) -> sp.Expr:
+        if e not in known:
+            made = rule(e, of)
+            known[e] = (e.func(*map(of, e.args)) if e.args else e) if made is None else made
+        return known[e]
+
+    return of(expr)
+
+
+def replaced(expr: sp.Expr, by: Mapping[sp.Expr, sp.Expr]) -> sp.Expr:
+    """An expression with others in the places of some."""
+    return rebuilt(expr, lambda e, of: by.get(e))
+
+
+def slope(expr: sp.Expr, x: sp.Symbol) -> sp.Expr:
+    """Derivative of an expression."""
+
+    def rule(e: sp.Expr, of: Rebuild) -> sp.Expr:
+        if not e.args:
+            return sp.Integer(e == x)
+        if not isinstance(e, sp.Add | sp.Mul | sp.Pow | sp.exp | sp.log):
+            return sp.diff(e, x)
+        inner = list(map(of, e.args))
+        if e.is_Add or not any(inner):
+            return sp.Add(*inner)
+        if e.is_Mul:
+            rest = (sp.Mul(*e.args[:k], *e.args[k + 1 :]) for k in range(len(inner)))
+            return sp.Add(*(d * r for d, r in zip(inner, rest, strict=True) if d != 0))
+        if e.is_Pow and inner[1] == 0:
+            return inner[0] * e.exp * e.base ** (e.exp - 1)
+        outer = {sp.exp: e, sp.log: 1 / e.args[0]}
+        return inner[0] * outer[e.func] if e.func in outer else sp.diff(e, x)
+
+    return rebuilt(expr, rule)
 
 
 def delta_sum(expr: sp.Expr, *limits: tuple[sp.Symbol, sp.Expr, sp.Expr]) -> sp.Expr:

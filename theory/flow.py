@@ -14,6 +14,7 @@ import numpy as np
 import sympy as sp
 
 from theory import printing, solution
+from theory.algebra import slope
 from theory.conserved import conserved
 from theory.entries import Entries
 from theory.equation import Equation
@@ -117,7 +118,7 @@ class Flow:
 
     def jacobian(self) -> sp.Matrix:
         """Jacobian of the right-hand sides with respect to the order parameters."""
-        return sp.Matrix(list(self.expanded.values())).jacobian(self.state)
+        return sp.Matrix([[slope(r, x) for x in self.state] for r in self.expanded.values()])
 
     def fixed_points(self) -> list[dict[sp.Symbol, sp.Expr]]:
         """Symbolic solutions of ``rhs = 0``. Common factors of all equations that cannot vanish are
@@ -197,7 +198,8 @@ class Flow:
         )
         arguments, modules = [self.time, *self.state, *free], ["scipy", "numpy"]
         rhs = sp.lambdify(arguments, list(self.expanded.values()), modules, cse=True)
-        jac = sp.lambdify(arguments, self.jacobian().tolist(), modules, cse=True)
+        # a matrix, not lists of lists, whose common parts lambdify would not look for
+        jac = sp.lambdify(arguments, self.jacobian(), modules, cse=True)
         return free, rhs, jac, sp.lambdify(free, [self.initial[x] for x in self.state], modules)
 
     def _functions(

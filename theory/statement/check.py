@@ -15,7 +15,7 @@ import numpy as np
 
 from theory.parameters import ParameterError
 from theory.statement import arrays, symmetry
-from theory.statement.decisions import NEGLECTS
+from theory.statement.frames import NEGLECTS
 from theory.statement.symmetry import Points
 from theory.statement.tree import Weight, require
 

@@ -6,122 +6,29 @@ from __future__ import annotations
 
 import collections
 import functools
-import itertools
-import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import Any
 
 import sympy as sp
 
 from theory.parameters import ParameterError
+from theory.statement.frames import (
+    SAMPLE,
+    TEACHER,
+    Element,
+    Frame,
+    NeedOuter,
+    NoTerms,
+    Quenched,
+    Vague,
+    gaps,
+    partitions,
+    shares,
+    ways,
+)
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement
 from theory.statement.tree import Function, Index, Term, Value, require
-
-NEGLECTS = "closure='mean logits' is no remedy but an approximation: it neglects how logits scatter"
-TEACHER = f"say in which arguments it is injective; {NEGLECTS}"
-SAMPLE = "declare it injective, or injective='leading order', or give the size of its argument as a number"
-
-
-class Quenched(ParameterError):
-    """Raised if a sum has a random number of equal terms inside a nonlinear function."""
-
-
-class Vague(Exception):
-    """Values of a sample (its argument) that were only known to be none of the known ones are
-    compared.
-    """
-
-
-class NoTerms(Exception):
-    """A sum runs over no place, as one below the first."""
-
-
-class NeedOuter(Exception):
-    """At a depth of sums, or before all of them, a key has to be decided: its two arguments."""
-
-
-@dataclass(eq=False)
-class Element:
-    """A known element of a role; it stands for ``many`` places where those with equal values are
-    merged.
-
-    An element of an ordered sort has a ``position``, a fixed one its ``place``. A ``vague`` one is
-    a value of this sample that differs from all other elements; nothing else is known of it.
-    """
-
-    role: Any
-    parent: Element | None
-    depth: int
-    many: sp.Expr = sp.S.One
-    position: sp.Expr | None = None
-    place: sp.Expr | None = None
-    vague: Function | None = None
-
-
-@dataclass
-class Frame:
-    """A sum that is being carried out, or the mean over draws: a script of choices, replayed.
-
-    ``told`` contains the elements that represent all unknown ones of their role, with the function
-    that has distinguished them since. ``source`` contains the elements that are images of these
-    under a one-to-one or balanced function. The number of elements of each kind is then fixed, not
-    random.
-    """
-
-    linear: bool
-    index: Index | None = None
-    script: list[list[int]] = field(default_factory=list)
-    at: int = 0
-    weight: sp.Expr = sp.S.One
-    told: dict[Element, Any] = field(default_factory=dict)
-    source: dict[Element, tuple[Element, Any]] = field(default_factory=dict)
-    positions: list[tuple[sp.Symbol, sp.Expr, sp.Expr]] = field(default_factory=list)
-
-    def replays(self) -> Iterator[None]:
-        """Start anew for every script of choices."""
-        while True:
-            self.at, self.weight, self.positions, self.told, self.source = 0, sp.S.One, [], {}, {}
-            yield
-            while self.script and self.script[-1][0] + 1 == self.script[-1][1]:
-                self.script.pop()
-            if not self.script:
-                return
-            self.script[-1][0] += 1
-
-    def counted(self, e: Element | None, function: Any) -> bool:
-        """Whether a function divides elements of this kind into groups of known sizes."""
-        if e is None or self.told.get(e, e) not in (None, function):
-            return False
-        return e not in self.source or self.counted(*self.source[e])
-
-    def tell(self, e: Element, function: Any) -> None:
-        """Record that a function distinguishes elements of this kind."""
-        self.told[e] = function
-        if e in self.source:
-            self.tell(*self.source[e])
-
-    def choose(self, options: list[tuple[sp.Expr, Any]]) -> Any:
-        """The option that the script prescribes; without one the first, which is added to it."""
-        if self.at == len(self.script):
-            self.script.append([0, len(options)])
-        weight, outcome = options[self.script[self.at][0]]
-        self.at += 1
-        self.weight *= weight
-        return outcome
-
-    def summed(self, value: sp.Expr) -> sp.Expr:
-        """What this branch adds: times its weight, over all positions of its elements."""
-        term = self.weight * value
-        for symbol, low, high in reversed(self.positions):
-            if not term.has(symbol):
-                term *= high - low + 1
-            elif (high - low).is_number:
-                term = sp.Add(*(term.subs(symbol, k) for k in range(int(low), int(high) + 1)))
-            else:
-                term = sp.Sum(term, (symbol, low, high))
-        return term
 
 
 class Decisions:
@@ -246,19 +153,14 @@ class Decisions:
         else:
             stop = len(group) if last is None else group.index(last)
             options = [(whole, e) for e in group[:stop] if e not in barred]
-            gaps = self._gaps(group, size)[: stop + 1]
-            options += [((high - low + 1) * whole, (k, low, high)) for k, low, high in gaps]
+            free = gaps(group, size)[: stop + 1]
+            options += [((high - low + 1) * whole, (k, low, high)) for k, low, high in free]
         chosen = self._choose(index, options, None, None)
         if isinstance(chosen, tuple):
             chosen = self._between(role, parent, index.sort, *chosen)
             if index is self.frames[-1].index:
                 self.frames[-1].told[chosen] = None
         self.table[index] = chosen
-
-    def _gaps(self, group: list[Element], size: sp.Expr) -> list[tuple[int, sp.Expr, sp.Expr]]:
-        """Free stretches of an ordered sort: place in the list, first and last position."""
-        places = [sp.S.Zero, *(e.position for e in group), size + 1]
-        return [(k, a + 1, b - 1) for k, (a, b) in enumerate(itertools.pairwise(places))]
 
     def _between(
         self, role: Any, parent: Any, sort: Any, k: int | None, low: Any = None, high: Any = None
@@ -396,8 +298,8 @@ class Decisions:
         left = f.to.size - sum((f, j, (*others, e)) in self.table for e in group)
         options: list[tuple[Any, Any]] = [(a.many / left, a) for a in open_]
         if s.ordered:
-            gaps = self._gaps(args, s.size)
-            options += [((high - low + 1) / left, (k, low, high)) for k, low, high in gaps]
+            free = gaps(args, s.size)
+            options += [((high - low + 1) / left, (k, low, high)) for k, low, high in free]
         else:
             options.append(((s.size - len(args)) / left, (None,)))
         options.append(((left - (s.size - len(args) + len(open_))) / left, None))
@@ -454,11 +356,11 @@ class Decisions:
         for block in [e for e in group if (f, None, (e,)) not in self.table]:
             values, many = list(self._group(to, None)), int(block.many)
             rest, options = size - len(values), []
-            for counts in _shares(many, len(values)):
+            for counts in shares(many, len(values)):
                 left = many - sum(counts)
-                for parts in _partitions(left) if f in self.whole else [(left,) * (left > 0)]:
+                for parts in partitions(left) if f in self.whole else [(left,) * (left > 0)]:
                     new = sp.ff(rest, len(parts)) if f in self.whole else rest**left
-                    options.append((_ways(counts, parts) * new / size**many, (counts, parts)))
+                    options.append((ways(counts, parts) * new / size**many, (counts, parts)))
             counts, parts = self._choose(f, options, None, None)
             if f in self.whole:
                 values += [self._new(to, None) for _ in parts]
@@ -495,25 +397,3 @@ def _vanishes(weight: Any) -> bool:
 
 def _without(items: tuple[Any, ...], k: int) -> tuple[Any, ...]:
     return items[:k] + items[k + 1 :]
-
-
-def _shares(total: int, kinds: int) -> Iterator[tuple[int, ...]]:
-    """Numbers of places that hold each known value, the rest holding new ones."""
-    for counts in itertools.product(range(total + 1), repeat=kinds):
-        if sum(counts) <= total:
-            yield counts
-
-
-def _partitions(total: int, most: int | None = None) -> Iterator[tuple[int, ...]]:
-    """Integer partitions, largest part first."""
-    if not total:
-        yield ()
-    for part in range(min(total, most or total), 0, -1):
-        yield from ((part, *rest) for rest in _partitions(total - part, part))
-
-
-def _ways(counts: tuple[int, ...], parts: tuple[int, ...]) -> int:
-    """Ways in which places can hold known values so often, and unknown ones as often as parts."""
-    alike = [parts.count(n) for n in set(parts)]
-    below = math.prod(map(math.factorial, (*counts, *parts, *alike)))
-    return math.factorial(sum(counts) + sum(parts)) // below

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import notation, printing
+from theory import algebra, notation, printing
 from theory.entries import Entries
 from theory.equation import Equation
 from theory.flow import Flow
@@ -126,11 +126,9 @@ class Derived:
     def rates(self) -> dict[sp.Symbol, sp.Expr]:
         """Rate of every class: minus the slope of the loss, shared among its entries."""
         if self.shared:
-            slopes = {c.symbol: symmetry.slope(self.loss, c.symbol) for c in self.classes}
+            slopes = {c.symbol: algebra.slope(self.loss, c.symbol) for c in self.classes}
             return {x: -sp.Add(*(self.shared[x, y] * s for y, s in slopes.items())) for x in slopes}
-        slope = {
-            c: gaussian.slope if c in self.directions else symmetry.slope for c in self.classes
-        }
+        slope = {c: gaussian.slope if c in self.directions else algebra.slope for c in self.classes}
         return {c.symbol: -of(self.loss, c.symbol) / c.size for c, of in slope.items()}
 
     slopes = functools.cached_property(symmetry.slopes)
@@ -178,7 +176,7 @@ class Derived:
             self.reference,
             self.status,
             self.assumptions,
-            observables={k: symmetry.replaced(v, q.gauge) for k, v in shown.items()},
+            observables={k: algebra.replaced(v, q.gauge) for k, v in shown.items()},
             scope=scope_of(self.statement, self.sizes, self.filled),
             entries=None if self.shared else self.entries,
         )
@@ -220,10 +218,10 @@ class Derived:
         """Rates of the order parameters in the order parameters."""
         q = self.quotient
         if self.shared:
-            slopes = {x: symmetry.slope(self.loss, x).xreplace(q.gauge) for x in q.gauge}
+            slopes = {x: algebra.slope(self.loss, x).xreplace(q.gauge) for x in q.gauge}
         else:
-            loss = symmetry.replaced(self.loss, q.gauge)
-            slopes = {x: symmetry.slope(loss, x) for x in q.order}
+            loss = algebra.replaced(self.loss, q.gauge)
+            slopes = {x: algebra.slope(loss, x) for x in q.order}
         return {
             x: symmetry.tidied(
                 -sp.Add(*(m * slopes[y] for y, m in q.mobility[x].items() if m != 0))

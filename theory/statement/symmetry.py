@@ -11,6 +11,7 @@ import numpy as np
 import sympy as sp
 
 from theory import notation
+from theory.algebra import Rebuild, rebuilt, slope
 from theory.parameters import ParameterError
 
 RANK = 1e-9  # of a column's size: double precision with a margin
@@ -46,52 +47,6 @@ def null_vectors(rows: np.ndarray) -> list[list[sp.Rational]]:
     return vectors
 
 
-Rebuild = Callable[[sp.Expr], sp.Expr]
-
-
-def rebuilt(expr: sp.Expr, rule: Callable[[sp.Expr, Rebuild], sp.Expr | None]) -> sp.Expr:
-    """An expression rebuilt from its parts, each of which is visited once.
-
-    ``rule(part, of)`` gives what a part becomes, or None for the same of new parts.
-    """
-    known: dict[sp.Expr, sp.Expr] = {}
-
-    def of(e: sp.Expr) -> sp.Expr:
-        if e not in known:
-            made = rule(e, of)
-            known[e] = (e.func(*map(of, e.args)) if e.args else e) if made is None else made
-        return known[e]
-
-    return of(expr)
-
-
-def replaced(expr: sp.Expr, by: Mapping[sp.Expr, sp.Expr]) -> sp.Expr:
-    """An expression with others in the places of some."""
-    return rebuilt(expr, lambda e, of: by.get(e))
-
-
-def slope(expr: sp.Expr, x: sp.Symbol) -> sp.Expr:
-    """Derivative of an expression."""
-
-    def rule(e: sp.Expr, of: Rebuild) -> sp.Expr:
-        if not e.args:
-            return sp.Integer(e == x)
-        if not isinstance(e, sp.Add | sp.Mul | sp.Pow | sp.exp | sp.log):
-            return sp.diff(e, x)
-        inner = list(map(of, e.args))
-        if e.is_Add or not any(inner):
-            return sp.Add(*inner)
-        if e.is_Mul:
-            rest = (sp.Mul(*e.args[:k], *e.args[k + 1 :]) for k in range(len(inner)))
-            return sp.Add(*(d * r for d, r in zip(inner, rest, strict=True) if d != 0))
-        if e.is_Pow and inner[1] == 0:
-            return inner[0] * e.exp * e.base ** (e.exp - 1)
-        outer = {sp.exp: e, sp.log: 1 / e.args[0]}
-        return inner[0] * outer[e.func] if e.func in outer else sp.diff(e, x)
-
-    return rebuilt(expr, rule)
-
-
 def rational(expr: sp.Expr) -> tuple[sp.Expr, dict[sp.Symbol, sp.Expr]]:
     """An expression with exponentials and logarithms as symbols, and what these stand for.
 
@@ -102,7 +57,7 @@ def rational(expr: sp.Expr) -> tuple[sp.Expr, dict[sp.Symbol, sp.Expr]]:
 
     def name(x: sp.Expr) -> sp.Symbol:
         if x not in named:
-            named[x] = sp.Dummy(f"e{len(named)}", positive=True)
+            named[x] = sp.Dummy(f"e{len(named)}", positive=not isinstance(x, sp.log) or None)
             meaning[named[x]] = x
         return named[x]
 
@@ -117,7 +72,7 @@ def rational(expr: sp.Expr) -> tuple[sp.Expr, dict[sp.Symbol, sp.Expr]]:
         if not inside.is_polynomial(*inside.free_symbols):
             return name(sp.exp(inside))
         parts = (term.as_coeff_Mul() for term in sp.Add.make_args(sp.expand(inside)))
-        return sp.Mul(*(name(sp.exp(rest)) ** many for many, rest in parts if rest != 1))
+        return sp.Mul(*(name(sp.exp(rest)) ** many for many, rest in parts if many != 0))
 
     return rebuilt(expr, spelled), meaning
 

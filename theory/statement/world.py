@@ -14,7 +14,8 @@ import sympy as sp
 
 from theory import notation
 from theory.statement import gaussian
-from theory.statement.decisions import Decisions, Frame, NeedOuter, NoTerms, Quenched, Vague
+from theory.statement.decisions import Decisions
+from theory.statement.frames import Frame, NeedOuter, NoTerms, Quenched, Vague
 from theory.statement.roles import Classes, Roles
 from theory.statement.stated import Statement
 from theory.statement.tree import Node, Term, Weight, expanded, product, require, substituted, walk

@@ -24,10 +24,12 @@ from theory.statement import (
     check,
     cross_entropy,
     draw,
+    eq,
     kept,
     roles,
     sort,
     statement,
+    symmetry,
     teacher,
     weight,
 )
@@ -274,12 +276,48 @@ def test_recall_by_softmax_attention():
     assert max(check.confirm(made).values()) < ROUNDING
 
 
+def rates_are_those_of_classes(made):
+    """The flow, put in order, against slopes of the loss that were not, at a random point."""
+    made, rng = check.written(made), np.random.default_rng(0)
+    order, moving = made.quotient.order, made.flow.rhs
+    gauge = {c: sp.sympify(g) for c, g in made.quotient.gauge.items()}
+    wanted = [
+        sp.Add(*(sp.diff(combined, c) * made.rates[c] for c in gauge))
+        for combined in order.values()
+    ]
+    free = sorted(set().union(*(e.free_symbols for e in (*moving.values(), *wanted))), key=str)
+    sizes = iter(range(5, 99, 3))
+    at = {s: next(sizes) if s.is_integer else float(rng.uniform(0.2, 0.9)) for s in free}
+    at |= {c: float(g.subs({x: at[x] for x in g.free_symbols})) for c, g in gauge.items()}
+    values = [at[s] for s in free]
+    one, other = (symmetry.compiled(e, free)(*values) for e in ([*moving.values()], wanted))
+    assert one == pytest.approx(other, rel=1e-10, abs=1e-12)  # rounding of some thousand terms
+
+
+def test_numbers_in_exponents():
+    """A logit with a constant: a student that leans to what is right from the start."""
+    N = systems.sizes("N")
+    token = sort("token", N)
+    follows, W, z = (
+        teacher("follows", (token,), token, injective=True),
+        weight("W", token, token),
+        draw(token),
+    )
+    logit = lambda y: W[z, y] + 2 * eq(y, follows(z))  # noqa: E731
+    made = derive(statement(cross_entropy(logit, over=token, target=follows(z))))
+    (x,) = made.flow.state
+    assert sp.simplify(made.flow.rhs[x] - 1 / (N - 1 + sp.exp(x + 2))) == 0
+    rates_are_those_of_classes(made)
+    assert not symmetry.proved(sp.exp(x + 1) - sp.exp(x))
+
+
 @pytest.mark.parametrize("stated", [f for f in strangers.ALL if f is not strangers.orthogonal])
 def test_further_systems(stated):
     """Derived, with loss and gradients of all weights equal to listed inputs at another seed."""
     made = derive(stated())
     assert max(check.confirm(made, seed=7).values()) < ROUNDING
     assert made.flow.state and set(made.equations())
+    rates_are_those_of_classes(made)
 
 
 def test_two_attributes_of_one_item_are_refused():
