@@ -51,8 +51,7 @@ def site(request, tmp_path_factory):
             "--keep-going",
             "-q",
             "-E",
-            "-j",
-            "2",
+            *(["-j", "2"] if whole else []),  # each process derives for itself
             "-d",
             str(doctrees),
             "docs",

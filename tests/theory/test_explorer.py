@@ -32,6 +32,7 @@ SETTINGS = {  # parameters that flows of a model describe, beside the default on
 # they start, the others at random places.
 LONGER = (1.0, 100.0, 1.0, 100.0)
 PLACES = 6  # of the sliders, for closed forms and tables
+ALL, FEW = sliders.STEPS, sliders.STEPS // 3  # places on either side
 SCRIPT = """
 <pre id="asked"></pre><script>
 const drawn = (limit) => Math.floor(random() * limit);
@@ -89,14 +90,20 @@ CASES = [
 ]
 
 
-@functools.cache
-def built(name, p):
-    """A model's page, with a third of the places on its sliders, from end to end: what fits
-    together is asked for every pair of places.
+@pytest.fixture(autouse=True, scope="module")
+def _few_places():
+    """A third of the places on sliders, from end to end: what fits together is asked for every pair
+    of places.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sliders, "STEPS", sliders.STEPS // 3)
-        return build.page(find(name), p)
+        patch.setattr(sliders, "STEPS", FEW)
+        yield
+
+
+@functools.cache
+def built(name, p):
+    """A model's page."""
+    return build.page(find(name), p)
 
 
 @pytest.fixture(
@@ -251,7 +258,6 @@ def test_a_page_shows_tables(name, browse, tmp_path, monkeypatch):
     for table, variable, at, value in one(name, theory, p):
         assert float(made[table][variable].sel(at)) == pytest.approx(value, rel=1e-6)
     monkeypatch.setattr(charts, "charts", lambda q: made)
-    monkeypatch.setattr(sliders, "STEPS", sliders.STEPS // 3)
     found = asked(build.page(model, p), browse, tmp_path / "page.html")
     if not name.startswith("positional_semantic"):  # no closed form of its parameters
         follows_equations(model, p, found["untimed"])
@@ -337,12 +343,17 @@ def test_pages_open_where_a_flow_describes_the_student(model, p):
     assert described or not flows or model.name == "linear_attention.separate"
 
 
-def test_command(tmp_path, capsys):
+# Bytes: 59,000 and 78,000 when these were set.
+@pytest.mark.parametrize(
+    ("places", "most"), [(FEW, 100_000), pytest.param(ALL, 200_000, marks=pytest.mark.slow)]
+)
+def test_command(places, most, tmp_path, monkeypatch):
     """Writes one file; a model with nothing to draw is refused in a line."""
+    monkeypatch.setattr(sliders, "STEPS", places)
     assert explore.main(["--set", "L=5", "--out", str(tmp_path / "x.html")]) == 0
     text = (tmp_path / "x.html").read_text()
     L = numbers_of(text, "L")
-    assert L["values"][L["start"]] == 5 and len(text) < 200_000  # with all places of sliders
+    assert L["values"][L["start"]] == 5 and len(text) < most
     for name in NOTHING:
         with pytest.raises(ParameterError, match=f"^{name}: has no flow and no curve"):
             explore.main([name, "--out", str(tmp_path / "y.html")])
