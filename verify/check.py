@@ -4,7 +4,7 @@ shown as a table row or JSON, and used for the exit code.
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -413,6 +413,14 @@ def sampled(
         required=required,
         shape=Shape(skewness(x)),
     )
+
+
+def together(
+    parts: Iterable[tuple[Sequence[Check], Sequence[str]]],
+) -> tuple[list[Check], list[str]]:
+    """Checks of several parts, and notes of all of them."""
+    rows, notes = zip(*parts, strict=True)
+    return [check for of in rows for check in of], [line for of in notes for line in of]
 
 
 def failed(checks: Sequence[Check]) -> bool:
