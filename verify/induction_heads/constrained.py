@@ -55,8 +55,8 @@ def network(**more: Any) -> tuple[list[Check], list[str]]:
         for level in (HALF, THRESHOLD)
     )
     notes = ["", f"constrained network at N = {SIZE}, step in t -> times (flow in the last row):"]
-    for label, found in (*((f"{r:<6g}", times[r]) for r in RATES), ("flow  ", exact)):
-        notes.append(f"  {label}" + "  ".join(f"{name} {found[name]:.5f}" for name in exact))
+    for label, reached in (*((f"{r:<6g}", times[r]) for r in RATES), ("flow  ", exact)):
+        notes.append(f"  {label}" + "  ".join(f"{name} {reached[name]:.5f}" for name in exact))
     limits = [(name, exact[name], [times[r][name] for r in RATES]) for name in exact]
     for name, flow, measured in limits:
         error = np.abs(np.array(measured) - flow)
