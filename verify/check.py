@@ -1,7 +1,7 @@
 """Rows of a report: a `Check` from the two sides of a claim, one function per kind of claim."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -252,6 +252,14 @@ def sampled(
         required=required,
         shape=Shape(skewness(x)),
     )
+
+
+def together(
+    parts: Iterable[tuple[Sequence[Check], Sequence[str]]],
+) -> tuple[list[Check], list[str]]:
+    """Checks of several parts, and notes of all of them."""
+    rows, notes = zip(*parts, strict=True)
+    return [check for of in rows for check in of], [line for of in notes for line in of]
 
 
 def failed(checks: Sequence[Check]) -> bool:

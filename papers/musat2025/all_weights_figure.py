@@ -54,12 +54,7 @@ def draw(_: Source) -> Any:
             law_curve = PchipInterpolator(np.log(large), scaled)(np.log(fine))
             axis.semilogx(fine, law_curve, "-", lw=1, color=f"C{c}")
         axis.plot([], [], "k-", lw=1, label="law, nothing fitted")
-        alone = [
-            (flow_laws.times(N) if query == "last" else flow_laws.uniform_times(N))["T_drop"]
-            * np.log(N)
-            / N**2
-            for N in SIZES
-        ]
+        alone = [flow_laws.times(N, query)["T_drop"] * np.log(N) / N**2 for N in SIZES]
         axis.semilogx(x, alone, "--", color="0.5", lw=1, label=r"$T_\mathrm{drop}$, three numbers")
         limit = 4.0 if query == "last" else 4 * float(law.uniform_integral().evalf())
         axis.axhline(

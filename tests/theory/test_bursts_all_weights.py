@@ -85,7 +85,8 @@ def test_bursts_of_random_size():
     """
     chances = {1: 2 / 3, 2: 1 / 3}
     mean, square = (sum(c * b**n for b, c in chances.items()) for n in (1, 2))
-    run = times.descend(times.loss_of_mixture(64, chances), 64, times.moving("strict"), rtol=ENOUGH)
+    of = times.mean_loss([(c, times.loss_of(64, "last", "strict", b)) for b, c in chances.items()])
+    run = times.descend(of, 64, times.moving("strict"), rtol=ENOUGH)
     found = times.crossings(run, 64)["T_drop"]
     each = {b: leading_order.predicted(64, right=b, rtol=ENOUGH)["T_drop"] for b in chances}
     assert found / each[1] == pytest.approx(1 / mean**2, rel=0.05)

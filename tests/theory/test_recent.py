@@ -14,6 +14,7 @@ from simulate.induction_heads import task
 from simulate.induction_heads.student import NAMES, Nineteen, squared_error
 from theory.induction_heads import Parameters
 from theory.induction_heads.all_weights import recent as law
+from theory.induction_heads.all_weights.plateau import FIVE
 from theory.induction_heads.numbers import all_weights, leading_order, recent
 from theory.parameters import ParameterError
 
@@ -34,11 +35,18 @@ def test_rest_and_drive(w):
     at = recent.places(N, w)
     seen = recent.digamma(N) - recent.digamma(at)
     assert seen.mean() == pytest.approx(S, abs=10 / N)
-    state = [0.3, 0.0, (1 - gamma_4) / 2, (1 - gamma_4) / 2, gamma_4]  # Gamma + gamma_4 = 1
-    slopes = [float(np.mean(x)) for x in recent.compiled()(*state, N, at, seen)[1:]]
-    assert slopes[2:] == pytest.approx([0, 0, 0], abs=20 * np.log(N) / N**2)
-    single = recent.compiled()(0.3, 0.0, 1.0, 1.0, -1.0, N, N, 0.0)
-    assert slopes[0] / float(single[1]) == pytest.approx(gamma_4**2, rel=1e-12)
+    index = [NAMES.index(n) for n in FIVE]
+
+    def slopes(state, places, seen):
+        theta = np.zeros(len(NAMES))
+        theta[index] = state
+        return recent.compiled()(theta, N, places, seen)[1][index]
+
+    output = (1 - gamma_4) / 2  # Gamma + gamma_4 = 1
+    mean = slopes([0.3, 0.0, output, output, gamma_4], at, seen)
+    assert mean[2:] == pytest.approx([0, 0, 0], abs=20 * np.log(N) / N**2)
+    single = slopes([0.3, 0.0, 1.0, 1.0, -1.0], np.array([float(N)]), np.zeros(1))
+    assert mean[0] / single[0] == pytest.approx(gamma_4**2, rel=1e-12)
     known = {"window": w, "N": N}
     ratio = e["T_alpha_all_recent"].evaluate(known) * gamma_4**2 * np.log(N) / N**2
     assert float(ratio) == pytest.approx(4 * (1 - np.exp(-0.5)))

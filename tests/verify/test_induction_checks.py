@@ -12,7 +12,7 @@ from theory.registry import find
 from verify import ensemble
 from verify import timescales as command
 from verify.check import failed
-from verify.induction_heads import flow_laws, gradients, pictures, symmetry, timescales
+from verify.induction_heads import constrained, flow_laws, gradients, pictures, symmetry, timescales
 from verify.induction_heads import trajectories as all_weights_trajectories
 from verify.report import Request
 from verify.trajectories import compare
@@ -56,8 +56,8 @@ def test_a_wrong_constant_is_caught(monkeypatch):
 
 def test_network_is_euler(tmp_path, monkeypatch):
     """Constrained network against Euler; order of convergence."""
-    monkeypatch.setattr(timescales, "NETWORK_SIZE", 2)
-    checks, notes = timescales.network(store=tmp_path, **ALONE)
+    monkeypatch.setattr(constrained, "SIZE", 2)
+    checks, notes = constrained.network(store=tmp_path, **ALONE)
     assert [c.name for c in checks if not c.within] == [] and any("flow" in n for n in notes)
 
 

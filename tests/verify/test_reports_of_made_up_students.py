@@ -22,7 +22,14 @@ from theory.registry import find
 from verify.associative_memory.k_hop import laws as k_hop
 from verify.associative_memory.noisy_bigram import laws as noisy
 from verify.associative_memory.superposition import laws as superposition
-from verify.induction_heads import all_weights, flow_laws, gaussian, pictures, timescales
+from verify.induction_heads import (
+    all_weights,
+    constrained,
+    flow_laws,
+    gaussian,
+    pictures,
+    timescales,
+)
 from verify.positional_semantic import pictures as slices
 from verify.positional_semantic import thresholds
 from verify.report import Request
@@ -31,7 +38,7 @@ from verify.report import Request
 @pytest.fixture
 def heads(monkeypatch):
     """Made-up students, and flows of made-up times."""
-    for module in (timescales, pictures, all_weights, gaussian):
+    for module in (timescales, constrained, pictures, all_weights, gaussian):
         monkeypatch.setattr(module, "train", pretend.heads)
     monkeypatch.setattr(all_weights.standard, "train", pretend.standard)
 
@@ -39,8 +46,9 @@ def heads(monkeypatch):
         N, names = asked[0], (*timescales.LEVELS, *timescales.NAMES)
         return {n: 2 * N**2 * (1 + 0.1 * pretend.drawn(n, asked, more)) for n in names}
 
-    monkeypatch.setattr(flow_laws, "times", times)
-    monkeypatch.setattr(flow_laws, "uniform_times", lambda N: times(N, "uniform"))
+    monkeypatch.setattr(
+        flow_laws, "times", lambda N, *query: times(N, *(q for q in query if q != "last"))
+    )
     monkeypatch.setattr(all_weights, "flow_times", times)
     monkeypatch.setattr(all_weights.leading_order, "predicted", lambda *asked: times(*asked, 0))
     return times
@@ -50,7 +58,7 @@ def test_induction_heads(heads, monkeypatch):
     """Ensembles of all weights over N, batches and queries; the pictures; both hypotheses."""
     found = timescales.all_weights(progress=False)
     frozen.hold_all("made-up heads, all weights", found[1:])
-    frozen.hold_all("made-up heads, network", timescales.network(progress=False)[1])
+    frozen.hold_all("made-up heads, network", constrained.network(progress=False)[1])
     for p in (Heads.demo(), timescales.PAPER):
         runs = pretend.heads(p, range(3), alone=True)
         _, notes = timescales.emergence(p, runs)

@@ -8,22 +8,19 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import scipy.stats
-import torch
 import xarray as xr
 
-from simulate.induction_heads import standard, task, train
-from simulate.induction_heads.student import NAMES, Student, assemble, project, squared_error
+from simulate.induction_heads import standard, train
 from simulate.pool import one_thread
-from theory.induction_heads import Parameters
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers import leading_order
 from theory.induction_heads.parameters import StandardParameters
-from verify.check import Band, Check, identity, sampled
+from verify.check import Band, Check, identity, sampled, together
 from verify.emergence import first_crossing
 from verify.induction_heads import flow_laws, gaussian
+from verify.induction_heads.points import Network
+from verify.induction_heads.students import QUERIES, drop, limit, orthonormal
 
-QUERIES = {"last": "q = N", "uniform": "uniform q"}
 MASKS = ("strict", "inclusive")
 NETWORK_SIZE = 8
 FLOW, FLOW_WHY = 1e-6, "two integrations at rtol 1e-9 over some 500 steps each"
@@ -54,78 +51,50 @@ STUDENT_SIZES, SEEDS, BATCHES = (8, 16), range(100, 108), (32, 128)
 STANDARD_PAIRS, STANDARD_SEEDS, STANDARD_STEPS = (2, 4, 8), range(3), 400
 
 
-class Network:
-    """The full network on one orthonormal frame: loss and gradient with respect to the nineteen
-    pseudo-parameters, by autograd, averaged over the queried pairs.
-    """
-
-    def __init__(self, size: int, query: str, mask: str) -> None:
-        p = Parameters(N=size, data="orthonormal", query="last", mask=mask)
-        one = task.orthonormal(p, 1, torch.Generator().manual_seed(7), torch.float64)
-        asked = [size - 1] if query == "last" else range(size)
-        items, labels, codes = (x.expand(len(asked), -1, -1) for x in one)
-        self.batch = task.assemble(items, labels, codes, torch.tensor(list(asked)))
-        self.student = Student(p.dimension, mask, torch.float64)
-
-    def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        D = self.student.D
-        weights = assemble(dict(zip(NAMES, theta.tolist(), strict=True)), D)
-        for name, w in weights.items():
-            getattr(self.student, name).data = w
-        self.student.zero_grad()
-        loss = squared_error(self.student(self.batch.X), self.batch.y, "sum")
-        loss.backward()
-        gradient = {k: torch.as_tensor(w.grad) for k, w in self.student.weights().items()}
-        return float(loss.detach()), D * project(
-            gradient
-        ).numpy()  # a pseudo-parameter multiplies a matrix of squared norm D
-
-
 def against_network(size: int = NETWORK_SIZE) -> list[Check]:
     """Drop and emergence times of the full network's gradient flow against those of the closed
     flow.
     """
     checks = []
-    with one_thread():
-        for query, label in QUERIES.items():
-            for mask in MASKS:
-                closed = times.times(size, query, mask)
-                run = times.descend(Network(size, query, mask), size, times.moving(mask))
-                measured = times.crossings(run, size)
-                seen = [name for name in closed if np.isfinite(closed[name])]
-                checks.append(
-                    identity(
-                        f"all-weights times of the network's own flow, {label}, {mask} mask",
-                        "flow of all weights",
-                        [closed[n] for n in seen],
-                        [measured[n] for n in seen],
-                        FLOW,
-                        FLOW_WHY,
-                    )
-                )
-    return checks
-
-
-def descent(size: int = 6, steps: int = 300, **more: Any) -> list[Check]:
-    """Training in the nineteen directions against the Euler map of the closed gradient, at every
-    step.
-    """
-    checks = []
-    for query, label in QUERIES.items():
-        p = student_parameters(size, query, "nineteen", steps=steps).replace(eval_every=1)
-        runs = train(p, seeds=[0], dtype="float64", **more)
-        path = times.euler(size, query, p.mask, p.time_per_step, steps)
+    for (query, label), mask in itertools.product(QUERIES.items(), MASKS):
+        closed = times.times(size, query, mask)
+        with one_thread():
+            run = times.descend(Network(size, query, mask), size, times.moving(mask))
+        measured = times.crossings(run, size)
+        reached = [name for name in closed if np.isfinite(closed[name])]
         checks.append(
             identity(
-                f"all-weights descent step by step, {label}",
+                f"all-weights times of the network's own flow, {label}, {mask} mask",
                 "flow of all weights",
-                path,
-                runs.pseudo.values[0],
-                1e-11,
-                f"rounding of {steps} steps, float64",
+                [closed[n] for n in reached],
+                [measured[n] for n in reached],
+                FLOW,
+                FLOW_WHY,
             )
         )
     return checks
+
+
+def step_by_step(
+    name: str, equation: str, N: int, query: str, steps: int, right: int = 1, **more: Any
+) -> Check:
+    """Training in the nineteen directions against the Euler map of the closed gradient, at every
+    step.
+    """
+    p = orthonormal(N, query, "nineteen", RATE, steps, right=right).replace(eval_every=1)
+    runs = train(p, seeds=[0], dtype="float64", **more)
+    path = times.euler(N, query, p.mask, p.time_per_step, steps, right)
+    why = f"rounding of {steps} steps, float64"
+    return identity(name, equation, path, runs.pseudo.values[0], 1e-11, why)
+
+
+def descent(size: int = 6, steps: int = 300, **more: Any) -> list[Check]:
+    """`step_by_step` for both queries."""
+    name = "all-weights descent step by step"
+    return [
+        step_by_step(f"{name}, {label}", "flow of all weights", size, query, steps, **more)
+        for query, label in QUERIES.items()
+    ]
 
 
 @cache
@@ -187,50 +156,12 @@ def helped(sizes: Iterable[int] = (4, 16, 64, 256)) -> list[str]:
     """
     notes = []
     for query, label in QUERIES.items():
-        three = {
-            N: (flow_laws.times(N) if query == "last" else flow_laws.uniform_times(N))["T_drop"]
-            for N in sizes
+        ratio = {
+            N: flow_times(N, query)["T_drop"] / flow_laws.times(N, query)["T_drop"] for N in sizes
         }
-        notes.append(
-            f"  all weights, {label}: T_drop over that of three numbers: "
-            + ", ".join(f"{flow_times(N, query)['T_drop'] / three[N]:.3f} (N = {N})" for N in sizes)
-        )
+        told = ", ".join(f"{x:.3f} (N = {N})" for N, x in ratio.items())
+        notes.append(f"  all weights, {label}: T_drop over that of three numbers: {told}")
     return notes
-
-
-def student_parameters(
-    size: int,
-    query: str,
-    trained: str = "all",
-    batch: int = 1,
-    steps: int | None = None,
-    right: int = 1,
-) -> Parameters:
-    """Parameters of students on orthonormal data, with runs long enough for the loss to drop."""
-    D, burst = 2 * size, {"right": right} if right > 1 else {}
-    steps = steps or int(1.4 * flow_times(size, query, **burst)["T_drop"] / RATE)
-    p = Parameters(
-        N=size,
-        D=D,
-        trained=trained,
-        data="orthonormal",
-        query=query,
-        eta=RATE * D**2,
-        batch_size=batch,
-        steps=steps,
-        eval_every=max(1, steps // 400),
-        B=right,
-    )
-    return (
-        p.replace(query="each", batch_size=size)
-        if trained == "nineteen" and query == "uniform"
-        else p
-    )
-
-
-def drop_of(runs: xr.Dataset) -> np.ndarray:
-    """Time of loss 1/2 per seed."""
-    return first_crossing(-runs.loss, -times.HALF).values
 
 
 def of_batches(
@@ -244,44 +175,45 @@ def of_batches(
     """Drop of students with all weights trained on finite batches, extrapolated in the batch size,
     against population descent with the same step.
     """
-    p = student_parameters(N, query, right=right)
+    burst = {"right": right} if right > 1 else {}
+    steps = int(1.4 * flow_times(N, query, **burst)["T_drop"] / RATE)
+    p = orthonormal(N, query, "all", RATE, steps, right=right)
     where = f"{QUERIES[query]}, N = {N}" + (f", B = {right}" if right > 1 else "")
-    path = times.euler(N, query, p.mask, p.time_per_step, p.steps, right)
+    path = times.euler(N, query, p.mask, p.time_per_step, p.steps, right)[:: p.eval_every]
     of = times.loss_of(N, query, p.mask, right)
-    losses = np.array([of(x)[0] for x in path[:: p.eval_every]])
-    after = int(np.flatnonzero(losses < times.HALF)[0])
-    between = (losses[after - 1] - times.HALF) / (losses[after - 1] - losses[after])
-    limit = p.time_per_step * p.eval_every * (after - 1 + between)
-    small, large = (drop_of(train(p.replace(batch_size=b), seeds=seeds, **more)) for b in batches)
-    ratio = batches[1] / batches[0]
+    clock = p.time_per_step * p.eval_every * np.arange(len(path))
+    population = xr.Dataset({"loss": ("t", [of(x)[0] for x in path])}, {"t": clock})
+    predicted = float(drop(population).values[0])
+    small, large = (
+        drop(train(p.replace(batch_size=b), seeds=seeds, **more)).values for b in batches
+    )
     known = (query, N) if right == 1 else (query, N, right)
+    rows = {
+        "infinite batch": (limit(batches, (small, large)), INFINITE_BATCH),
+        "the larger batch": (large, LARGER_BATCH),
+    }
     checks = [
         sampled(
-            f"all-weights T_drop of students at infinite batch, {where}",
+            f"all-weights T_drop of students at {name}, {where}",
             "flow of all weights",
-            limit,
-            (ratio * large - small) / (ratio - 1),
-            band=INFINITE_BATCH.get(known),
-        ),
-        sampled(
-            f"all-weights T_drop of students at the larger batch, {where}",
-            "flow of all weights",
-            limit,
-            large,
-            band=LARGER_BATCH.get(known),
-        ),
+            predicted,
+            measured,
+            band=bands.get(known),
+        )
+        for name, (measured, bands) in rows.items()
     ]
     note = (
         f"  students, {where}: T_drop {small.mean():.2f} (batch {batches[0]}), {large.mean():.2f} "
-        f"(batch {batches[1]}), descent {limit:.2f}"
+        f"(batch {batches[1]}), descent {predicted:.2f}"
     )
     return checks, [note]
 
 
 def students(**more: Any) -> tuple[list[Check], list[str]]:
     """`of_batches` for all queries and sizes."""
-    found = [of_batches(N, query, **more) for query in QUERIES for N in STUDENT_SIZES]
-    return [c for checks, _ in found for c in checks], [n for _, notes in found for n in notes]
+    return together(
+        of_batches(N, query, **more) for query, N in itertools.product(QUERIES, STUDENT_SIZES)
+    )
 
 
 def standard_transformer(**more: Any) -> list[str]:
@@ -301,23 +233,23 @@ def standard_transformer(**more: Any) -> list[str]:
     ]
     each = np.stack([drops[n] for n in STANDARD_PAIRS])
     if np.isfinite(each).all():
-        fit = scipy.stats.linregress(
-            np.log(np.repeat(STANDARD_PAIRS, each.shape[1])), np.log(each.ravel())
-        )
-        half = float(scipy.stats.t.ppf(0.975, each.size - 2) * fit.stderr)
+        sizes = np.repeat(STANDARD_PAIRS, each.shape[1])
+        slope, low, high = flow_laws.log_fit(sizes, each.ravel())
         notes.append(
-            f"  standard transformer: steps ~ pairs^{fit.slope:.2f} [{fit.slope - half:.2f}, {fit.slope + half:.2f}], AdamW"
+            f"  standard transformer: steps ~ pairs^{slope:.2f} [{low:.2f}, {high:.2f}], AdamW"
         )
     return notes
 
 
 def everything(**more: Any) -> tuple[list[Check], list[str]]:
     """All of the above: checks and notes of ``verify.timescales``."""
-    checks = [*against_network(), *descent(**more)]
-    rows, notes = against_law()
-    checks += rows
-    notes += helped()
-    for part in (students, gaussian.everything):
-        rows, lines = part(**more)
-        checks, notes = checks + rows, notes + lines
+    checks, notes = together(
+        [
+            ([*against_network(), *descent(**more)], []),
+            against_law(),
+            ([], helped()),
+            students(**more),
+            gaussian.everything(**more),
+        ]
+    )
     return checks, ["", "every weight moves:", *notes, *standard_transformer(**more)]

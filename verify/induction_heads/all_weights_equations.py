@@ -6,12 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 import sympy as sp
-import torch
 
-from simulate.induction_heads import task
-from simulate.induction_heads.student import NAMES, Student, assemble, squared_error
+from simulate.induction_heads.student import NAMES
 from theory.equation import Equation
-from theory.induction_heads import Parameters
 from theory.induction_heads.all_weights import plateau
 from theory.induction_heads.all_weights.plateau import FIVE
 from theory.induction_heads.all_weights.scores import THETA
@@ -19,28 +16,12 @@ from theory.induction_heads.network import MASKS
 from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
 from theory.induction_heads.symbols import N as N_symbol
 from verify.check import Check, identity, near
+from verify.induction_heads.points import Network
 
 Table = Mapping[str, Equation]
 EXACT, EXACT_WHY = 1e-12, "both sides float64; gradient by autograd"
 SIZES = (1, 2, 3, 5, 8)
 LARGE = (1000, 4000)  # five against all; the difference decreases as 1/N
-
-
-def network(theta: torch.Tensor, size: int, pair: int, mask: str) -> torch.Tensor:
-    """Loss of the full network with the given nineteen pseudo-parameters on one orthonormal
-    frame.
-    """
-    p = Parameters(N=size, data="orthonormal", query="last", mask=mask)
-    items, labels, codes = task.orthonormal(
-        p, 1, torch.Generator().manual_seed(pair), torch.float64
-    )
-    batch = task.assemble(items, labels, codes, torch.tensor([pair - 1]))
-    weights = assemble(dict(zip(NAMES, theta, strict=True)), p.dimension)
-    return squared_error(
-        torch.func.functional_call(Student(p.dimension, mask, torch.float64), weights, (batch.X,)),
-        batch.y,
-        "sum",
-    )
 
 
 def point(seed: int) -> np.ndarray:
@@ -85,7 +66,7 @@ def row_by_row(eq: Table, masks: tuple[str, ...] = tuple(MASKS)) -> list[Check]:
     checks = []
     for mask in masks:
         theta, size, pair = point(3), 4, 3
-        measured = float(network(torch.tensor(theta), size, pair, mask))
+        measured = Network(size, pair, mask)(theta)[0]
         checks.append(
             identity(
                 f"all-weights loss by its equations, {mask} mask",
@@ -105,30 +86,15 @@ def running_sums(_: Table) -> list[Check]:
     """
     checks = []
     for mask in MASKS:
-        losses, slopes = [], []
-        for size in SIZES:
-            theta = torch.tensor(point(size), requires_grad=True)
-            each = [network(theta, size, pair, mask) for pair in range(1, size + 1)]
-            asked: list[int | str] = [*range(1, size + 1), "uniform"]
-            for query, loss in zip(asked, [*each, torch.stack(each).mean()], strict=True):
-                (gradient,) = torch.autograd.grad(loss, theta, retain_graph=True)
-                value = loss_and_gradient(theta.detach().numpy(), size, query, mask)
-                losses.append((value[0], float(loss.detach())))
-                slopes.append((value[1], gradient.numpy()))
-        for name, pairs in (("loss", losses), ("gradient", slopes)):
-            predicted, measured = (
-                np.concatenate([np.ravel(p[side]) for p in pairs]) for side in (0, 1)
+        settings = [(size, query) for size in SIZES for query in (*range(1, size + 1), "uniform")]
+        told = [loss_and_gradient(point(size), size, query, mask) for size, query in settings]
+        there = [Network(size, query, mask)(point(size)) for size, query in settings]
+        for k, name in enumerate(("loss", "gradient")):
+            sums, network = (
+                np.concatenate([np.ravel(x[k]) for x in side]) for side in (told, there)
             )
-            checks.append(
-                identity(
-                    f"all-weights {name} in O(N), every q and uniform q, {mask} mask",
-                    "all_loss",
-                    predicted,
-                    measured,
-                    EXACT,
-                    EXACT_WHY,
-                )
-            )
+            label = f"all-weights {name} in O(N), every q and uniform q, {mask} mask"
+            checks.append(identity(label, "all_loss", sums, network, EXACT, EXACT_WHY))
     return checks
 
 

@@ -18,15 +18,9 @@ LATE_SIZE = 10**6  # from here on powers of 1/N are below the error of the law
 
 
 @cache
-def times(N: int) -> dict[str, float]:
-    """Emergence times of the flow; cached per size."""
-    return emergence.times(N)
-
-
-@cache
-def uniform_times(N: int) -> dict[str, float]:
-    """Emergence times of the flow for a uniform query; cached per size."""
-    return uniform_query.times(N)
+def times(N: int, query: str = "last") -> dict[str, float]:
+    """Emergence times of the flow; cached per size and query."""
+    return emergence.times(N) if query == "last" else uniform_query.times(N)
 
 
 def log_fit(
@@ -155,7 +149,7 @@ def exponents() -> tuple[list[Check], list[str]]:
         checks.append(
             near(f"exponent of {name} in N, flow", f"Theorem 2, {name}", power, slope, allowed, why)
         )
-    uniform = {n: uniform_times(n) for n in EXPONENT_SIZES}
+    uniform = {n: times(n, "uniform") for n in EXPONENT_SIZES}
     for name in ("T_beta", "T_alpha", "T_drop"):
         plain, *_ = log_fit(EXPONENT_SIZES, [uniform[n][name] for n in EXPONENT_SIZES])
         scaled, low, high = log_fit(

@@ -21,8 +21,9 @@ from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
 from theory.induction_heads.predict import all_weights_times
 from verify.check import Band, Check, identity, sampled
-from verify.emergence import first_crossing
 from verify.induction_heads import population
+from verify.induction_heads.students import drop as dropped
+from verify.induction_heads.students import limit
 
 SIZE, DIMENSIONS = 4, (16, 32, 64, 128, 256)  # the paper's smallest N
 SEEDS = range(10)
@@ -127,17 +128,17 @@ def excess(theta: np.ndarray, size: int, D: int, groups: int, draws: int) -> np.
 
 def loss_to_first_order(size: int = SIZE, groups: int = GROUPS, draws: int = DRAWS) -> list[Check]:
     """Coefficient of 1/D in the loss, extrapolated to infinite D from two values."""
-    ratio, checks = LOSS_DIMENSIONS[1] / LOSS_DIMENSIONS[0], []
+    checks = []
     with one_thread():
         of = population.coefficient(size)
         for place, theta in points().items():
-            low, high = (excess(theta, size, D, groups, draws) for D in LOSS_DIMENSIONS)
+            at_two = [excess(theta, size, D, groups, draws) for D in LOSS_DIMENSIONS]
             checks.append(
                 sampled(
                     f"coefficient of 1/D in the loss on Gaussian data, N = {size}, {place}",
                     "gram_variance_other",
                     of(theta)[0],
-                    (ratio * high - low) / (ratio - 1),
+                    limit(LOSS_DIMENSIONS, at_two),
                 )
             )
     return checks
@@ -162,12 +163,10 @@ def drops(
     by_batch: dict[int | None, np.ndarray] = {}
     for batch in BATCHES if D < NOISY else BATCHES[1:]:
         p = parameters(D, size, batch, steps)
-        by_batch[batch] = first_crossing(-trained(p).loss, -times.HALF).values / p.time_per_step
+        by_batch[batch] = dropped(trained(p)).values / p.time_per_step
     if len(by_batch) == 1:
         return by_batch
-    small, large = by_batch.values()
-    ratio = BATCHES[1] / BATCHES[0]
-    return {**by_batch, None: (ratio * large - small) / (ratio - 1)}
+    return {**by_batch, None: limit(BATCHES, [*by_batch.values()])}
 
 
 def students(**more: Any) -> tuple[list[Check], list[str]]:
@@ -176,7 +175,7 @@ def students(**more: Any) -> tuple[list[Check], list[str]]:
     """
     checks, notes = [], []
     for D in DIMENSIONS:
-        limit, predicted = descents(D, SIZE)
+        zero, predicted = descents(D, SIZE)
         steps = drops(D, SIZE, lambda p: train(p, seeds=SEEDS, **more))
         batch, best = list(steps.items())[-1]
         checks.append(
@@ -187,10 +186,10 @@ def students(**more: Any) -> tuple[list[Check], list[str]]:
                 best,
             )
         )
-        ratios = [f"{x.mean() / limit:.3f} ({batch_in_words(b)})" for b, x in steps.items()]
+        ratios = [f"{x.mean() / zero:.3f} ({batch_in_words(b)})" for b, x in steps.items()]
         notes.append(
-            f"  Gaussian data, uniform q, N = {SIZE}, D = {D}: steps to the drop over {limit:.1f} of order zero "
-            f"in 1/D: {', '.join(ratios)}; first order {predicted / limit:.3f}"
+            f"  Gaussian data, uniform q, N = {SIZE}, D = {D}: steps to the drop over {zero:.1f} of order zero "
+            f"in 1/D: {', '.join(ratios)}; first order {predicted / zero:.3f}"
         )
     return checks, notes
 
@@ -206,13 +205,13 @@ def leading_order(seeds: Iterable[int] = LARGE_SEEDS, **more: Any) -> list[Check
         predicted = all_weights_times(p)["T_drop"] / p.time_per_step
         steps = int(LONGER * predicted)
         p = p.replace(steps=steps, eval_every=max(1, steps // 100))
-        drop = first_crossing(-train(p, seeds=seeds, **more).loss, -times.HALF).values
+        steps_of = dropped(train(p, seeds=seeds, **more)).values
         checks.append(
             sampled(
                 f"steps to the drop on Gaussian data by leading order, N = {N}, D = {D}, eta = {eta:g}",
                 "leading order in 1/D",
                 predicted,
-                drop / p.time_per_step,
+                steps_of / p.time_per_step,
                 band=band,
             )
         )
@@ -228,10 +227,10 @@ def half_filled() -> list[str]:
     """First order in 1/D at N = D/2, as in the paper."""
     notes = []
     for N in HALF_FILLED:
-        limit, predicted = descents(2 * N, N)
+        zero, predicted = descents(2 * N, N)
         notes.append(
             f"  Gaussian data, N = {N}, D = {2 * N}: first order in 1/D moves the drop by "
-            f"{predicted / limit - 1:+.1%}"
+            f"{predicted / zero - 1:+.1%}"
         )
     return notes
 
@@ -259,11 +258,11 @@ def against_law(size: int = LAW_SIZE) -> list[Check]:
                 f"{short}_gaussian_{query} over the flow of all weights, N = {size}",
                 f"{short}_gaussian_{query}",
                 1.0,
-                (LAW_PACES[1] * high - LAW_PACES[0] * low) / (LAW_PACES[1] - LAW_PACES[0]),
+                limit(LAW_PACES, at_two),
                 tolerance,
                 why,
             )
-            for short, (low, high) in ratios.items()
+            for short, at_two in ratios.items()
         ]
     return checks
 

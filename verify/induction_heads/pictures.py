@@ -14,7 +14,7 @@ from simulate.induction_heads.student import NAMES, THREE, assemble, project
 from theory.induction_heads import Parameters
 from theory.induction_heads.parameters import StandardParameters
 from verify.check import Band, Check, at_least, near, sampled
-from verify.induction_heads.all_weights import drop_of
+from verify.induction_heads.students import drop
 
 SEEDS, ABLATED = range(8), range(6)
 STRUCTURE = {4: (100, 200, 400), 8: (200, 400, 800), 16: (250, 500, 1000)}  # App. C: N, steps
@@ -61,13 +61,17 @@ def shared(rows: np.ndarray) -> np.ndarray:
     return np.array([unit[i] @ unit[j] for i, j in itertools.combinations(range(len(unit)), 2)])
 
 
-def lead(runs: xr.Dataset) -> float:
-    """Smallest of the three pseudo-parameters divided by the largest of the other sixteen; minimum
-    over seeds.
-    """
+def sizes(runs: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray]:
+    """Smallest of the three pseudo-parameters, and largest of the other sixteen."""
     size = np.abs(runs.pseudo)
     three, others = size.sel(parameter=list(THREE)), size.drop_sel(parameter=list(THREE))
-    return float((three.min("parameter") / others.max("parameter")).min())
+    return three.min("parameter"), others.max("parameter")
+
+
+def lead(runs: xr.Dataset) -> float:
+    """The one divided by the other; minimum over seeds."""
+    three, others = sizes(runs)
+    return float((three / others).min())
 
 
 def weights(**more: Any) -> list[Check]:
@@ -119,7 +123,7 @@ def ablations(**more: Any) -> list[Check]:
                 f"drop of all weights over that of three directions, {where}",
                 "Hypothesis 2",
                 1.0,
-                drop_of(both[0]) / drop_of(both[1]),
+                drop(both[0]).values / drop(both[1]).values,
                 band=BANDS[N, D],
             ),
         ]

@@ -1,4 +1,6 @@
-"""Networks at random values of the three parameters, for the checks of gradients."""
+"""The full network at given values of the nineteen pseudo-parameters, and at random values of
+three, for the checks of gradients.
+"""
 
 from collections.abc import Callable
 from functools import cache
@@ -8,17 +10,13 @@ import sympy as sp
 import torch
 
 from simulate.induction_heads import task
-from simulate.induction_heads.student import THREE, Student, assemble, squared_error
+from simulate.induction_heads.student import NAMES, THREE, Student, assemble, project, squared_error
 from theory.induction_heads import Parameters
 from theory.induction_heads.symbols import N as N_symbol
 from theory.induction_heads.symbols import alpha, beta, gamma, q
 
 EXACT, EXACT_WHY = 1e-12, "both sides float64, few operations"
-
-
 AUTOGRAD, AUTOGRAD_WHY = 1e-10, "autograd in float64"
-
-
 SIZES = (2, 3, 5, 8)
 GENERATOR = 20251103  # any fixed seed; the checks hold for all
 
@@ -33,6 +31,42 @@ def gradient_of(x: torch.Tensor) -> torch.Tensor:
 def both(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
     """Split pairs into predicted and measured values."""
     return [p for p, _ in pairs], [m for _, m in pairs]
+
+
+class Network:
+    """The full network on orthonormal sequences: loss and its gradient with respect to the nineteen
+    pseudo-parameters, by autograd.
+
+    Parameters
+    ----------
+    size : int
+        Item-label pairs N.
+    query : int or {'last', 'uniform'}
+        Queried pair, counted from 1; of ``uniform``, each one once.
+    mask : {'strict', 'inclusive'}
+        Causal mask.
+    right : int
+        Right pairs, at the end of the context.
+    """
+
+    def __init__(self, size: int, query: int | str, mask: str, right: int = 1) -> None:
+        asked = "last" if query == "last" else "each"
+        p = Parameters(N=size, B=right, data="orthonormal", query=asked, mask=mask)
+        random = torch.Generator().manual_seed(GENERATOR)
+        drawn = task.sample(p, random, 1 if query == "last" else size, torch.float64)
+        rows = [query - 1] if isinstance(query, int) else slice(None)
+        self.batch = task.Batch(*(x[rows] for x in drawn))
+        self.student = Student(p.dimension, mask, torch.float64)
+
+    def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        D = self.student.D
+        self.student.load_state_dict(assemble(dict(zip(NAMES, theta.tolist(), strict=True)), D))
+        self.student.zero_grad()
+        loss = squared_error(self.student(self.batch.X), self.batch.y, "sum")
+        loss.backward()
+        slopes = project({name: gradient_of(w) for name, w in self.student.weights().items()})
+        # A pseudo-parameter multiplies a matrix of squared norm D.
+        return float(loss.detach()), D * slopes.numpy()
 
 
 class Point:

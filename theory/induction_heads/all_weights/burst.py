@@ -83,8 +83,8 @@ def in_full(expr: sp.Expr, mask: str) -> sp.Expr:
 def retrieved(row: Row, token: Row, mask: str) -> sp.Expr:
     """What a row of the first layer retrieves of a token, from the network."""
     match = partial(overlap, structure.TOKEN, "I", token)
-    found: Node = network(mask, B).block(2, row, match)
-    return counted(value(found))
+    weight: Node = network(mask, B).block(2, row, match)
+    return counted(value(weight))
 
 
 @cache

@@ -4,8 +4,7 @@ included, by running sums.
 The output is a linear combination of the tokens of the context, so that the loss is a sum of
 squares of coefficients. For every queried pair these sums over rows involve sums over later pairs
 of quantities that depend on the later pair only, and sums over earlier pairs of quantities that do
-not depend on the query. The loss as a function of these sums is differentiated by SymPy; the
-gradient of a running sum is a running sum from the other end.
+not depend on the query (`numbers.running`, `numbers.all_weights_loss`).
 """
 
 from functools import cache, partial
@@ -38,7 +37,6 @@ def equations() -> dict[str, Equation]:
     """Attention of the second layer to the first layer's output, the network output token by token,
     and the loss.
     """
-    given = (ORTHONORMAL, scores.ALL_WEIGHTS)
     given = (ORTHONORMAL, scores.ALL_WEIGHTS)
     squares = 1 - 2 * c_label[q] + sp.Sum(c_item[k] ** 2 + c_label[k] ** 2, (k, 1, N))
     by_name: dict[str, Equation] = {}

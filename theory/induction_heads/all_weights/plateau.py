@@ -172,19 +172,23 @@ def right_labels(right: int | sp.Expr) -> sp.Expr:
     return -2 * gamma_3 * (a - before) + (gamma_3 * a + gamma_2 * before) ** 2 - fewer
 
 
+def loss_of_place(seen: sp.Expr) -> sp.Expr:
+    """Loss for one right pair q with S = ``seen``."""
+    uniform = quadratic(seen, sums()[delta]).subs(e, sp.exp(alpha_3))
+    return 1 + uniform.subs(Gamma, gamma_2 + gamma_3) / (2 * N) + right_label()
+
+
 @cache
 def loss_last(right: int | sp.Expr = 1) -> sp.Expr:
     """Loss for the last pair, or for a burst. No row after the burst attends to its label, so that
     S = 0 for a single pair.
     """
-    spelled = sums()[delta].subs(e, sp.exp(alpha_3))
-    target = sp.S.Zero if right == 1 else seen_in_burst().subs(B, right)
-    uniform = quadratic(target, spelled, sp.sympify(right, strict=True))
-    return (
-        1
-        + uniform.subs(Gamma, gamma_2 + gamma_3) / (2 * N)
-        + (right_label().subs(q, N) if right == 1 else right_labels(right))
-    )
+    if right == 1:
+        return loss_of_place(sp.S.Zero).subs(q, N)
+    target = seen_in_burst().subs(B, right)
+    uniform = quadratic(target, sums()[delta], sp.sympify(right, strict=True))
+    uniform = uniform.subs({Gamma: gamma_2 + gamma_3, e: sp.exp(alpha_3)})
+    return 1 + uniform / (2 * N) + right_labels(right)
 
 
 @cache

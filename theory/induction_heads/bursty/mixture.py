@@ -38,8 +38,8 @@ def mean(of: sp.Expr) -> sp.Expr:
 def gamma_star() -> sp.Expr:
     """Value of gamma that minimises the mean loss while attention is still uniform."""
     before = mean(emergence.first().subs(beta, 0))
-    found = sp.solve(sp.diff(before, gamma), gamma)[0]
-    return written_as(N * mean_B / (N + mean_B2 - mean_B), found)
+    best = sp.solve(sp.diff(before, gamma), gamma)[0]
+    return written_as(N * mean_B / (N + mean_B2 - mean_B), best)
 
 
 @cache

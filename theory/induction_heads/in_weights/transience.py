@@ -44,9 +44,9 @@ def still() -> tuple[sp.Expr, sp.Expr]:
     """Square of the read-out, and the residual, where the head stands still."""
     needs = sp.solve(sp.Eq(emergence.moved(w), 0), r)[0]
     square = sp.solve(sp.Eq(emergence.moved(beta).subs(r, needs), 0), w)
-    found = {sp.factor(x**2) for x in square if x != 0}
-    if found != {sp.factor(beta / (1 - a))}:
-        raise ArithmeticError(f"the head stands still at w^2 in {found}")
+    squares = {sp.factor(x**2) for x in square if x != 0}
+    if squares != {sp.factor(beta / (1 - a))}:
+        raise ArithmeticError(f"the head stands still at w^2 in {squares}")
     return beta / (1 - a), needs
 
 
@@ -123,8 +123,8 @@ def least() -> sp.Expr:
     of = kept().subs(a, u / (1 + u))
     slope = sp.diff(sp.log(of), u).subs(beta, symbol("b", positive=True))
     (at,) = (x for x in sp.solve(slope, u) if x.is_positive)
-    found = of.subs(u, at).subs(beta, sp.log(n * at))
-    return written_as(decay * 3 * sp.sqrt(3) / 2 * sp.sqrt(sp.log(2 * n)), found)
+    smallest = of.subs(u, at).subs(beta, sp.log(n * at))
+    return written_as(decay * 3 * sp.sqrt(3) / 2 * sp.sqrt(sp.log(2 * n)), smallest)
 
 
 @cache

@@ -72,8 +72,8 @@ def growth() -> sp.Expr:
 def until(of: sp.Expr) -> sp.Expr:
     """Integral over time of a function of the read-out, until that is c."""
     rate, n = growth().subs(u, 1 - known()), symbol("n", positive=True)
-    found = sp.integrate(sp.expand(sp.factor((of / rate).subs(U, n + m - k))), (c, 0, c))
-    return found.subs(n, k + U - m)
+    integral = sp.integrate(sp.expand(sp.factor((of / rate).subs(U, n + m - k))), (c, 0, c))
+    return integral.subs(n, k + U - m)
 
 
 @cache
@@ -109,9 +109,9 @@ def speed() -> sp.Expr:
 @cache
 def many_lags() -> sp.Expr:
     """Value of the clock at which the first layer attends to the previous token, for many lags."""
-    found = ramp.many(sp.limit(D * speed() / W, D, sp.oo), sp.limit(law(), D, sp.oo), v) * D
+    ticks_needed = ramp.many(sp.limit(D * speed() / W, D, sp.oo), sp.limit(law(), D, sp.oo), v) * D
     form = D * m**2 / (rho**2 * (m - 1)) * sp.sqrt(sp.pi * (k - 1) / 2)
-    return written_as(form, found)
+    return written_as(form, ticks_needed)
 
 
 @cache

@@ -129,11 +129,11 @@ def plateau_length(p: Any) -> float:
 
 def numbers(p: Any) -> dict[str, tuple[float, str]]:
     """For the onset: where they apply."""
-    found = {}
+    times = {}
     if not PLATEAU.applies(p):
         label = "time at which half the probability is on states of the chain"
-        found["T_unigram"] = (unigrams(p), label)
+        times["T_unigram"] = (unigrams(p), label)
     if not SCOPE.applies(p):
         label = "time at which half of the first layer is on the previous token"
-        found["T_bigram"] = (bigrams(p), label)
-    return found
+        times["T_bigram"] = (bigrams(p), label)
+    return times

@@ -5,7 +5,7 @@ time of order N after a time of order N^2. An implicit integrator in t/N is used
 central difference of the exact gradient.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -89,16 +89,13 @@ def loss_of(size: int, query: int | str, mask: str, right: int = 1) -> LossAndGr
     return partial(burst_loss.loss_and_gradient, size=size, right=right, mask=mask)
 
 
-def loss_of_mixture(
-    size: int, chances: Mapping[int, float], mask: str = "strict"
-) -> LossAndGradient:
-    """Mean loss and gradient over contexts that end in bursts, by the chances of their sizes."""
-    each = [(share, loss_of(size, "last", mask, right)) for right, share in chances.items()]
+def mean_loss(parts: Sequence[tuple[float, LossAndGradient]]) -> LossAndGradient:
+    """Mean of losses, and its gradient, by weights."""
+    weights = [weight for weight, _ in parts]
 
     def mean(theta: np.ndarray) -> tuple[float, np.ndarray]:
-        found = [(share, *of(theta)) for share, of in each]
-        loss = float(sum(share * x for share, x, _ in found))
-        return loss, np.sum([share * y for share, _, y in found], 0)
+        losses, gradients = zip(*(of(theta) for _, of in parts), strict=True)
+        return float(np.average(losses, 0, weights)), np.average(gradients, 0, weights)
 
     return mean
 

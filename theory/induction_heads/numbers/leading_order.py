@@ -18,7 +18,7 @@ from theory.induction_heads.all_weights.law import EXPLICIT, FAR, NODES
 from theory.induction_heads.all_weights.plateau import BURST, FIVE, e, phi
 from theory.induction_heads.all_weights.scores import THETA
 from theory.induction_heads.numbers import all_weights as times
-from theory.induction_heads.numbers.all_weights_loss import NAMES
+from theory.induction_heads.numbers.running import total, with_gradient
 from theory.induction_heads.symbols import B, N, q
 
 
@@ -27,28 +27,21 @@ def names(right: int = 1) -> tuple[str, ...]:
     return FIVE if right == 1 else (*FIVE, *BURST)
 
 
+weight = sp.Symbol("weight")  # of a pair in averages
+
+
 @cache
-def _compiled(query: str, right: int = 1) -> tuple[Callable, Callable]:
-    """Compiled loss: the part common to all pairs, then the part of one pair (for a burst: none),
-    each with its gradient with respect to `names`.
+def _compiled(query: str, right: int = 1) -> Callable:
+    """Loss (equations ``plateau_loss``, ``plateau_loss_burst``) and its gradient by all nineteen
+    pseudo-parameters; for a uniform query at pairs and weights.
     """
-    state = [THETA[n] for n in names(right)]
-    if query == "uniform":
-        common, one = plateau.loss_uniform()
-    elif right > 1:
-        common, one = plateau.loss_last(right), sp.S.Zero
-    else:
-        common, one = plateau.loss_last() - plateau.right_label().subs(q, N), plateau.right_label()
-
-    def with_gradient(expr: sp.Expr, *more: sp.Symbol) -> Callable:
-        return sp.lambdify(
-            [*state, *more],
-            [expr, *(sp.diff(expr, x) for x in state)],
-            ["scipy", "numpy"],
-            cse=True,
-        )
-
-    return with_gradient(common, N), with_gradient(one, N, q)
+    loss = sp.Symbol("loss")
+    if query == "last":
+        return with_gradient({loss: plateau.loss_last(right)}, [*THETA.values()], (), (N,))
+    common, one = plateau.loss_uniform()
+    average = sp.Symbol("average")
+    chain = {average: total(weight * one), loss: common + average}
+    return with_gradient(chain, [*THETA.values()], (q, weight), (N, q, weight))
 
 
 EFFECTIVE = 1e-5  # relative accuracy of an effective length: the flow is right to 1/N
@@ -75,17 +68,10 @@ def loss_and_gradient(
     theta: np.ndarray, size: float, query: str = "last", right: int = 1
 ) -> tuple[float, np.ndarray]:
     """Loss of the five pseudo-parameters, or eight for a burst, and its gradient, in the layout of
-    all nineteen (equations ``plateau_loss``, ``plateau_loss_burst``).
+    all nineteen.
     """
-    common, one = _compiled(query, right)
-    state = [float(theta[NAMES.index(n)]) for n in names(right)]
-    pairs, weights = (np.array([float(size)]), np.ones(1)) if query == "last" else nodes(int(size))
-    total = np.array(common(*state, size), float) + [
-        float(np.sum(weights * x)) for x in one(*state, size, pairs)
-    ]
-    gradient = np.zeros(len(NAMES))
-    gradient[[NAMES.index(n) for n in names(right)]] = total[1:]
-    return float(total[0]), gradient
+    pairs = () if query == "last" else nodes(int(size))
+    return _compiled(query, right)(theta, float(size), *pairs)
 
 
 @checked

@@ -1,21 +1,19 @@
 """All weights on a burst: closed flow against the network, law against the flow, students."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
-from simulate.induction_heads import task, train
-from simulate.induction_heads.student import NAMES, Nineteen, squared_error
+from simulate.induction_heads.student import NAMES
 from simulate.pool import one_thread
-from theory.induction_heads import Parameters
 from theory.induction_heads.all_weights import burst, burst_loss
-from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers import leading_order, recent
 from theory.induction_heads.numbers.burst_loss import loss_and_gradient
-from verify.check import Check, identity
+from verify.check import Check, identity, together
 from verify.induction_heads import all_weights
 from verify.induction_heads.all_weights_equations import EXACT, EXACT_WHY, Table, point
+from verify.induction_heads.points import Network
 
 KINDS = ("item", "label")
 SIZES = ((2, 1), (3, 2), (5, 1), (5, 3), (8, 4))
@@ -31,30 +29,18 @@ STUDENTS = {(16, 2): (32, 128), (32, 4): (128, 512)}
 SEEDS = {16: range(8), 32: range(3)}
 
 
-def network(size: int, right: int, mask: str, theta: torch.Tensor) -> torch.Tensor:
-    """Loss of the network with the given nineteen numbers on one orthonormal frame."""
-    p = Parameters(N=size, B=right, data="orthonormal", query="last", mask=mask)
-    batch = task.sample(p, torch.Generator().manual_seed(size), 1, torch.float64)
-    student = Nineteen(p.dimension, mask, torch.float64)
-    given = {"theta": theta}
-    return squared_error(torch.func.functional_call(student, given, (batch.X,)), batch.y, "sum")
-
-
 def running_sums() -> list[Check]:
     """Loss and gradient in O(N) against the network, both masks, with one right pair and more."""
     checks = []
     for mask in all_weights.MASKS:
-        told, found = [], []
-        for size, right in SIZES:
-            theta = torch.tensor(point(size), requires_grad=True)
-            loss = network(size, right, mask, theta)
-            (gradient,) = torch.autograd.grad(loss, theta)
-            value, slopes = loss_and_gradient(theta.detach().numpy(), size, right, mask)
-            told.append(np.append(slopes, value))
-            found.append(np.append(gradient.numpy(), loss.detach().numpy()))
+        told = [loss_and_gradient(point(N), N, B, mask) for N, B in SIZES]
+        there = [Network(N, "last", mask, B)(point(N)) for N, B in SIZES]
+        sums, network = (
+            np.concatenate([np.append(slopes, loss) for loss, slopes in side])
+            for side in (told, there)
+        )
         name = f"loss and gradient of all weights on a burst, {mask} mask"
-        there = np.concatenate(found)
-        checks.append(identity(name, "burst_loss", np.concatenate(told), there, EXACT, EXACT_WHY))
+        checks.append(identity(name, "burst_loss", sums, network, EXACT, EXACT_WHY))
     return checks
 
 
@@ -93,54 +79,60 @@ def row_by_row(eq: Table, masks: tuple[str, ...] = all_weights.MASKS) -> list[Ch
     checks = []
     for mask in masks:
         told = by_equations(eq, theta, size, right, mask)
-        there = float(network(size, right, mask, torch.tensor(theta)))
+        there = Network(size, "last", mask, right)(theta)[0]
         checks.append(identity(f"{name}, {mask} mask", "burst_loss", told, there, EXACT, EXACT_WHY))
     return checks
 
 
 def descent(size: int = 6, right: int = 2, steps: int = 300, **more: Any) -> list[Check]:
     """Training in the nineteen directions against the closed gradient, at every step."""
-    p = all_weights.student_parameters(size, "last", "nineteen", steps=steps, right=right)
-    runs = train(p.replace(eval_every=1), seeds=[0], dtype="float64", **more)
-    path = times.euler(size, "last", p.mask, p.time_per_step, steps, right)
-    why = f"rounding of {steps} steps, float64"
     name = f"descent of all weights on a burst step by step, N = {size}, B = {right}"
-    return [identity(name, "burst_loss", path, runs.pseudo.values[0], 1e-11, why)]
+    return [all_weights.step_by_step(name, "burst_loss", size, "last", steps, right=right, **more)]
+
+
+def beside(
+    law: Mapping[str, float], flow: Mapping[str, float], of: str, where: str, *given: Any
+) -> tuple[list[Check], list[str]]:
+    """Times of alpha_3 = 1/2 and of the drop by a law and by the flow of all weights."""
+    names = ("T_alpha", "T_drop")
+    checks = [
+        identity(f"law of all weights {of}for {n}, {where}", given[0], law[n], flow[n], *given[1:])
+        for n in names
+    ]
+    told = "; ".join(f"{n} {flow[n]:.5g}, law {law[n]:.5g}" for n in names)
+    return checks, [f"  all weights, {where.removeprefix('right pair among the ')}: {told}"]
 
 
 def against_law(settings: tuple[tuple[int, int], ...] = LAW) -> tuple[list[Check], list[str]]:
-    """Times of alpha_3 = 1/2 and of the drop: eight numbers against all of them."""
-    checks: list[Check] = []
-    notes: list[str] = []
-    for N, B in settings:
-        law, flow = leading_order.predicted(N, right=B), all_weights.flow_times(N, "last", B)
-        for name in ("T_alpha", "T_drop"):
-            what = f"law of all weights on a burst for {name}, N = {N}, B = {B}"
-            checks.append(
-                identity(what, "plateau_loss_burst", law[name], flow[name], LAW_CLOSE, LAW_WHY)
-            )
-        notes.append(
-            f"  all weights, N = {N}, B = {B}: T_alpha {flow['T_alpha']:.5g}, "
-            f"law {law['T_alpha']:.5g}; T_drop {flow['T_drop']:.5g}, law {law['T_drop']:.5g}"
+    """Eight numbers against all of them."""
+    return together(
+        beside(
+            leading_order.predicted(N, right=B),
+            all_weights.flow_times(N, "last", B),
+            "on a burst ",
+            f"N = {N}, B = {B}",
+            "plateau_loss_burst",
+            LAW_CLOSE,
+            LAW_WHY,
         )
-    return checks, notes
+        for N, B in settings
+    )
 
 
 def of_places(settings: tuple[tuple[int, float], ...] = RECENT) -> tuple[list[Check], list[str]]:
     """One right pair among the last: five numbers against the flow of all weights."""
-    checks: list[Check] = []
-    notes: list[str] = []
-    for N, w in settings:
-        law, flow = (times_of(N, w, rtol=1e-5) for times_of in (recent.predicted, recent.exact))
-        for name in ("T_alpha", "T_drop"):
-            what = f"law of all weights for {name}, right pair among the last {w:g} N, N = {N}"
-            told = law[name], flow[name]
-            checks.append(identity(what, "T_alpha_all_recent", *told, RECENT_CLOSE, RECENT_WHY))
-        notes.append(
-            f"  all weights, last {w:g} N, N = {N}: T_alpha {flow['T_alpha']:.5g}, "
-            f"law {law['T_alpha']:.5g}; T_drop {flow['T_drop']:.5g}, law {law['T_drop']:.5g}"
+    return together(
+        beside(
+            recent.predicted(N, w, rtol=1e-5),
+            recent.exact(N, w, rtol=1e-5),
+            "",
+            f"right pair among the last {w:g} N, N = {N}",
+            "T_alpha_all_recent",
+            RECENT_CLOSE,
+            RECENT_WHY,
         )
-    return checks, notes
+        for N, w in settings
+    )
 
 
 def everything(full: bool = True, **more: Any) -> tuple[list[Check], list[str]]:
@@ -149,10 +141,7 @@ def everything(full: bool = True, **more: Any) -> tuple[list[Check], list[str]]:
         eq = burst.equations() | burst_loss.equations()
         checks = [*row_by_row(eq), *running_sums(), *descent(**more)]
         checks += descent(LARGE, 4, 100, **more)
-    notes: list[str] = []
-    for rows, lines in (against_law(), of_places()):
-        checks, notes = checks + rows, notes + lines
+    parts = [(checks, []), against_law(), of_places()]
     for (N, B), batches in STUDENTS.items() if full else ():
-        rows, lines = all_weights.of_batches(N, "last", B, SEEDS[N], batches, **more)
-        checks, notes = checks + rows, notes + lines
-    return checks, notes
+        parts.append(all_weights.of_batches(N, "last", B, SEEDS[N], batches, **more))
+    return together(parts)

@@ -48,7 +48,7 @@ def transformers(settings: Sequence[Parameters], **more: Any) -> list[Check]:
 
 def mixtures() -> list[Check]:
     """One head on contexts that differ: the flow of the mean loss, in a transformer."""
-    found = []
+    checks = []
     for what, N, right, chances, step in (
         ("B = 1 or 2", 16, contexts.bursts(16, [1, 2]), contexts.zipf(2, 1.0), 0.5),
         ("B = 1 to 4", 32, contexts.bursts(32, [1, 2, 3, 4]), contexts.zipf(4, 2.0), 1.0),
@@ -67,8 +67,8 @@ def mixtures() -> list[Check]:
         runs = students.descent(p, right, chances, 0, step)
         there = float(first_crossing(runs.alpha.expand_dims("seed"), 0.5).values[0])
         label = f"time of alpha = 0.5, mixture of contexts, N = {N}, {what}"
-        found.append(identity(label, "burst_time", time, there, NEXT.high, NEXT.why))
-    return found
+        checks.append(identity(label, "burst_time", time, there, NEXT.high, NEXT.why))
+    return checks
 
 
 def report(request: Request) -> Report:

@@ -54,13 +54,13 @@ def shares(p: Any, seeds: Sequence[int], progress: bool) -> Check:
     """Share of the head in the logit when the residual is half its start."""
     runs, _ = trained(p, LONGER * emergence_time(p), seeds, progress)
     times, level = first_crossing(runs.logit, np.log(p.L + 1)).values, np.log(p.L + 1)
-    found = [
+    head_shares = [
         run.in_context.interp(t=at).item() / level
         for (_, run), at in zip(runs.groupby("seed"), times, strict=True)
     ]
     band = Band(-0.03, 0.03, "steps of 0.25, and shares change fast around that time")
     return sampled(
-        f"share of the head, students, {where(p)}", "iw_half", head_share(p), found, band=band
+        f"share of the head, students, {where(p)}", "iw_half", head_share(p), head_shares, band=band
     )
 
 
@@ -73,15 +73,15 @@ def lost(p: Any, seeds: Sequence[int], progress: bool) -> tuple[list[Check], str
     """Time at which the head is lost: formula, flow, students."""
     told, begun = lost_time(p), 2 * emergence_time(p.replace(head_decay=0.0))
     runs, slow = trained(p, LONGER * told, seeds, progress)
-    exact, found = float(fallen(slow, begun)[0]), fallen(runs, begun)
+    exact, measured = float(fallen(slow, begun)[0]), fallen(runs, begun)
     name = "time at which attention falls below 0.5"
     checks = [
         identity(
             f"{name} by the flow, {where(p)}", "iw_lost", told, exact, FOLLOWS.high, FOLLOWS.why
         ),
-        sampled(f"{name}, students, {where(p)}", "iw_lost", told, found, band=FOLLOWS),
+        sampled(f"{name}, students, {where(p)}", "iw_lost", told, measured, band=FOLLOWS),
     ]
-    return checks, f"{name}: {told:.5g}, {exact:.5g}, {found.mean():.5g}"
+    return checks, f"{name}: {told:.5g}, {exact:.5g}, {measured.mean():.5g}"
 
 
 def clocks(p: Any, seeds: Sequence[int], progress: bool) -> tuple[float, np.ndarray]:
@@ -109,17 +109,17 @@ def exponents(seeds: Sequence[int], progress: bool) -> tuple[list[Check], str]:
     def slopes(x: np.ndarray) -> np.ndarray:
         return np.array([np.polyfit(size, x, 1)[0], *(np.diff(x, axis=0).T / np.diff(size)).T])
 
-    told, found = (slopes(x) for x in logs)
+    told, measured = (slopes(x) for x in logs)
     band = Band(-0.01, 0.01, "steps of 0.25")
     checks = [
         sampled(
             f"exponent of the memory's clock, K = {name}", "iw_exponent", float(t[0]), f, band=band
         )
-        for name, t, f in zip(names, told, found, strict=True)
+        for name, t, f in zip(names, told, measured, strict=True)
     ]
-    error = found[0].std(ddof=1) / np.sqrt(len(seeds))
-    away = abs(found[0].mean() - OTHERS)
-    note = f"exponent over all: {found[0].mean():.4f} +- {error:.4f}, {away:.3f} from {OTHERS}"
+    error = measured[0].std(ddof=1) / np.sqrt(len(seeds))
+    away = abs(measured[0].mean() - OTHERS)
+    note = f"exponent over all: {measured[0].mean():.4f} +- {error:.4f}, {away:.3f} from {OTHERS}"
     return checks, note
 
 
@@ -127,12 +127,12 @@ def perceptrons(seeds: Sequence[int], few: int = 64, many: int = 512) -> str:
     """The same exponent for a perceptron in place of the table."""
     with one_thread():
         pairs = [(perceptron.clocks(few, seed=k), perceptron.clocks(many, seed=k)) for k in seeds]
-    found = {
+    powers = {
         name: np.log([b[name] / a[name] for a, b in pairs]) / np.log(many / few)
         for name in ("whole", "half")
     }
     said = (
-        f"{x.mean():.3f} +- {x.std(ddof=1) / np.sqrt(len(x)):.3f} ({k})" for k, x in found.items()
+        f"{x.mean():.3f} +- {x.std(ddof=1) / np.sqrt(len(x)):.3f} ({k})" for k, x in powers.items()
     )
     return (
         f"exponent of a perceptron's clock, K = {few} to {many}, until the residual is {perceptron.LEFT:g} "

@@ -31,7 +31,7 @@ FINITE = "counts of finite sequences: -0.5% to +4% at 256 tokens, falling; 2% is
 
 def plateaus(settings: Sequence[Any], progress: bool) -> list[Check]:
     """Length of the plateau in students that were trained for the times of bigrams."""
-    found = []
+    checks = []
     for p in settings:
         runs = of(stated).train(
             p.run_to(LONGER * emergence_time(p)), seeds=SEEDS, progress=progress
@@ -41,8 +41,8 @@ def plateaus(settings: Sequence[Any], progress: bool) -> list[Check]:
         )
         where = ", ".join(f"{s.name} = {getattr(p, s.name)}" for s in stated.symbols)
         name, told = f"length of the plateau, students, {where}", plateau_length(p)
-        found.append(sampled(name, "markov_unigram", told, ends - begins, band=NEXT))
-    return found
+        checks.append(sampled(name, "markov_unigram", told, ends - begins, band=NEXT))
+    return checks
 
 
 def transformer(p: Any) -> Check:

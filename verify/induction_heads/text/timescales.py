@@ -13,6 +13,7 @@ from theory import induction_heads as ih
 from theory.induction_heads.text import published
 from verify.check import Check, at_least, sampled
 from verify.emergence import first_crossing
+from verify.induction_heads.students import power
 from verify.induction_heads.text import ensembles
 from verify.report import Report, Request
 
@@ -32,9 +33,8 @@ def times(runs: Mapping[str, xr.Dataset], level: float = LEVEL) -> dict[str, np.
 def exponents(found: Mapping[str, np.ndarray], along: str) -> np.ndarray:
     """Exponent of the steps in C or B, seed by seed; NaN where a head has not emerged."""
     settings = ALONG[along]
-    x = np.log([getattr(ensembles.parameters(s), FIELD[along]) for s in settings])
-    weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
-    return weights @ np.log([found[s] for s in settings])
+    sizes = [getattr(ensembles.parameters(s), FIELD[along]) for s in settings]
+    return power(sizes, [found[s] for s in settings])
 
 
 def law() -> float:
