@@ -7,15 +7,17 @@ import numpy as np
 import torch
 import xarray as xr
 
-from linear_attention import heads, merged, separate
+from linear_attention import merged, separate
 from linear_attention import simulate as student
 from linear_attention.parameters import Parameters
 from linear_attention.simulate import Weights, train
+from linear_attention.theory import drops as any_start
 from linear_attention.theory import equations, level, merged_time
 from simulate.gradient_flow import integrate
 from verify.check import Check, Sides, identity, near, sampled, vanishing
 from verify.emergence import first_crossing
 from verify.report import Report, Request, Table, gathered
+from verify.statement.entries import every
 
 ODE = 1e-6, "ODE of all weights at 1e-10"
 SEEDS = range(4)
@@ -56,7 +58,7 @@ def conserved(table: Table, system: str, begun: Weights, last: Weights) -> list[
     if "K" in known:
         known["R"] = known["K"].shape[1]
     sides, label = Sides(table, 1e-9, "rounding of sums"), f"{system} invariants by the equation"
-    sides.each(label, name, known, "gh"[: found.ndim], found.numpy())
+    every(sides, label, name, known, found.numpy())
     label = f"{system} invariants along training"
     return [vanishing(label, name, drift, 1e-7, ODE[1]), *sides.checks()]
 
@@ -167,7 +169,7 @@ def predicted(p: Parameters, seed: int, drops: int | None = None, eta: float = 0
     """Times of the first drops (or all) from the start of every head."""
     begun, known = student.start(p, seed), p.values()
     v, K, Q = (begun[n].numpy() for n in "vKQ")
-    times = heads.drops(v, K, Q, known["lambda"], known["a"], eta)
+    times = any_start(v, K, Q, known["lambda"], known["a"], eta)
     return np.array([*islice(times, drops)])
 
 
