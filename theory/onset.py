@@ -110,7 +110,7 @@ class Onset:
         return output.table(("quantity", "value", "meaning"), rows, wide=wide)
 
 
-def of_rows(
+def tabulated(
     rows: Mapping[str, tuple[Any, ...]],
     curves: Callable[[], dict[str, Any]],
     equations: Callable[[], list[Equation]],
@@ -170,11 +170,12 @@ def draw(result: Onset, axes: Any) -> None:
                 for k in marks
                 if (k in result.times) == event and math.isfinite(v := result.numbers[k])
             }
-            label = "; ".join(f"{k} = {v:.4g}" for k, v in shown.items())
+            words = (f"{k} = {v:.4g}" if event else k for k, v in shown.items())
+            label = "; ".join(words)
             for k, value in enumerate(shown.values()):
                 line(value, color="0.6", lw=0.8, ls=style, zorder=0, label=None if k else label)
         axis.set(xlabel=f"${time}$", title=title, xlim=(0, float(curve[time][-1])))
-        plotting.inside(axis)
+        plotting.below(axis)
 
 
 def in_few_steps(p: Any, result: Onset) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from theory.linearised import linearised
-from theory.onset import Onset, of_rows
+from theory.onset import Onset, tabulated
 from theory.parameters import ParameterError
 from theory.statement.derived import Derived
 from theory.statement.stated import Statement
@@ -64,7 +64,7 @@ def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
             float(np.real(mode.rate)),
             "growth rate at zero weights, real part",
         )
-    return of_rows(
+    return tabulated(
         numbers,
         curves=lambda: {"flow": curve},
         equations=lambda: list(made.equations().values()),

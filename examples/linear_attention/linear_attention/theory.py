@@ -20,7 +20,7 @@ from linear_attention.parameters import DROPS, Parameters, applies
 from theory import Allowed, Equation, Onset, ParameterError, checked, of_onset, scope, sweep, until
 from theory.catalogue import family
 from theory.numeric import function
-from theory.onset import of_rows
+from theory.onset import tabulated
 from theory.parameters import ANYTHING
 
 __all__ = [
@@ -83,7 +83,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         marks = {k: [n for n in rows if n[0] in (v, "L")] for k, v in zip(found, "Tt", strict=True)}
         return {k: curve.assign_attrs(marks=marks[k]) for k, curve in found.items()}
 
-    return of_rows(
+    return tabulated(
         rows,
         curves,
         equations=lambda: [logistic, t_d, S.equations()["plateau"]],

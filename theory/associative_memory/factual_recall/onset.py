@@ -12,7 +12,7 @@ from theory.associative_memory.factual_recall import numbers as in_numbers
 from theory.associative_memory.factual_recall.dynamics import PARTS, RELATION, SUBJECT
 from theory.associative_memory.factual_recall.parameters import Parameters
 from theory.associative_memory.factual_recall.scope import RECALL
-from theory.onset import of_rows
+from theory.onset import tabulated
 
 # Shares of the initial value of either part of the loss, and what they are called.
 SHARES = {"90": (0.9, "90%"), "50": (0.5, "half"), "10": (0.1, "10%")}
@@ -64,7 +64,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         notes.append("the two transitions overlap: the plateau at ln D is not flat")
     end = 1.6 * p.eta * max(rows[f"steps_{part.name}_10"][0] for part in PARTS)
     known = (dynamics.losses(), dynamics.flow().equations(), dynamics.equations())
-    return of_rows(
+    return tabulated(
         rows,
         curves=lambda: {"flow": curve(p, until or end)},
         equations=lambda: [e for made in (*known, timescales.equations()) for e in made.values()],

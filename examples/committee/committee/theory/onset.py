@@ -11,7 +11,7 @@ from committee.theory.dynamics import STATE, K, R, S, eta, flow, loss, rates, si
 from committee.theory.parameters import Parameters
 from committee.theory.scope import COMMITTEE
 from theory import Onset, numeric, of_onset, scope, sweep, until
-from theory.onset import of_rows
+from theory.onset import tabulated
 
 HALF = R - S - 0.5
 ALIKE = 1e-12  # difference of overlaps that is rounding: on the plateau it would be blown up
@@ -79,7 +79,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         notes.append(f"eta = {p.eta:g} is not below eta_max = {most:.4g}: the end is not stable")
     rows["error_end"] = left, "generalisation error at the end, which label noise leaves"
     last = until or (1.6 * half if np.isfinite(half) else end)
-    return of_rows(
+    return tabulated(
         rows,
         curves=lambda: {"flow": flow().solve(p, alpha=last)},
         equations=lambda: [*flow().equations().values(), *phases.equations().values()],
