@@ -211,7 +211,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "leading_order.effective_length": {"size": 512, "right": 2},
     "recent.predicted": {"size": 32, "window": 0.25, "rtol": 1e-4},
     "recent.exact": {"size": 16, "window": 0.25, "rtol": 1e-4},
-    "theory.drops": {
+    "linear_attention.drops": {
         "v": np.array([0.01, 0.02]),
         "K": np.array([[[0.01, 0.03]], [[0.02, -0.01]]]),
         "Q": np.array([[[0.02, 0.01]], [[0.03, 0.01]]]),
