@@ -157,7 +157,8 @@ def draw(result: Onset, axes: Any) -> None:
         ((_, curve, names, marks),) = panels
         first = "loss" if "loss" in names else names[0]
         rest = [x for x in names if x != first]
-        panels = [(first, curve, [first], marks), ("order parameters", curve, rest or names, ())]
+        title = "order parameters" if rest else f"{first}, logarithmic"
+        panels = [(first, curve, [first], marks), (title, curve, rest or names, ())]
         if not rest:
             axes[1].set_yscale("log")
     for axis, (title, curve, names, marks) in zip(axes, panels, strict=True):
@@ -170,8 +171,7 @@ def draw(result: Onset, axes: Any) -> None:
                 for k in marks
                 if (k in result.times) == event and math.isfinite(v := result.numbers[k])
             }
-            words = (f"{k} = {v:.4g}" if event else k for k, v in shown.items())
-            label = "; ".join(words)
+            label = "; ".join(f"{k} = {v:.4g}" if event else k for k, v in shown.items())
             for k, value in enumerate(shown.values()):
                 line(value, color="0.6", lw=0.8, ls=style, zorder=0, label=None if k else label)
         axis.set(xlabel=f"${time}$", title=title, xlim=(0, float(curve[time][-1])))
