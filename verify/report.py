@@ -222,10 +222,11 @@ def reporting(
         The model's Equations by name.
     """
 
-    def report(_: Request) -> Report:
+    def report(request: Request) -> Report:
         """All checks of this system."""
         from simulate.pool import one_thread
 
+        request.of_its_own()
         with one_thread():
             return Report(gathered(groups, *([equations()] if equations else [])))
 
