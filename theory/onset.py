@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,6 +108,74 @@ class Onset:
             for name, v in self.numbers.items()
         ]
         return output.table(("quantity", "value", "meaning"), rows, wide=wide)
+
+
+def tabulated(
+    rows: Mapping[str, tuple[Any, ...]],
+    curves: Callable[[], dict[str, Any]],
+    equations: Callable[[], list[Equation]],
+    plot: Callable[[Onset, Any], None] | None = None,
+    **more: Any,
+) -> Onset:
+    """The `Onset` of a table.
+
+    Parameters
+    ----------
+    rows : mapping of str to tuple
+        By name: number, description, and the unit if it is the time of an event.
+    curves, equations : callable
+        As in `Onset`.
+    plot : callable, optional
+        `draw` by default.
+    **more
+        Further fields of `Onset`.
+    """
+    return Onset(
+        numbers={name: row[0] for name, row in rows.items()},
+        labels={name: row[1] for name, row in rows.items()},
+        times={name: row[2] for name, row in rows.items() if len(row) > 2},
+        curves=curves,
+        equations=equations,
+        plot=plot or draw,
+        **{"absent": {}, "notes": [], **more},
+    )
+
+
+def draw(result: Onset, axes: Any) -> None:
+    """Two curves over time in a panel each; of one, the loss on the left and all else on the right.
+
+    Dotted lines are times, thin ones other numbers: those that the attribute ``marks`` of a curve
+    names, all times by default.
+    """
+    from theory.runtime import plotting  # loads matplotlib: for figures alone
+
+    panels = [
+        (title, curve, list(map(str, curve.data_vars)), curve.attrs.get("marks", result.times))
+        for title, curve in result.curves().items()
+    ]
+    if len(panels) == 1:
+        ((_, curve, names, marks),) = panels
+        first = "loss" if "loss" in names else names[0]
+        rest = [x for x in names if x != first]
+        title = "order parameters" if rest else f"{first}, logarithmic"
+        panels = [(first, curve, [first], marks), (title, curve, rest or names, ())]
+        if not rest:
+            axes[1].set_yscale("log")
+    for axis, (title, curve, names, marks) in zip(axes, panels, strict=True):
+        time = str(curve[names[0]].dims[0])
+        for name in names:
+            axis.plot(curve[time], curve[name], label=name)
+        for event, line, style in ((True, axis.axvline, ":"), (False, axis.axhline, "-")):
+            shown = {
+                k: v
+                for k in marks
+                if (k in result.times) == event and math.isfinite(v := result.numbers[k])
+            }
+            label = "; ".join(f"{k} = {v:.4g}" if event else k for k, v in shown.items())
+            for k, value in enumerate(shown.values()):
+                line(value, color="0.6", lw=0.8, ls=style, zorder=0, label=None if k else label)
+        axis.set(xlabel=f"${time}$", title=title, xlim=(0, float(curve[time][-1])))
+        plotting.below(axis)
 
 
 def in_few_steps(p: Any, result: Onset) -> list[str]:

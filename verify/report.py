@@ -15,6 +15,8 @@ from theory.runtime import cli, output, progress
 from verify import check, check_table
 from verify.check import Check
 
+Table = Mapping[str, Equation]
+
 
 @dataclass(frozen=True)
 class Request:
@@ -211,6 +213,30 @@ def gathered(groups: Iterable[Callable[..., Iterable[Check]]], *given: Any) -> l
     return [made for group in named for made in group(*given)]
 
 
+def reporting(
+    *groups: Callable[..., Iterable[Check]], equations: Callable[[], Table] | None = None
+) -> Callable[[Request], Report]:
+    """Make the function ``report`` of a module whose settings are fixed: all rows of its groups.
+
+    Parameters
+    ----------
+    *groups : callable
+        Functions that return checks, of the table of Equations if one is given.
+    equations : callable, optional
+        The model's Equations by name.
+    """
+
+    def report(request: Request) -> Report:
+        """All checks of this system."""
+        from simulate.pool import one_thread
+
+        request.of_its_own()
+        with one_thread():
+            return Report(gathered(groups, *([equations()] if equations else [])))
+
+    return report
+
+
 def with_device(request: Request, checks: list[Check]) -> Report:
     """Checks of a model's derivations and, if a device is given or a GPU exists, of its students'
     gradients on that device.
@@ -225,7 +251,6 @@ def with_device(request: Request, checks: list[Check]) -> Report:
     return Report(checks)
 
 
-Table = Mapping[str, Equation]
 Covers = Mapping[Any, Any]  # groups of checks and the equations that they test
 
 

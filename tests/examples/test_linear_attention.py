@@ -18,11 +18,10 @@ import scipy.integrate
 import scipy.optimize
 import sympy as sp
 import torch
-from linear_attention import gradients, laws, merged, separate, task
+from linear_attention import gradients, laws, merged, separate
 from linear_attention import simulate as student
 from linear_attention import statement as S
-from linear_attention.heads import Head
-from linear_attention.theory import Parameters, onset
+from linear_attention.theory import Head, Parameters, onset
 
 from simulate import gradient_flow
 from theory import plugins, registry
@@ -99,7 +98,7 @@ def test_numbers_of_the_staircase(drops):
 
 def test_printed_forms():
     """Second moment, white constant, loss and force as the matrix formulas have them."""
-    known, lam = task.equations(), S.lam[S.d]
+    known, lam = S.equations(), S.lam[S.d]
     assert sp.expand(known["a"].rhs - lam**2 * (1 + 1 / S.N) - lam * S.trace / S.N) == 0
     assert sp.expand(known["c"].rhs - 1 - (1 + S.D) / S.N) == 0
     D = 3
@@ -306,7 +305,7 @@ def test_population_students_follow_the_equations(attention, tmp_path):
     one = student.Student(p, 0, torch.device("cpu"), torch.float64)
     begun, W = dict(one.weights), student.matrix(one.weights).numpy()
     known = p.values() | {n: w.numpy() for n, w in begun.items()} | {"W": W}
-    force, size = task.equations()["force"], range(1, 5)
+    force, size = S.equations()["force"], range(1, 5)
     G = [[force.evaluate(known | {"k": k, "l": l}) for l in size] for k in size]
     one.step(0)
     table = merged.equations() | separate.equations()

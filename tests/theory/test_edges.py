@@ -28,7 +28,7 @@ from theory.flow import MOST_CALLS, Flow
 from theory.parameters import BaseParameters, ParameterError
 
 LIMIT = 60  # seconds of a call, on a machine with other things to do
-ROOMS = ("numbers", "onset", "predict", "heads", "theory")  # functions of numbers; flat packages
+ROOMS = ("numbers", "onset", "predict", "theory")  # functions of numbers; flat packages
 # Formulas in, formulas out.
 SYMBOLIC = {"derived", "equations", "sections", "flow", "flows", "thermodynamic_limit", "mixture"}
 # Parts of other functions, which have read the arguments; and figures.
@@ -61,7 +61,7 @@ INNER = {
     "prox": "objective loss target_solution newton descend",
     "state_tracking.onset": "rise secant waited sharp at_large_sizes rates growth early_mass "
     "early_difference exponent onset_A gain_of_flow departure_of_sharp",
-    "linear_attention.theory": "plateau level merged_time curves",
+    "linear_attention.theory": "plateau level merged_time merged_loss separate_loss",
     "onset": "curves curve draw report lines interpolated",
     "k_hop.numbers": "over_hops",
     "factual_recall.numbers": "constants angle_of_share gain",
@@ -212,7 +212,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "leading_order.effective_length": {"size": 512, "right": 2},
     "recent.predicted": {"size": 32, "window": 0.25, "rtol": 1e-4},
     "recent.exact": {"size": 16, "window": 0.25, "rtol": 1e-4},
-    "heads.drops": {
+    "linear_attention.drops": {
         "v": np.array([0.01, 0.02]),
         "K": np.array([[[0.01, 0.03]], [[0.02, -0.01]]]),
         "Q": np.array([[[0.02, 0.01]], [[0.03, 0.01]]]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from theory import induction_heads
 from theory import onset as command
@@ -133,3 +134,41 @@ def test_few_steps_are_refused(capsys):
     with pytest.warns(BeyondScope):
         times = induction_heads.emergence_times(own, beyond=True)
     assert times.attrs["status"] == "beyond its scope" and times.T_drop > 0
+
+
+def curve(**variables):
+    """A dataset over time t, 0 to 1."""
+    return xr.Dataset({k: ("t", v) for k, v in variables.items()}, {"t": np.linspace(0, 1, 3)})
+
+
+def figure_of(curves):
+    """Panels of an onset with two times, one that never comes, and a height."""
+    rows = {"t_a": (0.3, "first", "t"), "t_b": (np.nan, "never", "t"), "height": (2.0, "of both")}
+    result = command.tabulated(rows, lambda: curves, list, absent={"t_b": "never"})
+    assert result.times == {"t_a": "t", "t_b": "t"} and result.numbers["height"] == 2
+    assert result.labels == {"t_a": "first", "t_b": "never", "height": "of both"}
+    return result.draw().axes
+
+
+def lines(axis):
+    """What a panel shows, by label."""
+    return {x.get_label(): x.get_xydata()[:, 0].tolist() for x in axis.get_lines()}
+
+
+def test_figure_that_follows_from_the_curves():
+    """One curve: loss with its times, all else beside it; or the only variable on two scales."""
+    left, right = figure_of({"flow": curve(a=[1, 2, 3], loss=[3, 2, 1], b=[0, 1, 0])})
+    assert lines(left).keys() == {"loss", "t_a = 0.3"} and lines(right).keys() == {"a", "b"}
+    assert lines(left)["t_a = 0.3"] == [0.3, 0.3]
+    left, right = figure_of({"flow": curve(a=[1, 2, 3])})
+    assert lines(right).keys() == {"a"} and right.get_yscale() == "log" != left.get_yscale()
+
+
+def test_figure_of_two_curves():
+    """Each with the numbers that its attribute names: times upright, heights level."""
+    marked = curve(loss=[3, 2, 1]).assign_attrs(marks=["t_a", "height"])
+    left, right = figure_of({"one": marked, "two": curve(a=[1, 2, 3]).assign_attrs(marks=[])})
+    assert lines(left).keys() == {"loss", "t_a = 0.3", "height"} and lines(right).keys() == {"a"}
+    (level,) = (x for x in left.get_lines() if x.get_label() == "height")
+    assert level.get_ydata() == [2, 2]
+    assert (left.get_title(), right.get_title()) == ("one", "two")

@@ -21,6 +21,7 @@ from verify.associative_memory.k_hop import laws as k_hop
 from verify.associative_memory.noisy_bigram import laws as noisy_bigram
 from verify.associative_memory.superposition import laws as superposition
 from verify.check import identity
+from verify.report import reporting
 
 mpl.use("Agg")
 
@@ -145,10 +146,10 @@ def test_sampled_laws_small(monkeypatch):
 
 def test_laws_command(monkeypatch, capsys):
     """Table and exit code; a failed law is exit code 1; a model without laws is told so."""
-    monkeypatch.setattr(k_hop, "laws", lambda: [identity("a", "e", 1, 1, 0, "why")])
+    monkeypatch.setattr(k_hop, "report", reporting(lambda: [identity("a", "e", 1, 1, 0, "why")]))
     assert laws.main(["associative_memory.k_hop"]) == 0
     assert "1 exact, 0 FAIL" in capsys.readouterr().out
-    monkeypatch.setattr(k_hop, "laws", lambda: [identity("a", "e", 1, 2, 0, "why")])
+    monkeypatch.setattr(k_hop, "report", reporting(lambda: [identity("a", "e", 1, 2, 0, "why")]))
     assert laws.main(["associative_memory.k_hop", "--json"]) == 1
     with pytest.raises(ParameterError, match="verify.laws: not for induction_heads"):
         laws.main(["induction_heads"])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from theory.linearised import linearised
-from theory.onset import Onset
+from theory.onset import Onset, tabulated
 from theory.parameters import ParameterError
 from theory.statement.derived import Derived
 from theory.statement.stated import Statement
@@ -44,7 +43,7 @@ def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
         float(curve.loss[0]),
         float(curve.loss[0] - curve.loss[-1]),
     )
-    numbers = {
+    numbers: dict[str, tuple[Any, ...]] = {
         "run": (end, "length of the run"),
         "loss_start": (begun, "loss at the start"),
         "loss_end": (begun - fall, "loss at the end of the run"),
@@ -55,7 +54,7 @@ def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
     times = flow.solve(p, at=[end], events=crossed, t=end) if events else {}
     for name, share in events.items():
         label = f"time at which the loss has done {share:.0%} of its fall"
-        numbers[name] = (float(times[name]), label)
+        numbers[name] = (float(times[name]), label, "t")
     try:
         modes, notes = linearised(flow, dict.fromkeys(flow.state, 0), p), []
     except ParameterError:
@@ -65,16 +64,13 @@ def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
             float(np.real(mode.rate)),
             "growth rate at zero weights, real part",
         )
-    return Onset(
-        numbers={name: value for name, (value, _) in numbers.items()},
-        labels={name: label for name, (_, label) in numbers.items()},
-        absent=dict.fromkeys(events, "not within the run"),
-        notes=notes,
+    return tabulated(
+        numbers,
         curves=lambda: {"flow": curve},
         equations=lambda: list(made.equations().values()),
-        plot=draw,
+        absent=dict.fromkeys(events, "not within the run"),
+        notes=notes,
         setting={s.name: getattr(p, s.name) for s in made.statement.symbols},
-        times=dict.fromkeys(events, "t"),
     )
 
 
@@ -113,25 +109,3 @@ def _run(flow: Any, p: Any, until: float | None) -> xr.Dataset:
         if until or end > LONGEST or (moved and late < SETTLED * abs(float(fall[-1]))):
             return curve
         end *= 2
-
-
-def draw(result: Onset, axes: Any) -> None:
-    """The loss on the left, order parameters on the right, over time."""
-    from theory.runtime import plotting  # loads matplotlib: for figures alone
-
-    left, right = axes
-    curve = result.curves()["flow"]
-    left.plot(curve.t, curve.loss, label="loss")
-    for name in curve.data_vars:
-        if name != "loss":
-            right.plot(curve.t, curve[name], label=name)
-    times = {name: result.numbers[name] for name in result.times}
-    shown = [f"{name} = {v:.4g}" for name, v in times.items() if math.isfinite(v)]
-    for k, value in enumerate(v for v in times.values() if math.isfinite(v)):
-        label = "; ".join(shown) if k == 0 else None
-        left.axvline(value, color="0.6", lw=0.8, ls=":", label=label)
-    left.set(ylabel="loss")
-    right.set(ylabel="order parameters")
-    for axis in axes:
-        axis.set(xlabel="$t$", xlim=(0, float(curve.t[-1])))
-        plotting.inside(axis)

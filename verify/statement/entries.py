@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import sympy as sp
 import torch
 
 from simulate.statement import Student
+from theory.equation import Equation
 from theory.statement import arrays
 from theory.statement.stated import Statement
 from verify.check import Check, Sides, vanishing
@@ -60,20 +62,35 @@ class Entries:
         return next(x for g, x in self.data.gausses.items() if g.name == name)
 
 
-def rates(
-    sides: Sides, points: Iterable[Entries], names: Mapping[str, tuple[str, str]], label: str
+def letters(equation: Equation, known: Mapping[str, Any]) -> str:
+    """Indices of an equation: those of its left-hand side, otherwise all symbols of the right-hand
+    side that have no value, sorted.
+    """
+    lhs = equation.lhs.args[0] if isinstance(equation.lhs, sp.Derivative) else equation.lhs
+    if isinstance(lhs, sp.Indexed):
+        return "".join(str(x) for x in lhs.indices)
+    free = {x.name for x in equation.rhs.free_symbols if x.is_Symbol}
+    return "".join(sorted(free - known.keys()))
+
+
+def every(
+    sides: Sides, label: str, equation: str, known: Mapping[str, Any], measured: np.ndarray
 ) -> None:
-    """Add the rate of every entry of the named weights: equation and letters of its indices."""
+    """Add every entry of an array to both sides of an equation with as many indices."""
+    sides.each(label, equation, known, letters(sides.table[equation], known), measured)
+
+
+def rates(sides: Sides, points: Iterable[Entries], system: str) -> None:
+    """Add the rate of every entry of all weights, by the equations ``SYSTEM_dWEIGHT_dt``."""
     for x in points:
-        for name, (equation, letters) in names.items():
-            sides.each(f"{label} of {name}", equation, x.known, letters, x.rates[name])
+        for name, rate in x.rates.items():
+            every(sides, f"{system} rate of {name}", f"{system}_d{name}_dt", x.known, rate)
 
 
 def invariant(
     sides: Sides,
     points: Iterable[Entries],
     equation: str,
-    letters: str,
     measured: Callable[[Mapping[str, np.ndarray]], np.ndarray],
     why: tuple[float, str],
 ) -> Check:
@@ -84,6 +101,6 @@ def invariant(
             measured({n: w + sign * x.rates[n] for n, w in x.weights.items()})
             for sign in (0, 1, -1)
         )
-        sides.each(f"{equation} as measured", equation, x.known, letters, here)
+        every(sides, f"{equation} as measured", equation, x.known, here)
         drift += np.ravel(ahead - behind).tolist()
     return vanishing(f"{equation}, its rate", equation, np.array(drift) / 2, *why)

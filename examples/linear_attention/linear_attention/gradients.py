@@ -17,7 +17,7 @@ from theory.special import gauss_legendre
 from theory.statement import kept
 from verify.check import Check, Sides, at_least, identity, sampled, vanishing
 from verify.report import Table, derivations
-from verify.statement.entries import Entries, invariant, rates
+from verify.statement.entries import Entries, every, invariant, rates
 from verify.statement.printed import generic
 
 Group = Callable[[Table], list[Check]]
@@ -36,10 +36,8 @@ def tensors(weights: Any) -> students.Weights:
 def point(kind: str, p: Parameters, weights: Any = None) -> Entries:
     """The statement's student, with the numbers that equations read: W, and its slope G."""
     x = Entries(regression(kind), p.values(), weights, SIZE, SEED)
-    if kind in ("W", "one head"):
-        W = x.weights["W"] if kind == "W" else x.weights["v"] * x.weights["U"]
-    else:
-        W = students.matrix(tensors(x.weights)).numpy()
+    heads = {n: w[None] for n, w in x.weights.items()} if kind == "one head" else x.weights
+    W = heads["W"] if kind == "W" else students.matrix(tensors(heads)).numpy()
     x.known |= {"W": W, "G": Entries(regression(), p.values(), {"W": W}).rates["W"]}
     return x
 
@@ -50,17 +48,21 @@ def points(attention: str, R: int = 1) -> list[Entries]:
     return [point(attention, Parameters(spectrum=x, N=N, **settings)) for x, N in SMALL]
 
 
+def slopes(p: Parameters) -> tuple[np.ndarray, np.ndarray]:
+    """Force on the diagonal of W at W = 0, and by how much W = 1 lowers it: it is linear in W."""
+    D = p.eigenvalues.size
+    zero, one = (point("W", p, {"W": W}).rates["W"] for W in (np.zeros((D, D)), np.eye(D)))
+    return zero.diagonal(), (zero - one).diagonal()
+
+
 def moments(table: Table) -> list[Check]:
-    """E beta beta^T, at any Lambda and at the identity."""
+    """E beta beta^T from the curvature of the loss, at any Lambda and at the identity."""
     sides, label = Sides(table, *EXACT), "second moment of beta"
     for spectrum, N in SMALL:
-        white = ",".join("1" for _ in spectrum.split(","))
-        for name, text, where in (("a", spectrum, ""), ("c", white, " at the identity")):
-            p = Parameters(spectrum=text, N=N, H=1)
-            x = point("merged", p)
-            inputs, w = x.input("x"), x.input("w")
-            beta = (inputs * (inputs @ w[:, :, None])).mean(1)
-            sides.each(label + where, name, p.values(), "d", x.data.chances @ beta**2)
+        p = Parameters(spectrum=spectrum, N=N, H=1)
+        white = p.replace(spectrum=",".join("1" * p.eigenvalues.size))
+        every(sides, label, "a", p.values(), slopes(p)[1] / p.eigenvalues)
+        sides.add(f"{label} at the identity", "c", white.values(), slopes(white)[1])
     return sides.checks()
 
 
@@ -71,12 +73,11 @@ def losses(table: Table) -> list[Check]:
     sides = Sides(table, *EXACT)
     for x, (spectrum, N) in zip(points("merged"), SMALL, strict=True):
         p, known = Parameters(spectrum=spectrum, N=N, H=2), x.known
+        zero, curved = slopes(p)
+        best, eye = zero / curved, np.eye(zero.size)
         sides.add("loss of the attention", "loss", known, 2 * x.loss)
-        sides.each("slope of the loss in W", "force", known, "kl", known["G"])
-        eye = np.eye(p.eigenvalues.size)
-        zero, one = (point("W", p, {"W": W}).rates["W"].diagonal() for W in (0 * eye, eye))
-        best = zero / (zero - one)  # the slope is linear in W
-        sides.each("weight at the minimum", "w_best", known, "d", best)
+        every(sides, "slope of the loss in W", "force", known, known["G"])
+        every(sides, "weight at the minimum", "w_best", known, best)
         for m in range(best.size + 1):
             left = 2 * point("W", p, {"W": (np.arange(best.size) < m) * best * eye}).loss
             sides.add("loss with the first directions learned", "plateau", p.learned(m), left)
@@ -84,18 +85,16 @@ def losses(table: Table) -> list[Check]:
     return sides.checks()
 
 
-def heads_of(system: str, letters: dict[str, str], laws: dict[str, str], R: int = 1) -> Group:
-    """Group: rates of all weights of two heads, and their invariants; letters are of indices."""
+def heads_of(system: str, R: int, *laws: str) -> Group:
+    """Group: rates of all weights of two heads, and their invariants."""
 
     def heads(table: Table) -> list[Check]:
         """Rates and invariants of all pairs of heads."""
-        sides, at = Sides(table, *EXACT), points(system, R)
-        names = {w: (f"{system}_d{w}_dt", indices) for w, indices in letters.items()}
-        rates(sides, at, names, f"{system} rate")
-        still = []
-        for law, indices in laws.items():
+        sides, at, still = Sides(table, *EXACT), points(system, R), []
+        rates(sides, at, system)
+        for law in laws:
             measured = lambda w, law=law: students.invariants(tensors(w))[law].numpy()  # noqa: E731
-            still.append(invariant(sides, at, law, indices, measured, EXACT))
+            still.append(invariant(sides, at, law, measured, EXACT))
         return [*sides.checks(), *still]
 
     return heads
@@ -110,7 +109,7 @@ def one_head(table: Table) -> list[Check]:
             x = point("one head", Parameters(spectrum=text, N=N, H=1), {"v": v, "U": np.diag(u)})
             known, dv, du = x.known | {"u": u}, float(x.rates["v"]), x.rates["U"].diagonal()
             sides.add("rate of the value of one head", "merged_dvalue_dt", known, dv)
-            sides.each("rate of its directions", "merged_du_dt", known, "d", du)
+            every(sides, "rate of its directions", "merged_du_dt", known, du)
             if text != spectrum:
                 known |= {"kappa": v**2 - (u**2).sum(), "s": v * u[0]}
                 sides.add("rate of s", "merged_ds_dt", known, dv * u[0] + v * du[0])
@@ -119,26 +118,23 @@ def one_head(table: Table) -> list[Check]:
 
 def aligned(table: Table) -> list[Check]:
     """Separate: scalar equations of one head with a row per direction, and of one of rank one."""
-    sides, astray = Sides(table, *EXACT), []
+    sides, astray, label = Sides(table, *EXACT), [], "rate of an aligned head"
     for spectrum, N, R in (("1.4,0.6", 2, 2), ("1.2,0.9,0.4", 1, 2), ("1.4,0.6", 2, 1)):
         p = Parameters(spectrum=spectrum, N=N, H=1, R=R, attention="separate")
         u = np.linspace(0.5, 0.8, R)
         v, rows = np.sqrt((u**2).sum()), u[:, None] * np.eye(R, p.eigenvalues.size)[None]
         x = point("separate", p, {"v": [v], "K": rows, "Q": rows})
-        known = x.known | {"v": v, "u": u}
-        of_keys, of_queries = (x.rates[name][0].copy() for name in "KQ")
-        astray.append((of_keys - of_queries).ravel())
-        du = of_keys.diagonal().copy()
-        np.fill_diagonal(of_keys, 0)
-        astray.append(of_keys.ravel())
-        label = "rate of the value of an aligned head"
-        sides.add(label, "separate_dvalue_dt", known | p.learned(R), x.rates["v"])
-        sides.each("rate of its rows", "separate_du_dt", known, "d", du)
+        known, of_keys = x.known | {"v": v, "u": u}, x.rates["K"][0]
+        du = of_keys.diagonal()
+        off = of_keys * (1 - np.eye(*of_keys.shape))
+        astray += [*np.ravel(of_keys - x.rates["Q"][0]), *np.ravel(off)]
+        of_value = "rate of the value of an aligned head"
+        sides.add(of_value, "separate_dvalue_dt", known | p.learned(R), x.rates["v"])
+        every(sides, "rate of its rows", "separate_du_dt", known, du)
         if R == 1:
-            label = "rate of an aligned head of rank one"
-            sides.add(label, "aligned_du_dt", known | {"u": v}, du[0])
-    label, off = "rate of an aligned head out of alignment", np.concatenate(astray)
-    return [*sides.checks(), vanishing(label, "separate_dK_dt", off, *EXACT)]
+            sides.add(f"{label} of rank one", "aligned_du_dt", known | {"u": v}, du[0])
+    out = vanishing(f"{label} out of alignment", "separate_dK_dt", np.array(astray), *EXACT)
+    return [*sides.checks(), out]
 
 
 def early(table: Table) -> list[Check]:
@@ -179,11 +175,12 @@ def plain_of(attention: str, R: int = 1) -> Group:
         outside, inside, rows = [], [], []
         for x in points(attention, R):
             inputs = np.concatenate([x.input("x"), x.input("q")[:, None]], 1).transpose(0, 2, 1)
-            X, answers = students.tokens(inputs, x.input("w")[..., None])
+            X, y = students.tokens(inputs, x.input("w")[..., None])
             share, D = torch.as_tensor(x.data.chances), inputs.shape[1]
-            half = lambda w, X=X, y=answers, s=share: (  # noqa: E731
-                (s * (y - students.attention(w, X)) ** 2).sum() / 2
-            )
+
+            def half(w: Any, X: Any = X, y: Any = y, share: Any = share) -> torch.Tensor:
+                return (share * (y - students.attention(w, X)) ** 2).sum() / 2
+
             moved = moved_by(half, students.embedded(tensors(x.weights), D))[1]
             own = students.extracted(moved)
             small = students.embedded(own, D)
@@ -201,23 +198,19 @@ def plain_of(attention: str, R: int = 1) -> Group:
     return plain
 
 
-MERGED = {"v": "g", "U": "gkl"}, {"merged_invariant": "gh"}
-SEPARATE = {"v": "g", "K": "gsi", "Q": "gsj"}, {"separate_norm": "g", "separate_rows": "grs"}
+MERGED, SEPARATE = ("merged_invariant",), ("separate_norm", "separate_rows")
 COVERS: dict[str, dict[Group, tuple[str, ...]]] = {
     "merged": {
         moments: ("a", "c"),
         losses: ("loss", "force", "w_best", "loss_least", "plateau"),
-        heads_of("merged", *MERGED): ("merged_dv_dt", "merged_dU_dt", *MERGED[1]),
+        heads_of("merged", 1, *MERGED): ("merged_dv_dt", "merged_dU_dt", *MERGED),
         one_head: ("merged_dvalue_dt", "merged_du_dt", "merged_ds_dt"),
         drawn: (),  # seen to 1%: its faults in the tests of laws
         derived: (),
         plain_of("merged"): (),
     },
     "separate": {
-        heads_of("separate", *SEPARATE, R=2): (
-            *(f"separate_d{w}_dt" for w in SEPARATE[0]),
-            *SEPARATE[1],
-        ),
+        heads_of("separate", 2, *SEPARATE): (*(f"separate_d{w}_dt" for w in "vKQ"), *SEPARATE),
         aligned: ("separate_dvalue_dt", "separate_du_dt", "aligned_du_dt"),
         early: ("v_squared",),
         plain_of("separate", 2): (),

@@ -7,15 +7,17 @@ import numpy as np
 import torch
 import xarray as xr
 
-from linear_attention import heads, merged, separate
+from linear_attention import merged, separate
 from linear_attention import simulate as student
 from linear_attention.parameters import Parameters
 from linear_attention.simulate import Weights, train
+from linear_attention.theory import drops as any_start
 from linear_attention.theory import equations, level, merged_time
 from simulate.gradient_flow import integrate
 from verify.check import Check, Sides, identity, near, sampled, vanishing
 from verify.emergence import first_crossing
 from verify.report import Report, Request, Table, gathered
+from verify.statement.entries import every
 
 ODE = 1e-6, "ODE of all weights at 1e-10"
 SEEDS = range(4)
@@ -44,21 +46,17 @@ def losses(p: Parameters, path: list[Weights]) -> list[float]:
     return [float(x) for x in map(student.population(p), path)]
 
 
-def conserved(table: Table, system: str, begun: Weights, last: Weights) -> list[Check]:
+def conserved(table: Table, p: Parameters, begun: Weights, last: Weights) -> list[Check]:
     """Checks that the invariants at the end of a flow equal those at its start and those of the
     equation.
     """
     now, before = (student.invariants(w) for w in (last, begun))
-    name, found = next(iter(now.items()))
+    (name, found), system = next(iter(now.items())), f"{p.attention} invariants"
     drift = torch.cat([(x - before[n]).flatten() for n, x in now.items()])
-    known: dict[str, Any] = {n: w.detach().numpy() for n, w in last.items()}
-    known["D"] = (known["U"] if "U" in known else known["K"]).shape[-1]
-    if "K" in known:
-        known["R"] = known["K"].shape[1]
-    sides, label = Sides(table, 1e-9, "rounding of sums"), f"{system} invariants by the equation"
-    sides.each(label, name, known, "gh"[: found.ndim], found.numpy())
-    label = f"{system} invariants along training"
-    return [vanishing(label, name, drift, 1e-7, ODE[1]), *sides.checks()]
+    known = p.values() | {n: w.detach().numpy() for n, w in last.items()}
+    sides = Sides(table, 1e-9, "rounding of sums")
+    every(sides, f"{system} by the equation", name, known, found.numpy())
+    return [vanishing(f"{system} along training", name, drift, 1e-7, ODE[1]), *sides.checks()]
 
 
 def added_by_steps(
@@ -108,9 +106,10 @@ def early(table: Table) -> list[Check]:
         equation, label = f"merged_{name}_early", f"{name} of every head, early"
         predicted = table[equation].evaluate(known | {"v": v.numpy(), "u": u.numpy(), "t": t})
         rows.append(identity(label, equation, predicted, measured, 1e-4, "W of 1e-5 by then"))
-    begun = student.start(Parameters(), 0)
-    (last,), _ = follow(Parameters(), begun, 20)
-    return [*rows, *conserved(table, "merged", begun, last)]
+    p = Parameters()
+    begun = student.start(p, 0)
+    (last,), _ = follow(p, begun, 20)
+    return [*rows, *conserved(table, p, begun, last)]
 
 
 def spectra(table: Table) -> list[Check]:
@@ -167,7 +166,7 @@ def predicted(p: Parameters, seed: int, drops: int | None = None, eta: float = 0
     """Times of the first drops (or all) from the start of every head."""
     begun, known = student.start(p, seed), p.values()
     v, K, Q = (begun[n].numpy() for n in "vKQ")
-    times = heads.drops(v, K, Q, known["lambda"], known["a"], eta)
+    times = any_start(v, K, Q, known["lambda"], known["a"], eta)
     return np.array([*islice(times, drops)])
 
 
@@ -212,7 +211,7 @@ def generic(table: Table) -> list[Check]:
     ratio = np.array([times for times, _ in found]) / expected
     what, begun = "of generic heads, over the time by quadrature", student.start(STAIRS, SEEDS[0])
     return [
-        *conserved(table, "separate", begun, found[0][1]),
+        *conserved(table, STAIRS, begun, found[0][1]),
         near(f"first drop {what}", "heads by quadrature", 1.0, ratio[:, 0], *FIRST),
         near(f"later drops {what}", "heads by quadrature", 1.0, ratio[:, 1:], *LATER),
         *heights(table, STAIRS, SEEDS[0], expected[0]),

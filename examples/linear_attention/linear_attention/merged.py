@@ -7,7 +7,6 @@ from functools import cache, partial
 import sympy as sp
 
 from linear_attention import statement as S
-from linear_attention import task
 from linear_attention.parameters import MERGED, WHITE_DATA, Parameters, applies
 from linear_attention.statement import D, U, c, d, g, h, i, j, k, kappa, l, lam, rate, t, u
 from theory import Equation, Flow, delta_sum, symbol, vanishes, written_as
@@ -27,8 +26,8 @@ of = sp.Derivative
 def dynamics() -> dict[str, Equation]:
     """Rates of the heads, invariants, early growth, and one effective head for any Lambda."""
     v, weight = S.v, sp.Sum(S.v[h] * U[h, i, j], (h, 1, S.H))
-    of_v, both = task.pull(weight, v[g]), ((i, 1, D), (j, 1, D))
-    of_U = delta_sum(task.pull(weight, U[g, k, l]), *both)
+    of_v, both = S.pull(weight, v[g]), ((i, 1, D), (j, 1, D))
+    of_U = delta_sum(S.pull(weight, U[g, k, l]), *both)
     moved = sp.S.Zero  # d/dt of v_g v_h - tr(U_g^T U_h), under one sum
     for one, other in ((g, h), (h, g)):
         moved += of_v.subs(g, one) * v[other]
@@ -37,13 +36,13 @@ def dynamics() -> dict[str, Equation]:
         raise ArithmeticError("v_g v_h - tr(U_g^T U_h) is not conserved")
     # Early: G = Lambda^2. Only the component of U along Lambda^2 contributes: u = tr(U^T Lambda^2)
     # / rate.
-    size = sp.Sum(delta_sum(task.early_force() ** 2, (j, 1, D)), (i, 1, D))  # |Lambda^2|_F^2
+    size = sp.Sum(delta_sum(S.early_force() ** 2, (j, 1, D)), (i, 1, D))  # |Lambda^2|_F^2
     matrix = sp.Matrix([[0, rate], [size / rate, 0]]).subs(size, rate**2)  # of (v, u)
     start = sp.Matrix([value, along])
     grown = start * sp.cosh(rate * t) + start.permute([1, 0]) * sp.sinh(rate * t)
     if grown.subs(t, 0) != start or not (grown.diff(t) - matrix * grown).expand().is_zero_matrix:
         raise ArithmeticError("v and u do not grow together")
-    pull = task.diagonal_force(value * u[k])  # one head along the eigenvectors stays there
+    pull = S.diagonal_force(value * u[k])  # one head along the eigenvectors stays there
     kept = symbol("kappa_gh", r"\kappa_{gh}", "invariant of two heads")
     heads = dict(
         merged_dv_dt=(of(v[g], t), sp.Sum(of_v, *both)),
@@ -73,7 +72,7 @@ def flow(size: int) -> Flow:
     along Lambda^2.
     """
     known, start, write = dynamics(), sp.sqrt(S.P_0), partial(at_size, numbers={D: size})
-    loss = S.trace - sp.Sum(task.gained(value * u[d]), (d, 1, D))
+    loss = S.trace - sp.Sum(S.gained(value * u[d]), (d, 1, D))
     rates, initial = {value: write(known["merged_dvalue_dt"].rhs)}, {value: start}
     for n in range(1, size + 1):
         x = write(u[d].subs(d, n))
@@ -132,7 +131,7 @@ def unbalanced_time() -> sp.Expr:
 def step_shift() -> sp.Expr:
     """Correction of the time by Euler steps (v = u)."""
     start, end = (sp.sqrt(sp.sqrt(D) * y) for y in (s_0, HALF))
-    added = task.euler(rates()[1].subs(value, along), along, start, end)
+    added = S.euler(rates()[1].subs(value, along), along, start, end)
     return added.replace(sp.log, lambda x: sp.log(sp.simplify(x)))
 
 
@@ -166,7 +165,7 @@ def white_flow() -> Flow:
 
 
 flows, sections, equations = catalogue(
-    {"Task": [task], "Merged key and query": [dynamics], "Merged: white data": [drop]},
+    {"Task": [S], "Merged key and query": [dynamics], "Merged: white data": [drop]},
     white_flow,
     partial(flow, 4),
 )

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from linear_attention.statement import d, lam
+from linear_attention.statement import d, equations, lam
 from theory import Limit, ParameterError, Scope, Stepped, only, parameter, scope
 
 
@@ -82,8 +82,6 @@ class Parameters(Stepped):
 
     def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name, with derived quantities."""
-        from linear_attention.task import equations
-
         x, (a, c) = self.eigenvalues, (equations()[n] for n in "ac")
         known: dict[str, Any] = {**super().quantities(), "D": x.size, "lambda": x}
         known |= {"tr_Lambda": float(x.sum()), "gamma": float(np.sqrt((x**4).sum()))}
@@ -120,7 +118,7 @@ WHITE = Limit(
     lambda p, runs: repr(p.spectrum),
 )
 STARTS = "merged heads from a small start, separate ones from an aligned start"
-ANY = "heads.drops follows any start"
+ANY = "theory.drops follows any start"
 DROPS = Scope("the time of each drop", STARTS, (ALIGNED,), RUN, remedy=ANY)
 ONE = only("attention", "separate"), only("begin", "aligned")
 ONE_HEAD = Scope("the flow of one aligned head", "heads that start along one direction", ONE, RUN)

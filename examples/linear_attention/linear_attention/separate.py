@@ -5,7 +5,6 @@ from functools import cache
 import sympy as sp
 
 from linear_attention import statement as S
-from linear_attention import task
 from linear_attention.parameters import ONE_HEAD, Parameters, applies
 from linear_attention.statement import D, G, K, Q, R, d, g, h, i, j, k, lam, r, s, t, u, v
 from theory import Equation, Flow, delta_sum, symbol, vanishes, written_as
@@ -23,8 +22,8 @@ of = sp.Derivative
 def heads() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
     """Rates of v_g, K[g, s, i] and Q[g, s, j], before the sums over i, j and r; over j; over i."""
     weight = sp.Sum(v[h] * K[h, r, i] * Q[h, r, j], (h, 1, S.H), (r, 1, R))
-    of_v = G[i, j] * (task.pull(weight, v[g]) / G[i, j]).function
-    of_K, of_Q = (task.pull(weight, x[g, s, k]) for x in (K, Q))
+    of_v = G[i, j] * (S.pull(weight, v[g]) / G[i, j]).function
+    of_K, of_Q = (S.pull(weight, x[g, s, k]) for x in (K, Q))
     return of_v, delta_sum(of_K, (i, 1, D)).subs(k, i), delta_sum(of_Q, (j, 1, D)).subs(k, j)
 
 
@@ -51,7 +50,7 @@ def early() -> sp.Expr:
     """v^2 as a function of tau, with dtau = v dt: k + q grows and k - q decays along every
     direction.
     """
-    small = {G[i, j]: task.early_force(), r: 1, s: 1, g: 1}
+    small = {G[i, j]: S.early_force(), r: 1, s: 1, g: 1}
     of_v, of_K, of_Q = (x.subs(small).expand() for x in heads())
     by_K, by_Q = (delta_sum(x, (y, 1, D)) / v[1] for x, y in ((of_K, j), (of_Q, i)))
     sizes = {S.plus[i]: 1, S.minus[i]: -1}
@@ -71,7 +70,7 @@ def aligned() -> tuple[sp.Expr, sp.Expr]:
     of_v, of_K, _ = heads()
     here = {x[g, y, z]: u[z] * sp.KroneckerDelta(y, z) for x, z in ((K, i), (Q, j)) for y in (r, s)}
     here[v[g]] = S.value
-    pull = task.diagonal_force(S.value * u[k] ** 2)
+    pull = S.diagonal_force(S.value * u[k] ** 2)
     of_value = delta_sum(of_v.subs(here), (i, 1, D), (j, 1, D)).subs(r, d).subs(G[d, d], pull)
     of_row = delta_sum(of_K.subs(here), (j, 1, D)).subs(i, s).subs(s, d).subs(G[d, d], pull)
     return sp.Sum(of_value, (d, 1, R)), of_row
@@ -128,7 +127,7 @@ def dynamics() -> dict[str, Equation]:
     small = dict(
         t_leading=(time, lambda: sp.limit(aligned_time() * S.u_0, S.u_0, 0) / S.u_0),
         t_shift=(symbol("delta_t", r"\delta t_{d}", later), shift_of_drop),
-        t_step=(time, lambda: aligned_time() + task.euler(pace(), S.along, S.u_0, HALF)),
+        t_step=(time, lambda: aligned_time() + S.euler(pace(), S.along, S.u_0, HALF)),
     )
     laws = "separate: gradient flow and conservation laws", "W = sum_h v_h K_h^T Q_h"
     start = "W = 0 in the force", "rank one; k, q = p+ +- p- at t = 0"
@@ -149,10 +148,10 @@ def flow() -> Flow:
     """Flow of an aligned head of rank one for the largest eigenvalue, and its reduction of the
     loss.
     """
-    gained = task.gained(S.along**3).subs({lam[d]: S.lam_1, S.a[d]: S.a_1})
+    gained = S.gained(S.along**3).subs({lam[d]: S.lam_1, S.a[d]: S.a_1})
     given = "zhang2025, separate: scalar equations", "exact", (ALIGNED,)
     more = {"observables": {"gained": gained}, "scope": ONE_HEAD}
     return Flow("separate_aligned", t, {S.along: pace()}, {S.along: S.u_0}, *given, **more)
 
 
-flows, sections, equations = catalogue({"Task": [task], "Separate key and query": [dynamics]}, flow)
+flows, sections, equations = catalogue({"Task": [S], "Separate key and query": [dynamics]}, flow)

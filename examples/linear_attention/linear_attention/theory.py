@@ -1,20 +1,32 @@
 """In-context linear regression by linear attention (Zhang et al., arXiv:2501.16265): one drop if
-key and query are merged, a staircase if not.
+key and query are merged, a staircase if not. Times of the drops, of aligned starts and of any.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any
 
 import numpy as np
+import scipy.integrate
+import scipy.optimize
 import xarray as xr
 
-from linear_attention import merged, separate, task
+from linear_attention import merged, separate
+from linear_attention import statement as S
 from linear_attention.parameters import DROPS, Parameters, applies
-from theory import Equation, Onset, ParameterError, of_onset, scope, sweep, until
+from theory import Allowed, Equation, Onset, ParameterError, checked, of_onset, scope, sweep, until
 from theory.catalogue import family
+from theory.numeric import function
+from theory.onset import tabulated
+from theory.parameters import ANYTHING
 
 __all__ = [
     "Parameters",
     "applies",
+    "drops",
     "emergence_times",
     "equations",
     "flow",
@@ -29,6 +41,9 @@ flow = merged.flow  # the headline's
 flows = lambda: merged.flows() | separate.flows()  # noqa: E731
 BEYOND = "start = {start:g}: lies beyond the drop of {name}; take it smaller"
 SHARE = 0.75  # fraction of a drop of the loss at W_dd equal to half its final value
+FAR = 60.0  # lambda^2 times the integration length: up to 1/v = e^-40
+Weights = Annotated[np.ndarray, ANYTHING]
+Positive = Annotated[np.ndarray, Allowed(above=0)]
 
 
 @until("t")
@@ -51,25 +66,29 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         time of unit-rate flow on half the loss, and the plateaus ``L_0``, ... of the loss.
     """
     logistic, t_d = merged.equations()["T_drop"], separate.equations()["t_aligned"]
-    rows = [("T_drop", merged_time(p), "merged: time at which three quarters of the drop are gone")]
+    text = "merged: time at which three quarters of the drop are gone"
+    rows: dict[str, tuple[Any, ...]] = {"T_drop": (merged_time(p), text, "t")}
     if (p.eigenvalues == 1).all():
         text = "merged: the same in closed form, Lambda = I"
-        rows.append(("T_white", _ahead(p, "T_white", logistic, p.values()), text))
+        rows["T_white"] = _ahead(p, "T_white", logistic, p.values()), text, "t"
     for n, mode in enumerate(p.modes, 1):
         text = f"separate: drop {n}, an aligned head, lambda = {mode['lambda_1']:g}"
-        rows.append((f"t_{n}", last := _ahead(p, f"t_{n}", t_d, mode), text))
+        rows[f"t_{n}"] = (last := _ahead(p, f"t_{n}", t_d, mode)), text, "t"
     for n in range(len(p.modes) + 1):
-        rows.append((f"L_{n}", plateau(p, n), f"loss after {n} drops"))
-    return Onset(
-        {name: number for name, number, _ in rows},
-        {name: text for name, _, text in rows},
-        {},
-        ["aligned starts of size `start`; heads from any start: heads.drops"],
-        curves=lambda: curves(p, until or 1.2 * last),
-        equations=lambda: [logistic, t_d, task.equations()["plateau"]],
-        plot=draw,
+        rows[f"L_{n}"] = plateau(p, n), f"loss after {n} drops"
+
+    def curves() -> dict[str, xr.Dataset]:
+        """Loss for both, each with its drops and plateaus."""
+        found = {"merged": merged_loss(p), "separate": separate_loss(p, until or 1.2 * last)}
+        marks = {k: [n for n in rows if n[0] in (v, "L")] for k, v in zip(found, "Tt", strict=True)}
+        return {k: curve.assign_attrs(marks=marks[k]) for k, curve in found.items()}
+
+    return tabulated(
+        rows,
+        curves,
+        equations=lambda: [logistic, t_d, S.equations()["plateau"]],
+        notes=["aligned starts of size `start`; heads from any start: theory.drops"],
         setting={"spectrum": p.spectrum, "N": p.N, "start": p.start},
-        times={name: "t" for name, _, _ in rows if name[0] in "Tt"},
     )
 
 
@@ -87,7 +106,7 @@ def _ahead(p: Parameters, name: str, law: Equation, values: dict[str, Any]) -> f
 
 def plateau(p: Parameters, drops: int) -> float:
     """Loss after a number of drops."""
-    return float(task.equations()["plateau"].evaluate(p.learned(drops)))
+    return float(S.equations()["plateau"].evaluate(p.learned(drops)))
 
 
 def level(p: Parameters) -> float:
@@ -114,30 +133,119 @@ def merged_time(p: Parameters) -> float:
     return time
 
 
-def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
-    """Loss over ``t`` for both, from aligned starts."""
-    one = merged.flow(p.eigenvalues.size).solve(p, t=4 * merged_time(p))
-    heads = [separate.flow().solve(mode, t=end) for mode in p.modes]
-    stairs = p.values()["tr_Lambda"] - sum(head.gained for head in heads)
-    return {"merged": one, "separate": stairs.to_dataset(name="loss")}
+def merged_loss(p: Parameters) -> xr.Dataset:
+    """Loss of one effective head, to four times its drop."""
+    return merged.flow(p.eigenvalues.size).solve(p, t=4 * merged_time(p))[["loss"]]
 
 
-def draw(result: Onset, axes: Any) -> None:
-    """Single drop (left) and staircase (right)."""
-    from theory.runtime import plotting  # imports matplotlib, needed for figures only
+def separate_loss(p: Parameters, end: float) -> xr.Dataset:
+    """Loss of one aligned head for each direction."""
+    gained = sum(separate.flow().solve(mode, t=end).gained for mode in p.modes)
+    return (p.values()["tr_Lambda"] - gained).to_dataset(name="loss")
 
-    drops = {
-        "merged": ("T_drop", r"$T_{\mathrm{drop}}$: three quarters of the drop are gone"),
-        "separate": ("t_", "$t_1, t_2, \\dots$: drops, one each"),
-    }
-    levels = "L_", "loss with 0, 1, ... directions learned"
-    for axis, (name, curve) in zip(axes, result.curves().items(), strict=True):
-        axis.plot(curve.t, curve.loss, color="C0", label="loss, flow from an aligned start")
-        lines = (*levels, axis.axhline, "0.7", "-"), (*drops[name], axis.axvline, "C3", ":")
-        for start, text, line, color, style in lines:
-            values = [v for key, v in result.numbers.items() if key.startswith(start)]
-            for k, value in enumerate(values):
-                line(value, color=color, ls=style, lw=0.9, zorder=0, label=None if k else text)
-        axis.set(xlabel="$t$ (unit rate, half the loss)", ylabel=r"loss $\mathcal{L}$")
-        axis.set(ylim=(0, None), title=f"{name} key and query")
-        plotting.inside(axis)
+
+@cache
+def _pull() -> Callable[..., np.ndarray]:
+    """Early force on v by every entry of a head."""
+    return function(separate.early_pull(), [S.plus[S.i], S.minus[S.i], S.lam[S.i]])
+
+
+@dataclass(frozen=True)
+class Head:
+    """Value, and (k + q)/2 and (k - q)/2 of its rows, shape (R, D), in the eigenbasis of Lambda.
+
+    Before a drop heads are independent. In tau, with dtau = v dt, a head moves like a particle in
+    the potential -v^2/2 (`v_squared`), with a turning point where v^2 vanishes.
+    """
+
+    v: float
+    plus: np.ndarray
+    minus: np.ndarray
+
+    def at(self, v: float, tau: float, x: np.ndarray) -> Head:
+        """The head at a given tau; learned directions have eigenvalue zero in ``x``."""
+        return Head(v, self.plus * np.exp(x**2 * tau), self.minus * np.exp(-(x**2) * tau))
+
+    def course(self, x: np.ndarray) -> tuple[float, Callable[[float], Head]]:
+        """Time at which the head diverges if nothing else is learned before, and the head at
+        earlier times.
+
+        Integrated in s with dt = ds / size, so that the blow-up at finite t lies at infinite s.
+        """
+
+        def rates(_: float, state: np.ndarray) -> np.ndarray:
+            v, tau, _ = state
+            here = self.at(v, tau, x)
+            size = np.sqrt(v**2 + (here.plus**2 + here.minus**2).sum())
+            return np.array([_pull()(here.plus, here.minus, x).sum(), v, 1.0]) / size
+
+        end, options = FAR / x.max() ** 2, dict(rtol=1e-12, atol=1e-18, dense_output=True)
+        run = scipy.integrate.solve_ivp(rates, (0, end), [self.v, 0, 0], "DOP853", **options).sol
+
+        def after(t: float) -> Head:
+            v, tau, _ = run(scipy.optimize.brentq(lambda s: run(s)[2] - t, 0, end, xtol=1e-14))
+            return self.at(float(v), tau, x)
+
+        return float(run(end)[2]), after
+
+
+@checked
+def drops(
+    v: Weights,
+    K: Weights,
+    Q: Weights,
+    eigenvalues: Positive,
+    a: Positive,
+    eta: Annotated[float, Allowed(low=0, high=1)] = 0.0,
+) -> Iterator[float]:
+    """Times of all drops from given initial weights. In a drop one head learns the R largest
+    eigenvalues that are left, which the other heads then lack; its time is that at which the first
+    is half learned.
+
+    Parameters
+    ----------
+    v, K, Q : ndarray, shapes (H,), (H, R, D), (H, R, D)
+        Weights at t = 0, small.
+    eigenvalues : ndarray, shape (D,)
+        Eigenvalues of Lambda, decreasing and distinct (equal ones would be learned in
+        combinations).
+    a : ndarray, shape (D,)
+        Eigenvalues of E beta beta^T.
+    eta : float
+        Step of gradient descent: a head is delayed like the aligned head that blows up at the same
+        time.
+
+    Raises
+    ------
+    ParameterError
+        For inconsistent shapes.
+    """
+    D, given = eigenvalues.size, dict(eigenvalues=eigenvalues, a=a, K=K, v=v, Q=Q)
+    shapes = dict(eigenvalues=(D,), a=(D,), K=(*K.shape[:2], D), v=K.shape[:1], Q=K.shape)
+    for name, shape in shapes.items():
+        if given[name].shape != shape:
+            raise ParameterError(f"{name}: has shape {given[name].shape}, must be {shape}")
+    return _drops(v, K, Q, eigenvalues, a, eta)
+
+
+def _drops(
+    v: np.ndarray, K: np.ndarray, Q: np.ndarray, eigenvalues: np.ndarray, a: np.ndarray, eta: float
+) -> Iterator[float]:
+    left = [Head(float(x), (k + q) / 2, (k - q) / 2) for x, k, q in zip(v, K, Q, strict=True)]
+    known = separate.dynamics()
+    open_, now = eigenvalues.astype(float).copy(), 0.0
+    while left and open_.any():
+        courses = [head.course(open_) for head in left]
+        first = int(np.argmin([blown for blown, _ in courses]))
+        blown, _ = courses.pop(first)
+        taken = np.flatnonzero(open_)[: K.shape[1]]
+        here = {"lambda_1": eigenvalues[taken[0]], "a_1": a[taken[0]], "eta": eta}
+        here["u_0"] = 1 / (here["lambda_1"] ** 2 * blown)
+        shift, exact, stepped = (
+            known[n].evaluate(here) for n in ("t_shift", "t_aligned", "t_step")
+        )
+        time = max(blown + float(shift + stepped - exact), 0.0)
+        now += time
+        yield now
+        left = [after(time) for _, after in courses]
+        open_[taken] = 0.0

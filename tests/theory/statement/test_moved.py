@@ -55,7 +55,7 @@ def test_flows_of_linear_attention(name):
 def test_rates_of_all_weights():
     """Loss, and one entry's rate of every weight, of two heads of rank two."""
     theory = example()
-    task = theory.merged.task.equations()
+    task = theory.merged.S.equations()
     places = {"v": ("g", (2,)), "U": ("gkl", None), "K": ("gsi", None), "Q": ("gsj", (2, 1, 1))}
     for row in GOLDEN["linear_attention all weights"]:
         p = theory.Parameters(spectrum=row["spectrum"], N=row["N"])
@@ -118,11 +118,10 @@ def test_numbers_of_equations():
 def test_times_of_drops():
     """Three generic heads, with and without a step."""
     example()
-    from linear_attention import heads
-    from linear_attention.theory import Parameters
+    from linear_attention.theory import Parameters, drops
 
     p, rng = Parameters(spectrum="2.3,0.41,0.17", N=5), np.random.default_rng(5)
     v, K, Q = (rng.normal(size=s) * 0.01 for s in ((3,), (3, 1, 3), (3, 1, 3)))
     for eta, times in zip((0.0, 0.05), GOLDEN["drops"], strict=True):
-        found = [*heads.drops(v, K, Q, p.eigenvalues, p.values()["a"], eta)]
+        found = [*drops(v, K, Q, p.eigenvalues, p.values()["a"], eta)]
         assert found == pytest.approx(times, rel=NUMBER)

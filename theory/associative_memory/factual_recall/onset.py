@@ -12,6 +12,7 @@ from theory.associative_memory.factual_recall import numbers as in_numbers
 from theory.associative_memory.factual_recall.dynamics import PARTS, RELATION, SUBJECT
 from theory.associative_memory.factual_recall.parameters import Parameters
 from theory.associative_memory.factual_recall.scope import RECALL
+from theory.onset import tabulated
 
 # Shares of the initial value of either part of the loss, and what they are called.
 SHARES = {"90": (0.9, "90%"), "50": (0.5, "half"), "10": (0.1, "10%")}
@@ -39,12 +40,12 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         ``initial_loss`` = ln(R D), ``learning_rate``, ``growth_ratio`` of the two exponential
         growth rates, ``plateau_steps`` between the halves.
     """
-    rows: dict[str, tuple[float, str]] = {}
+    rows: dict[str, tuple[Any, ...]] = {}
     for part in PARTS:
         for label, (share, words) in SHARES.items():
             steps = in_numbers.time_of_share(p, part, share) / p.eta
             text = f"steps until the {part.name} loss is down to {words}"
-            rows[f"steps_{part.name}_{label}"] = steps, text
+            rows[f"steps_{part.name}_{label}"] = steps, text, "steps"
     values, notes = p.values(), []
     early, late = rows["steps_relation_50"][0], rows["steps_subject_50"][0]
     for name, text in (
@@ -63,16 +64,13 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         notes.append("the two transitions overlap: the plateau at ln D is not flat")
     end = 1.6 * p.eta * max(rows[f"steps_{part.name}_10"][0] for part in PARTS)
     known = (dynamics.losses(), dynamics.flow().equations(), dynamics.equations())
-    return Onset(
-        numbers={name: number for name, (number, _) in rows.items()},
-        labels={name: text for name, (_, text) in rows.items()},
-        absent={},
-        notes=notes,
+    return tabulated(
+        rows,
         curves=lambda: {"flow": curve(p, until or end)},
         equations=lambda: [e for made in (*known, timescales.equations()) for e in made.values()],
         plot=draw,
+        notes=notes,
         setting={name: values[name] for name in ("S", "R", "D", "epsilon", "eta")},
-        times={name: "steps" for name in rows if name.startswith("steps_")},
     )
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from theory.parameters import ParameterError, Stepped, parameter
-
-NAMES = ("S", "R", "D", "epsilon", "eta", "T", "noise_tokens")  # in equations
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,3 @@ class Parameters(Stepped):
     def vocabulary(self) -> int:
         """Number of tokens: subjects, relations, noise, end of sequence."""
         return self.S + self.R + self.noise_tokens + 1
-
-    def quantities(self) -> dict[str, Any]:
-        """Numbers by symbol name, as used in the equations."""
-        return {name: getattr(self, name) for name in NAMES}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from theory.parameters import BaseParameters, ParameterError, parameter
 
@@ -76,7 +76,3 @@ class Parameters(BaseParameters):
             raise ParameterError(f"K = {self.K}: must be < N = {self.N}")
         if self.student == "simplified" and self.layers != 2:
             raise ParameterError(f"layers = {self.layers}: must be 2 with student = 'simplified'")
-
-    def quantities(self) -> dict[str, Any]:
-        """Numbers by symbol name."""
-        return {"N": self.N, "K": self.K, "T": self.T, "d": self.d, "eta": self.eta}

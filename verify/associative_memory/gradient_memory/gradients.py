@@ -1,6 +1,7 @@
 """The gradient lemma, one step, and the gradient flow, against autograd in double precision."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from theory.equation import Equation
 from verify.check import Check, Sides, identity
 from verify.report import Table, derivations
 
-AUTOGRAD, AUTOGRAD_WHY = 1e-12, "autograd in float64"
+AUTOGRAD, FEW = (1e-12, "autograd in float64"), (1e-14, "few operations")
 N, K, D = 7, 5, 6
 GENERATOR = 2025
 
@@ -43,106 +44,56 @@ class Inputs:
         return torch.softmax(self.scores(self.W), dim=1).detach().numpy().T
 
 
+def _entries(equation: Equation, values: dict[str, np.ndarray]) -> np.ndarray:
+    """Evaluate the summand of an equation in its indexed entries; the caller sums."""
+    body = equation.rhs.replace(lambda q: isinstance(q, Sum), lambda q: q.function)
+    given = {x: values[x.base.label.name] for x in body.atoms(Indexed)}
+    return np.asarray(replace(equation, rhs=body).evaluate(given))
+
+
 def lemma(eq: Table) -> list[Check]:
     """Gradient as a sum of outer products, with the residual per (key, class) from the backward
     equation and the probabilities of the keys.
     """
     x = Inputs()
     (measured,) = torch.autograd.grad(x.loss(x.scores(x.W)), x.W)
-    outer = _entries(
-        eq["score_gradient"], {"e": x.e[:, None, None, :], "u": x.u[None, :, :, None]}
-    )  # (z, k, i, j)
-    residual = _entries(
-        eq["gradient_lemma"],
-        {
-            "p_hat": x.prediction().T[..., None, None],
-            "p": x.law.T[..., None, None],
-            "p_key": x.key[:, None, None, None],
-            "e": x.e[:, None, None, :],
-            "u": x.u[None, :, :, None],
-        },
-    )
+    known = {"e": x.e[:, None, None, :], "u": x.u[None, :, :, None]}  # (z, k, i, j)
+    outer = _entries(eq["score_gradient"], known)
+    known |= {"p_hat": x.prediction().T[..., None, None], "p": x.law.T[..., None, None]}
+    residual = _entries(eq["gradient_lemma"], known | {"p_key": x.key[:, None, None, None]})
     one = torch.zeros(D, D, dtype=torch.float64, requires_grad=True)
     (score,) = torch.autograd.grad(x.scores(one)[2, 3], one)
+    whole, name = residual.sum((0, 1)), "gradient_lemma"
     return [
-        identity(
-            "derivative of a score",
-            "score_gradient",
-            outer[2, 3],
-            score.numpy(),
-            AUTOGRAD,
-            AUTOGRAD_WHY,
-        ),
-        identity(
-            "gradient lemma",
-            "gradient_lemma",
-            residual.sum((0, 1)),
-            measured.numpy(),
-            AUTOGRAD,
-            AUTOGRAD_WHY,
-        ),
+        identity("derivative of a score", "score_gradient", outer[2, 3], score.numpy(), *AUTOGRAD),
+        identity("gradient lemma", name, whole, measured.numpy(), *AUTOGRAD),
     ]
-
-
-def _entries(equation: Equation, values: dict[str, np.ndarray]) -> np.ndarray:
-    """Evaluate the summand of an equation in its indexed entries; the caller sums."""
-    body = equation.rhs.replace(lambda q: isinstance(q, Sum), lambda q: q.function)
-    given = {x: values[x.base.label.name] for x in body.atoms(Indexed)}
-    return np.asarray(
-        Equation(equation.name, equation.lhs, body, equation.reference, "exact").evaluate(given)
-    )
 
 
 def noisy(eq: Table) -> list[Check]:
     """Noisy inputs: class means against prediction-weighted means."""
-    x = Inputs()
+    x, name = Inputs(), "gradient_noisy"
     (measured,) = torch.autograd.grad(x.loss(x.scores(x.W)), x.W)
     prior = x.law @ x.key
     mean = (x.law * x.key) @ x.e / prior[:, None]
     mean_hat = (x.prediction() * x.key) @ x.e / prior[:, None]
-    terms = _entries(
-        eq["gradient_noisy"],
-        {
-            "mu_class": mean[:, None, :],
-            "mu_class_hat": mean_hat[:, None, :],
-            "p_class": prior[:, None, None],
-            "u": x.u[:, :, None],
-        },
-    )
-    return [
-        identity(
-            "gradient for noisy inputs",
-            "gradient_noisy",
-            terms.sum(0),
-            measured.numpy(),
-            AUTOGRAD,
-            AUTOGRAD_WHY,
-        )
-    ]
+    known = {"mu_class": mean[:, None, :], "mu_class_hat": mean_hat[:, None, :]}
+    known |= {"p_class": prior[:, None, None], "u": x.u[:, :, None]}
+    whole = _entries(eq[name], known).sum(0)
+    return [identity("gradient for noisy inputs", name, whole, measured.numpy(), *AUTOGRAD)]
 
 
 def inner(eq: Table) -> list[Check]:
     """Inner matrix of ``u_k^T U relu(W e_z)``: outer product of the backward vector and the
     input.
     """
-    x = Inputs()
-    U = torch.tensor(x.rng.normal(size=(D, D)))
-    hidden = (torch.tensor(x.e) @ x.W.T).detach().requires_grad_()
-    (v,) = torch.autograd.grad(x.loss(torch.relu(hidden) @ U.T @ torch.tensor(x.u).T), hidden)
-    (measured,) = torch.autograd.grad(
-        x.loss(torch.relu(torch.tensor(x.e) @ x.W.T) @ U.T @ torch.tensor(x.u).T), x.W
-    )
-    terms = _entries(eq["gradient_inner"], {"v": v.numpy()[:, :, None], "e": x.e[:, None, :]})
-    return [
-        identity(
-            "gradient of an inner matrix",
-            "gradient_inner",
-            terms.sum(0),
-            measured.numpy(),
-            AUTOGRAD,
-            AUTOGRAD_WHY,
-        )
-    ]
+    x, name = Inputs(), "gradient_inner"
+    U, e, u = torch.tensor(x.rng.normal(size=(D, D))), torch.tensor(x.e), torch.tensor(x.u)
+    hidden = (e @ x.W.T).detach().requires_grad_()
+    (v,) = torch.autograd.grad(x.loss(torch.relu(hidden) @ U.T @ u.T), hidden)
+    (measured,) = torch.autograd.grad(x.loss(torch.relu(e @ x.W.T) @ U.T @ u.T), x.W)
+    whole = _entries(eq[name], {"v": v.numpy()[:, :, None], "e": x.e[:, None, :]}).sum(0)
+    return [identity("gradient of an inner matrix", name, whole, measured.numpy(), *AUTOGRAD)]
 
 
 def steps(eq: Table) -> list[Check]:
@@ -162,11 +113,8 @@ def steps(eq: Table) -> list[Check]:
     zero = {"W": torch.zeros(classes, keys, dtype=torch.float64)}
     W = eta * rates(risk, zero)[1]["W"]
     values = {"N": keys, "K": classes, "eta": eta}
-    few, late, rest = (
-        Sides(eq, 1e-14, "few operations"),
-        Sides(eq, 1e-8, "ODE of all weights at 1e-10"),
-        Sides(eq, AUTOGRAD, AUTOGRAD_WHY),
-    )
+    few, late = Sides(eq, *FEW), Sides(eq, 1e-8, "ODE of all weights at 1e-10")
+    rest = Sides(eq, *AUTOGRAD)
     few.add("right logit after one step", "step_right", values, W[hit])
     few.add("wrong logits after one step", "step_wrong", values, W[~hit])
     few.add("margin after one step, every key and class", "step_margin", values, gaps(W))
@@ -175,29 +123,15 @@ def steps(eq: Table) -> list[Check]:
     at = values | {"t": time, "m": float(gaps(last["W"]).mean())}
     late.add("margin of many small steps, their limit", "margin_flow", at, gaps(last["W"]))
     rest.add("loss by the margin", "margin_loss", at, risk(last))
-    by_omega, half = (
-        margin(keys, classes, t) for t in (time, eq["half_loss_time"].evaluate(values))
-    )
+    half = margin(keys, classes, eq["half_loss_time"].evaluate(values))
+    left = eq["margin_loss"].evaluate(values | {"m": half})
+    omega, exact, why = margin(keys, classes, time), eq["margin_flow"].evaluate(at), FEW[1]
     return [
         *few.checks(),
         *late.checks(),
-        identity(
-            "  by Wright's omega",
-            "margin_flow",
-            by_omega,
-            eq["margin_flow"].evaluate(at),
-            1e-13,
-            "few operations",
-        ),
+        identity("  by Wright's omega", "margin_flow", omega, exact, 1e-13, why),
         *rest.checks(),
-        identity(
-            "half-loss time",
-            "half_loss_time",
-            eq["margin_loss"].evaluate(values | {"m": half}),
-            np.log(classes) / 2,
-            1e-12,
-            "few operations",
-        ),
+        identity("half-loss time", "half_loss_time", left, np.log(classes) / 2, 1e-12, why),
     ]
 
 

@@ -5,10 +5,9 @@ saturation.
 import numpy as np
 
 from simulate.associative_memory.gradient_steps import Parameters, run
-from simulate.pool import one_thread
 from theory.associative_memory.gradient_steps import equations, second_gradient
 from verify.check import Check, at_least, at_most, sampled
-from verify.report import Report, Request
+from verify.report import reporting
 
 P = Parameters(samples=20000)
 BATCHES = 14  # independent gradients, for standard errors
@@ -62,10 +61,8 @@ def gradient_checks() -> list[Check]:
 
 def laws() -> list[Check]:
     """All checks of this system."""
-    with one_thread():
-        out = run(P)
-        checks = gradient_checks()
-        large = run(P.replace(first_step=30.0))
+    out, checks = run(P), gradient_checks()
+    large = run(P.replace(first_step=30.0))
     checks += [
         at_least(
             f"probe of {name} right after its step",
@@ -105,6 +102,4 @@ def laws() -> list[Check]:
     return checks
 
 
-def report(request: Request) -> Report:
-    """All checks of this system."""
-    return Report(laws())
+report = reporting(laws)

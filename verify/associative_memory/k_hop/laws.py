@@ -13,7 +13,7 @@ from theory.associative_memory.k_hop.numbers import over_hops
 from theory.associative_memory.k_hop.overlaps import STAGE, overlap
 from verify.check import Check, identity
 from verify.emergence import first_crossing
-from verify.report import Report, Request, gathered
+from verify.report import reporting
 
 SIZES = ((3, 2), (3, 3), (4, 2))
 STUDENTS = Parameters(N=4, batch_size=256)
@@ -188,11 +188,4 @@ def learners() -> list[Check]:
     return out
 
 
-def laws() -> list[Check]:
-    """All checks of this system."""
-    return gathered((agreement, kernels, times, learners))
-
-
-def report(request: Request) -> Report:
-    """All checks of this system."""
-    return Report(laws())
+report = reporting(agreement, kernels, times, learners)

@@ -1,10 +1,9 @@
 """Noisy bigrams: sample sizes of both paths against formula, collapse on n/N, and the ablation."""
 
 from simulate.associative_memory.noisy_bigram import Learner, Parameters, one_step
-from simulate.pool import one_thread
 from theory.associative_memory.noisy_bigram import equations, feed_forward_success, value_recovered
 from verify.check import Band, Check, identity, near, sampled
-from verify.report import Report, Request, gathered
+from verify.report import reporting
 
 SIZES = (64, 256)
 RATIOS = (1, 4, 16)
@@ -108,12 +107,4 @@ def ablation() -> list[Check]:
     ]
 
 
-def laws() -> list[Check]:
-    """All checks of this system."""
-    with one_thread():
-        return gathered((feed_forward, value_memory, ablation))
-
-
-def report(request: Request) -> Report:
-    """All checks of this system."""
-    return Report(laws())
+report = reporting(feed_forward, value_memory, ablation)

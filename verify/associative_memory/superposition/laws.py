@@ -11,7 +11,7 @@ from theory.associative_memory import symbols
 from theory.associative_memory.superposition import Parameters, equations
 from theory.associative_memory.superposition.numbers import gaussian, marginal_cdf, sphere
 from verify.check import Band, Check, at_most, identity, near, sampled
-from verify.report import Report, Request, gathered
+from verify.report import reporting
 
 MOMENTS = (Parameters(d=16, N=12, draws=30_000), Parameters(d=16, N=40, M=4, draws=30_000))
 RECALL = (
@@ -173,13 +173,6 @@ def zipf_checks() -> list[Check]:
     ]
 
 
-def laws() -> list[Check]:
-    """All checks of this system."""
-    return gathered(
-        (moment_checks, accuracy_checks, quadrature_checks, zipf_checks, capacity_checks)
-    )
-
-
 def capacity_checks() -> list[Check]:
     """The load at which half is recalled approaches the capacity law."""
     loads = [_half_load(d) for d in (1e3, 1e6, 1e9)]
@@ -209,6 +202,4 @@ def _half_load(d: float) -> float:
     return float(np.exp(log_n) * log_n / d**2)
 
 
-def report(request: Request) -> Report:
-    """All checks of this system."""
-    return Report(laws())
+report = reporting(moment_checks, accuracy_checks, quadrature_checks, zipf_checks, capacity_checks)

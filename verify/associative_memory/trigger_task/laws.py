@@ -8,14 +8,13 @@ import xarray as xr
 
 from simulate.associative_memory.trigger_task import Learner, Parameters, train
 from simulate.associative_memory.trigger_task.student import Simplified
-from simulate.pool import one_thread
 from theory.associative_memory.symbols import K, N, T
 from theory.associative_memory.trigger_task import equations
 from theory.associative_memory.trigger_task.memories import trigger
 from theory.numeric import entry_by_entry
 from verify.check import Check, at_least, at_most, identity, near, sampled
 from verify.emergence import first_crossing
-from verify.report import Report, Request, gathered
+from verify.report import reporting
 
 SEEDS = range(5)
 RANDOM, DRAWS = (
@@ -217,14 +216,4 @@ def order() -> list[Check]:
     ]
 
 
-def laws() -> list[Check]:
-    """All checks of this system; trains seven small students and two transformers once (a few
-    minutes).
-    """
-    with one_thread():
-        return gathered((memories, transformers, order))
-
-
-def report(request: Request) -> Report:
-    """All checks of this system."""
-    return Report(laws())
+report = reporting(memories, transformers, order)

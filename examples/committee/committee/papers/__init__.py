@@ -1,14 +1,11 @@
 """Saad and Solla, On-line learning in soft committee machines (1995): ledger, and one figure."""
 
-from pathlib import Path
 from typing import Any
 
 from committee.simulate import train
 from committee.theory import Parameters, flow, phases
 from papers.source import Figure, Source
 from theory.runtime import plotting
-
-__all__ = ["FIGURES", "write_all"]
 
 
 def plateau(source: Source) -> Any:
@@ -33,8 +30,3 @@ def plateau(source: Source) -> Any:
 FIGURES = {
     "plateau": Figure("plateau", "Students on the flow: plateau and specialisation.", plateau)
 }
-
-
-def write_all(source: Source, out: Path) -> list[Path]:
-    """All figures."""
-    return [figure.write(source, out) for figure in FIGURES.values()]

@@ -11,6 +11,7 @@ from committee.theory.dynamics import STATE, K, R, S, eta, flow, loss, rates, si
 from committee.theory.parameters import Parameters
 from committee.theory.scope import COMMITTEE
 from theory import Onset, numeric, of_onset, scope, sweep, until
+from theory.onset import tabulated
 
 HALF = R - S - 0.5
 ALIKE = 1e-12  # difference of overlaps that is rounding: on the plateau it would be blown up
@@ -52,7 +53,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     Onset
         ``alpha_half`` (R - S = 1/2), escape rate, errors of plateau and end, largest learning rate.
     """
-    known, rows = p.values(), {}
+    known, rows = p.values(), dict[str, tuple[Any, ...]]()
     for name, text in (
         ("escape_rate", "growth rate of R - S on the plateau, small eta"),
         ("plateau_error", "generalisation error on the plateau, small eta"),
@@ -65,7 +66,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         half = 0.0
     elif not alike:
         half = float(flow().solve(p, at=[0.0], events={"half": HALF}, alpha=end)["half"])
-    rows = {"alpha_half": (half, "time of R - S = 1/2: units have teachers")} | rows
+    rows = {"alpha_half": (half, "time of R - S = 1/2: units have teachers", "alpha")} | rows
     notes = ["for N to infinity, and a start that is alike for all units"]
     if alike:
         notes.append("R_0 = S_0: nothing tells teachers apart, so that the flow stays symmetric")
@@ -78,16 +79,14 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         notes.append(f"eta = {p.eta:g} is not below eta_max = {most:.4g}: the end is not stable")
     rows["error_end"] = left, "generalisation error at the end, which label noise leaves"
     last = until or (1.6 * half if np.isfinite(half) else end)
-    return Onset(
-        {name: number for name, (number, _) in rows.items()},
-        {name: text for name, (_, text) in rows.items()},
-        {"alpha_half": f"not within {LONGEST} times of the escape", "error_end": "lost"},
-        notes,
+    return tabulated(
+        rows,
         curves=lambda: {"flow": flow().solve(p, alpha=last)},
         equations=lambda: [*flow().equations().values(), *phases.equations().values()],
         plot=draw,
+        absent={"alpha_half": f"not within {LONGEST} times of the escape", "error_end": "lost"},
+        notes=notes,
         setting=known,
-        times={"alpha_half": "alpha"},
     )
 
 

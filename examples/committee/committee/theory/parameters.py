@@ -1,6 +1,5 @@
 """Parameters of the committee: one object for theory and students."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,6 +16,11 @@ class Parameters(BaseParameters):
         For an unknown name or a value out of range.
     """
 
+    PRESETS = {
+        "reference": {},
+        "small_steps": dict(eta=0.1),
+        "noisy": dict(K=2, eta=0.2, sigma=0.1),  # of labels
+    }
     K: int = parameter(3, "hidden units, of student and teacher", low=2, high=100)
     N: int = parameter(1000, "dimension of inputs", low=4)
     eta: float = parameter(0.5, "learning rate", above=0)
@@ -37,15 +41,6 @@ class Parameters(BaseParameters):
         left = self.Q_0 - self.C_0 - own[0], self.Q_0 + (self.K - 1) * self.C_0 - own[1]
         if min(left) < 0:
             raise ParameterError(f"Q_0 = {self.Q_0}: too short for the other overlaps at the start")
-
-    @classmethod
-    def presets(cls) -> dict[str, Callable[[], Self]]:
-        """Named settings: as it is, small steps, with label noise."""
-        return {
-            "reference": cls,
-            "small_steps": lambda: cls(eta=0.1),
-            "noisy": lambda: cls(K=2, eta=0.2, sigma=0.1),
-        }
 
     def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name."""

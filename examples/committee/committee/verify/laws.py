@@ -8,7 +8,7 @@ from committee import simulate
 from committee.theory import Parameters, equations, flow
 from committee.theory.onset import HALF
 from verify.check import Check, at_most, near, sampled
-from verify.report import Report, Request, Table, gathered
+from verify.report import Table, reporting
 
 EARLY = Parameters(K=3, N=500, eta=0.8, R_0=0.3, sigma=0.2)
 TIME, MANY, SEEDS = 4.0, range(128), range(32)
@@ -138,6 +138,4 @@ def stability(table: Table) -> list[Check]:
     return rows
 
 
-def report(request: Request) -> Report:
-    """Everything on the derived equations."""
-    return Report(gathered((laws, stability, overlaps, specialisation), equations()))
+report = reporting(laws, stability, overlaps, specialisation, equations=equations)

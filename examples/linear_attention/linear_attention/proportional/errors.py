@@ -11,7 +11,6 @@ from linear_attention.proportional import ridge, spectrum
 from linear_attention.proportional import symbols as S
 from linear_attention.proportional.symbols import M_x, M_z, kappa, rho, tau, width, x, xi, z
 from linear_attention.statement import D, N, lam, trace
-from linear_attention.task import second_moment as of_context
 from theory import Equation, vanishes, written_as
 
 AT_X = {M_z: M_x, S.slope: S.slope_x}
@@ -23,7 +22,7 @@ def shown() -> sp.Expr:
     """Variance x with which a context of N = alpha d pairs shows its task, from the second moment
     of beta at any N; label noise of variance rho adds its own, as to the labels' variance 1.
     """
-    white = of_context().subs(lam[task.d], 1).subs(trace, D)
+    white = task.second_moment().subs(lam[task.d], 1).subs(trace, D)
     pure = sp.limit(white.subs(N, S.alpha * D), D, sp.oo) - 1
     return written_as((1 + rho) / S.alpha, pure * (1 + rho))
 

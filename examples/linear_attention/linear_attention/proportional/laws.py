@@ -11,7 +11,7 @@ from linear_attention.proportional import Parameters, equations, error_new
 from linear_attention.proportional.fits import draws, fit, tasks, unlimited
 from theory.streams import keyed
 from verify.check import Check, near, sampled
-from verify.report import Report, Request, Table, gathered
+from verify.report import Table, reporting
 
 SETTINGS = {  # d is the smaller of two sizes
     "many sequences": Parameters(d=20, draws=64),
@@ -124,6 +124,4 @@ def limits(table: Table) -> list[Check]:
     return rows
 
 
-def report(request: Request) -> Report:
-    """Everything on the derived equations."""
-    return Report(gathered((spectrum, limits, pools, fits), equations()))
+report = reporting(spectrum, limits, pools, fits, equations=equations)

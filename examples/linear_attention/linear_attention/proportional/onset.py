@@ -9,6 +9,7 @@ from linear_attention.proportional.errors import equations
 from linear_attention.proportional.numbers import ERRORS, error_new, error_trained, error_unlimited
 from linear_attention.proportional.parameters import Parameters
 from theory import Onset, ParameterError, scope, sweep
+from theory.onset import tabulated
 
 GAPS = np.geomspace(0.9, 0.01, 60)
 SEQUENCES = np.concatenate([1 - GAPS, 1 / (1 - GAPS[::-1])])  # tau; none is 1
@@ -43,14 +44,12 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         "xi": (float(p.values()["xi"]), "effective ridge"),
     }
     used = ("effective_ridge", "error_trained", "error_new", "new_unlimited")
-    return Onset(
-        {name: number for name, (number, _) in rows.items()},
-        {name: text for name, (_, text) in rows.items()},
-        {},
-        ["errors of labels of variance 1 + rho; for d to infinity"],
+    return tabulated(
+        rows,
         curves=lambda: curves(p),
         equations=lambda: [equations()[n] for n in used],
         plot=draw,
+        notes=["errors of labels of variance 1 + rho; for d to infinity"],
         setting={n: getattr(p, n) for n in ("alpha", "kappa", "tau", "rho", "ridge")},
     )
 

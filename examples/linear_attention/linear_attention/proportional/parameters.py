@@ -1,8 +1,7 @@
 """Parameters of linear attention fitted in the proportional limit."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import scipy.optimize
 
@@ -19,6 +18,11 @@ class Parameters(BaseParameters):
         For an unknown name or a value out of range.
     """
 
+    PRESETS = {
+        "reference": {},  # as published beside the authors' code
+        "peak": dict(tau=1.1, alpha=10.0, kappa=0.5),
+        "few_tasks": dict(kappa=0.5, alpha=20.0, tau=20.0),
+    }
     alpha: float = parameter(1.0, "pairs in the context over d", low=1e-3, high=1e6)
     kappa: float = parameter(1.0, "training tasks over d", low=1e-3, high=1e6)
     tau: float = parameter(5.0, "training sequences over d^2", low=1e-3, high=1e6)
@@ -26,15 +30,6 @@ class Parameters(BaseParameters):
     ridge: float = parameter(0.0, "ridge, per training sequence", low=0, high=1e3)
     d: int = parameter(40, "dimension of tokens, of students", low=4)
     draws: int = parameter(8, "independent training sets", low=2)
-
-    @classmethod
-    def presets(cls) -> dict[str, Callable[[], Self]]:
-        """Named settings: as published beside the authors' code, near the peak, few tasks."""
-        return {
-            "reference": cls,
-            "peak": lambda: cls(tau=1.1, alpha=10.0, kappa=0.5),
-            "few_tasks": lambda: cls(kappa=0.5, alpha=20.0, tau=20.0),
-        }
 
     def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name, with the effective ridge and the error on trained tasks."""
