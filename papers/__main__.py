@@ -4,7 +4,6 @@
 
 import argparse
 from pathlib import Path
-from types import ModuleType
 
 from papers import claims, evidence
 from theory import Model, ParameterError, registry
@@ -34,7 +33,9 @@ def main(argv: list[str] | None = None) -> int:
         "small: trained here in minutes; paper: the printed sizes, for a GPU",
     )
     parser.add_argument(
-        "--claims", action="store_true", help="print the claims ledger: verdicts typed and computed"
+        "--claims",
+        action="store_true",
+        help="print the claims ledger with its verdicts, computed from stored evidence",
     )
     parser.add_argument(
         "--run",
@@ -49,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     if args.run is not None and not args.claims:
         raise ParameterError("--run: only with --claims")
     if args.claims:
-        return _claims(model, paper, args)
+        return _claims(model, args)
     out = args.out or Path("output") / args.paper
     scales = getattr(paper, "SCALES", ("small", "paper"))
     scale = (
@@ -76,11 +77,12 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _claims(model: Model, paper: ModuleType, args: argparse.Namespace) -> int:
-    """Show the ledger. Exit code 1 if a typed verdict differs from the computed one, 3 if stored
-    evidence is stale.
+def _claims(model: Model, args: argparse.Namespace) -> int:
+    """Show the ledger. Exit code 1 if verdicts are not the expected ones, 3 if stored evidence is
+    stale.
     """
-    ledger = claims.load(Path(str(paper.__file__)).with_name("claims.toml"))
+    path = claims.place(model)
+    ledger = claims.load(path)
     stored = evidence.load(model)
     if args.run is not None:
         known = (*model.checks, evidence.TESTS)
@@ -90,7 +92,7 @@ def _claims(model: Model, paper: ModuleType, args: argparse.Namespace) -> int:
         with progress.bar(f"papers {args.paper}", show=not args.quiet):
             stored = evidence.renew(model, wanted, not args.quiet, args.anew)
     found_rows, state = evidence.found(stored), evidence.state(model, stored)
-    different = claims.different(ledger, found_rows)
+    different = claims.different(ledger, found_rows, claims.counted(path))
     if args.json:
         print(
             output.to_json(
@@ -107,7 +109,7 @@ def _claims(model: Model, paper: ModuleType, args: argparse.Namespace) -> int:
     else:
         print("\n".join([claims.report(ledger, found_rows), *state]))
         if different:
-            print(f"typed and computed verdicts differ: {', '.join(different)}")
+            print(f"verdicts are not those that the ledger expects: {', '.join(different)}")
     return 1 if different else 3 if evidence.stale(model, stored) else 0
 
 

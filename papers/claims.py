@@ -1,5 +1,6 @@
-"""Claims ledger: statements of a paper, the evidence for each, and its verdict, typed and
-computed.
+"""Claims ledger: statements of a paper, the evidence for each, and its verdict, computed from the
+evidence. A ledger types how many claims have each verdict, and those verdicts of single claims that
+are less than agreement.
 """
 
 import fnmatch
@@ -11,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from theory import Model
 from theory.runtime import output
 
 # From best to worst. The first two are agreement; "tested" relies on tests, which only pass or
@@ -27,7 +29,8 @@ VERDICTS = (
     "erratum",
     "not covered",
 )
-WIDTH = 42  # width of the statement: the table fits 100 columns
+LESS = ("coarse", "bound", "limit", "undecided", "FAIL")  # less than agreement: to be typed
+WIDTH = 52  # width of the statement: the table fits 100 columns
 
 
 @dataclass(frozen=True)
@@ -42,10 +45,10 @@ class Claim:
     covered_by : list of str
         Evidence: ``check:COMMAND.ID`` (a row of a ``verify`` command), ``test:PATH::NAME``; and
         pointers that are not evidence: ``equation:NAME``, ``code:ATTRIBUTE``, ``figure:NAME``.
-    verdict : str
-        One of `VERDICTS`, as typed.
     note : str
         Note for the reader.
+    verdict : str
+        The verdict that is expected, typed where it is less than agreement (`LESS`).
     partly : bool
         The statement holds in part, or relies on a closure that is not checked here; its verdict is
         at best *limit*.
@@ -55,8 +58,8 @@ class Claim:
     kind: str
     says: str
     covered_by: list[str]
-    verdict: str
     note: str = ""
+    verdict: str = ""
     partly: bool = False
 
     def evidence(self, kind: str) -> list[str]:
@@ -64,9 +67,19 @@ class Claim:
         return [e.removeprefix(f"{kind}:") for e in self.covered_by if e.startswith(f"{kind}:")]
 
 
+def place(model: Model) -> Path:
+    """File of a model's ledger."""
+    return Path(str(model.ledger().__file__)).with_name("claims.toml")
+
+
 def load(path: Path) -> list[Claim]:
     """Read a ledger."""
     return [Claim(**entry) for entry in tomllib.loads(path.read_text())["claim"]]
+
+
+def counted(path: Path) -> dict[str, int]:
+    """Numbers of claims by verdict as a ledger types them; empty if it types none."""
+    return tomllib.loads(path.read_text()).get("verdicts", {})
 
 
 @dataclass(frozen=True)
@@ -125,19 +138,34 @@ def without_result(claims: list[Claim], found: Found) -> list[str]:
     return sorted({a for c in claims for a in c.evidence("check") if a not in found.verdicts})
 
 
-def different(claims: list[Claim], found: Found) -> list[str]:
-    """Claims whose typed verdict differs from the computed one."""
-    return [c.id for c in claims if c.verdict != computed(c, found)]
+def expected(claim: Claim, verdict: str) -> bool:
+    """Whether a computed verdict is the typed one; where none is typed, whether it is at least
+    agreement, or follows from the ledger alone (as *limit* of a claim that holds in part).
+    """
+    if claim.verdict:
+        return verdict == claim.verdict
+    return verdict not in LESS or (claim.partly and verdict == "limit")
+
+
+def different(
+    claims: list[Claim], found: Found, typed: Mapping[str, int] | None = None
+) -> list[str]:
+    """Claims whose computed verdict is not the expected one, and verdicts that more or fewer claims
+    have than ``typed`` says (`counted`; nothing is compared if it is empty).
+    """
+    ids = [c.id for c in claims if not expected(c, computed(c, found))]
+    now = coverage(claims, found)
+    off = [v for v, n in now.items() if typed and n != typed.get(v, 0)]
+    return ids + [f"{now[v]} {v} instead of {(typed or {}).get(v, 0)}" for v in off]
 
 
 def report(claims: list[Claim], found: Found) -> str:
-    """Ledger as a text table with typed and computed verdicts, followed by the coverage and the
-    checks without a result.
+    """Ledger as a text table with computed verdicts, followed by the coverage and the checks
+    without a result.
     """
     rows = [
         (
             textwrap.shorten(c.id, 30, placeholder=" ..."),
-            c.verdict,
             computed(c, found),
             textwrap.shorten(c.says, WIDTH, placeholder=" ..."),
         )
@@ -147,7 +175,7 @@ def report(claims: list[Claim], found: Found) -> str:
     counts = ", ".join(f"{n} {v}" for v, n in covered.items() if n or v != "FAIL")
     agreed = sum(covered[v] for v in VERDICTS[:2])
     lines = [
-        output.table(("where", "typed", "computed", "says"), rows, wide=False),
+        output.table(("where", "verdict", "says"), rows, wide=False),
         f"{len(claims)} claims, {agreed} exact or in agreement ({agreed / len(claims):.0%}), "
         f"{covered['tested']} by tests alone: {counts}",
     ]
@@ -156,5 +184,5 @@ def report(claims: list[Claim], found: Found) -> str:
 
 
 def as_dicts(claims: list[Claim], found: Found) -> list[dict[str, Any]]:
-    """The ledger as dictionaries for JSON."""
+    """The ledger as dictionaries for JSON; ``verdict`` is the typed one, where there is one."""
     return [{**asdict(c), "computed": computed(c, found)} for c in claims]

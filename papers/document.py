@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from papers import claims
+from papers import claims, evidence
 from papers.source import Source
 from theory import Equation, latex
 from theory.runtime import output, progress
@@ -45,7 +45,9 @@ def check_table(checks: Sequence[Check]) -> str:
 
 def claims_table(folder: Path) -> str:
     """Ledger of a paper's folder as a table."""
-    rows = [(c.id, c.verdict, c.says, c.note) for c in claims.load(folder / "claims.toml")]
+    found = evidence.found(evidence.read(folder / "evidence.json"))
+    ledger = claims.load(folder / "claims.toml")
+    rows = [(c.id, claims.computed(c, found), c.says, c.note) for c in ledger]
     return tabular(("where", "verdict", "says", "note"), rows, "p{28mm}p{18mm}p{58mm}p{52mm}")
 
 

@@ -41,7 +41,7 @@ KEPT = (
 
 def place(model: Model) -> Path:
     """File of a model's evidence, next to its ledger."""
-    return Path(str(model.ledger().__file__)).with_name("evidence.json")
+    return claims.place(model).with_name("evidence.json")
 
 
 def commit(of: Path) -> str:
@@ -59,7 +59,11 @@ def commit(of: Path) -> str:
 
 def load(model: Model) -> dict[str, Any]:
     """Stored evidence: per command its checks and tables, cost and provenance."""
-    path = place(model)
+    return read(place(model))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Stored evidence of a file; empty without the file."""
     return json.loads(path.read_text()) if path.is_file() else {}
 
 
@@ -115,7 +119,7 @@ def renew(
                 "tables": {k: [header, *rows] for k, (header, rows) in report.tables.items()},
             }
         stored[command] = {
-            "commit": commit(Path(str(model.ledger().__file__))),
+            "commit": commit(claims.place(model)),
             "seconds": round(time.monotonic() - begun),
             **record,
         }
@@ -152,8 +156,9 @@ def reason(row: Mapping[str, Any]) -> str:
 
 def cited(model: Model) -> list[str]:
     """Addresses of the tests cited in a ledger."""
-    ledger = claims.load(Path(str(model.ledger().__file__)).with_name("claims.toml"))
-    return sorted({address for c in ledger for address in c.evidence("test")})
+    return sorted(
+        {address for c in claims.load(claims.place(model)) for address in c.evidence("test")}
+    )
 
 
 def tested(addresses: list[str]) -> list[dict[str, str]]:

@@ -119,8 +119,6 @@ FILES = {
         kind = "equation"
         says = "the product follows a logistic curve"
         covered_by = ["equation:da_dt", "check:gradients.rate_of_the_product"]
-        verdict = "exact"
-        note = ""
     """,
     "toy_product-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: toy-product\nVersion: 1",
     "toy_product-1.dist-info/entry_points.txt": "[solvable_transformers.models]\ntoy_product = toy_product:MODEL\nbroken = toy_nothing:MODEL",

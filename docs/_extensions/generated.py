@@ -195,8 +195,7 @@ def filtered(made: str, kind: str = "") -> str:
 
 def _ledger(paper: str) -> tuple[registry.Model, list[claims.Claim], claims.Found]:
     model = next(m for m in registry.MODELS.values() if m.paper == paper)
-    path = Path(str(model.ledger().__file__)).with_name("claims.toml")
-    return model, claims.load(path), evidence.found(evidence.load(model))
+    return model, claims.load(claims.place(model)), evidence.found(evidence.load(model))
 
 
 def coverage(paper: str) -> str:
