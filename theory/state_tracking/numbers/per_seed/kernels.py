@@ -28,6 +28,9 @@ LOG2E = 1 / math.log(2)
 SERIES = tuple(math.log(2) ** k / math.factorial(k) for k in range(14))
 # (x + MIDDLE) erfcx(x / sqrt 2) as a polynomial in (x - MIDDLE) / (x + MIDDLE), exact to 5e-15.
 MIDDLE, DEGREE, FAR = 4.0, 20, 9.0  # beyond FAR a probability is 0 or 1 to 1e-19
+DENSITY = 1 / math.sqrt(2 * math.pi)  # of a standard normal number at 0
+# Ten Gauss nodes average a normal probability over so many standard deviations to 1e-10.
+SMOOTH = 4.0
 LARGEST = 700.0  # logits beyond, where e^z overflows, are of descent that diverges
 
 
@@ -63,12 +66,26 @@ def _exp(x):
 
 
 @njit(inline="always", **HOW)
-def _normal(x):
-    """Probability that a standard normal number is below x."""
+def _tails(x):
+    """Density of a standard normal number at x, and the probability of numbers beyond ``|x|``."""
     far = min(abs(x), 37.0)
     inverse = 1 / (far + MIDDLE)
-    below = 0.5 * inverse * _scaled_tail((far - MIDDLE) * inverse) * _exp(-0.5 * far * far)
-    return 0.5 + math.copysign(0.5 - below, x)
+    gauss = _exp(-0.5 * far * far)
+    tail = 0.5 * inverse * _scaled_tail((far - MIDDLE) * inverse) * gauss
+    return gauss * DENSITY, tail
+
+
+@njit(inline="always", **HOW)
+def _normal(x):
+    """Probability that a standard normal number is below x."""
+    return 0.5 + math.copysign(0.5 - _tails(x)[1], x)
+
+
+@njit(inline="always", **HOW)
+def _ramp(x):
+    """Its integral up to x: x Phi(x) + phi(x)."""
+    density, tail = _tails(x)
+    return max(x, 0.0) + (density - abs(x) * tail)
 
 
 @njit(**HOW | {"fastmath": HOW["fastmath"] | {"nnan"}})
@@ -289,32 +306,60 @@ def accuracies(at, M, target, nodes, weight):
 
 
 @njit(**HOW)
-def column_accuracies(z_k, z_w, u_k, u_w, others, points, nodes, weight):
+def _below(low, step, wrong, width, first):
+    """Distribution function of a number that is uniform between neighbours in ``wrong``, plus
+    Gaussian noise, at equally spaced points.
+    """
+    points, cells = len(first), len(wrong) - 1
+    ramp, last = np.empty(points), np.empty(points)
+    for m in range(cells + 1):
+        # Far from the edge of a cell the integral is zero or a straight line.
+        begin, reach = low - wrong[m], FAR * width
+        start = int(min(max((-begin - reach) / step, 0.0), points))
+        stop = int(min(max((-begin + reach) / step + 1, 0.0), points))
+        ramp[:start] = 0
+        for n in range(start, stop):
+            ramp[n] = width * _ramp((begin + n * step) / width)
+        for n in range(stop, points):
+            ramp[n] = begin + n * step
+        if m > 0:
+            scale = 1 / (cells * (wrong[m] - wrong[m - 1]))
+            for n in range(points):
+                first[n] += (last[n] - ramp[n]) * scale
+        last, ramp = ramp, last
+
+
+@njit(**HOW)
+def column_accuracies(z_k, z_w, u_k, u_w, fine, middle, of_v, others, points, nodes, weight):
     """Probability that a column's correct logit is above all others, by step and share.
 
-    Wrong entries, ``z_w``, are uniform between neighbours, correct ones, ``z_k``, are equally
-    likely; to both Gaussian noise of variance ``u_w`` and ``u_k`` is added. The distribution
-    function of a wrong logit is computed at equally spaced points.
+    Logits are polynomials in the initial value, given at its nodes of weight ``of_v``; ``fine`` and
+    ``middle`` interpolate to edges and middles of cells. Wrong entries, ``z_w``, are uniform
+    between edges, correct ones, ``z_k``, are equally likely at middles; to both Gaussian noise of
+    variance ``u_w`` and ``u_k`` is added. The distribution function of a wrong logit is computed at
+    equally spaced points.
     """
-    L, shares, K = z_k.shape
-    out, first = np.empty((L, shares)), np.empty(points)
-    integral = np.empty(K + 1)
+    L, shares, _ = z_k.shape
+    out, first, K = np.empty((L, shares)), np.empty(points), len(middle)
     for i in range(L):
         s_k, s_w = math.sqrt(u_k[i]), math.sqrt(u_w[i])
         edge, width = 5 * max(s_k, s_w), max(s_w, 1e-9)
         for e in range(shares):
-            right, wrong = z_k[i, e].copy(), z_w[i, e].copy()
+            right, wrong = np.dot(middle, z_k[i, e]), np.dot(fine, z_w[i, e])
             low = min(right[0], wrong[0]) - edge
             step = (max(right[-1], wrong[-1]) + edge - low) / (points - 1)
+            if not abs(step) < np.inf:  # descent has diverged
+                out[i, e] = math.nan
+                continue
+            first[:] = 0
+            if abs(wrong[-1] - wrong[0]) < SMOOTH * width:
+                for q in range(len(of_v)):
+                    for n in range(points):
+                        first[n] += of_v[q] * _normal((low + n * step - z_w[i, e, q]) / width)
+            else:
+                _below(low, step, wrong, width, first)
             for n in range(points):
-                # The integral of the normal distribution function is x Phi(x) + phi(x).
-                for m in range(K + 1):
-                    x = (low + n * step - wrong[m]) / width
-                    integral[m] = x * _normal(x) + _exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
-                below = 0.0
-                for m in range(K):
-                    below -= (integral[m + 1] - integral[m]) / (wrong[m + 1] - wrong[m])
-                first[n] = max(below * width / K, 0.0) ** others
+                first[n] = max(first[n], 0.0) ** others
             total = 0.0
             for m in range(K):
                 for n in range(len(nodes)):
