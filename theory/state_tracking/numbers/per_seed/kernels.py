@@ -273,7 +273,7 @@ def accuracies(at, M, target, nodes, weight):
     """Probability that the correct logit is the largest on new sequences: step, state, action."""
     (N, d, _), L = M.shape, len(at)
     out = np.zeros((L, N, d))
-    noise, scale, behind = np.empty(N), np.empty(N), np.empty(N)
+    noise, scale, z, behind = np.empty(N), np.empty(N), np.empty(N), np.empty(N)
     for s in range(N):
         mean, deviation = _moments(M[s])
         square = (deviation**2).sum(0) / d
@@ -286,10 +286,12 @@ def accuracies(at, M, target, nodes, weight):
                 scale[r] = 1 / noise[r]
             for a in range(d):
                 y = target[s, a]
+                for r in range(N):
+                    z[r] = own * M[s, a, r] + (1 - own) * mean[r]
                 for n in range(len(nodes)):
-                    right = own * M[s, a, y] + (1 - own) * mean[y] + noise[y] * nodes[n]
+                    right = z[y] + noise[y] * nodes[n]
                     for r in range(N):
-                        behind[r] = (own * M[s, a, r] + (1 - own) * mean[r] - right) * scale[r]
+                        behind[r] = (z[r] - right) * scale[r]
                     behind[y] = -FAR
                     most, first = _largest(behind), 1.0
                     if most <= -FAR:  # and further behind at all larger nodes
