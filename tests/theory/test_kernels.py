@@ -1,10 +1,13 @@
 """Functions of the machine code of per-seed theory against the libraries'."""
 
 import numpy as np
+import pytest
 from numba import njit
 from scipy.special import ndtr
 
+from theory.special import gauss_hermite, gauss_legendre
 from theory.state_tracking.numbers.per_seed import kernels
+from theory.state_tracking.numbers.per_seed.cavity import _between as between
 
 
 def over(function):
@@ -30,11 +33,36 @@ def test_exponential():
     assert over(kernels._exp)(np.array([-1e6]))[0] < 1e-300
 
 
-def test_normal_probability():
-    """The tail, at most 1/2, to the 5e-15 that the polynomial claims; beyond `FAR` 0 or 1."""
+def test_normal_probability_and_its_integral():
+    """To the 5e-14 that the polynomials claim; beyond `FAR` a probability is 0 or 1."""
     x = np.concatenate([np.linspace(-12, 12, 20011), [-1e9, 1e9]])
-    np.testing.assert_allclose(over(kernels._normal)(x), ndtr(x), rtol=0, atol=2.5e-15)
-    assert ndtr(-kernels.FAR) < 1e-18
+    np.testing.assert_allclose(over(kernels._normal)(x), ndtr(x), rtol=0, atol=5e-14)
+    assert ndtr(-kernels.FAR) < 1e-15
+    x = x[abs(x) <= kernels.FAR]
+    exact = x * ndtr(x) + np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
+    np.testing.assert_allclose(over(kernels._ramp)(x), exact, rtol=0, atol=5e-14)
+
+
+def test_accuracies_by_nodes_and_by_cells():
+    """Where noise is wide, ten nodes in the initial value give what a thousand cells do; where it
+    is narrow, cells are used, and both sides of the rule agree. Diverged logits have no accuracy.
+    """
+    v_0, of_v = gauss_legendre(10, -1)
+    z = (v_0 + 0.1 * v_0**2)[None, None]
+    nodes, weight = gauss_hermite(7)
+
+    def accuracy(width, cells, scale=1.0):
+        fine = np.linspace(-1, 1, cells + 1)
+        to_cells = [between(v_0, x) for x in (fine, (fine[1:] + fine[:-1]) / 2)]
+        noise = np.array([width**2])
+        rest = (*to_cells, of_v / 2, 15, 500, nodes, weight)
+        return kernels.column_accuracies(scale * (z + 0.5), scale * z, noise, noise, *rest)[0, 0]
+
+    limit = 2 / kernels.SMOOTH  # of the noise, as logits range over 2
+    by_nodes, by_cells = (accuracy(limit * (1 + sign * 1e-7), 1000) for sign in (1, -1))
+    assert by_nodes == pytest.approx(by_cells, abs=1e-6)  # of a thousand cells: 1e-6 of the width
+    assert abs(accuracy(1.1 * limit, 1000) - by_nodes) > 1e-3  # a wrong width would be seen
+    assert np.isnan(accuracy(limit, 64, np.inf))
 
 
 def test_softmax_and_its_normaliser():

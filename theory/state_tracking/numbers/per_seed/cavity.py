@@ -85,6 +85,13 @@ class Cavity:
         self.share = 1 + self.e * np.sqrt(forms()["share"](p.d_g, p.N, p.n_train, p.L))
         self.share = np.maximum(self.share, 0)
         self.xi, self.of_xi = gauss_hermite(NOISE)
+        # For accuracies, values at edges and middles of cells, and at equally spaced shares.
+        fine = np.linspace(-1, 1, FINE)
+        self.to_cells = [_between(self.v_0, x) for x in (fine, (fine[1:] + fine[:-1]) / 2)]
+        shares = np.linspace(-3, 3, 13) if finite_data else self.e
+        self.to_shares = _between(self.e, shares)
+        of_share = np.exp(-(shares**2) / 2)  # the trapezoidal rule on a Gaussian
+        self.of_fine_share = of_share / of_share.sum()
         spread = np.ones((1, len(self.e), 1)) * self.v_0
         centre = [start.R, (start.zeta - start.R) / (p.N - 1)]
         v_k, v_w = (
@@ -191,30 +198,16 @@ class Cavity:
         sharp time; therefore the logits, smooth in v_0 and epsilon, are interpolated to many values
         of both.
         """
-        from scipy.interpolate import (
-            BarycentricInterpolator,
-        )  # imported here because it is rarely needed
-
-        fine = np.linspace(-1, 1, FINE)
-        middle = (fine[1:] + fine[:-1]) / 2
-        between = BarycentricInterpolator(self.v_0, np.eye(len(self.v_0)))
-        z_w, z_k = found.z_w @ between(fine).T, found.z_k @ between(middle).T
-        of_share = self.of_share
-        if len(self.e) > 1:
-            shares = np.linspace(-3, 3, 13)  # the trapezoidal rule on a Gaussian
-            of_share = np.exp(-(shares**2) / 2) / np.exp(-(shares**2) / 2).sum()
-            to_shares = BarycentricInterpolator(self.e, np.eye(len(self.e)))(shares)
-            z_w, z_k = (np.einsum("se,blem->blsm", to_shares, z) for z in (z_w, z_k))
         from theory.state_tracking.numbers.per_seed import kernels  # compiled, when it is needed
 
-        columns = (z_k, z_w, found.u_k, found.u_w)
-        others, points = self.p.N - 1, 2 * FINE
-        return (
-            np.array(
-                [
-                    kernels.column_accuracies(*own, others, points, *gauss_hermite(7))
-                    for own in zip(*columns, strict=True)
-                ]
-            )
-            @ of_share
-        )
+        z_k, z_w = (self.to_shares @ z for z in (found.z_k, found.z_w))
+        columns = zip(z_k, z_w, found.u_k, found.u_w, strict=True)
+        rest = (*self.to_cells, self.of_v, self.p.N - 1, 2 * FINE, *gauss_hermite(7))
+        each = np.array([kernels.column_accuracies(*own, *rest) for own in columns])
+        return each @ self.of_fine_share
+
+
+def _between(nodes: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Matrix from the values of a polynomial at nodes to those at points."""
+    basis, degree = np.polynomial.legendre.legvander, len(nodes) - 1
+    return basis(points, degree) @ np.linalg.inv(basis(nodes, degree))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from scipy.special import erfcx
+from scipy.special import ndtr
 
 # Sums are reordered, NaN is preserved, and no division checks for zero.
 HOW: dict[str, Any] = {
@@ -26,14 +26,12 @@ HOW: dict[str, Any] = {
 LOG2E = 1 / math.log(2)
 # Series of 2^f for |f| <= 1/2: the next term is 1e-17.
 SERIES = tuple(math.log(2) ** k / math.factorial(k) for k in range(14))
-# (x + MIDDLE) erfcx(x / sqrt 2) as a polynomial in (x - MIDDLE) / (x + MIDDLE), exact to 5e-15.
-MIDDLE, DEGREE, FAR = 4.0, 20, 9.0  # beyond FAR a probability is 0 or 1 to 1e-19
+# Normal probabilities, and their integral, as polynomials in (x^2 - MIDDLE) / (x^2 + MIDDLE), exact
+# to 5e-14; beyond FAR a probability is 0 or 1 to 1e-15.
+MIDDLE, DEGREE, FAR = 60.0, 20, 8.0
+# Ten Gauss nodes average a normal probability over so many standard deviations to 1e-10.
+SMOOTH = 4.0
 LARGEST = 700.0  # logits beyond, where e^z overflows, are of descent that diverges
-
-
-def _tail(t: np.ndarray) -> np.ndarray:
-    x = MIDDLE * (1 + t) / (1 - t)
-    return erfcx(x / math.sqrt(2)) * (x + MIDDLE)
 
 
 def _polynomial(first: float, *rest: float) -> Callable[[float], float]:
@@ -44,8 +42,17 @@ def _polynomial(first: float, *rest: float) -> Callable[[float], float]:
     return njit(lambda x: first + x * inner(x), fastmath=HOW["fastmath"])
 
 
-_fitted = np.polynomial.Chebyshev.interpolate(_tail, DEGREE).convert(kind=np.polynomial.Polynomial)
-_scaled_tail = _polynomial(*_fitted.coef.tolist())
+def _even(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[float], float]:
+    """Machine code of an even function up to FAR."""
+    end = (FAR**2 - MIDDLE) / (FAR**2 + MIDDLE)
+    fitted = np.polynomial.Chebyshev.interpolate(
+        lambda t: function(np.sqrt(MIDDLE * (1 + t) / (1 - t))), DEGREE, domain=[-1, end]
+    )
+    return _polynomial(*fitted.convert(kind=np.polynomial.Polynomial, domain=[-1, 1]).coef.tolist())
+
+
+_over_x = _even(lambda x: (ndtr(x) - 0.5) / x)
+_integral = _even(lambda x: x * (ndtr(x) - 0.5) + np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi))
 _power_of_two = _polynomial(*SERIES)
 
 
@@ -65,10 +72,14 @@ def _exp(x):
 @njit(inline="always", **HOW)
 def _normal(x):
     """Probability that a standard normal number is below x."""
-    far = min(abs(x), 37.0)
-    inverse = 1 / (far + MIDDLE)
-    below = 0.5 * inverse * _scaled_tail((far - MIDDLE) * inverse) * _exp(-0.5 * far * far)
-    return 0.5 + math.copysign(0.5 - below, x)
+    x = min(max(x, -FAR), FAR)
+    return 0.5 + x * _over_x((x * x - MIDDLE) / (x * x + MIDDLE))
+
+
+@njit(inline="always", **HOW)
+def _ramp(x):
+    """Its integral up to x, ``x Phi(x) + phi(x)``, for x within FAR."""
+    return x / 2 + _integral((x * x - MIDDLE) / (x * x + MIDDLE))
 
 
 @njit(**HOW | {"fastmath": HOW["fastmath"] | {"nnan"}})
@@ -99,14 +110,13 @@ def _softmax(z):
 
 @njit(**HOW)
 def _moments(M):
-    """Mean, deviations and covariance of the entries of one state over actions."""
+    """Mean and deviations of the entries of one state over actions."""
     d, N = M.shape
     mean = np.zeros(N)
     for a in range(d):
         for r in range(N):
             mean[r] += M[a, r] / d
-    deviation = M - mean
-    return mean, deviation, np.dot(deviation.T, deviation) / d
+    return mean, M - mean
 
 
 @njit(**HOW)
@@ -154,9 +164,10 @@ def gradients(at, pairs, share, left, M, target, absent):
     d_M, force, cost = np.empty(M.shape), np.zeros((L, L)), np.zeros(L)
     O, P = np.empty((L * d, d)), np.empty((L * d, N))
     H, error = np.empty_like(P), np.empty_like(P)
-    response, met = np.empty((N, N)), np.empty((L * d, d))
+    along, met, by_scatter = np.empty_like(O), np.empty_like(O), np.empty((d, N))
     for s in range(N):
-        _, deviation, C = _moments(M[s])
+        _, deviation = _moments(M[s])
+        C = np.dot(deviation.T, deviation) / d
         square = np.diag(C).copy()
         _weights(at, pairs[s], share[s], O)
         spread = _variances(at, share[s], left[s])
@@ -168,29 +179,28 @@ def gradients(at, pairs, share, left, M, target, absent):
             for r in range(N):
                 P[g, r] = error[g, r] + spread[g] / 2 * (square[r] - 2 * H[g, r])
         _softmax(P)
-        # The loss due to the variance of logits; H becomes what responds to it.
-        np.dot(P, C, H)
-        response[:] = 0
+        # The loss due to the variance of logits: how probabilities spread along actions.
+        np.dot(P, deviation.T, along)
         diagonal = np.zeros(N)
         for i in range(L):
             for a in range(d):
                 g = i * d + a
                 price, noisy = 0.0, spread[g] * share[s, i, a]
                 for r in range(N):
-                    price += P[g, r] * (square[r] - H[g, r])
-                    H[g, r] = noisy * P[g, r]
-                    diagonal[r] += H[g, r]
+                    price += P[g, r] * square[r]
+                    diagonal[r] += noisy * P[g, r]
                     error[g, r] = P[g, r]
+                for c in range(d):
+                    price -= along[g, c] ** 2 / d
+                    along[g, c] *= noisy / d
                 cost[i] += left[s, i, a] * price
                 error[g, target[s, a]] -= 1
-        np.dot(H.T, P, response)
-        for r in range(N):
-            for q in range(N):
-                response[r, q] = -response[r, q] / d
-            response[r, r] += diagonal[r] / d
-        by_scatter = np.dot(deviation, response)
+        np.dot(along.T, P, by_scatter)
+        for a in range(d):
+            for r in range(N):
+                by_scatter[a, r] = diagonal[r] / d * deviation[a, r] - by_scatter[a, r]
         if pairs.size == 0:
-            mean = _moments(M[s])[0]
+            mean, _ = _moments(M[s])
             for i in range(L):
                 for a in range(d):
                     own, other = 0.0, 0.0
@@ -229,16 +239,16 @@ def observed(at, pairs, share, left, M, target):
     """Per step: first and second moments of the correct and of all logits, and the loss."""
     N, L, d = share.shape
     found = np.zeros((5, L))
-    O, H = np.empty((L * d, d)), np.empty((L * d, N))
+    O, H = np.empty((L * d, d)), np.empty((L * d, d))
     for s in range(N):
-        _, _, C = _moments(M[s])
-        square = np.diag(C).copy()
+        _, deviation = _moments(M[s])
+        square = (deviation**2).sum(0) / d
         _weights(at, pairs[s], share[s], O)
         spread = _variances(at, share[s], left[s])
         z = np.dot(O, M[s])
         P = z.copy()
         normaliser = _softmax(P)
-        np.dot(P, C, H)
+        np.dot(P, deviation.T, H)
         for i in range(L):
             for a in range(d):
                 g, y = i * d + a, target[s, a]
@@ -247,7 +257,9 @@ def observed(at, pairs, share, left, M, target):
                 for r in range(N):
                     one += z[g, r]
                     two += z[g, r] ** 2 + spread[g] * square[r]
-                    price += P[g, r] * (square[r] - H[g, r])
+                    price += P[g, r] * square[r]
+                for c in range(d):
+                    price -= H[g, c] ** 2 / d
                 found[0, i] += weight * right
                 found[1, i] += weight * (right**2 + spread[g] * square[y])
                 found[2, i] += weight * one
@@ -261,60 +273,92 @@ def accuracies(at, M, target, nodes, weight):
     """Probability that the correct logit is the largest on new sequences: step, state, action."""
     (N, d, _), L = M.shape, len(at)
     out = np.zeros((L, N, d))
-    noise, scale, behind = np.empty(N), np.empty(N), np.empty(N)
+    noise, scale, z, behind = np.empty(N), np.empty(N), np.empty(N), np.empty(N)
     for s in range(N):
-        mean, _, C = _moments(M[s])
+        mean, deviation = _moments(M[s])
+        square = (deviation**2).sum(0) / d
         for i in range(L):
             own, rest = at[i, i], 0.0
             for j in range(L):
                 rest += at[i, j] ** 2 if j != i else 0.0
             for r in range(N):
-                noise[r] = math.sqrt(rest * C[r, r]) + 1e-9
+                noise[r] = math.sqrt(rest * square[r]) + 1e-9
                 scale[r] = 1 / noise[r]
             for a in range(d):
                 y = target[s, a]
+                for r in range(N):
+                    z[r] = own * M[s, a, r] + (1 - own) * mean[r]
                 for n in range(len(nodes)):
-                    right = own * M[s, a, y] + (1 - own) * mean[y] + noise[y] * nodes[n]
+                    right = z[y] + noise[y] * nodes[n]
                     for r in range(N):
-                        behind[r] = (own * M[s, a, r] + (1 - own) * mean[r] - right) * scale[r]
+                        behind[r] = (z[r] - right) * scale[r]
                     behind[y] = -FAR
                     most, first = _largest(behind), 1.0
-                    if most > FAR:
-                        first = 0.0
-                    elif most > -FAR:
+                    if most <= -FAR:  # and further behind at all larger nodes
+                        out[i, s, a] += weight[n:].sum()
+                        break
+                    if most < FAR:
                         for r in range(N):
                             first *= _normal(-behind[r])
-                    out[i, s, a] += weight[n] * first
+                        out[i, s, a] += weight[n] * first
     return out
 
 
 @njit(**HOW)
-def column_accuracies(z_k, z_w, u_k, u_w, others, points, nodes, weight):
+def _below(low, step, wrong, width, first):
+    """Distribution function of a number that is uniform between neighbours in ``wrong``, plus
+    Gaussian noise, at equally spaced points.
+    """
+    points, cells = len(first), len(wrong) - 1
+    ramp, last = np.empty(points), np.empty(points)
+    for m in range(cells + 1):
+        # Far from the edge of a cell the integral is zero or a straight line.
+        begin, reach = low - wrong[m], FAR * width
+        start = int(min(max((-begin - reach) / step + 1, 0.0), points))
+        stop = int(min(max((-begin + reach) / step + 1, 0.0), points))
+        ramp[:start] = 0
+        for n in range(start, stop):
+            ramp[n] = width * _ramp((begin + n * step) / width)
+        for n in range(stop, points):
+            ramp[n] = begin + n * step
+        if m > 0:
+            scale = 1 / (cells * (wrong[m] - wrong[m - 1]))
+            for n in range(points):
+                first[n] += (last[n] - ramp[n]) * scale
+        last, ramp = ramp, last
+
+
+@njit(**HOW)
+def column_accuracies(z_k, z_w, u_k, u_w, fine, middle, of_v, others, points, nodes, weight):
     """Probability that a column's correct logit is above all others, by step and share.
 
-    Wrong entries, ``z_w``, are uniform between neighbours, correct ones, ``z_k``, are equally
-    likely; to both Gaussian noise of variance ``u_w`` and ``u_k`` is added. The distribution
-    function of a wrong logit is computed at equally spaced points.
+    Logits are polynomials in the initial value, given at its nodes of weight ``of_v``; ``fine`` and
+    ``middle`` interpolate to edges and middles of cells. Wrong entries, ``z_w``, are uniform
+    between edges, correct ones, ``z_k``, are equally likely at middles; to both Gaussian noise of
+    variance ``u_w`` and ``u_k`` is added. The distribution function of a wrong logit is computed at
+    equally spaced points.
     """
-    L, shares, K = z_k.shape
-    out, first = np.empty((L, shares)), np.empty(points)
-    integral = np.empty(K + 1)
+    L, shares, _ = z_k.shape
+    out, first, K = np.empty((L, shares)), np.empty(points), len(middle)
     for i in range(L):
         s_k, s_w = math.sqrt(u_k[i]), math.sqrt(u_w[i])
         edge, width = 5 * max(s_k, s_w), max(s_w, 1e-9)
         for e in range(shares):
-            right, wrong = z_k[i, e].copy(), z_w[i, e].copy()
+            right, wrong = np.dot(middle, z_k[i, e]), np.dot(fine, z_w[i, e])
             low = min(right[0], wrong[0]) - edge
             step = (max(right[-1], wrong[-1]) + edge - low) / (points - 1)
+            if not abs(step) < np.inf:  # descent has diverged
+                out[i, e] = math.nan
+                continue
+            first[:] = 0
+            if abs(wrong[-1] - wrong[0]) < SMOOTH * width:
+                for q in range(len(of_v)):
+                    for n in range(points):
+                        first[n] += of_v[q] * _normal((low + n * step - z_w[i, e, q]) / width)
+            else:
+                _below(low, step, wrong, width, first)
             for n in range(points):
-                # The integral of the normal distribution function is x Phi(x) + phi(x).
-                for m in range(K + 1):
-                    x = (low + n * step - wrong[m]) / width
-                    integral[m] = x * _normal(x) + _exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
-                below = 0.0
-                for m in range(K):
-                    below -= (integral[m + 1] - integral[m]) / (wrong[m + 1] - wrong[m])
-                first[n] = max(below * width / K, 0.0) ** others
+                first[n] = max(first[n], 0.0) ** others
             total = 0.0
             for m in range(K):
                 for n in range(len(nodes)):

@@ -8,6 +8,7 @@ are descent itself.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -52,19 +53,22 @@ class Strides:
     def __init__(self, system: Any, tolerance: float = TOLERANCE) -> None:
         self.system, self.tolerance = system, tolerance
         self.epoch, self.length, self.next = 0, 0, 1
-        self.start = [np.array(x) for x in system.state]
-        self.kept = [np.zeros((ORDER + 1, *x.shape)) for x in self.start]  # rates at `times`
+        self.shapes = [np.shape(x) for x in system.state]
+        sizes = [size for shape in self.shapes for size in [math.prod(shape[1:])] * shape[0]]
+        self.members = np.cumsum([0, *sizes[:-1]])  # where arrays of members begin in all numbers
+        self.start = self._flat(system.state)
+        self.kept = np.zeros((ORDER + 1, len(self.start)))  # rates at `times`
         self.times = np.zeros(ORDER + 1)
         self.recent: list[int] = []  # places in them, the latest first
 
     def advance(self) -> None:
         """Take a stride as long as the error allows."""
-        self.start = self.at(self.epoch + self.length)
+        self.start = self._reached(self.epoch + self.length)
         self.epoch += self.length
-        if not all(np.isfinite(x).all() for x in self.start):
+        if not np.isfinite(self.start).all():
             self.recent, self.length = [], 2 * self.length  # descent has diverged, and stays so
             return
-        self.system.state, most = self.start, self.next
+        self.system.state, most = self._arrays(self.start), self.next
         if room := getattr(self.system, "room", None):
             left, jumped = room(self.epoch)
             most, self.recent = min(most, left), [] if jumped else self.recent
@@ -77,8 +81,8 @@ class Strides:
     def _stride(self, many: int, past: list[int], free: int) -> None:
         """Predict from past rates, correct by the rates there, until the error is small enough."""
         while True:
-            ahead = self._moved(self._weights(past, many))
-            self.system.state = [x + d for x, d in zip(self.start, ahead, strict=True)]
+            ahead = self._weights(past, many) @ self.kept
+            self.system.state = self._arrays(self.start + ahead)
             self._rates(self.epoch + many, free)
             error = self._error([free, *past], many)
             fits = many * SAFE * max(error, 1e-9) ** (-1 / (len(past) + 1))
@@ -90,38 +94,38 @@ class Strides:
 
     def at(self, epoch: int) -> list[np.ndarray]:
         """State at an epoch of the last stride."""
+        return self._arrays(self._reached(epoch))
+
+    def _reached(self, epoch: int) -> np.ndarray:
         if epoch == self.epoch or not self.recent:
             return self.start
-        changes = self._moved(self._weights(self.recent, epoch - self.epoch))
-        return [x + d for x, d in zip(self.start, changes, strict=True)]
+        return self.start + self._weights(self.recent, epoch - self.epoch) @ self.kept
+
+    @staticmethod
+    def _flat(arrays: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate([x.ravel() for x in arrays])
+
+    def _arrays(self, flat: np.ndarray) -> list[np.ndarray]:
+        parts = np.split(flat, np.cumsum([math.prod(shape) for shape in self.shapes[:-1]]))
+        return [x.reshape(shape) for x, shape in zip(parts, self.shapes, strict=True)]
 
     def _rates(self, epoch: int, place: int) -> None:
         self.times[place] = epoch
-        for kept, x in zip(self.kept, self.system.rates(), strict=True):
-            kept[place] = x
+        self.kept[place] = self._flat(self.system.rates())
 
     def _weights(self, places: list[int], many: int) -> np.ndarray:
         found = np.zeros(ORDER + 1)
         found[places] = sums(self.times[places] - self.epoch, many)
         return found
 
-    def _moved(self, weights: np.ndarray) -> list[np.ndarray]:
-        return [np.tensordot(weights, kept, 1) for kept in self.kept]
-
     def _error(self, places: list[int], many: int) -> float:
         """Error by the polynomial of one degree less, over the tolerance."""
         weights = self._weights(places, many)
-        changes, left = (
-            self._moved(w) for w in (weights, weights - self._weights(places[:-1], many))
-        )
-        worst = 0.0
-        for x, change, rest in zip(self.start, changes, left, strict=True):
-            size, all_of_it, error = (
-                np.sqrt((y.reshape(len(y), -1) ** 2).sum(1)) for y in (x, change, rest)
-            )
-            share = error / (all_of_it + FLOOR * size + np.finfo(float).tiny)
-            worst = max(worst, float(np.nan_to_num(share, nan=np.inf).max()))
-        return worst / self.tolerance
+        lower = weights - self._weights(places[:-1], many)
+        of_all = np.stack([self.start, weights @ self.kept, lower @ self.kept])
+        size, change, error = np.sqrt(np.add.reduceat(of_all**2, self.members, axis=1))
+        share = error / (change + FLOOR * size + np.finfo(float).tiny)
+        return float(np.nan_to_num(share, nan=np.inf).max()) / self.tolerance
 
 
 class Single:
