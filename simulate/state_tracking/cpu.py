@@ -217,8 +217,8 @@ def _moments(first, last, pi, columns, actions, target, bounds, loss, powers):
                             three + x * x * x,
                             four + x * x * x * x,
                         )
-                for k, total in enumerate((one, two, three, four)):
-                    powers[s, 1, k] += total
+                for k, part_power in enumerate((one, two, three, four)):
+                    powers[s, 1, k] += part_power
                 _exponentials(part)
                 for i in range(high - low):
                     loss[s] += math.log(part[i].sum())
