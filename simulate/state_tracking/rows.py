@@ -229,7 +229,7 @@ def _across(fold: Callable, finish: Callable) -> Any:
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         first, second, third, fourth = (_folded(builder, fold, row) for row in args)
         pairs = [halved(builder, first, second, 16), halved(builder, third, fourth, 16)]
-        found = halved(builder, *pairs, 8)
+        found = halved(builder, pairs[0], pairs[1], 8)
         for distance in (2, 1):
             found = _swapped(builder, fold, found, distance)
         found, kind = finish(builder, found), args[0].type
