@@ -11,14 +11,33 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
+import torch
 from numba import njit, types
 from numba.extending import overload
 from torch import Tensor, from_numpy
+from torch.nn.functional import pad
 
 from simulate.state_tracking.groups import Groups
+from simulate.state_tracking.rows import (
+    LANES,
+    add,
+    exponential,
+    inverse_totals_of_four,
+    largest_of_four,
+    less_one_at,
+    load,
+    multiply,
+    multiply_add,
+    spread,
+    store,
+    subtract,
+    total,
+)
 
+NEVER = -1e30  # a logit whose softmax is 0
 BLOCK = 64  # rows whose logits are stored at a time
 SUMS = {
     "reassoc",
@@ -97,56 +116,76 @@ def _exponentials(z):
         flat[k] = _exp(flat[k])
 
 
-@njit(fastmath=SUMS, cache=True)
-def _errors(z, target):
-    """Replace every row of logits by softmax minus one-hot."""
-    rows, N = z.shape
-    _exponentials(z)
-    for i in range(rows):
-        zi = z[i]
-        total = zi[0]
-        for r in range(1, N):
-            total += zi[r]
-        scale = 1 / total
-        for r in range(N):
-            zi[r] *= scale
-        zi[target[i]] -= 1
+@njit(inline="always", error_model="numpy")
+def _add(errors, actions, i, L, d_g, error, parts):
+    """Add a row's error to the sums of its places."""
+    lanes = np.uint64(LANES * len(parts))
+    for j in range(L):
+        at = (j * d_g + np.uint64(actions[i * L + j])) * lanes
+        store(errors, at, add(load(errors, at, parts), error))
 
 
-@njit(fastmath=SUMS, cache=True, nogil=True)
-def _gradients(first, last, pi, columns, actions, target, bounds, d_pi, d_columns):
-    """Sums over the rows of states ``first <= s < last``; ``d_pi`` has one slice per state."""
-    d_g, N = columns.shape[1:]
-    L = len(pi)
-    z = np.empty((BLOCK, N), columns.dtype)
-    errors = np.empty((L, d_g, N), columns.dtype)
-    for s in range(first, last):
-        d_columns[s] = 0
+@njit(cache=True, nogil=True, error_model="numpy")
+def _gradients(
+    first, last, pi, columns, actions, target, bounds, d_pi, d_columns, parts, start, errors
+):
+    """Sums over the rows of states ``first <= s < last``; ``d_pi`` has one slice per state.
+
+    Four rows at a time share the weights and their sums over logits; the last of a group is
+    repeated, and added once. ``columns`` and ``d_columns`` are filled up to whole vectors, where
+    ``start``, from which all logits begin, is so low that softmax is exactly 0. ``errors`` is
+    working memory.
+    """
+    one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+    lanes, L, d_g = np.uint64(LANES * len(parts)), np.uint64(len(pi)), np.uint64(columns.shape[1])
+    actions, begin = actions.reshape(-1), load(start, np.uint64(0), parts)
+    zero = subtract(begin, begin)
+    for s in range(np.uint64(first), np.uint64(last)):
+        column, d_column = columns[s].reshape(-1), d_columns[s].reshape(-1)
+        for a in range(d_g):
+            store(d_column, a * lanes, zero)
         for t in range(L):
-            errors[:] = 0
-            end = bounds[s * L + t + 1]
-            for low in range(bounds[s * L + t], end, BLOCK):
-                high = min(low + BLOCK, end)
-                rows = actions[low:high]
-                part = z[: high - low]
-                _logits(pi[t], columns[s], rows, part)
-                _errors(part, target[low:high])
-                for i in range(high - low):
-                    error = part[i]
-                    for j in range(L):
-                        total = errors[j, rows[i, j]]
-                        for r in range(N):
-                            total[r] += error[r]
+            weight = pi[t]
+            for k in range(L * d_g):
+                store(errors, k * lanes, zero)
+            end = np.uint64(bounds[s * L + t + one])
+            for i in range(np.uint64(bounds[s * L + t]), end, four):
+                i1, i2, i3 = (
+                    min(i + one, end - one),
+                    min(i + two, end - one),
+                    min(i + three, end - one),
+                )
+                z0 = z1 = z2 = z3 = begin
+                for j in range(L):
+                    w = spread(weight[j], parts)
+                    a0, a1 = np.uint64(actions[i * L + j]), np.uint64(actions[i1 * L + j])
+                    a2, a3 = np.uint64(actions[i2 * L + j]), np.uint64(actions[i3 * L + j])
+                    z0 = multiply_add(w, load(column, a0 * lanes, parts), z0)
+                    z1 = multiply_add(w, load(column, a1 * lanes, parts), z1)
+                    z2 = multiply_add(w, load(column, a2 * lanes, parts), z2)
+                    z3 = multiply_add(w, load(column, a3 * lanes, parts), z3)
+                m0, m1, m2, m3 = largest_of_four(z0, z1, z2, z3)
+                z0, z1 = exponential(subtract(z0, m0)), exponential(subtract(z1, m1))
+                z2, z3 = exponential(subtract(z2, m2)), exponential(subtract(z3, m3))
+                m0, m1, m2, m3 = inverse_totals_of_four(z0, z1, z2, z3)
+                z0 = less_one_at(multiply(z0, m0), np.uint64(target[i]))
+                z1 = less_one_at(multiply(z1, m1), np.uint64(target[i1]))
+                z2 = less_one_at(multiply(z2, m2), np.uint64(target[i2]))
+                z3 = less_one_at(multiply(z3, m3), np.uint64(target[i3]))
+                _add(errors, actions, i, L, d_g, z0, parts)
+                if i + one < end:
+                    _add(errors, actions, i1, L, d_g, z1, parts)
+                if i + two < end:
+                    _add(errors, actions, i2, L, d_g, z2, parts)
+                if i + three < end:
+                    _add(errors, actions, i3, L, d_g, z3, parts)
             for j in range(L):
-                weight, slope = pi[t, j], 0.0
+                w, slope = spread(weight[j], parts), zero
                 for a in range(d_g):
-                    total, column, d_column = errors[j, a], columns[s, a], d_columns[s, a]
-                    part_slope = 0 * weight
-                    for r in range(N):
-                        d_column[r] += weight * total[r]
-                        part_slope += total[r] * column[r]
-                    slope += part_slope
-                d_pi[s, t, j] = slope
+                    at, summed = a * lanes, load(errors, (j * d_g + a) * lanes, parts)
+                    store(d_column, at, multiply_add(w, summed, load(d_column, at, parts)))
+                    slope = multiply_add(summed, load(column, at, parts), slope)
+                d_pi[s, t, j] = total(slope)
 
 
 @njit(fastmath=SUMS, cache=True, nogil=True)
@@ -178,8 +217,8 @@ def _moments(first, last, pi, columns, actions, target, bounds, loss, powers):
                             three + x * x * x,
                             four + x * x * x * x,
                         )
-                for k, total in enumerate((one, two, three, four)):
-                    powers[s, 1, k] += total
+                for k, part_power in enumerate((one, two, three, four)):
+                    powers[s, 1, k] += part_power
                 _exponentials(part)
                 for i in range(high - low):
                     loss[s] += math.log(part[i].sum())
@@ -201,13 +240,19 @@ class Logic:
         edges = np.linspace(0, groups.N, min(threads, groups.N) + 1).astype(int)
         self.ranges = list(zip(edges[:-1], edges[1:], strict=True))
         self.pool = ThreadPoolExecutor(len(self.ranges)) if len(self.ranges) > 1 else None
+        self.parts = (0,) * -(-groups.N // LANES)
+        self.fill = LANES * len(self.parts) - groups.N
 
     def _over_states(
-        self, kernel, b: int, pi: Tensor, columns: Tensor, *results: np.ndarray
+        self, kernel, b: int, pi: Tensor, columns: Tensor, results: Any, scratch: Any = None
     ) -> None:
         g = self.groups
         given = (pi[b].numpy(), columns[b].numpy(), g.actions[b], g.targets[b], g.bounds[b])
-        calls = [(first, last, *given, *results) for first, last in self.ranges]
+        own = scratch or [()] * len(self.ranges)
+        calls = [
+            (*states, *given, *results, *more)
+            for states, more in zip(self.ranges, own, strict=True)
+        ]
         if self.pool is None:
             kernel(*calls[0])
         else:
@@ -218,15 +263,25 @@ class Logic:
         ``(B, N, d_g, N)``.
         """
         B, L = pi.shape[:2]
-        d_pi, d_columns = np.empty((B, self.groups.N, L, L)), np.empty_like(columns.numpy())
+        N, d_g = columns.shape[1:3]
+        columns = pad(columns, (0, self.fill))
+        d_pi, d_columns = np.empty((B, N, L, L)), torch.empty_like(columns)
+        start = columns.new_zeros(N + self.fill)
+        start[N:] = NEVER
+        # PyTorch's memory begins at a multiple of 64 bytes, so that no vector lies in two lines.
+        scratch = [
+            (self.parts, start.numpy(), columns.new_empty(L * d_g * len(start)).numpy())
+            for _ in self.ranges
+        ]
         for b in range(B):
-            self._over_states(_gradients, b, pi, columns, d_pi[b], d_columns[b])
-        return from_numpy(d_pi.sum(1)).to(pi.dtype), from_numpy(d_columns)
+            results = d_pi[b], d_columns[b].numpy()
+            self._over_states(_gradients, b, pi, columns, results, scratch)
+        return from_numpy(d_pi.sum(1)).to(pi.dtype), d_columns[..., :N]
 
     def moments(self, pi: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """Summed loss ``(B,)`` and sums of powers of logits ``(B, 2, 4)``: correct, all."""
         B = len(pi)
         loss, powers = np.empty((B, self.groups.N)), np.empty((B, self.groups.N, 2, 4))
         for b in range(B):
-            self._over_states(_moments, b, pi, columns, loss[b], powers[b])
+            self._over_states(_moments, b, pi, columns, (loss[b], powers[b]))
         return from_numpy(loss.sum(1)), from_numpy(powers.sum(1))
