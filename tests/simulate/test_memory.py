@@ -205,7 +205,7 @@ def test_theory_asks_too(key):
     with pytest.raises(
         ParameterError, match=f"{key} = 1000000000000: a table of frequencies needs about"
     ):
-        kind(**{key: 10**12}).values()
+        kind(**{key: 10**12}).values()["c_omega"]
 
 
 def test_what_fits_is_not_refused_and_the_boundary_is_what_there_is(tiny):

@@ -70,7 +70,7 @@ def letters(equation: Equation, known: Mapping[str, Any]) -> str:
     if isinstance(lhs, sp.Indexed):
         return "".join(str(x) for x in lhs.indices)
     free = {x.name for x in equation.rhs.free_symbols if x.is_Symbol}
-    return "".join(sorted(free - known.keys()))
+    return "".join(sorted(n for n in free if n not in known))
 
 
 def every(
