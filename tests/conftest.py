@@ -35,7 +35,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return _scope(nodeid)
 
-    return ByModel(config, log) if config.getvalue("dist") == "loadfile" else None
+    if config.getvalue("dist") != "loadfile":
+        return None
+    # In the order of collection, which begins with the site: last, it would run beside nobody.
+    config.option.loadscopereorder = False
+    return ByModel(config, log)
 
 
 def pytest_collection_finish() -> None:
