@@ -8,7 +8,6 @@ for the device.
 
 from __future__ import annotations
 
-import functools
 import os
 from typing import TYPE_CHECKING
 
@@ -61,9 +60,6 @@ class Attention:
         return self.backward(W_Q, W_K, pi, (torch.eye(self.L).to(pi) / self.L).expand_as(pi))
 
 
-_attention = functools.lru_cache(maxsize=4)(Attention)  # the same for all minibatches
-
-
 def _pairs(w: Tensor) -> tuple[Tensor, Tensor]:
     return w[:, 0::2, 0], w[:, 1::2, 0]
 
@@ -83,7 +79,7 @@ class Grouped:
 
     def __init__(self, students: Students, data: list[Sequences], threads: int = 1) -> None:
         groups, device = Groups.of(data, students.p.N), students.M.device
-        self.attention = _attention(students.p, students.M.dtype, device)
+        self.attention = Attention(students.p, students.M.dtype, device)
         self.logic: cpu.Logic | gpu.Logic
         if _served_by_triton(students):
             from simulate.state_tracking import gpu
