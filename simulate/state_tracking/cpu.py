@@ -4,7 +4,7 @@ Rows are grouped by (state, step), see `Groups`. For one state the logic matrice
 columns that fits into the first-level cache, and a row's logits are L scaled lookups. In the
 backward pass the rows' errors are summed by (position of the action, action). Both gradients follow
 from these sums, ``dM[a] = sum_j pi_j E[j, a]`` and ``dpi_j = sum_a M[a] . E[j, a]``, once per group
-instead of once per row.
+instead of once per row. In training a row's logits, softmax and error stay in registers (`rows`).
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ class Groups:
         for d in data:
             n, L = d.actions.shape
             key = (d.states[:, :-1] * L + np.arange(L)).ravel()
-            order = np.argsort(key, kind="stable")
+            # Short integers are sorted by radix, in the same order.
+            order = np.argsort(key.astype(np.min_scalar_type(N * L)), kind="stable")
             actions.append(d.actions[order // L].astype(np.uint16))
             targets.append(d.states[:, 1:].ravel()[order].astype(np.uint16))
             bounds.append(np.searchsorted(key[order], np.arange(N * L + 1)))

@@ -101,6 +101,24 @@ def test_exponentials_of_single_precision():
     assert np.abs(exponentials(x) / np.exp(x.astype(float)) - 1).max() < 5e-7
 
 
+@pytest.mark.parametrize(("N", "n_train"), [(2, 1), (16, 3), (17, 40), (33, 40), (70, 40)])
+def test_rows_of_any_length_in_groups_of_any_size(tiny, make, N, n_train):
+    """Full and partly filled vectors, groups of no row to more than four: as by autograd, in double
+    precision; 1e-11 is 30 times the rounding of the largest logits, 400, in the exponent.
+    """
+    p = tiny.replace(N=N, n_train=n_train)
+    student, data, _ = make(p, dtype=torch.float64)
+    students = Students([student])
+    with torch.no_grad():
+        students.M.mul_(100)
+    found = []
+    for engine in (Grouped, Plain):
+        engine(students, [data]).gradients(students)
+        found.append([w.grad.clone() for _, w in students.named_parameters()])
+    for ours, other in zip(*found, strict=True):
+        assert (ours - other).abs().max() <= 1e-11 * other.abs().max()
+
+
 @pytest.mark.slow
 def test_single_precision_follows_double():
     """Students of 8 seeds at both precisions: differences are far below what tells the seeds
