@@ -184,8 +184,13 @@ def in_few_steps(p: Any, result: Onset) -> list[str]:
     if not times or not hasattr(p, "run_to"):
         return []
     last = max(times, key=times.__getitem__)
-    run = p.run_to(times[last])
-    steps = run.steps if hasattr(run, "steps") else run.epochs
+    steps = round(times[last])
+    if result.times[last] != "steps":
+        try:
+            run = p.run_to(times[last])
+        except ParameterError:  # more steps than a run may have
+            return []
+        steps = run.steps if hasattr(run, "steps") else run.epochs
     few = f"eta = {p.eta:g}: {last} is after {steps} steps of descent, the flow is for small steps"
     return [few] if steps < FEWEST else []
 

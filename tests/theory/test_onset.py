@@ -8,6 +8,7 @@ import xarray as xr
 
 from theory import induction_heads
 from theory import onset as command
+from theory.associative_memory import factual_recall
 from theory.parameters import ParameterError
 from theory.scope import BeyondScope
 from theory.state_tracking import Parameters, emergence_times, flow, predict
@@ -134,6 +135,16 @@ def test_few_steps_are_refused(capsys):
     with pytest.warns(BeyondScope):
         times = induction_heads.emergence_times(own, beyond=True)
     assert times.attrs["status"] == "beyond its scope" and times.T_drop > 0
+
+
+def test_steps_are_counted_in_the_unit_of_the_time():
+    """Factual recall gives its times in steps already; more than a run may have are not few."""
+    last = factual_recall.emergence_times(factual_recall.Parameters(eta=5)).steps_subject_10
+    assert 50 < last < 50 * 5 and last.units == "steps"
+    with pytest.raises(ParameterError, match="eta = 10: steps_subject_10 is after 47 steps"):
+        factual_recall.emergence_times(factual_recall.Parameters(eta=10))
+    slow = induction_heads.emergence_times(induction_heads.Parameters(eta=1e-20))
+    assert slow.T_drop == induction_heads.emergence_times(induction_heads.Parameters()).T_drop
 
 
 def curve(**variables):
