@@ -6,9 +6,11 @@ import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+import sympy as sp
 
 from theory.allowed import ParameterError
 
@@ -30,7 +32,7 @@ class Values(Mapping[Any, Any]):
         What the numbers follow from.
     changes : mapping
         By name: fields of ``of`` (numbers or arrays that broadcast), derived quantities that are
-        overridden, and further values; these also by symbol or sub-expression.
+        overridden, and further values; a symbol stands for its name, a sub-expression for itself.
 
     Raises
     ------
@@ -41,13 +43,22 @@ class Values(Mapping[Any, Any]):
     of: BaseParameters
     changes: Mapping[Any, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Take symbols by their names, and keep arrays from being written to later."""
+        by_name = {_name(key): v for key, v in self.changes.items()}
+        object.__setattr__(self, "changes", MappingProxyType(_sealed(by_name)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How to make it, for copies and pickles, in which arrays could be written to."""
+        return Values, (self.of, dict(self.changes))
+
     @functools.cached_property
     def _numbers(self) -> dict[Any, Any]:
         from theory.sweep import Grid  # which imports parameters
 
         known = {f.name for f in dataclasses.fields(self.of)}
-        fields = {str(n): v for n, v in self.changes.items() if str(n) in known}
-        others = {n: v for n, v in self.changes.items() if str(n) not in known}
+        fields = {n: v for n, v in self.changes.items() if n in known}
+        others = {n: v for n, v in self.changes.items() if n not in known}
         if not fields:
             return {**_sealed(self.of.quantities()), **others}
         grid = Grid(self.of, fields)
@@ -81,7 +92,8 @@ class Values(Mapping[Any, Any]):
     def keys(self) -> NoReturn:
         """Refuse to be unpacked into a dictionary, in which nothing would be computed again."""
         raise ParameterError(
-            'values of Parameters: cannot be unpacked; take p.values() | {"name": value}'
+            "values of Parameters: cannot be unpacked, as nothing would follow a changed number; "
+            'names: list(p.values()); other numbers: take p.values() | {"name": value}'
         )
 
     def __repr__(self) -> str:
@@ -89,9 +101,15 @@ class Values(Mapping[Any, Any]):
         return f"{self.of!r}.values()" + (f" | {dict(self.changes)!r}" if self.changes else "")
 
 
-def _sealed(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers, arrays among them as views that cannot be written to."""
-    views = {name: v.view() for name, v in numbers.items() if isinstance(v, np.ndarray)}
-    for view in views.values():
-        view.flags.writeable = False
-    return {**numbers, **views}
+def _name(key: Any) -> Any:
+    """Name of a symbol or array; other keys, as sub-expressions, unchanged."""
+    named = isinstance(key, sp.Symbol | sp.IndexedBase) and not isinstance(key, sp.Dummy)
+    return key.name if named else key
+
+
+def _sealed(numbers: Mapping[Any, Any]) -> dict[Any, Any]:
+    """The numbers, arrays among them as copies that cannot be written to."""
+    copies = {name: v.copy() for name, v in numbers.items() if isinstance(v, np.ndarray)}
+    for copy in copies.values():
+        copy.flags.writeable = False
+    return {**numbers, **copies}

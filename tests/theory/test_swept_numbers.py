@@ -8,6 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
+import sympy as sp
 import xarray as xr
 
 from theory.associative_memory import factual_recall
@@ -256,7 +257,9 @@ def test_what_follows_from_a_field_follows_its_new_value(system):
         lambda v: {"L": 7}.update(v),
         lambda v: v.__setitem__("L", 7),
         lambda v: v["omega"].fill(7),
+        lambda v: pickle.loads(pickle.dumps(v))["omega"].fill(7),
         lambda v: setattr(v, "changes", {"L": 7}),
+        lambda v: (v | {"L": 7}).changes.update({"L": 8}),
     ],
 )
 def test_values_are_one_object(unpack):
@@ -268,6 +271,29 @@ def test_values_are_one_object(unpack):
         assert str(error.value).endswith('take p.values() | {"name": value}')
     assert values["L"] == 4 and pickle.loads(pickle.dumps(values))["L"] == 4
     assert repr(values | {"L": 7}) == f"{values.of!r}.values() | {{'L': 7}}"
+
+
+def test_arrays_that_are_given_may_change_later():
+    """What followed from them was computed from their old entries, which are kept."""
+    p, lengths = small("state_tracking"), np.array([3, 5])
+    values = p.values() | {"L": lengths}
+    constants = values["c_omega"].copy()
+    lengths *= 4
+    np.testing.assert_array_equal(values["L"], [3, 5])
+    np.testing.assert_array_equal(values["c_omega"], constants)
+
+
+def test_numbers_given_by_their_symbols():
+    """As by their names, also to array code: what would not follow is refused."""
+    p, package = small("state_tracking"), find("state_tracking").wing("theory")
+    onset, time = package.equations()["onset_A"], package.numbers.quadrature.emergence_time
+    sigma2 = sp.Symbol("sigma2", positive=True)
+    with pytest.raises(ParameterError, match=r"^sigma2: c_omega would not follow it"):
+        onset.evaluate(p.values() | {sigma2: 1.0, "alpha": 1.0})
+    (c_omega,) = (s for s in onset.rhs.free_symbols if s.name == "c_omega")
+    both = p.values() | {sigma2: 1.0, c_omega: 0.3, "alpha": 1.0}
+    assert onset.evaluate(both) == onset.evaluate(p, c_omega=0.3, alpha=1.0)
+    assert time(both) == time(p, c_omega=0.3) != time(p)
 
 
 def test_the_idiom_that_went_wrong():
