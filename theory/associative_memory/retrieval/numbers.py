@@ -48,6 +48,8 @@ applies = scope.applies({"emergence": SCOPE})
 def emergence_time(p: Any) -> float:
     """Time at which attention to the right key is 1/2, by the integral of `retrieval_emergence`.
 
+    In time of the flow, at any learning rate; `emergence_times` refuses those with few steps.
+
     Parameters
     ----------
     p : Parameters

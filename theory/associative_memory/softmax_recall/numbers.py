@@ -39,6 +39,8 @@ applies = scope.applies({"emergence": SCOPE})
 def emergence_time(p: Any) -> float:
     """Time at which attention to the relation is 1/2, by the integral of
     `softmax_recall_emergence`.
+
+    In time of the flow, at any learning rate; `emergence_times` refuses those with few steps.
     """
     return added(p.S, p.R, p.D, p.T, p.n)
 

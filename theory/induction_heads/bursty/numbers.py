@@ -47,7 +47,10 @@ def compiled() -> list[Any]:
 @scope.guard(SCOPE)
 @sweep.over_fields
 def emergence_time(p: Any) -> float:
-    """Time at which alpha is 1/2: `burst_time`, with the rate of the exact flow on its path."""
+    """Time at which alpha is 1/2: `burst_time`, with the rate of the exact flow on its path.
+
+    In time of the flow, at any learning rate; `emergence_times` refuses those with few steps.
+    """
     of_alpha, slope, delay = compiled()
     root, weights = gauss_legendre(NODES, 0, float(np.sqrt(THETA)))
     at = root**2

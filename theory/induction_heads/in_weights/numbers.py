@@ -190,7 +190,10 @@ applies = scope.applies(SCOPES)
 @scope.guard(HEAD)
 @sweep.over_fields
 def emergence_time(p: Any) -> float:
-    """Time at which attention is 1/2: one over the residual, integrated over the head's clock."""
+    """Time at which attention is 1/2: one over the residual, integrated over the head's clock.
+
+    In time of the flow, at any learning rate; `emergence_times` refuses those with few steps.
+    """
     return seconds(p, end(p))
 
 

@@ -109,6 +109,8 @@ applies = scope.applies({"emergence": SCOPE, "plateau": PLATEAU})
 def emergence_time(p: Any) -> float:
     """Time at which half of the first layer's attention is on the previous token: `markov_time` at
     the read-out whose clock equals the integral of the exact rate along the balance.
+
+    In time of the flow, at any learning rate; `emergence_times` refuses those with few steps.
     """
     return bigrams(p)
 

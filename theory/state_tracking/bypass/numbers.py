@@ -62,7 +62,10 @@ def crossing(p: Any, shown: int, level: float) -> float:
 @scope.guard(SCOPE)
 @sweep.over_fields
 def emergence_time(p: Any) -> float:
-    """Time at which half of the attention is on the right action."""
+    """Time at which half of the attention is on the right action.
+
+    In time of the flow, at any learning rate; `emergence_times` refuses those with few steps.
+    """
     return crossing(p, -2, HALF)
 
 
