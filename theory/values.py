@@ -108,8 +108,9 @@ def _name(key: Any) -> Any:
 
 
 def _sealed(numbers: Mapping[Any, Any]) -> dict[Any, Any]:
-    """The numbers, arrays among them as copies that cannot be written to."""
-    copies = {name: v.copy() for name, v in numbers.items() if isinstance(v, np.ndarray)}
+    """The numbers; of arrays that can be written to, copies that cannot."""
+    arrays = {name: v for name, v in numbers.items() if isinstance(v, np.ndarray)}
+    copies = {name: v.copy() for name, v in arrays.items() if v.flags.writeable}
     for copy in copies.values():
         copy.flags.writeable = False
     return {**numbers, **copies}
