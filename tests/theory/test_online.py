@@ -190,4 +190,4 @@ def test_an_end_that_is_not_reached_leaves_the_rest():
     assert np.isfinite(found.numbers["growth_m"]) and np.isnan(found.numbers["loss_semantic"])
     assert any(n.startswith("loss_semantic: omega = 0.3") for n in found.notes)
     assert any("omega_loss, looked for from omega = 0.05" in n for n in found.notes)
-    assert "see notes" in found.table()
+    assert "see notes" in found.table(wide=True)  # at any width of the terminal
