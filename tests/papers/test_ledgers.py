@@ -19,7 +19,7 @@ import pytest
 from addresses import exists
 
 from papers import __main__ as command
-from papers import claims, evidence
+from papers import claims, document, evidence
 from theory.parameters import ParameterError
 from theory.registry import MODELS
 from theory.runtime import sources
@@ -286,6 +286,16 @@ def test_the_command_prints_verdicts(model, capsys, monkeypatch):
         "note",
         "says",
     } <= set(found["claims"][0])
+
+
+@models
+def test_write_ups_print_the_computed_verdicts(model):
+    """Of every claim, in the second column."""
+    printed = document.claims_table(claims.place(model).parent)
+    rows = [line.split(" & ") for line in printed.splitlines() if line.count(" & ") >= 3]
+    found = evidence.found(stored(model.paper))
+    computed = [claims.computed(c, found) for c in ledger(model.paper)]
+    assert [row[1] for row in rows[1:]] == computed  # the first is the header
 
 
 def test_run_stores_and_a_difference_is_exit_1(tmp_path, monkeypatch, capsys):

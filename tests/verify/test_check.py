@@ -231,7 +231,7 @@ def test_resolution_of_bands_adds_their_width():
 
 @pytest.mark.parametrize(
     ("spread", "required"),
-    [(0.01, 0.05), (0.05, 0.05), (0.1, 0.05), (0.3, 0.05), (0.3, 0.5), (1.0, 0.2)],
+    [(1e-6, 0.05), (0.01, 0.05), (0.05, 0.05), (0.1, 0.05), (0.3, 0.05), (0.3, 0.5), (1.0, 0.2)],
 )
 def test_samples_needed_is_the_smallest_number(spread, required):
     n = samples_needed(spread, required)
