@@ -22,6 +22,7 @@ from verify.check import (
     near,
     sampled,
     samples_needed,
+    together,
     vanishing,
 )
 from verify.report import Report, merged
@@ -237,6 +238,13 @@ def test_samples_needed_is_the_smallest_number(spread, required):
     n = samples_needed(spread, required)
     assert detectable_effect(n) * spread / np.sqrt(n) <= required
     assert all(detectable_effect(k) * spread / np.sqrt(k) > required for k in range(2, n))
+
+
+def test_parts_come_together():
+    """Checks and notes of all parts, in their order."""
+    first, second = (Check(n, "e", 1.0, 1.0, 0.0, 0.1, "") for n in ("first", "second"))
+    made = together([([first], ["a"]), ([], ["b", "c"]), ([second], [])])
+    assert made == ([first, second], ["a", "b", "c"])
 
 
 def test_nobody_trains_for_ever():
