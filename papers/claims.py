@@ -1,6 +1,6 @@
 """Claims ledger: statements of a paper, the evidence for each, and its verdict, computed from the
-evidence. A ledger types how many claims have each verdict, and those verdicts of single claims that
-are less than agreement.
+evidence. A ledger types how many claims have each verdict, a digest of which claim has which, and
+those verdicts of single claims that are less than agreement.
 """
 
 import fnmatch
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from theory import Model
-from theory.runtime import output
+from theory.runtime import output, sources
 
 # From best to worst. The first two are agreement; "tested" relies on tests, which only pass or
 # fail; "drawn" is a figure without a number.
@@ -77,8 +77,10 @@ def load(path: Path) -> list[Claim]:
     return [Claim(**entry) for entry in tomllib.loads(path.read_text())["claim"]]
 
 
-def counted(path: Path) -> dict[str, int]:
-    """Numbers of claims by verdict as a ledger types them; empty if it types none."""
+def counted(path: Path) -> dict[str, Any]:
+    """Numbers of claims by verdict, and their `digest`, as a ledger types them; empty if it types
+    none.
+    """
     return tomllib.loads(path.read_text()).get("verdicts", {})
 
 
@@ -133,6 +135,13 @@ def coverage(claims: list[Claim], found: Found) -> dict[str, int]:
     return {v: counts[v] for v in (*VERDICTS, "FAIL")}
 
 
+def digest(claims: list[Claim], found: Found) -> str:
+    """Eight hexadecimal digits that follow from which claim has which verdict: opposite changes of
+    two claims leave the counts as they are, but not this.
+    """
+    return sources.hashed(sorted(f"{c.id}: {computed(c, found)}\n" for c in claims))[:8]
+
+
 def without_result(claims: list[Claim], found: Found) -> list[str]:
     """Cited checks without a stored result."""
     return sorted({a for c in claims for a in c.evidence("check") if a not in found.verdicts})
@@ -148,15 +157,20 @@ def expected(claim: Claim, verdict: str) -> bool:
 
 
 def different(
-    claims: list[Claim], found: Found, typed: Mapping[str, int] | None = None
+    claims: list[Claim], found: Found, typed: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """Claims whose computed verdict is not the expected one, and verdicts that more or fewer claims
-    have than ``typed`` says (`counted`; nothing is compared if it is empty).
+    """Claims whose computed verdict is not the expected one, then counts of verdicts and the digest
+    if they are not those of ``typed`` (`counted`; a digest that is not typed is not compared, and
+    nothing is if ``typed`` is empty).
     """
     ids = [c.id for c in claims if not expected(c, computed(c, found))]
-    now = coverage(claims, found)
-    off = [v for v, n in now.items() if typed and n != typed.get(v, 0)]
-    return ids + [f"{now[v]} {v} instead of {(typed or {}).get(v, 0)}" for v in off]
+    if not typed:
+        return ids
+    now, which = coverage(claims, found), digest(claims, found)
+    off = [f"{n} {v} instead of {typed.get(v, 0)}" for v, n in now.items() if n != typed.get(v, 0)]
+    if (before := typed.get("digest", which)) != which:
+        off.append(f"digest {which} instead of {before}")
+    return ids + off
 
 
 def report(claims: list[Claim], found: Found) -> str:

@@ -127,8 +127,8 @@ def detectable_effect(samples: float, z_max: float = Z_MAX, shape: Shape = SINGL
 
 
 def samples_needed(spread: float, required: float, shape: Shape = SINGLE) -> int | None:
-    """Number of samples of standard deviation ``spread`` with which a deviation ``see`` would be
-    detected; None if unreasonably large.
+    """Smallest number of samples of standard deviation ``spread`` with which a deviation
+    ``required`` would be detected; None if unreasonably large.
     """
 
     def shows(size: int) -> bool:

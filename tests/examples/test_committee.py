@@ -14,6 +14,7 @@ from committee.theory import Parameters, equations, flow, onset, phases
 from committee.theory import dynamics as d
 from committee.verify import laws
 
+from papers import claims, evidence
 from theory.parameters import ParameterError
 from theory.statement.overlaps import Overlaps
 from verify.check import failed
@@ -266,3 +267,14 @@ def test_a_start_beyond_the_half():
     """R - S above 1/2 at the start was never; a start away from the teachers is named."""
     assert onset(Parameters(K=2, R_0=0.3, S_0=-0.3, Q_0=0.5)).numbers["alpha_half"] == 0
     assert any("turn away" in n for n in onset(Parameters(R_0=0.0, S_0=0.05)).notes)
+
+
+def test_ledger():
+    """Verdicts are those that it expects, and what it cites is there."""
+    path = claims.place(committee.MODEL)
+    ledger, found = claims.load(path), evidence.found(evidence.load(committee.MODEL))
+    assert claims.different(ledger, found, claims.counted(path)) == []
+    assert {e for c in ledger for e in c.evidence("equation")} <= equations().keys()
+    files = {address.partition("::")[0] for c in ledger for address in c.evidence("test")}
+    names = {address.partition("::")[2] for c in ledger for address in c.evidence("test")}
+    assert files == {"tests/examples/test_committee.py"} and names <= globals().keys()

@@ -19,7 +19,7 @@ import pytest
 from addresses import exists
 
 from papers import __main__ as command
-from papers import claims, evidence
+from papers import claims, document, evidence
 from theory.parameters import ParameterError
 from theory.registry import MODELS
 from theory.runtime import sources
@@ -53,7 +53,9 @@ def ledger(paper):
 
 @functools.cache
 def typed(paper):
-    """How many claims have each verdict, as the ledger types it."""
+    """How many claims have each verdict, and a digest of which has which, as the ledger types
+    them.
+    """
     return claims.counted(claims.place(BY_PAPER[paper]))
 
 
@@ -121,7 +123,9 @@ def test_verdicts_are_the_expected_ones(model):
     """
     found = evidence.found(stored(model.paper))
     assert claims.different(ledger(model.paper), found, typed(model.paper)) == []
-    assert sum(typed(model.paper).values()) == len(ledger(model.paper))
+    assert typed(model.paper).keys() <= {*claims.VERDICTS, "digest"} and "digest" in typed(
+        model.paper
+    )
     untyped = [replace(c, verdict="") for c in ledger(model.paper)]
     assert set(claims.different(untyped, found)) == {c.id for c in ledger(model.paper) if c.verdict}
 
@@ -140,6 +144,26 @@ def test_a_check_with_another_verdict_shows(model, word):
         shown = claims.different(ledger(model.paper), other, typed(model.paper))
         worse = word in claims.LESS
         assert bool(shown) == bool(changed) and (not worse or changed <= set(shown)), address
+
+
+def test_opposite_changes_show():
+    """Two claims that exchange verdicts are counted as before, but not by the same digest; the
+    order of a ledger does not matter. Without a digest, counts are compared, and without both
+    nothing.
+    """
+    pair = [claims.Claim(w, "statement", "", [f"check:laws.{w}"]) for w in ("one", "two")]
+    before = claims.Found({"laws.one": "exact", "laws.two": "agrees"})
+    after = claims.Found({"laws.one": "agrees", "laws.two": "exact"})
+    told = {"exact": 1, "agrees": 1, "digest": claims.digest(pair, before)}
+    assert claims.different(pair, before, told) == claims.different(pair[::-1], before, told) == []
+    now = claims.digest(pair, after)
+    assert claims.different(pair, after, told) == [f"digest {now} instead of {told['digest']}"]
+    assert claims.different(pair, after, {"exact": 1, "agrees": 1}) == []
+    assert claims.different(pair, after, {"exact": 2}) == [
+        "1 exact instead of 2",
+        "1 agrees instead of 0",
+    ]
+    assert claims.different(pair, after, {}) == []
 
 
 @models
@@ -253,7 +277,7 @@ def test_the_command_prints_verdicts(model, capsys, monkeypatch):
     rows = printed.splitlines()[: len(ledger(model.paper)) + 2]
     assert max(map(len, rows)) <= 100 and "not those" not in printed
     shown = Counter(re.split("  +", row)[1] for row in rows[2:])
-    assert shown == Counter(typed(model.paper))
+    assert {**shown, "digest": typed(model.paper)["digest"]} == typed(model.paper)
     assert command.main([model.paper, "--claims", "--json"]) == late
     found = json.loads(capsys.readouterr().out)
     assert len(found["claims"]) == len(ledger(model.paper)) and {
@@ -262,6 +286,16 @@ def test_the_command_prints_verdicts(model, capsys, monkeypatch):
         "note",
         "says",
     } <= set(found["claims"][0])
+
+
+@models
+def test_write_ups_print_the_computed_verdicts(model):
+    """Of every claim, in the second column."""
+    printed = document.claims_table(claims.place(model).parent)
+    rows = [line.split(" & ") for line in printed.splitlines() if line.count(" & ") >= 3]
+    found = evidence.found(stored(model.paper))
+    computed = [claims.computed(c, found) for c in ledger(model.paper)]
+    assert [row[1] for row in rows[1:]] == computed  # the first is the header
 
 
 def test_run_stores_and_a_difference_is_exit_1(tmp_path, monkeypatch, capsys):

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sympy as sp
 import xarray as xr
 
 from tests.browser import opener
 from tests.firefox import Firefox
-from theory import explore, sweep
+from theory import Equation, explore, sweep
 from theory.explorer import build, curves, sliders
+from theory.explorer.grid import gridded
 from theory.parameters import ParameterError
 from theory.registry import TABLE, find
 
@@ -238,6 +240,18 @@ def one(name, theory, p):
         at = {"N": 64, "a": 0.7, "n": 8}
         yield "recovery at finite N", "value_recovered", at, theory.value_recovered(p, **at)
         yield "recovery at finite N", "noise_answered", at, theory.feed_forward_success(p, **at)
+
+
+def test_a_grid_says_whose_values_it_has():
+    """A value at every combination, its dimensions in the order of the fields; reference and
+    status of the equation, unless others are given.
+    """
+    stated = Equation("x", sp.Symbol("x"), sp.S.One, "Eq. (1)", "closure")
+    kinds = {"x": (lambda p, a, b: p + 10 * a + b, "a number")}
+    made = gridded(100, {"a": [1, 2], "b": [3, 4, 5]}, kinds, stated, "note", reference="Eq. (2)")
+    assert made.x.dims == ("a", "b") and float(made.x.sel(a=2, b=5)) == 125
+    assert made.x.attrs == {"long_name": "a number"}
+    assert made.attrs == {"reference": "Eq. (2)", "status": "closure", "note": "note"}
 
 
 @pytest.mark.parametrize("name", TABLED)

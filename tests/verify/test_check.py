@@ -22,6 +22,7 @@ from verify.check import (
     near,
     sampled,
     samples_needed,
+    together,
     vanishing,
 )
 from verify.report import Report, merged
@@ -231,12 +232,19 @@ def test_resolution_of_bands_adds_their_width():
 
 @pytest.mark.parametrize(
     ("spread", "required"),
-    [(0.01, 0.05), (0.05, 0.05), (0.1, 0.05), (0.3, 0.05), (0.3, 0.5), (1.0, 0.2)],
+    [(1e-6, 0.05), (0.01, 0.05), (0.05, 0.05), (0.1, 0.05), (0.3, 0.05), (0.3, 0.5), (1.0, 0.2)],
 )
 def test_samples_needed_is_the_smallest_number(spread, required):
     n = samples_needed(spread, required)
     assert detectable_effect(n) * spread / np.sqrt(n) <= required
     assert all(detectable_effect(k) * spread / np.sqrt(k) > required for k in range(2, n))
+
+
+def test_parts_come_together():
+    """Checks and notes of all parts, in their order."""
+    first, second = (Check(n, "e", 1.0, 1.0, 0.0, 0.1, "") for n in ("first", "second"))
+    made = together([([first], ["a"]), ([], ["b", "c"]), ([second], [])])
+    assert made == ([first, second], ["a", "b", "c"])
 
 
 def test_nobody_trains_for_ever():

@@ -4,7 +4,8 @@ import pytest
 
 from theory.parameters import ParameterError
 from theory.registry import find
-from verify.report import Request
+from verify.check import Check
+from verify.report import Request, reporting
 
 SYSTEMS = (
     "associative_memory.retrieval",
@@ -31,3 +32,18 @@ def test_flags_of_students_are_rejected(name, flag, given):
     model = find(name)
     with pytest.raises(ParameterError, match=f"^{flag}: not for {name}, whose settings"):
         model.wing("verify", "timescales").report(Request(model, **given))
+
+
+def test_a_report_made_of_groups():
+    """Has the rows of all groups, each given the equations, and rejects such flags as well."""
+
+    def one(table):
+        return [Check("one", table["name"], 1.0, 1.0, 0.0, 0.1, "")]
+
+    def two(table):
+        return [*one(table), *one(table)]
+
+    report, model = reporting(one, two, equations=lambda: {"name": "e"}), find("state_tracking")
+    assert [c.equation for c in report(Request(model)).checks] == 3 * ["e"]
+    with pytest.raises(ParameterError, match="^--seeds: not for state_tracking"):
+        report(Request(model, seeds="3"))

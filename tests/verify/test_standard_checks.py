@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -294,6 +295,23 @@ def test_a_failed_row_decides_against_the_picture():
     for off, said in ((0.0, "extends"), (0.5, "undecided")):
         checks = [*good, Check(names[0], "", 1.0, 1 + off, off, 0.1, "made up")]
         assert standard.picture(checks)[0][1] == said
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "suffix"),
+    [
+        (["agrees", "bound"], ""),
+        (["agrees", "bound", "undecided"], " (most rows)"),
+        (["agrees", "undecided"], None),
+        (["agrees", "bound", "FAIL"], None),
+        ([], None),
+    ],
+)
+def test_a_statement_is_found_if_more_than_half_of_its_rows_hold(verdicts, suffix):
+    """Half are too few, as is one that fails; without rows nothing is found."""
+    _, here, start = standard.PICTURE[-1]
+    rows = [SimpleNamespace(name=f"{start}, x", verdict=v, detectable=0.1) for v in verdicts]
+    assert standard.picture(rows)[-1][1] == ("undecided" if suffix is None else here + suffix)
 
 
 def test_report_says_what_extends():

@@ -8,7 +8,7 @@ import sympy as sp
 
 from theory import Equation, array, symbol
 from verify.check import Sides, failed
-from verify.statement.entries import every, letters, rates
+from verify.statement.entries import every, invariant, letters, rates
 
 g, i, j, D = (symbol(x, integer=True, positive=True) for x in "gijD")
 t, kappa = symbol("t"), symbol("kappa")
@@ -37,6 +37,22 @@ def test_rates_find_their_equation():
         (row,) = sides.checks()
         assert (row.name, row.equation) == ("m rate of K", "m_dK_dt")
         assert failed([row]) == bool(wrong)
+
+
+@pytest.mark.parametrize(("pace", "wrong"), [(1.0, False), (1.001, True)])
+def test_an_invariant_that_moves_fails(pace, wrong):
+    """x^2 - y^2 of two weights is kept if each moves like the other, not if one is 0.1% faster; its
+    value is compared with its equation as well.
+    """
+    x, y = np.array([0.4, 0.7]), np.array([0.3, -0.2])
+    law = Equation("kept", kappa, Q[g] ** 2 - K[g] ** 2, "here", "exact")
+    at = SimpleNamespace(weights={"Q": x, "K": y}, known={"Q": x, "K": y})
+    at.rates = {"Q": y * pace, "K": x}
+    sides = Sides({"kept": law}, 1e-12, "rounding")
+    measured = lambda w: w["Q"] ** 2 - w["K"] ** 2  # noqa: E731
+    row = invariant(sides, [at], "kept", measured, (1e-12, "rounding"))
+    assert failed([row]) == wrong
+    assert not failed(sides.checks())
 
 
 def test_an_array_must_have_the_indices_of_its_equation():
