@@ -20,7 +20,7 @@ from theory.parameters import ParameterError
 
 
 def test_a_window_of_one_pair_is_the_last_one():
-    """By other code."""
+    """Its mean over places, S = 0 by digammas, against the loss of that place without S."""
     told = recent.predicted(64, 1 / 64, rtol=1e-6)
     assert told == pytest.approx(leading_order.predicted(64, rtol=1e-6), rel=1e-5)
 

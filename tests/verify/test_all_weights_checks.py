@@ -197,9 +197,11 @@ def test_students_are_held_to_the_descent_with_their_step(monkeypatch, late, agr
     not.
     """
     monkeypatch.setattr(all_weights, "STUDENT_SIZES", (3,))
+    monkeypatch.setattr(all_weights, "RATE", 0.02)
     monkeypatch.setattr(all_weights, "QUERIES", {"last": "q = N"})
 
     def train(p, seeds):
+        assert p.eval_every > 1  # or a clock of steps would pass for one of records
         path = times.euler(p.N, "last", p.mask, p.time_per_step, p.steps)[:: p.eval_every]
         loss = [all_weights_loss.loss_and_gradient(x, p.N, p.N)[0] for x in path]
         at = p.time_per_step * p.eval_every * np.arange(len(loss))

@@ -151,9 +151,7 @@ def against_law(
 
 
 def helped(sizes: Iterable[int] = (4, 16, 64, 256)) -> list[str]:
-    """Hypothesis 2: ratio of T_drop of all weights to that of three, and the effect of holding some
-    pseudo-parameters at zero.
-    """
+    """Hypothesis 2: ratio of T_drop of all weights to that of three pseudo-parameters."""
     notes = []
     for query, label in QUERIES.items():
         ratio = {

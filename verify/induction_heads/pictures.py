@@ -69,7 +69,7 @@ def sizes(runs: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray]:
 
 
 def lead(runs: xr.Dataset) -> float:
-    """The one divided by the other; minimum over seeds."""
+    """`sizes` of the three divided by that of the other sixteen; minimum over seeds."""
     three, others = sizes(runs)
     return float((three / others).min())
 
