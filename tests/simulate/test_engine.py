@@ -11,10 +11,13 @@ import numba
 import numpy as np
 import pytest
 import torch
+from numba.core.dispatcher import Dispatcher
+from numba.core.extending import _Intrinsic
 
-from simulate.state_tracking import Parameters, cpu, train
+from simulate.state_tracking import Parameters, cpu, rows, train
 from simulate.state_tracking.gradients import Grouped, Plain
 from simulate.state_tracking.student import Students
+from theory.state_tracking.numbers.per_seed import kernels
 
 
 def found(
@@ -117,6 +120,20 @@ def test_rows_of_any_length_in_groups_of_any_size(tiny, make, N, n_train):
         found.append([w.grad.clone() for _, w in students.named_parameters()])
     for ours, other in zip(*found, strict=True):
         assert (ours - other).abs().max() <= 1e-11 * other.abs().max()
+
+
+@pytest.mark.parametrize("module", [cpu, rows, kernels])
+def test_kept_machine_code_is_of_one_file(module):
+    """Numba compiles again what it keeps if its file changes, and not if another does."""
+    every = vars(module).values()
+    for kernel in (
+        x for x in every if isinstance(x, Dispatcher) and x.__module__ == module.__name__
+    ):
+        used = [vars(module).get(name) for name in kernel.py_func.__code__.co_names]
+        for made in used:
+            if isinstance(made, (Dispatcher, _Intrinsic)):
+                home = getattr(made, "py_func", None) or made._defn
+                assert home.__module__ == module.__name__, (kernel, made)
 
 
 @pytest.mark.slow
