@@ -5,6 +5,9 @@ the sums in them, and keep every partial sum in memory. A `Row` stays in registe
 have one order, stated here, so that results depend on no compiler's choice of vectors. ``parts`` is
 a tuple whose length is the number of vectors; places are counted in numbers from the start of an
 array and do not wrap around.
+
+The kernel made of rows stands here, too: Numba keeps machine code by file, and would go on with the
+old after a change of another.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 from numba.np.arrayobj import make_array
@@ -246,3 +249,75 @@ def _inverse(builder: Any, x: Any) -> Any:
 
 largest_of_four = _across(_larger, lambda builder, x: x)
 inverse_totals_of_four = _across(_sum, _inverse)
+
+
+@njit(inline="always", error_model="numpy")
+def _add(errors, actions, i, L, d_g, error, parts):
+    """Add a row's error to the sums of its places."""
+    lanes = np.uint64(LANES * len(parts))
+    for j in range(L):
+        at = (j * d_g + np.uint64(actions[i * L + j])) * lanes
+        store(errors, at, add(load(errors, at, parts), error))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _gradients(
+    first, last, pi, columns, actions, target, bounds, d_pi, d_columns, parts, start, errors
+):
+    """Sums over the rows of states ``first <= s < last``; ``d_pi`` has one slice per state.
+
+    Four rows at a time share the weights and their sums over logits; the last of a group is
+    repeated, and added once. ``columns`` and ``d_columns`` are filled up to whole vectors, where
+    ``start``, from which all logits begin, is so low that softmax is exactly 0. ``errors`` is
+    working memory.
+    """
+    one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+    lanes, L, d_g = np.uint64(LANES * len(parts)), np.uint64(len(pi)), np.uint64(columns.shape[1])
+    actions, begin = actions.reshape(-1), load(start, np.uint64(0), parts)
+    zero = subtract(begin, begin)
+    for s in range(np.uint64(first), np.uint64(last)):
+        column, d_column = columns[s].reshape(-1), d_columns[s].reshape(-1)
+        for a in range(d_g):
+            store(d_column, a * lanes, zero)
+        for t in range(L):
+            weight = pi[t]
+            for k in range(L * d_g):
+                store(errors, k * lanes, zero)
+            end = np.uint64(bounds[s * L + t + one])
+            for i in range(np.uint64(bounds[s * L + t]), end, four):
+                i1, i2, i3 = (
+                    min(i + one, end - one),
+                    min(i + two, end - one),
+                    min(i + three, end - one),
+                )
+                z0 = z1 = z2 = z3 = begin
+                for j in range(L):
+                    w = spread(weight[j], parts)
+                    a0, a1 = np.uint64(actions[i * L + j]), np.uint64(actions[i1 * L + j])
+                    a2, a3 = np.uint64(actions[i2 * L + j]), np.uint64(actions[i3 * L + j])
+                    z0 = multiply_add(w, load(column, a0 * lanes, parts), z0)
+                    z1 = multiply_add(w, load(column, a1 * lanes, parts), z1)
+                    z2 = multiply_add(w, load(column, a2 * lanes, parts), z2)
+                    z3 = multiply_add(w, load(column, a3 * lanes, parts), z3)
+                m0, m1, m2, m3 = largest_of_four(z0, z1, z2, z3)
+                z0, z1 = exponential(subtract(z0, m0)), exponential(subtract(z1, m1))
+                z2, z3 = exponential(subtract(z2, m2)), exponential(subtract(z3, m3))
+                m0, m1, m2, m3 = inverse_totals_of_four(z0, z1, z2, z3)
+                z0 = less_one_at(multiply(z0, m0), np.uint64(target[i]))
+                z1 = less_one_at(multiply(z1, m1), np.uint64(target[i1]))
+                z2 = less_one_at(multiply(z2, m2), np.uint64(target[i2]))
+                z3 = less_one_at(multiply(z3, m3), np.uint64(target[i3]))
+                _add(errors, actions, i, L, d_g, z0, parts)
+                if i + one < end:
+                    _add(errors, actions, i1, L, d_g, z1, parts)
+                if i + two < end:
+                    _add(errors, actions, i2, L, d_g, z2, parts)
+                if i + three < end:
+                    _add(errors, actions, i3, L, d_g, z3, parts)
+            for j in range(L):
+                w, slope = spread(weight[j], parts), zero
+                for a in range(d_g):
+                    at, summed = a * lanes, load(errors, (j * d_g + a) * lanes, parts)
+                    store(d_column, at, multiply_add(w, summed, load(d_column, at, parts)))
+                    slope = multiply_add(summed, load(column, at, parts), slope)
+                d_pi[s, t, j] = total(slope)

@@ -2,6 +2,7 @@
 double.
 """
 
+import itertools
 import json
 import os
 import subprocess
@@ -11,10 +12,13 @@ import numba
 import numpy as np
 import pytest
 import torch
+from numba.core.dispatcher import Dispatcher
+from numba.core.extending import _Intrinsic
 
-from simulate.state_tracking import Parameters, cpu, train
+from simulate.state_tracking import Parameters, cpu, rows, train
 from simulate.state_tracking.gradients import Grouped, Plain
 from simulate.state_tracking.student import Students
+from theory.state_tracking.numbers.per_seed import kernels
 
 
 def found(
@@ -55,12 +59,12 @@ def test_rows_of_a_group_may_fill_several_blocks(tiny, make):
 
 def test_what_is_not_a_number_stays_so(tiny, make):
     """A run that diverges must not look healthy."""
-    for dtype in (torch.float32, torch.float64):
+    for dtype, value in itertools.product((torch.float32, torch.float64), (torch.nan, torch.inf)):
         student, data, _ = make(tiny, dtype=dtype)
         students = Students([student])
         engine = Grouped(students, [data])
         with torch.no_grad():
-            students.M[0, :, :, :] = torch.nan
+            students.M[0, :, :, :] = value
         engine.gradients(students)
         assert torch.isnan(students.M.grad).all() and torch.isnan(students.W_Q.grad).all()
         assert torch.isnan(engine.statistics(students)["loss"]).all()
@@ -87,18 +91,34 @@ def test_the_exponential_is_exact_to_single_precision(tiny, make):
         assert (students.M.grad[0, 0] - expected).abs().max() < 3e-6
 
 
-def test_exponentials_of_single_precision():
-    """The series' own error of 1.2e-7, and that of the argument's rounding, twice as much here."""
+@numba.njit
+def of_numbers(x):
+    out = np.empty_like(x)
+    for k in range(len(x)):
+        out[k] = cpu._exp(x[k])
+    return out
 
-    @numba.njit
-    def exponentials(x):
-        out = np.empty_like(x)
-        for k in range(len(x)):
-            out[k] = cpu._exp(x[k])
-        return out
 
-    x = np.linspace(-3, 0, 5001, dtype=np.float32)
-    assert np.abs(exponentials(x) / np.exp(x.astype(float)) - 1).max() < 5e-7
+@numba.njit
+def of_rows(x):
+    out = np.empty_like(x)
+    for k in range(np.uint64(0), np.uint64(len(x)), np.uint64(2 * rows.LANES)):
+        rows.store(out, k, rows.exponential(rows.load(x, k, (0, 0))))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("exponentials", "dtype"),
+    [(of_numbers, np.float32), (of_rows, np.float32), (of_rows, np.float64)],
+)
+def test_exponentials(exponentials, dtype):
+    """The series' own error of one unit in the last place, and that of the argument's rounding,
+    three times as much here. Far below, rows give exactly 0.
+    """
+    x = np.linspace(-3, 0, 5024, dtype=dtype)
+    exact = np.exp(x.astype(np.longdouble))
+    assert np.abs(exponentials(x) / exact - 1).max() < 5 * np.finfo(dtype).eps
+    assert (of_rows(np.full(32, -1e30, dtype)) == 0).all()
 
 
 @pytest.mark.parametrize(("N", "n_train"), [(2, 1), (16, 3), (17, 40), (33, 40), (70, 40)])
@@ -117,6 +137,20 @@ def test_rows_of_any_length_in_groups_of_any_size(tiny, make, N, n_train):
         found.append([w.grad.clone() for _, w in students.named_parameters()])
     for ours, other in zip(*found, strict=True):
         assert (ours - other).abs().max() <= 1e-11 * other.abs().max()
+
+
+@pytest.mark.parametrize("module", [cpu, rows, kernels])
+def test_kept_machine_code_is_of_one_file(module):
+    """Numba compiles again what it keeps if its file changes, and not if another does."""
+    every = vars(module).values()
+    for kernel in (
+        x for x in every if isinstance(x, Dispatcher) and x.__module__ == module.__name__
+    ):
+        used = [vars(module).get(name) for name in kernel.py_func.__code__.co_names]
+        for made in used:
+            if isinstance(made, (Dispatcher, _Intrinsic)):
+                home = getattr(made, "py_func", None) or made._defn
+                assert home.__module__ == module.__name__, (kernel, made)
 
 
 @pytest.mark.slow

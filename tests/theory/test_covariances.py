@@ -8,9 +8,11 @@ import pytest
 import test_fixed_disorder as second
 from later import Later
 
+from theory.parameters import ParameterError
+from theory.runtime import memory
 from theory.state_tracking import Parameters, covariances
 from theory.state_tracking.numbers.per_seed import Realisation, Start
-from theory.state_tracking.numbers.per_seed.covariances import Covariances
+from theory.state_tracking.numbers.per_seed.covariances import Covariances, excess_memory
 from theory.state_tracking.numbers.per_seed.fourth_order import FourthOrder
 
 P = second.P
@@ -46,6 +48,21 @@ def test_every_row_of_a_training_set(monkeypatch):
         assert half < own / (0.85 * 2**power), name
         assert wide / narrow < 1.15 * 2 ** (power - 1), name
         assert half < narrow / 5, name
+
+
+def test_memory_of_two_training_sets(monkeypatch):
+    """What is allocated is what is asked for; a byte less is refused."""
+    rng = np.random.default_rng(0)
+    start = Start.drawn(P, 2, rng)
+    given = Realisation.drawn(P, start, rng)
+    assert len(given.sequences) == 2
+    left, needed = FourthOrder(P, start, given).left, 2 * excess_memory(P)
+    monkeypatch.setattr(memory, "NEGLIGIBLE_BYTES", 0)
+    monkeypatch.setattr(memory, "available", lambda: needed)
+    assert Covariances(P, given, left).excess.nbytes == needed
+    monkeypatch.setattr(memory, "available", lambda: needed - 1)
+    with pytest.raises(ParameterError, match="covariances of a training set needs about"):
+        Covariances(P, given, left)
 
 
 def excess_loss(

@@ -65,6 +65,22 @@ def test_accuracies_by_nodes_and_by_cells():
     assert np.isnan(accuracy(limit, 64, np.inf))
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_diverged_entries_have_no_accuracy(value):
+    """Neither where a correct nor where a wrong logit has diverged; other states keep theirs."""
+    rng = np.random.default_rng(0)
+    at, M = np.array([[1.0, 0], [0.2, 0.8]]), rng.normal(size=(3, 2, 3))
+    target, nodes = rng.integers(3, size=(3, 2)), gauss_hermite(5)
+    exact = kernels.accuracies(at, M, target, *nodes)
+    for r in range(3):
+        wrong = M.copy()
+        wrong[1, 0, r] = value
+        found = kernels.accuracies(at, wrong, target, *nodes)
+        assert np.isnan(found[:, 1]).all()
+        np.testing.assert_array_equal(found[:, ::2], exact[:, ::2])
+    assert np.isnan(kernels.accuracies(at * np.nan, M, target, *nodes)).all()
+
+
 def test_softmax_and_its_normaliser():
     """Rows sum to one; logits that only diverging descent has give NaN."""
     z = np.random.default_rng(0).normal(size=(5, 7)) * 9

@@ -21,6 +21,7 @@ from theory.state_tracking.numbers.per_seed import (
     FixedDisorder,
     Realisation,
     Start,
+    kernels,
     solve,
 )
 from theory.state_tracking.predict import ACCURACIES
@@ -86,7 +87,7 @@ def test_every_level_answers_and_is_documented():
         assert {"A", "R", "S", "loss", *ACCURACIES} <= set(found) and found.attrs["level"] == name
         assert found.sizes["seed"] == 2 and found.sizes["alpha"] == 3
         assert found.sizes.get("draw") == (DRAWS if name == "disorder_drawn" else None)
-        assert np.isfinite(found.A).all()
+        assert np.isfinite(found.A).all() and np.isfinite(found.accuracy).all()
         spread = np.ptp(found.A.isel(alpha=-1).values)
         assert spread == 0 if name == "flow" else spread > 0  # one curve, or one per seed
         for lacking in level.needs:
@@ -115,6 +116,20 @@ def test_a_training_set_may_be_given():
     few = Realisation.drawn(P, started(2)[0], np.random.default_rng(8))
     with pytest.raises(ParameterError, match="2 students, must be 3 as the runs"):
         st.predict(P, runs, level="fixed_disorder", given=few)
+
+
+@pytest.mark.parametrize("changes", [{}, {"momentum": 0.5}, {"reward": "step"}], ids=str)
+def test_accuracies_of_fixed_disorder_may_be_left_out(changes, monkeypatch):
+    """They are not computed then, and all else is the same, at every optimiser and reward."""
+    start, runs = started()
+    p = P.replace(**changes)
+    given = Realisation.drawn(p, start, np.random.default_rng(8))
+    runs.attrs.clear()  # which say how they were trained
+    whole = st.predict(p, runs, level="fixed_disorder", given=given)
+    monkeypatch.setattr(kernels, "accuracies", None)
+    quick = st.predict(p, runs, level="fixed_disorder", given=given, accuracies=False)
+    assert set(whole) - set(quick) == set(ACCURACIES)
+    xr.testing.assert_equal(quick, whole[list(quick)])
 
 
 SMALL = st.Parameters(N=6, L=4, d_g=6, d_h=8, n_train=64, n_test=32, eval_every=60)

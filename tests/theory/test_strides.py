@@ -41,6 +41,27 @@ def test_sums_are_exact_for_polynomials(nodes):
         assert many == 1 or abs(found - exact) > 100 * rounding
 
 
+def test_the_error_is_of_the_worst_member():
+    """Of two seeds with three numbers each, and arrays of two shapes: neither hides the other."""
+    rng = np.random.default_rng(0)
+    state, size = [rng.normal(size=(2, 3)), rng.normal(size=(2, 2, 2))], [1e3, 1.0]
+    rates = [[x * rng.normal(size=x.shape) for x in state] for _ in range(3)]
+
+    def error(*members):
+        def large(arrays):
+            return [np.stack([size[b] * x[b] for b in members]) for x in arrays]
+
+        system = Plain(None, *large(state))
+        path = Strides(system)
+        for place, found in enumerate(rates):
+            system.rates = lambda found=found: large(found)
+            path._rates(-place, place)
+        return path._error([0, 1, 2], 5)
+
+    assert error(0, 1) == pytest.approx(max(error(0), error(1)), rel=1e-12)
+    assert min(error(0), error(1)) < 0.99 * error(0, 1)
+
+
 def test_large_steps_are_descent_itself():
     """Where each epoch changes much, strides have one epoch, and nothing is left but rounding."""
     system = Plain(lambda x: [-1.7 * x * (1 - 0.1 * x)], np.array([[0.4], [0.2]]))

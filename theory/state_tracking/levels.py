@@ -132,12 +132,7 @@ def _counts(p: Parameters, runs: xr.Dataset, start: Start) -> list[Realisation]:
 
 def _disorder(title: str, known: Known) -> Level:
     """Fixed-disorder theory of some realisations."""
-    return Level(
-        title,
-        REALISATION,
-        system=lambda p, start, given, accuracies: system(p, start, given),
-        known=known,
-    )
+    return Level(title, REALISATION, system=system, known=known)
 
 
 def _cavity(title: str, finite_data: bool) -> Level:

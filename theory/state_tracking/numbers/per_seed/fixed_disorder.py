@@ -30,12 +30,16 @@ class FixedDisorder:
         Initial keys and queries of the seeds.
     given : Realisation
         Teachers, initial M and training sets of the seeds.
+    accuracies : bool
+        Compute accuracies; otherwise they are NaN.
     """
 
     BY_SEED: tuple[str, ...] = ("absent", "given", "left", "scale", "teachers")
 
-    def __init__(self, p: Parameters, start: Start, given: Realisation) -> None:
-        self.p, self.attention = p, Attention(p)
+    def __init__(
+        self, p: Parameters, start: Start, given: Realisation, accuracies: bool = True
+    ) -> None:
+        self.p, self.attention, self.accuracies = p, Attention(p), accuracies
         self.teachers = given.one_hot()  # (B, s, a, r), as M below
         M = np.ascontiguousarray(given.M.transpose(0, 3, 1, 2), dtype=float)
         self.state = [start.W_Q.astype(float), start.W_K.astype(float), M]
@@ -142,10 +146,11 @@ class FixedDisorder:
         other = (total - right) / (N - 1)
         overlap = (y * M).sum((1, 2, 3))
         all_teachers = (y.sum(2) * M.sum(2)).sum((1, 2))
-        nodes, weight = gauss_hermite(NOISE)
-        first = np.array(
-            [kernels.accuracies(at, M, target, nodes, weight) for at, _, _, _, M, target in every]
-        )
+        first = np.full((len(M), p.L, N, d), np.nan)
+        if self.accuracies:
+            rule = gauss_hermite(NOISE)
+            for b, (at, _, _, _, own_M, target) in enumerate(every):
+                first[b] = kernels.accuracies(at, own_M, target, *rule)
         found = summary(
             p,
             own=own,

@@ -284,6 +284,9 @@ def accuracies(at, M, target, nodes, weight):
             for r in range(N):
                 noise[r] = math.sqrt(rest * square[r]) + 1e-9
                 scale[r] = 1 / noise[r]
+            if not noise.sum() < np.inf:  # descent has diverged
+                out[i, s] = math.nan
+                continue
             for a in range(d):
                 y = target[s, a]
                 for r in range(N):

@@ -121,12 +121,14 @@ class Rewarded(FourthOrder):
 
     Parameters
     ----------
-    p, start, given
+    p, start, given, accuracies
         As for `FixedDisorder`; ``p`` with a reward.
     """
 
-    def __init__(self, p: Parameters, start: Start, given: Realisation) -> None:
-        super().__init__(p, start, given)
+    def __init__(
+        self, p: Parameters, start: Start, given: Realisation, accuracies: bool = True
+    ) -> None:
+        super().__init__(p, start, given, accuracies)
         self.steps = p.horizon or p.L
         self.listed = np.zeros(len(given.teachers), bool)
         self.old: dict[int, np.ndarray] = {}  # by student: probabilities where rewards took over

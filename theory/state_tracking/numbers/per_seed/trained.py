@@ -28,6 +28,8 @@ class Trained(FourthOrder):
         Initial keys and queries of the seeds.
     given : Realisation
         As for `FixedDisorder`, with its sequences.
+    accuracies : bool
+        Compute accuracies; otherwise they are NaN.
 
     Raises
     ------
@@ -35,8 +37,10 @@ class Trained(FourthOrder):
         If batches are asked for and the realisation has no sequences.
     """
 
-    def __init__(self, p: Parameters, start: Start, given: Realisation) -> None:
-        super().__init__(p, start, given)
+    def __init__(
+        self, p: Parameters, start: Start, given: Realisation, accuracies: bool = True
+    ) -> None:
+        super().__init__(p, start, given, accuracies)
         if p.batches > 1 and given.sequences is None:
             raise ParameterError(
                 f"given: has no sequences, which batch_size = {p.batch_size} needs; "
@@ -62,8 +66,10 @@ class Trained(FourthOrder):
         return super().observe()
 
 
-def system(p: Parameters, start: Start, given: Realisation) -> FixedDisorder:
+def system(
+    p: Parameters, start: Start, given: Realisation, accuracies: bool = True
+) -> FixedDisorder:
     """Fixed-disorder theory; in strides where steps depend on the weights alone."""
     if p.reward != "none":
-        return Rewarded(p, start, given)
-    return (FixedDisorder if p.steady and p.batches == 1 else Trained)(p, start, given)
+        return Rewarded(p, start, given, accuracies)
+    return (FixedDisorder if p.steady and p.batches == 1 else Trained)(p, start, given, accuracies)
