@@ -280,10 +280,12 @@ class System:
         for p in points:
             config = self.configuration(p, self.precision(dtype), **own)
             stored = [runs.read(storage.place(store, config, seed)) for seed in seeds]
-            if any(run.attrs.get("code", self.code) != self.code for run in stored):
+            pairs = zip(seeds, stored, strict=True)
+            old = [str(k) for k, run in pairs if run.attrs.get("code", self.code) != self.code]
+            if old:
                 warnings.warn(
                     f"{storage.place(store, config, 0).parent}: trained by other code than "
-                    f"{self.name} has now; remove it to train again",
+                    f"{self.name} has now: seeds {', '.join(old)}; remove them to train again",
                     stacklevel=2,
                 )
             parts.append(runs.combine(stored, seeds))

@@ -171,6 +171,7 @@ def draw(result: Onset, axes: Any) -> None:
                 for k in marks
                 if (k in result.times) == event and math.isfinite(v := result.numbers[k])
             }
+            shown = dict(sorted(shown.items(), key=lambda item: item[1]))  # as from left to right
             label = "; ".join(f"{k} = {v:.4g}" if event else k for k, v in shown.items())
             for k, value in enumerate(shown.values()):
                 line(value, color="0.6", lw=0.8, ls=style, zorder=0, label=None if k else label)
