@@ -1,5 +1,6 @@
 """Every figure of the paper: required setting and drawing."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -78,7 +79,7 @@ def own_starts(p: Parameters, runs: xr.Dataset) -> Any:
     for axis, (name, label) in zip(
         axes, (("A", "attention $A$"), ("R", "teacher overlap $R$")), strict=True
     ):
-        for k, mark in zip(range(runs.sizes["seed"]), "osD^v", strict=True):
+        for k, mark in zip(range(runs.sizes["seed"]), itertools.cycle("osD^v"), strict=False):
             student, line = (data[name].isel(seed=k) for data in (runs, ours))
             words = (
                 ("students, one colour and mark each", "theory, from each student's start")

@@ -23,7 +23,7 @@ def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
     """Ours: early, onset, late and composite forms compared with the exact solution, for this
     setting and for a large system.
     """
-    size, length = 1e5, 3e4
+    size, length = 10**5, 3 * 10**4
     large = p.values() | {
         "N": size,
         "d_g": size,

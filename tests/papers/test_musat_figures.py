@@ -9,12 +9,19 @@ import matplotlib as mpl
 import pytest
 
 from papers import __main__ as command
-from papers.musat2025 import FIGURES, all_weights_figure, figures, weights_figures, writeup
+from papers.musat2025 import (
+    FIGURES,
+    all_weights_figure,
+    figures,
+    gaussian_figure,
+    weights_figures,
+    writeup,
+)
 from papers.source import Source
 from simulate.induction_heads import Parameters, StandardParameters
 from theory.parameters import ParameterError
 from theory.runtime import plotting
-from verify.induction_heads import flow_laws, gradients, pictures, timescales
+from verify.induction_heads import flow_laws, gaussian, gradients, pictures, timescales
 
 mpl.use("Agg")
 
@@ -44,6 +51,9 @@ def tiny(monkeypatch, tmp_path):
         monkeypatch.setattr(all_weights_figure, name, value)
     for name, value in {"SIZES": (2, 3), "SEEDS": range(2), "NOISE_SIZE": 2, "RATE": 0.4}.items():
         monkeypatch.setattr(timescales, name, value)
+    for name, value in {"DIMENSIONS": (16, 32), "SEEDS": range(2), "BATCHES": (2, 4)}.items():
+        monkeypatch.setattr(gaussian, name, value)
+    monkeypatch.setattr(gaussian_figure, "SIZES", (16, 32))
     monkeypatch.setattr(figures.Figure, "write", _once(figures.Figure.write))
     monkeypatch.setattr(plotting, "save", _coarse)  # most of the time would go into pixels
     monkeypatch.setattr(flow_laws, "EXPONENT_SIZES", (64, 128, 256))
