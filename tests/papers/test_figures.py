@@ -52,25 +52,12 @@ def test_all_figures_and_the_write_up(tiny, tmp_path):
     assert writeup.generate(tiny) == text
 
 
-def test_one_figure_from_the_command(tiny, tmp_path, capsys):
-    assert (
-        command.main(
-            [
-                "forner2026",
-                "--figure",
-                "3",
-                "--seeds",
-                "2",
-                "--out",
-                str(tmp_path),
-                "--quiet",
-                "--device",
-                "cpu",
-            ]
-        )
-        == 0
-    )
-    assert capsys.readouterr().out.strip() == str(tmp_path / "figure_3.png")
+@pytest.mark.parametrize("name", ["3", "students", "composite"])
+def test_one_figure_from_the_command(name, tiny, tmp_path, capsys):
+    """Of a paper's curves, of any number of students, and of a system that nobody trains."""
+    words = f"forner2026 --figure {name} --seeds 2 --quiet --device cpu --out".split()
+    assert command.main([*words, str(tmp_path)]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / f"figure_{name}.png")
 
 
 @pytest.mark.parametrize("words", [["forner2026", "--figure", "99"], ["forner2025"]])
