@@ -60,6 +60,7 @@ SHARP = ("N, d_g, L to infinity", "A_0 = 1/L, R_0 = S_0 = zeta = 0", "before the
 LARGE = ("N, d_g, L large", "A small", "R - S linear in time")
 SHOWN = ("N", "L", "d_g", "d_h", "eta", "c_omega", "A_0", "R_0", "S_0", "zeta")  # in titles
 HALF = {"alpha_half": A - sp.Rational(1, 2)}
+FAR = 1e6  # approximations are drawn no further up: Matplotlib cannot place what overflows
 
 
 @cache
@@ -410,6 +411,7 @@ def draw(result: Onset, axes: Any) -> None:
     }
     for k, (name, curve) in enumerate(drawn.items()):
         style, mark, words = styles[name]
+        curve = curve.where(abs(curve) < FAR)
         more = {"ls": style, "marker": mark, "ms": 4, "markevery": 0.12}
         left.plot(curve.alpha, curve.A, color=f"C{k}", label=words, **more)
         for q, colour in (("R", "C0"), ("S", "C3")):

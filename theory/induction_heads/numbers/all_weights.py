@@ -205,10 +205,11 @@ def flow_of(
     ParameterError
         If query, mask or names are not known.
     """
-    if names is not None and (unknown := {*names} - {*NAMES} or not names):
-        said = ", ".join(map(str, unknown)) if isinstance(unknown, set) else "nothing"
+    trained = set(moving(mask) if names is None else map(str, names))
+    if not trained or (unknown := trained - {*NAMES}):
+        said = ", ".join(sorted(unknown)) if trained else "nothing"
         raise ParameterError(f"names: there is no {said}; must be some of {', '.join(NAMES)}")
-    return descend(loss_of(size, query, mask, right), size, names or moving(mask), **options)
+    return descend(loss_of(size, query, mask, right), size, trained, **options)
 
 
 def times(
