@@ -83,7 +83,10 @@ def assigned(name: str, values: Sequence[Any]) -> str:
     letter = sp.latex(sp.Symbol(head))
     if len(head) > 1 and not letter.startswith("\\"):
         return f"{name.replace('_', ' ')} " + ", ".join(f"${x}$" if "\\" in x else x for x in few)
-    small = rf"_{{\mathrm{{{index}}}}}" if len(index) > 1 else f"_{index}" * bool(index)
+    below = sp.latex(sp.Symbol(index))
+    if len(index) > 1 and not below.startswith("\\"):
+        below = rf"\mathrm{{{index}}}"
+    small = f"_{{{below}}}" * bool(index)
     return f"${letter}{small}=" + r",\;".join(few) + "$"
 
 

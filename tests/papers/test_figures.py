@@ -142,6 +142,7 @@ def test_titles_in_symbols():
     many = [(Parameters(optimizer="adam", L=k), 1) for k in range(1, 8)]
     assert titles.title(many).endswith(r"$L=1,\;\dots,\;7$; optimizer adam; 1 seed")
     assert titles.assigned("lam", [2.5e-3]) == r"$\lambda=0.0025$"
+    assert titles.assigned("c_omega", [2.5]) == r"$c_{\omega}=2.5$"
     said = "eta = 1e-05; L = 3, 5; step in t = 0.1; strict; $N=2$"
     assert titles.symbols(said) == r"$\eta=10^{-5}$; $L=3,\;5$; step in t = 0.1; strict; $N=2$"
     figure, _ = plotting.figure()
