@@ -84,9 +84,9 @@ def assigned(name: str, values: Sequence[Any]) -> str:
     if len(head) > 1 and not letter.startswith("\\"):
         return f"{name.replace('_', ' ')} " + ", ".join(f"${x}$" if "\\" in x else x for x in few)
     below = sp.latex(sp.Symbol(index))
-    if len(index) > 1 and not below.startswith("\\"):
-        below = rf"\mathrm{{{index}}}"
-    small = f"_{{{below}}}" * bool(index)
+    if len(index) > 1:
+        below = f"{{{below}}}" if below.startswith("\\") else rf"{{\mathrm{{{index}}}}}"
+    small = f"_{below}" * bool(index)
     return f"${letter}{small}=" + r",\;".join(few) + "$"
 
 
