@@ -86,9 +86,17 @@ def _real_lambert(z: Any, branch: Any = 0) -> Any:
     return scipy.special.lambertw(z, branch).real
 
 
+def _binomial(n: Any, k: Any) -> Any:
+    """SymPy would print a ratio of gamma functions, which overflow at 171."""
+    if not np.isfinite(value := scipy.special.binom(n, k)).all():
+        raise ParameterError("binomial coefficient: too large for double precision; use mpmath")
+    return value
+
+
 _MODULES: dict[str, list] = {
     "numpy": [
         {
+            "binomial": _binomial,
             "dirichlet_kernel": scipy.special.diric,
             "wright_omega": scipy.special.wrightomega,
             "polylog": _polylog,
