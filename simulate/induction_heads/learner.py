@@ -142,11 +142,6 @@ def identity(p: Parameters, keep_weights: bool = False) -> dict[str, Any]:
     return {"keep_weights": keep_weights}
 
 
-def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
-    """Time of the three-parameter flow."""
-    return steps * p.time_per_step
-
-
 DISENTANGLED = training.System(
     "induction_heads",
     Parameters,
@@ -154,7 +149,6 @@ DISENTANGLED = training.System(
     MEANING,
     memory,
     time="t",
-    clock=clock,
     identity=identity,
     dimensions={
         "pseudo": ("parameter",),

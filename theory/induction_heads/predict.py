@@ -64,7 +64,7 @@ def predict(
         If the closed flow does not apply (data not orthonormal, every pair queried in turn, fewer
         weights), or if the runs were trained with other parameters.
     """
-    steps, at = prediction.clock(p, runs, until, p.time_per_step)
+    steps, at = prediction.clock(p, runs, until)
     of = all_weights.loss_of(p.N, p.query, p.mask, p.B)
 
     def follow() -> xr.Dataset:

@@ -1,10 +1,7 @@
 """Parameters of in-context linear regression, and which students each theory describes."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +20,6 @@ class Parameters(Stepped):
         For an unknown name or a value out of range.
     """
 
-    white: ClassVar[Callable[[], Parameters]]
     PRESETS = {
         "reference": {},  # generic merged heads
         "white": dict(spectrum="1,1,1,1", H=3, start=1.5e-6**0.5, steps=300),  # one logistic drop

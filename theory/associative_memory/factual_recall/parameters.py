@@ -1,10 +1,6 @@
 """Parameters of factual recall; by default the authors' reference run."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 from theory.parameters import ParameterError, Stepped, parameter
 
@@ -23,7 +19,6 @@ class Parameters(Stepped):
         the answers per relation.
     """
 
-    small: ClassVar[Callable[[], Parameters]]
     PRESETS = {
         "reference": {},
         # Trains in a second: few facts, larger initial weights.

@@ -40,7 +40,7 @@ def predict(
     ParameterError
         If the runs lack their steps or were trained with other parameters.
     """
-    steps, at = prediction.clock(p, runs, until, p.eta)
+    steps, at = prediction.clock(p, runs, until)
     how, last = optimiser(runs), int(np.max(steps[-1]))
     length = last if how is None else max(last, p.steps)  # a schedule knows the length of the run
     curves = lambda: flow().descend(p, p.eta, length, optimizer=how)  # noqa: E731

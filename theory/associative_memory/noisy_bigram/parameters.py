@@ -1,10 +1,7 @@
 """Parameters of the noisy bigram task."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from theory.parameters import BaseParameters, parameter
 
@@ -20,7 +17,6 @@ class Parameters(BaseParameters):
         For an unknown name or a value out of range.
     """
 
-    ablation: ClassVar[Callable[[], Parameters]]
     PRESETS = {
         "one_step": {},  # one gradient step from n samples
         "ablation": dict(N=32, T=16, a=0.6),  # both paths trained; more noise than clean answers

@@ -1,10 +1,6 @@
 """Parameters of the trigger-token (in-context bigram) task."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 from theory.parameters import BaseParameters, ParameterError, parameter
 
@@ -27,9 +23,6 @@ class Parameters(BaseParameters):
         For an unknown name, a value out of range, or more triggers than tokens.
     """
 
-    simplified: ClassVar[Callable[[], Parameters]]
-    two_layers: ClassVar[Callable[[], Parameters]]
-    one_layer: ClassVar[Callable[[], Parameters]]
     PRESETS = {
         # Three trained matrices, loss on predictable tokens (slides, memory-recall probes).
         "simplified": {},
