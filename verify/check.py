@@ -1,7 +1,8 @@
 """Rows of a report: a `Check` from the two sides of a claim, one function per kind of claim."""
 
+import functools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,40 @@ class Sides:
             predicted, measured = np.concatenate(parts, axis=1)
             rows.append(identity(label, equation, predicted, measured, self.tolerance, self.reason))
         return rows
+
+
+def sided(
+    tolerance: float, reason: str
+) -> Callable[[Callable[[Sides], Iterable[Check] | None]], Callable[..., list[Check]]]:
+    """Decorator: a group of checks from a function that adds to `Sides`, and may return rows that
+    come after those.
+    """
+
+    def decorate(add: Callable[[Sides], Iterable[Check] | None]) -> Callable[..., list[Check]]:
+        @functools.wraps(add)
+        def group(table: Mapping[str, Equation]) -> list[Check]:
+            sides = Sides(table, tolerance, reason)
+            further = add(sides) or ()
+            return [*sides.checks(), *further]
+
+        return group
+
+    return decorate
+
+
+def against(
+    table: Mapping[str, Equation],
+    check: Callable[..., Check],
+    name: str,
+    equation: str,
+    values: Any,
+    *measured: Any,
+    **more: Any,
+) -> Check:
+    """Check of a number against an equation at given values; ``check`` is `identity`, `near` or
+    `sampled`, whose other arguments follow.
+    """
+    return check(name, equation, table[equation].evaluate(values), *measured, **more)
 
 
 def near(

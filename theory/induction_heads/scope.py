@@ -13,8 +13,7 @@ BURSTS = Limit(
     "B",
     "1, or all weights on orthonormal data (of three numbers: induction_heads.bursty)",
     lambda p, runs: p.B == 1 or (p.trained == "all" and p.data == "orthonormal"),
-    lambda p, runs: p.B,
-    ("trained", "data"),
+    reads=("trained", "data"),
 )
 LARGE_D = Limit(
     "D",

@@ -104,15 +104,9 @@ ALIGNED = Limit(
     "begin",
     "aligned where key and query are separate",
     lambda p, runs: p.attention == "merged" or p.begin == "aligned",
-    lambda p, runs: repr(p.begin),
-    ("attention",),
+    reads=("attention",),
 )
-WHITE = Limit(
-    "spectrum",
-    "white, as in '1,1,1'",
-    lambda p, runs: set(p.eigenvalues) == {1},
-    lambda p, runs: repr(p.spectrum),
-)
+WHITE = Limit("spectrum", "white, as in '1,1,1'", lambda p, runs: set(p.eigenvalues) == {1})
 STARTS = "merged heads from a small start, separate ones from an aligned start"
 ANY = "theory.drops follows any start"
 DROPS = Scope("the time of each drop", STARTS, (ALIGNED,), RUN, remedy=ANY)

@@ -2,12 +2,7 @@
 
 from theory import Limit, Scope, scope
 
-LINEAR = Limit(
-    "first_step",
-    "at most 1 (softmax still linear)",
-    lambda p, runs: p.first_step <= 1,
-    lambda p, runs: p.first_step,
-)
+LINEAR = Limit("first_step", "at most 1 (softmax still linear)", lambda p, runs: p.first_step <= 1)
 STEPS = Scope(
     "the population gradients",
     "one step each, the first of them small",

@@ -22,20 +22,18 @@ SCOPE = Scope(
     "gradient descent in small steps from zero weights, whose attention emerges while most of the "
     "probability lies on values that are not shown",
     (
-        Limit("P", "at least 3", lambda p, runs: p.P >= 3, lambda p, runs: p.P),
+        Limit("P", "at least 3", lambda p, runs: p.P >= 3),
         Limit(
             "M",
             "above P, as nothing leaves zero weights where every value is shown",
             lambda p, runs: p.M > p.P,
-            lambda p, runs: p.M,
-            ("P",),
+            reads=("P",),
         ),
         Limit(
             "N",
             "so small that exp(read-out/2) stays below M/2 until attention is 1/2",
             lambda p, runs: p.P < 3 or half(p) < 1 / 2,
-            lambda p, runs: p.N,
-            ("M", "P"),
+            reads=("M", "P"),
         ),
     ),
     free=("eta", "steps", "eval_every", "batch_size"),

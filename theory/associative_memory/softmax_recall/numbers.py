@@ -19,14 +19,13 @@ SCOPE = Scope(
     "softmax_recall_emergence",
     "gradient descent in small steps from zero weights, where the relation comes first",
     (
-        Limit("T", "at least 8", lambda p, runs: p.T >= 8, lambda p, runs: p.T),
-        Limit("n", "at least R", lambda p, runs: p.n >= p.R, lambda p, runs: p.n, ("R",)),
+        Limit("T", "at least 8", lambda p, runs: p.T >= 8),
+        Limit("n", "at least R", lambda p, runs: p.n >= p.R, reads=("R",)),
         Limit(
             "S",
             f"at least {FIRST} R sqrt((D - 1)/(R - 1)), with R and D at least 2",
             lambda p, runs: min(p.R, p.D) > 1 and ahead(p) >= FIRST,
-            lambda p, runs: p.S,
-            ("R", "D"),
+            reads=("R", "D"),
         ),
     ),
     free=("eta", "steps", "eval_every", "batch_size"),

@@ -135,10 +135,9 @@ LONG = Limit(
     "R",
     "such that there are at least 4 other pairs for every copy, L R/B",
     lambda p, runs: p.L * p.R >= 4 * p.B,
-    lambda p, runs: p.R,
-    ("L", "B"),
+    reads=("L", "B"),
 )
-LABELS = Limit("L", "at least 2", lambda p, runs: p.L >= 2, lambda p, runs: p.L)
+LABELS = Limit("L", "at least 2", lambda p, runs: p.L >= 2)
 
 
 def given(p: Any) -> bool:
@@ -150,23 +149,20 @@ PATIENT = Limit(
     "C",
     f"so many that the memory's logit is at most {WIDEST:g} when attention is 1/2",
     lambda p, runs: not given(p) or memory(p, clock(p, end(p))) <= WIDEST,
-    lambda p, runs: p.C,
-    ("L", "R", "B", "c_0"),
+    reads=("L", "R", "B", "c_0"),
 )
-STARTED = Limit("c_0", f"at least {FAINT:g}", lambda p, runs: p.c_0 >= FAINT, lambda p, runs: p.c_0)
+STARTED = Limit("c_0", f"at least {FAINT:g}", lambda p, runs: p.c_0 >= FAINT)
 DECAYS = Limit(
     "head_decay",
     f"above 0, and at most {WEAK:g} of that at which the head does not begin",
     lambda p, runs: not given(p) or 0 < p.head_decay <= WEAK * value("iw_decay_largest", p),
-    lambda p, runs: p.head_decay,
-    ("L", "R", "B"),
+    reads=("L", "R", "B"),
 )
 SLOW = Limit(
     "C",
     f"so many that the memory takes {FIRM:g} times the head's clock, and grows at {FAST:g} of its decay",
     lambda p, runs: not (given(p) and DECAYS.holds(p, None) and STARTED.holds(p, None)) or slow(p),
-    lambda p, runs: p.C,
-    ("L", "R", "B", "c_0", "head_decay"),
+    reads=("L", "R", "B", "c_0", "head_decay"),
 )
 STUDENTS = "gradient descent in small steps, score and memory from zero"
 FREE = ("eta", "steps", "eval_every", "batch_size")
@@ -177,9 +173,7 @@ ITEMS = Scope("iw_items_many", STUDENTS, (*PLAIN, STARTED), free=(*FREE, "C"))
 LOST = Scope(
     "iw_lost", STUDENTS, (LABELS, LONG, STARTED, only("fading", 0.0), DECAYS, SLOW), free=FREE
 )
-FADES = Limit(
-    "fading", f"at least {FAINT:g}", lambda p, runs: p.fading >= FAINT, lambda p, runs: p.fading
-)
+FADES = Limit("fading", f"at least {FAINT:g}", lambda p, runs: p.fading >= FAINT)
 EXCLUSION = Scope(
     "iw_items_lost", STUDENTS, (LABELS, LONG, STARTED, DECAYS, FADES), free=(*FREE, "C")
 )

@@ -71,10 +71,10 @@ def unigrams(p: Any) -> float:
 
 
 GIVEN = (
-    Limit("rho", "from 0.05 to 1", lambda p, runs: 0.05 <= p.rho <= 1, lambda p, runs: p.rho),
-    Limit("m", "at least 4", lambda p, runs: p.m >= 4, lambda p, runs: p.m),
-    Limit("k", "at least 2 m", lambda p, runs: p.k >= 2 * p.m, lambda p, runs: p.k, ("m",)),
-    Limit("D", "at least 8", lambda p, runs: p.D >= 8, lambda p, runs: p.D),
+    Limit("rho", "from 0.05 to 1", lambda p, runs: 0.05 <= p.rho <= 1),
+    Limit("m", "at least 4", lambda p, runs: p.m >= 4),
+    Limit("k", "at least 2 m", lambda p, runs: p.k >= 2 * p.m, reads=("m",)),
+    Limit("D", "at least 8", lambda p, runs: p.D >= 8),
 )
 
 
@@ -87,15 +87,13 @@ FOUND = Limit(
     "rho",
     "such that bigrams are not learnt before half of the first layer is on the previous token",
     lambda p, runs: not fits(p) or bool(np.isfinite(bigrams(p))),
-    lambda p, runs: p.rho,
-    ("k", "m", "D", "U"),
+    reads=("k", "m", "D", "U"),
 )
 APART = Limit(
     "D",
     "so large that unigrams take at most half the time of bigrams",
     lambda p, runs: not fits(p) or not unigrams(p) > bigrams(p) / 2,
-    lambda p, runs: p.D,
-    ("k", "m", "U", "rho"),
+    reads=("k", "m", "U", "rho"),
 )
 STUDENTS = "gradient descent in small steps from zero, lags beyond the chain's memory"
 FREE = ("eta", "steps", "eval_every", "batch_size")

@@ -3,18 +3,12 @@
 from theory.positional_semantic.scope import HOW
 from theory.scope import Limit, Scope, only
 
-OPEN = Limit(
-    "correlation",
-    "between -1 and 1, exclusively",
-    lambda p, runs: abs(p.correlation) < 1,
-    lambda p, runs: p.correlation,
-)
+OPEN = Limit("correlation", "between -1 and 1, exclusively", lambda p, runs: abs(p.correlation) < 1)
 LAYER = (only("tied", True), OPEN)
 DIVIDED = Limit(
     "start",
     "mixed where columns are heads (from another start both may end with both overlaps)",
     lambda p, runs: not p.heads or p.start == "mixed",
-    lambda p, runs: repr(p.start),
 )
 EXTENDED = Scope(
     "state evolution with extensions",

@@ -19,8 +19,8 @@ SCOPE = Scope(
     "the flow with a bypass",
     "gradient descent in small steps from zero, teachers that lead to different states",
     (
-        Limit("N", "at most 10^5 states", lambda p, runs: p.N <= LARGEST_N, lambda p, runs: p.N),
-        Limit("d_g", "at least 2 and below N", lambda p, runs: 2 <= p.d_g < p.N, lambda p, runs: p.d_g, ("N",)),
+        Limit("N", "at most 10^5 states", lambda p, runs: p.N <= LARGEST_N),
+        Limit("d_g", "at least 2 and below N", lambda p, runs: 2 <= p.d_g < p.N, reads=("N",)),
     ),
     free=("eta", "steps", "eval_every", "batch_size"),
     enters=("b",),
