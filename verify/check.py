@@ -3,7 +3,7 @@
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ParamSpec
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from verify.significance import (
 )
 from verify.verdict import IDENTITY, SEEN, VERDICTS, Z_REASON, Band, Check  # noqa: F401
 
+P = ParamSpec("P")
 ROUNDING = 4 * np.finfo(float).eps  # relative tolerance for samples without any scatter
 
 
@@ -81,6 +82,16 @@ class Sides:
             predicted, measured = np.concatenate(parts, axis=1)
             rows.append(identity(label, equation, predicted, measured, self.tolerance, self.reason))
         return rows
+
+
+def listed(make: Callable[P, Iterable[Check]]) -> Callable[P, list[Check]]:
+    """Decorator: the rows that a function yields, as a list."""
+
+    @functools.wraps(make)
+    def group(*given: P.args, **named: P.kwargs) -> list[Check]:
+        return list(make(*given, **named))
+
+    return group
 
 
 def sided(

@@ -3,7 +3,7 @@ flow, students against both. Gaussian data are in `gaussian`.
 """
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -15,7 +15,7 @@ from simulate.pool import one_thread
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers import leading_order
 from theory.induction_heads.parameters import StandardParameters
-from verify.check import Band, Check, identity, sampled, together
+from verify.check import Band, Check, identity, listed, sampled, together
 from verify.emergence import first_crossing
 from verify.induction_heads import flow_laws, gaussian
 from verify.induction_heads.points import Network
@@ -51,28 +51,25 @@ STUDENT_SIZES, SEEDS, BATCHES = (8, 16), range(100, 108), (32, 128)
 STANDARD_PAIRS, STANDARD_SEEDS, STANDARD_STEPS = (2, 4, 8), range(3), 400
 
 
-def against_network(size: int = NETWORK_SIZE) -> list[Check]:
+@listed
+def against_network(size: int = NETWORK_SIZE) -> Iterator[Check]:
     """Drop and emergence times of the full network's gradient flow against those of the closed
     flow.
     """
-    checks = []
     for (query, label), mask in itertools.product(QUERIES.items(), MASKS):
         closed = times.times(size, query, mask)
         with one_thread():
             run = times.descend(Network(size, query, mask), size, times.moving(mask))
         measured = times.crossings(run, size)
         reached = [name for name in closed if np.isfinite(closed[name])]
-        checks.append(
-            identity(
-                f"all-weights times of the network's own flow, {label}, {mask} mask",
-                "flow of all weights",
-                [closed[n] for n in reached],
-                [measured[n] for n in reached],
-                FLOW,
-                FLOW_WHY,
-            )
+        yield identity(
+            f"all-weights times of the network's own flow, {label}, {mask} mask",
+            "flow of all weights",
+            [closed[n] for n in reached],
+            [measured[n] for n in reached],
+            FLOW,
+            FLOW_WHY,
         )
-    return checks
 
 
 def step_by_step(

@@ -1,5 +1,6 @@
 """Constants and exponents of the emergence times: numerical flow against the derived expansions."""
 
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -9,7 +10,7 @@ from theory import induction_heads as ih
 from theory.induction_heads import drop
 from theory.induction_heads.numbers import emergence, uniform_query
 from theory.induction_heads.symbols import N as N_symbol
-from verify.check import Check, identity, near, vanishing
+from verify.check import Check, identity, listed, near, vanishing
 
 FIT = (256, 512, 1024, 2048)  # four sizes for the four terms a N^2 + b N + c + d/N
 EXPONENT_SIZES = (64, 128, 256, 512, 1024, 2048)
@@ -38,9 +39,9 @@ def coefficients(name: str) -> np.ndarray:
     return np.array([float(expr.coeff(N_symbol, k)) for k in (2, 1, 0)])
 
 
-def fitted() -> list[Check]:
+@listed
+def fitted() -> Iterator[Check]:
     """Coefficients of T_beta and T_alpha from a fit of a N^2 + b N + c + d/N through four sizes."""
-    checks = []
     sizes = np.array(FIT, float)
     for name, limit in (("T_beta", 0.5), ("T_alpha", 1.0)):
         betas = [0.5 if name == "T_beta" else emergence.beta_of(0.5, n) for n in FIT]
@@ -55,17 +56,14 @@ def fitted() -> list[Check]:
         solution = np.linalg.solve(np.stack([sizes**2, sizes, np.ones(4), 1 / sizes], 1), beyond)
         solution[0] += law
         for k, term in enumerate(("N^2", "N", "1")):
-            checks.append(
-                identity(
-                    f"fitted coefficient of {term} in {name}",
-                    name,
-                    coefficients(name)[k],
-                    solution[k],
-                    1e-4,
-                    "terms of order 1/N^2, left out of the fit, at N = 256",
-                )
+            yield identity(
+                f"fitted coefficient of {term} in {name}",
+                name,
+                coefficients(name)[k],
+                solution[k],
+                1e-4,
+                "terms of order 1/N^2, left out of the fit, at N = 256",
             )
-    return checks
 
 
 def constants() -> list[Check]:

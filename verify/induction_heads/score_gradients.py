@@ -1,5 +1,7 @@
 """Scores, attention and loss for every query and both masks against the network."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import sympy as sp
 import torch
@@ -9,7 +11,7 @@ from theory.induction_heads.network import MASKS
 from theory.induction_heads.numbers.uniform_query import loss_and_gradient
 from theory.induction_heads.symbols import N as N_symbol
 from theory.induction_heads.symbols import alpha, beta, d, gamma, k, q
-from verify.check import Check, identity
+from verify.check import Check, identity, listed
 from verify.induction_heads.points import (
     AUTOGRAD,
     AUTOGRAD_WHY,
@@ -23,11 +25,11 @@ from verify.induction_heads.points import (
 from verify.report import Table
 
 
-def any_query(eq: Table) -> list[Check]:
+@listed
+def any_query(eq: Table) -> Iterator[Check]:
     """Loss for every queried pair and both masks, and its gradient by SymPy, against the full
     network.
     """
-    checks = []
     for mask in MASKS:
         end = "" if mask == "strict" else "_inclusive"
         loss = eq[f"loss_query{end}"].rhs.subs(
@@ -44,7 +46,7 @@ def any_query(eq: Table) -> list[Check]:
                     (x.number(slope), g)
                     for slope, g in zip(derivatives, x.gradient.tolist(), strict=True)
                 ]
-        checks += [
+        yield from [
             identity(
                 f"loss for every q, {mask} mask",
                 f"loss_query{end}",
@@ -60,14 +62,14 @@ def any_query(eq: Table) -> list[Check]:
                 AUTOGRAD_WHY,
             ),
         ]
-    return checks
 
 
-def scores(eq: Table) -> list[Check]:
+@listed
+def scores(eq: Table) -> Iterator[Check]:
     """Attention of the first layer and scores of the second, entry by entry, against the
     network.
     """
-    N, pair, checks = 5, 3, []
+    N, pair = 5, 3
     for mask in MASKS:
         end = "" if mask == "strict" else "_inclusive"
         x = Point(N, pair, mask, 1)
@@ -81,35 +83,26 @@ def scores(eq: Table) -> list[Check]:
             v | {sp.KroneckerDelta(k, sp.Symbol("l", integer=True, positive=True)): 1.0}
         )
         if mask == "strict":
-            checks.append(
-                identity(
-                    "score of a label on its item",
-                    "score_label_item",
-                    on,
-                    raw[3, 2],
-                    EXACT,
-                    EXACT_WHY,
-                )
+            yield identity(
+                "score of a label on its item", "score_label_item", on, raw[3, 2], EXACT, EXACT_WHY
             )
             off = eq["score_item_label"].evaluate(
                 v | {sp.KroneckerDelta(k, sp.Symbol("l", integer=True, positive=True)): 1.0}
             )
-            checks.append(
-                identity(
-                    "score of an item on its label",
-                    "score_item_label",
-                    off,
-                    raw[2, 3],
-                    EXACT,
-                    EXACT_WHY,
-                )
+            yield identity(
+                "score of an item on its label",
+                "score_item_label",
+                off,
+                raw[2, 3],
+                EXACT,
+                EXACT_WHY,
             )
         rows = [
             ("attention_own_item", 2 * 4 - 1, 2 * 4 - 2),
             ("attention_other_label", 2 * 4 - 1, 2 * 2 - 1),
             ("attention_of_item", 2 * 4 - 2, 2 * 2 - 1),
         ]
-        checks += [
+        yield from [
             identity(
                 f"{name.replace('_', ' ')}, {mask} mask",
                 name + end,
@@ -136,30 +129,25 @@ def scores(eq: Table) -> list[Check]:
         if mask == "inclusive":
             predicted.append(x.number(eq[f"key_query{end}"].rhs))
             measured.append(float(second[-1]))
-        checks.append(
-            identity(
-                f"scores of the query, {mask} mask",
-                f"key_*{end}",
-                predicted,
-                measured,
-                EXACT,
-                EXACT_WHY,
-            )
+        yield identity(
+            f"scores of the query, {mask} mask",
+            f"key_*{end}",
+            predicted,
+            measured,
+            EXACT,
+            EXACT_WHY,
         )
         of_Z = eq[f"query_attention{end}"].rhs.subs(
             eq[f"query_normaliser{end}"].lhs, eq[f"query_normaliser{end}"].rhs
         )
-        checks.append(
-            identity(
-                f"attention on the right label, {mask} mask",
-                f"query_attention{end}",
-                x.number(of_Z),
-                weight[2 * pair - 1],
-                EXACT,
-                EXACT_WHY,
-            )
+        yield identity(
+            f"attention on the right label, {mask} mask",
+            f"query_attention{end}",
+            x.number(of_Z),
+            weight[2 * pair - 1],
+            EXACT,
+            EXACT_WHY,
         )
-    return checks
 
 
 def uniform_query(eq: Table) -> list[Check]:

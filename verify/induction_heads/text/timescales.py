@@ -3,7 +3,7 @@ burstiness, compared with the law of all weights and with a published fit. Neith
 students.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import xarray as xr
 
 from theory import induction_heads as ih
 from theory.induction_heads.text import published
-from verify.check import Check, at_least, sampled
+from verify.check import Check, at_least, listed, sampled
 from verify.emergence import first_crossing
 from verify.induction_heads.students import power
 from verify.induction_heads.text import ensembles
@@ -60,18 +60,17 @@ def checks(found: Mapping[str, np.ndarray]) -> list[Check]:
     ]  # fmt: skip
 
 
-def copying(runs: Mapping[str, xr.Dataset], found: Mapping[str, np.ndarray]) -> list[Check]:
+@listed
+def copying(runs: Mapping[str, xr.Dataset], found: Mapping[str, np.ndarray]) -> Iterator[Check]:
     """A head that has emerged copies, and its second showing is predicted better than the first."""
-    rows = []
     for name, r in runs.items():
         last, there = r.isel(step=-1), np.isfinite(found[name])
         if there.any():
             gain = (last.loss_first - last.loss_second).values[there]
-            rows += [
+            yield from [
                 at_least(f"copying score of the head, {name}", SCORES, 0.9, float(last.copying.values[there].min()), "least of the seeds"),
                 at_least(f"loss of the first showing less that of the second, {name}", SCORES, 0.5, float(gain.min()), "least of the seeds"),
             ]  # fmt: skip
-    return rows
 
 
 HEADER = ["setting", "steps", "thousand characters", "of T sqrt(BC)", "gain, nats", "prefix"]

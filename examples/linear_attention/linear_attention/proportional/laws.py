@@ -2,7 +2,7 @@
 attention on a pool at d = 100 and 200, all extrapolated to infinite d.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from linear_attention.proportional import Parameters, equations, error_new
 from linear_attention.proportional.fits import draws, fit, tasks, unlimited
 from theory.streams import keyed
-from verify.check import Check, near, sampled
+from verify.check import Check, listed, near, sampled
 from verify.report import Table, reporting
 
 SETTINGS = {  # d is the smaller of two sizes
@@ -31,36 +31,33 @@ def at_infinity(p: Parameters, made: Callable[..., Any]) -> np.ndarray:
     return (2 * draws(p.replace(d=2 * p.d), made) - draws(p, made)).T
 
 
-def fits(table: Table) -> list[Check]:
+@listed
+def fits(table: Table) -> Iterator[Check]:
     """Both errors of fits to sequences."""
-    rows = []
     for label, p in SETTINGS.items():
         trained, new = at_infinity(p, fit)
         known = p.values()
         of_trained = float(table["error_trained"].evaluate(known))
         of_new = float(table["error_new"].evaluate(known | {"error_trained": of_trained}))
-        rows.append(
-            sampled(f"error on trained tasks, {label}", "error_trained", of_trained, trained)
-        )
-        rows.append(sampled(f"error on new tasks, {label}", "error_new", of_new, new))
-    return rows
+        yield sampled(f"error on trained tasks, {label}", "error_trained", of_trained, trained)
+        yield sampled(f"error on new tasks, {label}", "error_new", of_new, new)
 
 
-def pools(table: Table) -> list[Check]:
+@listed
+def pools(table: Table) -> Iterator[Check]:
     """Error on new tasks of the best attention on a pool."""
-    rows = []
     for label, p in POOLS.items():
         expected = float(table["new_unlimited"].evaluate(p.values()))
         found = at_infinity(p, unlimited)[1]
-        rows.append(
-            sampled(f"error without limit on sequences, {label}", "new_unlimited", expected, found)
+        yield sampled(
+            f"error without limit on sequences, {label}", "new_unlimited", expected, found
         )
-    return rows
 
 
-def spectrum(table: Table) -> list[Check]:
+@listed
+def spectrum(table: Table) -> Iterator[Check]:
     """M and M' at z, of eigenvalues of one large pool."""
-    rows, p = [], Parameters(kappa=0.7, d=600)
+    p = Parameters(kappa=0.7, d=600)
     pool = tasks(p, keyed(0, 0))
     r = np.linalg.eigvalsh(pool.T @ pool / len(pool))
     for z in (0.1, 1.0):
@@ -72,17 +69,9 @@ def spectrum(table: Table) -> list[Check]:
             ("mp_transform", M, (1 / (r + z)).mean()),
             ("mp_slope", slope, -(1 / (r + z) ** 2).mean()),
         ):
-            rows.append(
-                near(
-                    f"{name.replace('_', ' ')} of a pool, z = {z:g}",
-                    name,
-                    expected,
-                    found,
-                    0.01,
-                    why,
-                )
+            yield near(
+                f"{name.replace('_', ' ')} of a pool, z = {z:g}", name, expected, found, 0.01, why
             )
-    return rows
 
 
 def limits(table: Table) -> list[Check]:
