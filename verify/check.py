@@ -94,6 +94,20 @@ def listed(make: Callable[P, Iterable[Check]]) -> Callable[P, list[Check]]:
     return group
 
 
+def with_notes(
+    make: Callable[P, Iterable[Check | str]],
+) -> Callable[P, tuple[list[Check], list[str]]]:
+    """Decorator: the rows that a function yields, and the notes, which are text."""
+
+    @functools.wraps(make)
+    def group(*given: P.args, **named: P.kwargs) -> tuple[list[Check], list[str]]:
+        made = list(make(*given, **named))
+        rows = [x for x in made if isinstance(x, Check)]
+        return rows, [x for x in made if isinstance(x, str)]
+
+    return group
+
+
 def sided(
     tolerance: float, reason: str
 ) -> Callable[[Callable[[Sides], Iterable[Check] | None]], Callable[..., list[Check]]]:

@@ -15,7 +15,7 @@ from simulate.pool import one_thread
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers import leading_order
 from theory.induction_heads.parameters import StandardParameters
-from verify.check import Band, Check, identity, listed, sampled, together
+from verify.check import Band, Check, identity, listed, sampled, together, with_notes
 from verify.emergence import first_crossing
 from verify.induction_heads import flow_laws, gaussian
 from verify.induction_heads.points import Network
@@ -100,51 +100,43 @@ def flow_times(size: int, query: str, right: int = 1) -> dict[str, float]:
     return times.times(size, query, right=right)
 
 
+@with_notes
 def against_law(
     sizes: Iterable[int] = LAW_SIZES, largest: int = LAW_LARGEST
-) -> tuple[list[Check], list[str]]:
+) -> Iterator[Check | str]:
     """The law without fitted constants at the largest size, and with its term of order N fitted at
     smaller sizes.
     """
-    checks: list[Check] = []
-    notes: list[str] = []
     for query, label in QUERIES.items():
         table = {
             N: (flow_times(N, query), leading_order.predicted(N, query)) for N in (*sizes, largest)
         }
         for name in (*times.LEVELS, "T_drop"):
             flow, predicted = table[largest][0][name], table[largest][1][name]
-            checks.append(
-                identity(
-                    f"all-weights law of {name}, {label}, N = {largest}",
-                    "flow of five numbers",
-                    predicted,
-                    flow,
-                    2 * np.log(largest) / largest,
-                    "2 ln N / N: " + LAW_WHY,
-                )
+            yield identity(
+                f"all-weights law of {name}, {label}, N = {largest}",
+                "flow of five numbers",
+                predicted,
+                flow,
+                2 * np.log(largest) / largest,
+                "2 ln N / N: " + LAW_WHY,
             )
             x = np.log(list(sizes))
             excess = [(table[N][0][name] - table[N][1][name]) / N for N in sizes]
             line = np.polyval(np.polyfit(x, excess, 1), np.log(largest))
-            checks.append(
-                identity(
-                    f"all-weights law of {name} corrected from N <= {max(sizes)}, {label}, N = {largest}",
-                    "flow of five numbers",
-                    predicted + largest * line,
-                    flow,
-                    *CORRECTED["T_gamma" if name == "T_gamma" else "others"],
-                )
+            yield identity(
+                f"all-weights law of {name} corrected from N <= {max(sizes)}, {label}, N = {largest}",
+                "flow of five numbers",
+                predicted + largest * line,
+                flow,
+                *CORRECTED["T_gamma" if name == "T_gamma" else "others"],
             )
             drift = [
                 np.log(table[b][0][name] / table[a][0][name]) / np.log(b / a)
                 for a, b in itertools.pairwise([*sizes, largest])
             ]
-            notes.append(
-                f"  all weights, {label}: {name} local exponents "
-                + ", ".join(f"{v:.3f}" for v in drift)
-            )
-    return checks, notes
+            exponents = ", ".join(f"{v:.3f}" for v in drift)
+            yield f"  all weights, {label}: {name} local exponents {exponents}"
 
 
 def helped(sizes: Iterable[int] = (4, 16, 64, 256)) -> list[str]:
@@ -159,6 +151,7 @@ def helped(sizes: Iterable[int] = (4, 16, 64, 256)) -> list[str]:
     return notes
 
 
+@with_notes
 def of_batches(
     N: int,
     query: str,
@@ -166,7 +159,7 @@ def of_batches(
     seeds: Iterable[int] = SEEDS,
     batches: tuple[int, int] = BATCHES,
     **more: Any,
-) -> tuple[list[Check], list[str]]:
+) -> Iterator[Check | str]:
     """Drop of students with all weights trained on finite batches, extrapolated in the batch size,
     against population descent with the same step.
     """
@@ -187,7 +180,7 @@ def of_batches(
         "infinite batch": (limit(batches, (small, large)), INFINITE_BATCH),
         "the larger batch": (large, LARGER_BATCH),
     }
-    checks = [
+    yield from [
         sampled(
             f"all-weights T_drop of students at {name}, {where}",
             "flow of all weights",
@@ -197,11 +190,10 @@ def of_batches(
         )
         for name, (measured, bands) in rows.items()
     ]
-    note = (
+    yield (
         f"  students, {where}: T_drop {small.mean():.2f} (batch {batches[0]}), {large.mean():.2f} "
         f"(batch {batches[1]}), descent {predicted:.2f}"
     )
-    return checks, [note]
 
 
 def students(**more: Any) -> tuple[list[Check], list[str]]:

@@ -10,7 +10,7 @@ from theory import induction_heads as ih
 from theory.induction_heads import drop
 from theory.induction_heads.numbers import emergence, uniform_query
 from theory.induction_heads.symbols import N as N_symbol
-from verify.check import Check, identity, listed, near, vanishing
+from verify.check import Check, identity, listed, near, vanishing, with_notes
 
 FIT = (256, 512, 1024, 2048)  # four sizes for the four terms a N^2 + b N + c + d/N
 EXPONENT_SIZES = (64, 128, 256, 512, 1024, 2048)
@@ -126,26 +126,24 @@ def constants() -> list[Check]:
     return checks
 
 
-def exponents() -> tuple[list[Check], list[str]]:
+@with_notes
+def exponents() -> Iterator[Check | str]:
     """Exponents of Theorem 2 from the flow, and the factor ln N for a uniform query."""
-    checks, notes = (
-        [],
-        [
-            "",
-            f"exponents of the flow over N = {EXPONENT_SIZES[0]}..{EXPONENT_SIZES[-1]}, 95% interval of the fit:",
-        ],
+    yield from (
+        "",
+        f"exponents of the flow over N = {EXPONENT_SIZES[0]}..{EXPONENT_SIZES[-1]}, 95% interval of the fit:",
     )
     laws = {"T_gamma": 1, "T_beta": 2, "T_alpha": 2, "T_drop": 2}
     for name, power in laws.items():
         slope, low, high = log_fit(EXPONENT_SIZES, [times(n)[name] for n in EXPONENT_SIZES])
-        notes.append(f"  {name} ~ N^{slope:.4f} [{low:.4f}, {high:.4f}]")
+        yield f"  {name} ~ N^{slope:.4f} [{low:.4f}, {high:.4f}]"
         allowed, why = (
             (0.05, "correction -2 ln N / N: of order 1/N on this grid")
             if name == "T_drop"
             else (0.01, "corrections of order 1/N on this grid")
         )
-        checks.append(
-            near(f"exponent of {name} in N, flow", f"Theorem 2, {name}", power, slope, allowed, why)
+        yield near(
+            f"exponent of {name} in N, flow", f"Theorem 2, {name}", power, slope, allowed, why
         )
     uniform = {n: times(n, "uniform") for n in EXPONENT_SIZES}
     for name in ("T_beta", "T_alpha", "T_drop"):
@@ -153,17 +151,12 @@ def exponents() -> tuple[list[Check], list[str]]:
         scaled, low, high = log_fit(
             EXPONENT_SIZES, [uniform[n][name] * np.log(n) for n in EXPONENT_SIZES]
         )
-        notes.append(
-            f"  uniform q: {name} ~ N^{plain:.4f}; {name} ln N ~ N^{scaled:.4f} [{low:.4f}, {high:.4f}]"
+        yield f"  uniform q: {name} ~ N^{plain:.4f}; {name} ln N ~ N^{scaled:.4f} [{low:.4f}, {high:.4f}]"
+        yield near(
+            f"exponent of {name} ln N in N, uniform q",
+            "flow under a uniform query",
+            2,
+            scaled,
+            0.05,
+            "corrections of order 1/ln N on this grid",
         )
-        checks.append(
-            near(
-                f"exponent of {name} ln N in N, uniform q",
-                "flow under a uniform query",
-                2,
-                scaled,
-                0.05,
-                "corrections of order 1/ln N on this grid",
-            )
-        )
-    return checks, notes

@@ -20,7 +20,7 @@ from theory.induction_heads import gaussian as law
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
 from theory.induction_heads.predict import all_weights_times
-from verify.check import Band, Check, identity, listed, sampled
+from verify.check import Band, Check, identity, listed, sampled, with_notes
 from verify.induction_heads import population
 from verify.induction_heads.students import drop as dropped
 from verify.induction_heads.students import limit
@@ -168,29 +168,26 @@ def drops(
     return {**by_batch, None: limit(BATCHES, [*by_batch.values()])}
 
 
-def students(**more: Any) -> tuple[list[Check], list[str]]:
+@with_notes
+def students(**more: Any) -> Iterator[Check | str]:
     """Drop of students with all weights trained, extrapolated in the batch size, against descent on
     the population loss to first order in 1/D.
     """
-    checks, notes = [], []
     for D in DIMENSIONS:
         zero, predicted = descents(D, SIZE)
         steps = drops(D, SIZE, lambda p: train(p, seeds=SEEDS, **more))
         batch, best = list(steps.items())[-1]
-        checks.append(
-            sampled(
-                f"steps to the drop on Gaussian data, N = {SIZE}, D = {D}, {batch_in_words(batch)}",
-                "first order in 1/D",
-                predicted,
-                best,
-            )
+        yield sampled(
+            f"steps to the drop on Gaussian data, N = {SIZE}, D = {D}, {batch_in_words(batch)}",
+            "first order in 1/D",
+            predicted,
+            best,
         )
         ratios = [f"{x.mean() / zero:.3f} ({batch_in_words(b)})" for b, x in steps.items()]
-        notes.append(
+        yield (
             f"  Gaussian data, uniform q, N = {SIZE}, D = {D}: steps to the drop over {zero:.1f} of order zero "
             f"in 1/D: {', '.join(ratios)}; first order {predicted / zero:.3f}"
         )
-    return checks, notes
 
 
 @listed

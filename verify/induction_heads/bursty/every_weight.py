@@ -10,7 +10,7 @@ from simulate.pool import one_thread
 from theory.induction_heads.all_weights import burst, burst_loss
 from theory.induction_heads.numbers import leading_order, recent
 from theory.induction_heads.numbers.burst_loss import loss_and_gradient
-from verify.check import Check, identity, listed, together
+from verify.check import Check, identity, listed, together, with_notes
 from verify.induction_heads import all_weights
 from verify.induction_heads.all_weights_equations import EXACT, EXACT_WHY, Table, point
 from verify.induction_heads.points import Network
@@ -88,17 +88,18 @@ def descent(size: int = 6, right: int = 2, steps: int = 300, **more: Any) -> lis
     return [all_weights.step_by_step(name, "burst_loss", size, "last", steps, right=right, **more)]
 
 
+@with_notes
 def beside(
     law: Mapping[str, float], flow: Mapping[str, float], of: str, where: str, *given: Any
-) -> tuple[list[Check], list[str]]:
+) -> Iterator[Check | str]:
     """Times of alpha_3 = 1/2 and of the drop by a law and by the flow of all weights."""
     names = ("T_alpha", "T_drop")
-    checks = [
+    yield from [
         identity(f"law of all weights {of}for {n}, {where}", given[0], law[n], flow[n], *given[1:])
         for n in names
     ]
     told = "; ".join(f"{n} {flow[n]:.5g}, law {law[n]:.5g}" for n in names)
-    return checks, [f"  all weights, {where.removeprefix('right pair among the ')}: {told}"]
+    yield f"  all weights, {where.removeprefix('right pair among the ')}: {told}"
 
 
 def against_law(settings: tuple[tuple[int, int], ...] = LAW) -> tuple[list[Check], list[str]]:
