@@ -3,7 +3,7 @@
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from verify.significance import (
 from verify.verdict import IDENTITY, SEEN, VERDICTS, Z_REASON, Band, Check  # noqa: F401
 
 P = ParamSpec("P")
+T = TypeVar("T")
 ROUNDING = 4 * np.finfo(float).eps  # relative tolerance for samples without any scatter
 
 
@@ -84,11 +85,11 @@ class Sides:
         return rows
 
 
-def listed(make: Callable[P, Iterable[Check]]) -> Callable[P, list[Check]]:
-    """Decorator: the rows that a function yields, as a list."""
+def listed(make: Callable[P, Iterable[T]]) -> Callable[P, list[T]]:
+    """Decorator: what a function yields, rows as a rule, as a list."""
 
     @functools.wraps(make)
-    def group(*given: P.args, **named: P.kwargs) -> list[Check]:
+    def group(*given: P.args, **named: P.kwargs) -> list[T]:
         return list(make(*given, **named))
 
     return group

@@ -139,16 +139,15 @@ def against_law(
             yield f"  all weights, {label}: {name} local exponents {exponents}"
 
 
-def helped(sizes: Iterable[int] = (4, 16, 64, 256)) -> list[str]:
+@listed
+def helped(sizes: Iterable[int] = (4, 16, 64, 256)) -> Iterator[str]:
     """Hypothesis 2: ratio of T_drop of all weights to that of three pseudo-parameters."""
-    notes = []
     for query, label in QUERIES.items():
         ratio = {
             N: flow_times(N, query)["T_drop"] / flow_laws.times(N, query)["T_drop"] for N in sizes
         }
         told = ", ".join(f"{x:.3f} (N = {N})" for N, x in ratio.items())
-        notes.append(f"  all weights, {label}: T_drop over that of three numbers: {told}")
-    return notes
+        yield f"  all weights, {label}: T_drop over that of three numbers: {told}"
 
 
 @with_notes

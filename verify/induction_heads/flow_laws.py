@@ -66,20 +66,19 @@ def fitted() -> Iterator[Check]:
             )
 
 
-def constants() -> list[Check]:
+@listed
+def constants() -> Iterator[Check]:
     """Fitted constants of T_gamma, T_beta, T_alpha, T_drop against the derived ones."""
-    checks = fitted()
+    yield from fitted()
     gamma = [times(n)["T_gamma"] for n in (64, 128)]
     layer = ih.equations()["T_gamma"].evaluate({"N": np.array([64.0, 128.0])})
-    checks.append(
-        identity(
-            "T_gamma at N = 64, 128",
-            "T_gamma",
-            layer,
-            gamma,
-            1e-6,
-            "next term O(1/N^2), here 1e-8 of N ln 2",
-        )
+    yield identity(
+        "T_gamma at N = 64, 128",
+        "T_gamma",
+        layer,
+        gamma,
+        1e-6,
+        "next term O(1/N^2), here 1e-8 of N ln 2",
     )
     kappa = drop.blow_up()["kappa"]
     law = ih.equations()["T_drop"]
@@ -90,40 +89,33 @@ def constants() -> list[Check]:
             "beta_c": float(ih.equations()["beta_c"].evaluate({"N": float(n)})),
         }
         gap = abs(times(n)["T_drop"] - law.evaluate(at)) / n
-        checks.append(
-            vanishing(
-                f"T_drop at N = {n:.0e}, gap over N",
-                "T_drop",
-                gap,
-                0.02,
-                "next term o(N): of order 1/beta_c = 1/sqrt(2 ln N), 0.012 at most; see the next rows",
-            )
+        yield vanishing(
+            f"T_drop at N = {n:.0e}, gap over N",
+            "T_drop",
+            gap,
+            0.02,
+            "next term o(N): of order 1/beta_c = 1/sqrt(2 ln N), 0.012 at most; see the next rows",
         )
         if n >= LATE_SIZE:
             signed = (times(n)["T_drop"] - float(law.evaluate(at))) / n
-            checks.append(
-                near(
-                    f"T_drop at N = {n:.0e}, gap over N by saturation",
-                    "T_drop",
-                    drop.left_over(n),
-                    signed,
-                    0.02,
-                    "terms of order ln^2 N / N: 0.7% at N = 1e6",
-                )
+            yield near(
+                f"T_drop at N = {n:.0e}, gap over N by saturation",
+                "T_drop",
+                drop.left_over(n),
+                signed,
+                0.02,
+                "terms of order ln^2 N / N: 0.7% at N = 1e6",
             )
     late = 1e6
     curve = ih.flow().solve(ih.Parameters.emergence(N=4, D=None), at=[late], t=late)
-    checks.append(
-        identity(
-            "L t at t = 1e6, N = 4",
-            "loss_tail",
-            late * float(ih.equations()["loss_tail"].evaluate({"t": late})),
-            late * float(curve.loss[0]),
-            0.01,
-            "corrections ln t / t^(1/2)",
-        )
+    yield identity(
+        "L t at t = 1e6, N = 4",
+        "loss_tail",
+        late * float(ih.equations()["loss_tail"].evaluate({"t": late})),
+        late * float(curve.loss[0]),
+        0.01,
+        "corrections ln t / t^(1/2)",
     )
-    return checks
 
 
 @with_notes

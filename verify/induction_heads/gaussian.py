@@ -216,16 +216,13 @@ def batch_in_words(batch: int | None) -> str:
     return "infinite batch" if batch is None else f"batch {batch}"
 
 
-def half_filled() -> list[str]:
+@listed
+def half_filled() -> Iterator[str]:
     """First order in 1/D at N = D/2, as in the paper."""
-    notes = []
     for N in HALF_FILLED:
         zero, predicted = descents(2 * N, N)
-        notes.append(
-            f"  Gaussian data, N = {N}, D = {2 * N}: first order in 1/D moves the drop by "
-            f"{predicted / zero - 1:+.1%}"
-        )
-    return notes
+        moved = f"moves the drop by {predicted / zero - 1:+.1%}"
+        yield f"  Gaussian data, N = {N}, D = {2 * N}: first order in 1/D {moved}"
 
 
 @listed

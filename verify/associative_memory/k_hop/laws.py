@@ -139,9 +139,9 @@ def times() -> Iterator[Check]:
     ]
 
 
-def learner_runs(k: int, progress: bool = False) -> list[dict[str, Any]]:
+@listed
+def learner_runs(k: int, progress: bool = False) -> Iterator[dict[str, Any]]:
     """Kernel learners with and without curriculum: predicted time, students' times."""
-    out = []
     for curriculum, level in ((False, 0.5), (True, STAGE)):
         p = STUDENTS.replace(k=k, curriculum=curriculum)
         predicted = (
@@ -149,17 +149,14 @@ def learner_runs(k: int, progress: bool = False) -> list[dict[str, Any]]:
         )
         p = p.replace(eta=predicted / 400, steps=600, eval_every=2)
         runs = train(p, SEEDS, progress=progress)
-        out.append(
-            {
-                "curriculum": curriculum,
-                "k": k,
-                "p": p,
-                "predicted": predicted,
-                "runs": runs,
-                "times": first_crossing(runs["product"], level).values,
-            }
-        )
-    return out
+        yield {
+            "curriculum": curriculum,
+            "k": k,
+            "p": p,
+            "predicted": predicted,
+            "runs": runs,
+            "times": first_crossing(runs["product"], level).values,
+        }
 
 
 @listed

@@ -76,9 +76,9 @@ def copying(runs: Mapping[str, xr.Dataset], found: Mapping[str, np.ndarray]) -> 
 HEADER = ["setting", "steps", "thousand characters", "of T sqrt(BC)", "gain, nats", "prefix"]
 
 
-def table(runs: Mapping[str, xr.Dataset], found: Mapping[str, np.ndarray]) -> list[list[str]]:
+@listed
+def table(runs: Mapping[str, xr.Dataset], found: Mapping[str, np.ndarray]) -> Iterator[list[str]]:
     """One row per setting: means over the seeds in which a head emerged."""
-    rows = []
     for name, r in runs.items():
         p, there = ensembles.parameters(name), found[name][np.isfinite(found[name])]
         missing = len(found[name]) - len(there)
@@ -90,15 +90,14 @@ def table(runs: Mapping[str, xr.Dataset], found: Mapping[str, np.ndarray]) -> li
         last = r.isel(step=-1)
         gain = float((last.loss_first - last.loss_second).mean())
         characters = least * p.tokens_per_step
-        rows.append([name, steps, f"{more}{characters / 1000:.0f}", f"{more}{characters / fit:.3f}", f"{gain:.2f}", f"{float(last.prefix.mean()):.2f}"])  # fmt: skip
-    return rows
+        yield [name, steps, f"{more}{characters / 1000:.0f}", f"{more}{characters / fit:.3f}", f"{gain:.2f}", f"{float(last.prefix.mean()):.2f}"]  # fmt: skip
 
 
-def said(runs: Mapping[str, xr.Dataset], of_law: float) -> list[list[str]]:
+@listed
+def said(runs: Mapping[str, xr.Dataset], of_law: float) -> Iterator[list[str]]:
     """Exponents of the steps at every level: measured in the seeds in which heads emerged,
     published, and of the law of all weights.
     """
-    rows = []
     for along, other in (("C", f"{of_law:.2f}"), ("B", "0.00")):
         by = published.exponent(getattr(published, along))
         for level in LEVELS:
@@ -106,8 +105,7 @@ def said(runs: Mapping[str, xr.Dataset], of_law: float) -> list[list[str]]:
             own = own[np.isfinite(own)]
             error = own.std(ddof=1) / own.size**0.5
             told = f"{own.mean():.2f} +- {error:.2f} ({own.min():.2f} to {own.max():.2f}, {own.size} seeds)"
-            rows.append([along, f"{level:g}", told, f"{by:.2f}", other])
-    return rows
+            yield [along, f"{level:g}", told, f"{by:.2f}", other]
 
 
 def report(request: Request) -> Report:

@@ -88,9 +88,9 @@ def cells(found: xr.DataArray) -> Any:
         yield {x: cell[x].item() for x in (*CELL, "student")}, cell
 
 
-def rows(found: xr.DataArray, flow: xr.DataArray) -> list[list[str]]:
+@listed
+def rows(found: xr.DataArray, flow: xr.DataArray) -> Iterator[list[str]]:
     """The table."""
-    out = []
     for at, cell in cells(found):
         n = cell.sizes["seed"]
         shares = []
@@ -101,8 +101,7 @@ def rows(found: xr.DataArray, flow: xr.DataArray) -> list[list[str]]:
         there = flow.sel({x: at[x] for x in CELL})
         best = str(there.end[int(there.values.argmax())].item())
         place = [f"{at[x]:g}" for x in CELL]
-        out.append([*place, at["student"], *shares, best, f"{float(there.max()):.2f}"])
-    return out
+        yield [*place, at["student"], *shares, best, f"{float(there.max()):.2f}"]
 
 
 def difference(first: xr.DataArray, second: xr.DataArray, paired: bool) -> tuple[float, float]:

@@ -74,23 +74,17 @@ def spectrum(table: Table) -> Iterator[Check]:
             )
 
 
-def limits(table: Table) -> list[Check]:
+@listed
+def limits(table: Table) -> Iterator[Check]:
     """Laws of the ends, against the errors: the peak at tau = 1 from both sides, the transition at
     kappa = 1.
     """
     p, off = Parameters(alpha=3.0, kappa=0.8), 1e-5
     height = float(table["error_peak"].evaluate(p.values()))
     found = off * error_new(p, tau=[1 - off, 1 + off])
-    rows = [
-        near(
-            "height of the peak from both sides",
-            "error_peak",
-            height,
-            found,
-            1e-3,
-            "tau off 1 by 1e-5",
-        )
-    ]
+    yield near(
+        "height of the peak from both sides", "error_peak", height, found, 1e-3, "tau off 1 by 1e-5"
+    )
     for s in (-2.0, 0.0, 1.0):
         x = 1e-8
         q = Parameters(alpha=1e6, kappa=1 + s * x**0.5, rho=0.01)
@@ -100,17 +94,14 @@ def limits(table: Table) -> list[Check]:
         whole = table["new_unlimited"].evaluate(known | {"M_x": M, "dM_x": slope})
         law = float(table["transition"].evaluate({"s": s}))
         excess = (float(whole) - q.rho) / x**0.5
-        rows.append(
-            near(
-                f"excess at the transition, s = {s:g}",
-                "transition",
-                law,
-                excess,
-                1e-3,
-                "sqrt(x) = 1e-4",
-            )
+        yield near(
+            f"excess at the transition, s = {s:g}",
+            "transition",
+            law,
+            excess,
+            1e-3,
+            "sqrt(x) = 1e-4",
         )
-    return rows
 
 
 report = reporting(spectrum, limits, pools, fits, equations=equations)
