@@ -11,6 +11,7 @@ from linear_attention.parameters import MERGED, WHITE_DATA, Parameters, applies
 from linear_attention.statement import D, U, c, d, g, h, i, j, k, kappa, l, lam, rate, t, u
 from theory import Equation, Flow, delta_sum, symbol, vanishes, written_as
 from theory.catalogue import catalogue
+from theory.clocks import delay
 from theory.statement.gaussian import at_size
 
 __all__ = ["Parameters", "applies", "equations", "flows", "sections"]
@@ -25,12 +26,11 @@ of = sp.Derivative
 @cache
 def dynamics() -> dict[str, Equation]:
     """Rates of the heads, invariants, early growth, and one effective head for any Lambda."""
-    v, weight = S.v, sp.Sum(S.v[h] * U[h, i, j], (h, 1, S.H))
-    of_v, both = S.pull(weight, v[g]), ((i, 1, D), (j, 1, D))
-    of_U = delta_sum(S.pull(weight, U[g, k, l]), *both)
+    v, both = S.v, ((i, 1, D), (j, 1, D))
+    of_v, of_U = S.rates(v[h] * U[h, i, j], v[g], U[g, k, l], over=())
     moved = sp.S.Zero  # d/dt of v_g v_h - tr(U_g^T U_h), under one sum
     for one, other in ((g, h), (h, g)):
-        moved += of_v.subs(g, one) * v[other]
+        moved += of_v.function.subs(g, one) * v[other]
         moved -= of_U.subs({g: one, k: i, l: j}) * U[other, i, j]
     if sp.expand(moved) != 0:
         raise ArithmeticError("v_g v_h - tr(U_g^T U_h) is not conserved")
@@ -45,7 +45,7 @@ def dynamics() -> dict[str, Equation]:
     pull = S.diagonal_force(value * u[k])  # one head along the eigenvectors stays there
     kept = symbol("kappa_gh", r"\kappa_{gh}", "invariant of two heads")
     heads = dict(
-        merged_dv_dt=(of(v[g], t), sp.Sum(of_v, *both)),
+        merged_dv_dt=(of(v[g], t), of_v),
         merged_dU_dt=(of(U[g, k, l], t), of_U),
         merged_invariant=(kept, v[g] * v[h] - sp.Sum(U[g, i, j] * U[h, i, j], *both)),
     )
@@ -131,7 +131,7 @@ def unbalanced_time() -> sp.Expr:
 def step_shift() -> sp.Expr:
     """Correction of the time by Euler steps (v = u)."""
     start, end = (sp.sqrt(sp.sqrt(D) * y) for y in (s_0, HALF))
-    added = S.euler(rates()[1].subs(value, along), along, start, end)
+    added = delay(rates()[1].subs(value, along), along, start, end, S.eta)
     return added.replace(sp.log, lambda x: sp.log(sp.simplify(x)))
 
 
