@@ -71,13 +71,12 @@ def flow(size: int) -> Flow:
     """Flow of the value and D = ``size`` directions of one effective head, starting from sqrt(P_0)
     along Lambda^2.
     """
-    known, start, write = dynamics(), sp.sqrt(S.P_0), partial(at_size, numbers={D: size})
+    start, write = sp.sqrt(S.P_0), partial(at_size, numbers={D: size})
     loss = S.trace - sp.Sum(S.gained(value * u[d]), (d, 1, D))
-    rates, initial = {value: write(known["merged_dvalue_dt"].rhs)}, {value: start}
-    for n in range(1, size + 1):
-        x = write(u[d].subs(d, n))
-        rates[x] = write(known["merged_du_dt"].rhs.subs(d, n))
-        initial[x] = write((start * lam[d] ** 2 / rate).subs(d, n))
+    of_value, of_u = (dynamics()[f"merged_d{x}_dt"].rhs for x in ("value", "u"))
+    each = {n: (u[d], of_u, start * lam[d] ** 2 / rate) for n in range(1, size + 1)}
+    rows = [(value, of_value, start), *([x.subs(d, n) for x in row] for n, row in each.items())]
+    rates, initial = ({write(row[0]): write(row[k]) for row in rows} for k in (1, 2))
     given = "zhang2025, merged: any Lambda", "leading order", (ONE, "heads collapse to one while W is small")  # fmt: skip
     seen = {"loss": write(loss)}
     return Flow(f"merged_{size}", t, rates, initial, *given, observables=seen, scope=MERGED)
