@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.algebra import vanishes, written_as
+from theory.algebra import proved, vanishes, written_as
 from theory.equation import Equation
 from theory.notation import symbol
 from theory.optimisers import Optimiser
@@ -40,8 +40,9 @@ def delay(
     """
     f = sp.Function("f")(x)
     added = sp.diff(1 / (f - step / 2 * f * sp.diff(f, x)), step).subs(step, 0)
-    if not vanishes(added - sp.diff(sp.log(f), x) / 2):
-        raise ArithmeticError("a step does not add the logarithm of the pace")
+    proved(
+        vanishes(added - sp.diff(sp.log(f), x) / 2), "a step does not add the logarithm of the pace"
+    )
     return step / 2 * sp.log(pace.subs(x, end) / pace.subs(x, start))
 
 

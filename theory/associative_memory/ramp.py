@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import function, gauss_legendre, numeric, symbol, vanishes
+from theory import function, gauss_legendre, numeric, proved, symbol, vanishes
 
 NODES = 60  # of the integral over the root of the score, which is analytic
 kappa = symbol("kappa", means="score, integrated over", nonnegative=True)
@@ -35,12 +35,12 @@ def squared(form: sp.Expr, score: sp.Symbol, read: sp.Symbol, rates: Sequence[sp
         If the ratio of rates depends on both, or ``form`` is not its integral from zero.
     """
     ratio = sp.simplify(read * rates[1] / rates[0])
-    if (
-        ratio.has(read)
-        or form.subs(score, 0) != 0
-        or not vanishes(sp.diff(form, score) - 2 * ratio)
-    ):
-        raise ArithmeticError("the rates do not separate, or this is not their integral")
+    proved(
+        not ratio.has(read)
+        and form.subs(score, 0) == 0
+        and vanishes(sp.diff(form, score) - 2 * ratio),
+        "the rates do not separate, or this is not their integral",
+    )
     return form
 
 

@@ -9,7 +9,7 @@ import scipy.integrate
 import scipy.special
 import sympy as sp
 
-from theory import Equation, numeric, table, written_as
+from theory import Equation, numeric, proved, table, written_as
 from theory.induction_heads import dynamics, expansions
 from theory.induction_heads.symbols import (
     F,
@@ -194,8 +194,7 @@ def matched_time() -> sp.Expr:
     ).subs(beta, beta_c)
     logs = sp.limit(rest, beta_c, sp.oo)
     # The inner solution starts as tau = C - 1/w - 2 ln w and ends at C + kappa.
-    if share != 1 or logs != -2 * log_w:
-        raise ArithmeticError("slow manifold and inner problem do not match")
+    proved(share == 1 and logs == -2 * log_w, "slow manifold and inner problem do not match")
     square = -((beta_c - 1) ** 2)
     constant = sp.expand(of_line.subs(sp.erf(sp.sqrt(2) * beta / 2), 1).subs(beta, beta_c) - square)
     return end * N**2 + N * square + N * (constant + kappa)

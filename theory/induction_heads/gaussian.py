@@ -13,7 +13,7 @@ from functools import cache
 import sympy as sp
 
 from theory import Equation, symbol
-from theory.algebra import gaussian_moment, vanishes
+from theory.algebra import gaussian_moment, proved, vanishes
 from theory.induction_heads import dynamics, expansions
 from theory.induction_heads.all_weights import plateau, scores
 from theory.induction_heads.all_weights.scores import THETA, e
@@ -122,8 +122,10 @@ def needed_uniform() -> sp.Expr:
     fall = [sp.factor(v) for v in (sp.diff(equal, beta_2), e * sp.diff(equal, e))]
     omega = wright_omega(1 - beta_2 * (beta_2 - 1) / 2)
     along = -sp.diff(sp.log(omega), beta_2) - (fall[1] / fall[0]).subs(e, 1 / omega)
-    if not vanishes(along) or omega.subs(beta_2, 0).rewrite(sp.LambertW) != 1:
-        raise ArithmeticError("e^-alpha is not this omega function of beta")
+    proved(
+        vanishes(along) and omega.subs(beta_2, 0).rewrite(sp.LambertW) == 1,
+        "e^-alpha is not this omega function of beta",
+    )
     factor, slowness = sp.cancel(gamma_3 / fall[0].subs(e, 1 / omega)).as_coeff_Mul()
     return factor * N**2 / sp.log(N) * sp.Integral(slowness.subs(beta_2, u), (u, 0, theta))
 

@@ -7,7 +7,7 @@ import sympy as sp
 from linear_attention import statement as S
 from linear_attention.parameters import ONE_HEAD, Parameters, applies
 from linear_attention.statement import D, G, K, Q, R, d, g, h, i, j, k, lam, r, s, t, u, v
-from theory import Equation, Flow, delta_sum, symbol, vanishes, written_as
+from theory import Equation, Flow, delta_sum, proved, symbol, vanishes, written_as
 from theory.catalogue import catalogue
 from theory.clocks import delay
 
@@ -36,8 +36,7 @@ def conserved() -> tuple[sp.Expr, sp.Expr]:
     norm = 2 * v[g] * of_v - 2 * K[g, r, i] * of_K.subs(s, r)
     rows = of_K * K[g, r, i] - of_Q * Q[g, r, j]
     rows += of_K.subs(s, r) * K[g, s, i] - of_Q.subs(s, r) * Q[g, s, j]
-    if not (vanishes(norm) and vanishes(rows)):
-        raise ArithmeticError("an invariant of separate heads is not conserved")
+    proved(vanishes(norm) and vanishes(rows), "an invariant of separate heads is not conserved")
     pairs = sp.Sum(K[g, r, i] * K[g, s, i] - Q[g, r, i] * Q[g, s, i], (i, 1, D))
     return v[g] ** 2 - sp.Sum(K[g, r, i] ** 2, (r, 1, R), (i, 1, D)), pairs
 

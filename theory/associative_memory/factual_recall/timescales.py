@@ -4,7 +4,7 @@ from functools import cache, partial
 
 import sympy as sp
 
-from theory import Equation, equation, linear_root, symbol, vanishes, written_as
+from theory import Equation, equation, linear_root, proved, symbol, vanishes, written_as
 from theory.associative_memory.factual_recall import dynamics
 from theory.associative_memory.factual_recall.dynamics import PARTS, SYMMETRIC, Part
 from theory.associative_memory.factual_recall.statement import D, R, S, epsilon
@@ -107,14 +107,15 @@ def hitting_time() -> sp.Expr:
     total = sp.expand(until - rest.subs(gain, x) + rest)
     limit = total.subs(sp.Ei(x), sp.EulerGamma + sp.log(x))  # Ei(x) = gamma + ln x + O(x)
     limit = sp.simplify(sp.expand_log(sp.expand(limit), force=True))
-    if limit.has(x):
-        raise ArithmeticError("the matching point does not drop out")
+    proved(not limit.has(x), "the matching point does not drop out")
     form = (
         sp.log(4 * sp.sqrt(c) * gain / epsilon**2)
         + (sp.Ei(gain) - sp.EulerGamma - sp.log(gain)) / K
     ) / (2 * rate)
-    if not vanishes(sp.expand_log(sp.expand(form - limit), force=True)):
-        raise ArithmeticError("the hitting time is not the derived one")
+    proved(
+        vanishes(sp.expand_log(sp.expand(form - limit), force=True)),
+        "the hitting time is not the derived one",
+    )
     return form
 
 

@@ -6,7 +6,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, array, delta_gradient, delta_sum, symbol, table
+from theory import Equation, array, delta_gradient, delta_sum, proved, symbol, table
 from theory.associative_memory.symbols import (
     F,
     K,
@@ -89,8 +89,10 @@ def equations() -> dict[str, Equation]:
     noisy = sp.Sum(sp.factor(per_class) * u[k, i], (k, 1, K))
     inner = sp.Sum(W[l, x] * e[z, x], (x, 1, d))
     chain = delta_sum(v[l] * delta_sum(delta(l, i) * delta(x, j) * e[z, x], (x, 1, d)), (l, 1, d))
-    if sp.expand(chain - v[i] * e[z, j]) != 0:
-        raise ArithmeticError("the gradient of an inner matrix is not an outer product")
+    proved(
+        sp.expand(chain - v[i] * e[z, j]) == 0,
+        "the gradient of an inner matrix is not an outer product",
+    )
     means = "mu_k: mean input of class k; mu_hat_k: mean of input times prediction of k, over p(k)"
     slope, of_loss = (sp.Derivative(of, W[i, j]) for of in (risk, sample_loss))
     is_v = "v is the derivative of the loss by the output W e_z of the matrix"

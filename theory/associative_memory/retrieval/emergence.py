@@ -8,7 +8,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, Flow, symbol, table, vanishes, written_as
+from theory import Equation, Flow, proved, symbol, table, vanishes, written_as
 from theory.associative_memory import ramp
 from theory.associative_memory.retrieval.statement import M, N, P, linear, stated
 from theory.associative_memory.symbols import DERIVED, ref, t
@@ -86,8 +86,10 @@ def hidden() -> sp.Expr:
     B = (1 - A) / (P - 1)
     form = (M - P) / (M - P + sp.exp(A * V) + (P - 1) * sp.exp(B * V))
     loss = flow().observables["loss"]  # its exponential is one over the right value's probability
-    if not vanishes(form.subs(A, attention()) * sp.exp(loss + attention() * V) - (M - P)):
-        raise ArithmeticError("not the probability behind the loss")
+    proved(
+        vanishes(form.subs(A, attention()) * sp.exp(loss + attention() * V) - (M - P)),
+        "not the probability behind the loss",
+    )
     return form
 
 
@@ -101,8 +103,10 @@ def drift() -> sp.Expr:
     """
     moved = sum(sp.diff(balanced(), x) * flow().rhs[x] for x in (K, V))
     form = -2 * unseen * V / P
-    if not vanishes(moved - form.subs(unseen, hidden().subs(A, attention()))):
-        raise ArithmeticError("the balance does not fall by what is not shown")
+    proved(
+        vanishes(moved - form.subs(unseen, hidden().subs(A, attention()))),
+        "the balance does not fall by what is not shown",
+    )
     return form
 
 

@@ -4,7 +4,7 @@ from functools import cache, partial
 
 import sympy as sp
 
-from theory import Equation, Flow, symbol, table, vanishes, written_as
+from theory import Equation, Flow, proved, symbol, table, vanishes, written_as
 from theory.associative_memory import ramp
 from theory.associative_memory.softmax_recall.statement import D, R, S, T, n, stated
 from theory.associative_memory.symbols import DERIVED, ref, t
@@ -64,8 +64,7 @@ def split() -> sp.Expr:
     form = sp.log(1 + (R - 1) * sp.exp(-X)) + sp.log(1 + (D - 1) * sp.exp(-Y))
     x, y = attention("a_r") * V, attention("a_s") * V_s
     whole = sp.exp(flow().observables["loss"]) - sp.exp(form).subs({X: x, Y: y})
-    if not vanishes(sp.powsimp(sp.expand(whole))):
-        raise ArithmeticError("the loss does not split")
+    proved(vanishes(sp.powsimp(sp.expand(whole))), "the loss does not split")
     return form
 
 

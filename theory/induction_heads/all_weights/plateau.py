@@ -16,7 +16,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, Flow, symbol, table
+from theory import Equation, Flow, proved, symbol, table
 from theory.induction_heads.all_weights import burst
 from theory.induction_heads.all_weights.burst import E_1
 from theory.induction_heads.all_weights.scores import PLACE, THETA, E, context_weights, e
@@ -84,8 +84,7 @@ def row_gain() -> sp.Expr:
         - 1
         + p / 2
     )
-    if share != 0:
-        raise ArithmeticError("attention weights of a row do not sum to one")
+    proved(share == 0, "attention weights of a row do not sum to one")
     mean_excess = 1 - (own(k) - own(1)) / (2 * (k - 1))  # excess of the mean of S over S of label k
     gap = sp.factor((own(k) - mean_excess).subs(own(1), 1).subs(own(k), p))
     return sp.factor(-p * (1 - p) * gap)

@@ -8,7 +8,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, symbol, table, vanishes, written_as
+from theory import Equation, proved, symbol, table, vanishes, written_as
 from theory.induction_heads.in_weights import emergence
 from theory.induction_heads.in_weights.emergence import (
     LONG,
@@ -64,8 +64,10 @@ def dormant() -> sp.Expr:
     x = sp.Dummy(positive=True)
     early = sp.limit(kept().subs(a, sp.exp(x) / n).subs(beta, x) / n, n, sp.oo)  # residual over n
     at = sp.solve(sp.diff(early, x), x)
-    if len(at) != 1 or not sp.diff(early, x, 2).subs({x: at[0], decay: 1}).is_negative:
-        raise ArithmeticError("not the largest residual on the way")
+    proved(
+        len(at) == 1 and sp.diff(early, x, 2).subs({x: at[0], decay: 1}).is_negative,
+        "not the largest residual on the way",
+    )
     most = n * early.subs(x, at[0])
     return written_as(sp.sqrt(2 * sp.E) / (kappa * n), decay * emergence.start() / most)
 
@@ -112,8 +114,10 @@ def lost() -> sp.Expr:
     """Time at which the head falls back: the clock of the memory, at the residual of the head."""
     speed = sp.sqrt(c_0**4 * q**4 + 4 * q**2 * known**2)
     on = sp.diff(emergence.remembered(), tau)
-    if not vanishes((speed.subs(known, emergence.remembered()) ** 2 - on**2).rewrite(sp.exp)):
-        raise ArithmeticError("not the rate of the memory on the clock")
+    proved(
+        vanishes((speed.subs(known, emergence.remembered()) ** 2 - on**2).rewrite(sp.exp)),
+        "not the rate of the memory on the clock",
+    )
     return T_head + sp.Integral(1 / (r * speed), (known, begun, left)) + behind
 
 
