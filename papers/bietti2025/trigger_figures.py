@@ -12,11 +12,11 @@ from theory.runtime import plotting
 from verify.associative_memory.trigger_task.laws import EARLY
 
 
-def probes(source: Source) -> Any:
+@plotting.panels(1, 3, width=3.9)
+def probes(source: Source, *axes: Any) -> None:
     """Trigger task: probes and in-context accuracy, matrices trained jointly and one after the
     other.
     """
-    figure, axes = plotting.figure(1, 3, width=3.9)
     words = {
         "probe_W_O2": "$W_O^2$ (65 tokens)",
         "probe_W_K2": "$W_K^2$ (5 triggers)",
@@ -39,12 +39,11 @@ def probes(source: Source) -> Any:
             title=f"{title}, {runs.sizes['seed']} seeds",
         )
     plotting.inside(axes[0])
-    return figure
 
 
-def layers(source: Source) -> Any:
+@plotting.panels()
+def layers(source: Source, axis: Any) -> None:
     """Trigger task: in-context accuracy of full transformers of one and two layers."""
-    figure, axis = plotting.figure()
     for k, (word, p) in enumerate(
         (
             ("one layer", trigger_students.Parameters.one_layer()),
@@ -59,7 +58,6 @@ def layers(source: Source) -> Any:
     axis.axhline(0.99, color="0.6", lw=0.8, ls=":")
     axis.set(xlabel="training step", ylabel="in-context accuracy", ylim=(0, 1.03))
     plotting.inside(axis)
-    return figure
 
 
 def steps(source: Source) -> Any:

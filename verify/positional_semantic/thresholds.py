@@ -391,11 +391,11 @@ def _overlaps(p: Parameters, seed: int) -> dict[str, float]:
     }
 
 
-def draw(p: Parameters, gaps: dict[str, xr.DataArray], numbers: dict[str, Any]) -> Any:
+@plotting.panels(1, 2)
+def draw(p: Parameters, gaps: dict[str, xr.DataArray], numbers: dict[str, Any], *axes: Any) -> Any:
     """Mean gap over alpha for every d and extrapolated, the interval of the crossing, and both
     predictions.
     """
-    figure, axes = plotting.figure(1, 2)
     labels = {
         "alpha_c": r"training loss, positional $-$ semantic $[10^{-4}]$",
         "alpha_l": r"test error, linear $-$ semantic $[10^{-4}]$",
@@ -437,5 +437,4 @@ def draw(p: Parameters, gaps: dict[str, xr.DataArray], numbers: dict[str, Any]) 
         axis.set(xlabel=r"sample complexity $\alpha = n/d$", ylabel=labels[name])
         plotting.inside(axis)
     asked = [(p, next(iter(gaps.values())).sizes["seed"])]
-    plotting.headline(figure, titles.title(asked), described(asked))
-    return figure
+    return titles.title(asked), described(asked)

@@ -114,12 +114,12 @@ def as_dict(found: Ladder) -> dict[str, Any]:
     }
 
 
-def draw(p: Parameters, runs: xr.Dataset) -> Any:
+@plotting.panels(1, 2, width=3.9, height=3.0)
+def draw(p: Parameters, runs: xr.Dataset, *axes: Any) -> Any:
     """Figure: attention and rollout accuracy of single seeds: students, the paper's curve, and
     ours.
     """
     ours, theirs = (LEVELS[level].curves(p, runs) for level in (FULL, PAPER))
-    figure, axes = plotting.figure(1, 2, width=3.9, height=3.0)
     for axis, name, label in zip(
         axes, ("A", "rollout_accuracy"), ("attention $A$", "final rollout accuracy"), strict=True
     ):
@@ -148,5 +148,4 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
         )
     plotting.inside(axes[1], loc="upper left")
     asked = [(p, runs.sizes["seed"])]
-    plotting.headline(figure, titles.title(asked), described(asked))
-    return figure
+    return titles.title(asked), described(asked)

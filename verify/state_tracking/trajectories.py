@@ -289,11 +289,11 @@ def rollouts(p: Parameters, runs: xr.Dataset, curve: xr.Dataset) -> list[str]:
     ]
 
 
-def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -> Any:
+@plotting.panels(2, 3, width=3.6, height=2.9)
+def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset, axes: Any) -> Any:
     """Figure with six panels: order parameters, loss, accuracies, attention factor; few seeds are
     drawn as single lines.
     """
-    figure, axes = plotting.figure(2, 3, width=3.6, height=2.9)
     curve = st.trajectory(p, float(runs.alpha[-1]))
     panels = [
         (("A",), "attention $A$"),
@@ -343,5 +343,4 @@ def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -
     plotting.inside(axis)
     axis.set_title("means over the students")
     asked = [(p, runs.sizes["seed"])]
-    plotting.headline(figure, titles.title(asked), described(asked))
-    return figure
+    return titles.title(asked), described(asked)

@@ -60,9 +60,9 @@ def at_many_dimensions(curve: xr.Dataset, runs: dict[int, xr.Dataset]) -> Iterat
             )
 
 
-def draw(p: Parameters, curve: xr.Dataset, runs: xr.Dataset) -> Any:
+@plotting.panels(1, 2)
+def draw(p: Parameters, curve: xr.Dataset, runs: xr.Dataset, *axes: Any) -> Any:
     """Students as bands, the flow as lines."""
-    figure, axes = plotting.figure(1, 2)
     for k, (x, tex) in enumerate(NAMES.items()):
         plotting.band(axes[0], runs[x], f"C{k}", f"${tex}$, students", width=3)
         axes[0].plot(curve.t, curve[x], "k", ls=("-", "--", ":")[k], lw=1, label=f"${tex}$, flow")
@@ -73,5 +73,4 @@ def draw(p: Parameters, curve: xr.Dataset, runs: xr.Dataset) -> Any:
     for axis in axes:
         plotting.below(axis)
     asked = [(p, runs.sizes["seed"])]
-    plotting.headline(figure, titles.title(asked), described(asked))
-    return figure
+    return titles.title(asked), described(asked)
