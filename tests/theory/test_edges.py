@@ -61,7 +61,7 @@ INNER = {
     "prox": "objective loss target_solution newton descend",
     "state_tracking.onset": "rise secant waited sharp at_large_sizes rates growth early_mass "
     "early_difference exponent onset_A gain_of_flow departure_of_sharp",
-    "linear_attention.theory": "plateau level merged_time merged_loss separate_loss",
+    "linear_attention.theory": "plateau level merged_time",
     "onset": "curves curve draw report lines interpolated",
     "k_hop.numbers": "over_hops",
     "factual_recall.numbers": "constants angle_of_share gain",
