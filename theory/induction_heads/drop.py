@@ -9,7 +9,7 @@ import scipy.integrate
 import scipy.special
 import sympy as sp
 
-from theory import Equation, numeric, table, written_as
+from theory import Equation, ParameterError, numeric, table, written_as
 from theory.induction_heads import dynamics, expansions
 from theory.induction_heads.symbols import (
     F,
@@ -87,7 +87,14 @@ def left_over(N: int) -> float:
     N : int
         At least 10^6: the integration starts at p = 10^-6; earlier times are given by the
         expansion.
+
+    Raises
+    ------
+    ParameterError
+        For a smaller N.
     """
+    if N < 1 / EARLY:
+        raise ParameterError(f"N = {N}: must be >= {1 / EARLY:g}, where saturation is integrated")
     log_2N = float(np.log(2.0 * N))
     of_beta, of_gamma = (numeric.function(x, [p, beta, gamma]) for x in saturating_rates())
 

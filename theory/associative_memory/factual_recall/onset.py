@@ -10,8 +10,7 @@ from theory import Onset, of_onset, scope, sweep, until
 from theory.associative_memory.factual_recall import dynamics, timescales
 from theory.associative_memory.factual_recall import numbers as in_numbers
 from theory.associative_memory.factual_recall.dynamics import PARTS, RELATION, SUBJECT
-from theory.associative_memory.factual_recall.parameters import Parameters
-from theory.associative_memory.factual_recall.scope import RECALL
+from theory.associative_memory.factual_recall.parameters import RECALL, Parameters
 from theory.onset import tabulated
 
 # Shares of the initial value of either part of the loss, and what they are called.

@@ -7,8 +7,7 @@ import xarray as xr
 
 from theory import prediction, scope, sweep, until
 from theory.associative_memory.factual_recall.dynamics import flow
-from theory.associative_memory.factual_recall.parameters import Parameters
-from theory.associative_memory.factual_recall.scope import RECALL, optimiser
+from theory.associative_memory.factual_recall.parameters import RECALL, Parameters, optimiser
 
 
 @until("t")

@@ -9,8 +9,7 @@ import numpy as np
 from theory import sweep
 from theory.associative_memory.gradient_memory import descent, lemma, numbers
 from theory.associative_memory.gradient_memory.descent import flow
-from theory.associative_memory.gradient_memory.parameters import Parameters
-from theory.associative_memory.gradient_memory.scope import MEMORY, applies
+from theory.associative_memory.gradient_memory.parameters import MEMORY, Parameters, applies
 from theory.catalogue import catalogue
 from theory.scope import guard
 

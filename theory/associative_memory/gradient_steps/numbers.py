@@ -3,8 +3,7 @@
 import numpy as np
 
 from theory import Allowed, number, scope, sweep
-from theory.associative_memory.gradient_steps.parameters import Parameters
-from theory.associative_memory.gradient_steps.scope import STEPS
+from theory.associative_memory.gradient_steps.parameters import STEPS, Parameters
 
 
 @scope.guard(STEPS)

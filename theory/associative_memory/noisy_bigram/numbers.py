@@ -6,8 +6,7 @@ import numpy as np
 import scipy
 
 from theory import Allowed, ParameterError, number, scope, sweep
-from theory.associative_memory.noisy_bigram.parameters import Parameters
-from theory.associative_memory.noisy_bigram.scope import ONE_STEP
+from theory.associative_memory.noisy_bigram.parameters import ONE_STEP, Parameters
 
 MOST = 2 * 10**8  # pairs of counts: 1.5 GB and a minute
 

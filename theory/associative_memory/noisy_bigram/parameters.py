@@ -1,4 +1,4 @@
-"""Parameters of the noisy bigram task."""
+"""Parameters of the noisy bigram task, and which learners its theory describes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from theory import Scope, scope
 from theory.parameters import BaseParameters, parameter
 
 
@@ -44,3 +45,12 @@ class Parameters(BaseParameters):
             "n_samples": self.n,
             "lambda_labels": self.n * (1 - self.a) / self.N,
         }
+
+
+ONE_STEP = Scope(
+    "recovery from samples",
+    "one gradient step from n samples",
+    (),
+    ("draws", "eta", "batch_size", "steps", "eval_every"),
+)
+applies = scope.applies({"one step": ONE_STEP})

@@ -58,8 +58,4 @@ def emergence_time(p: Any) -> float:
     return added(p.N, p.M, p.P)
 
 
-def numbers(p: Any) -> dict[str, tuple[float, str]]:
-    """For the onset: where it applies."""
-    if SCOPE.applies(p):
-        return {}
-    return {"t_half": (emergence_time(p), "time at which attention is 1/2, by an integral")}
+TIMES = {"t_half": (emergence_time, "time at which attention is 1/2, by an integral")}

@@ -4,7 +4,7 @@ from functools import cache, partial
 
 import sympy as sp
 
-from theory import Equation, Flow, symbol, table, vanishes, written_as
+from theory import Equation, symbol, table, vanishes, written_as
 from theory.associative_memory import ramp
 from theory.associative_memory.softmax_recall.statement import D, R, S, T, n, stated
 from theory.associative_memory.symbols import DERIVED, ref, t
@@ -42,10 +42,7 @@ ALONE = "subject and end token as at the start"
 MANY = "many tokens"
 
 
-@cache
-def flow() -> Flow:
-    """The flow of three scores and two read-outs."""
-    return offered(stated).flows()[stated.name]
+flow = cache(offered(stated).flow)  # the flow of three scores and two read-outs
 
 
 def attention(name: str) -> sp.Expr:

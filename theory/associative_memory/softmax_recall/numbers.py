@@ -45,10 +45,15 @@ def emergence_time(p: Any) -> float:
     return added(p.S, p.R, p.D, p.T, p.n)
 
 
-def numbers(p: Any) -> dict[str, tuple[float, str]]:
-    """For the onset: the plateau, and the relation's time where its formula applies."""
-    levels = {"plateau": (float(np.log(p.D)), "loss while only the relation is known, ln D")}
-    if not SCOPE.applies(p):
-        label = "time at which attention to the relation is 1/2, by an integral"
-        levels["t_relation"] = (emergence_time(p), label)
-    return levels
+def plateau(p: Any) -> float:
+    """Loss while only the relation is known."""
+    return float(np.log(p.D))
+
+
+NUMBERS = {
+    "plateau": (plateau, "loss while only the relation is known, ln D"),
+    "t_relation": (
+        emergence_time,
+        "time at which attention to the relation is 1/2, by an integral",
+    ),
+}

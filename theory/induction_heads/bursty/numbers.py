@@ -66,11 +66,7 @@ def effective_length(p: Any) -> float:
     return float(equation.evaluate({"N": p.N, "B": p.B, "theta": THETA}))
 
 
-def numbers(p: Any) -> dict[str, tuple[float, str]]:
-    """For the onset: where they apply."""
-    if SCOPE.applies(p):
-        return {}
-    return {
-        "T_alpha": (emergence_time(p), "time at which alpha is 1/2"),
-        "N_eff": (effective_length(p), "context length at which one right pair takes as long"),
-    }
+NUMBERS = {
+    "T_alpha": (emergence_time, "time at which alpha is 1/2"),
+    "N_eff": (effective_length, "context length at which one right pair takes as long"),
+}

@@ -8,7 +8,7 @@ from functools import cache, partial
 
 import sympy as sp
 
-from theory import Equation, Flow, symbol, table, vanishes, written_as
+from theory import Equation, symbol, table, vanishes, written_as
 from theory.associative_memory import ramp
 from theory.induction_heads.in_weights.statement import B, C, L, R, c_0, decay, fading, stated
 from theory.statement.model import offered
@@ -46,10 +46,7 @@ SCORE = sp.log(a * L * R / ((1 - a) * B))  # beta, at an attention
 SIZES = {n: L * R / B, K: L * C, kappa: L / (L - 1), q: sp.sqrt(1 / ((L - 1) * C))}
 
 
-@cache
-def flow() -> Flow:
-    """The flow of all classes of weights."""
-    return offered(stated).flows()[stated.name]
+flow = cache(offered(stated).flow)  # the flow of all classes of weights
 
 
 def read(x: sp.Expr) -> sp.Expr:

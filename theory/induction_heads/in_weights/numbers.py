@@ -183,8 +183,9 @@ FADES = Limit(
 EXCLUSION = Scope(
     "iw_items_lost", STUDENTS, (LABELS, LONG, STARTED, DECAYS, FADES), free=(*FREE, "C")
 )
-SCOPES = {"head": HEAD, "race": RACE, "items": ITEMS, "lost": LOST, "exclusion": EXCLUSION}
-applies = scope.applies(SCOPES)
+applies = scope.applies(
+    {"head": HEAD, "race": RACE, "items": ITEMS, "lost": LOST, "exclusion": EXCLUSION}
+)
 
 
 @scope.guard(HEAD)
@@ -259,14 +260,11 @@ def lost_below(p: Any) -> float:
     return sized(p)["kappa_labels"] * (least(p) / p.fading) ** 2
 
 
-def numbers(p: Any) -> dict[str, tuple[float, str]]:
-    """For the onset: where they apply."""
-    told = {
-        "T_head": (HEAD, emergence_time, "time at which attention is 1/2"),
-        "T_solved": (RACE, solved_time, "time at which the residual is half its start"),
-        "share_head": (RACE, head_share, "share of the head in the logit at that time"),
-        "K_critical": (ITEMS, critical_items, "items of the pool at which this share is 1/2"),
-        "T_lost": (LOST, lost_time, "time at which attention falls below 1/2 again"),
-        "K_lost": (EXCLUSION, lost_below, "items below which the memory drives the head out"),
-    }
-    return {k: (of(p), label) for k, (own, of, label) in told.items() if not own.applies(p)}
+NUMBERS = {
+    "T_head": (emergence_time, "time at which attention is 1/2"),
+    "T_solved": (solved_time, "time at which the residual is half its start"),
+    "share_head": (head_share, "share of the head in the logit at that time"),
+    "K_critical": (critical_items, "items of the pool at which this share is 1/2"),
+    "T_lost": (lost_time, "time at which attention falls below 1/2 again"),
+    "K_lost": (lost_below, "items below which the memory drives the head out"),
+}

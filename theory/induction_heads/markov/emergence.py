@@ -9,7 +9,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, Flow, symbol, table, written_as
+from theory import Equation, symbol, table, written_as
 from theory.associative_memory import ramp
 from theory.induction_heads.markov.statement import D, U, k, m, rho, stated
 from theory.statement.model import offered
@@ -41,10 +41,7 @@ LATE = "all states equally likely, attention of the second layer almost even"
 MANY = "many lags"
 
 
-@cache
-def flow() -> Flow:
-    """The flow of the read-out and two scores."""
-    return offered(stated).flows()[stated.name]
+flow = cache(offered(stated).flow)  # the flow of the read-out and two scores
 
 
 @cache

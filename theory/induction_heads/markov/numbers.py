@@ -129,13 +129,7 @@ def plateau_length(p: Any) -> float:
     return bigrams(p) - unigrams(p)
 
 
-def numbers(p: Any) -> dict[str, tuple[float, str]]:
-    """For the onset: where they apply."""
-    times = {}
-    if not PLATEAU.applies(p):
-        label = "time at which half the probability is on states of the chain"
-        times["T_unigram"] = (unigrams(p), label)
-    if not SCOPE.applies(p):
-        label = "time at which half of the first layer is on the previous token"
-        times["T_bigram"] = (bigrams(p), label)
-    return times
+TIMES = {
+    "T_unigram": (unigram_time, "time at which half the probability is on states of the chain"),
+    "T_bigram": (emergence_time, "time at which half of the first layer is on the previous token"),
+}
