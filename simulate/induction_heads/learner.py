@@ -2,8 +2,6 @@
 directions or three pseudo-parameters.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -114,17 +112,17 @@ class Learner(Module):
         loss = squared_error(self.student(self.test.X), self.test.y, "sum") / task.scale(self.p)
         values = project(weights)
         kept = torch.tensor([name in THREE for name in NAMES])
-        found = {
+        measured = {
             "pseudo": values,
             "residual": residual(weights),
             "loss": loss.cpu(),
             "loss_three": self._loss_of(values * kept),
             "loss_others": self._loss_of(values * ~kept),
         }
-        found |= {short: values[NAMES.index(name)] for short, name in SHORT.items()}
+        measured |= {short: values[NAMES.index(name)] for short, name in SHORT.items()}
         if self.keep_weights:
-            found |= weights
-        return {k: v.double().numpy() for k, v in found.items()}
+            measured |= weights
+        return {k: v.double().numpy() for k, v in measured.items()}
 
     def _loss_of(self, values: torch.Tensor) -> torch.Tensor:
         """Loss of the network with only some pseudo-parameters nonzero."""

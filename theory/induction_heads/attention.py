@@ -8,7 +8,7 @@ from typing import Any
 import sympy as sp
 
 from theory.equation import Equation, table
-from theory.induction_heads.network import KEYS, MASKS, ORTHONORMAL, Network, number, value
+from theory.induction_heads.network import ENDS, KEYS, ORTHONORMAL, Network, number, value
 from theory.induction_heads.symbols import (
     N,
     P,
@@ -76,8 +76,8 @@ def equations() -> dict[str, Equation]:
         "other_label": ("label", "label", k - d),
         "of_item": ("item", "label", k - d),
     }
-    for mask in MASKS:
-        net, end = Network(mask, NAMES), "" if mask == "strict" else f"_{mask}"
+    for mask, end in ENDS.items():
+        net = Network(mask, NAMES)
         given = (ORTHONORMAL, THREE, f"{mask} mask")
         first = {
             f"attention_{name}{end}": (

@@ -196,16 +196,23 @@ def matched_time() -> sp.Expr:
         (end - of_square).rewrite(sp.erfc) * sp.exp(beta**2 / 2) * beta / 2, beta, sp.oo
     )
     near = sp.sqrt(beta_c**2 + 2 * log_w)
-    rest = of_line.subs(sp.erf(sp.sqrt(2) * beta / 2), 1).subs(beta, near) - of_line.subs(
+    change = of_line.subs(sp.erf(sp.sqrt(2) * beta / 2), 1).subs(beta, near) - of_line.subs(
         sp.erf(sp.sqrt(2) * beta / 2), 1
     ).subs(beta, beta_c)
-    logs = sp.limit(rest, beta_c, sp.oo)
+    logs = sp.limit(change, beta_c, sp.oo)
     # The inner solution starts as tau = C - 1/w - 2 ln w and ends at C + kappa.
     if share != 1 or logs != -2 * log_w:
         raise ArithmeticError("slow manifold and inner problem do not match")
     square = -((beta_c - 1) ** 2)
     constant = sp.expand(of_line.subs(sp.erf(sp.sqrt(2) * beta / 2), 1).subs(beta, beta_c) - square)
     return end * N**2 + N * square + N * (constant + kappa)
+
+
+def predicted(N: float) -> float:
+    """The time of equation ``T_drop`` at a size."""
+    numbers = {"N": float(N), "kappa": blow_up()["kappa"]}
+    numbers["beta_c"] = float(equations()["beta_c"].evaluate(numbers))
+    return float(equations()["T_drop"].evaluate(numbers))
 
 
 @cache

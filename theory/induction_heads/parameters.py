@@ -1,7 +1,5 @@
 """Parameters of the induction-head model, used by the theory and the disentangled students."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -165,7 +163,7 @@ class StandardParameters(BaseParameters):
         For an unknown name or a value out of range.
     """
 
-    paper: ClassVar[Callable[[], StandardParameters]]
+    paper: ClassVar[Callable[[], "StandardParameters"]]
     PRESETS = {"small": {}, "paper": dict(D=2048, batch_size=512)}  # App. E, for a GPU
     D: int = parameter(128, "embedding and head dimension (paper: 2048)", low=2)
     vocabulary: int = parameter(32, "tokens", low=2)

@@ -64,7 +64,7 @@ def predict(
         If the closed flow does not apply (data not orthonormal, every pair queried in turn, fewer
         weights), or if the runs were trained with other parameters.
     """
-    steps, at = prediction.clock(p, runs, until, p.time_per_step)
+    steps, clock = prediction.clock(p, runs, until, p.time_per_step)
     of = all_weights.loss_of(p.N, p.query, p.mask, p.B)
 
     def follow() -> xr.Dataset:
@@ -72,7 +72,7 @@ def predict(
         path = whole[steps]
         losses = [of(x)[0] for x in path]
         curves = {short: ("t", path[:, NAMES.index(full)]) for short, full in SHORT.items()}
-        return xr.Dataset(curves | {"loss": ("t", losses)}, {"t": at, "step": ("t", steps)})
+        return xr.Dataset(curves | {"loss": ("t", losses)}, {"t": clock, "step": ("t", steps)})
 
     return prediction.finite(p, follow).assign_attrs(
         kind="theory",

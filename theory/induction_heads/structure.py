@@ -169,13 +169,13 @@ def equations() -> dict[str, Equation]:
         block = (
             ARRAYS[matrix][i + 1, m, n] if matrix == "W3" else ARRAYS[matrix][i + 1, j + 1, m, n]
         )
-        rest = entry.subs(dict.fromkeys(still, 0))
-        note = "" if rest == entry else ", sharpened: stays zero for all time"
+        moving = entry.subs(dict.fromkeys(still, 0))
+        note = "" if moving == entry else ", sharpened: stays zero for all time"
         rows.append(
             Equation(
                 place,
                 block,
-                rest if note else entry,
+                moving if note else entry,
                 ref(f"Theorem 1, {EQUATION[matrix]}{note}"),
                 "exact",
                 ASSUMED,

@@ -8,10 +8,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import xarray as xr
 
 from simulate.induction_heads import standard, train
 from simulate.pool import one_thread
+from theory.induction_heads import predict
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers import leading_order
 from theory.induction_heads.parameters import StandardParameters
@@ -152,14 +152,16 @@ def against_law(
 
 def helped(sizes: Iterable[int] = (4, 16, 64, 256)) -> list[str]:
     """Hypothesis 2: ratio of T_drop of all weights to that of three pseudo-parameters."""
-    notes = []
-    for query, label in QUERIES.items():
-        ratio = {
-            N: flow_times(N, query)["T_drop"] / flow_laws.times(N, query)["T_drop"] for N in sizes
-        }
-        told = ", ".join(f"{x:.3f} (N = {N})" for N, x in ratio.items())
-        notes.append(f"  all weights, {label}: T_drop over that of three numbers: {told}")
-    return notes
+
+    def ratio(N: int, query: str) -> str:
+        over = flow_times(N, query)["T_drop"] / flow_laws.times(N, query)["T_drop"]
+        return f"{over:.3f} (N = {N})"
+
+    return [
+        f"  all weights, {label}: T_drop over that of three numbers: "
+        + ", ".join(ratio(N, query) for N in sizes)
+        for query, label in QUERIES.items()
+    ]
 
 
 def of_batches(
@@ -173,15 +175,10 @@ def of_batches(
     """Drop of students with all weights trained on finite batches, extrapolated in the batch size,
     against population descent with the same step.
     """
-    burst = {"right": right} if right > 1 else {}
-    steps = int(1.4 * flow_times(N, query, **burst)["T_drop"] / RATE)
+    steps = int(1.4 * flow_times(N, query, right)["T_drop"] / RATE)
     p = orthonormal(N, query, "all", RATE, steps, right=right)
     where = f"{QUERIES[query]}, N = {N}" + (f", B = {right}" if right > 1 else "")
-    path = times.euler(N, query, p.mask, p.time_per_step, p.steps, right)[:: p.eval_every]
-    of = times.loss_of(N, query, p.mask, right)
-    clock = p.time_per_step * p.eval_every * np.arange(len(path))
-    population = xr.Dataset({"loss": ("t", [of(x)[0] for x in path])}, {"t": clock})
-    predicted = float(drop(population).values[0])
+    predicted = float(drop(predict(p)).values[0])
     small, large = (
         drop(train(p.replace(batch_size=b), seeds=seeds, **more)).values for b in batches
     )

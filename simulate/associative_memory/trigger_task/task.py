@@ -1,7 +1,5 @@
 """Sequences from a bigram table in which triggers are followed by an output drawn per sequence."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A two-layer attention-only transformer with several heads."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -98,8 +98,8 @@ def draw(result: Onset, axes: Any) -> None:
     for k, part in enumerate((RELATION, SUBJECT)):
         losses = curve[f"loss_{part.name}"]
         right.plot(curve.step, losses / losses[0], color=f"C{k}", label=f"{part.name}, flow")
-        at = [plateau[f"steps_{part.name}_{label}"] for label in SHARES]
-        right.plot(at, [share for share, _ in SHARES.values()], "o", color=f"C{k}", ms=4)
+        steps = [plateau[f"steps_{part.name}_{label}"] for label in SHARES]
+        right.plot(steps, [share for share, _ in SHARES.values()], "o", color=f"C{k}", ms=4)
     right.plot([], [], "ko", ms=4, label="down to 90, 50, 10%")
     right.set(ylabel="part of the loss / its start", ylim=(0, 1.05))
     for axis in axes:

@@ -1,16 +1,12 @@
 """Parameters of factual recall, by default the authors' reference run; and the theory's scope."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import xarray as xr
 
-from theory import Limit, Scope, scope
-from theory.optimisers import Optimiser
-from theory.parameters import ParameterError, Stepped, parameter
+from theory import Limit, Optimiser, ParameterError, Scope, Stepped, parameter, scope
 
 
 @dataclass(frozen=True)
@@ -27,7 +23,7 @@ class Parameters(Stepped):
         the answers per relation.
     """
 
-    small: ClassVar[Callable[[], Parameters]]
+    small: ClassVar[Callable[[], "Parameters"]]
     PRESETS = {
         "reference": {},
         # Trains in a second: few facts, larger initial weights.

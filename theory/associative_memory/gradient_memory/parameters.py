@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from theory import Scope, scope
-from theory.parameters import BaseParameters, ParameterError, parameter
+from theory import BaseParameters, ParameterError, Scope, parameter, scope
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,8 @@ def curriculum_times(p: Parameters, kernels: Kernels = "sphere") -> list[float]:
         For unknown kernels, or if a stage takes longer than t = 100 (sphere) or 1e5 (softmax).
     """
     longest = LONGEST[kernels]
-    overlaps, lengths = [], []
+    overlaps: list[float] = []
+    lengths = []
     for hops in range(1, p.k + 1):
         system, start = flow(hops, kernels), starting_at(p, [*overlaps, p.m_0])
         length = time_of_product(system, start, STAGE, longest)

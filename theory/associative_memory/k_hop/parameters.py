@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from theory import Scope, scope
-from theory.parameters import BaseParameters, Stepped, parameter
+from theory import BaseParameters, Scope, Stepped, parameter, scope
 
 
 @dataclass(frozen=True)

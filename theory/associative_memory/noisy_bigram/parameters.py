@@ -1,13 +1,10 @@
 """Parameters of the noisy bigram task, and which learners its theory describes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from theory import Scope, scope
-from theory.parameters import BaseParameters, parameter
+from theory import BaseParameters, Scope, parameter, scope
 
 
 @dataclass(frozen=True)
@@ -21,7 +18,7 @@ class Parameters(BaseParameters):
         For an unknown name or a value out of range.
     """
 
-    ablation: ClassVar[Callable[[], Parameters]]
+    ablation: ClassVar[Callable[[], "Parameters"]]
     PRESETS = {
         "one_step": {},  # one gradient step from n samples
         "ablation": dict(N=32, T=16, a=0.6),  # both paths trained; more noise than clean answers

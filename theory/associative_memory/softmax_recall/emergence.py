@@ -75,10 +75,10 @@ def moved(x: sp.Symbol) -> sp.Expr:
         If it is not that of the flow.
     """
     shares = {sizes: sp.exp(score) / whole for sizes, score in ((S, w_s), (R, w), (sp.S.One, w_e))}
-    at = {a_s: shares[S], a_r: shares[R], a_e: shares[sp.S.One], a_n: (T - 3) / whole}
+    attentions = {a_s: shares[S], a_r: shares[R], a_e: shares[sp.S.One], a_n: (T - 3) / whole}
     gains = {
-        g_r: (R - 1) / (sp.exp(at[a_r] * V) + R - 1),
-        g_s: (D - 1) / (sp.exp(at[a_s] * V_s) + D - 1),
+        g_r: (R - 1) / (sp.exp(attentions[a_r] * V) + R - 1),
+        g_s: (D - 1) / (sp.exp(attentions[a_s] * V_s) + D - 1),
     }
     common = a_r * g_r * V + a_s * g_s * V_s
     form = {
@@ -88,7 +88,7 @@ def moved(x: sp.Symbol) -> sp.Expr:
         V_s: D * a_s * g_s / (R * S * (D - 1)),
         V: a_r * g_r / (D * (R - 1)),
     }[x] + (a_n * common / n if x in (w_s, w, w_e) else 0)
-    off = flow().rhs[x] - form.subs(gains).subs(at)
+    off = flow().rhs[x] - form.subs(gains).subs(attentions)
     if not vanishes(sp.expand_power_exp(off.replace(sp.exp, lambda e: sp.exp(sp.expand(e))))):
         raise ArithmeticError(f"{form} is not the rate of {x}")
     return form

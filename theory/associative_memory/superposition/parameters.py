@@ -5,8 +5,7 @@ which of them the recall formulas describe.
 from dataclasses import dataclass
 from typing import Any
 
-from theory import Limit, Scope, scope
-from theory.parameters import BaseParameters, ParameterError, parameter
+from theory import BaseParameters, Limit, ParameterError, Scope, parameter, scope
 
 
 @dataclass(frozen=True)

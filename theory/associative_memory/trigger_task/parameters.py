@@ -1,7 +1,5 @@
 """Parameters of the trigger-token (in-context bigram) task."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -28,9 +26,9 @@ class Parameters(BaseParameters):
         student does not have.
     """
 
-    simplified: ClassVar[Callable[[], Parameters]]
-    two_layers: ClassVar[Callable[[], Parameters]]
-    one_layer: ClassVar[Callable[[], Parameters]]
+    simplified: ClassVar[Callable[[], "Parameters"]]
+    two_layers: ClassVar[Callable[[], "Parameters"]]
+    one_layer: ClassVar[Callable[[], "Parameters"]]
     PRESETS = {
         # Three trained matrices, loss on predictable tokens (slides, memory-recall probes).
         "simplified": {},

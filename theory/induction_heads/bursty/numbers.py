@@ -53,8 +53,8 @@ def emergence_time(p: Any) -> float:
     """
     of_alpha, slope, delay = compiled()
     root, weights = gauss_legendre(NODES, 0, float(np.sqrt(THETA)))
-    at = root**2
-    rates = slope(at, of_alpha(at, p.N, p.B), p.N, p.B)
+    alphas = root**2
+    rates = slope(alphas, of_alpha(alphas, p.N, p.B), p.N, p.B)
     return float((2 * weights * root / rates).sum() + delay(p.N, p.B))
 
 

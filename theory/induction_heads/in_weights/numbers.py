@@ -29,16 +29,16 @@ def equations() -> dict[str, Equation]:
 @cache
 def compiled() -> dict[str, Any]:
     """Array functions of the parts of both."""
-    at = emergence.attention()
+    attention = emergence.attention()
     on_law = emergence.speed().subs(w, emergence.law() ** (1 / 2))
     given = {
         "read_out": (emergence.law() ** (1 / 2), (beta, n)),
-        "attention": (at, (beta, n)),
+        "attention": (attention, (beta, n)),
         "speed": (on_law, (beta, n)),
         "remembered": (emergence.remembered(), (tau, q, c_0)),
         "memory": (emergence.memory(), (known, q, c_0)),
-        "still": (transience.still()[0].subs(emergence.a, at), (beta, n)),
-        "kept": (transience.kept().subs(emergence.a, at), (beta, n, decay)),
+        "still": (transience.still()[0].subs(emergence.a, attention), (beta, n)),
+        "kept": (transience.kept().subs(emergence.a, attention), (beta, n, decay)),
     }
     return {k: numeric.function(x, symbols) for k, (x, symbols) in given.items()}
 
@@ -237,8 +237,8 @@ def lost_time(p: Any) -> float:
     ratio, rate = size[n.name], size[q.name]
 
     def logit(score: float) -> float:
-        own = np.sqrt(of["still"](score, ratio)) * of["attention"](score, ratio)
-        return float(np.log((p.L - 1) * (1 / of["kept"](score, ratio, p.head_decay) - 1)) - own)
+        of_head = np.sqrt(of["still"](score, ratio)) * of["attention"](score, ratio)
+        return float(np.log((p.L - 1) * (1 / of["kept"](score, ratio, p.head_decay) - 1)) - of_head)
 
     def wait(phi: float) -> float:
         score = brentq(lambda x: logit(x) - phi, end(p) ** 2 - 1e-9, top)

@@ -30,9 +30,9 @@ def along(p: Any, x: Any, y: float) -> Any:
     """Rate of the score of position over the read-out, at scores ``x`` on the balance and a
     read-out ``m y``.
     """
-    at, given = p.m * y, (p.k, p.m, p.D, p.U, p.rho)
+    c_now, given = p.m * y, (p.k, p.m, p.D, p.U, p.rho)
     square, rate, *_ = compiled()
-    return rate(at, x, np.sqrt(square(at, x, 0.0, *given)), *given) / at
+    return rate(c_now, x, np.sqrt(square(c_now, x, 0.0, *given)), *given) / c_now
 
 
 def read_out(p: Any) -> float:
@@ -55,8 +55,12 @@ def read_out(p: Any) -> float:
     signs = np.array([valid(y) > 0 for y in ys])
     if not signs.any():
         return float("nan")
-    at = np.flatnonzero(signs)[-1]
-    last = ys[at] if at == ys.size - 1 else brentq(valid, ys[at], ys[at + 1])
+    last_valid = np.flatnonzero(signs)[-1]
+    last = (
+        ys[last_valid]
+        if last_valid == ys.size - 1
+        else brentq(valid, ys[last_valid], ys[last_valid + 1])
+    )
     return float(brentq(missing, ys[0], last)) if missing(last) > 0 else float("nan")
 
 

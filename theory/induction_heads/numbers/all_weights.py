@@ -260,11 +260,11 @@ def curve(
     """
     run = flow_of(size, query, mask, right=right, **options)
     of = loss_of(size, query, mask, right)
-    at = np.interp(np.linspace(0, 1, points), np.linspace(0, 1, len(run.t)), run.t)
-    theta = run.sol(at)
+    taus = np.interp(np.linspace(0, 1, points), np.linspace(0, 1, len(run.t)), run.t)
+    theta = run.sol(taus)
     losses = [of(x)[0] for x in theta.T]
     data = {name: ("t", values) for name, values in zip(NAMES, theta, strict=True)}
-    return xr.Dataset(data | {"loss": ("t", losses)}, coords={"t": size * at})
+    return xr.Dataset(data | {"loss": ("t", losses)}, coords={"t": size * taus})
 
 
 def euler(size: int, query: str, mask: str, step: float, steps: int, right: int = 1) -> np.ndarray:
