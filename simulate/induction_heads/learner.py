@@ -23,6 +23,7 @@ from simulate.induction_heads.student import (
 )
 from simulate.learner import Descent, Module, Unstacked
 from theory.induction_heads import Parameters
+from theory.induction_heads.structure import HEAD
 
 MEANING = {
     "loss": "squared error summed over D, relative to predicting zero, on test sequences of the seed",
@@ -37,7 +38,6 @@ KINDS: dict[str, type[torch.nn.Module]] = {
     "projected": Constrained,
     "three": Constrained,
 }
-SHORT = dict(zip(("alpha", "beta", "gamma"), THREE, strict=True))  # names in the flow
 
 
 def memory(p: Parameters, itemsize: int = 4, keep_weights: bool = False) -> float:
@@ -119,7 +119,7 @@ class Learner(Module):
             "loss_three": self._loss_of(values * kept),
             "loss_others": self._loss_of(values * ~kept),
         }
-        measured |= {short: values[NAMES.index(name)] for short, name in SHORT.items()}
+        measured |= {short: values[NAMES.index(name)] for short, name in HEAD.items()}
         if self.keep_weights:
             measured |= weights
         return {k: v.double().numpy() for k, v in measured.items()}

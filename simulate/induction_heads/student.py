@@ -13,7 +13,7 @@ from theory.induction_heads import structure
 
 PSEUDO = structure.pseudo_parameters()
 NAMES = tuple(p.name for p in PSEUDO)
-THREE = ("alpha_3", "beta_2", "gamma_3")
+THREE = tuple(structure.HEAD.values())
 
 
 def attention(scores: torch.Tensor, mask: str) -> torch.Tensor:

@@ -8,8 +8,7 @@ from theory.induction_heads.numbers.all_weights_loss import NAMES
 from theory.induction_heads.numbers.emergence import Level, LevelGamma
 from theory.induction_heads.parameters import Parameters
 from theory.induction_heads.scope import ALL, DESCENT, THREE
-
-SHORT = {"alpha": "alpha_3", "beta": "beta_2", "gamma": "gamma_3"}  # names in the flow
+from theory.induction_heads.structure import HEAD
 
 
 @scope.guard(THREE)
@@ -71,7 +70,7 @@ def predict(
         whole = all_weights.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]), p.B)
         path = whole[steps]
         losses = [of(x)[0] for x in path]
-        curves = {short: ("t", path[:, NAMES.index(full)]) for short, full in SHORT.items()}
+        curves = {short: ("t", path[:, NAMES.index(full)]) for short, full in HEAD.items()}
         return xr.Dataset(curves | {"loss": ("t", losses)}, {"t": clock, "step": ("t", steps)})
 
     return prediction.finite(p, follow).assign_attrs(

@@ -24,7 +24,7 @@ def constrained(N: int, rate: float, length: float, **more: Any) -> xr.Dataset:
     """Train the three-parameter network with a given step size in ``t`` on Haar-random orthonormal
     sequences, one per step.
     """
-    p = Parameters.emergence(N, 2 * N).replace(
+    p = Parameters.emergence(N=N, D=2 * N).replace(
         eta=rate * 2 * N, batch_size=1, eval_every=1, steps=int(np.ceil(length / rate))
     )
     return train(p, seeds=[0], dtype="float64", **more)
@@ -38,7 +38,7 @@ def network(**more: Any) -> tuple[list[Check], list[str]]:
     length = 1.4 * max(exact.values())
     trained = {r: constrained(SIZE, r, length, **more) for r in RATES}
     runs = trained[0.2].isel(seed=0)
-    euler = ih.flow().descend(Parameters.emergence(SIZE, 2 * SIZE), 0.2, runs.sizes["t"] - 1)
+    euler = ih.flow().descend(Parameters.emergence(N=SIZE, D=2 * SIZE), 0.2, runs.sizes["t"] - 1)
     three = ["alpha", "beta", "gamma"]
     checks = [
         identity(

@@ -9,20 +9,20 @@ from collections.abc import Callable
 import sympy as sp
 import torch
 
-from simulate.induction_heads.student import NAMES, THREE, Student, assemble, project, squared_error
+from simulate.induction_heads.student import NAMES, Student, assemble, project, squared_error
 from theory import induction_heads as ih
 from theory.induction_heads import Parameters
+from theory.induction_heads.structure import HEAD
 from theory.induction_heads.symbols import N as N_symbol
 from theory.induction_heads.symbols import alpha, beta
 from verify.check import Check, Sides, identity, vanishing
 from verify.induction_heads import all_weights_equations
 from verify.induction_heads.group_gradients import theorem_1
-from verify.induction_heads.points import BY_AUTOGRAD, SIZES, Point, both, gradient_of
+from verify.induction_heads.points import BY_AUTOGRAD, SIZES, Point, gradient_of
 from verify.induction_heads.score_gradients import any_query, scores, uniform_query
 from verify.report import Table, derivations
 
 POINTS = 5
-SHORT = ("alpha", "beta", "gamma")
 
 
 def three_parameters(eq: Table) -> list[Check]:
@@ -36,7 +36,7 @@ def three_parameters(eq: Table) -> list[Check]:
             v, gradient = x.values(), x.gradient
             sides.add("loss at q = N", "loss", v, x.loss.detach())
             inside = project({k: gradient_of(w) for k, w in x.weights.items()})
-            for slope, name, full in zip(gradient, SHORT, THREE, strict=True):
+            for slope, (name, full) in zip(gradient, HEAD.items(), strict=True):
                 by, whole = f"dloss_d{name}", x.D * inside[NAMES.index(full)]
                 sides.add(f"dL/d{name} through the whole network", by, v, slope)
                 sides.add(f"rate of {name}", f"d{name}_dt", v, -slope)
@@ -106,7 +106,7 @@ def conserved(eq: Table) -> list[Check]:
             for x, y in (("alpha", "beta"), ("beta", "alpha"))
         ),
         vanishing("dL/dgamma at gamma_star", "gamma_star", best, *BY_AUTOGRAD),
-        identity("loss at gamma_star", "loss_star", *both(least), *BY_AUTOGRAD),
+        identity("loss at gamma_star", "loss_star", *zip(*least, strict=True), *BY_AUTOGRAD),
         identity(
             "plateau: gamma = 1, alpha = beta = 0",
             "plateau",
@@ -138,7 +138,7 @@ COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
         "key_own_item_inclusive",
         "key_query_inclusive",
     ),
-    three_parameters: ("loss", *(f"dloss_d{x}" for x in SHORT), *(f"d{x}_dt" for x in SHORT)),
+    three_parameters: ("loss", *(f"dloss_d{x}" for x in HEAD), *(f"d{x}_dt" for x in HEAD)),
     chain: ("ds_dalpha", "ds_dbeta", "dloss_ds"),
     any_query: ("loss_query", "loss_query_inclusive"),
     conserved: ("alpha_of_beta", "beta_of_alpha", "gamma_star", "loss_star", "plateau"),

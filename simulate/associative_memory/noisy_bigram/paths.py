@@ -62,7 +62,7 @@ def one_step(p: Parameters, seed: int = 0) -> dict[str, np.ndarray]:
         Arrays over draws: ``feed_forward``, whether the noise token has strictly the largest logit;
         ``value``, fraction of the tokens z for which W_V[k, z], with k among the N answers, is
         largest at k = z, ties broken evenly. The noise token's row, which has most of the samples,
-        is not asked.
+        is excluded.
     """
     memory_module.require(memory_of_one_step, p, "one gradient step")
     results: dict[str, list[float]] = {"feed_forward": [], "value": []}

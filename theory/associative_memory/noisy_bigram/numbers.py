@@ -57,7 +57,8 @@ def _power(series: np.ndarray, exponent: int, order: int) -> float:
 @sweep.over_fields
 def value_recovered(p: Parameters) -> float:
     """Recovered fraction of the value memory at finite N, with ties broken evenly: of the tokens z
-    whose largest value entry among the N answers is z. The row of the noise token is not asked.
+    whose largest value entry among the N answers is z. The row of the noise token is
+    excluded.
 
     Uses the exact distributions of the count of token z under its own label and under another one.
     The N - 1 other labels are treated as independent, although their numbers of samples add up to a

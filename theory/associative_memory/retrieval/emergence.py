@@ -137,4 +137,4 @@ def equations() -> dict[str, Equation]:
     return table(where, status="exact", **exact) | table(where, status="leading order", **leading)
 
 
-added = ramp.seconds(lambda: (flow().rhs[K], law(), emergence()), V, N, M, P)
+half_time = ramp.quadrature(lambda: (flow().rhs[K], law(), emergence()), V, N, M, P)

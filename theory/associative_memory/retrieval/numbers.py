@@ -6,7 +6,7 @@ import numpy as np
 
 from theory import Limit, Scope, scope, sweep
 from theory.associative_memory.retrieval import emergence
-from theory.associative_memory.retrieval.emergence import K, added
+from theory.associative_memory.retrieval.emergence import K, half_time
 
 
 @np.errstate(over="ignore")  # beyond all sizes that the limits allow
@@ -55,7 +55,7 @@ def emergence_time(p: Any) -> float:
     p : Parameters
         Of the softmax head.
     """
-    return added(p.N, p.M, p.P)
+    return half_time(p.N, p.M, p.P)
 
 
 TIMES = {"t_half": (emergence_time, "time at which attention is 1/2, by an integral")}

@@ -143,4 +143,4 @@ def equations() -> dict[str, Equation]:
     )
 
 
-added = ramp.seconds(lambda: (alone(w), law(), emergence()), V, S, R, D, T, n)
+relation_time = ramp.quadrature(lambda: (alone(w), law(), emergence()), V, S, R, D, T, n)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from theory import Limit, Scope, scope, sweep
-from theory.associative_memory.softmax_recall.emergence import added
+from theory.associative_memory.softmax_recall.emergence import relation_time
 
 FIRST = 2  # how much faster the relation has to be
 
@@ -42,7 +42,7 @@ def emergence_time(p: Any) -> float:
 
     In time of the flow, at any learning rate; `emergence_times` refuses those with few steps.
     """
-    return added(p.S, p.R, p.D, p.T, p.n)
+    return relation_time(p.S, p.R, p.D, p.T, p.n)
 
 
 def plateau(p: Any) -> float:

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from theory import Limit, Scope, gauss_legendre, numeric, scope, sweep
+from theory import Limit, Scope, numeric, scope, sweep
+from theory.associative_memory import ramp
 from theory.induction_heads.markov import emergence
 from theory.induction_heads.markov.emergence import W, c, v
 from theory.induction_heads.markov.statement import D, U, k, m, rho
 
-NODES = 60  # of integrals over the root of the score, which are analytic
 GAIN = 0.1  # share of the bigrams that has to be left to learn when the previous token is found
 LARGEST = 40.0  # read-out over m up to which a root is sought
 
@@ -39,13 +39,12 @@ def read_out(p: Any) -> float:
     """Read-out over m when half of the first layer's attention is on the previous token: there its
     clock equals that of the scores; NaN if it never does.
     """
-    root, weights = gauss_legendre(NODES, 0, float(np.sqrt(np.log(p.D - 1))))
+    end = np.array([np.log(p.D - 1)])
 
     def missing(y: float) -> float:
         shown = compiled()[3](p.m * y, 0.0, 0.0, p.k, p.m, p.D, p.U, p.rho)
-        return float(np.log(shown / (2 * weights * root / along(p, root**2, y)).sum()))
+        return float(np.log(shown / ramp.over_root(lambda x: 1 / along(p, x, y), end[0])))
 
-    end = np.array([np.log(p.D - 1)])
     least = GAIN * along(p, end, 1e-6)[0]
 
     def valid(y: float) -> float:
