@@ -140,7 +140,6 @@ CASES = {
 DECAYING = ("decay_thresholds", "late_states", "largest_rate", "sharpness")
 OWN_FIELDS = {  # what a function needs beyond the small parameters of its system
     ("induction_heads", "emergence_times"): {"trained": "three"},
-    ("induction_heads", "times"): {"trained": "three"},
     ("induction_heads.in_weights", "lost_time"): {"head_decay": 0.002},
     ("induction_heads.in_weights", "lost_below"): {"head_decay": 0.002, "fading": 0.001},
 }

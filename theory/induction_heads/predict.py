@@ -3,21 +3,11 @@
 import xarray as xr
 
 from theory import prediction, scope, sweep, until
-from theory.induction_heads.numbers import all_weights, emergence
+from theory.induction_heads.numbers import all_weights
 from theory.induction_heads.numbers.all_weights_loss import NAMES
-from theory.induction_heads.numbers.emergence import Level, LevelGamma
 from theory.induction_heads.parameters import Parameters
-from theory.induction_heads.scope import ALL, DESCENT, THREE
+from theory.induction_heads.scope import ALL, DESCENT
 from theory.induction_heads.structure import HEAD
-
-
-@scope.guard(THREE)
-@sweep.over_fields
-def times(
-    p: Parameters, level: Level = emergence.HALF, level_gamma: LevelGamma = emergence.HALF
-) -> dict[str, float]:
-    """Emergence times of the three-parameter flow (B.5), as `emergence.times`."""
-    return emergence.times(p.N, level, level_gamma)
 
 
 @scope.guard(ALL)
