@@ -18,7 +18,7 @@ from theory.induction_heads.symbols import alpha, beta
 from verify.check import Check, Sides, identity, vanishing
 from verify.induction_heads import all_weights_equations
 from verify.induction_heads.group_gradients import theorem_1
-from verify.induction_heads.points import BY_AUTOGRAD, SIZES, Point, gradient_of
+from verify.induction_heads.points import BY_AUTOGRAD, SIZES, Point, both, gradient_of
 from verify.induction_heads.score_gradients import any_query, scores, uniform_query
 from verify.report import Table, derivations
 
@@ -106,7 +106,7 @@ def conserved(eq: Table) -> list[Check]:
             for x, y in (("alpha", "beta"), ("beta", "alpha"))
         ),
         vanishing("dL/dgamma at gamma_star", "gamma_star", best, *BY_AUTOGRAD),
-        identity("loss at gamma_star", "loss_star", *zip(*least, strict=True), *BY_AUTOGRAD),
+        identity("loss at gamma_star", "loss_star", *both(least), *BY_AUTOGRAD),
         identity(
             "plateau: gamma = 1, alpha = beta = 0",
             "plateau",

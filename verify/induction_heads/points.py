@@ -28,6 +28,11 @@ def gradient_of(x: torch.Tensor) -> torch.Tensor:
     return x.grad
 
 
+def both(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    """Split pairs into predicted and measured values."""
+    return [p for p, _ in pairs], [m for _, m in pairs]
+
+
 class Network:
     """The full network on orthonormal sequences: loss and its gradient with respect to the nineteen
     pseudo-parameters, by autograd.

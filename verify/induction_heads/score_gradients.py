@@ -10,7 +10,7 @@ from theory.induction_heads.numbers.uniform_query import loss_and_gradient
 from theory.induction_heads.symbols import N as N_symbol
 from theory.induction_heads.symbols import alpha, beta, d, gamma, k, l, q
 from verify.check import Check, identity
-from verify.induction_heads.points import BY_AUTOGRAD, CLOSE, SIZES, Point, gradient_of
+from verify.induction_heads.points import BY_AUTOGRAD, CLOSE, SIZES, Point, both, gradient_of
 from verify.report import Table
 
 
@@ -36,15 +36,12 @@ def any_query(eq: Table) -> list[Check]:
                 ]
         checks += [
             identity(
-                f"loss for every q, {mask} mask",
-                f"loss_query{end}",
-                *zip(*sides, strict=True),
-                *BY_AUTOGRAD,
+                f"loss for every q, {mask} mask", f"loss_query{end}", *both(sides), *BY_AUTOGRAD
             ),
             identity(
                 f"its gradient for every q, {mask} mask",
                 f"loss_query{end}",
-                *zip(*slopes, strict=True),
+                *both(slopes),
                 *BY_AUTOGRAD,
             ),
         ]
@@ -144,10 +141,7 @@ def uniform_query(eq: Table) -> list[Check]:
     mean = eq["mean_initial_slope"].rhs.subs(N_symbol, N).doit().subs(gamma, 0.8)
     return [
         identity(
-            "slope of beta at the start, every q",
-            "initial_slope",
-            *zip(*slopes, strict=True),
-            *BY_AUTOGRAD,
+            "slope of beta at the start, every q", "initial_slope", *both(slopes), *BY_AUTOGRAD
         ),
         identity(
             "  mean over q",
