@@ -52,7 +52,7 @@ class Transformer:
             x.requires_grad_()
 
     def attention(self, seen: Tensor, asked: Tensor) -> Tensor:
-        """To every place of the contexts."""
+        """Attention of the query to every place of its context."""
         S, x = self.weights["S"], self.items
         if x is None:
             scores = S * (seen == asked[:, None])

@@ -100,12 +100,12 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
 
 
 def identity(p: Parameters) -> dict[str, Any]:
-    """The text itself, which may be another in another Python."""
+    """Digest of the text, which differs between versions of Python."""
     return {"digest": corpus.digest(corpus.read(p.text))}
 
 
 def on_text(p: Parameters, text: str) -> tuple[Parameters, training.System]:
-    """The same on a text of the user's; runs are stored under its digest."""
+    """Parameters and system for a text of the user; runs are stored under its digest."""
     corpus.Corpus.of(text, p.vocabulary, p.context)
     return p, replace(
         SYSTEM,

@@ -11,7 +11,7 @@ from theory.associative_memory.retrieval.emergence import K, half_time
 
 @np.errstate(over="ignore")  # beyond all sizes that the limits allow
 def half(p: Any) -> float:
-    """The right value's weight in the sum behind the softmax at attention 1/2, over M."""
+    """Weight of the right value in the softmax's normaliser at attention 1/2, over M."""
     square = emergence.equations()["retrieval_read_out"]
     read_out = np.sqrt(square.evaluate({**p.as_dict(), K.name: float(np.log(p.P - 1))}))
     return float(np.exp(read_out / 2) / p.M)
