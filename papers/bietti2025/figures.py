@@ -65,7 +65,8 @@ def one_step(source: Source, left: Any, right: Any) -> None:
         half = float(gradient_memory.equations()["half_loss_time"].evaluate(p.values()))
         left.loglog(t, m, color=f"C{k}", label=f"$N=K={N}$")
         left.loglog(t, t / N, color=f"C{k}", ls=":", lw=1)
-        right.semilogx(t, np.log1p((N - 1) * np.exp(-m)) / np.log(N), color=f"C{k}")
+        loss = gradient_memory.equations()["margin_loss"].evaluate(p.values() | {"m": m})
+        right.semilogx(t, loss / np.log(N), color=f"C{k}")
         right.plot(
             half, 0.5, "o", color=f"C{k}", label=rf"$N=K={N}$: half the loss at $t={half:.0f}$"
         )
@@ -139,7 +140,7 @@ def capacity(source: Source, left: Any, right: Any) -> Any:
     for axis in (left, right):
         plotting.inside(axis)
     return (
-        "Hebbian: mean and standard error over 4 to 256 draws; trained: seed 0, learning rate 0.05"
+        "Hebbian: mean and standard error over 4 to 256 draws; trained: seed 0, by bisection to 5%"
     )
 
 

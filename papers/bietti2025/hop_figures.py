@@ -23,7 +23,7 @@ def hops(source: Source, left: Any, right: Any) -> None:
     )
     left.semilogy(
         ks[2:],
-        [0.1 ** (2 - k) / (k - 2) for k in ks[2:].astype(float)],
+        k_hop.equations()["direct_time"].evaluate(k_hop.Parameters().values() | {"k": ks[2:]}),
         "k:",
         label=r"all at once, small $m_0$: $m_0^{2-k}/(k-2)$",
     )

@@ -31,8 +31,8 @@ DROP_SIZES = (4, 8, 16, 32, 64, 256, 1024, 10**4, 10**5, 10**6, 10**7)
 
 def pseudo_panel(axis: Any, runs: xr.Dataset) -> None:
     """All pseudo-parameters: the three in colour, the others grey, mean over seeds and band."""
-    rest = [str(n) for n in runs.parameter.values if str(n) not in THREE]
-    for k, name in enumerate(rest):
+    others = [str(n) for n in runs.parameter.values if str(n) not in THREE]
+    for k, name in enumerate(others):
         axis.plot(
             runs.step,
             runs.pseudo.sel(parameter=name).mean("seed"),
@@ -215,19 +215,7 @@ def uniform(source: Source, left: Any, right: Any) -> None:
     plotting.inside(left, ncols=2)
     large = np.array(DROP_SIZES, float)
     measured = np.array([emergence.Path(int(N)).of_loss() for N in large])
-    law, kappa = ih.equations()["T_drop"], ih.drop.blow_up()["kappa"]
-    predicted = np.array(
-        [
-            law.evaluate(
-                {
-                    "N": N,
-                    "kappa": kappa,
-                    "beta_c": float(ih.equations()["beta_c"].evaluate({"N": N})),
-                }
-            )
-            for N in large
-        ]
-    )
+    predicted = np.array([ih.drop.predicted(N) for N in large])
     square = np.sqrt(2 * np.pi) * large**2
     right.semilogx(large, (measured - square) / large, "o", ms=5, color="C0", label="flow")
     right.semilogx(

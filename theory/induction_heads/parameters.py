@@ -1,7 +1,5 @@
 """Parameters of the induction-head model, used by the theory and the disentangled students."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +7,8 @@ import numpy as np
 
 from theory.parameters import BaseParameters, ParameterError, Stepped, parameter
 
-LARGEST_N = 10**7  # beyond it, double precision does not resolve the O(1) terms of emergence times
-
 LAST = dict(data="orthonormal", query="last")
+LARGEST_N = 10**7  # beyond it, double precision does not resolve the O(1) terms of emergence times
 
 
 @dataclass(frozen=True)
@@ -30,12 +27,14 @@ class Parameters(Stepped):
     """
 
     PRESETS = {
-        "structure": dict(N=4, D=16),  # Figs. 3 and 6-8 (App. C): all weights
-        "ablation": dict(N=16, D=32, batch_size=256, steps=2000),  # Fig. 4 (App. D)
-        # Fig. 5 (App. F): three parameters, the last pair queried.
+        # Figs. 3 and 6-8 (App. C): all weights.
+        "structure": dict(N=4, D=16),
+        # Fig. 4 (App. D).
+        "ablation": dict(D=32, batch_size=256, steps=2000),
+        # Fig. 5 (App. F): three parameters, orthonormal data, the last pair queried.
         "emergence": dict(D=256, trained="three", eta=100.0, batch_size=64, **LAST),
-        # Trains in seconds on a CPU; with the mean over D = 8 a step is 0.25 in t.
-        "demo": dict(N=4, D=8, eta=16.0, batch_size=32, steps=400, eval_every=2, **LAST),
+        # Trains in seconds on a CPU. The mean over D = 8 coordinates makes it a step of 0.25 in t.
+        "demo": dict(N=4, D=8, eta=16.0, batch_size=32, eval_every=2, **LAST),
     }
     N: int = parameter(16, "item-label pairs in the context", low=1, high=LARGEST_N)
     D: int | None = parameter(

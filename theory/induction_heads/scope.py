@@ -30,7 +30,8 @@ def _unless_all(field: str, value: str, others: str = "any") -> Limit:
         field,
         f"{value} (or {others}, where all weights are trained)",
         lambda p, runs: (
-            (own := getattr(p, field)) == value or (p.trained == "all" and others in ("any", own))
+            (given := getattr(p, field)) == value
+            or (p.trained == "all" and others in ("any", given))
         ),
         lambda p, runs: repr(getattr(p, field)),
         ("trained",),

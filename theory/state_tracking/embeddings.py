@@ -10,7 +10,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, array, delta_gradient, delta_sum, symbol, table, vanishes
+from theory import Equation, array, delta_gradient, delta_sum, proved, symbol, table, vanishes
 from theory.state_tracking.symbols import alpha, d_h, eta, ref
 
 BEYOND = "beyond the paper: learned embeddings"
@@ -80,8 +80,7 @@ def drift() -> sp.Expr:
 
     embeddings = _flat(first(E[token, one], by_E), token, tokens)
     weights = _flat(first(W[head, one], by_W), head, d_h)
-    if not vanishes(embeddings - weights):
-        raise ArithmeticError("embeddings and weights are not balanced")
+    proved(vanishes(embeddings - weights), "embeddings and weights are not balanced")
     return eta**2 * (product(by_E, token, tokens) - product(by_W, head, d_h))
 
 
@@ -100,8 +99,7 @@ def rate() -> sp.Expr:
     through_W = by_W.xreplace({one: last, token: other})
     (summed,) = through_W.atoms(sp.Sum)
     gram = sp.Sum(E[token, last] * E[other, last], (last, 1, d_model))
-    if summed.function != force[other, head] * E[other, last]:
-        raise ArithmeticError("W moves in another way")
+    proved(summed.function == force[other, head] * E[other, last], "W moves in another way")
     towards = sp.Sum(gram * force[other, head], (other, 1, tokens))
     own = sp.Sum(W[head, last] * by_E.xreplace({one: last, head: two}), (last, 1, d_model))
     return towards + own

@@ -6,7 +6,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, symbol, table, vanishes, written_as
+from theory import Equation, proved, symbol, table, vanishes, written_as
 from theory.state_tracking import logits, loss
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.symbols import (
@@ -79,8 +79,10 @@ def first_integral() -> sp.Expr:
     """
     rate = flow("tau").rhs
     motion = sp.log(1 - A) + kappa * (R - S) ** 2 / 2
-    if not vanishes(sum(sp.diff(motion, q) * rate[q] for q in (A, R, S)).subs(kappa, steepness())):
-        raise ArithmeticError("the first integral is not constant along the flow")
+    proved(
+        vanishes(sum(sp.diff(motion, q) * rate[q] for q in (A, R, S)).subs(kappa, steepness())),
+        "the first integral is not constant along the flow",
+    )
     return motion
 
 
@@ -120,10 +122,12 @@ def off_target() -> sp.Expr:
     """
     S_of = S_0 + (1 / d_g + drift) * T - (D - D_0) / d_g
     attention = attention_of_difference()
-    if not vanishes(
-        S_of.diff(T) / attention + S_of.diff(D) - ((1 - attention) / d_g + drift) / attention
-    ):
-        raise ArithmeticError("S(D) does not solve the flow")
+    proved(
+        vanishes(
+            S_of.diff(T) / attention + S_of.diff(D) - ((1 - attention) / d_g + drift) / attention
+        ),
+        "S(D) does not solve the flow",
+    )
     return S_of
 
 

@@ -12,6 +12,7 @@ from theory import (
     Onset,
     linear_root,
     number,
+    proved,
     scope,
     sweep,
     symbol,
@@ -89,8 +90,10 @@ def secant() -> sp.Expr:
     phase = sp.sqrt(kappa * epsilon / 2) * T + sp.atan(D_0 * sp.sqrt(kappa / (2 * epsilon)))
     path = sp.sqrt(2 * epsilon / kappa) * sp.tan(phase)
     up = sp.Symbol("rise", positive=True)  # epsilon > 0: above the separatrix
-    if not vanishes((path.diff(T) - rise().subs(D, path)).subs(epsilon, up)):
-        raise ArithmeticError("the tangent does not solve the Riccati equation")
+    proved(
+        vanishes((path.diff(T) - rise().subs(D, path)).subs(epsilon, up)),
+        "the tangent does not solve the Riccati equation",
+    )
     written_as(D_0, path.subs(T, 0).subs(epsilon, up))
     angle = sp.Symbol("angle", real=True)
     square = written_as(epsilon * sp.sec(angle) ** 2, rise().subs(D, path.subs(phase, angle)))

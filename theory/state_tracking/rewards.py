@@ -6,7 +6,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, ParameterError, symbol, table, vanishes, written_as
+from theory import Equation, ParameterError, proved, symbol, table, vanishes, written_as
 from theory.state_tracking import loss, rollout
 from theory.state_tracking.dynamics import flow as supervised
 from theory.state_tracking.loss import MEAN_FIELD
@@ -69,11 +69,12 @@ def prove_orbit() -> None:
     """
     slope = -sp.diff(sp.log(1 / success_of_margin()), m)
     mass = loss.equations()["g"].rhs
-    if not vanishes(slope - mass):
-        raise ArithmeticError("the loss does not fall with the margin as g says")
+    proved(vanishes(slope - mass), "the loss does not fall with the margin as g says")
     for rate in supervised("tau").rhs.values():
-        if sp.diff(rate / g, g) != 0 or rate.has(m):
-            raise ArithmeticError("a rate of the flow is not proportional to g")
+        proved(
+            sp.diff(rate / g, g) == 0 and not rate.has(m),
+            "a rate of the flow is not proportional to g",
+        )
 
 
 def pace_of(objective: sp.Expr) -> sp.Expr:

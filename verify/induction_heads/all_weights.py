@@ -8,10 +8,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import xarray as xr
 
 from simulate.induction_heads import standard, train
 from simulate.pool import one_thread
+from theory.induction_heads import predict
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers import leading_order
 from theory.induction_heads.parameters import StandardParameters
@@ -135,19 +135,24 @@ def against_law(
                 np.log(table[b][0][name] / table[a][0][name]) / np.log(b / a)
                 for a, b in itertools.pairwise([*sizes, largest])
             ]
-            exponents = ", ".join(f"{v:.3f}" for v in drift)
-            yield f"  all weights, {label}: {name} local exponents {exponents}"
+            yield (
+                f"  all weights, {label}: {name} local exponents "
+                + ", ".join(f"{v:.3f}" for v in drift)
+            )
 
 
-@listed
-def helped(sizes: Iterable[int] = (4, 16, 64, 256)) -> Iterator[str]:
+def helped(sizes: Iterable[int] = (4, 16, 64, 256)) -> list[str]:
     """Hypothesis 2: ratio of T_drop of all weights to that of three pseudo-parameters."""
-    for query, label in QUERIES.items():
-        ratio = {
-            N: flow_times(N, query)["T_drop"] / flow_laws.times(N, query)["T_drop"] for N in sizes
-        }
-        told = ", ".join(f"{x:.3f} (N = {N})" for N, x in ratio.items())
-        yield f"  all weights, {label}: T_drop over that of three numbers: {told}"
+
+    def ratio(N: int, query: str) -> str:
+        over = flow_times(N, query)["T_drop"] / flow_laws.times(N, query)["T_drop"]
+        return f"{over:.3f} (N = {N})"
+
+    return [
+        f"  all weights, {label}: T_drop over that of three numbers: "
+        + ", ".join(ratio(N, query) for N in sizes)
+        for query, label in QUERIES.items()
+    ]
 
 
 @with_notes
@@ -162,15 +167,10 @@ def of_batches(
     """Drop of students with all weights trained on finite batches, extrapolated in the batch size,
     against population descent with the same step.
     """
-    burst = {"right": right} if right > 1 else {}
-    steps = int(1.4 * flow_times(N, query, **burst)["T_drop"] / RATE)
+    steps = int(1.4 * flow_times(N, query, right)["T_drop"] / RATE)
     p = orthonormal(N, query, "all", RATE, steps, right=right)
     where = f"{QUERIES[query]}, N = {N}" + (f", B = {right}" if right > 1 else "")
-    path = times.euler(N, query, p.mask, p.time_per_step, p.steps, right)[:: p.eval_every]
-    of = times.loss_of(N, query, p.mask, right)
-    clock = p.time_per_step * p.eval_every * np.arange(len(path))
-    population = xr.Dataset({"loss": ("t", [of(x)[0] for x in path])}, {"t": clock})
-    predicted = float(drop(population).values[0])
+    predicted = float(drop(predict(p)).values[0])
     small, large = (
         drop(train(p.replace(batch_size=b), seeds=seeds, **more)).values for b in batches
     )
@@ -189,10 +189,11 @@ def of_batches(
         )
         for name, (measured, bands) in rows.items()
     ]
-    yield (
+    note = (
         f"  students, {where}: T_drop {small.mean():.2f} (batch {batches[0]}), {large.mean():.2f} "
         f"(batch {batches[1]}), descent {predicted:.2f}"
     )
+    yield note
 
 
 def students(**more: Any) -> tuple[list[Check], list[str]]:
@@ -202,7 +203,8 @@ def students(**more: Any) -> tuple[list[Check], list[str]]:
     )
 
 
-def standard_transformer(**more: Any) -> list[str]:
+@listed
+def standard_transformer(**more: Any) -> Iterator[str]:
     """Exponent of the drop in the number of pairs for the standard transformer (Sec. 2), with a 95%
     interval.
     """
@@ -211,7 +213,7 @@ def standard_transformer(**more: Any) -> list[str]:
         p = StandardParameters(pairs=pairs, block=40, steps=STANDARD_STEPS)
         runs = standard.train(p, seeds=STANDARD_SEEDS, **more)
         drops[pairs] = first_crossing(-runs.loss.rename(step="t"), -np.log(pairs) / 2).values
-    notes = [
+    yield from [
         f"  standard transformer, {pairs} pairs: half of ln(pairs) after "
         + ", ".join(f"{v:.0f}" for v in d)
         + " steps"
@@ -221,10 +223,7 @@ def standard_transformer(**more: Any) -> list[str]:
     if np.isfinite(each).all():
         sizes = np.repeat(STANDARD_PAIRS, each.shape[1])
         slope, low, high = flow_laws.log_fit(sizes, each.ravel())
-        notes.append(
-            f"  standard transformer: steps ~ pairs^{slope:.2f} [{low:.2f}, {high:.2f}], AdamW"
-        )
-    return notes
+        yield f"  standard transformer: steps ~ pairs^{slope:.2f} [{low:.2f}, {high:.2f}], AdamW"
 
 
 def everything(**more: Any) -> tuple[list[Check], list[str]]:

@@ -54,9 +54,9 @@ def by_equations(eq: Table, theta: np.ndarray, size: int, pair: int, mask: str) 
     known = numbers | {"w_item": w[:-1:2], "w_label": w[1::2], "w_query": w[-1]}
     for kind in ("retrieved", "output"):
         for place in ("item", "label"):
-            at = eq[f"all_{kind}_{place}{end}"]
+            equation = eq[f"all_{kind}_{place}{end}"]
             known[f"{kind[0].replace('o', 'c')}_{place}"] = [
-                at.evaluate(known | {"k": m}) for m in range(1, size + 1)
+                equation.evaluate(known | {"k": m}) for m in range(1, size + 1)
             ]
     return float(eq["all_loss"].evaluate(known))
 
@@ -128,17 +128,19 @@ def five_numbers(eq: Table) -> Iterator[Check]:
             0.25,
             "logarithms of N beside 1/N",
         )
-    j, size, at = np.arange(1, 60), 60, 3.5
+    j, size, grown = np.arange(1, 60), 60, 3.5
     sums = {
-        "plateau_Phi": float((2 * j * (2 * j + 1) / (2 * j + at) ** 3).sum()),
-        "plateau_delta": float((j * (2 * j + 1) * (1 / (2 * j) ** 2 - 1 / (2 * j + at) ** 2)).sum())
+        "plateau_Phi": float((2 * j * (2 * j + 1) / (2 * j + grown) ** 3).sum()),
+        "plateau_delta": float(
+            (j * (2 * j + 1) * (1 / (2 * j) ** 2 - 1 / (2 * j + grown) ** 2)).sum()
+        )
         / size,
     }
     yield from [
         identity(
             f"all-weights {name.replace('_', ' ')} by polygammas",
             name,
-            eq[name].evaluate({"N": size, "e": at}),
+            eq[name].evaluate({"N": size, "e": grown}),
             value,
             EXACT,
             EXACT_WHY,
@@ -149,8 +151,8 @@ def five_numbers(eq: Table) -> Iterator[Check]:
     yield identity(
         "all-weights plateau phi as a limit",
         "plateau_phi",
-        eq["plateau_phi"].evaluate({"e": at}),
-        2 * float(eq["plateau_Phi"].evaluate({"N": far, "e": at})) - np.log(far),
+        eq["plateau_phi"].evaluate({"e": grown}),
+        2 * float(eq["plateau_Phi"].evaluate({"N": far, "e": grown})) - np.log(far),
         1e-6,
         "e/N, and rounding of ln N",
     )

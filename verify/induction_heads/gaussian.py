@@ -126,21 +126,22 @@ def excess(theta: np.ndarray, size: int, D: int, groups: int, draws: int) -> np.
     return np.array(estimates)
 
 
-@listed
-def loss_to_first_order(
-    size: int = SIZE, groups: int = GROUPS, draws: int = DRAWS
-) -> Iterator[Check]:
+def loss_to_first_order(size: int = SIZE, groups: int = GROUPS, draws: int = DRAWS) -> list[Check]:
     """Coefficient of 1/D in the loss, extrapolated to infinite D from two values."""
     with one_thread():
         of = population.coefficient(size)
-        for place, theta in points().items():
-            at_two = [excess(theta, size, D, groups, draws) for D in LOSS_DIMENSIONS]
-            yield sampled(
+        return [
+            sampled(
                 f"coefficient of 1/D in the loss on Gaussian data, N = {size}, {place}",
                 "gram_variance_other",
                 of(theta)[0],
-                limit(LOSS_DIMENSIONS, at_two),
+                limit(
+                    LOSS_DIMENSIONS,
+                    [excess(theta, size, D, groups, draws) for D in LOSS_DIMENSIONS],
+                ),
             )
+            for place, theta in points().items()
+        ]
 
 
 @cache
@@ -216,13 +217,14 @@ def batch_in_words(batch: int | None) -> str:
     return "infinite batch" if batch is None else f"batch {batch}"
 
 
-@listed
-def half_filled() -> Iterator[str]:
+def half_filled() -> list[str]:
     """First order in 1/D at N = D/2, as in the paper."""
-    for N in HALF_FILLED:
-        zero, predicted = descents(2 * N, N)
-        moved = f"moves the drop by {predicted / zero - 1:+.1%}"
-        yield f"  Gaussian data, N = {N}, D = {2 * N}: first order in 1/D {moved}"
+    return [
+        f"  Gaussian data, N = {N}, D = {2 * N}: first order in 1/D moves the drop by "
+        f"{first / zero - 1:+.1%}"
+        for N in HALF_FILLED
+        for zero, first in (descents(2 * N, N),)
+    ]
 
 
 @listed

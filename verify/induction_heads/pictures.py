@@ -83,21 +83,21 @@ def weights(**more: Any) -> Iterator[Check]:
     for N in STRUCTURE:
         runs = train(structure(N), seeds=SEEDS, keep_weights=True, **more)
         for step in STRUCTURE[N]:
-            at = runs.isel(t=int(np.flatnonzero(runs.step.values == step)[0]))
+            there = runs.isel(t=int(np.flatnonzero(runs.step.values == step)[0]))
             where = f"N = {N}, D = 16, step {step}"
             yield from [
                 at_least(
                     f"smallest of the three over the largest of sixteen, {where}",
                     "Sec. 5",
                     1.0,
-                    lead(at),
+                    lead(there),
                     "least over seeds",
                 ),
                 sampled(
                     f"cosine between two students outside the 19 directions, {where}",
                     "Theorem 1",
                     0.0,
-                    shared(outside(at)),
+                    shared(outside(there)),
                     scale=1.0,
                 ),
             ]

@@ -8,7 +8,7 @@ import xarray as xr
 
 from theory import titles
 from theory.induction_heads import Parameters, predict
-from theory.induction_heads.predict import SHORT
+from theory.induction_heads.structure import HEAD
 from theory.parameters import described
 from theory.runtime import plotting
 from verify import ensemble
@@ -45,7 +45,7 @@ def draw(p: Parameters, runs: xr.Dataset, *axes: Any) -> Any:
     """Loss and the three pseudo-parameters over time, one line per student."""
     curve = predict(p, runs)
     for axis, names, label in zip(
-        axes, (("loss",), tuple(SHORT)), ("loss", "pseudo-parameter"), strict=True
+        axes, (("loss",), tuple(HEAD)), ("loss", "pseudo-parameter"), strict=True
     ):
         for k, name in enumerate(names):
             words = "students" if name == "loss" else rf"$\{name}$, students"

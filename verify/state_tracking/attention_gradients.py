@@ -1,5 +1,7 @@
 """Derivatives of attention by keys and queries against autograd, and the constants c."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from sympy import KroneckerDelta
@@ -8,7 +10,7 @@ from simulate.state_tracking.student import Student
 from theory.state_tracking import Parameters, definitions, task
 from theory.state_tracking.symbols import i as i_symbol
 from theory.state_tracking.symbols import k as k_symbol
-from verify.check import Check, identity, sampled
+from verify.check import Check, identity, listed, sampled
 from verify.report import Table
 from verify.state_tracking.inputs import (
     AUTOGRAD,
@@ -158,11 +160,11 @@ def attention_derivatives(eq: Table) -> list[Check]:
     ]
 
 
-def attention_constant(eq: Table) -> list[Check]:
+@listed
+def attention_constant(eq: Table) -> Iterator[Check]:
     """c_omega (14) and the averaged c(A) against the mean over drawn keys and queries, at two
     settings.
     """
-    out = []
     for name, p in (("tiny", P), ("Table 2", Parameters.table_2())):
         rng = np.random.default_rng(GENERATOR)
         student = Student(
@@ -176,9 +178,8 @@ def attention_constant(eq: Table) -> list[Check]:
         values = p.values() | {"c_omega": eq["c_omega"].evaluate(p.values())}
         ansatz = eq["c_ansatz_mean"].evaluate(values | {"A": 0.6})
         closure = eq["c_closure"].evaluate(values | {"A": 1 / p.L})
-        out += [
+        yield from [
             sampled(f"c_omega, {name}", "c_omega", values["c_omega"], start / (1 - 1 / p.L)),
             sampled(f"mean c(A) at A = 0.6, {name}", "c_ansatz_mean", ansatz, later),
             sampled(f"closure at A = 1/L, {name}", "c_closure", closure, start),
         ]
-    return out

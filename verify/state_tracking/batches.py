@@ -2,7 +2,7 @@
 one training set.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from simulate.state_tracking.learner import Learner
 from theory.state_tracking import Parameters, task
 from theory.state_tracking.numbers.per_seed import Attention, Orders
 from theory.state_tracking.numbers.per_seed import batch_times as predicted
-from verify.check import Check, at_least, estimated, near
+from verify.check import Check, at_least, estimated, listed, near
 from verify.measured import measured
 from verify.state_tracking.starts import starts_of
 
@@ -65,26 +65,25 @@ def uncancelled(p: Parameters, seed: int, size: int) -> float:
     return float(predicted(endless, starts_of(p, [seed])).deviation[0])
 
 
+@listed
 def checks(
     p: Parameters = STUDENTS,
     seeds: Iterable[int] = SEEDS,
     sizes: Iterable[int] = SIZES,
     orders: int = ORDERS,
-) -> list[Check]:
+) -> Iterator[Check]:
     """Scatter and mean for every batch size, and what cancels over an epoch."""
-    out, seeds, ratios = [], list(seeds), []
+    seeds, ratios = list(seeds), []
     for size in sizes:
         ours, theirs = compared(p, seeds, size, orders)
         title = f"batches of {size}"
-        out.append(
-            near(
-                f"scatter of steps until A = 1/2 over orders, {title}",
-                "time_variance",
-                float(np.sqrt(np.mean([o.deviation**2 for o in ours]))),
-                float(np.sqrt(theirs.var(1, ddof=1).mean())),
-                SCATTER,
-                "forces of sequences independent; number of orders",
-            )
+        yield near(
+            f"scatter of steps until A = 1/2 over orders, {title}",
+            "time_variance",
+            float(np.sqrt(np.mean([o.deviation**2 for o in ours]))),
+            float(np.sqrt(theirs.var(1, ddof=1).mean())),
+            SCATTER,
+            "forces of sequences independent; number of orders",
         )
         shift = float(np.mean([o.shift for o in ours]))
         error = np.sqrt((theirs.var(1, ddof=1) / orders).sum()) / len(seeds)
@@ -93,18 +92,15 @@ def checks(
             white = uncancelled(p, seeds[0], size)
             own = float(theirs[0].std(ddof=1))
             name = f"scatter without cancellation over students', {title}"
-            out.append(at_least(name, "batch_covariance", SEEN, white / own, "the check sees it"))
+            yield at_least(name, "batch_covariance", SEEN, white / own, "the check sees it")
     found, errors = np.array(ratios).T
     of = errors**-2 / (errors**-2).sum()
-    out.append(
-        estimated(
-            "shift of the mean steps by batches, over theory",
-            "missed_force",
-            1.0,
-            float(found @ of),
-            float((errors**-2).sum() ** -0.5),
-            len(seeds) * orders * len(ratios),
-            required=MEAN,
-        )
+    yield estimated(
+        "shift of the mean steps by batches, over theory",
+        "missed_force",
+        1.0,
+        float(found @ of),
+        float((errors**-2).sum() ** -0.5),
+        len(seeds) * orders * len(ratios),
+        required=MEAN,
     )
-    return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from simulate.state_tracking import train
 from theory import Optimiser, clocks
 from theory.associative_memory import factual_recall
 from theory.state_tracking import Parameters
-from verify.check import Check, at_least, near
+from verify.check import Check, at_least, listed, near
 from verify.emergence import first_crossing
 from verify.measured import measured
 
@@ -56,25 +56,22 @@ def gaps(how: Optimiser, eta: float) -> tuple[float, float]:
     return (deviations - same.delay) / other - 1, deviations / bare - 1
 
 
-def on_flow() -> list[Check]:
+@listed
+def on_flow() -> Iterator[Check]:
     """The deviation falls as the square of the rate, and as its first power without memory."""
-    out = []
     for name, how in BALLS.items():
         deviations = np.abs([gaps(how, eta) for eta in RATES])
         powers = np.log(deviations[0] / deviations[1]) / np.log(RATES[0] / RATES[1])
         for what, order, power in zip(("with", "without"), (2, 1), powers, strict=True):
-            out.append(
-                near(
-                    f"power of the rate in its deviation {what} memory, {name}",
-                    "plain_rate",
-                    order,
-                    float(power),
-                    0.2,
-                    "next order at these rates",
-                    1.0,
-                )
+            yield near(
+                f"power of the rate in its deviation {what} memory, {name}",
+                "plain_rate",
+                order,
+                float(power),
+                0.2,
+                "next order at these rates",
+                1.0,
             )
-    return out
 
 
 @measured

@@ -1,18 +1,20 @@
 """Forces of the dressed loss, and decay of the variance of M, against autograd."""
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 
 from simulate.state_tracking.student import Student
 from theory.state_tracking import Parameters, dressed, task
-from verify.check import Check, identity
+from verify.check import Check, identity, listed
 from verify.report import Table
 from verify.state_tracking.inputs import AUTOGRAD, AUTOGRAD_WHY, GENERATOR
 
 
-def dressed_derivatives(eq: Table) -> list[Check]:
+@listed
+def dressed_derivatives(eq: Table) -> Iterator[Check]:
     """Forces of the dressed loss by autograd of its definition, and the decay of M's variance by an
     exact Hessian.
     """
@@ -46,7 +48,7 @@ def dressed_derivatives(eq: Table) -> list[Check]:
     values["h_i"] = eq["noise_cost"].evaluate(values)
     entry = dressed.pi[dressed.i, dressed.j]
     against = [eq["dloss_dpi_noise"].evaluate(values | {entry: x}) for x in row.tolist()]
-    out = [
+    yield from [
         identity(
             "force on the right action",
             "dloss_dpi_margin",
@@ -95,14 +97,11 @@ def dressed_derivatives(eq: Table) -> list[Check]:
     rate = eq["dV_dalpha"].evaluate(
         {"spread": spread, "curvature": curvature, "eta": p.eta, "V_M": V, "L": p.L}
     )
-    return [
-        *out,
-        identity(
-            "decay of the variance of M at M = 0",
-            "dV_dalpha",
-            rate,
-            -2 * p.eta * p.d_g * p.N * bend * V,
-            AUTOGRAD,
-            AUTOGRAD_WHY,
-        ),
-    ]
+    yield identity(
+        "decay of the variance of M at M = 0",
+        "dV_dalpha",
+        rate,
+        -2 * p.eta * p.d_g * p.N * bend * V,
+        AUTOGRAD,
+        AUTOGRAD_WHY,
+    )

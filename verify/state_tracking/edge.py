@@ -5,7 +5,7 @@ and above its edge, and students beyond the edge of the way there.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from simulate.state_tracking.learner import Learner
 from simulate.state_tracking.rewards import go_on
 from theory.state_tracking import Parameters
 from theory.state_tracking.numbers.edge import largest_rate, sharpness
-from verify.check import Band, Check, at_least, at_most, near
+from verify.check import Band, Check, at_least, at_most, listed, near
 from verify.measured import measured
 from verify.state_tracking import phases
 
@@ -96,38 +96,36 @@ def last_attention(p: Parameters, eta: float, seeds: Iterable[int], **training: 
     return train(q.replace(eval_every=q.epochs), seeds, **training).A.isel(alpha=-1).values
 
 
+@listed
 def at_decay(
     rate: float,
     p: Parameters = phases.BASE,
     seeds: Iterable[int] = phases.SEEDS,
     band: Band = BAND,
     **training: Any,
-) -> list[Check]:
+) -> Iterator[Check]:
     """Sharpness under a decay; where students leave, stability on both sides."""
     edge = float(largest_rate(phases.aged(p, rate, phases.AGES["kept"])))
-    out = [
-        near(
-            f"sharpness of the learned state, decay {rate:g}",
-            "eta_edge",
-            2 / edge,
-            float(sharpnesses(p, rate, seeds, **training).mean()),
-            0.0,
-            phases.UNEQUAL,
-            None,
-            band,
-        )
-    ]
+    yield near(
+        f"sharpness of the learned state, decay {rate:g}",
+        "eta_edge",
+        2 / edge,
+        float(sharpnesses(p, rate, seeds, **training).mean()),
+        0.0,
+        phases.UNEQUAL,
+        None,
+        band,
+    )
     if rate == LEAVES:
         below, above = (
             float(wandering(p, rate, f * edge, seeds, **training).min().clip(*RESOLVED))
             for f in (BELOW, ABOVE)
         )
         at = f"times the largest stable rate, decay {rate:g}"
-        out += [
+        yield from [
             at_most(f"range of attention at {BELOW:g} {at}", "eta_edge", STILL, below, "stable"),
             at_least(f"range of attention at {ABOVE:g} {at}", "eta_edge", MOVED, above, "unstable"),
         ]
-    return out
 
 
 def on_the_way(

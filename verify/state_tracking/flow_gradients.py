@@ -1,11 +1,13 @@
 """The flow (15) against small steps of descent, and against its pieces."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 
 from theory.equation import Equation
 from theory.state_tracking import dynamics
-from verify.check import Check, identity
+from verify.check import Check, identity, listed
 from verify.report import Table
 from verify.state_tracking.inputs import EXACT, EXACT_WHY, Inputs
 
@@ -60,7 +62,8 @@ def flow_increments(eq: Table) -> list[Check]:
     ]
 
 
-def flow_at_paper_overlap(eq: Table) -> list[Check]:
+@listed
+def flow_at_paper_overlap(eq: Table) -> Iterator[Check]:
     """The flow (15) at tau = 1/N against its pieces: mean updates per epoch and the closed
     attention equation.
     """
@@ -73,20 +76,16 @@ def flow_at_paper_overlap(eq: Table) -> list[Check]:
         "S": eq["delta_S"].evaluate(values | {"tau": 1 / x.p.N}) * x.p.d_g * x.p.N,
     }
     spelled = dynamics.flow().where
-    out = []
     for name, piece in pieces.items():
         rhs = eq[f"d{name}_dalpha"].rhs
         for short, meaning in spelled.items():
             rhs = rhs.subs(short, meaning)
         flow_value = Equation(name, rhs, rhs, "", "exact").evaluate(values)
-        out.append(
-            identity(
-                f"flow (15) of {name} from its pieces",
-                f"d{name}_dalpha",
-                flow_value,
-                piece,
-                EXACT,
-                EXACT_WHY,
-            )
+        yield identity(
+            f"flow (15) of {name} from its pieces",
+            f"d{name}_dalpha",
+            flow_value,
+            piece,
+            EXACT,
+            EXACT_WHY,
         )
-    return out

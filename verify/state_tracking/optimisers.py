@@ -5,7 +5,7 @@ rollout accuracy 1/2, seed by seed, nothing fitted.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from simulate.state_tracking import train
 from theory.state_tracking import Parameters
 from theory.state_tracking.levels import LEVELS
 from theory.state_tracking.numbers.per_seed import Realisation, solve, system
-from verify.check import Check, near
+from verify.check import Check, listed, near
 from verify.emergence import first_crossing
 from verify.kept import kept
 from verify.measured import measured
@@ -93,9 +93,9 @@ def errors(p: Parameters, seeds: Iterable[int], **training: Any) -> dict[str, np
     return dict(zip(NAMES, np.where(one, np.inf, ours / theirs - 1).T, strict=True))
 
 
-def rows(title: str, p: Parameters, seeds: Iterable[int], **training: Any) -> list[Check]:
+@listed
+def rows(title: str, p: Parameters, seeds: Iterable[int], **training: Any) -> Iterator[Check]:
     """Root mean squares of these errors against bars set beforehand."""
-    out = []
     for name, errors_of in errors(p, seeds, **training).items():
         reached = errors_of[~np.isnan(errors_of)]
         size = float(np.sqrt(np.mean(reached**2)))
@@ -104,8 +104,7 @@ def rows(title: str, p: Parameters, seeds: Iterable[int], **training: Any) -> li
             why += f"; {errors_of.size - reached.size} of {errors_of.size} do not get there"
         label = f"{NAMES[name]} per seed, rms, {title}"
         level = LEVELS["fixed_disorder"].title
-        out.append(near(label, level, 0.0, size, BARS[name], why, 1.0))
-    return out
+        yield near(label, level, 0.0, size, BARS[name], why, 1.0)
 
 
 def groups(**training: Any) -> dict[str, Callable[[], list[Check]]]:

@@ -2,7 +2,7 @@
 nothing fitted.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from simulate import runs as store
 from simulate.state_tracking import SYSTEMS
 from theory.state_tracking import Parameters, predict
 from theory.state_tracking.numbers.per_seed import Realisation, solve, system
-from verify.check import Check, near
+from verify.check import Check, listed, near
 from verify.emergence import first_crossing
 from verify.state_tracking import rewards
 from verify.state_tracking.starts import starts_of
@@ -82,14 +82,13 @@ def in_groups(seeds: Iterable[int] = rewards.SEEDS) -> dict[str, np.ndarray]:
     return _errors(solve(theory, runs.epoch.values), runs)
 
 
-def rows(found: dict[str, np.ndarray], kind: str = "reward for the last state") -> list[Check]:
+@listed
+def rows(found: dict[str, np.ndarray], kind: str = "reward for the last state") -> Iterator[Check]:
     """Root mean squares of these errors against the bars."""
-    out = []
     for title, error in found.items():
         size = float(np.sqrt(np.mean(error**2)))
         name = f"{title} per seed, rms, {kind}"
-        out.append(near(name, "reward_slope", 0.0, size, TIMES[title][2], WHY, 1.0))
-    return out
+        yield near(name, "reward_slope", 0.0, size, TIMES[title][2], WHY, 1.0)
 
 
 def stopped(kl: float, runs: xr.Dataset) -> Check:
@@ -101,10 +100,11 @@ def stopped(kl: float, runs: xr.Dataset) -> Check:
     return near(name, "divergence_slope", 0.0, size, LAST_BAR, WHY, 1.0)
 
 
-def checks() -> list[Check]:
+@listed
+def checks() -> Iterator[Check]:
     """Rows for the shipped students."""
-    found = rows(errors(parameters(), shipped()))
-    return found + [stopped(kl, shipped(kl)) for kl in PENALTIES]
+    yield from rows(errors(parameters(), shipped()))
+    yield from [stopped(kl, shipped(kl)) for kl in PENALTIES]
 
 
 def group_checks() -> list[Check]:

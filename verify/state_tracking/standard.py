@@ -2,7 +2,7 @@
 by intervention, their order, and how the time of attention goes with sizes and architecture.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import xarray as xr
 from theory.state_tracking import Parameters, task
 from theory.state_tracking.numbers.guesses import from_state
 from theory.state_tracking.numbers.quadrature import emergence_time
-from verify.check import Band, Check, at_most, sampled
+from verify.check import Band, Check, at_most, listed, sampled
 from verify.emergence import first_crossing
 from verify.report import Report
 from verify.significance import Z_MAX, detectable_effect, normal_z, samples_needed
@@ -144,11 +144,11 @@ def below(name: str, bound: float, values: np.ndarray) -> Check:
     return beyond(name, bound, values, -1)
 
 
-def order(found: Mapping[str, xr.Dataset]) -> list[Check]:
+@listed
+def order(found: Mapping[str, xr.Dataset]) -> Iterator[Check]:
     """Stages one after the other, in every setting of standard transformers; with rotary positions
     logic before attention. Where the later one is not reached it counts as if at the end.
     """
-    rows = []  # times of less than a step count as one
     for setting, times in found.items():
         if setting in SOLVABLE:
             continue
@@ -157,32 +157,29 @@ def order(found: Mapping[str, xr.Dataset]) -> list[Check]:
             judge = below if (setting, late) == (ROTARY, "logic") else above
             then = times[late].fillna(end) if judge is above else times[late]
             ratio = np.diff(np.log(np.maximum([times[early], then], 1)), axis=0)[0]
-            rows.append(judge(f"ln of time of {late} by that of {early}, {setting}", 0.0, ratio))
-    return rows
+            yield judge(f"ln of time of {late} by that of {early}, {setting}", 0.0, ratio)
 
 
-def first_stage(found: Mapping[str, xr.Dataset]) -> list[Check]:
+@listed
+def first_stage(found: Mapping[str, xr.Dataset]) -> Iterator[Check]:
     """Loss and order parameters before attention emerges: the guess from the state alone."""
-    rows = []
     for setting, times in found.items():
         name = f"accuracy before attention by the best guess from the state, {setting}"
         ratio = (times.plateau / times.known).values
         if setting == ROTARY:
-            rows.append(above(name, 1 + PLATEAU.high, ratio))
+            yield above(name, 1 + PLATEAU.high, ratio)
         elif setting not in SOLVABLE:
-            rows.append(sampled(name, "from_state", 1.0, ratio, band=PLATEAU))
-    return rows
+            yield sampled(name, "from_state", 1.0, ratio, band=PLATEAU)
 
 
-def specificity(found: Mapping[str, xr.Dataset]) -> list[Check]:
+@listed
+def specificity(found: Mapping[str, xr.Dataset]) -> Iterator[Check]:
     """Whether logic knows the actions before attention, and when attention finds the right one."""
-    rows = []
     for setting, times in found.items():
         judge = above if setting in (*SOLVABLE, ROTARY) else below
-        rows.append(judge(f"1 - S/R before attention, {setting}", EARLY, times.early.values))
+        yield judge(f"1 - S/R before attention, {setting}", EARLY, times.early.values)
         name = f"1 - S/R at the time of attention, {setting}"
-        rows.append(judge(name, 0.5, times.specific.values))
-    return rows
+        yield judge(name, 0.5, times.specific.values)
 
 
 def exponents(found: Mapping[str, xr.Dataset]) -> tuple[list[Check], list[list[str]]]:
@@ -207,7 +204,8 @@ def flow_steps(p: Parameters) -> float:
     return float(emergence_time(own.values(), (1 + 1 / p.L) / 2)) * p.N * p.d_g
 
 
-def one_head(found: Mapping[str, xr.Dataset], runs: Mapping[str, xr.Dataset]) -> list[Check]:
+@listed
+def one_head(found: Mapping[str, xr.Dataset], runs: Mapping[str, xr.Dataset]) -> Iterator[Check]:
     """A block of one head answers rollouts later than one of two, as its attention stays away from
     the actions of some states; what it allows is what the student knows, and comes first.
     """
@@ -216,7 +214,7 @@ def one_head(found: Mapping[str, xr.Dataset], runs: Mapping[str, xr.Dataset]) ->
     limit = {name: runs[name].visible.sel(epoch=end["base"].epoch).values for name in end}
     known = (end[ONE_HEAD].accuracy / end[ONE_HEAD].visible).values
     name = "accuracy at the end by what attention allows, 1 head"
-    rows = [
+    yield from [
         above("rollouts of one head by those of two, ln of time", 0.0, np.log(one.rollout / two.rollout).values),
         sampled(name, "interventions.visible", 1.0, known, band=PAIRS),
         below("what attention allows, one head less two", 0.0, limit[ONE_HEAD] - limit["base"]),
@@ -224,18 +222,16 @@ def one_head(found: Mapping[str, xr.Dataset], runs: Mapping[str, xr.Dataset]) ->
     first = np.log(one.right / one.seen).values
     if np.isfinite(first).sum() > 1:
         name = "all rollouts by what attention allows, ln of time, 1 head"
-        rows.append(above(name, 0.0, first[np.isfinite(first)]))
-    return rows
+        yield above(name, 0.0, first[np.isfinite(first)])
 
 
-def allowed(runs: Mapping[str, xr.Dataset]) -> list[Check]:
+@listed
+def allowed(runs: Mapping[str, xr.Dataset]) -> Iterator[Check]:
     """No student knows more than its attention allows (a row added after the data were seen)."""
-    rows = []
     for setting in ensembles.FRESH:
         p, more = ensembles.parameters(setting), runs[setting].accuracy - runs[setting].visible
         name = f"accuracy above what attention allows, {setting}"
-        rows.append(at_most(name, DEFINED, 0.5 / (p.N * p.d_g), float(more.max()), "half a pair"))
-    return rows
+        yield at_most(name, DEFINED, 0.5 / (p.N * p.d_g), float(more.max()), "half a pair")
 
 
 def leads(runs: xr.Dataset) -> str:
@@ -305,17 +301,16 @@ def thousand(p: Parameters) -> float:
     return p.L * (p.batch_size or p.n_train) / 1000
 
 
-def table(found: Mapping[str, xr.Dataset]) -> list[list[str]]:
+@listed
+def table(found: Mapping[str, xr.Dataset]) -> Iterator[list[str]]:
     """Stages of every setting, one row each."""
-    rows = []
     for setting, t in found.items():
         p = ensembles.parameters(setting)
         tokens = t.attention.values * thousand(p)
         ratios = (t.logic / t.attention, t.rollout / t.attention)
         values = (*ratios, t.early, t.specific, t.plateau / t.known, t.gain)
         said = [_said(v.values, 2) for v in values]
-        rows.append([setting, _said(t.attention.values, 0), _said(tokens, 0), *said])
-    return rows
+        yield [setting, _said(t.attention.values, 0), _said(tokens, 0), *said]
 
 
 def _end(curve: xr.DataArray) -> str:
@@ -335,12 +330,12 @@ ENDS = (
 )
 
 
-def architectures(found: Mapping[str, xr.Dataset]) -> list[list[str]]:
+@listed
+def architectures(found: Mapping[str, xr.Dataset]) -> Iterator[list[str]]:
     """Times of attention and of rollouts of other students by those of the base. Settings of
     `FRESH` have the base's seeds, and so its teachers; others are compared in the order of theirs,
     which are independent.
     """
-    rows = []
     for setting in (*ensembles.OTHERS, *SOLVABLE):
         row = [setting]
         for stage in ("attention", "rollout"):
@@ -354,8 +349,10 @@ def architectures(found: Mapping[str, xr.Dataset]) -> list[list[str]]:
                 f"{np.exp(ratio.mean()):.2f} +- {np.exp(ratio.mean()) * error:.2f}",
                 f"{shows:.0%}",
             ]
-        rows.append(row)
-    return rows  # fmt: skip
+        yield row
+
+
+# fmt: skip
 
 
 def _said(values: np.ndarray, digits: int) -> str:
@@ -377,12 +374,12 @@ PICTURE = (
 )  # fmt: skip
 
 
-def picture(checks: Sequence[Check]) -> list[list[str]]:
+@listed
+def picture(checks: Sequence[Check]) -> Iterator[list[str]]:
     """What extends: a statement is found if all of its rows hold, and mostly found if none fails
     and more than half hold; where its rows are undecided or fail, and the largest minimum
     detectable effect.
     """
-    rows = []
     for said, here, start in PICTURE:
         own = [c for c in checks if c.name.startswith(start)]
         where: dict[str, list[str]] = {"undecided": [], "FAIL": []}
@@ -394,5 +391,4 @@ def picture(checks: Sequence[Check]) -> list[list[str]]:
         found = here if held == len(own) > 0 else f"{here} (most rows)" if most else "undecided"
         shows = max((c.detectable for c in own), default=np.inf)
         listed = ["; ".join(dict.fromkeys(names)) for names in where.values()]
-        rows.append([said, found, f"{held} of {len(own)}", *listed, f"{shows:.2f}"])
-    return rows
+        yield [said, found, f"{held} of {len(own)}", *listed, f"{shows:.2f}"]

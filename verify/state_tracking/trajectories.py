@@ -2,6 +2,7 @@
 mean-field theory.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from theory.state_tracking.levels import own_start
 from theory.state_tracking.numbers.rollout import rollout, with_accuracy
 from theory.state_tracking.predict import ACCURACIES
 from verify import ensemble
-from verify.check import Check, at_least, at_most, identity, sampled, vanishing
+from verify.check import Check, at_least, at_most, identity, listed, sampled, vanishing
 from verify.report import Report, Request
 from verify.state_tracking import ensemble as tracking
 from verify.state_tracking.bands import MOMENTS, OURS, PAPER, bands
@@ -36,12 +37,13 @@ def theory_curve(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     return st.trajectory(p, float(runs.alpha[-1]), at=runs.alpha.values)
 
 
-def untrained(p: Parameters) -> list[Check]:
+@listed
+def untrained(p: Parameters) -> Iterator[Check]:
     """Attention, overlaps and logit variance of untrained students; quantities that vanish are
     divided by their values after learning.
     """
     statistics = [untrained_statistics(p.replace(n_train=64), seed) for seed in range(UNTRAINED)]
-    checks = [
+    yield from [
         sampled(
             f"{x} at time 0, {UNTRAINED} seeds",
             "initialisation" if x != "zeta" else "zeta",
@@ -63,15 +65,12 @@ def untrained(p: Parameters) -> list[Check]:
             untrained_statistics(at.replace(n_train=4096), seed)["variance_correct"]
             for seed in range(seeds)
         ]
-        checks.append(
-            sampled(
-                f"initial logit variance at {name}, {seeds} seeds",
-                "logit_variance_initial",
-                st.initial_variance(at),
-                start,
-            )
+        yield sampled(
+            f"initial logit variance at {name}, {seeds} seeds",
+            "logit_variance_initial",
+            st.initial_variance(at),
+            start,
         )
-    return checks
 
 
 def closure_curves(p: Parameters, runs: xr.Dataset) -> dict[str, xr.DataArray]:
@@ -240,17 +239,17 @@ def conserved(runs: xr.Dataset) -> Check:
     )
 
 
-def closures(p: Parameters, runs: xr.Dataset) -> list[str]:
+@listed
+def closures(p: Parameters, runs: xr.Dataset) -> Iterator[str]:
     """Deviation of ansatz and closure from the measured attention factor."""
     curves = closure_curves(p, runs)
     measured = curves["measured (63)"]
-    notes = [
+    yield from [
         "attention factor d_g N |grad A|^2, rms deviation over seeds and times relative to its rms:"
     ]
     for name, curve in list(curves.items())[1:]:
         off = float(np.sqrt(((curve - measured) ** 2).mean() / (measured**2).mean()))
-        notes.append(f"  {name.replace('$', '').replace(chr(92), '')}: {off:.1%}")
-    return notes
+        yield f"  {name.replace('$', '').replace(chr(92), '')}: {off:.1%}"
 
 
 def kurtoses(runs: xr.Dataset) -> list[str]:

@@ -13,6 +13,11 @@ LONGER = 1.2  # runs, than the predicted time
 NOISE = Band(-0.005, 0.005, "noise of batches, which moves class means in second order")
 
 
+def setting(stated: Statement, p: Any) -> str:
+    """Sizes and numbers of a setting."""
+    return ", ".join(f"{s.name} = {getattr(p, s.name)}" for s in stated.symbols)
+
+
 @with_notes
 def emergence(
     stated: Statement,
@@ -62,7 +67,7 @@ def emergence(
         runs = of(stated).train(p, seeds=tuple(seeds), progress=progress)
         times = first_crossing(runs[variable], level).values
         slow = float(first_crossing(descent.isel(t=runs.step.values), level).values[0])
-        where = ", ".join(f"{s.name} = {getattr(p, s.name)}" for s in stated.symbols)
+        where = setting(stated, p)
         what = f"time of {variable} = {level:g}"
         yield from [
             identity(f"{what} by the flow, {where}", equation, time, exact, off.high, off.why),

@@ -2,8 +2,6 @@
 permutations.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
@@ -34,10 +32,10 @@ def answer(hidden: np.ndarray, given: np.ndarray, start: np.ndarray) -> np.ndarr
     """``sigma_k pi_k ... sigma_1 pi_1 (x)`` for hidden ``(k, N)``, given ``(n, k, N)`` and start
     ``(n,)``.
     """
-    at, rows = start, np.arange(len(start))
+    points, rows = start, np.arange(len(start))
     for j in range(len(hidden)):
-        at = given[rows, j, hidden[j, at]]
-    return at
+        points = given[rows, j, hidden[j, points]]
+    return points
 
 
 def apply(kernels: Tensor, given: Tensor, start: Tensor) -> Tensor:
@@ -142,11 +140,6 @@ class Learner:
         )
 
 
-def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
-    """Flow time."""
-    return p.eta * steps
-
-
 SYSTEM = training.System(
     "associative_memory.k_hop",
     Parameters,
@@ -154,7 +147,6 @@ SYSTEM = training.System(
     MEANING,
     memory,
     time="t",
-    clock=clock,
     dimensions={"overlap": ("hop",)},
     default_dtype="float64",
     finite="product",

@@ -7,7 +7,7 @@ from functools import cache
 import sympy as sp
 
 from theory import Equation, Flow, proved, symbol, table, vanishes, written_as
-from theory.associative_memory.gradient_memory.scope import MEMORY
+from theory.associative_memory.gradient_memory.parameters import MEMORY
 from theory.associative_memory.symbols import DERIVED, K, L, N, eta, m, ref, t
 
 ASSUMED = ("orthonormal embeddings", "uniform keys, one right class each")

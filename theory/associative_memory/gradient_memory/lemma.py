@@ -66,10 +66,8 @@ def averaged() -> sp.Expr:
     """Mean of (p_hat_k - delta_yk) over the answers y of one key with probabilities p(y|z)."""
     residual = backward().subs(p_hat[k], p_hat[k, z])
     total = delta_sum(residual.coeff(delta(k, y)) * delta(k, y) * p[y, z], (y, 1, K))
-    rest = residual - residual.coeff(delta(k, y)) * delta(
-        k, y
-    )  # independent of y, and sum_y p(y|z) = 1
-    return sp.expand(total + rest)
+    # The other terms do not depend on y, and sum_y p(y|z) = 1.
+    return sp.expand(total + residual - residual.coeff(delta(k, y)) * delta(k, y))
 
 
 @cache

@@ -1,9 +1,9 @@
-"""Parameters of the noisy bigram task."""
+"""Parameters of the noisy bigram task, and which learners its theory describes."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from theory.parameters import BaseParameters, parameter
+from theory import BaseParameters, Scope, parameter, scope
 
 
 @dataclass(frozen=True)
@@ -40,3 +40,12 @@ class Parameters(BaseParameters):
             "n_samples": self.n,
             "lambda_labels": self.n * (1 - self.a) / self.N,
         }
+
+
+ONE_STEP = Scope(
+    "recovery from samples",
+    "one gradient step from n samples",
+    (),
+    ("draws", "eta", "batch_size", "steps", "eval_every"),
+)
+applies = scope.applies({"one step": ONE_STEP})

@@ -8,7 +8,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, Flow, proved, symbol, table, vanishes, written_as
+from theory import Equation, proved, symbol, table, vanishes, written_as
 from theory.associative_memory import ramp
 from theory.associative_memory.retrieval.statement import M, N, P, linear, stated
 from theory.associative_memory.symbols import DERIVED, ref, t
@@ -25,10 +25,7 @@ FEW = "while most of the probability lies on values that are not shown"
 LARGE = "N and M large at a given ratio, then P"
 
 
-@cache
-def flow() -> Flow:
-    """The flow of score and read-out."""
-    return offered(stated).flows()[stated.name]
+flow = cache(offered(stated).flow)  # the flow of score and read-out
 
 
 def attention() -> sp.Expr:
@@ -144,4 +141,4 @@ def equations() -> dict[str, Equation]:
     return table(where, status="exact", **exact) | table(where, status="leading order", **leading)
 
 
-added = ramp.seconds(lambda: (flow().rhs[K], law(), emergence()), V, N, M, P)
+half_time = ramp.quadrature(lambda: (flow().rhs[K], law(), emergence()), V, N, M, P)

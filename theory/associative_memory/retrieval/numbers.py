@@ -6,12 +6,12 @@ import numpy as np
 
 from theory import Limit, Scope, scope, sweep
 from theory.associative_memory.retrieval import emergence
-from theory.associative_memory.retrieval.emergence import K, added
+from theory.associative_memory.retrieval.emergence import K, half_time
 
 
 @np.errstate(over="ignore")  # beyond all sizes that the limits allow
 def half(p: Any) -> float:
-    """The right value's weight in the sum behind the softmax at attention 1/2, over M."""
+    """Weight of the right value in the softmax's normaliser at attention 1/2, over M."""
     square = emergence.equations()["retrieval_read_out"]
     read_out = np.sqrt(square.evaluate({**p.as_dict(), K.name: float(np.log(p.P - 1))}))
     return float(np.exp(read_out / 2) / p.M)
@@ -53,11 +53,7 @@ def emergence_time(p: Any) -> float:
     p : Parameters
         Of the softmax head.
     """
-    return added(p.N, p.M, p.P)
+    return half_time(p.N, p.M, p.P)
 
 
-def numbers(p: Any) -> dict[str, tuple[float, str]]:
-    """For the onset: where it applies."""
-    if SCOPE.applies(p):
-        return {}
-    return {"t_half": (emergence_time(p), "time at which attention is 1/2, by an integral")}
+TIMES = {"t_half": (emergence_time, "time at which attention is 1/2, by an integral")}

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from theory import Limit, Scope, scope, sweep
-from theory.associative_memory.softmax_recall.emergence import added
+from theory.associative_memory.softmax_recall.emergence import relation_time
 
 FIRST = 2  # how much faster the relation has to be
 
@@ -41,13 +41,18 @@ def emergence_time(p: Any) -> float:
 
     In time of the flow, at any learning rate; `emergence_times` refuses those with few steps.
     """
-    return added(p.S, p.R, p.D, p.T, p.n)
+    return relation_time(p.S, p.R, p.D, p.T, p.n)
 
 
-def numbers(p: Any) -> dict[str, tuple[float, str]]:
-    """For the onset: the plateau, and the relation's time where its formula applies."""
-    levels = {"plateau": (float(np.log(p.D)), "loss while only the relation is known, ln D")}
-    if not SCOPE.applies(p):
-        label = "time at which attention to the relation is 1/2, by an integral"
-        levels["t_relation"] = (emergence_time(p), label)
-    return levels
+def plateau(p: Any) -> float:
+    """Loss while only the relation is known."""
+    return float(np.log(p.D))
+
+
+NUMBERS = {
+    "plateau": (plateau, "loss while only the relation is known, ln D"),
+    "t_relation": (
+        emergence_time,
+        "time at which attention to the relation is 1/2, by an integral",
+    ),
+}

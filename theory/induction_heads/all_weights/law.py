@@ -133,13 +133,13 @@ def equations() -> dict[str, Equation]:
     two_gamma = sp.Rational(
         1, 2
     )  # uniform q: gamma_3 at the start; gamma_3 - gamma_2 grows with beta_2
-    rest = sp.sqrt(two_gamma**2 + beta_2**2 / 2)
+    gamma_uniform = sp.sqrt(two_gamma**2 + beta_2**2 / 2)
     return table(
         ref,
         *LARGE,
         status="leading order",
         all_gamma_last=(gamma_3, sp.sqrt(1 + beta_2**2 / 2), f"{new}: behind the layer, q = N"),
-        all_gamma_uniform=(gamma_3, rest, f"{new}: behind the layer, uniform q"),
+        all_gamma_uniform=(gamma_3, gamma_uniform, f"{new}: behind the layer, uniform q"),
         all_alpha_uniform=(alpha_3, beta_2**2 / 2, f"{new}: behind the layer, uniform q"),
         T_drop_all_last=(
             T_drop,

@@ -29,16 +29,16 @@ def equations() -> dict[str, Equation]:
 @cache
 def compiled() -> dict[str, Any]:
     """Array functions of the parts of both."""
-    at = emergence.attention()
+    attention = emergence.attention()
     on_law = emergence.speed().subs(w, emergence.law() ** (1 / 2))
     given = {
         "read_out": (emergence.law() ** (1 / 2), (beta, n)),
-        "attention": (at, (beta, n)),
+        "attention": (attention, (beta, n)),
         "speed": (on_law, (beta, n)),
         "remembered": (emergence.remembered(), (tau, q, c_0)),
         "memory": (emergence.memory(), (known, q, c_0)),
-        "still": (transience.still()[0].subs(emergence.a, at), (beta, n)),
-        "kept": (transience.kept().subs(emergence.a, at), (beta, n, decay)),
+        "still": (transience.still()[0].subs(emergence.a, attention), (beta, n)),
+        "kept": (transience.kept().subs(emergence.a, attention), (beta, n, decay)),
     }
     return {k: numeric.function(x, symbols) for k, (x, symbols) in given.items()}
 
@@ -177,8 +177,9 @@ FADES = Limit("fading", f"at least {FAINT:g}", lambda p, runs: p.fading >= FAINT
 EXCLUSION = Scope(
     "iw_items_lost", STUDENTS, (LABELS, LONG, STARTED, DECAYS, FADES), free=(*FREE, "C")
 )
-SCOPES = {"head": HEAD, "race": RACE, "items": ITEMS, "lost": LOST, "exclusion": EXCLUSION}
-applies = scope.applies(SCOPES)
+applies = scope.applies(
+    {"head": HEAD, "race": RACE, "items": ITEMS, "lost": LOST, "exclusion": EXCLUSION}
+)
 
 
 @scope.guard(HEAD)
@@ -230,8 +231,8 @@ def lost_time(p: Any) -> float:
     ratio, rate = size[n.name], size[q.name]
 
     def logit(score: float) -> float:
-        own = np.sqrt(of["still"](score, ratio)) * of["attention"](score, ratio)
-        return float(np.log((p.L - 1) * (1 / of["kept"](score, ratio, p.head_decay) - 1)) - own)
+        of_head = np.sqrt(of["still"](score, ratio)) * of["attention"](score, ratio)
+        return float(np.log((p.L - 1) * (1 / of["kept"](score, ratio, p.head_decay) - 1)) - of_head)
 
     def wait(phi: float) -> float:
         score = brentq(lambda x: logit(x) - phi, end(p) ** 2 - 1e-9, top)
@@ -253,14 +254,11 @@ def lost_below(p: Any) -> float:
     return sized(p)["kappa_labels"] * (least(p) / p.fading) ** 2
 
 
-def numbers(p: Any) -> dict[str, tuple[float, str]]:
-    """For the onset: where they apply."""
-    told = {
-        "T_head": (HEAD, emergence_time, "time at which attention is 1/2"),
-        "T_solved": (RACE, solved_time, "time at which the residual is half its start"),
-        "share_head": (RACE, head_share, "share of the head in the logit at that time"),
-        "K_critical": (ITEMS, critical_items, "items of the pool at which this share is 1/2"),
-        "T_lost": (LOST, lost_time, "time at which attention falls below 1/2 again"),
-        "K_lost": (EXCLUSION, lost_below, "items below which the memory drives the head out"),
-    }
-    return {k: (of(p), label) for k, (own, of, label) in told.items() if not own.applies(p)}
+NUMBERS = {
+    "T_head": (emergence_time, "time at which attention is 1/2"),
+    "T_solved": (solved_time, "time at which the residual is half its start"),
+    "share_head": (head_share, "share of the head in the logit at that time"),
+    "K_critical": (critical_items, "items of the pool at which this share is 1/2"),
+    "T_lost": (lost_time, "time at which attention falls below 1/2 again"),
+    "K_lost": (lost_below, "items below which the memory drives the head out"),
+}

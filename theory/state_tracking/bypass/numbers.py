@@ -78,11 +78,7 @@ def guess_time(p: Any) -> float:
     return crossing(p, -1, (1 + p.d_g / p.N) * HALF)
 
 
-def numbers(p: Any) -> dict[str, tuple[float, str]]:
-    """For the onset: where they apply."""
-    if SCOPE.applies(p):
-        return {}
-    return {
-        "T_guess": (guess_time(p), "time at which the guess from the state is half made"),
-        "T_A": (emergence_time(p), "time at which A is 1/2"),
-    }
+TIMES = {
+    "T_guess": (guess_time, "time at which the guess from the state is half made"),
+    "T_A": (emergence_time, "time at which A is 1/2"),
+}

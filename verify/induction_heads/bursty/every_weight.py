@@ -103,7 +103,7 @@ def beside(
 
 
 def against_law(settings: tuple[tuple[int, int], ...] = LAW) -> tuple[list[Check], list[str]]:
-    """Eight numbers against all of them."""
+    """Flow of eight pseudo-parameters against that of all weights."""
     return together(
         beside(
             leading_order.predicted(N, right=B),
@@ -119,7 +119,9 @@ def against_law(settings: tuple[tuple[int, int], ...] = LAW) -> tuple[list[Check
 
 
 def of_places(settings: tuple[tuple[int, float], ...] = RECENT) -> tuple[list[Check], list[str]]:
-    """One right pair among the last: five numbers against the flow of all weights."""
+    """One right pair at a random recent place: flow of five pseudo-parameters against that of all
+    weights.
+    """
     return together(
         beside(
             recent.predicted(N, w, rtol=1e-5),

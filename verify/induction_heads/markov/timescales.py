@@ -18,7 +18,7 @@ from theory.induction_heads.markov import (
 from verify.check import Band, Check, identity, listed, sampled
 from verify.emergence import first_crossing
 from verify.report import Report, Request
-from verify.statement.emergence import LONGER, emergence
+from verify.statement.emergence import LONGER, emergence, setting
 
 COMMON = Parameters()
 GRID = (COMMON, *(COMMON.replace(**x) for x in ({"U": 1000}, {"rho": 0.5}, {"k": 24, "m": 6})))
@@ -39,9 +39,8 @@ def plateaus(settings: Sequence[Any], progress: bool) -> Iterator[Check]:
         ends, begins = (
             first_crossing(runs[name], 0.5).values for name in ("attention_first", "unigrams")
         )
-        where = ", ".join(f"{s.name} = {getattr(p, s.name)}" for s in stated.symbols)
-        name, told = f"length of the plateau, students, {where}", plateau_length(p)
-        yield sampled(name, "markov_unigram", told, ends - begins, band=NEXT)
+        name = f"length of the plateau, students, {setting(stated, p)}"
+        yield sampled(name, "markov_unigram", plateau_length(p), ends - begins, band=NEXT)
 
 
 def transformer(p: Any) -> Check:
