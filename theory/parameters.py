@@ -53,6 +53,10 @@ class Named(type):
             raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
         return named[name]
 
+    def __dir__(cls) -> list[str]:
+        """Presets among the names that an interpreter offers."""
+        return [*super().__dir__(), *cls.presets()]
+
 
 @dataclass(frozen=True)
 class BaseParameters(metaclass=Named):
