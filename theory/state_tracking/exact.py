@@ -7,7 +7,7 @@ from functools import cache
 import sympy as sp
 
 from theory import Equation, symbol, table, vanishes, written_as
-from theory.state_tracking import logits, loss
+from theory.state_tracking import loss
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.symbols import (
     A_0,
@@ -24,8 +24,6 @@ from theory.state_tracking.symbols import (
     m,
     ref,
     tau,
-    z_k,
-    z_kbar,
     zeta,
 )
 
@@ -142,14 +140,8 @@ def growth() -> tuple[sp.Expr, sp.Expr]:
 
 def margin() -> sp.Expr:
     """Logit margin as a function of A, D and S."""
-    mean = logits.equations()
-    of_state = (
-        loss.equations()["margin"]
-        .rhs.subs(z_kbar, mean["logit_other"].rhs)
-        .subs(z_k, mean["logit_correct"].rhs)
-    )
     lifted = S + (A + (1 - A) / d_g) * D  # c_R + c_S = 1
-    return written_as((N * lifted - zeta) / (N - 1), of_state.subs(R, S + D))
+    return written_as((N * lifted - zeta) / (N - 1), loss.margin_of_state().subs(R, S + D))
 
 
 def along(upper: sp.Expr, integrand: sp.Expr) -> sp.Integral:

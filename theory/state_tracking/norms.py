@@ -11,7 +11,6 @@ from theory import Equation, Flow, array, linear_root, symbol, table, written_as
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking import attention, dynamics, loss
 from theory.state_tracking.attention import ANSATZ, k1, k2, lambda_, q1, q2, rotation, w
-from theory.state_tracking.decay import BEYOND, decay
 from theory.state_tracking.scope import decaying_flow
 from theory.state_tracking.symbols import (
     W_K2,
@@ -31,6 +30,8 @@ from theory.state_tracking.symbols import (
 
 ALIKE = "blocks alike: their waves average out over positions; those that turn too slowly left out"
 
+BEYOND = "beyond the paper: weight decay"
+decay = symbol("weight_decay", r"\lambda_{\mathrm{w}}", "coupled weight decay", positive=True)
 loss_rate = symbol("mu", r"\mu", "share of a weight that decay takes per time", positive=True)
 U = array("U", means="scores of the right action by rotary block, times the root of d_h")
 U_n = symbol("U_n", "U_{n}", "score of the right action by one block", real=True)
@@ -160,13 +161,18 @@ def equations() -> dict[str, Equation]:
     )
 
 
+def pushing_alike() -> sp.Expr:
+    """That rate where all blocks have one gap."""
+    known = {1 - lambda_[n]: gap, force: -loss.equations()["dloss_dA"].rhs}
+    return pushing().subs(known)
+
+
 @cache
 def blocks_alike() -> dict[sp.Symbol, sp.Expr]:
     """Rates of A and P where all blocks have one gap and equal norms of keys and queries."""
     total = sp.sqrt(d_h) / gap * lead()  # score of all blocks
     at = {U[n]: total, W_Q2[n]: P, W_K2[n]: P, loss_rate: PER_TIME}
-    known = {1 - lambda_[n]: gap, force: -loss.equations()["dloss_dA"].rhs}
-    pull = pushing().subs(known)
+    pull = pushing_alike()
     rates = {x: form.subs(push, pull).subs(at) for x, form in ((A, of_score()), (P, of_norm(KEYS)))}
     each = written_as(gap * A * (1 - A) / sp.sqrt(d_h), 1 / sp.diff(total, A))
     form = 2 * each * pull * P - 2 * PER_TIME * A * (1 - A) * lead()

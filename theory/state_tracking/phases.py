@@ -7,12 +7,11 @@ from functools import cache
 import sympy as sp
 
 from theory import Equation, linear_root, symbol, table, written_as
-from theory.state_tracking import attention, logits, norms
+from theory.state_tracking import attention, norms
 from theory.state_tracking import loss as mean_field
-from theory.state_tracking.decay import BEYOND, decay
 from theory.state_tracking.late_time import INDEPENDENT
-from theory.state_tracking.norms import P, gap, pushing
-from theory.state_tracking.symbols import A, L, N, R, S, d_g, d_h, g, m, ref, z_k, zeta
+from theory.state_tracking.norms import BEYOND, P, decay, gap, pushing_alike
+from theory.state_tracking.symbols import A, L, N, R, S, d_g, d_h, g, m, ref, zeta
 
 steady = symbol("r_steady", r"r", "R - S per attention where R and S stand still", positive=True)
 lambert = symbol("W_A", r"W_{A}", "root W of W e^W + (N - 1) W = (A^2 + (1 - A^2)/d_g)/(decay d_g)")
@@ -47,9 +46,9 @@ def overlaps() -> tuple[sp.Expr, sp.Expr]:
 @cache
 def margin() -> sp.Expr:
     """Margin of the logits there."""
-    right = logits.equations()["logit_correct"].rhs.subs(dict(zip((R, S), overlaps(), strict=True)))
-    found = mean_field.equations()["margin"].rhs.subs({z_k: right, zeta: 0})
-    return written_as(N / (N - 1) * steady * (A**2 + (1 - A**2) / d_g), found)
+    still = dict(zip((R, S), overlaps(), strict=True)) | {zeta: 0}
+    derived = mean_field.margin_of_state().subs(still)
+    return written_as(N / (N - 1) * steady * (A**2 + (1 - A**2) / d_g), derived)
 
 
 @cache
@@ -77,9 +76,7 @@ def growing() -> sp.Expr:
     small = sp.Symbol("small", positive=True)
     score = norms.lead().subs(A, 1 / L + small)
     rates = norms.blocks_alike()
-    push = pushing().subs({1 - norms.lambda_[norms.n]: gap})
-    push = push.subs(norms.force, -mean_field.equations()["dloss_dA"].rhs).subs(A, 1 / L)
-    form = 2 * push - 2 * norms.PER_TIME
+    form = 2 * pushing_alike().subs(A, 1 / L) - 2 * norms.PER_TIME
     lead = sp.sqrt(d_h) / gap * sp.diff(score, small).subs(small, 0)  # of P per A - 1/L
     at = {A: 1 / L + small, P: lead * small}
     first = {x: sp.diff(rate.subs(at), small).subs(small, 0) for x, rate in rates.items()}
@@ -96,8 +93,7 @@ def standing() -> sp.Expr:
     full = sp.sqrt(d_h) / gap * norms.lead()
     rates = norms.blocks_alike()
     R_at, S_at = overlaps()
-    push = pushing().subs({1 - norms.lambda_[norms.n]: gap})
-    push = push.subs(norms.force, -mean_field.equations()["dloss_dA"].rhs)
+    push = pushing_alike()
     for x, size in ((A, 1 / sp.diff(full, A) * full), (P, full)):
         written_as((2 * push - 2 * norms.PER_TIME) * size, rates[x].subs(P, full))
     ratio = sp.cancel((push / norms.PER_TIME).subs({R: R_at, S: S_at, g: decay * d_g * N * steady}))

@@ -14,8 +14,7 @@ from theory.arguments import Positive
 from theory.numeric import function
 from theory.parameters import ParameterError, most_extreme
 from theory.state_tracking import edge, norms
-from theory.state_tracking.decay import decay
-from theory.state_tracking.norms import gap
+from theory.state_tracking.norms import decay, gap
 from theory.state_tracking.numbers.decay import late_states, widest
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import LATE_STATES, decaying_flow
