@@ -6,12 +6,14 @@ from collections.abc import Iterable
 
 import numpy as np
 import torch
+import xarray as xr
 
 from simulate.state_tracking.learner import Learner
 from theory.state_tracking import Parameters, task
 from theory.state_tracking.numbers.per_seed import Attention, Orders
 from theory.state_tracking.numbers.per_seed import batch_times as predicted
 from verify.check import Check, at_least, estimated, near
+from verify.emergence import first_crossing
 from verify.measured import measured
 from verify.state_tracking.starts import starts_of
 
@@ -37,13 +39,7 @@ def half_times(p: Parameters, seed: int, orders: int) -> np.ndarray:
         if (A[-1] > 0.5).all() or step == p.epochs:
             break
         stack.step(step)
-    rows, found = np.array(A).T, []
-    for row in rows:
-        first = int((row >= 0.5).argmax())
-        known = first > 0
-        rise = row[first] - row[first - 1] if known else 1.0
-        found.append(first - 1 + (0.5 - row[first - 1]) / rise if known else np.nan)
-    return np.array(found)
+    return first_crossing(xr.DataArray(np.array(A), dims=("step", "seed")), 0.5).values
 
 
 def compared(

@@ -12,7 +12,9 @@ from theory.optimisers import Steps
 from theory.state_tracking import arrivals
 from theory.state_tracking.arrivals import equations
 from theory.state_tracking.numbers.per_seed.attention import Attention
+from theory.state_tracking.numbers.per_seed.runs import half_epochs
 from theory.state_tracking.numbers.per_seed.start import Start, started
+from theory.state_tracking.numbers.per_seed.strides import Single
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import ARRIVALS
 from theory.state_tracking.symbols import L, N, d_g, n_train
@@ -156,14 +158,9 @@ class Arrivals:
         heads = self.attention.backward(W_Q, W_K, at, force)
         return [*heads, by_right, single]
 
-    def step(self) -> None:
-        """One step of the optimiser."""
+    def epoch(self) -> None:
+        """One step of the optimiser, which takes all data."""
         self.state = self.steps(self.state, self.gradients())
-
-    def attend(self) -> np.ndarray:
-        """Attention A per student."""
-        at = self.attention.forward(*self.state[:2])
-        return np.einsum("bii->b", at) / self.p.L
 
 
 @scope.guard(ARRIVALS)
@@ -183,19 +180,4 @@ def emergence_steps(p: Parameters, start: Start) -> np.ndarray:
         0 where A starts at or above 1/2; NaN where a run ends before.
     """
     started(p, start)
-    system, A = Arrivals(p, start), []
-    for _ in range(p.updates + 1):
-        A.append(system.attend())
-        if (A[-1] > 0.5).all():
-            break
-        system.step()
-    rows = np.array(A).T
-    out = np.full(len(rows), np.nan)
-    for b, row in enumerate(rows):
-        above = np.flatnonzero(row >= 0.5)
-        if above.size and above[0] == 0:
-            out[b] = 0
-        elif above.size:
-            j = above[0]
-            out[b] = j - 1 + (0.5 - row[j - 1]) / (row[j] - row[j - 1])
-    return out
+    return half_epochs(Single(Arrivals(p, start)), p.updates)

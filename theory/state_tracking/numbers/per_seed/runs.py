@@ -83,11 +83,11 @@ def half_times(
     """Time of A = 1/2 per seed, in alpha; NaN if it is not reached within the given epochs.
     ``tolerance`` as for `solve`.
     """
-    found = [_half_times(path, epochs) for path in _paths(system, tolerance)]
+    found = [half_epochs(path, epochs) for path in _paths(system, tolerance)]
     return system.p.alpha(np.concatenate(found))
 
 
-def _half_times(path: Strides | Single, epochs: int) -> np.ndarray:
+def half_epochs(path: Strides | Single, epochs: int) -> np.ndarray:
     """Epoch of A = 1/2 of every member of a path, linear between epochs."""
     system = path.system
 
@@ -152,5 +152,5 @@ def data_scatter(
     )
     pull = rng.normal(scale=np.sqrt(size), size=(len(many.R), p.L, p.L))
     path = Strides(Dressed(p, many, pull=pull))  # in strides of all
-    times = _half_times(path, p.run_to(alpha).epochs).reshape(-1, draws)
+    times = half_epochs(path, p.run_to(alpha).epochs).reshape(-1, draws)
     return times.std(1, ddof=1) / times.mean(1)
