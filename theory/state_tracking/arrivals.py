@@ -44,13 +44,11 @@ k = symbol("k_arrivals", "k", "arrivals", integer=True, nonnegative=True)
 one = symbol("arriving", "j", "an arrival", integer=True, nonnegative=True)
 p_kind = symbol("p_kind", "p", "mean probability of a state of a kind", positive=True)
 arriving = symbol("k_share", r"\hat k", "arrivals over the number of actions", nonnegative=True)
-off = symbol("off", r"\Delta", "a wrong entry less the mean of its kind", real=True)
 answer = symbol("answer", "a", "slope of a single gradient in its own entry", nonnegative=True)
 counted = symbol("counted", r"b^{2}", "variance of single gradients over training sets")
 off_square = symbol("off_square", r"\langle\Delta^{2}\rangle", "its mean square", positive=True)
 gap = symbol("gap_kind", r"v^{+}-v^{-}", "right less wrong entry of a kind", real=True)
 scatter = symbol("scatter_kind", "V", "variance over actions of entries to a state", positive=True)
-BASES = (share, arrivals, offset, right, wrong)
 
 
 def mean_entry() -> sp.Expr:
@@ -151,22 +149,3 @@ def equations() -> dict[str, Equation]:
         entry_counts=(counted, over_sets(), "by position", "rows independent"),
         entry_scatter=(scatter, entry_scatter(), "deviations at right entries as at the start"),
     )
-
-
-@cache
-def spelled(count: int) -> tuple[sp.Expr, sp.Expr, list[list[sp.Symbol]]]:
-    """Loss without the cost of random entries, and sum of squared probabilities, for so many kinds,
-    with symbols in place of the arrays `BASES`.
-    """
-    eq, every = equations(), range(1, count + 1)
-    names = [[sp.Symbol(f"{base.name}_{n}") for n in every] for base in BASES]
-    x = {base[n]: own[n - 1] for base, own in zip(BASES, names, strict=True) for n in every}
-
-    def whole(form: sp.Expr) -> sp.Expr:
-        return form.subs(kinds, count).doit()
-
-    steps = {"kind_mean": mean, "kind_right": z_right, "kind_wrong": z_wrong}
-    for name, base in (*steps.items(), ("kind_normalisation", Z)):
-        x |= {base[n]: whole(eq[name].rhs).subs(c, n).xreplace(x) for n in every}
-    known, sums = (whole(eq[name].rhs.subs(T, 0)) for name in ("kind_loss", "kind_squares"))
-    return known.xreplace(x), sums.xreplace(x), names

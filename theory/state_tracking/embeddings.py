@@ -53,12 +53,6 @@ def slopes() -> tuple[sp.Expr, sp.Expr]:
     return by_W.subs(two, head), by_E.subs(other, token)
 
 
-def moved(step: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
-    """Entries of W and E at (head, one) and (token, one) after a step of descent."""
-    by_W, by_E = slopes()
-    return W[head, one] + step * by_W, E[token, one] + step * by_E
-
-
 def product(entry: sp.Expr, index: sp.Symbol, size: sp.Expr) -> sp.Expr:
     """Sum over an index of an entry at column one times that at column two."""
     return sp.Sum(entry * entry.xreplace({one: two}), (index, 1, size))

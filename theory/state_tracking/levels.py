@@ -114,11 +114,6 @@ def _held(p: Parameters, curve: xr.Dataset) -> xr.Dataset:
     return curve.assign(variance_correct=constant, variance_other=constant)
 
 
-def dressed(p: Parameters, start: Start, given: None, accuracies: bool) -> Dressed:
-    """Noise of M and exact attention geometry; Gaussian logits."""
-    return Dressed(p, start)
-
-
 def _drawn(p: Parameters, runs: xr.Dataset, start: Start) -> list[Realisation]:
     """Random teachers, matrices M and training sets, with a seed's initial values."""
     return [Realisation.drawn(p, start, np.random.default_rng(k)) for k in range(DRAWS)]
@@ -128,11 +123,6 @@ def _counts(p: Parameters, runs: xr.Dataset, start: Start) -> list[Realisation]:
     """A seed's teachers and counts per state, step and action; M drawn."""
     own = Realisation.of(p, runs).redrawn(start, np.random.default_rng(0))
     return [own.without_pairs()]
-
-
-def _disorder(title: str, known: Known) -> Level:
-    """Fixed-disorder theory of some realisations."""
-    return Level(title, REALISATION, system=system, known=known)
 
 
 def _cavity(title: str, finite_data: bool) -> Level:
@@ -151,13 +141,19 @@ LEVELS = {
     "own_start": Level(
         "exact, own start", FLOW, OWN, flow=lambda p, runs: _held(p, own_start(p, runs))
     ),
-    "dressed": Level("dressed", ONE_START, system=dressed),
+    # Noise of M and exact attention geometry; Gaussian logits.
+    "dressed": Level(
+        "dressed", ONE_START, system=lambda p, start, given, accuracies: Dressed(p, start)
+    ),
     "cavity_ample_data": _cavity("+ cavity equations", False),
     "cavity": _cavity("+ finite training set", True),
-    "disorder_drawn": _disorder("fixed disorder, all drawn", _drawn),
-    "disorder_counts": _disorder("fixed disorder, counts", _counts),
-    "fixed_disorder": _disorder(
-        "fixed disorder, counts + M", lambda p, runs, start: [Realisation.of(p, runs)]
+    "disorder_drawn": Level("fixed disorder, all drawn", REALISATION, system=system, known=_drawn),
+    "disorder_counts": Level("fixed disorder, counts", REALISATION, system=system, known=_counts),
+    "fixed_disorder": Level(
+        "fixed disorder, counts + M",
+        REALISATION,
+        system=system,
+        known=lambda p, runs, start: [Realisation.of(p, runs)],
     ),
 }
 applies = scope.applies({name: level.scope for name, level in LEVELS.items()})

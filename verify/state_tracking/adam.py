@@ -16,7 +16,6 @@ from verify.emergence import first_crossing
 from verify.kept import kept
 from verify.measured import measured
 from verify.state_tracking import optimisers
-from verify.state_tracking.starts import starts_of
 
 ADAM = optimisers.WAYS[0]
 AIM = 0.05  # of the mean time over seeds, set beforehand
@@ -42,14 +41,14 @@ def student_steps(p: Parameters, seeds: Iterable[int], **training: Any) -> np.nd
 @kept
 def theory_steps(p: Parameters, seeds: Iterable[int]) -> np.ndarray:
     """The same in theory, from the starts of seeds."""
-    return emergence_steps(p, starts_of(p, seeds))
+    return emergence_steps(p, Start.of_seeds(p, seeds))
 
 
 @kept
 def over_starts(p: Parameters, draws: int, seeds: Iterable[int]) -> np.ndarray:
     """Steps until A = 1/2 in theory for so many drawn starts, and for the starts of seeds."""
     drawn = Start.drawn(p, draws, np.random.default_rng(0))
-    return np.stack([emergence_steps(p, x) for x in (drawn, starts_of(p, seeds))])
+    return np.stack([emergence_steps(p, x) for x in (drawn, Start.of_seeds(p, seeds))])
 
 
 def from_sizes(

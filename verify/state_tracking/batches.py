@@ -10,12 +10,11 @@ import xarray as xr
 
 from simulate.state_tracking.learner import Learner
 from theory.state_tracking import Parameters, task
-from theory.state_tracking.numbers.per_seed import Attention, Orders
+from theory.state_tracking.numbers.per_seed import Attention, Orders, Start
 from theory.state_tracking.numbers.per_seed import batch_times as predicted
 from verify.check import Check, at_least, estimated, near
 from verify.emergence import first_crossing
 from verify.measured import measured
-from verify.state_tracking.starts import starts_of
 
 STUDENTS = Parameters.demo().replace(unit="step", n_test=16, eta=2.0, epochs=600)
 SIZES, SEEDS, ORDERS = (128, 32, 8), range(200, 203), 120
@@ -50,7 +49,7 @@ def compared(
     for seed in seeds:
         (whole,) = half_times(p, seed, 1)
         q = p.replace(batch_size=size)
-        ours.append(predicted(q, starts_of(p, [seed]), half=float(whole)))
+        ours.append(predicted(q, Start.of_seeds(p, [seed]), half=float(whole)))
         theirs.append(half_times(q, seed, orders) - whole)
     return ours, np.array(theirs)
 
@@ -58,7 +57,7 @@ def compared(
 def uncancelled(p: Parameters, seed: int, size: int) -> float:
     """Scatter if every batch were drawn anew: the same sequences in an epoch that never ends."""
     endless = p.replace(batch_size=size, n_train=size * 10**5)
-    return float(predicted(endless, starts_of(p, [seed])).deviation[0])
+    return float(predicted(endless, Start.of_seeds(p, [seed])).deviation[0])
 
 
 def checks(

@@ -13,13 +13,12 @@ import numpy as np
 from simulate.state_tracking import train
 from theory.state_tracking import Parameters
 from theory.state_tracking.levels import LEVELS
-from theory.state_tracking.numbers.per_seed import Realisation, solve, system
+from theory.state_tracking.numbers.per_seed import Realisation, Start, solve, system
 from verify.check import Check, near
 from verify.emergence import first_crossing
 from verify.kept import kept
 from verify.measured import measured
 from verify.state_tracking.ensemble import TESTED
-from verify.state_tracking.starts import starts_of
 from verify.state_tracking.terms import times
 
 SEEDS = range(700, 705)  # trained after the theory was committed
@@ -76,7 +75,7 @@ def predicted(p: Parameters, seed: int, last: float) -> np.ndarray:
     """These times of one seed in theory, followed to a last time."""
     epochs = np.arange(0, p.epochs + 1, p.eval_every)
     epochs = epochs[p.alpha(epochs) <= last]
-    theory = system(p, starts_of(p, [seed]), Realisation.of_seeds(p, [seed]))
+    theory = system(p, Start.of_seeds(p, [seed]), Realisation.of_seeds(p, [seed]))
     found, asked = solve(theory, epochs), [times(p)[name] for name in NAMES]
     return np.array([first_crossing(found[of], level).values[0] for of, level in asked])
 

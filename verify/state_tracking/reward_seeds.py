@@ -11,11 +11,10 @@ import xarray as xr
 from simulate import runs as store
 from simulate.state_tracking import SYSTEMS
 from theory.state_tracking import Parameters, predict
-from theory.state_tracking.numbers.per_seed import Realisation, solve, system
+from theory.state_tracking.numbers.per_seed import Realisation, Start, solve, system
 from verify.check import Check, near
 from verify.emergence import first_crossing
 from verify.state_tracking import rewards
-from verify.state_tracking.starts import starts_of
 
 SEEDS = (7301, 7302, 7303)  # trained after theory and bars were committed
 FILE = rewards.SHIPPED / "rewards_seeds.nc"
@@ -78,7 +77,7 @@ def in_groups(seeds: Iterable[int] = rewards.SEEDS) -> dict[str, np.ndarray]:
     """The same of shipped students with normalised groups, which the theory has not seen before."""
     seeds, p = [*seeds], rewards.parameters("grpo")
     runs = rewards.shipped("grpo").sel(seed=seeds)
-    theory = system(p, starts_of(p, seeds), Realisation.of_seeds(p, seeds))
+    theory = system(p, Start.of_seeds(p, seeds), Realisation.of_seeds(p, seeds))
     return _errors(solve(theory, runs.epoch.values), runs)
 
 

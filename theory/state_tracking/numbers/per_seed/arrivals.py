@@ -44,7 +44,7 @@ class Kinds:
     Attributes
     ----------
     share, k, offset : ndarray
-        As `arrivals.BASES`.
+        As the arrays of `theory.state_tracking.arrivals`.
     N, d_g : int
         States and actions.
     """

@@ -1,6 +1,7 @@
 """Initial values of seeds: measured in an ensemble, or drawn from the initialisation."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
@@ -8,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from theory.parameters import Allowed, ParameterError, number
+from theory.state_tracking import task
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import ARCHITECTURE
 
@@ -61,6 +63,21 @@ class Start:
             if not np.isfinite(values).all():
                 raise ParameterError(f"runs: {MEASURED[field]} at time 0 must be finite")
         return cls(**start)
+
+    @classmethod
+    def of_seeds(cls, p: Parameters, seeds: Iterable[int]) -> Self:
+        """Initial values of the students that training with these seeds produces."""
+        rows = []
+        for seed in seeds:
+            stream, pairs = task.streams(int(seed), p.data_draw), p.d_g * p.N
+            teachers = task.draw_permutations(p, stream["task"])
+            right = teachers[:, None, :] == np.arange(p.N)[:, None]
+            weights = task.draw_weights(p, stream["initialisation"])
+            W_Q, W_K, M = weights["W_Q"][:, 0], weights["W_K"][:, 0], weights["M"]
+            R = M[right].sum() / pairs
+            S = ((right.sum(0) * M.sum(0)).sum() / pairs - R) / max(p.d_g - 1, 1)
+            rows.append((W_Q, W_K, R, S, M.sum() / pairs, M[right].var(), M[~right].var()))
+        return cls(*map(np.stack, zip(*rows, strict=True)))
 
     @classmethod
     def drawn(cls, p: Parameters, seeds: int, rng: np.random.Generator) -> Self:
