@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -108,13 +108,10 @@ def exponent_rows(field: str, **training: Any) -> list[Check]:
     return [near(title, "kind_loss", theory, students, 0.05, "aim set beforehand", 1.0)]
 
 
-def groups(**training: Any) -> dict[str, Callable[[], list[Check]]]:
-    """Rows by title: times at every setting, exponents in every field."""
-    found: dict[str, Callable[[], list[Check]]] = {}
-    for (name, way), p in optimisers.cases().items():
-        if way == ADAM:
-            title = optimisers.BASES[name][0]
-            found[f"Adam from sizes, {title}"] = functools.partial(at_setting, title, p, **training)
-    for field in MOVES:
-        found[f"exponent of Adam in {field}"] = functools.partial(exponent_rows, field, **training)
-    return found
+# Rows by title: times at every setting, exponents in every field.
+GROUPS = {
+    f"Adam from sizes, {title}": functools.partial(at_setting, title, p)
+    for (name, way), p in optimisers.cases().items()
+    if way == ADAM
+    for title in [optimisers.BASES[name][0]]
+} | {f"exponent of Adam in {x}": functools.partial(exponent_rows, x) for x in MOVES}

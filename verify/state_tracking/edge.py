@@ -5,7 +5,7 @@ and above its edge, and students beyond the edge of the way there.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -148,9 +148,6 @@ def on_the_way(
     ]
 
 
-def groups(**training: Any) -> dict[str, Callable[[], list[Check]]]:
-    """Rows by title."""
-    found: dict[str, Callable[[], list[Check]]] = {
-        f"sharpness under decay {x:g}": functools.partial(at_decay, x, **training) for x in DECAYS
-    }
-    return found | {"edge on the way": functools.partial(on_the_way, **training)}
+# Rows by title.
+GROUPS = {f"sharpness under decay {x:g}": functools.partial(at_decay, x) for x in DECAYS}
+GROUPS |= {"edge on the way": functools.partial(on_the_way)}

@@ -5,7 +5,7 @@ rollout accuracy 1/2, seed by seed, nothing fitted.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -107,10 +107,9 @@ def rows(title: str, p: Parameters, seeds: Iterable[int], **training: Any) -> li
     return out
 
 
-def groups(**training: Any) -> dict[str, Callable[[], list[Check]]]:
-    """Rows of every optimiser at every setting, by title."""
-    titles = {case: f"{BASES[case[0]][0]}, {case[1]}" for case in cases()}
-    return {
-        titles[case]: functools.partial(rows, titles[case], p, SEEDS, **training)
-        for case, p in cases().items()
-    }
+# Rows of every optimiser at every setting, by title.
+GROUPS = {
+    title: functools.partial(rows, title, p, SEEDS)
+    for (name, way), p in cases().items()
+    for title in [f"{BASES[name][0]}, {way}"]
+}

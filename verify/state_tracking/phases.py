@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -129,9 +129,8 @@ def rows(
     ]
 
 
-def groups(**training: Any) -> dict[str, Callable[[], list[Check]]]:
-    """Rows of all settings by title."""
-    return {
-        f"both critical decays, {title}": functools.partial(rows, title, p, SEEDS, **training)
-        for title, p in SETTINGS.items()
-    }
+# Rows of all settings by title.
+GROUPS = {
+    f"both critical decays, {title}": functools.partial(rows, title, p, SEEDS)
+    for title, p in SETTINGS.items()
+}
