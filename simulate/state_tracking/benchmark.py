@@ -1,7 +1,5 @@
 """Benchmark of a training step: the plain module of App. B against the optimised code."""
 
-from __future__ import annotations
-
 import multiprocessing
 import platform
 import resource

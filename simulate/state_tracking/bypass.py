@@ -2,8 +2,6 @@
 statement: attention is one trained number, and logits have a table of the state alone.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -2,8 +2,6 @@
 and against sizes.
 """
 
-from __future__ import annotations
-
 import functools
 import resource
 import tempfile

@@ -6,8 +6,6 @@ registers by comparing action numbers, and computes the three products (logits a
 on the matrix units in single precision. No array of the size of the data is written.
 """
 
-from __future__ import annotations
-
 import os
 
 import torch

@@ -1,7 +1,5 @@
 """Students of the state-tracking task: full-batch or minibatch descent of a stack."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any

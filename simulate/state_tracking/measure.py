@@ -1,7 +1,5 @@
 """Measurements along a run, with the same names as in the theory."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

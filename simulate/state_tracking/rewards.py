@@ -3,8 +3,6 @@ training: REINFORCE with the mean reward of a batch or of a group as baseline, G
 step.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections.abc import Sequence

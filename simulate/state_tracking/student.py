@@ -2,8 +2,6 @@
 and the teacher (Sec. 3.3).
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor, nn

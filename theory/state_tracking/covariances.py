@@ -6,8 +6,6 @@ It is kept with the response of probabilities averaged over the groups of a stat
 multiplies is then a sum over groups, which is counted once.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp

@@ -2,8 +2,6 @@
 of a seed (Sec. 3.1, App. B).
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

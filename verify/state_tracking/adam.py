@@ -1,7 +1,5 @@
 """Emergence under Adam from sizes and starts alone, and its exponents."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Momentum and schedules: the plain descent that takes the same path, on a flow and on students."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Weight decay: the overlaps of students in the end."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable
 from typing import Any

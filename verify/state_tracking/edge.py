@@ -2,8 +2,6 @@
 and above its edge, and students beyond the edge of the way there.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable
 from typing import Any

@@ -2,8 +2,6 @@
 rollout accuracy 1/2, seed by seed, nothing fitted.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Weight decay: what students keep, lose and never learn, on both sides of both critical decays."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -2,6 +2,7 @@
 by intervention, their order, and how the time of attention goes with sizes and architecture.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -134,14 +135,7 @@ def beyond(name: str, bound: float, values: np.ndarray, side: int) -> Check:
     )
 
 
-def above(name: str, bound: float, values: np.ndarray) -> Check:
-    """That a mean over seeds is above a bound."""
-    return beyond(name, bound, values, 1)
-
-
-def below(name: str, bound: float, values: np.ndarray) -> Check:
-    """That a mean over seeds is below a bound."""
-    return beyond(name, bound, values, -1)
+above, below = (functools.partial(beyond, side=side) for side in (1, -1))
 
 
 def order(found: Mapping[str, xr.Dataset]) -> list[Check]:

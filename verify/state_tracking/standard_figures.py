@@ -1,7 +1,5 @@
 """Figures of the stages of standard transformers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

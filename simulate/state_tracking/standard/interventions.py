@@ -6,8 +6,6 @@ A student is a function ``student(actions, states, redirect)`` with the result o
 S are those of the theory (R and S less zeta/N).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

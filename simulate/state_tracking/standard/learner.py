@@ -1,7 +1,5 @@
 """Standard transformers under training, and their system."""
 
-from __future__ import annotations
-
 import operator
 from functools import partial
 from typing import Any

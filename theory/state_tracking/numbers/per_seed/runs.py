@@ -1,7 +1,5 @@
 """Curves and times of single seeds by the per-seed theory."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable
 from typing import Annotated
