@@ -143,7 +143,10 @@ class Plain:
                 (student.loss(actions, states) * (len(actions) / len(self.data[b][0]))).backward()
         for name, stacked in students.named_parameters():
             stacked.grad = torch.stack(
-                [_gradient(member.get_parameter(name)) for member in students.members]
+                [
+                    torch.zeros_like(w) if w.grad is None else w.grad
+                    for w in (member.get_parameter(name) for member in students.members)
+                ]
             )
 
     @torch.no_grad()
@@ -178,10 +181,6 @@ class Plain:
         return torch.stack(
             [student.attention(a, c[:, None], step)[:, 0] for student, a, c in pairs]
         )
-
-
-def _gradient(w: torch.nn.Parameter) -> Tensor:
-    return torch.zeros_like(w) if w.grad is None else w.grad
 
 
 def engine(students: Students) -> type[Grouped] | type[Plain]:

@@ -1,7 +1,6 @@
 """Measurements along a run, with the same names as in the theory."""
 
 import functools
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -108,17 +107,11 @@ def ansatz_factor(p: Parameters, A: np.ndarray, W_Q: Tensor, W_K: Tensor) -> np.
     """Attention factor c(A) of Eq. (69) for given weights; 0 for L = 1, where A is constant."""
     if p.L == 1:
         return np.zeros(len(A))
-    compiled, gap = _compiled_ansatz(), lambda_of_frequencies(p)
+    equation, gap = attention.equations()["c_ansatz"], lambda_of_frequencies(p)
+    compiled = equation.lambdify(A_, N, d_g, d_h, attention.lambda_, W_Q2, W_K2)
     norms = (w.square().reshape(len(A), -1, 2).sum(2).cpu().numpy() for w in (W_Q, W_K))
     return np.array(
         [compiled(a, p.N, p.d_g, p.d_h, gap, q, k) for a, q, k in zip(A, *norms, strict=True)]
-    )
-
-
-@functools.cache
-def _compiled_ansatz() -> Callable:
-    return attention.equations()["c_ansatz"].lambdify(
-        A_, N, d_g, d_h, attention.lambda_, W_Q2, W_K2
     )
 
 

@@ -164,13 +164,14 @@ class Learner(supervised.Learner):
         d_pi, d_columns = torch.zeros_like(pi), torch.zeros_like(columns)
         flat = d_columns.view(-1, p.N)
         if p.kl:
-            old, at = self._columns(self.old["M"]), self.attention.forward(*self._old_heads())
+            old = self._columns(self.old["M"])
+            old_pi = self.attention.forward(self.old["W_Q"], self.old["W_K"])
         for t in range(steps):
             error = probabilities[t].clone()
             error[torch.arange(len(error)), states[t + 1]] -= 1
             error *= advantage[:, t, None] / len(error)
             if p.kl:
-                before = torch.einsum("j,njr->nr", at[0, t], old[states[t][:, None], actions])
+                before = torch.einsum("j,njr->nr", old_pi[0, t], old[states[t][:, None], actions])
                 error += p.kl * divergence_slope(probabilities[t], before) / len(error)
             d_pi[0, t] = torch.einsum("nr,njr->j", error, columns[states[t][:, None], actions])
             cell = states[t] * p.d_g
@@ -178,9 +179,6 @@ class Learner(supervised.Learner):
                 flat.index_add_(0, cell + actions[:, j], error, alpha=float(pi[0, t, j]))
         W_Q.grad, W_K.grad = self.attention.backward(W_Q, W_K, pi, d_pi)
         self.students.M.grad = d_columns.permute(1, 2, 0)[None].contiguous()
-
-    def _old_heads(self) -> tuple[Tensor, Tensor]:
-        return self.old["W_Q"], self.old["W_K"]
 
     def advantages(self, actions: Tensor, states: Tensor) -> Tensor:
         """Advantage of every sampled state, shape ``(rollouts, steps)``: its rewards less their

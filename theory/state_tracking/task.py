@@ -98,6 +98,7 @@ def draw_sequences(perms: np.ndarray, n: int, L: int, rng: np.random.Generator) 
     return Sequences(actions, states)
 
 
+@functools.lru_cache(maxsize=64)
 def batch_order(seed: int, epoch: int, n: int) -> np.ndarray:
     """Order in which an epoch visits the training sequences of a seed, batch after batch."""
     return keyed(seed, STREAMS.index("batches"), epoch).permutation(n)
@@ -107,10 +108,7 @@ def batch(p: Parameters, seed: int, step: int) -> np.ndarray:
     """Sequences of a step, by number; the last batch of an epoch may be smaller."""
     size = p.batch_size or p.n_train
     epoch, first = step // p.batches, step % p.batches * size
-    return _order(seed, epoch, p.n_train)[first : first + size]
-
-
-_order = functools.lru_cache(maxsize=64)(batch_order)
+    return batch_order(seed, epoch, p.n_train)[first : first + size]
 
 
 def teacher_matrices(perms: np.ndarray) -> np.ndarray:

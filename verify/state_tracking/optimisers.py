@@ -17,7 +17,7 @@ from verify.emergence import first_crossing
 from verify.kept import kept
 from verify.measured import measured
 from verify.state_tracking.ensemble import TESTED
-from verify.state_tracking.terms import times
+from verify.state_tracking.ladder import times
 
 SEEDS = range(700, 705)  # trained after the theory was committed
 EVALUATIONS = 120  # of a run; theory is evaluated at the same steps

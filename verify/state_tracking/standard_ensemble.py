@@ -113,13 +113,10 @@ def shipped() -> dict[str, xr.Dataset]:
     found = {}
     for name in map(str, whole.setting.values):
         own = whole.sel(setting=name, drop=True)
-        own = own.isel(measurement=own.epoch.notnull().values, seed=_present(own))
+        present = own.loss.notnull().any("measurement").values
+        own = own.isel(measurement=own.epoch.notnull().values, seed=present)
         found[name] = own.swap_dims(measurement="epoch").drop_vars("measurement")
     return found
-
-
-def _present(runs: xr.Dataset) -> np.ndarray:
-    return runs.loss.notnull().any("measurement").values
 
 
 def renew(*settings: str, **options: Any) -> None:

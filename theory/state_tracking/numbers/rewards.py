@@ -21,7 +21,6 @@ from theory.state_tracking.symbols import L, N, m
 PANELS, NODES = 64, 20
 ROUNDING = 1e-12  # of the clock at x = 0
 LONGEST = 1e9  # supervised time up to which a level is looked for
-BRACKETS = 40  # points of every refinement of a root
 MOST_ODDS = 30.0  # rise of log-odds up to which a penalty is looked for
 HALF = 0.5  # of the expected reward between guessing and certainty
 
@@ -63,13 +62,7 @@ def time_of(p: Parameters, level: float) -> float:
         low, high = high, 2 * high
         if high > LONGEST:
             return np.inf
-    while high - low > 4e-15 * high:
-        at = np.linspace(low, high, BRACKETS)
-        above = int(np.argmax(success(p, at) >= level))
-        if at[max(above - 1, 0)] <= low and at[above] >= high:
-            break
-        low, high = at[max(above - 1, 0)], at[above]
-    return float(high)
+    return float(brentq(lambda t: success(p, t)[0] - level, low, high, xtol=4e-15 * high))
 
 
 def waited(p: Parameters, edges: np.ndarray) -> np.ndarray:
