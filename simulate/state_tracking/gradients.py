@@ -172,8 +172,8 @@ class Plain:
             powers.append(sums)
             attentions.append(attention)
         rows = self.data[0][1][:, 1:].numel()
-        found = _describe(torch.stack(losses), torch.stack(powers), rows, students.p.N)
-        return {**found, "attention": torch.stack(attentions)}
+        described = _describe(torch.stack(losses), torch.stack(powers), rows, students.p.N)
+        return {**described, "attention": torch.stack(attentions)}
 
     def attend(self, students: Students, actions: Tensor, current: Tensor, step: int) -> Tensor:
         """Attention at one step of every sequence, shape ``(B, n, L)``."""
@@ -203,7 +203,7 @@ def _describe(loss: Tensor, powers: Tensor, rows: int, N: int) -> dict[str, Tens
     powers.
     """
     correct, every = powers[:, 0], powers[:, 1]
-    found = {"loss": loss / rows}
+    moments = {"loss": loss / rows}
     for name, mean in (
         ("correct", correct / rows),
         ("other", (every - correct) / (rows * (N - 1))),
@@ -211,9 +211,9 @@ def _describe(loss: Tensor, powers: Tensor, rows: int, N: int) -> dict[str, Tens
         m1, m2, m3, m4 = mean.T
         variance = m2 - m1**2
         fourth = m4 - 4 * m3 * m1 + 6 * m2 * m1**2 - 3 * m1**4
-        found |= {
+        moments |= {
             f"logit_{name}": m1,
             f"variance_{name}": variance,
             f"kurtosis_{name}": fourth / variance**2 - 3,
         }
-    return found
+    return moments

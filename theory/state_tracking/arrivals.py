@@ -88,8 +88,8 @@ def loss() -> sp.Expr:
 
 def squared_weight() -> sp.Expr:
     """Mean square of the weight of an action: of the same place, and of two places that show it."""
-    at, b = sp.symbols("at b", integer=True, positive=True)
-    here = delta_sum(sp.KroneckerDelta(at, b), (at, 1, d_g)) / d_g
+    place, b = sp.symbols("at b", integer=True, positive=True)
+    here = delta_sum(sp.KroneckerDelta(place, b), (place, 1, d_g)) / d_g
     return T * here + (1 - T) * here**2
 
 
@@ -111,10 +111,10 @@ def over_sets() -> sp.Expr:
     where its state is wrong, has the attention on it and chance; another row has chance alone, and
     the state is right (y = y^2 = 1) for the share of the other actions that arrive.
     """
-    y, w, at = sp.symbols("y w at")
-    elsewhere = squared_weight().subs(T, at)
+    y, w, T_elsewhere = sp.symbols("y w at")
+    elsewhere = squared_weight().subs(T, T_elsewhere)
     # Mean and mean square of the weight at the places other than the own one, which has pi_i.
-    chance = (elsewhere * (1 - pi_i) ** 2).subs(at, (T - pi_i**2) / (1 - pi_i) ** 2)
+    chance = (elsewhere * (1 - pi_i) ** 2).subs(T_elsewhere, (T - pi_i**2) / (1 - pi_i) ** 2)
     both = sp.expand((pi_i + w) ** 2).subs(w**2, chance).subs(w, (1 - pi_i) / d_g)
     others = arriving * d_g / (d_g - 1)
     square = sp.expand((p_kind - y) ** 2).subs(y**2, y).subs(y, others)

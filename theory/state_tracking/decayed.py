@@ -88,10 +88,10 @@ def branches(p: Parameters) -> xr.Dataset:
     """Weight decay at which attention is stationary, as a function of attention, and the stability
     of that state.
     """
-    at = 1 - np.geomspace(1 - 1 / p.L, 1e-4, 400)
-    at[0] = 1 / p.L
-    values = {"weight_decay": of_attention(p, at), "stable": at > edge(p)}
-    return xr.Dataset({x: ("A", v) for x, v in values.items()}, coords={"A": at})
+    attention = 1 - np.geomspace(1 - 1 / p.L, 1e-4, 400)
+    attention[0] = 1 / p.L
+    values = {"weight_decay": of_attention(p, attention), "stable": attention > edge(p)}
+    return xr.Dataset({x: ("A", v) for x, v in values.items()}, coords={"A": attention})
 
 
 def draw(result: Onset, axes: Any) -> None:
@@ -107,15 +107,15 @@ def draw(result: Onset, axes: Any) -> None:
         ylabel="attention $A$, overlaps $R$, $S$",
         xlim=(0, float(curve.alpha[-1])),
     )
-    first, own = result.numbers["decay_unlearned"], result.setting["weight_decay"]
-    last = 1.5 * max(result.numbers["decay_lost"], own)
+    first, decay_here = result.numbers["decay_unlearned"], result.setting["weight_decay"]
+    last = 1.5 * max(result.numbers["decay_lost"], decay_here)
     guess = float(ends.A[0])
     learned, between = ends.where(ends.stable), ends.where(~ends.stable)
     right.plot(learned.weight_decay, learned.A, color="C0", label="learned, stable")
     right.plot(between.weight_decay, between.A, color="C1", ls="--", label="unstable")
     right.plot([first, last], [guess, guess], color="C2", ls="-.", label="$A = 1/L$, stable")
     right.plot([0, first], [guess, guess], color="C1", ls="--")
-    right.axvline(own, color="0.6", lw=0.8, label="weight decay here")
+    right.axvline(decay_here, color="0.6", lw=0.8, label="weight decay here")
     right.set(
         xlabel=r"weight decay $\lambda_{\mathrm{w}}$",
         ylabel="attention $A$ in the end",

@@ -31,10 +31,10 @@ def amplitudes() -> dict[sp.Symbol, sp.Expr]:
     """
     push = pushing_alike()
     form = {up: (push - PER_TIME) * up, down: -(push + PER_TIME) * down}
-    at = {norms.U[norms.n]: SCORE, norms.W_Q2[norms.n]: NORM, norms.W_K2[norms.n]: NORM}
-    at |= {norms.push: push, norms.loss_rate: PER_TIME}
+    blocks = {norms.U[norms.n]: SCORE, norms.W_Q2[norms.n]: NORM, norms.W_K2[norms.n]: NORM}
+    blocks |= {norms.push: push, norms.loss_rate: PER_TIME}
     for quantity, rate in ((SCORE, norms.of_score()), (NORM, norms.of_norm(norms.KEYS))):
-        written_as(rate.subs(at), sum(sp.diff(quantity, x) * r for x, r in form.items()))
+        written_as(rate.subs(blocks), sum(sp.diff(quantity, x) * r for x, r in form.items()))
     return form
 
 
@@ -80,8 +80,8 @@ def of_learned_state() -> sp.Expr:
     falls = sp.diff(spelled.subs(m, margin), A) * A * (1 - A)  # per lead
     slope = falls / spelled.subs(m, margin)
     form = 2 * A - 1 + A * (1 - A) * (1 - g) * N / (N - 1) * (1 - 1 / d_g) * (R - S)
-    own = form.subs(g, mean_field.equations()["g"].rhs).subs(m, margin)
-    written_as(own, -slope)
+    in_margin = form.subs(g, mean_field.equations()["g"].rhs).subs(m, margin)
+    written_as(in_margin, -slope)
     by_up = written_as(gap / sp.sqrt(d_h) * up**2, up * sp.diff(gap / sp.sqrt(d_h) * SCORE, up))
     full = by_up.subs(up**2, 2 * sp.sqrt(d_h) / gap * lead())  # up^2 = 2 P, down = 0
     # The push equals the decay there, eta d_g N times the weight decay.

@@ -34,9 +34,9 @@ gained = symbol("embedding_gain", r"\Delta\mathcal{K}", "change of what is kept 
 own_share = symbol("own_share", means="answer to the own force over that to the mean force")
 
 
-def vector(which: sp.Expr, at: sp.Expr) -> sp.Expr:
+def vector(which: sp.Expr, entry: sp.Expr) -> sp.Expr:
     """Query or key of a token."""
-    return sp.Sum(W[at, last] * E[which, last], (last, 1, d_model))
+    return sp.Sum(W[entry, last] * E[which, last], (last, 1, d_model))
 
 
 @cache
@@ -83,8 +83,10 @@ def _flat(expr: sp.Expr, index: sp.Symbol, size: sp.Expr) -> sp.Expr:
     """Sum over an index, with all inner sums written over tokens and heads."""
     total = sp.S.Zero
     for term in sp.Add.make_args(sp.expand(expr)):
-        rest, (inner,) = term.as_independent(sp.Sum)[0], term.atoms(sp.Sum)
-        total += sp.Sum(rest * inner.function, *sorted([(index, 1, size), *inner.limits], key=str))
+        factor, (inner,) = term.as_independent(sp.Sum)[0], term.atoms(sp.Sum)
+        total += sp.Sum(
+            factor * inner.function, *sorted([(index, 1, size), *inner.limits], key=str)
+        )
     return total
 
 
@@ -97,8 +99,8 @@ def rate() -> sp.Expr:
     if summed.function != force[other, head] * E[other, last]:
         raise ArithmeticError("W moves in another way")
     towards = sp.Sum(gram * force[other, head], (other, 1, tokens))
-    own = sp.Sum(W[head, last] * by_E.xreplace({one: last, head: two}), (last, 1, d_model))
-    return towards + own
+    through_E = sp.Sum(W[head, last] * by_E.xreplace({one: last, head: two}), (last, 1, d_model))
+    return towards + through_E
 
 
 def shares() -> sp.Expr:
@@ -110,9 +112,9 @@ def shares() -> sp.Expr:
         (one, 1, d_model),
         (two, 1, d_model),
     )
-    own = gram.subs(sp.KroneckerDelta(token, other), 1)
+    by_own = gram.subs(sp.KroneckerDelta(token, other), 1)
     mean = delta_sum(gram, (other, 1, tokens)) / tokens
-    return sp.cancel(own / mean)
+    return sp.cancel(by_own / mean)
 
 
 @cache

@@ -134,8 +134,8 @@ def growth() -> tuple[sp.Expr, sp.Expr]:
     """
     rate = flow("tau").rhs
     speed = written_as(N * (1 - tau) / (N - 1), (rate[R] - rate[S]) / (eta * g * A))
-    rest = rate[S] / (eta * g * speed) - (1 - A) / d_g
-    return speed, written_as((N * tau - 1) / (N * (1 - tau)), rest)
+    off_rate = rate[S] / (eta * g * speed) - (1 - A) / d_g
+    return speed, written_as((N * tau - 1) / (N * (1 - tau)), off_rate)
 
 
 def margin() -> sp.Expr:

@@ -85,8 +85,8 @@ class Level:
         each: Sequence[Any] = (given,)
         if given is None and self.known:
             each = self.known(p, runs, start)
-        found = [solve(self.system(p, start, one, accuracies), epochs) for one in each]
-        return found[0] if len(found) == 1 else xr.concat(found, "draw")
+        solved = [solve(self.system(p, start, one, accuracies), epochs) for one in each]
+        return solved[0] if len(solved) == 1 else xr.concat(solved, "draw")
 
 
 def paper(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
@@ -102,10 +102,10 @@ def own_start(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     curves = []
     for seed in runs.seed:
         first = runs.sel(seed=seed).isel(alpha=0)
-        own = p.replace(
+        started = p.replace(
             A_0=float(first.A), R_0=float(first.R), S_0=float(first.S), zeta=float(first.zeta)
         )
-        curves.append(with_accuracy(inversion.solve(own, runs.alpha.values), own))
+        curves.append(with_accuracy(inversion.solve(started, runs.alpha.values), started))
     return xr.concat(curves, dim=runs.seed)
 
 
@@ -121,8 +121,8 @@ def _drawn(p: Parameters, runs: xr.Dataset, start: Start) -> list[Realisation]:
 
 def _counts(p: Parameters, runs: xr.Dataset, start: Start) -> list[Realisation]:
     """A seed's teachers and counts per state, step and action; M drawn."""
-    own = Realisation.of(p, runs).redrawn(start, np.random.default_rng(0))
-    return [own.without_pairs()]
+    redrawn = Realisation.of(p, runs).redrawn(start, np.random.default_rng(0))
+    return [redrawn.without_pairs()]
 
 
 def _cavity(title: str, finite_data: bool) -> Level:

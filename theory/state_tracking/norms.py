@@ -71,8 +71,8 @@ def moved(quantity: sp.Expr) -> sp.Expr:
     """
     score, of = right_score(), in_weights(quantity)
     rates = {x: push * sp.diff(score, x) - loss_rate * x for x in WEIGHTS}
-    found = sp.expand(sum(sp.diff(of, x) * rate for x, rate in rates.items()))
-    return sp.expand(found.subs(sp.sin(w * L) ** 2, 1 - sp.cos(w * L) ** 2))
+    motion = sp.expand(sum(sp.diff(of, x) * rate for x, rate in rates.items()))
+    return sp.expand(motion.subs(sp.sin(w * L) ** 2, 1 - sp.cos(w * L) ** 2))
 
 
 def rate(quantity: sp.Expr, form: sp.Expr) -> sp.Expr:
@@ -106,9 +106,9 @@ def lead() -> sp.Expr:
     """The lead by attention."""
     y = sp.Symbol("y", positive=True)
     odds = linear_root(sp.expand(A * (y + L - 1) - y), y)
-    found = sp.log(written_as((L - 1) * A / (1 - A), odds))
-    written_as(A, attention_of_lead().subs(h, found))
-    return found
+    log_odds = sp.log(written_as((L - 1) * A / (1 - A), odds))
+    written_as(A, attention_of_lead().subs(h, log_odds))
+    return log_odds
 
 
 @cache
@@ -171,9 +171,11 @@ def pushing_alike() -> sp.Expr:
 def blocks_alike() -> dict[sp.Symbol, sp.Expr]:
     """Rates of A and P where all blocks have one gap and equal norms of keys and queries."""
     total = sp.sqrt(d_h) / gap * lead()  # score of all blocks
-    at = {U[n]: total, W_Q2[n]: P, W_K2[n]: P, loss_rate: PER_TIME}
+    alike = {U[n]: total, W_Q2[n]: P, W_K2[n]: P, loss_rate: PER_TIME}
     pull = pushing_alike()
-    rates = {x: form.subs(push, pull).subs(at) for x, form in ((A, of_score()), (P, of_norm(KEYS)))}
+    rates = {
+        x: form.subs(push, pull).subs(alike) for x, form in ((A, of_score()), (P, of_norm(KEYS)))
+    }
     each = written_as(gap * A * (1 - A) / sp.sqrt(d_h), 1 / sp.diff(total, A))
     form = 2 * each * pull * P - 2 * PER_TIME * A * (1 - A) * lead()
     return {A: written_as(form, each * rates[A]), P: rates[P]}
@@ -182,8 +184,8 @@ def blocks_alike() -> dict[sp.Symbol, sp.Expr]:
 @cache
 def norm_at_start() -> sp.Expr:
     """P at the start, for which A moves as by the constant c_omega."""
-    at = {k1: sp.sqrt(2 * P), k2: 0, q1: 0, q2: 0}
-    by_norm = d_g * N / d_h * attention.gradient_squared_under_ansatz(1 - gap).subs(at)
+    aligned = {k1: sp.sqrt(2 * P), k2: 0, q1: 0, q2: 0}
+    by_norm = d_g * N / d_h * attention.gradient_squared_under_ansatz(1 - gap).subs(aligned)
     wanted = attention.equations()["c_ansatz_mean"].rhs
     form = c_omega * L**3 * d_h / (2 * (L - 1) * d_g * N * gap**2)
     return written_as(form, linear_root(sp.expand(by_norm - wanted), P))
@@ -199,12 +201,12 @@ def flow(teacher_overlap: str = "iid") -> Flow:
         As for `theory.state_tracking.dynamics.flow`.
     """
     plain = dynamics.flow(teacher_overlap, "ansatz")
-    rest = {x: form - PER_TIME * x for x, form in plain.rhs.items() if x != A}
+    others = {x: form - PER_TIME * x for x, form in plain.rhs.items() if x != A}
     alike = {x: form.subs(gap, WIDEST) for x, form in blocks_alike().items()}
     return replace(
         plain,
         name="state_tracking, weight decay",
-        rhs={**alike, **rest, zeta_now: -PER_TIME * zeta_now},
+        rhs={**alike, **others, zeta_now: -PER_TIME * zeta_now},
         initial={P: norm_at_start().subs(gap, WIDEST), **plain.initial, zeta_now: zeta},
         where={x: meaning.subs(zeta, zeta_now) for x, meaning in plain.where.items()},
         reference=ref(BEYOND),

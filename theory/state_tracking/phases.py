@@ -36,11 +36,13 @@ LARGE = ("kappa_w to infinity: margins small where attention is lost",)
 def overlaps() -> tuple[sp.Expr, sp.Expr]:
     """R and S where they stand still, by their difference per attention."""
     rates = norms.flow().rhs
-    at = {x: linear_root(sp.expand(rates[x]), x) for x in (R, S)}
-    per_A = written_as(g / (decay * d_g * N), sp.cancel((at[R] - at[S]) / A))
+    still = {x: linear_root(sp.expand(rates[x]), x) for x in (R, S)}
+    per_A = written_as(g / (decay * d_g * N), sp.cancel((still[R] - still[S]) / A))
     forms = steady * (A + (1 - A) / d_g), steady * (1 - A) / d_g
-    found = zip(forms, (R, S), strict=True)
-    return tuple(written_as(f.subs(steady, per_A), at[x]).subs(per_A, steady) for f, x in found)
+    derived = zip(forms, (R, S), strict=True)
+    return tuple(
+        written_as(f.subs(steady, per_A), still[x]).subs(per_A, steady) for f, x in derived
+    )
 
 
 @cache
@@ -78,8 +80,8 @@ def growing() -> sp.Expr:
     rates = norms.blocks_alike()
     form = 2 * pushing_alike().subs(A, 1 / L) - 2 * norms.PER_TIME
     lead = sp.sqrt(d_h) / gap * sp.diff(score, small).subs(small, 0)  # of P per A - 1/L
-    at = {A: 1 / L + small, P: lead * small}
-    first = {x: sp.diff(rate.subs(at), small).subs(small, 0) for x, rate in rates.items()}
+    nearby = {A: 1 / L + small, P: lead * small}
+    first = {x: sp.diff(rate.subs(nearby), small).subs(small, 0) for x, rate in rates.items()}
     written_as(form, first[A])
     written_as(form * lead, first[P])
     return form
@@ -99,9 +101,9 @@ def standing() -> sp.Expr:
     ratio = sp.cancel((push / norms.PER_TIME).subs({R: R_at, S: S_at, g: decay * d_g * N * steady}))
     form = kappa * steady**2 * A**2 * (1 - A)
     written_as(form.subs(kappa, steepness()), ratio)
-    found = 1 / (A * sp.sqrt(kappa * (1 - A)))
-    written_as(sp.S.One, form.subs(steady, found))
-    return found
+    difference = 1 / (A * sp.sqrt(kappa * (1 - A)))
+    written_as(sp.S.One, form.subs(steady, difference))
+    return difference
 
 
 def steepness() -> sp.Expr:
@@ -120,9 +122,9 @@ def lost_large() -> sp.Expr:
     inverse = sp.Symbol("inverse", positive=True)
     each = (of_attention() / sp.sqrt(kappa)).subs(kappa, inverse**-2)
     small = sp.limit(each, inverse, 0)
-    (at,) = sp.solve(sp.numer(sp.together(sp.diff(sp.log(small), A))), A)
+    (attention,) = sp.solve(sp.numer(sp.together(sp.diff(sp.log(small), A))), A)
     form = 2 * sp.sqrt(3) / 9 * (N - 1) * sp.sqrt(kappa) / (d_g * N**2)
-    return written_as(form, small.subs(A, at) * sp.sqrt(kappa))
+    return written_as(form, small.subs(A, attention) * sp.sqrt(kappa))
 
 
 @cache

@@ -131,10 +131,10 @@ def curves(p: Parameters, end: float | None) -> dict[str, xr.Dataset]:
     level = (1 + halfway(p)) / 2
     rewarded = numbers.curve(p, level)
     last = float(rewarded.alpha[-1]) if end is None else end
-    plain = inversion.states(p.values(), at := np.linspace(0, last, 401))
+    plain = inversion.states(p.values(), times := np.linspace(0, last, 401))
     data = {q: ("alpha", np.ravel(v)) for q, v in plain.items()}
-    data["success"] = ("alpha", numbers.success(p, at))
-    supervised = xr.Dataset(data, coords={"alpha": at})
+    data["success"] = ("alpha", numbers.success(p, times))
+    supervised = xr.Dataset(data, coords={"alpha": times})
     return {"supervised": supervised, "rewards": rewarded.sel(alpha=slice(None, last))}
 
 

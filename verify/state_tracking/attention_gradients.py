@@ -27,7 +27,7 @@ def chain(eq: Table, x: Inputs, pi: np.ndarray) -> dict[str, np.ndarray]:
     p = x.p
     q, k = (w.detach().numpy().reshape(-1, 2).T for w in (x.student.W_Q, x.student.W_K))
     i, j = np.indices((p.L, p.L))
-    at = {
+    numbers = {
         "q_1": q[0],
         "q_2": q[1],
         "k_1": k[0],
@@ -51,7 +51,7 @@ def chain(eq: Table, x: Inputs, pi: np.ndarray) -> dict[str, np.ndarray]:
             np.einsum(
                 "ij,ijn->n",
                 d_A * d_softmax,
-                np.broadcast_to(eq[f"dl_d{w}_{c}"].evaluate(at), (p.L, p.L, p.d_h // 2)),
+                np.broadcast_to(eq[f"dl_d{w}_{c}"].evaluate(numbers), (p.L, p.L, p.d_h // 2)),
             )
             for c in (1, 2)
         ]
@@ -85,8 +85,12 @@ def ansatz_factor(student: Student, A: float, W_Q: torch.Tensor, W_K: torch.Tens
     def value(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
         return torch.func.functional_call(module, {"student.W_Q": q, "student.W_K": k}, ())
 
-    found = torch.func.vmap(torch.func.grad(value, argnums=(0, 1)))(W_Q, W_K)
-    return student.p.d_g * student.p.N * sum(g.square().sum((1, 2)) for g in found).detach().numpy()
+    gradients = torch.func.vmap(torch.func.grad(value, argnums=(0, 1)))(W_Q, W_K)
+    return (
+        student.p.d_g
+        * student.p.N
+        * sum(g.square().sum((1, 2)) for g in gradients).detach().numpy()
+    )
 
 
 def attention_derivatives(eq: Table) -> list[Check]:
@@ -96,7 +100,7 @@ def attention_derivatives(eq: Table) -> list[Check]:
     x = Inputs()
     p, student = x.p, x.student
     pi = student.attention(x.actions[:1], x.states[:1, :-1])[0]
-    found = dict(
+    by_autograd = dict(
         zip(
             "qk", torch.autograd.grad(pi.diagonal().mean(), [student.W_Q, student.W_K]), strict=True
         )
@@ -132,7 +136,7 @@ def attention_derivatives(eq: Table) -> list[Check]:
             "grad A by W_Q",
             "dl_dq_1, dl_dq_2, softmax_derivative, dA_dpi",
             pieces["q"],
-            found["q"][:, 0].numpy(),
+            by_autograd["q"][:, 0].numpy(),
             AUTOGRAD,
             AUTOGRAD_WHY,
         ),
@@ -140,7 +144,7 @@ def attention_derivatives(eq: Table) -> list[Check]:
             "grad A by W_K",
             "dl_dk_1, dl_dk_2, softmax_derivative, dA_dpi",
             pieces["k"],
-            found["k"][:, 0].numpy(),
+            by_autograd["k"][:, 0].numpy(),
             AUTOGRAD,
             AUTOGRAD_WHY,
         ),

@@ -33,8 +33,8 @@ def half_times(p: Parameters, seed: int, orders: int) -> np.ndarray:
     attention, A = Attention(p), []
     for step in range(p.epochs + 1):
         heads = (getattr(stack.students, name).detach().numpy() for name in ("W_Q", "W_K"))
-        at = attention.forward(*(w[..., 0].astype(float) for w in heads))
-        A.append(np.einsum("bii->b", at) / p.L)
+        pi = attention.forward(*(w[..., 0].astype(float) for w in heads))
+        A.append(np.einsum("bii->b", pi) / p.L)
         if (A[-1] > 0.5).all() or step == p.epochs:
             break
         stack.step(step)
@@ -86,17 +86,19 @@ def checks(
         ratios.append((theirs.mean() / shift, error / shift))
         if p.n_train // size < ours[0].half[0]:
             white = uncancelled(p, seeds[0], size)
-            own = float(theirs[0].std(ddof=1))
+            of_students = float(theirs[0].std(ddof=1))
             name = f"scatter without cancellation over students', {title}"
-            out.append(at_least(name, "batch_covariance", SEEN, white / own, "the check sees it"))
-    found, errors = np.array(ratios).T
-    of = errors**-2 / (errors**-2).sum()
+            out.append(
+                at_least(name, "batch_covariance", SEEN, white / of_students, "the check sees it")
+            )
+    shifts, errors = np.array(ratios).T
+    weights = errors**-2 / (errors**-2).sum()
     out.append(
         estimated(
             "shift of the mean steps by batches, over theory",
             "missed_force",
             1.0,
-            float(found @ of),
+            float(shifts @ weights),
             float((errors**-2).sum() ** -0.5),
             len(seeds) * orders * len(ratios),
             required=MEAN,

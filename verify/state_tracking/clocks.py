@@ -42,9 +42,9 @@ def gaps(how: Optimiser, eta: float) -> tuple[float, float]:
     """
     same = clocks.as_plain(how, eta)
     plain = Optimiser(schedule=how.schedule)
-    own = CLOCK * (2 if how.schedule == "cosine" else 1)
+    length = CLOCK * (2 if how.schedule == "cosine" else 1)
     deviations, other, bare = (
-        of_flow(rule, rate, round(own / effective))
+        of_flow(rule, rate, round(length / effective))
         for rule, rate, effective in (
             (how, eta, eta / (1 - how.momentum)),
             (plain, same.eta, same.eta),
@@ -90,7 +90,7 @@ def of_students(
     plain descent from one at the rate of momentum.
     """
     same, rate = clocks.as_plain(how, p.eta), p.eta / (1 - how.momentum)
-    own = length * (2 if how.schedule == "cosine" else 1)
+    clock_length = length * (2 if how.schedule == "cosine" else 1)
     fields = dict(momentum=how.momentum, nesterov=how.nesterov, schedule=how.schedule)
     runs = (
         (p.replace(**fields), rate),
@@ -99,7 +99,7 @@ def of_students(
     )
     times = []
     for q, effective in runs:
-        steps = round(own / effective)
+        steps = round(clock_length / effective)
         q = q.replace(epochs=steps, eval_every=max(1, steps // 400))
         times.append(student_times(q, seeds, **training))
     momentum, plain, bare = times

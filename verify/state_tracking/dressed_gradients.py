@@ -89,8 +89,8 @@ def dressed_derivatives(eq: Table) -> list[Check]:
         of_M, torch.zeros(student.M.numel(), dtype=torch.float64)
     )
     bend = torch.as_tensor(hessian).diagonal().mean().item()
-    at = student.attention(actions[:1], path[:1, :-1])[0].detach().numpy()
-    spread = eq["spread"].evaluate({"participation": (at**2).sum(1), "d_g": p.d_g})
+    attention = student.attention(actions[:1], path[:1, :-1])[0].detach().numpy()
+    spread = eq["spread"].evaluate({"participation": (attention**2).sum(1), "d_g": p.d_g})
     curvature = np.full(p.L, eq["curvature"].evaluate({"g": 1 - 1 / p.N, "N": p.N}))
     rate = eq["dV_dalpha"].evaluate(
         {"spread": spread, "curvature": curvature, "eta": p.eta, "V_M": V, "L": p.L}

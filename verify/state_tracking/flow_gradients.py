@@ -143,8 +143,8 @@ def loss_derivatives(eq: Table) -> list[Check]:
 
 def of_entries(equation: Equation, x: Inputs) -> np.ndarray:
     """Evaluate an equation in the entries of M* for every (b, r, s) at once."""
-    own = x.teachers.numpy()
-    return equation.evaluate(x.values() | {OWN: own, ALL: own.sum(0)})
+    teachers = x.teachers.numpy()
+    return equation.evaluate(x.values() | {OWN: teachers, ALL: teachers.sum(0)})
 
 
 def entry_derivatives(eq: Table) -> list[Check]:
@@ -179,8 +179,11 @@ def overlap_updates(eq: Table) -> list[Check]:
     """Updates of R and S with the drawn teachers' tau (54, 56), and sigma = tau (58)."""
     x = Inputs()
     values, (dR, dS) = x.values(), projected(x)
-    own = x.teachers.numpy()
-    triples = [np.trace(own[a].T @ own[c]) for a, b, c in itertools.permutations(range(x.p.d_g), 3)]
+    teachers = x.teachers.numpy()
+    triples = [
+        np.trace(teachers[a].T @ teachers[c])
+        for a, b, c in itertools.permutations(range(x.p.d_g), 3)
+    ]
     sides, exact = Sides(eq, AUTOGRAD, AUTOGRAD_WHY), Sides(eq, EXACT, EXACT_WHY)
     sides.add("update of R", "delta_R", values, dR)
     sides.add("update of S", "delta_S", values, dS)
@@ -224,9 +227,9 @@ def seed_means(eq: Table) -> list[Check]:
     )
     step = -p.eta * torch.autograd.grad(loss, M)[0]
     teachers = torch.nn.functional.one_hot(perms, p.N).transpose(2, 3).double()
-    own = (teachers * step).sum((1, 2, 3)) / (p.d_g * p.N)
+    on_target = (teachers * step).sum((1, 2, 3)) / (p.d_g * p.N)
     every = (teachers.sum(1) * step.sum(1)).sum((1, 2))
-    off = (every / p.N - own * p.d_g) / (p.d_g * (p.d_g - 1))
+    off = (every / p.N - on_target * p.d_g) / (p.d_g * (p.d_g - 1))
     values = x.values() | {"g": 1 - 1 / p.N}
     overlaps = {
         kind: [task.teacher_overlap(perm) for perm in perms] for kind, perms in drawn.items()
@@ -236,7 +239,7 @@ def seed_means(eq: Table) -> list[Check]:
             "update of R, mean over teachers",
             "delta_R_mean",
             eq["delta_R_mean"].evaluate(values),
-            own,
+            on_target,
         ),
         sampled(
             "update of S, mean over teachers",
@@ -249,8 +252,8 @@ def seed_means(eq: Table) -> list[Check]:
                 f"mean teacher overlap, {kind}",
                 f"tau_bar_{kind}",
                 eq[f"tau_bar_{kind}"].evaluate({"N": P.N}),
-                found,
+                values_drawn,
             )
-            for kind, found in overlaps.items()
+            for kind, values_drawn in overlaps.items()
         ),
     ]

@@ -84,7 +84,7 @@ class Inputs:
         correct, other = (v.detach() for v in self.mean_logits())
         p, A = self.p, float(self.A.detach())
         c_R = A + (1 - A) / p.d_g
-        at = {
+        numbers = {
             "N": p.N,
             "L": p.L,
             "d_g": p.d_g,
@@ -103,8 +103,10 @@ class Inputs:
             "pi_i": A,
         }
         # Softmax of the mean logits: probability of wrong states.
-        vector = torch.tensor([at["z_k"]] + [at["z_kbar"]] * (p.N - 1), dtype=torch.float64)
-        return at | {"g": float(1 - torch.softmax(vector, 0)[0])}
+        vector = torch.tensor(
+            [numbers["z_k"]] + [numbers["z_kbar"]] * (p.N - 1), dtype=torch.float64
+        )
+        return numbers | {"g": float(1 - torch.softmax(vector, 0)[0])}
 
 
 def cross_entropy(correct: torch.Tensor, other: torch.Tensor, N: int) -> torch.Tensor:

@@ -158,8 +158,8 @@ def judge(p: Parameters, theory: xr.Dataset, runs: xr.Dataset) -> Fidelity:
         timed = np.isfinite(measured)
         errors[name] = (predicted / measured - 1)[timed]
         if drawn is not None:
-            at = np.array([first_crossing(curve, level).values for curve in drawn[of]])
-            scatter[name] = _rms((at.std(0, ddof=1) / at.mean(0))[timed])
+            crossed = np.array([first_crossing(curve, level).values for curve in drawn[of]])
+            scatter[name] = _rms((crossed.std(0, ddof=1) / crossed.mean(0))[timed])
     for name in ("A", "loss", "rollout_accuracy"):
         errors[name] = np.abs(theory[name].values - runs[name].values).max(1)
     ratios = {}
@@ -193,8 +193,10 @@ def _at_equal_A(theory: xr.Dataset, run: xr.Dataset, name: str) -> float:
     """Rms relative error of a variance during locking, compared at equal attention."""
     during = (run.A.values > LOCKING) & (run.A.values < LOCKED)
     rising = slice(0, int(np.argmax(theory.A.values > (1 + LOCKED) / 2)) + 1)
-    at = np.interp(run.A.values[during], theory.A.values[rising], theory[name].values[rising])
-    return _rms(at / run[name].values[during] - 1)
+    interpolated = np.interp(
+        run.A.values[during], theory.A.values[rising], theory[name].values[rising]
+    )
+    return _rms(interpolated / run[name].values[during] - 1)
 
 
 def _one(setting: str, level: str, tick: Callable[[int], None]) -> Fidelity:

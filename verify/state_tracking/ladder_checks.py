@@ -137,12 +137,12 @@ OFF = {
 WIDTH = 4.0  # standard errors of this level
 
 
-def checks(found: Ladder, grid: Ladder) -> list[Check]:
+def checks(errors: Ladder, grid: Ladder) -> list[Check]:
     """Checks: the last level against its targets at every setting; the level that knows initial
     values only against the scatter that it predicts; the paper's levels against their measured
     bands.
     """
-    out = ladder_checks(found)
+    out = ladder_checks(errors)
     for setting, levels in grid.items():
         out += [*aims(setting, levels), *drawn_aims(setting, levels)]
     out += [calibration(grid, name) for name in SCATTERED]
@@ -156,11 +156,11 @@ def checks(found: Ladder, grid: Ladder) -> list[Check]:
     )
 
 
-def ladder_checks(found: Ladder) -> list[Check]:
+def ladder_checks(errors: Ladder) -> list[Check]:
     """Checks of the three settings of the ladder."""
     return [
         c
-        for setting, levels in found.items()
+        for setting, levels in errors.items()
         for c in (*aims(setting, levels), *off(setting, levels))
     ]
 
@@ -231,10 +231,10 @@ def calibration(grid: Ladder, name: str) -> Check:
     ratios, expected, variance = [], 0.0, 0.0
     for levels in grid.values():
         errors = levels[DRAWN].errors[name]
-        own, drawn_ = len(errors), len(errors) * (DRAWS - 1)
+        count, drawn_ = len(errors), len(errors) * (DRAWS - 1)
         scatter_ = levels[DRAWN].scatter[name] ** 2 * (1 + 1 / DRAWS)
         ratios.append(float((errors**2).mean()) / scatter_)
-        mean, spread = scipy.stats.f.stats(own, drawn_, moments="mv")
+        mean, spread = scipy.stats.f.stats(count, drawn_, moments="mv")
         expected, variance = expected + mean / len(grid), variance + spread / len(grid) ** 2
     predicted = float(np.sqrt(expected))
     return estimated(

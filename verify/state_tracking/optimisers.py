@@ -55,8 +55,8 @@ def cases() -> dict[tuple[str, str], Parameters]:
         ]
         for way, fields in zip(WAYS, ways, strict=True):
             every = max(1, fields["epochs"] // EVALUATIONS)
-            own = p.replace(n_test=TESTED, unit="step", eval_every=every, **fields)
-            parameters[name, way] = own
+            setting = p.replace(n_test=TESTED, unit="step", eval_every=every, **fields)
+            parameters[name, way] = setting
     return parameters
 
 
@@ -74,8 +74,8 @@ def predicted(p: Parameters, seed: int, last: float) -> np.ndarray:
     epochs = np.arange(0, p.epochs + 1, p.eval_every)
     epochs = epochs[p.alpha(epochs) <= last]
     theory = system(p, Start.of_seeds(p, [seed]), Realisation.of_seeds(p, [seed]))
-    found, asked = solve(theory, epochs), [times(p)[name] for name in NAMES]
-    return np.array([first_crossing(found[of], level).values[0] for of, level in asked])
+    curves, asked = solve(theory, epochs), [times(p)[name] for name in NAMES]
+    return np.array([first_crossing(curves[of], level).values[0] for of, level in asked])
 
 
 def errors(p: Parameters, seeds: Iterable[int], **training: Any) -> dict[str, np.ndarray]:

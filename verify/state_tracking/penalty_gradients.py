@@ -43,12 +43,14 @@ def clocks(eq: Table) -> list[Check]:
             float(torch.autograd.grad(x, margin, retain_graph=True)[0])
             for x in (last_is_right(new.probs[0]), L * divergence, gain)
         )
-        at = {"N": N, "L": L, "penalty": WEIGHT, "success_0": float(old.probs[0])}
-        at["success"] = float(new.probs[0].detach())
+        numbers = {"N": N, "L": L, "penalty": WEIGHT, "success_0": float(old.probs[0])}
+        numbers["success"] = float(new.probs[0].detach())
         clock = (pace - WEIGHT * drag) / unit
-        sides.add("divergence of a step", "divergence", at, float(divergence.detach()))
-        sides.add("clock with a penalty, by the margin", "penalty_clock", at, clock)
-        sides.add("weight that stops students, by the margin", "penalty_balance", at, pace / drag)
+        sides.add("divergence of a step", "divergence", numbers, float(divergence.detach()))
+        sides.add("clock with a penalty, by the margin", "penalty_clock", numbers, clock)
+        sides.add(
+            "weight that stops students, by the margin", "penalty_balance", numbers, pace / drag
+        )
     return sides.checks()
 
 
@@ -74,9 +76,9 @@ def transitions(eq: Table) -> list[Check]:
         "transition_old": old.probs.transpose(2, 3).numpy(),
     }
     (slope,) = Lowered({entry.lhs: entry.rhs}, [entry.lhs])(values)
-    found = P * (slope - (P * slope).sum(2, keepdims=True))
+    by_logit = P * (slope - (P * slope).sum(2, keepdims=True))
     name = "slope of the penalty, through the softmax"
-    return [identity(name, "divergence_slope", found, measured, AUTOGRAD, AUTOGRAD_WHY)]
+    return [identity(name, "divergence_slope", by_logit, measured, AUTOGRAD, AUTOGRAD_WHY)]
 
 
 def penalty_derivatives(eq: Table) -> list[Check]:

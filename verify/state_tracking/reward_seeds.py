@@ -66,11 +66,11 @@ def errors(p: Parameters, runs: xr.Dataset) -> dict[str, np.ndarray]:
 
 
 def _errors(ours: xr.Dataset, runs: xr.Dataset) -> dict[str, np.ndarray]:
-    found = {}
+    relative = {}
     for title, (name, level, _) in TIMES.items():
         predicted, measured = (first_crossing(x[name], level).values for x in (ours, runs))
-        found[title] = predicted / measured - 1
-    return found
+        relative[title] = predicted / measured - 1
+    return relative
 
 
 def in_groups(seeds: Iterable[int] = rewards.SEEDS) -> dict[str, np.ndarray]:
@@ -81,10 +81,10 @@ def in_groups(seeds: Iterable[int] = rewards.SEEDS) -> dict[str, np.ndarray]:
     return _errors(solve(theory, runs.epoch.values), runs)
 
 
-def rows(found: dict[str, np.ndarray], kind: str = "reward for the last state") -> list[Check]:
+def rows(by_title: dict[str, np.ndarray], kind: str = "reward for the last state") -> list[Check]:
     """Root mean squares of these errors against the bars."""
     out = []
-    for title, error in found.items():
+    for title, error in by_title.items():
         size = float(np.sqrt(np.mean(error**2)))
         name = f"{title} per seed, rms, {kind}"
         out.append(near(name, "reward_slope", 0.0, size, TIMES[title][2], WHY, 1.0))
@@ -102,8 +102,8 @@ def stopped(kl: float, runs: xr.Dataset) -> Check:
 
 def checks() -> list[Check]:
     """Rows for the shipped students."""
-    found = rows(errors(parameters(), shipped()))
-    return found + [stopped(kl, shipped(kl)) for kl in PENALTIES]
+    supervised_rows = rows(errors(parameters(), shipped()))
+    return supervised_rows + [stopped(kl, shipped(kl)) for kl in PENALTIES]
 
 
 def group_checks() -> list[Check]:

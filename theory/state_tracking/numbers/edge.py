@@ -75,10 +75,10 @@ def sharpness(p: Parameters, alpha: Positive) -> xr.Dataset:
         extreme = most_extreme(p.as_dict())
         raise ParameterError(f"{extreme}: no start of random keys and queries") from None
     state = np.array([curve[x.name].values for x in STATE])
-    found = sharpest(p, state, p.L / (p.L - 1))
-    if not np.isfinite(found).all():
+    eigenvalues = sharpest(p, state, p.L / (p.L - 1))
+    if not np.isfinite(eigenvalues).all():
         raise ParameterError(f"{most_extreme(p.as_dict())}: the Hessian leaves double precision")
-    return curve.assign(sharpness=("alpha", found), eta_edge=("alpha", 2 / found))
+    return curve.assign(sharpness=("alpha", eigenvalues), eta_edge=("alpha", 2 / eigenvalues))
 
 
 @scope.guard(LATE_STATES)

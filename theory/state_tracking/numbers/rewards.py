@@ -71,8 +71,8 @@ def waited(p: Parameters, edges: np.ndarray) -> np.ndarray:
     """
     nodes, weights = gauss_legendre(NODES, -1, 1)
     half = np.diff(edges)[:, None] / 2
-    at = edges[:-1, None] + half * (1 + nodes)
-    pace = clock(p)(success(p, at.ravel())).reshape(at.shape)
+    times = edges[:-1, None] + half * (1 + nodes)
+    pace = clock(p)(success(p, times.ravel())).reshape(times.shape)
     with np.errstate(divide="ignore"):
         parts = np.where((pace > 0).all(1), (half * weights / pace).sum(1), np.inf)
     return np.concatenate([[0.0], np.cumsum(parts)])
@@ -202,8 +202,8 @@ def critical_penalty(p: Parameters) -> float:
         return np.nan
     lowest = int(np.argmax(rising))  # never the first: the weight falls from infinity
     around = (levels[lowest - 1], levels[lowest + 1])
-    found = minimize_scalar(stopping, bounds=around, method="bounded", options={"xatol": 1e-12})
-    return float(found.fun)
+    minimum = minimize_scalar(stopping, bounds=around, method="bounded", options={"xatol": 1e-12})
+    return float(minimum.fun)
 
 
 def _levels(p: Parameters) -> np.ndarray:

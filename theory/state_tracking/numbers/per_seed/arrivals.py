@@ -133,12 +133,12 @@ class Arrivals:
     def gradients(self) -> list[np.ndarray]:
         """Derivative of the loss by single weights."""
         p, d, (W_Q, W_K, right, wrong) = self.p, self.p.d_g, self.state
-        at = self.attention.forward(W_Q, W_K)
-        own, all_squares = np.einsum("bii->bi", at), (at**2).sum(2)[..., None]
+        attention = self.attention.forward(W_Q, W_K)
+        on_own, all_squares = np.einsum("bii->bi", attention), (attention**2).sum(2)[..., None]
         typical = wrong @ self.of_part
-        *by_entry, by_own, squares, mass = self.kinds.slopes(own, right, typical)
+        *by_entry, by_own, squares, mass = self.kinds.slopes(on_own, right, typical)
         by_right, by_wrong = (
-            np.divide(x.mean(1), n, out=np.zeros((len(own), n.size)), where=n > 0)
+            np.divide(x.mean(1), n, out=np.zeros((len(on_own), n.size)), where=n > 0)
             for x, n in zip(by_entry, self.many, strict=True)
         )
         # Single wrong entries about the mean of their kind.
@@ -146,7 +146,9 @@ class Arrivals:
         off = np.sqrt(p.initial_variance * (1 - 1 / d)) * self.own_start
         off = off + wrong - typical[..., None]
         answer = f["answer"](all_squares, mass, p.N, d).mean(1)
-        counted = f["counts"](own[..., None], all_squares, mass, k, p.N, d, p.n_train, p.L).mean(1)
+        counted = f["counts"](on_own[..., None], all_squares, mass, k, p.N, d, p.n_train, p.L).mean(
+            1
+        )
         single = by_wrong[..., None] + answer[..., None] * off
         single += np.sqrt(counted)[..., None] * self.own_counts
         # Variance of M over actions, at the states that are likely.
@@ -154,8 +156,8 @@ class Arrivals:
         heavy = mass * self.kinds.share
         V = (heavy * scatter[:, None]).sum(2) / heavy.sum(2)
         noise = V * (1 - squares)
-        force = (noise[..., None] * at + by_own[..., None] * np.eye(p.L)) / p.L
-        heads = self.attention.backward(W_Q, W_K, at, force)
+        force = (noise[..., None] * attention + by_own[..., None] * np.eye(p.L)) / p.L
+        heads = self.attention.backward(W_Q, W_K, attention, force)
         return [*heads, by_right, single]
 
     def epoch(self) -> None:

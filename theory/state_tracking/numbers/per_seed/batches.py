@@ -131,13 +131,13 @@ class Path:
         """Derivatives of all attention entries by the state, shape (L^2, state)."""
         L = self.p.L
         W_Q, W_K = (np.repeat(x, L**2, 0) for x in self._unpacked(self.states[n])[:2])
-        at = np.repeat(self._at(n)[None], L**2, 0)
-        found = np.zeros((L**2, self.size))
+        attention = np.repeat(self._at(n)[None], L**2, 0)
+        derivatives = np.zeros((L**2, self.size))
         one = np.eye(L**2).reshape(-1, L, L)
-        found[:, : self.heads] = np.concatenate(
-            self.system.attention.backward(W_Q, W_K, at, one), 1
+        derivatives[:, : self.heads] = np.concatenate(
+            self.system.attention.backward(W_Q, W_K, attention, one), 1
         )
-        return found
+        return derivatives
 
     def bend(self, n: int, along: np.ndarray) -> np.ndarray:
         """Second derivative of every attention entry, along the time's answer and along its own
@@ -147,10 +147,10 @@ class Path:
         length = np.maximum(np.linalg.norm(along, axis=1, keepdims=True), SMALL)
         other = h * along / length
         answer = self.answers[n + 1]
-        own = h * answer / np.linalg.norm(answer)
+        along_answer = h * answer / np.linalg.norm(answer)
         entry = np.arange(len(along))
         corners = [
-            sign * self._pi(self.states[n] + a * own + b * other).reshape(len(along), -1)
+            sign * self._pi(self.states[n] + a * along_answer + b * other).reshape(len(along), -1)
             for a, b, sign in ((1, 1, 1), (1, -1, -1), (-1, 1, -1), (-1, -1, 1))
         ]
         scale = np.linalg.norm(answer) * length[:, 0] / (4 * h**2)
@@ -218,10 +218,10 @@ def _answered(p: Parameters, start: Start, half: float | None) -> tuple[float, f
     for n in range(path.steps):
         if n % m == 0:
             squares, sums = 0.0, np.zeros((L, L))
-            moved, own = np.zeros((L, L)), np.zeros((L**2, path.size))
+            moved, carried = np.zeros((L, L)), np.zeros((L**2, path.size))
             done = variance
         wrong, force = path.errors(n)
-        answer, at = path.to_force(n), path._at(n)
+        answer, attention = path.to_force(n), path._at(n)
         # Scatter: answers to the forces of single sequences.
         kernel = answer * np.sqrt(force)[:, None]
         squares, sums = squares + (kernel**2).sum(), sums + kernel
@@ -229,8 +229,8 @@ def _answered(p: Parameters, start: Start, half: float | None) -> tuple[float, f
         # Mean: what sequences have not yet done to M, and to keys and queries.
         error = wrong * np.sqrt(p.N / (p.N - 1))
         shift += p.eta / (p.n_train * L) * (answer * moved * error[:, None]).sum()
-        bend = (np.repeat(force, L) * path.bend(n, own)).sum()
+        bend = (np.repeat(force, L) * path.bend(n, carried)).sum()
         shift -= (p.eta / L) ** 2 / p.n_train * bend
-        moved += at * error[:, None]
-        own += own @ path.jacobians[n] + path.slopes(n)
+        moved += attention * error[:, None]
+        carried += carried @ path.jacobians[n] + path.slopes(n)
     return half or path.half, float(shift), float(np.sqrt(variance))

@@ -28,11 +28,11 @@ def members(system: System) -> list[System]:
     """Every seed on its own, so that its strides do not depend on others."""
     alone = []
     for k in range(len(system.state[0])):
-        one, own = copy.copy(system), slice(k, k + 1)
-        one.state = [x[own] for x in system.state]
+        one, one_seed = copy.copy(system), slice(k, k + 1)
+        one.state = [x[one_seed] for x in system.state]
         for name in system.BY_SEED:
             value = getattr(system, name)
-            setattr(one, name, None if value is None else value[own])
+            setattr(one, name, None if value is None else value[one_seed])
         alone.append(one)
     return alone
 
@@ -51,7 +51,7 @@ def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANC
     epochs = np.asarray(epochs)
     if (epochs != epochs.astype(int)).any() or epochs[0] < 0 or (np.diff(epochs) <= 0).any():
         raise ParameterError(f"epochs = {epochs}: must be whole numbers >= 0, increasing")
-    found = []
+    curves = []
     for path in _paths(system, tolerance):
         records = []
         for epoch in epochs.astype(int):
@@ -59,9 +59,9 @@ def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANC
                 path.advance()
             path.system.state = path.at(epoch)
             records.append(path.system.observe())
-        found.append({name: np.stack([f[name] for f in records], 1) for name in records[0]})
+        curves.append({name: np.stack([f[name] for f in records], 1) for name in records[0]})
     data = {
-        name: (("seed", "alpha"), np.concatenate([f[name] for f in found])) for name in found[0]
+        name: (("seed", "alpha"), np.concatenate([f[name] for f in curves])) for name in curves[0]
     }
     return xr.Dataset(data, coords={"alpha": system.p.alpha(epochs), "epoch": ("alpha", epochs)})
 
@@ -81,8 +81,8 @@ def half_times(
     """Time of A = 1/2 per seed, in alpha; NaN if it is not reached within the given epochs.
     ``tolerance`` as for `solve`.
     """
-    found = [half_epochs(path, epochs) for path in _paths(system, tolerance)]
-    return system.p.alpha(np.concatenate(found))
+    half = [half_epochs(path, epochs) for path in _paths(system, tolerance)]
+    return system.p.alpha(np.concatenate(half))
 
 
 def half_epochs(path: Strides | Single, epochs: int) -> np.ndarray:
@@ -90,8 +90,8 @@ def half_epochs(path: Strides | Single, epochs: int) -> np.ndarray:
     system = path.system
 
     def A(epoch: int) -> np.ndarray:
-        at = system.attention.forward(*path.at(epoch)[:2])
-        return np.einsum("bii->b", at) / system.p.L
+        attention = system.attention.forward(*path.at(epoch)[:2])
+        return np.einsum("bii->b", attention) / system.p.L
 
     times = np.where(A(0) >= 0.5, 0.0, np.nan)
     while np.isnan(times).any() and path.epoch + path.length < epochs:

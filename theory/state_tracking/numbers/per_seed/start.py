@@ -55,8 +55,8 @@ class Start:
         ParameterError
             Naming a variable that is not finite at time 0.
         """
-        at = runs.isel(alpha=0).transpose("seed", ...)
-        start = {field: at[name].values for field, name in MEASURED.items()}
+        first = runs.isel(alpha=0).transpose("seed", ...)
+        start = {field: first[name].values for field, name in MEASURED.items()}
         if runs.attrs.get("parameters") and json.loads(runs.attrs["parameters"]).get("d_g") == 1:
             start["S"] = np.zeros_like(start["R"])  # a single action has no S
         for field, values in start.items():
@@ -97,9 +97,9 @@ class Start:
         bound = np.sqrt(3 * var)
         W_Q, W_K = rng.uniform(-bound, bound, (2, seeds, p.d_h))
         mean = rng.normal(scale=np.sqrt(var / p.d_g), size=seeds)
-        rest = np.sqrt(var * (1 - 1 / p.N) / (p.N * p.d_g))
-        R = mean / p.N + rng.normal(scale=rest, size=seeds)
-        S = mean / p.N + rng.normal(scale=rest / np.sqrt(max(p.d_g - 1, 1)), size=seeds)
+        scatter = np.sqrt(var * (1 - 1 / p.N) / (p.N * p.d_g))
+        R = mean / p.N + rng.normal(scale=scatter, size=seeds)
+        S = mean / p.N + rng.normal(scale=scatter / np.sqrt(max(p.d_g - 1, 1)), size=seeds)
         return cls(W_Q, W_K, R, S, mean, np.full(seeds, var), np.full(seeds, var))
 
 
