@@ -1,5 +1,5 @@
-"""Coupled weight decay under descent: the overlaps of the learned state, where the loss pulls as
-hard as decay.
+"""Coupled weight decay under descent: the overlap of the learned state, where the gradient of the
+loss balances the decay.
 """
 
 from functools import cache

@@ -83,8 +83,8 @@ def update_off_target() -> sp.Expr:
 
 @cache
 def update_of_pair() -> sp.Expr:
-    """Update of the overlap of a student's matrix with any teacher of a group: it knows only the
-    overlap of that teacher with its own.
+    """Update of the overlap of a student's matrix with any teacher of a group. It depends on that
+    teacher only through its overlap with the matrix's own teacher.
     """
     tau_group = overlaps.equations()["tau_bar_group"].rhs
     update = projected_update(b, a).subs(overlaps.mean_overlap(b, a), overlaps.tau_ab)
@@ -95,8 +95,8 @@ def update_of_pair() -> sp.Expr:
 
 @cache
 def overlap_of_pair() -> sp.Expr:
-    """Growth of the overlap with any teacher, by that of R: the ratio of the two updates is
-    constant.
+    """Growth of the overlap with any teacher in terms of the growth of R, since the ratio of the
+    two updates is constant.
     """
     ratio = update_of_pair() / update_of_pair().subs(overlaps.tau_ab, 1)
     return written_as((N * overlaps.tau_ab - 1) / (N - 1) * (R - R_0), sp.cancel(ratio) * (R - R_0))

@@ -40,7 +40,7 @@ def amplitudes() -> dict[sp.Symbol, sp.Expr]:
 
 @cache
 def of_A() -> sp.Expr:
-    """Attention by the amplitudes."""
+    """Attention as a function of the amplitudes."""
     return norms.attention_of_lead().subs(norms.h, gap / sp.sqrt(d_h) * SCORE)
 
 
@@ -72,8 +72,8 @@ def flow(teacher_overlap: str = "iid") -> Flow:
 
 @cache
 def of_learned_state() -> sp.Expr:
-    """Sharpness of the learned state under weight decay, along keys and queries: what decay takes,
-    times twice the lead, times how fast the push falls with the lead.
+    """Sharpness of the learned state under weight decay, along keys and queries: the decay times
+    twice the lead of the score times minus the logarithmic slope of the push in the lead.
     """
     spelled = pushing_alike().subs(g, mean_field.equations()["g"].rhs)
     margin = mean_field.margin_of_state()

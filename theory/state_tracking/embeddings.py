@@ -1,9 +1,9 @@
 """Learned embeddings: how queries move, and what stays. Queries are W_Q times embeddings of states,
-keys W_K times those of actions; the loss knows embeddings through them alone, whatever the data.
+keys W_K times those of actions; the loss depends on embeddings only through queries and keys.
 
-Embeddings start independent, so that a token answers to its own force d_model times, and to the
-mean force of the n tokens of its kind d_model/n times only: queries of single tokens part before
-their mean moves. No theory here describes the attention of such students.
+Embeddings are independent at the start. A token therefore responds to its own force with the factor
+d_model, but to the mean force of the n tokens of its kind with d_model/n only: queries of single
+tokens move apart before their mean moves. No theory here describes the attention of such students.
 """
 
 from functools import cache
@@ -104,8 +104,8 @@ def rate() -> sp.Expr:
 
 
 def shares() -> sp.Expr:
-    """Mean Gram matrix of independent embeddings of unit variance: the answer to the own force,
-    over that to a mean force, which every token feels as its share of it.
+    """Response to the own force over the response to a mean force, which acts on all tokens alike,
+    from the mean Gram matrix of independent embeddings of unit variance.
     """
     gram = delta_sum(
         sp.KroneckerDelta(token, other) * sp.KroneckerDelta(one, two),

@@ -107,7 +107,7 @@ def standing() -> sp.Expr:
 
 
 def steepness() -> sp.Expr:
-    """What the push per decay has beside the square of the difference and a function of A."""
+    """Factor of the push over the decay that depends neither on the difference nor on A."""
     return gap * N**2 * (d_g - 1) / ((N - 1) * sp.sqrt(d_h))
 
 

@@ -1,5 +1,5 @@
-"""What multiplies the clock of rewards: a baseline, a normalisation, rows that differ; and the flow
-that follows.
+"""Factors of the clock of rewards from a baseline, from a normalisation, and from rows that differ
+in their success; and the flow with these factors.
 """
 
 from functools import cache

@@ -65,7 +65,7 @@ def prove_orbit() -> None:
     Raises
     ------
     ArithmeticError
-        If a rate knows the margin in another way.
+        If a rate depends on the margin in another way.
     """
     slope = -sp.diff(sp.log(1 / success_of_margin()), m)
     mass = loss.equations()["g"].rhs

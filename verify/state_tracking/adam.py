@@ -52,11 +52,12 @@ def over_starts(p: Parameters, draws: int, seeds: Iterable[int]) -> np.ndarray:
 def from_sizes(
     p: Parameters, theory: np.ndarray, students: np.ndarray
 ) -> tuple[float, float, float]:
-    """Mean steps from sizes alone; of students, with the mean over starts of `OTHERS` in place of
-    those of the few trained ones; and the standard error of their difference.
+    """Mean steps from sizes alone; mean steps of students, corrected for their few starts: the mean
+    theory of `OTHERS` plus the students' mean deviation from theory; and the standard error of the
+    difference of the two.
     """
     drawn, others = over_starts(p, DRAWS, OTHERS)
-    beside = students - theory  # what a start does not fix
+    beside = students - theory  # scatter at a given start
     parts = (drawn, others, beside)
     error = float(np.sqrt(sum(x.var(ddof=1) / x.size for x in parts)))
     return float(drawn.mean()), float(others.mean() + beside.mean()), error

@@ -89,7 +89,9 @@ def checks(
             of_students = float(theirs[0].std(ddof=1))
             name = f"scatter without cancellation over students', {title}"
             out.append(
-                at_least(name, "batch_covariance", SEEN, white / of_students, "the check sees it")
+                at_least(
+                    name, "batch_covariance", SEEN, white / of_students, "the check can detect it"
+                )
             )
     shifts, errors = np.array(ratios).T
     weights = errors**-2 / (errors**-2).sum()

@@ -124,7 +124,7 @@ def on_students(name: str, **training: Any) -> list[Check]:
             "plain_rate",
             3.0,
             abs(worth) / NEXT,
-            "the check sees it",
+            "the check can detect it",
         ),
     ]
 

@@ -1,5 +1,6 @@
-"""Large learning rates: sharpness of the learned state under weight decay, students at rates below
-and above its edge, and students beyond the edge of the way there.
+"""Large learning rates: sharpness of the learned state under weight decay, students there at rates
+below and above its edge of stability, and students from scratch at a rate beyond the edge that the
+flow passes on its way.
 """
 
 import functools

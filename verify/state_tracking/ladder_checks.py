@@ -193,7 +193,7 @@ def aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
                 TITLES[FULL],
                 0.25,
                 ours / theirs if np.isfinite(theirs) else 0.0,  # it may never reach it
-                "the theory is worth its equations",
+                "a quarter of the error of the paper's theory",
             )
         )
     return out

@@ -121,8 +121,8 @@ def rewards_time(p: Parameters, level: float) -> float:
 @scope.guard(UNPENALISED)
 @sweep.over_fields
 def best_switch(p: Parameters, cost: float = 1.0) -> float:
-    """Value of s from which on a step with rewards is worth more than supervised steps of the same
-    cost: switching there reaches every later s first.
+    """Value of s above which a step with rewards is worth more than supervised steps of the same
+    cost. Students that switch there reach every larger s first.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ PARTS = 5  # of single entries in initial value and in counts
 
 @cache
 def _forms() -> dict[str, Callable]:
-    """What single entries add, compiled from the equations."""
+    """Contributions of single entries, compiled from the equations."""
     eq = equations()
     k, x = arrivals.arriving, arrivals
     return {
