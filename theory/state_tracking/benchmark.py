@@ -52,7 +52,7 @@ def sample(points: int, seed: int = 0) -> dict[str, np.ndarray]:
     return v | {"R_0": v["S_0"] + rng.uniform(0.5 * edge, 0.1)}
 
 
-def integrator(values: Mapping[str, np.ndarray], level: float = 0.5) -> Callable[[int], float]:
+def integrator(values: Mapping[str, np.ndarray]) -> Callable[[int], float]:
     """Event time of one point by LSODA with a terminal event; right-hand side compiled for plain
     floats.
     """
@@ -64,7 +64,7 @@ def integrator(values: Mapping[str, np.ndarray], level: float = 0.5) -> Callable
     rates = sp.lambdify([*system.state, *free], list(system.expanded.values()), "math", cse=True)
 
     def event(_: float, state: np.ndarray) -> float:
-        return state[0] - level
+        return state[0] - 0.5
 
     event.terminal = True  # type: ignore[attr-defined]
 

@@ -170,13 +170,13 @@ def first_stage(by_setting: Mapping[str, xr.Dataset]) -> list[Check]:
 
 def specificity(by_setting: Mapping[str, xr.Dataset]) -> list[Check]:
     """Whether logic knows the actions before attention, and when attention finds the right one."""
-    rows = []
-    for setting, times in by_setting.items():
-        judge = above if setting in (*SOLVABLE, ROTARY) else below
-        rows.append(judge(f"1 - S/R before attention, {setting}", EARLY, times.early.values))
-        name = f"1 - S/R at the time of attention, {setting}"
-        rows.append(judge(name, 0.5, times.specific.values))
-    return rows
+    moments = (("before attention", EARLY, "early"), ("at the time of attention", 0.5, "specific"))
+    return [
+        judge(f"1 - S/R {when}, {setting}", bound, times[name].values)
+        for setting, times in by_setting.items()
+        for judge in [above if setting in (*SOLVABLE, ROTARY) else below]
+        for when, bound, name in moments
+    ]
 
 
 def exponents(by_setting: Mapping[str, xr.Dataset]) -> tuple[list[Check], list[list[str]]]:
@@ -224,12 +224,13 @@ def one_head(by_setting: Mapping[str, xr.Dataset], runs: Mapping[str, xr.Dataset
 
 def allowed(runs: Mapping[str, xr.Dataset]) -> list[Check]:
     """No student knows more than its attention allows (a row added after the data were seen)."""
-    rows = []
-    for setting in ensembles.FRESH:
-        p, more = ensembles.parameters(setting), runs[setting].accuracy - runs[setting].visible
-        name = f"accuracy above what attention allows, {setting}"
-        rows.append(at_most(name, DEFINED, 0.5 / (p.N * p.d_g), float(more.max()), "half a pair"))
-    return rows
+    name = "accuracy above what attention allows"
+    beyond_limit = {x: float((runs[x].accuracy - runs[x].visible).max()) for x in ensembles.FRESH}
+    half = {x: 0.5 / (p.N * p.d_g) for x in beyond_limit for p in [ensembles.parameters(x)]}
+    return [
+        at_most(f"{name}, {x}", DEFINED, half[x], more, "half a pair")
+        for x, more in beyond_limit.items()
+    ]
 
 
 def leads(runs: xr.Dataset) -> str:

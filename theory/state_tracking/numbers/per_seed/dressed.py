@@ -18,8 +18,6 @@ class Dressed:
         Sizes and learning rate.
     start : Start
         Initial values of the seeds.
-    annealed : bool
-        Use the annealed average ln <Z> instead of the quenched <ln Z>.
     pull : ndarray, shape (B, L, L), optional
         Constant force on the attention entries of every position: the deviation of one training set
         from the mean.
@@ -27,10 +25,8 @@ class Dressed:
 
     BY_SEED = ("pull", "zeta")
 
-    def __init__(
-        self, p: Parameters, start: Start, annealed: bool = False, pull: np.ndarray | float = 0.0
-    ) -> None:
-        self.p, self.annealed, self.attention = p, annealed, Attention(p)
+    def __init__(self, p: Parameters, start: Start, pull: np.ndarray | float = 0.0) -> None:
+        self.p, self.attention = p, Attention(p)
         self.pull = pull + np.zeros((len(start.R), 1, 1))
         pooled = (start.variance_right + (p.N - 1) * start.variance_wrong) / p.N
         self.state = [
@@ -55,11 +51,7 @@ class Dressed:
         W_Q, W_K, R, S, V = self.state
         attention, on_right, spread, _, margin = self._means()
         wrong = f["g"](margin, p.N)
-        if self.annealed:
-            force = attention * V[:, None, None] * (1 - 1 / p.d_g)
-            on = -wrong * p.N / (p.N - 1) * (1 - 1 / p.d_g) * (R - S)[:, None]
-        else:
-            force, on = forces(p, attention, wrong, V, R, S)
+        force, on = forces(p, attention, wrong, V, R, S)
         d_q, d_k = self.attention.backward(
             W_Q, W_K, attention, (force + self.pull + on[..., None] * np.eye(p.L)) / p.L
         )
@@ -78,7 +70,7 @@ class Dressed:
         _, on_right, spread, correct, margin = self._means()
         noise = spread * V[:, None]
         other = f["other"](correct, self.zeta, p.N)
-        cost = 1.0 if self.annealed else f["cost"](f["g"](margin, p.N), p.N)
+        cost = f["cost"](f["g"](margin, p.N), p.N)
         steps = gaussian_accuracy(margin, np.sqrt(noise), np.sqrt(noise), p.N)
         return summary(
             p,
