@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -20,12 +20,6 @@ def frequencies_memory(p: Parameters) -> float:
     precision.
     """
     return 8 * (p.d_h // 2) * 9
-
-
-def word_problem(group: str) -> dict[str, Any]:
-    """Fields of the word problem of a group that acts on its points, or on itself."""
-    order, points = groups.sizes(group)
-    return dict(N=points, d_g=order, permutations=group, epochs=4 * order * points)
 
 
 # What identifies students with rewards, beside what identifies supervised ones.
@@ -45,31 +39,6 @@ class Parameters(Optimiser):
     """
 
     INPUTS = {"c_omega": ("sigma2", "omega")}
-    table_1: ClassVar[Callable[[], Parameters]]
-    table_2: ClassVar[Callable[[], Parameters]]
-    demo: ClassVar[Callable[[], Parameters]]
-    rewards: ClassVar[Callable[[], Parameters]]
-    PRESETS = {
-        "table_1": {},  # main setting of the paper
-        # Second setting of the paper (App. J): fewer and slower frequencies.
-        "table_2": dict(N=24, d_g=24, d_h=8, n_test=128, epochs=16000, rope="plain"),
-        # Trains in seconds on a CPU; so do rewards after pretraining.
-        "demo": dict(N=16, L=8, d_g=16, d_h=32, n_train=2048, epochs=12 * 256),
-        "words_a5": word_problem("A_5_regular"),
-        "words_s5": word_problem("S_5_regular"),
-        "rewards": dict(
-            N=8,
-            L=3,
-            d_g=8,
-            d_h=16,
-            n_train=2048,
-            n_test=1024,
-            epochs=45 * 64,
-            eval_every=16,
-            reward="outcome",
-            pretrain=0.3,
-        ),
-    }
 
     N: int = parameter(32, "number of states", low=2)
     L: int = parameter(10, "actions per sequence, and steps to predict", low=1)
@@ -175,6 +144,49 @@ class Parameters(Optimiser):
                 raise ParameterError(f"{field} = {getattr(self, field)}: must be {words}")
 
     @classmethod
+    def table_1(cls) -> Self:
+        """Main setting of the paper."""
+        return cls()
+
+    @classmethod
+    def table_2(cls) -> Self:
+        """Second setting of the paper (App. J): fewer and slower frequencies."""
+        return cls(N=24, d_g=24, d_h=8, n_test=128, epochs=16000, rope="plain")
+
+    @classmethod
+    def demo(cls) -> Self:
+        """Small setting that trains in seconds on a CPU."""
+        return cls(N=16, L=8, d_g=16, d_h=32, n_train=2048, epochs=12 * 256)
+
+    @classmethod
+    def presets(cls) -> dict[str, Callable[[], Self]]:
+        """Named settings."""
+        return {
+            "table_1": cls.table_1,
+            "table_2": cls.table_2,
+            "demo": cls.demo,
+            "words_a5": functools.partial(cls.words, "A_5_regular"),
+            "words_s5": functools.partial(cls.words, "S_5_regular"),
+            "rewards": cls.rewards,
+        }
+
+    @classmethod
+    def rewards(cls) -> Self:
+        """Small setting with rewards after pretraining, trained in seconds."""
+        return cls(
+            N=8,
+            L=3,
+            d_g=8,
+            d_h=16,
+            n_train=2048,
+            n_test=1024,
+            epochs=45 * 64,
+            eval_every=16,
+            reward="outcome",
+            pretrain=0.3,
+        )
+
+    @classmethod
     def words(cls, group: str) -> Self:
         """Word problem of a group: the running product of a word of elements, which act on the
         group itself.
@@ -186,7 +198,8 @@ class Parameters(Optimiser):
         """
         if not groups.is_group(group):
             raise ParameterError(f"group = {group!r}: must be {groups.WORDS}")
-        return cls(**word_problem(group))
+        order, points = groups.sizes(group)
+        return cls(N=points, d_g=order, permutations=group, epochs=4 * order * points)
 
     @property
     def teachers(self) -> str:

@@ -177,7 +177,7 @@ REALISATION = Scope(
     ("n_test", "eval_every"),
     ("data_draw", "n_train", "unit", "epochs", "nesterov", "beta_1", "beta_2", "epsilon"),
 )
-# Each pair of action and state occurs at least 40 times, as in all students compared with it.
+# How often each pair of action and state is seen; students were held against it at 40 and more.
 AMPLE = Limit(
     "n_train",
     "at least 40 N d_g / L",
@@ -188,7 +188,7 @@ AMPLE = Limit(
 ARRIVALS = Scope(
     "the theory of entries by arrivals",
     "training of the weights themselves, by any optimiser, full batch, with ample data",
-    # batches would need the noise of single gradients, of which Adam keeps the signs
+    # of batches, the noise of single gradients would be needed, which Adam turns into signs
     (WEIGHTS, UNREWARDED, DRAWN, FULL_BATCH, only("permutations", "iid"), AMPLE),
     ("data_draw", "n_test", "eval_every"),
     ("unit", "epochs", *OPTIMISER),

@@ -51,7 +51,7 @@ def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANC
     epochs = np.asarray(epochs)
     if (epochs != epochs.astype(int)).any() or epochs[0] < 0 or (np.diff(epochs) <= 0).any():
         raise ParameterError(f"epochs = {epochs}: must be whole numbers >= 0, increasing")
-    curves = []
+    found = []
     for path in _paths(system, tolerance):
         records = []
         for epoch in epochs.astype(int):
@@ -59,9 +59,9 @@ def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANC
                 path.advance()
             path.system.state = path.at(epoch)
             records.append(path.system.observe())
-        curves.append({name: np.stack([f[name] for f in records], 1) for name in records[0]})
+        found.append({name: np.stack([f[name] for f in records], 1) for name in records[0]})
     data = {
-        name: (("seed", "alpha"), np.concatenate([f[name] for f in curves])) for name in curves[0]
+        name: (("seed", "alpha"), np.concatenate([f[name] for f in found])) for name in found[0]
     }
     return xr.Dataset(data, coords={"alpha": system.p.alpha(epochs), "epoch": ("alpha", epochs)})
 
