@@ -134,10 +134,8 @@ class Learner(supervised.Learner):
         actions = rng.integers(p.d_g, size=(p.rollouts // size, p.L)).repeat(size, axis=0)
         first = rng.integers(p.N, size=p.rollouts // size).repeat(size)
         uniform = rng.random((p.rollouts, p.horizon or p.L))
-        tensors = tuple(
-            torch.as_tensor(v, device=self.table.device) for v in (actions, first, uniform)
-        )
-        return tensors  # type: ignore[return-value]
+        drawn = (actions, first, uniform)
+        return tuple(torch.as_tensor(v, device=self.table.device) for v in drawn)  # type: ignore[return-value]
 
     def weights(self) -> dict[str, Tensor]:
         """Copy of the weights."""

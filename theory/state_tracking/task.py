@@ -91,11 +91,15 @@ def draw_sequences(perms: np.ndarray, n: int, L: int, rng: np.random.Generator) 
     """
     d_g, N = perms.shape
     actions = rng.integers(d_g, size=(n, L))
-    states = np.empty((n, L + 1), dtype=np.int64)
-    states[:, 0] = rng.integers(N, size=n)
-    for t in range(L):
-        states[:, t + 1] = perms[actions[:, t], states[:, t]]
-    return Sequences(actions, states)
+    return Sequences(actions, visited(perms, actions, rng.integers(N, size=n)))
+
+
+def visited(perms: np.ndarray, actions: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """States ``(n, L+1)`` that actions ``(n, L)`` lead to from first states."""
+    states = [first]
+    for action in actions.T:
+        states.append(perms[action, states[-1]])
+    return np.stack(states, 1)
 
 
 @functools.lru_cache(maxsize=64)

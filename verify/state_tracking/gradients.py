@@ -15,7 +15,7 @@ from theory.state_tracking import Parameters, equations, task
 from verify.check import Check, identity
 from verify.report import Table, derivations
 from verify.state_tracking.attention_gradients import attention_constant, attention_derivatives
-from verify.state_tracking.dressed_gradients import dressed_derivatives
+from verify.state_tracking.beyond_gradients import dressed_derivatives, penalty_derivatives
 from verify.state_tracking.flow_gradients import (
     entry_derivatives,
     flow_at_paper_overlap,
@@ -26,7 +26,6 @@ from verify.state_tracking.flow_gradients import (
     seed_means,
 )
 from verify.state_tracking.inputs import EXACT, EXACT_WHY, GENERATOR
-from verify.state_tracking.penalty_gradients import penalty_derivatives
 
 
 def engine(eq: Table) -> list[Check]:

@@ -36,10 +36,9 @@ class Inputs:
         self.perms = task.draw_permutations(p, rng)
         self.teachers = torch.tensor(task.teacher_matrices(self.perms))
         every = np.array(list(itertools.product(*[range(p.d_g)] * p.L, range(p.N))))
-        states = [every[:, -1]]
-        for t in range(p.L):
-            states.append(self.perms[every[:, t], states[-1]])
-        self.actions, self.states = torch.tensor(every[:, : p.L]), torch.tensor(np.stack(states, 1))
+        actions, first = every[:, : p.L], every[:, -1]
+        self.actions = torch.tensor(actions)
+        self.states = torch.tensor(task.visited(self.perms, actions, first))
         self.student = Student(p, task.draw_weights(p, rng), torch.float64)
         self.M = self.student.M
         self.A = torch.tensor(0.37, dtype=torch.float64, requires_grad=True)
