@@ -37,7 +37,7 @@ INNER = {
     "quadrature": "cumulate",
     "realisation": "matched pairs_memory",
     "observables": "forms forces summary",
-    "runs": "members",
+    "runs": "members half_epochs",
     "strides": "sums",
     "kernels": "gradients observed accuracies column_accuracies",
     "trained": "system",

@@ -51,9 +51,11 @@ def large_L() -> sp.Expr:
     proved(sp.limit(sp.diff(argument, e), e, 0) == 0, "the lock has a term of order 1/L")
     locking = e / sp.sqrt(steep) * H(sp.sqrt(2 * depth))
     total = sp.expand(series + locking)
-    at = sp.sqrt(-2 * sp.log(1 - level))
+    size_at_level = sp.sqrt(-2 * sp.log(1 - level))
     form = (
-        sp.pi / sp.sqrt(2) + (H(at) - 2 / at) / sp.sqrt(L) - sp.pi / (4 * sp.sqrt(2) * L)
+        sp.pi / sp.sqrt(2)
+        + (H(size_at_level) - 2 / size_at_level) / sp.sqrt(L)
+        - sp.pi / (4 * sp.sqrt(2) * L)
     ) / sp.sqrt(steep)
     written_as(form.subs(sp.log(1 - level), -depth).subs(L, 1 / e**2), total)
     return N / ((N - 1) * eta) * form

@@ -135,24 +135,24 @@ class Parameters(Stepped, Optimiser):
                         f"{field} = {getattr(self, field)}: must be {size} with permutations = "
                         f"{self.permutations}, the {what}"
                     )
-        if self.batch_size is not None and self.batch_size > self.n_train:
-            raise ParameterError(
-                f"batch_size = {self.batch_size}: must be <= n_train = {self.n_train}"
-            )
-        if self.rollouts % (self.group or 1):
-            raise ParameterError(
-                f"rollouts = {self.rollouts}: must be a multiple of group = {self.group}"
-            )
-        if self.horizon is not None and self.horizon > self.L:
-            raise ParameterError(f"horizon = {self.horizon}: must be <= L = {self.L}")
-        if self.normalised and self.reward not in ("none", "outcome"):
-            raise ParameterError(f"normalised = True: must be False for reward = {self.reward!r}")
-        if self.schedule != "constant" and self.warmup >= self.updates:
-            raise ParameterError(
-                f"warmup = {self.warmup}: must be < {self.updates}, the steps of this run"
-            )
-        if self.fix_embedding and self.d_model != 1:
-            raise ParameterError(f"d_model = {self.d_model}: must be 1 with fix_embedding = True")
+        warming = self.schedule != "constant"
+        broken = {  # by field: whether it is wrong beside others, and what it has to be
+            "batch_size": ((self.batch_size or 0) > self.n_train, f"<= n_train = {self.n_train}"),
+            "rollouts": (self.rollouts % (self.group or 1), f"a multiple of group = {self.group}"),
+            "horizon": ((self.horizon or 0) > self.L, f"<= L = {self.L}"),
+            "normalised": (
+                self.normalised and self.reward not in ("none", "outcome"),
+                f"False for reward = {self.reward!r}",
+            ),
+            "warmup": (
+                warming and self.warmup >= self.updates,
+                f"< {self.updates}, the steps of this run",
+            ),
+            "d_model": (self.fix_embedding and self.d_model != 1, "1 with fix_embedding = True"),
+        }
+        for field, (wrong, words) in broken.items():
+            if wrong:
+                raise ParameterError(f"{field} = {getattr(self, field)}: must be {words}")
 
     @classmethod
     def presets(cls) -> dict[str, Callable[..., Self]]:

@@ -46,14 +46,14 @@ def reward_from() -> sp.Expr:
 
 def pair_value() -> sp.Expr:
     """Value of a pair: derivative of the expected reward with respect to its probability."""
-    found = delta_gradient(reward_from(), law[t, into, out])
-    return found.xreplace({into: s, out: p})
+    derivative = delta_gradient(reward_from(), law[t, into, out])
+    return derivative.xreplace({into: s, out: p})
 
 
 def reward_slope() -> sp.Expr:
     """Slope of the expected reward by the probability of moving from s to r by action b at t."""
-    found = delta_gradient(reward_from(), moves[t, b, into, out])
-    return found.xreplace({into: r, out: s})
+    derivative = delta_gradient(reward_from(), moves[t, b, into, out])
+    return derivative.xreplace({into: r, out: s})
 
 
 def step_slope() -> sp.Expr:

@@ -39,9 +39,9 @@ def step_divergence() -> sp.Expr:
 def odds() -> sp.Expr:
     """Slope of the divergence: how much log-odds have risen."""
     form = sp.log(s / (1 - s)) - sp.log(s_0 / (1 - s_0))
-    found = sp.expand_log(step_divergence().diff(s), force=True)
+    derivative = sp.expand_log(step_divergence().diff(s), force=True)
     proved(
-        vanishes(sp.expand_log(form, force=True) - found),
+        vanishes(sp.expand_log(form, force=True) - derivative),
         "the slope of the divergence is not the rise of log-odds",
     )
     return form
@@ -72,10 +72,10 @@ def balance() -> sp.Expr:
 @cache
 def opening() -> sp.Expr:
     """Slope of the balance by s, over the balance and the slope of log-odds."""
-    found = sp.diff(sp.log(balance()), s) / sp.diff(odds(), s)
+    derivative = sp.diff(sp.log(balance()), s) / sp.diff(odds(), s)
     form = (L - 1) * N * s * (1 - s) / (N * s - 1) - 1 / odds()
     proved(
-        vanishes(sp.simplify(sp.expand_log(found - form, force=True))),
+        vanishes(sp.simplify(sp.expand_log(derivative - form, force=True))),
         "the slope of the balance is another one",
     )
     return form

@@ -4,8 +4,6 @@ expected reward of a prompt and its slope follow from its own probabilities. Whe
 be listed, nothing else is needed, before attention emerges and where groups are normalised, too.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp

@@ -65,7 +65,7 @@ def prove_orbit() -> None:
     Raises
     ------
     ArithmeticError
-        If a rate knows the margin in another way.
+        If a rate depends on the margin in another way.
     """
     slope = -sp.diff(sp.log(1 / success_of_margin()), m)
     mass = loss.equations()["g"].rhs
@@ -109,9 +109,9 @@ def clock_of(reward: str, steps: sp.Expr = L) -> sp.Expr:
     return sp.Sum(shape, (t, 1, steps)) / steps * s
 
 
-def _by_excess(found: sp.Expr, shape: sp.Expr) -> sp.Expr:
+def _by_excess(derived: sp.Expr, shape: sp.Expr) -> sp.Expr:
     """A clock as a function of x times s."""
-    written_as(shape * success(), found)
+    written_as(shape * success(), derived)
     return shape * s
 
 

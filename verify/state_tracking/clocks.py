@@ -1,9 +1,7 @@
 """Momentum and schedules: the plain descent that takes the same path, on a flow and on students."""
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -44,9 +42,9 @@ def gaps(how: Optimiser, eta: float) -> tuple[float, float]:
     """
     same = clocks.as_plain(how, eta)
     plain = Optimiser(schedule=how.schedule)
-    own = CLOCK * (2 if how.schedule == "cosine" else 1)
+    length = CLOCK * (2 if how.schedule == "cosine" else 1)
     deviations, other, bare = (
-        of_flow(rule, rate, round(own / effective))
+        of_flow(rule, rate, round(length / effective))
         for rule, rate, effective in (
             (how, eta, eta / (1 - how.momentum)),
             (plain, same.eta, same.eta),
@@ -89,7 +87,7 @@ def of_students(
     plain descent from one at the rate of momentum.
     """
     same, rate = clocks.as_plain(how, p.eta), p.eta / (1 - how.momentum)
-    own = length * (2 if how.schedule == "cosine" else 1)
+    clock_length = length * (2 if how.schedule == "cosine" else 1)
     fields = dict(momentum=how.momentum, nesterov=how.nesterov, schedule=how.schedule)
     runs = (
         (p.replace(**fields), rate),
@@ -98,7 +96,7 @@ def of_students(
     )
     times = []
     for q, effective in runs:
-        steps = round(own / effective)
+        steps = round(clock_length / effective)
         q = q.replace(epochs=steps, eval_every=max(1, steps // 400))
         times.append(student_times(q, seeds, **training))
     momentum, plain, bare = times
@@ -123,11 +121,10 @@ def on_students(name: str, **training: Any) -> list[Check]:
             "plain_rate",
             3.0,
             abs(worth) / NEXT,
-            "the check sees it",
+            "the check can detect it",
         ),
     ]
 
 
-def groups(**training: Any) -> dict[str, Callable[[], list[Check]]]:
-    """Rows of students by title."""
-    return {f"students, {x}": functools.partial(on_students, x, **training) for x in BALLS}
+# Rows of students by title.
+GROUPS = {f"students, {x}": functools.partial(on_students, x) for x in BALLS}

@@ -106,11 +106,11 @@ def _brief(value: float, error: float, relative: bool) -> str:
     return f"{value:.{places}f}{last}{'%' if relative else ''}"
 
 
-def as_dict(found: Ladder) -> dict[str, Any]:
+def as_dict(errors: Ladder) -> dict[str, Any]:
     """Errors of all levels as a dictionary for JSON."""
     return {
         setting: {level: f.as_dict() for level, f in levels.items()}
-        for setting, levels in found.items()
+        for setting, levels in errors.items()
     }
 
 

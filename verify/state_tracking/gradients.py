@@ -15,12 +15,17 @@ from theory.state_tracking import Parameters, equations, task
 from verify.check import Check, identity, listed
 from verify.report import Table, derivations
 from verify.state_tracking.attention_gradients import attention_constant, attention_derivatives
-from verify.state_tracking.dressed_gradients import dressed_derivatives
-from verify.state_tracking.flow_gradients import flow_at_paper_overlap, flow_increments
+from verify.state_tracking.beyond_gradients import dressed_derivatives, penalty_derivatives
+from verify.state_tracking.flow_gradients import (
+    entry_derivatives,
+    flow_at_paper_overlap,
+    flow_increments,
+    loss_derivatives,
+    mean_logits,
+    overlap_updates,
+    seed_means,
+)
 from verify.state_tracking.inputs import EXACT, EXACT_WHY, GENERATOR
-from verify.state_tracking.logit_gradients import entry_derivatives, loss_derivatives, mean_logits
-from verify.state_tracking.overlap_gradients import overlap_updates, seed_means
-from verify.state_tracking.penalty_gradients import penalty_derivatives
 
 
 @listed

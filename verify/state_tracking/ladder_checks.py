@@ -138,12 +138,12 @@ WIDTH = 4.0  # standard errors of this level
 
 
 @listed
-def checks(found: Ladder, grid: Ladder) -> Iterator[Check]:
+def checks(errors: Ladder, grid: Ladder) -> Iterator[Check]:
     """Checks: the last level against its targets at every setting; the level that knows initial
     values only against the scatter that it predicts; the paper's levels against their measured
     bands.
     """
-    yield from ladder_checks(found)
+    yield from ladder_checks(errors)
     for setting, levels in grid.items():
         yield from [*aims(setting, levels), *drawn_aims(setting, levels)]
     yield from [calibration(grid, name) for name in SCATTERED]
@@ -157,11 +157,11 @@ def checks(found: Ladder, grid: Ladder) -> Iterator[Check]:
     )
 
 
-def ladder_checks(found: Ladder) -> list[Check]:
+def ladder_checks(errors: Ladder) -> list[Check]:
     """Checks of the three settings of the ladder."""
     return [
         c
-        for setting, levels in found.items()
+        for setting, levels in errors.items()
         for c in (*aims(setting, levels), *off(setting, levels))
     ]
 
@@ -194,7 +194,7 @@ def aims(setting: str, levels: dict[str, Fidelity]) -> Iterator[Check]:
             TITLES[FULL],
             0.25,
             ours / theirs if np.isfinite(theirs) else 0.0,  # it may never reach it
-            "the theory is worth its equations",
+            "a quarter of the error of the paper's theory",
         )
 
 
@@ -230,10 +230,10 @@ def calibration(grid: Ladder, name: str) -> Check:
     ratios, expected, variance = [], 0.0, 0.0
     for levels in grid.values():
         errors = levels[DRAWN].errors[name]
-        own, drawn_ = len(errors), len(errors) * (DRAWS - 1)
+        count, drawn_ = len(errors), len(errors) * (DRAWS - 1)
         scatter_ = levels[DRAWN].scatter[name] ** 2 * (1 + 1 / DRAWS)
         ratios.append(float((errors**2).mean()) / scatter_)
-        mean, spread = scipy.stats.f.stats(own, drawn_, moments="mv")
+        mean, spread = scipy.stats.f.stats(count, drawn_, moments="mv")
         expected, variance = expected + mean / len(grid), variance + spread / len(grid) ** 2
     predicted = float(np.sqrt(expected))
     return estimated(

@@ -88,13 +88,13 @@ def _orbit(kind: str, level: float, labels: xr.Dataset, runs: xr.Dataset) -> lis
     orbit: dict[str, list[tuple[float, float]]] = {"A": [], "S": []}
     scale = {"A": 1.0, "S": 0.0}
     for k in runs.seed.values:
-        run, own = rewarded(runs.sel(seed=k)), labels.sel(seed=k)
-        at = int(np.argmax(run.success.values >= level))
-        if not run.success.values[at] >= level:
+        run, labelled = rewarded(runs.sel(seed=k)), labels.sel(seed=k)
+        meeting = int(np.argmax(run.success.values >= level))
+        if not run.success.values[meeting] >= level:
             return []
-        scale["S"] = max(scale["S"], abs(float(run.R[at])))
+        scale["S"] = max(scale["S"], abs(float(run.R[meeting])))
         for name, pairs in orbit.items():
-            pairs.append((at_equal_R(own, run, name)[at], float(run[name][at])))
+            pairs.append((at_equal_R(labelled, run, name)[meeting], float(run[name][meeting])))
     out = []
     for name, pairs in orbit.items():
         label, reward = np.array(pairs).T

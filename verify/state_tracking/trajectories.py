@@ -54,7 +54,7 @@ def untrained(p: Parameters) -> Iterator[Check]:
         for x in ("A", "R", "S", "zeta")
         if x != "S" or p.d_g > 1
     ]
-    for name, at, seeds in (
+    for name, setting, seeds in (
         ("Table 1", Parameters.table_1(), 24),
         ("Table 2", Parameters.table_2(), 24),
         ("these sizes", p, 64),
@@ -62,13 +62,13 @@ def untrained(p: Parameters) -> Iterator[Check]:
         # The paper prints 0.044 and 0.0466, taken from simulations. With 4096 sequences the scatter
         # between seeds is 2%.
         start = [
-            untrained_statistics(at.replace(n_train=4096), seed)["variance_correct"]
+            untrained_statistics(setting.replace(n_train=4096), seed)["variance_correct"]
             for seed in range(seeds)
         ]
         yield sampled(
             f"initial logit variance at {name}, {seeds} seeds",
             "logit_variance_initial",
-            st.initial_variance(at),
+            st.initial_variance(setting),
             start,
         )
 
@@ -263,8 +263,8 @@ def kurtoses(runs: xr.Dataset) -> list[str]:
     return [
         "excess kurtosis of the logits, mean over seeds (normal 0, uniform -1.2), correct and other:",
         *(
-            f"  {when}: {float(at.kurtosis_correct.mean()):.2f}, {float(at.kurtosis_other.mean()):.2f}"
-            for when, at in moments.items()
+            f"  {when}: {float(then.kurtosis_correct.mean()):.2f}, {float(then.kurtosis_other.mean()):.2f}"
+            for when, then in moments.items()
         ),
     ]
 
@@ -308,8 +308,8 @@ def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset, a
             # Wide and pale, as theory is drawn over them.
             plotting.band(axis, runs[name], colour, kind or "students", width=2.5)
             if kind:
-                at = rates[name].transpose("alpha", "seed")
-                dots = axis.plot(rates.alpha, at, "o", color=colour, ms=2.5)
+                marks = rates[name].transpose("alpha", "seed")
+                dots = axis.plot(rates.alpha, marks, "o", color=colour, ms=2.5)
                 dots[0].set_label(f"{kind}, ours, a mark each")
             else:
                 lines = axis.plot(
