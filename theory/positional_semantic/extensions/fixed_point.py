@@ -141,7 +141,7 @@ def step(system: Extended, x: general.Order, values: Values) -> tuple[general.Or
     new, norm, _ = general.input_channel(system, hats)
     moved = values
     if p.value:
-        moved = Values(*map(float, compiled()[3](p.lam, p.sigma, *value_hats.values())))
+        moved = Values(*map(float, compiled()[2](p.lam, p.sigma, *value_hats.values())))
     change = max(new.distance(x), *(abs(a - b) for a, b in zip(moved, values, strict=True)))
     if p.value_rank:
         values = moved = _values(p, x)
