@@ -18,7 +18,9 @@ from theory.positional_semantic.extensions.channel import (
 from theory.positional_semantic.extensions.scope import CROSSING, EXTENDED
 from theory.positional_semantic.numbers import general
 from theory.positional_semantic.numbers.channel import State
-from theory.positional_semantic.numbers.fixed_point import STARTS, VANISHED, NotConverged, in_range
+from theory.positional_semantic.numbers.evolution import STARTS, in_range
+from theory.positional_semantic.numbers.fixed_point import VANISHED
+from theory.positional_semantic.numbers.prox import NotConverged
 from theory.positional_semantic.numbers.thresholds import FIRST, LARGEST, SMALLEST
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.scope import HOW
