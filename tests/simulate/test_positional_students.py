@@ -16,7 +16,8 @@ from simulate.positional_semantic.student import Problem, Student, initial_weigh
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, baseline, definitions, solve
 from theory.positional_semantic.numbers.channel import State, averages
-from theory.positional_semantic.numbers.fixed_point import transverse, update
+from theory.positional_semantic.numbers.evolution import update
+from theory.positional_semantic.numbers.fixed_point import transverse
 
 TINY = Parameters(d=40, alpha=1.5, steps=30, n_test=200)
 

@@ -20,7 +20,8 @@ from theory.numeric import function
 from theory.positional_semantic import Parameters, equations, free_entropy, symbols
 from theory.positional_semantic.numbers import fixed_point, prox
 from theory.positional_semantic.numbers.channel import averages
-from theory.positional_semantic.numbers.fixed_point import FixedPoint, conjugates, solve
+from theory.positional_semantic.numbers.evolution import conjugates
+from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve
 from verify.check import Band, Check, identity, listed, near, vanishing
 from verify.report import Table, derivations
 

@@ -18,7 +18,9 @@ from theory.positional_semantic.extensions.channel import (
 from theory.positional_semantic.extensions.scope import CROSSING, EXTENDED
 from theory.positional_semantic.numbers import general
 from theory.positional_semantic.numbers.channel import State
-from theory.positional_semantic.numbers.fixed_point import STARTS, VANISHED, NotConverged, in_range
+from theory.positional_semantic.numbers.evolution import STARTS, in_range
+from theory.positional_semantic.numbers.fixed_point import VANISHED
+from theory.positional_semantic.numbers.prox import NotConverged
 from theory.positional_semantic.numbers.thresholds import FIRST, LARGEST, SMALLEST
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.scope import HOW
@@ -141,7 +143,7 @@ def step(system: Extended, x: general.Order, values: Values) -> tuple[general.Or
     new, norm, _ = general.input_channel(system, hats)
     moved = values
     if p.value:
-        moved = Values(*map(float, compiled()[3](p.lam, p.sigma, *value_hats.values())))
+        moved = Values(*map(float, compiled()[2](p.lam, p.sigma, *value_hats.values())))
     change = max(new.distance(x), *(abs(a - b) for a, b in zip(moved, values, strict=True)))
     if p.value_rank:
         values = moved = _values(p, x)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from theory import ParameterError, checked, scope, sweep
 from theory.positional_semantic.numbers.branches import Omegas
-from theory.positional_semantic.numbers.fixed_point import FixedPoint, NotConverged, solve
+from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve
 from theory.positional_semantic.numbers.linear import baseline
+from theory.positional_semantic.numbers.prox import NotConverged
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.scope import MINIMUM
 
