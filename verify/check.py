@@ -109,38 +109,19 @@ def with_notes(
     return group
 
 
-def sided(
-    tolerance: float, reason: str
-) -> Callable[[Callable[[Sides], Iterable[Check] | None]], Callable[..., list[Check]]]:
-    """Decorator: a group of checks from a function that adds to `Sides`, and may return rows that
-    come after those.
-    """
-
-    def decorate(add: Callable[[Sides], Iterable[Check] | None]) -> Callable[..., list[Check]]:
-        @functools.wraps(add)
-        def group(table: Mapping[str, Equation]) -> list[Check]:
-            sides = Sides(table, tolerance, reason)
-            further = add(sides) or ()
-            return [*sides.checks(), *further]
-
-        return group
-
-    return decorate
-
-
 def against(
     table: Mapping[str, Equation],
     check: Callable[..., Check],
     name: str,
     equation: str,
     values: Any,
-    *measured: Any,
+    *given: Any,
     **more: Any,
 ) -> Check:
     """Check of a number against an equation at given values; ``check`` is `identity`, `near` or
     `sampled`, whose other arguments follow.
     """
-    return check(name, equation, table[equation].evaluate(values), *measured, **more)
+    return check(name, equation, table[equation].evaluate(values), *given, **more)
 
 
 def near(
