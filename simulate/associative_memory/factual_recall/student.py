@@ -2,6 +2,8 @@
 that trains it.
 """
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 
@@ -136,10 +138,10 @@ class Learner:
         block = probability.reshape(-1, p.R, p.D).sum(2)[rows, relation]
         loss, of_relation = -np.log(right).mean(), -np.log(block).mean()
         of_r, of_s = V[p.S : p.S + p.R].reshape(p.R, p.R, p.D), V[: p.S]
-        right_block = np.eye(p.R, dtype=bool)
+        own = np.eye(p.R, dtype=bool)
         hit = np.zeros_like(of_s, dtype=bool)
         hit[np.arange(p.S)[:, None], self.table] = True
-        delta_r = of_r[right_block].mean() - of_r[~right_block].mean()
+        delta_r = of_r[own].mean() - of_r[~own].mean()
         delta_s = of_s[hit].mean() - of_s[~hit].mean()
         w_r, w_s = w[p.S : p.S + p.R].mean(), w[: p.S].mean()
         c_r, c_s = p.D * (p.R - 1) / p.R, p.R * (p.D - 1) / p.D
@@ -181,6 +183,11 @@ def identity(p: Parameters, optimizer: Optimiser | None = None) -> dict[str, Any
     return optimisers.identity(optimizer)
 
 
+def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
+    """Flow time."""
+    return p.eta * steps
+
+
 SYSTEM = training.System(
     "associative_memory.factual_recall",
     Parameters,
@@ -188,6 +195,7 @@ SYSTEM = training.System(
     MEANING,
     memory,
     time="t",
+    clock=clock,
     default_dtype="float32",
     devices=("cpu",),
     identity=identity,

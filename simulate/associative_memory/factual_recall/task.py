@@ -2,6 +2,8 @@
 depends.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,10 +68,10 @@ def draw_sequences(
     """
     tokens = rng.integers(p.noise_tokens, size=(n, p.T)) + p.S + p.R
     subject, relation = rng.integers(p.S, size=n), rng.integers(p.R, size=n)
-    place = rng.integers(p.T - 1, size=n)
-    other = (place + rng.integers(1, p.T - 1, size=n)) % (p.T - 1)
+    at = rng.integers(p.T - 1, size=n)
+    other = (at + rng.integers(1, p.T - 1, size=n)) % (p.T - 1)
     rows = np.arange(n)
-    tokens[rows, place], tokens[rows, other] = subject, p.S + relation
+    tokens[rows, at], tokens[rows, other] = subject, p.S + relation
     tokens[:, -1] = p.vocabulary - 1
     return tokens, table[subject, relation]
 

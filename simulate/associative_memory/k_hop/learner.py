@@ -2,6 +2,8 @@
 permutations.
 """
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 
@@ -32,10 +34,10 @@ def answer(hidden: np.ndarray, given: np.ndarray, start: np.ndarray) -> np.ndarr
     """``sigma_k pi_k ... sigma_1 pi_1 (x)`` for hidden ``(k, N)``, given ``(n, k, N)`` and start
     ``(n,)``.
     """
-    points, rows = start, np.arange(len(start))
+    at, rows = start, np.arange(len(start))
     for j in range(len(hidden)):
-        points = given[rows, j, hidden[j, points]]
-    return points
+        at = given[rows, j, hidden[j, at]]
+    return at
 
 
 def apply(kernels: Tensor, given: Tensor, start: Tensor) -> Tensor:
@@ -140,6 +142,11 @@ class Learner:
         )
 
 
+def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
+    """Flow time."""
+    return p.eta * steps
+
+
 SYSTEM = training.System(
     "associative_memory.k_hop",
     Parameters,
@@ -147,6 +154,7 @@ SYSTEM = training.System(
     MEANING,
     memory,
     time="t",
+    clock=clock,
     dimensions={"overlap": ("hop",)},
     default_dtype="float64",
     finite="product",

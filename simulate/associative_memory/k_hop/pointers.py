@@ -7,6 +7,8 @@ copies the pointer found there; identity scores turn m hops into 2 m. Hops 2^j a
 trained mixture of all layers.
 """
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 
