@@ -16,12 +16,12 @@ from theory.state_tracking.phases import kappa, steady
 from theory.state_tracking.scope import DECAY_THRESHOLDS, LATE_STATES
 from theory.state_tracking.symbols import A, L, N, d_g, d_h
 
-UNDONE = 1e-12  # least 1 - A that is looked for
+UNDONE = 1e-12  # smallest 1 - A of a learned state
 WORDS = {
     "decay_unlearned": "weight decay above which nothing is learned from scratch: A = 1/L is stable",
     "decay_lost": "weight decay above which what was learned is lost: only A = 1/L is left",
 }
-FAINT = 1e-12  # gap that is no rounding error
+FAINT = 1e-12  # largest gap that is a rounding error
 MEANING = {
     "A": "attention on the right action",
     "R": "overlap with the own teachers",
