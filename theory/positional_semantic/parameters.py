@@ -27,9 +27,9 @@ class Parameters(BaseParameters):
     """
 
     PRESETS = {
-        "figures": {},  # of Figs. 2 and 3
-        "alternative": dict(target="alternative"),  # the asymmetric matrix (144) of Fig. 9
-        "demo": dict(d=200, alpha=2.0, steps=2000, n_test=5000),  # trains in seconds on a CPU
+        "figures": {},  # Figs. 2 and 3 of the paper
+        "alternative": {"target": "alternative"},  # the asymmetric matrix (144) of Fig. 9
+        "demo": {"d": 200, "alpha": 2.0, "steps": 2000, "n_test": 5000},  # seconds on a CPU
     }
     omega: float = parameter(0.3, "positional fraction of the target (16)", low=0, high=1)
     alpha: float | None = parameter(

@@ -26,6 +26,7 @@ from theory.parameters import ParameterError, described
 from theory.positional_semantic import Parameters, solve
 from theory.positional_semantic.numbers import general
 from theory.positional_semantic.numbers.thresholds import thresholds
+from theory.positional_semantic.scope import DESCENT
 from theory.runtime import plotting
 from verify.check import Band, Check, estimated, sampled, with_notes
 from verify.positional_semantic import pictures
@@ -73,6 +74,7 @@ def report(request: Request) -> Report:
     p = request.parameters(DEMO)
     if p.alpha is not None and request.preset is None:
         raise ParameterError("alpha: must be unset, the command sweeps it")
+    DESCENT.require(p)
     p = p.replace(alpha=None)
     options = request.training
     predicted = {k: t for k in SELECTIONS if not (t := thresholds(p.replace(prox=k))).reasons}

@@ -67,7 +67,7 @@ def conjugates(p: Parameters, state: State, averages: Averages) -> dict[str, flo
 def input_channel(p: Parameters, hats: dict[str, float]) -> State:
     """Order parameters by the second half of (7)."""
     if p.lam + p.sigma**2 * hats["V_hat"] <= 0:
-        raise NotConverged("state evolution left its domain, D <= 0")
+        raise NotConverged("left its domain, D <= 0")
     new = _compiled()[1](p.lam, p.sigma, p.sigma**2, *(hats[x.name] for x in HATS))
     return State(*map(float, new))
 

@@ -370,13 +370,17 @@ def gradient(point: FixedPoint) -> dict[str, float]:
 def transverse(
     point: FixedPoint, size: Annotated[float, Allowed(low=1e-9, high=1)] = 1e-3
 ) -> float:
-    """Growth factor per undamped step of the overlap that vanishes on this branch. Above one the
-    branch is unstable.
+    """Growth factor per undamped step of the overlap that vanishes on this branch; of the agnostic
+    branch, where both do, the larger one. Above one the branch is unstable.
 
     The overlap (m, or theta/sigma) is set to ``size`` and one step is taken on the whole plane of
     h.
     """
     coarse = point.p.replace(order=COARSE)
-    name, start = ("theta", size * point.p.sigma) if point.branch == "positional" else ("m", size)
-    state = point.state._replace(**{name: start})
-    return getattr(update(coarse, state, averages(coarse, state)), name) / start
+    sizes = {"m": size, "theta": size * point.p.sigma}
+    sizes.pop(OVERLAP.get(point.branch, ""), None)
+    growth = []
+    for name, start in sizes.items():
+        state = point.state._replace(**{name: start})
+        growth.append(getattr(update(coarse, state, averages(coarse, state)), name) / start)
+    return max(growth)

@@ -23,11 +23,13 @@ import numpy as np
 import scipy
 import sympy as sp
 
+from theory import scope
 from theory.arguments import Positive, checked
 from theory.parameters import ANYTHING, Allowed, ParameterError, shown
 from theory.positional_semantic import definitions
 from theory.positional_semantic.numbers.many_fields import Derivatives, differentiated, proximal
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.scope import MINIMUM
 
 Size = Annotated[float, Allowed(above=0, high=1e100)]  # its square does not overflow
 DAMPING, ITERATIONS, TOLERANCE = 0.7, 400, 1e-7
@@ -297,7 +299,7 @@ def input_channel(system: System, hats: dict[str, np.ndarray]) -> tuple[Order, f
     D = system.lam * np.eye(system.rank) + np.einsum("klc,lcab->kab", gamma, hats["V"])
     D = (D + D.transpose(0, 2, 1)) / 2
     if np.linalg.eigvalsh(D).min() <= 0:
-        raise ParameterError("state evolution left its domain: D <= 0")
+        raise ParameterError("general state evolution: left its domain, D <= 0")
     inverse = np.linalg.inv(D)
     fixed = np.einsum("klc,lca->ka", system.pi, hats["m"])
     linear = np.einsum("klc,lcat->kat", gamma, hats["theta"])
@@ -325,10 +327,14 @@ def solve(
     Raises
     ------
     ParameterError
-        If the iteration leaves its domain or does not converge.
+        For a start of another shape, or if the iteration leaves its domain or does not converge.
     """
-    x = start
-    residual = np.inf
+    (L, C), R, t = system.gamma.shape[1:], system.rank, len(system.teacher)
+    sizes = {"q": (L, C, R, R), "m": (L, C, R), "V": (L, C, R, R), "theta": (L, C, R, t)}
+    for name, size in sizes.items():
+        if (given := np.shape(getattr(start, name))) != size:
+            raise ParameterError(f"start.{name}: has shape {given}, must have {size}")
+    x, residual = start, np.inf
     try:
         with np.errstate(over="raise", invalid="raise", divide="raise"):
             for _ in range(ITERATIONS):
@@ -349,6 +355,7 @@ def solve(
     )
 
 
+@scope.guard(MINIMUM)
 @checked
 def headline(p: Parameters, points: Annotated[int, Allowed(low=2, high=2**22)] = 4096) -> System:
     """The layer of the figures as a general system: two tokens, one cluster, p_1 = -p_2."""

@@ -17,6 +17,7 @@ from typing import Annotated
 import numpy as np
 import scipy.optimize
 
+from theory import scope
 from theory.arguments import checked
 from theory.parameters import Allowed
 from theory.positional_semantic.numbers import prox
@@ -30,6 +31,7 @@ from theory.positional_semantic.numbers.evolution import (
 )
 from theory.positional_semantic.numbers.fixed_point import FixedPoint
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.scope import MINIMUM
 
 DEGREES = (7, 9)
 Degree = Annotated[int, Allowed(choices=DEGREES)]
@@ -101,6 +103,7 @@ def averages(p: Parameters, state: State, degree: int = 7) -> Averages:
     )
 
 
+@scope.guard(MINIMUM)
 @checked
 def solve(
     p: Parameters, branch: Branch, start: State | None = None, degree: Degree = 7

@@ -13,10 +13,11 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from theory import Allowed, checked
+from theory import Allowed, checked, scope
 from theory.positional_semantic.numbers.channel import State, averages
 from theory.positional_semantic.numbers.evolution import Branch, conjugates, damped, in_range
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.scope import MINIMUM
 
 # Trapezoidal rule on +-9 standard deviations: error 1e-6 from kinks of the proximal map, 1e-18 from
 # the cutoff.
@@ -79,11 +80,13 @@ def input_channel(
     return State(*map(float, averages)), Q
 
 
+@scope.guard(MINIMUM)
 @checked
 def solve(
     p: Parameters, branch: Branch, regulariser: Regulariser, start: State | None = None
 ) -> Solution:
-    """Fixed point on a branch by damped steps.
+    """Fixed point on a branch by damped steps; the regulariser stands in place of the ridge
+    ``p.lam``.
 
     Raises
     ------
