@@ -32,9 +32,9 @@ def records(p: Any, numbers: int) -> float:
     return (p.steps // p.eval_every + 2) * 4 * 8 * numbers
 
 
-def eta_times_steps(p: Any, steps: np.ndarray) -> np.ndarray:
-    """Time of gradient flow."""
-    return p.eta * steps
+def elapsed(p: Any, steps: np.ndarray) -> np.ndarray:
+    """Time after so many steps of equal length."""
+    return p.time_per_step * steps
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,8 @@ class System:
         Time dimension of the measurements, made every ``p.eval_every`` steps; None if only final
         results are recorded (`Learner.finish`).
     clock : callable, optional
-        ``clock(p, steps)`` converts steps to the unit of ``time``, ``eta * steps`` for parameters
-        that are `theory.parameters.Stepped` if not given; without it, time is the step
-        number.
+        ``clock(p, steps)`` converts steps to the unit of ``time``; `elapsed` if not given and the
+        parameters are `theory.parameters.Stepped`, otherwise time is the step number.
     counter : str
         Name of a step.
     length : callable
@@ -119,8 +118,9 @@ class System:
 
     def __post_init__(self) -> None:
         """The clock that follows from the parameters, if none is given."""
-        if self.clock is None and self.time == "t" and issubclass(self.parameters, Stepped):
-            object.__setattr__(self, "clock", eta_times_steps)
+        kind = self.parameters
+        if self.clock is None and issubclass(kind, Stepped) and self.time == kind.TIME:
+            object.__setattr__(self, "clock", elapsed)
 
     def learner(self, p: Any, seeds: Sequence[int], *where: Any, **own: Any) -> Learner:
         """Learner of the given seeds, with clamped weights if any."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from theory.algebra import delta_gradient, delta_sum, linear_root, vanishes, written_as
+    from theory.algebra import delta_gradient, delta_sum, linear_root, proved, vanishes, written_as
     from theory.arguments import checked
     from theory.dimensions import by_dimension
     from theory.emergence import of_onset, until
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from theory.special import gauss_hermite, gauss_legendre
 
 MODULES = {
-    "algebra": "delta_gradient delta_sum linear_root vanishes written_as",
+    "algebra": "delta_gradient delta_sum linear_root proved vanishes written_as",
     "arguments": "checked",
     "dimensions": "by_dimension",
     "emergence": "of_onset until",

@@ -139,6 +139,18 @@ def vanishes(expr: sp.Expr) -> bool:
     )
 
 
+def proved(holds: bool, otherwise: str) -> None:
+    """Go on with a derivation only if a step of it holds.
+
+    Raises
+    ------
+    ArithmeticError
+        With the given words, if it does not.
+    """
+    if not holds:
+        raise ArithmeticError(otherwise)
+
+
 def written_as(form: sp.Expr, derived: sp.Expr) -> sp.Expr:
     """Return ``form`` in place of ``derived`` after proving that the two are equal. This gives a
     derived result the grouping that a reader expects.

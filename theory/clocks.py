@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.algebra import written_as
+from theory.algebra import proved, vanishes, written_as
 from theory.equation import Equation
 from theory.notation import symbol
 from theory.optimisers import Optimiser
@@ -30,6 +30,20 @@ back = symbol("back", "z", "shift by one step into the past")
 D = symbol("D_n", r"\partial_{n}", "derivative by the number of steps")
 w = sp.Function("w")(n)
 slope = symbol("slope", r"\nabla\mathcal{L}", "gradient at the weights", real=True)
+
+
+def delay(
+    pace: sp.Expr, x: sp.Symbol, start: sp.Expr, end: sp.Expr, step: sp.Expr = eta
+) -> sp.Expr:
+    """Correction of the time of dx/dt = f, with f the ``pace``, by steps of finite size, which to
+    first order follow f - (step/2) f f'.
+    """
+    f = sp.Function("f")(x)
+    added = sp.diff(1 / (f - step / 2 * f * sp.diff(f, x)), step).subs(step, 0)
+    proved(
+        vanishes(added - sp.diff(sp.log(f), x) / 2), "a step does not add the logarithm of the pace"
+    )
+    return step / 2 * sp.log(pace.subs(x, end) / pace.subs(x, start))
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,22 @@ def parameter(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+class Named(type):
+    """Class with presets: ``Parameters.NAME()`` makes parameters with the fields that it sets."""
+
+    def __getattr__(cls, name: str) -> Any:
+        """A preset, which takes further fields by keyword."""
+        if name.startswith("__") or name not in (named := cls.presets()):
+            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
+        return named[name]
+
+    def __dir__(cls) -> list[str]:
+        """Presets among the names that an interpreter offers."""
+        return [*super().__dir__(), *cls.presets()]
+
+
 @dataclass(frozen=True)
-class BaseParameters:
+class BaseParameters(metaclass=Named):
     """Validation, copying, parsing and serialisation shared by every model's ``Parameters``.
 
     Raises
@@ -60,7 +74,7 @@ class BaseParameters:
     """By name of a preset: the fields that it sets. ``Parameters.NAME()`` makes it."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Make the presets, and refuse the old name of ``quantities``."""
+        """Refuse the old name of ``quantities``."""
         super().__init_subclass__(**options)
         if "__repr__" not in vars(cls):  # otherwise subclasses get the dataclass repr
             cls.__repr__ = BaseParameters.__repr__  # type: ignore[method-assign]
@@ -68,8 +82,6 @@ class BaseParameters:
             raise ParameterError(
                 f"{cls.__name__}.values: is called quantities now; values() uses it"
             )
-        for name, changes in vars(cls).get("PRESETS", {}).items():
-            setattr(cls, name, functools.partial(cls, **changes))
 
     def __new__(cls, *args: Any, **values: Any) -> Self:
         """Reject unknown names before the dataclass does."""
@@ -124,7 +136,7 @@ class BaseParameters:
         return f"{type(self).__qualname__}({', '.join(kept)})"
 
     @classmethod
-    def presets(cls) -> dict[str, typing.Callable[[], Self]]:
+    def presets(cls) -> dict[str, typing.Callable[..., Self]]:
         """Named settings."""
         return {name: functools.partial(cls, **changes) for name, changes in cls.PRESETS.items()}
 
@@ -132,26 +144,6 @@ class BaseParameters:
         """Copy with some fields changed."""
         self._known(changes)
         return dataclasses.replace(self, **changes)
-
-    def _until(self, time: str, value: Any, length: str, unit: float) -> Self:
-        """Copy whose run length is set to a time (None: unchanged); one step of the field
-        ``length`` takes the time ``unit``.
-
-        Raises
-        ------
-        ParameterError
-            Unless the time is positive, finite and corresponds to a valid number of steps.
-        """
-        if value is None:
-            return self
-        if (value := number(time, value)) <= 0:
-            raise ParameterError(f"{time} = {value:g}: must be positive and finite")
-        steps = value / unit
-        if not steps < MOST:
-            raise ParameterError(
-                f"{time} = {value:g}: must be below {MOST * unit:g} here, 2^63 {length}"
-            )
-        return self.replace(**{length: max(1, round(steps))})
 
     def parse(self, assignments: typing.Iterable[str]) -> Self:
         """Copy with fields set from ``NAME=VALUE`` strings.
@@ -249,17 +241,35 @@ class BaseParameters:
 
 @dataclass(frozen=True)
 class Stepped(BaseParameters):
-    """Parameters with fields ``eta`` and ``steps``; the students' time is ``t = eta * steps``."""
+    """Parameters whose runs consist of equal steps; the students' time is ``t = eta * steps`` by
+    default.
+    """
 
-    def run_to(self, t: float | None) -> Self:
-        """Copy whose number of steps reaches the time ``t`` (None: unchanged).
+    TIME: ClassVar[str] = "t"
+    LENGTH: ClassVar[str] = "steps"  # the field that counts them
+
+    @property
+    def time_per_step(self) -> float:
+        """Time of one step."""
+        return self.eta  # type: ignore[attr-defined]
+
+    def run_to(self, time: float | None) -> Self:
+        """Copy whose number of steps reaches a time (None: unchanged).
 
         Raises
         ------
         ParameterError
-            Unless ``t`` is positive, finite and at least half a step.
+            Unless the time is positive, finite and corresponds to a valid number of steps.
         """
-        return self._until("t", t, "steps", self.eta)  # type: ignore[attr-defined]
+        if time is None:
+            return self
+        name, unit = self.TIME, self.time_per_step
+        if (time := number(name, time)) <= 0:
+            raise ParameterError(f"{name} = {time:g}: must be positive and finite")
+        if not time / unit < MOST:
+            most = f"{MOST * unit:g} here, 2^63 {self.LENGTH}"
+            raise ParameterError(f"{name} = {time:g}: must be below {most}")
+        return self.replace(**{self.LENGTH: max(1, round(time / unit))})
 
 
 def stated(values: typing.Mapping[str, Any]) -> str:

@@ -166,21 +166,17 @@ def diverged(p: Any) -> ParameterError:
     return ParameterError(f"eta = {p.eta:g}: the descent diverges; take it smaller")
 
 
-def clock(
-    p: Any, runs: xr.Dataset | None, t: float | None, step: float
-) -> tuple[np.ndarray, np.ndarray]:
+def clock(p: Any, runs: xr.Dataset | None, t: float | None) -> tuple[np.ndarray, np.ndarray]:
     """Steps and times at which to evaluate a curve that is the same for all seeds.
 
     Parameters
     ----------
     p : Parameters
-        With ``steps`` and ``eval_every``; the curve does not depend on the batch size.
+        `Stepped`, with ``eval_every``; the curve does not depend on the batch size.
     runs : Dataset or None
         Students over ``(seed, t)``; the curve is evaluated at their times.
     t : float or None
         Length of the curve if there are no runs; ``p.steps`` if None.
-    step : float
-        Time t of one step.
 
     Raises
     ------
@@ -192,4 +188,4 @@ def clock(
         return runs.step.values, runs.t.values
     p = p.run_to(t)
     steps = evaluations(p.steps, p.eval_every)
-    return steps, step * steps
+    return steps, p.time_per_step * steps

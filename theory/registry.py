@@ -327,5 +327,5 @@ def find(name: str) -> Model:
 
         return of_file(name)
     known = ", ".join(m.name for m in table.values() if not m.family)
-    message = f"model: no model named '{name}'; there are {known}; {nearest(name, table)}"
+    message = f"no model named '{name}'; there are {known}; {nearest(name, table)}"
     raise ParameterError(message.rstrip(" ;"))

@@ -49,7 +49,7 @@ class Limit:
     holds : callable
         ``holds(p, runs)``: whether the limit is satisfied; ``runs`` may be None.
     value : callable
-        ``value(p, runs)``: the actual value, in words.
+        ``value(p, runs)``: the actual value, in words; that of the field by default.
     reads : tuple of str
         Further fields that `holds` depends on.
     pointwise : bool
@@ -59,28 +59,27 @@ class Limit:
     field: str
     words: str
     holds: Callable[[Any, xr.Dataset | None], bool]
-    value: Callable[[Any, xr.Dataset | None], Any]
+    value: Callable[[Any, xr.Dataset | None], Any] | None = None
     reads: tuple[str, ...] = ()
     pointwise: bool = True
+
+    def broken(self, p: Any, runs: xr.Dataset | None) -> str:
+        """The actual value, and the allowed ones."""
+        found = self.value(p, runs) if self.value else shown(getattr(p, self.field))
+        return f"{self.field} = {found}: must be {self.words}"
 
 
 def only(field: str, *values: Any, words: str = "") -> Limit:
     """Limit: a field must have one of the given values."""
     said = words or " or ".join("none" if v is None else str(v) for v in values)
-    return Limit(
-        field,
-        said,
-        lambda p, runs: getattr(p, field) in values,
-        lambda p, runs: repr(getattr(p, field)),
-    )
+    return Limit(field, said, lambda p, runs: getattr(p, field) in values)
 
 
 FULL_BATCH = Limit(
     "batch_size",
     "none or n_train (full batch)",
     lambda p, runs: p.batch_size in (None, p.n_train),
-    lambda p, runs: p.batch_size,
-    ("n_train",),
+    reads=("n_train",),
 )
 
 
@@ -149,8 +148,7 @@ class Scope:
             given.belongs(p, runs)
         end = f"; {self.remedy}" if self.remedy else ""
         return [
-            f"{limit.field} = {limit.value(p, runs)}: must be {limit.words} for {self.theory}, "
-            f"which describes {self.describes}{end}"
+            f"{limit.broken(p, runs)} for {self.theory}, which describes {self.describes}{end}"
             for limit in self.limits
             if not limit.holds(p, runs)
         ]

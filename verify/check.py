@@ -1,8 +1,9 @@
 """Rows of a report: a `Check` from the two sides of a claim, one function per kind of claim."""
 
+import functools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from verify.significance import (
 )
 from verify.verdict import IDENTITY, SEEN, VERDICTS, Z_REASON, Band, Check  # noqa: F401
 
+P = ParamSpec("P")
+T = TypeVar("T")
 ROUNDING = 4 * np.finfo(float).eps  # relative tolerance for samples without any scatter
 
 
@@ -80,6 +83,45 @@ class Sides:
             predicted, measured = np.concatenate(parts, axis=1)
             rows.append(identity(label, equation, predicted, measured, self.tolerance, self.reason))
         return rows
+
+
+def listed(make: Callable[P, Iterable[T]]) -> Callable[P, list[T]]:
+    """Decorator: what a function yields, rows as a rule, as a list."""
+
+    @functools.wraps(make)
+    def group(*given: P.args, **named: P.kwargs) -> list[T]:
+        return list(make(*given, **named))
+
+    return group
+
+
+def with_notes(
+    make: Callable[P, Iterable[Check | str]],
+) -> Callable[P, tuple[list[Check], list[str]]]:
+    """Decorator: the rows that a function yields, and the notes, which are text."""
+
+    @functools.wraps(make)
+    def group(*given: P.args, **named: P.kwargs) -> tuple[list[Check], list[str]]:
+        made = list(make(*given, **named))
+        rows = [x for x in made if isinstance(x, Check)]
+        return rows, [x for x in made if isinstance(x, str)]
+
+    return group
+
+
+def against(
+    table: Mapping[str, Equation],
+    check: Callable[..., Check],
+    name: str,
+    equation: str,
+    values: Any,
+    *given: Any,
+    **more: Any,
+) -> Check:
+    """Check of a number against an equation at given values; ``check`` is `identity`, `near` or
+    `sampled`, whose other arguments follow.
+    """
+    return check(name, equation, table[equation].evaluate(values), *given, **more)
 
 
 def near(

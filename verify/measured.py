@@ -19,7 +19,7 @@ import numpy as np
 
 from theory.parameters import BaseParameters
 from theory.runtime import output, progress
-from verify.check import Check
+from verify.check import Check, with_notes
 
 Students = Literal["needed", "shipped", "anew"]
 # Trained where no numbers come with the code; never; or all again, and the files written.
@@ -69,16 +69,14 @@ def measured(function: Callable[P, np.ndarray]) -> Callable[P, np.ndarray]:
     return looked_up
 
 
-def known(groups: Mapping[str, Callable[[], list[Check]]]) -> tuple[list[Check], list[str]]:
+@with_notes
+def known(groups: Mapping[str, Callable[[], list[Check]]]) -> Iterator[Check | str]:
     """Rows of groups of checks by title, and the titles of those whose students are missing."""
-    rows: list[Check] = []
-    missing = []
     for title, make in progress.each(groups.items(), "laws", lambda item: item[0]):
         try:
-            rows += make()
+            yield from make()
         except Missing:
-            missing.append(title)
-    return rows, missing
+            yield title
 
 
 def _place(function: Callable[..., Any]) -> Path:

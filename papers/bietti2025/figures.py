@@ -19,7 +19,8 @@ from theory.runtime import plotting
 from verify.associative_memory.factual_recall import timescales
 
 
-def recall(source: Source) -> Any:
+@plotting.panels(1, 3, width=3.7, height=2.9)
+def recall(source: Source, *axes: Any) -> None:
     """Factual recall: loss, its two parts, and attention and value gains, students against the
     flow.
     """
@@ -27,7 +28,6 @@ def recall(source: Source) -> Any:
     runs = source.train_on_cpu(recall_students.train, p, source.few(4))
     curve = factual_recall.flow().solve(p, t=float(runs.t[-1]))
     steps = lambda data: data.t / p.eta  # noqa: E731
-    figure, axes = plotting.figure(1, 3, width=3.7, height=2.9)
     groups = [
         ("cross-entropy [nats]", ("loss",), ("loss",)),
         ("part of the loss [nats]", ("loss_relation", "loss_subject"), ("relation", "subject")),
@@ -48,7 +48,6 @@ def recall(source: Source) -> Any:
         axes[0].axhline(value, color="0.6", ls=style, lw=0.8, zorder=0, label=text)
     plotting.inside(axes[0])
     plotting.beside(axes[2])
-    return figure
 
 
 def plateau(source: Source) -> Any:
@@ -56,9 +55,9 @@ def plateau(source: Source) -> Any:
     return timescales.draw(timescales.scaling(progress=source.progress)[2])
 
 
-def one_step(source: Source) -> Any:
+@plotting.panels(1, 2)
+def one_step(source: Source, left: Any, right: Any) -> None:
     """Margin and loss along descent from zero: linear, then logarithmic."""
-    figure, (left, right) = plotting.figure(1, 2)
     for k, N in enumerate((8, 32, 128)):
         p = gradient_memory.Parameters(N=N, K=N)
         t = np.logspace(-1, 6, 400)
@@ -66,7 +65,8 @@ def one_step(source: Source) -> Any:
         half = float(gradient_memory.equations()["half_loss_time"].evaluate(p.values()))
         left.loglog(t, m, color=f"C{k}", label=f"$N=K={N}$")
         left.loglog(t, t / N, color=f"C{k}", ls=":", lw=1)
-        right.semilogx(t, np.log1p((N - 1) * np.exp(-m)) / np.log(N), color=f"C{k}")
+        loss = gradient_memory.equations()["margin_loss"].evaluate(p.values() | {"m": m})
+        right.semilogx(t, loss / np.log(N), color=f"C{k}")
         right.plot(
             half, 0.5, "o", color=f"C{k}", label=rf"$N=K={N}$: half the loss at $t={half:.0f}$"
         )
@@ -75,12 +75,11 @@ def one_step(source: Source) -> Any:
     right.set(xlabel=r"flow time $t=\eta\,\times$ steps", ylabel=r"loss / $\ln K$", ylim=(0, 1.05))
     for axis in (left, right):
         plotting.inside(axis)
-    return figure
 
 
-def capacity(source: Source) -> Any:
+@plotting.panels(1, 2, width=4.8, height=3.4)
+def capacity(source: Source, left: Any, right: Any) -> Any:
     """Recall of Hebbian memories over N/d^2, and the number of keys that trained memories hold."""
-    figure, (left, right) = plotting.figure(1, 2, width=4.8, height=3.4)
     for k, d in enumerate((32, 64, 128)):
         sizes = np.unique(np.geomspace(d / 2, min(d * d / 4, 4096), 9).astype(int))
         measured = [
@@ -140,16 +139,14 @@ def capacity(source: Source) -> Any:
     right.set(xlabel="keys stored at accuracy 0.99, $N$", ylabel="parameters", ylim=(40, 2e4))
     for axis in (left, right):
         plotting.inside(axis)
-    plotting.headline(
-        figure,
-        "Hebbian: mean and standard error over 4 to 256 draws; trained: seed 0, learning rate 0.05",
+    return (
+        "Hebbian: mean and standard error over 4 to 256 draws; trained: seed 0, by bisection to 5%"
     )
-    return figure
 
 
-def samples(source: Source) -> Any:
+@plotting.panels(1, 2, width=4.6)
+def samples(source: Source, left: Any, right: Any) -> Any:
     """Noisy bigrams: samples that each path needs, over n and over n/N."""
-    figure, (left, right) = plotting.figure(1, 2, width=4.6)
     base = noisy_bigram.Parameters(draws=400)
     sizes, ratios = (2, 4, 8, 12, 16, 24, 32), np.geomspace(0.125, 16, 8)
     for k, N in enumerate((16, 64, 256)):
@@ -193,13 +190,11 @@ def samples(source: Source) -> Any:
     for axis in (left, right):
         axis.plot([], [], "0.3", lw=1, label="theory at that $N$")
         plotting.inside(axis)
-    plotting.headline(
-        figure, f"$T={base.T}$; $a={base.a}$; {base.draws} draws (left), 250 to 15 (right)"
-    )
-    return figure
+    return f"$T={base.T}$; $a={base.a}$; {base.draws} draws (left), 250 to 15 (right)"
 
 
-def ablation(source: Source) -> Any:
+@plotting.panels(1, 2, width=4.6)
+def ablation(source: Source, left: Any, right: Any) -> None:
     """Both paths trained on noisy bigrams; then the feed-forward path is removed in part."""
     p = noisy_bigram.Parameters.ablation()
     runs = source.train_on_cpu(bigram_students.train, p, source.few(2))
@@ -207,7 +202,6 @@ def ablation(source: Source) -> Any:
     with one_thread():
         for number in range(p.steps):
             learner.step(number)
-    figure, (left, right) = plotting.figure(1, 2, width=4.6)
     for k, (name, word) in enumerate(
         (
             ("p_noise", "probability of the noise token"),
@@ -229,7 +223,6 @@ def ablation(source: Source) -> Any:
     )
     for axis in (left, right):
         plotting.inside(axis)
-    return figure
 
 
 FIGURES: dict[str, Figure] = {

@@ -11,9 +11,9 @@ from theory.runtime import plotting
 from verify.associative_memory.k_hop.laws import learner_runs
 
 
-def hops(source: Source) -> Any:
+@plotting.panels(1, 2, width=4.6)
+def hops(source: Source, left: Any, right: Any) -> None:
     """k hops: training time with and without curriculum, and kernel learners against their flow."""
-    figure, (left, right) = plotting.figure(1, 2, width=4.6)
     ks = np.arange(1, 9)
     left.semilogy(
         ks,
@@ -23,7 +23,7 @@ def hops(source: Source) -> Any:
     )
     left.semilogy(
         ks[2:],
-        [0.1 ** (2 - k) / (k - 2) for k in ks[2:].astype(float)],
+        k_hop.equations()["direct_time"].evaluate(k_hop.Parameters().values() | {"k": ks[2:]}),
         "k:",
         label=r"all at once, small $m_0$: $m_0^{2-k}/(k-2)$",
     )
@@ -59,14 +59,13 @@ def hops(source: Source) -> Any:
     )
     plotting.inside(left)
     plotting.inside(right, loc="center", bbox_to_anchor=(0.39, 0.5), handlelength=1.4)
-    return figure
 
 
-def pointers(source: Source) -> Any:
+@plotting.panels(1, 3, width=3.7)
+def pointers(source: Source, *axes: Any) -> None:
     """Extension: hops 1, 2, 4, 8 learned layer by layer by attention that jumps along a
     permutation.
     """
-    figure, axes = plotting.figure(1, 3, width=3.7)
     for axis, kind, title in zip(
         axes[:2], ("mixture", "last"), ("1, 2, 4, 8 hops together", "8 hops alone"), strict=True
     ):
@@ -90,4 +89,3 @@ def pointers(source: Source) -> Any:
             )
     plotting.inside(axes[0])
     plotting.inside(axes[2])
-    return figure

@@ -12,11 +12,11 @@ from theory.runtime import plotting
 from verify.associative_memory.trigger_task.laws import EARLY
 
 
-def probes(source: Source) -> Any:
+@plotting.panels(1, 3, width=3.9)
+def probes(source: Source, *axes: Any) -> None:
     """Trigger task: probes and in-context accuracy, matrices trained jointly and one after the
     other.
     """
-    figure, axes = plotting.figure(1, 3, width=3.9)
     words = {
         "probe_W_O2": "$W_O^2$ (65 tokens)",
         "probe_W_K2": "$W_K^2$ (5 triggers)",
@@ -39,12 +39,11 @@ def probes(source: Source) -> Any:
             title=f"{title}, {runs.sizes['seed']} seeds",
         )
     plotting.inside(axes[0])
-    return figure
 
 
-def layers(source: Source) -> Any:
+@plotting.panels()
+def layers(source: Source, axis: Any) -> None:
     """Trigger task: in-context accuracy of full transformers of one and two layers."""
-    figure, axis = plotting.figure()
     for k, (word, p) in enumerate(
         (
             ("one layer", trigger_students.Parameters.one_layer()),
@@ -59,29 +58,21 @@ def layers(source: Source) -> Any:
     axis.axhline(0.99, color="0.6", lw=0.8, ls=":")
     axis.set(xlabel="training step", ylabel="in-context accuracy", ylim=(0, 1.03))
     plotting.inside(axis)
-    return figure
 
 
 def steps(source: Source) -> Any:
     """Three gradient steps: the weights right after each step, and accuracy along the way."""
     p = step_students.Parameters(samples=20000 if source.scale == "small" else 50000)
     with one_thread():
-        good, bad = (
-            step_students.run(p),
-            step_students.run(p.replace(first_step=30.0, third_gain=500.0)),
-        )
+        good, bad = (step_students.run(p.replace(first_step=x)) for x in (1.0, 30.0))
     figure, axes = plotting.figure(1, 4, width=3.1, height=3.0)
-    size = p.N
-    scaled = np.zeros_like(
-        good.weights["W_1"]
-    )  # the first position has no choice, and the last one's does not matter
-    scaled[1:-1] = good.weights["W_1"][1:-1] / np.abs(good.weights["W_1"][1:-1]).max(
-        1, keepdims=True
-    )
+    # The first position has no choice, and the last one's does not matter.
+    inner = good.weights["W_1"][1:-1]
+    scaled = np.pad(inner / np.abs(inner).max(1, keepdims=True), ((1, 1), (0, 0)))
     panels = [
-        (good.weights["W_O"][p.K :, p.K : size], "token", "output", "1. $W_O$, token block"),
+        (good.weights["W_O"][p.K :, p.K : p.N], "token", "output", "1. $W_O$, token block"),
         (
-            good.weights["W_2"][size:, : p.K].T,
+            good.weights["W_2"][p.N :, : p.K].T,
             "remapped token of the key",
             "trigger at the end",
             "2. $W_2$, remap block",

@@ -53,12 +53,12 @@ def gap_panel(
     axis.set(xlabel=ALPHA, ylabel=r"$\epsilon_t$, semantic $-$ positional $[10^{-4}]$")
 
 
-def transition(source: Source, s: Setting) -> Any:
+@plotting.panels(1, 3, width=3.7, height=3.0)
+def transition(source: Source, s: Setting, left: Any, middle: Any, right: Any) -> None:
     """Fig. 2."""
     p = s.p
     runs, theory = both(source, p, s.alphas), branches(p, s)
     crossings = thresholds(p.replace(order=max(12, s.theory_order)))
-    figure, (left, middle, right) = plotting.figure(1, 3, width=3.7, height=3.0)
     gap_panel(left, runs, theory)
     for name, kind, label in (("m", "positional", r"$m$"), ("theta", "semantic", r"$\theta$")):
         scale = 1 / p.sigma**2
@@ -98,7 +98,6 @@ def transition(source: Source, s: Setting) -> Any:
     plotting.inside(left)
     plotting.inside(middle)
     plotting.beside(right)
-    return figure
 
 
 def scaling(source: Source, s: Setting) -> dict[int, xr.Dataset]:
@@ -140,24 +139,22 @@ def scaling_panel(
     plotting.inside(axis)
 
 
-def phase_diagram(source: Source, s: Setting) -> Any:
+@plotting.panels(1, 3, width=3.8, height=3.1)
+def phase_diagram(source: Source, s: Setting, *axes: Any) -> None:
     """Fig. 3."""
-    figure, axes = plotting.figure(1, 3, width=3.8, height=3.1)
     scaling_panel(axes[0], source, s, ("theta",), r"$\theta/\sigma^2$")
     phase_maps(source, s, s.p, (axes[1], axes[2]))
-    return figure
 
 
-def test_scaling(source: Source, s: Setting) -> Any:
+@plotting.panels()
+def test_scaling(source: Source, s: Setting, axis: Any) -> None:
     """Fig. 7."""
-    figure, axis = plotting.figure()
     scaling_panel(axis, source, s, ("test_mse_half",), r"test error $E|y-f|^2/(2d)\ [10^{-3}]$")
-    return figure
 
 
-def slices(source: Source, s: Setting) -> Any:
+@plotting.panels(1, 3, width=3.7, height=3.0)
+def slices(source: Source, s: Setting, *axes: Any) -> None:
     """Fig. 8."""
-    figure, axes = plotting.figure(1, 3, width=3.7, height=3.0)
     for axis, (name, tex, values) in zip(
         axes,
         (
@@ -177,14 +174,12 @@ def slices(source: Source, s: Setting) -> Any:
                 rf"${tex} = {value:g}$",
             )
         plotting.inside(axis, title="students; theory (local prox) dashed", title_fontsize=7)
-    return figure
 
 
-def alternative(source: Source, s: Setting) -> Any:
+@plotting.panels(1, 2, width=4.0, height=3.2)
+def alternative(source: Source, s: Setting, *axes: Any) -> None:
     """Fig. 9."""
-    figure, axes = plotting.figure(1, 2, width=4.0, height=3.2)
     phase_maps(source, s, s.p.replace(target="alternative"), tuple(axes))
-    return figure
 
 
 EXTENSIONS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -195,11 +190,11 @@ EXTENSIONS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def extension(name: str, source: Source, s: Setting) -> Any:
+@plotting.panels(1, 2)
+def extension(name: str, source: Source, s: Setting, left: Any, right: Any) -> None:
     """Figs. 10-13: an extension compared with the model of the main text."""
     title, change = EXTENSIONS[name]
     plain, changed = s.p, s.p.replace(**change)
-    figure, (left, right) = plotting.figure(1, 2)
     starts = (*STARTS, "mixed") if name == "rank2" else STARTS
     alphas = s.extension_alphas
     runs = {k: students(source, changed.replace(start=k), alphas) for k in starts}
@@ -210,12 +205,11 @@ def extension(name: str, source: Source, s: Setting) -> Any:
     right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$", title=title)
     plotting.inside(left, title="students; theory (local prox) dashed", title_fontsize=7)
     plotting.inside(right)
-    return figure
 
 
-def extension_maps(source: Source, s: Setting) -> Any:
+@plotting.panels(2, 2, width=3.9, height=3.0)
+def extension_maps(source: Source, s: Setting, axes: Any) -> None:
     """Fig. 14."""
-    figure, axes = plotting.figure(2, 2, width=3.9, height=3.0)
     for axis, (title, change) in zip(axes.flat, EXTENSIONS.values(), strict=True):
         runs = experiment_map(source, s, s.p.replace(**change), s.extension_alphas)
         map_panel(
@@ -224,15 +218,14 @@ def extension_maps(source: Source, s: Setting) -> Any:
             title,
             r"semantic $-$ positional $[10^{-4}]$",
         )
-    return figure
 
 
-def uninformed(source: Source, s: Setting) -> Any:
+@plotting.panels(1, 2)
+def uninformed(source: Source, s: Setting, left: Any, right: Any) -> None:
     """Fig. 15: Adam from random weights; its final loss against the two informed minima."""
     seeds = range(s.adam_seeds)
     runs = students(source, s.adam, [s.adam.alpha], seeds).isel(alpha=0)
     informed = both(source, s.p.replace(d=s.adam.d, n_test=s.adam.n_test), [s.adam.alpha], seeds)
-    figure, (left, right) = plotting.figure(1, 2)
     left.plot(
         runs.m,
         runs.theta / s.adam.sigma**2,
@@ -271,14 +264,13 @@ def uninformed(source: Source, s: Setting) -> Any:
     )
     plotting.inside(left)
     plotting.inside(right)
-    return figure
 
 
-def selections(source: Source, s: Setting) -> Any:
+@plotting.panels(1, 2)
+def selections(source: Source, s: Setting, *axes: Any) -> None:
     """Ours: both branches of the proximal operator against students of both starts: small students
     one by one, and the limit of large ones.
     """
-    figure, axes = plotting.figure(1, 2)
     for axis, (kind, name, tex) in zip(
         axes, (("positional", "m", "m"), ("semantic", "theta", r"\theta")), strict=True
     ):
@@ -305,7 +297,6 @@ def selections(source: Source, s: Setting) -> Any:
         )
         axis.set(xlabel=ALPHA, ylabel=f"overlap ${tex}$", title=f"{kind} branch", ylim=(0, None))
         plotting.inside(axis)
-    return figure
 
 
 FIGURES: dict[str, Any] = {

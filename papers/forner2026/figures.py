@@ -71,10 +71,10 @@ def order_parameters(p: Parameters, runs: xr.Dataset) -> Any:
     return panels(runs, [(label, [("", runs[x], curve[x])]) for x, label in labels.items()])
 
 
-def own_starts(p: Parameters, runs: xr.Dataset) -> Any:
+@plotting.panels(1, 2, width=3.7, height=2.7)
+def own_starts(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
     """Ours: every student beside the theory from its own initial values, and the paper's curve."""
     theirs, ours = theory(p, runs), st.predict(p, runs, accuracies=False)
-    figure, axes = plotting.figure(1, 2, width=3.7, height=2.7)
     some = slice(None, None, 6)
     for axis, (name, label) in zip(
         axes, (("A", "attention $A$"), ("R", "teacher overlap $R$")), strict=True
@@ -101,7 +101,6 @@ def own_starts(p: Parameters, runs: xr.Dataset) -> Any:
         axis.set(xlabel=TIME, ylabel=label, xlim=(0, 5))
     axes[1].set_ylim(-0.1, 2)
     plotting.inside(axes[1], loc="upper left")
-    return figure
 
 
 def rollout_constant(p: Parameters, runs: xr.Dataset) -> Any:
@@ -177,9 +176,9 @@ def empirical_accuracies(p: Parameters, runs: xr.Dataset) -> Any:
     return panels(runs, groups, MEASURED_LOGITS)
 
 
-def attention_entries(p: Parameters, runs: xr.Dataset) -> Any:
+@plotting.panels(1, 1, width=4.8)
+def attention_entries(p: Parameters, runs: xr.Dataset, axis: Any) -> None:
     """Fig. 5: every entry of the attention matrix, mean over seeds; diagonal in colour."""
-    figure, axis = plotting.figure(1, 1, width=4.8)
     entries = runs.attention.mean("seed").transpose("step", "action", "alpha").values
     for i in range(p.L):
         for j in range(p.L):
@@ -201,14 +200,13 @@ def attention_entries(p: Parameters, runs: xr.Dataset) -> Any:
         xlim=(0, float(runs.alpha[-1])),
     )
     plotting.inside(axis)
-    return figure
 
 
-def closure(p: Parameters, runs: xr.Dataset) -> Any:
+@plotting.panels(1, 2)
+def closure(p: Parameters, runs: xr.Dataset, left: Any, right: Any) -> None:
     """Ours: the uncontrolled step of the derivation (closure of c(A)), along training and against
     A.
     """
-    figure, (left, right) = plotting.figure(1, 2)
     for k, (name, values) in enumerate(closure_curves(p, runs).items()):
         plotting.band(left, values, f"C{k}", name, alpha=0.15)
         right.plot(
@@ -225,7 +223,6 @@ def closure(p: Parameters, runs: xr.Dataset) -> Any:
     )
     plotting.below(left, ncols=1)
     plotting.below(right, ncols=1, markerscale=3)
-    return figure
 
 
 def rollout_recursion(p: Parameters, runs: xr.Dataset) -> Any:

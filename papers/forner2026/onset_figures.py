@@ -19,7 +19,8 @@ def onset_forms(p: Parameters, runs: xr.Dataset) -> Any:
     return onset(p).draw()
 
 
-def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
+@plotting.panels(1, 3, width=3.7, height=3.0)
+def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
     """Ours: early, onset, late and composite forms compared with the exact solution, for this
     setting and for a large system.
     """
@@ -32,7 +33,6 @@ def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
         "A_0": 1 / length,
         "c_omega": 2.0,
     }
-    figure, axes = plotting.figure(1, 3, width=3.7, height=3.0)
     for axis, numbers, title in (
         (axes[0], p.values(), f"$L = {p.L}$, $N = d_g = {p.N}$"),
         (axes[1], large, r"$L = 3\times10^4$, $N = d_g = 10^5$"),
@@ -102,7 +102,6 @@ def composite_forms(p: Parameters, runs: xr.Dataset) -> Any:
         title=f"$L = {p.L}$, $N = d_g = {p.N}$",
     )
     plotting.inside(late)
-    return figure
 
 
 def composite_curve(numbers: Any, end: float) -> dict[str, np.ndarray]:

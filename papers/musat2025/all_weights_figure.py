@@ -29,11 +29,11 @@ SHOWN = {
 }
 
 
-def draw(_: Source) -> Any:
+@plotting.panels(2, 2)
+def draw(_: Source, axes: Any) -> None:
     """Draw times over N for both queries with the law and with three pseudo-parameters only, the
     law's error, and a run's pseudo-parameters over time.
     """
-    figure, axes = plotting.figure(2, 2)
     times_of = {query: [times.times(N, query) for N in SIZES] for query in LABELS}
     far = {query: [leading_order.predicted(N, query) for N in LAW_SIZES] for query in LABELS}
     x, large = np.array(SIZES, float), np.array(LAW_SIZES, float)
@@ -109,4 +109,3 @@ def draw(_: Source) -> Any:
         ylim=(-2.2, 8.5),
     )
     plotting.inside(right, ncols=2)
-    return figure

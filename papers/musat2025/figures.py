@@ -31,8 +31,8 @@ DROP_SIZES = (4, 8, 16, 32, 64, 256, 1024, 10**4, 10**5, 10**6, 10**7)
 
 def pseudo_panel(axis: Any, runs: xr.Dataset) -> None:
     """All pseudo-parameters: the three in colour, the others grey, mean over seeds and band."""
-    rest = [str(n) for n in runs.parameter.values if str(n) not in THREE]
-    for k, name in enumerate(rest):
+    others = [str(n) for n in runs.parameter.values if str(n) not in THREE]
+    for k, name in enumerate(others):
         axis.plot(
             runs.step,
             runs.pseudo.sel(parameter=name).mean("seed"),
@@ -46,13 +46,13 @@ def pseudo_panel(axis: Any, runs: xr.Dataset) -> None:
     axis.set(xlabel=STEPS, ylabel="pseudo-parameter", xlim=(0, int(runs.step[-1])))
 
 
-def ablation(source: Source, name: str) -> Any:
+@plotting.panels(2, 2, height=2.8)
+def ablation(source: Source, name: str, axes: Any) -> None:
     """Figs. 4, 15, 16: 19 pseudo-parameters and loss, all weights (top) and three directions only
     (bottom).
     """
     N, D = ABLATION[name]
     base = pictures.ablation((N, D))
-    figure, axes = plotting.figure(2, 2, height=2.8)
     for row, (trained, label) in enumerate(
         (("all", "all weights"), ("projected", "three directions only"))
     ):
@@ -80,7 +80,6 @@ def ablation(source: Source, name: str) -> Any:
         )
         plotting.inside(axes[row, 1])
     plotting.inside(axes[0, 0], loc="upper left")
-    return figure
 
 
 def emergence_runs(source: Source, N: int) -> dict[str, float]:
@@ -103,7 +102,8 @@ def emergence_runs(source: Source, N: int) -> dict[str, float]:
     }
 
 
-def emergence_times(source: Source) -> Any:
+@plotting.panels(1, 2)
+def emergence_times(source: Source, left: Any, right: Any) -> None:
     """Fig. 5: emergence times of the constrained network over N; t_ICL with its expansion."""
     sizes = np.array(EMERGENCE[source.scale])
     runs = {int(N): emergence_runs(source, int(N)) for N in sizes}
@@ -114,7 +114,6 @@ def emergence_times(source: Source) -> Any:
         "T_beta": [path.of_beta(THRESHOLD) for path in paths],
         "T_gamma": [path.of_gamma() for path in paths],
     }
-    figure, (left, right) = plotting.figure(1, 2)
     labels = {
         "T_alpha": r"$\alpha_3 \geq 0.1$",
         "T_beta": r"$\beta_2 \geq 0.1$",
@@ -156,13 +155,12 @@ def emergence_times(source: Source) -> Any:
     )
     right.minorticks_off()
     plotting.inside(right)
-    return figure
 
 
-def standard_loss(source: Source) -> Any:
+@plotting.panels(1, 1)
+def standard_loss(source: Source, axis: Any) -> None:
     """Fig. 17: loss of the standard transformer on fresh sequences."""
     runs = standard_runs(source, ABLATION_SEEDS)
-    figure, axis = plotting.figure(1, 1)
     plotting.band(axis, runs.loss, "C0", "students")
     axis.axhline(
         np.log(STANDARD[source.scale].pairs * 2),
@@ -178,7 +176,6 @@ def standard_loss(source: Source) -> Any:
         ylim=(0, None),
     )
     plotting.inside(axis)
-    return figure
 
 
 def onset_curves(source: Source) -> Any:
@@ -188,11 +185,11 @@ def onset_curves(source: Source) -> Any:
     return onset(Parameters.emergence(N=64)).draw()
 
 
-def uniform(source: Source) -> Any:
+@plotting.panels(1, 2)
+def uniform(source: Source, left: Any, right: Any) -> None:
     """Ours: averaging over the queried pair accelerates emergence by ln N; the time of the drop
     against its formula.
     """
-    figure, (left, right) = plotting.figure(1, 2)
     sizes = np.array(UNIFORM_SIZES)
     averaged = [uniform_query.times(int(N)) for N in sizes]
     alone = [emergence.times(int(N)) for N in sizes]
@@ -218,19 +215,7 @@ def uniform(source: Source) -> Any:
     plotting.inside(left, ncols=2)
     large = np.array(DROP_SIZES, float)
     measured = np.array([emergence.Path(int(N)).of_loss() for N in large])
-    law, kappa = ih.equations()["T_drop"], ih.drop.blow_up()["kappa"]
-    predicted = np.array(
-        [
-            law.evaluate(
-                {
-                    "N": N,
-                    "kappa": kappa,
-                    "beta_c": float(ih.equations()["beta_c"].evaluate({"N": N})),
-                }
-            )
-            for N in large
-        ]
-    )
+    predicted = np.array([ih.drop.predicted(N) for N in large])
     square = np.sqrt(2 * np.pi) * large**2
     right.semilogx(large, (measured - square) / large, "o", ms=5, color="C0", label="flow")
     right.semilogx(
@@ -238,7 +223,6 @@ def uniform(source: Source) -> Any:
     )
     right.set(xlabel="item-label pairs $N$", ylabel=r"$(T_\mathrm{drop} - \sqrt{2\pi}\,N^2)\,/\,N$")
     plotting.inside(right)
-    return figure
 
 
 def all_weights(source: Source) -> Any:

@@ -18,14 +18,13 @@ PACES = (2, 8, 32)  # D / N^(1/2)
 LABELS = {"last": "$q = N$", "uniform": "uniform $q$"}
 
 
-def draw(source: Source) -> Any:
+@plotting.panels(1, 2)
+def draw(source: Source, left: Any, right: Any) -> None:
     """Scaled time of the drop at fixed D / N^(1/2) with the law; students on Gaussian data over D
     with the first order in 1/D.
     """
-    figure, (left, right) = plotting.figure(1, 2)
     over_dimensions(right, source)  # first: asks for students
     over_sizes(left)
-    return figure
 
 
 def law_of(query: str, N: float) -> float:

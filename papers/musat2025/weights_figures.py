@@ -58,11 +58,11 @@ def heat(
 def weights(source: Source, N: int, step: int) -> Any:
     """Figs. 3 and 6-14: the three matrices after a number of steps, block borders drawn."""
     runs = structure_runs(source, N).isel(seed=0)
-    at = runs.isel(t=int(np.flatnonzero(runs.step.values == step)[0]))
-    D = at.sizes["column_3"]
+    shown = runs.isel(t=int(np.flatnonzero(runs.step.values == step)[0]))
+    D = shown.sizes["column_3"]
     figure, axes = plotting.figure(1, 3, width=3.6, height=3.2)
     for axis, name in zip(axes, ("W1", "W2", "W3"), strict=True):
-        matrix = at[name].values
+        matrix = shown[name].values
         heat(figure, axis, matrix, f"$W^{{({name[1]})}}$, step {step}")
         rows, columns = structure.BLOCKS[name]
         for k in range(1, len(rows)):

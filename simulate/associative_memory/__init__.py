@@ -10,8 +10,7 @@ SYSTEMS = {
     "noisy_bigram": noisy_bigram.SYSTEM,
     "k_hop": k_hop.SYSTEM,
     "pointers": k_hop.pointers.SYSTEM,
-    "retrieval": of(retrieval.stated).SYSTEMS["student"],
-    "softmax_recall": of(softmax_recall.stated).SYSTEMS["student"],
+    **{x.stated.name: of(x.stated).SYSTEMS["student"] for x in (retrieval, softmax_recall)},
 }
 
 train = factual_recall.train

@@ -23,8 +23,10 @@ __all__ = [
     "train",
 ]
 
-SYSTEMS = {**learner.SYSTEMS, "standard": standard.SYSTEM, "text": text.SYSTEM}
-SYSTEMS["bursty"] = of(bursty.stated).SYSTEMS["student"]
-SYSTEMS["in_weights"] = of(in_weights.stated).SYSTEMS["student"]
-SYSTEMS["markov"] = of(markov.stated).SYSTEMS["student"]
+SYSTEMS = {
+    **learner.SYSTEMS,
+    "standard": standard.SYSTEM,
+    "text": text.SYSTEM,
+    **{x.stated.name: of(x.stated).SYSTEMS["student"] for x in (bursty, in_weights, markov)},
+}
 train = learner.DISENTANGLED.train

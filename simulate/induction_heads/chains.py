@@ -1,7 +1,5 @@
 """Two softmax layers on sequences of in-context Markov chains, written without the statement."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -38,8 +36,8 @@ def sequences(
     states = random.integers(p.m, size=(size, length))
     follows = random.random((size, length)) < p.rho
     for n in range(1, length):
-        at = after[rows, states[:, n - 1]]
-        states[:, n] = np.where(follows[:, n], at, states[:, n])
+        next_states = after[rows, states[:, n - 1]]
+        states[:, n] = np.where(follows[:, n], next_states, states[:, n])
     chances = np.zeros((size, p.k + p.U))
     np.put_along_axis(chances, symbols, (1 - p.rho) / p.m, 1)
     chances[rows, symbols[rows, after[rows, states[:, -1]]]] += p.rho
@@ -83,12 +81,12 @@ def descent(p: Any, length: int, gap: int, seed: int) -> xr.Dataset:
     trained from zero on fresh sequences with ``length`` tokens in reach of all lags.
     """
     student = Transformer(p, gap)
-    optimizer, found = Descent(student.weights.values(), lr=p.eta), []
+    optimizer, attention = Descent(student.weights.values(), lr=p.eta), []
     for number in range(p.steps + 1):
-        found.append(float(student.weights["v"].detach().softmax(0)[0]))
+        attention.append(float(student.weights["v"].detach().softmax(0)[0]))
         random, whole = keyed(seed, number), length + int(student.lags[-1])
         tokens, chances, _ = sequences(p, *drawn(p, p.batch_size, random), whole, random)
         optimizer.zero_grad()
         student.losses(torch.as_tensor(tokens), torch.as_tensor(chances)).mean().backward()
         optimizer.step()
-    return xr.Dataset({"attention_first": ("t", found)}, {"t": p.eta * np.arange(p.steps + 1)})
+    return xr.Dataset({"attention_first": ("t", attention)}, {"t": p.eta * np.arange(p.steps + 1)})

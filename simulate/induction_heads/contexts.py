@@ -2,8 +2,6 @@
 places.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 import xarray as xr

@@ -2,8 +2,6 @@
 directions or three pseudo-parameters.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -25,6 +23,7 @@ from simulate.induction_heads.student import (
 )
 from simulate.learner import Descent, Module, Unstacked
 from theory.induction_heads import Parameters
+from theory.induction_heads.structure import HEAD
 
 MEANING = {
     "loss": "squared error summed over D, relative to predicting zero, on test sequences of the seed",
@@ -39,7 +38,6 @@ KINDS: dict[str, type[torch.nn.Module]] = {
     "projected": Constrained,
     "three": Constrained,
 }
-SHORT = dict(zip(("alpha", "beta", "gamma"), THREE, strict=True))  # names in the flow
 
 
 def memory(p: Parameters, itemsize: int = 4, keep_weights: bool = False) -> float:
@@ -114,17 +112,17 @@ class Learner(Module):
         loss = squared_error(self.student(self.test.X), self.test.y, "sum") / task.scale(self.p)
         values = project(weights)
         kept = torch.tensor([name in THREE for name in NAMES])
-        found = {
+        measured = {
             "pseudo": values,
             "residual": residual(weights),
             "loss": loss.cpu(),
             "loss_three": self._loss_of(values * kept),
             "loss_others": self._loss_of(values * ~kept),
         }
-        found |= {short: values[NAMES.index(name)] for short, name in SHORT.items()}
+        measured |= {short: values[NAMES.index(name)] for short, name in HEAD.items()}
         if self.keep_weights:
-            found |= weights
-        return {k: v.double().numpy() for k, v in found.items()}
+            measured |= weights
+        return {k: v.double().numpy() for k, v in measured.items()}
 
     def _loss_of(self, values: torch.Tensor) -> torch.Tensor:
         """Loss of the network with only some pseudo-parameters nonzero."""
@@ -142,11 +140,6 @@ def identity(p: Parameters, keep_weights: bool = False) -> dict[str, Any]:
     return {"keep_weights": keep_weights}
 
 
-def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
-    """Time of the three-parameter flow."""
-    return steps * p.time_per_step
-
-
 DISENTANGLED = training.System(
     "induction_heads",
     Parameters,
@@ -154,7 +147,6 @@ DISENTANGLED = training.System(
     MEANING,
     memory,
     time="t",
-    clock=clock,
     identity=identity,
     dimensions={
         "pseudo": ("parameter",),

@@ -2,8 +2,6 @@
 hidden layers that learns the labels of random items. Its clock is the integral of the residual.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """One softmax head and a memory on contexts of items from a pool, written without the statement."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -54,7 +52,7 @@ class Transformer:
             x.requires_grad_()
 
     def attention(self, seen: Tensor, asked: Tensor) -> Tensor:
-        """To every place of the contexts."""
+        """Attention of the query to every place of its context."""
         S, x = self.weights["S"], self.items
         if x is None:
             scores = S * (seen == asked[:, None])
@@ -80,19 +78,19 @@ def descent(p: Any, seed: int, dim: int | None = None) -> xr.Dataset:
     if dim is not None:
         items = torch.as_tensor(random.normal(size=(p.L * p.C, dim)) / np.sqrt(dim))
     student = Transformer(p, items)
-    (S, *rest) = student.weights.values()
-    optimizers = [Descent([S], lr=p.eta * (dim or 1)), Descent(rest, lr=p.eta)]
-    found: dict[str, list[float]] = {"attention": [], "residual": []}
+    (S, *others) = student.weights.values()
+    optimizers = [Descent([S], lr=p.eta * (dim or 1)), Descent(others, lr=p.eta)]
+    curves: dict[str, list[float]] = {"attention": [], "residual": []}
     for number in range(p.steps + 1):
         drawn = contexts(p, p.batch_size, keyed(seed, 1, number))
         seen, asked = (torch.as_tensor(x) for x in drawn)
         losses = student.losses(seen, asked)
         losses.mean().backward()
         on = (student.attention(seen, asked) * (seen == asked[:, None])).sum(1)
-        found["attention"].append(float(on.detach().mean()))
-        found["residual"].append(float((1 - (-losses.detach()).exp()).mean()))
+        curves["attention"].append(float(on.detach().mean()))
+        curves["residual"].append(float((1 - (-losses.detach()).exp()).mean()))
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad()
     times = p.eta * np.arange(p.steps + 1)
-    return xr.Dataset({k: ("t", x) for k, x in found.items()}, {"t": times})
+    return xr.Dataset({k: ("t", x) for k, x in curves.items()}, {"t": times})

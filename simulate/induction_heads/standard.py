@@ -1,7 +1,5 @@
 """The standard attention-only transformer (Sec. 2, App. E, Figs. 1, 2, 17)."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any
@@ -119,11 +117,11 @@ class Learner(Module):
         """Loss and accuracy."""
         tokens, offset, label = self.test
         logits = self.student(tokens, offset)
-        found = {
+        measured = {
             "loss": nn.functional.cross_entropy(logits, label),
             "accuracy": (logits.argmax(1) == label).float().mean(),
         }
-        return {k: v.double().cpu().numpy() for k, v in found.items()}
+        return {k: v.double().cpu().numpy() for k, v in measured.items()}
 
     def finish(self) -> dict[str, Any]:
         """The matrices of `Transformer.interpret`."""

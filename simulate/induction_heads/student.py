@@ -2,9 +2,8 @@
 beta_2, gamma_3 only (Sec. 3.1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -14,7 +13,7 @@ from theory.induction_heads import structure
 
 PSEUDO = structure.pseudo_parameters()
 NAMES = tuple(p.name for p in PSEUDO)
-THREE = ("alpha_3", "beta_2", "gamma_3")
+THREE = tuple(structure.HEAD.values())
 
 
 def attention(scores: torch.Tensor, mask: str) -> torch.Tensor:
@@ -57,30 +56,6 @@ class Student(nn.Module):
         return {"W1": self.W1, "W2": self.W2, "W3": self.W3}
 
 
-class Constrained(nn.Module):
-    """The same network with all weights zero except the blocks alpha M, beta I and gamma I.
-
-    Only the nonzero blocks are multiplied.
-    """
-
-    def __init__(self, D: int, mask: str = "strict", dtype: torch.dtype = torch.float32) -> None:
-        super().__init__()
-        self.D, self.mask = D, mask
-        self.theta = nn.Parameter(torch.zeros(3, dtype=dtype))  # alpha, beta, gamma
-
-    def forward(self, X: torch.Tensor) -> torch.Tensor:
-        """Prediction z at the query for sequences (batch, 2N+1, 2D)."""
-        alpha, beta, gamma = self.theta
-        token, position = X[..., : self.D], X[..., self.D :]
-        first = attention(alpha * swap(position) @ position.transpose(1, 2), self.mask)
-        scores = beta * token[:, -1:] @ (first @ token).transpose(1, 2)
-        return gamma * (attention(scores, self.mask) @ token)[:, 0]
-
-    def weights(self) -> dict[str, torch.Tensor]:
-        """The three matrices by name."""
-        return assemble(dict(zip(THREE, self.theta, strict=True)), self.D, self.theta.dtype)
-
-
 class Nineteen(nn.Module):
     """The same network with all weights in the 19 directions of Theorem 1.
 
@@ -88,10 +63,12 @@ class Nineteen(nn.Module):
     If every pair is queried once, gradient descent equals the population descent of all weights.
     """
 
+    names: ClassVar[tuple[str, ...]] = NAMES
+
     def __init__(self, D: int, mask: str = "strict", dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.D, self.mask = D, mask
-        self.theta = nn.Parameter(torch.zeros(len(PSEUDO), dtype=dtype))
+        self.theta = nn.Parameter(torch.zeros(len(self.names), dtype=dtype))
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
         """Prediction z at the query for sequences (batch, 2N+1, 2D)."""
@@ -126,7 +103,24 @@ class Nineteen(nn.Module):
 
     def weights(self) -> dict[str, torch.Tensor]:
         """The three matrices by name."""
-        return assemble(dict(zip(NAMES, self.theta, strict=True)), self.D, self.theta.dtype)
+        return assemble(dict(zip(self.names, self.theta, strict=True)), self.D, self.theta.dtype)
+
+
+class Constrained(Nineteen):
+    """The same network with all weights zero except the blocks alpha M, beta I and gamma I.
+
+    Only the nonzero blocks are multiplied.
+    """
+
+    names = THREE
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """Prediction z at the query for sequences (batch, 2N+1, 2D)."""
+        alpha, beta, gamma = self.theta
+        token, position = X[..., : self.D], X[..., self.D :]
+        first = attention(alpha * swap(position) @ position.transpose(1, 2), self.mask)
+        scores = beta * token[:, -1:] @ (first @ token).transpose(1, 2)
+        return gamma * (attention(scores, self.mask) @ token)[:, 0]
 
 
 def squared_error(z: torch.Tensor, y: torch.Tensor, reduction: str) -> torch.Tensor:
@@ -164,15 +158,13 @@ def project(weights: Mapping[str, torch.Tensor]) -> torch.Tensor:
     D.
     """
     D = weights["W3"].shape[1]
-    found = []
-    for pseudo in PSEUDO:
-        block = weights[pseudo.matrix][
-            pseudo.row * D : (pseudo.row + 1) * D, pseudo.column * D : (pseudo.column + 1) * D
-        ]
-        if pseudo.kernel == "M":
-            block = swap(block)  # <B, M> = tr(B M)
-        found.append(block.diagonal().sum() / D)
-    return torch.stack(found)
+
+    def along(pseudo: structure.Pseudo) -> torch.Tensor:
+        rows, columns = (slice(n * D, (n + 1) * D) for n in (pseudo.row, pseudo.column))
+        block = weights[pseudo.matrix][rows, columns]
+        return (block if pseudo.kernel == "I" else swap(block)).diagonal().sum() / D
+
+    return torch.stack([along(pseudo) for pseudo in PSEUDO])  # <B, M> = tr(B M)
 
 
 def residual(weights: Mapping[str, torch.Tensor]) -> torch.Tensor:

@@ -2,8 +2,6 @@
 3.2).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

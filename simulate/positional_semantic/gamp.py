@@ -5,10 +5,12 @@ of App. B).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from simulate.positional_semantic.task import Data
+from theory import Allowed, ParameterError, checked
 from theory.positional_semantic import Parameters
 from theory.positional_semantic.numbers import prox
 from theory.positional_semantic.numbers.prox import target_solution
@@ -39,8 +41,14 @@ class Message:
     variance: float
 
 
+@checked
 def gamp(
-    p: Parameters, data: Data, start: np.ndarray, *, damping: float = 0.7, iterations: int = 300
+    p: Parameters,
+    data: Data,
+    start: np.ndarray,
+    *,
+    damping: Annotated[float, Allowed(low=0, below=1)] = 0.7,
+    iterations: Annotated[int, Allowed(low=1)] = 300,
 ) -> Message:
     """Iterate message passing from given weights.
 
@@ -57,8 +65,18 @@ def gamp(
         Weight of the old iterate.
     iterations : int
         Largest number of iterations.
+
+    Raises
+    ------
+    ParameterError
+        For parameters that the algorithm does not describe, a value out of range, or sentences or
+        weights of another dimension.
     """
     MINIMUM.require(p)
+    sizes = {"data": data.tokens.shape[-1], "start": start.size}
+    for name, size in sizes.items():
+        if size != p.d:
+            raise ParameterError(f"{name}: has dimension {size}, must have d = {p.d}")
     X = data.tokens.double().numpy() / np.sqrt(p.d)  # (n, 2, d)
     Y = np.stack([data.target[:, 0, 1].double().numpy(), data.target[:, 1, 0].double().numpy()])
     squares = (X**2).mean((0, 1))  # concentrates as d grows; stored per entry
@@ -82,9 +100,9 @@ def gamp(
         a, b, c = variance * hessian
         determinant = a * c - b * b
         slope = np.stack([c / determinant - 1, a / determinant - 1]) / variance
-        found = -np.einsum("nld,ln->d", X**2, slope, optimize=True)
+        bend = -np.einsum("nld,ln->d", X**2, slope, optimize=True)
         # The estimate may pass through regions of concave risk; variances are kept positive.
-        curvature = np.maximum(damping * curvature + (1 - damping) * found, -0.5 * p.lam)
+        curvature = np.maximum(damping * curvature + (1 - damping) * bend, -0.5 * p.lam)
         new = (np.einsum("nld,ln->d", X, g, optimize=True) + curvature * weights) / (
             p.lam + curvature
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -11,7 +11,8 @@ import torch
 from simulate import training
 from simulate.learner import Descent, State, Unstacked
 from simulate.positional_semantic import task
-from theory.parameters import ParameterError
+from theory.arguments import checked
+from theory.parameters import Allowed, ParameterError
 from theory.positional_semantic import Parameters
 
 RIDGE = 1e-4  # as in the paper's runs; irrelevant for large d
@@ -122,7 +123,10 @@ SYSTEM = training.System(
 )
 
 
-def fit_linear(p: Parameters, seed: int, method: str = "exact") -> dict[str, float]:
+@checked
+def fit_linear(
+    p: Parameters, seed: int, method: Annotated[str, Allowed(choices=("exact", "adam"))] = "exact"
+) -> dict[str, float]:
     """Weights and half test error of the layer fitted to the training sentences of a seed.
 
     ``exact`` solves the normal equations; ``adam`` descends from the identity as the paper does.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -105,11 +104,6 @@ class OnePass:
             self.Q.copy_(state["Q"])
 
 
-def clock(p: Parameters, steps: np.ndarray) -> Any:
-    """Time of the flow."""
-    return p.eta / p.d * steps
-
-
 def memory(p: Parameters, itemsize: int = 8) -> float:
     """Peak memory of one run in bytes: sentences of a step or a test, drawn, and their outputs."""
     return 2 * p.d * max(p.batch or 1, TESTED) * (4 + 6 * itemsize)
@@ -122,7 +116,6 @@ SYSTEM = training.System(
     MEANING,
     memory,
     time="t",
-    clock=clock,
     default_dtype="float64",
     devices=("cpu",),
 )

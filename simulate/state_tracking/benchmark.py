@@ -1,7 +1,5 @@
 """Benchmark of a training step: the plain module of App. B against the optimised code."""
 
-from __future__ import annotations
-
 import multiprocessing
 import platform
 import resource
@@ -74,15 +72,15 @@ def alone(work: Callable, *args: Any) -> Any:
 
 
 def _timed(work: Callable[[], Any], at_least: float, seeds: int, where: str) -> dict[str, float]:
-    found = timed(work, at_least)
+    measurement = timed(work, at_least)
     if where != "cpu":
         peak = torch.cuda.max_memory_allocated(where) / 2**20
     else:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
             2**20 if sys.platform == "darwin" else 2**10
         )
-    steps = len(found.times) * found.number_per_run
-    return {"ms": found.median / seeds * 1e3, "peak_MB": peak, "steps": steps}
+    steps = len(measurement.times) * measurement.number_per_run
+    return {"ms": measurement.median / seeds * 1e3, "peak_MB": peak, "steps": steps}
 
 
 def _plain(p: Parameters, where: str, threads: int, seeds: int) -> dict[str, float]:

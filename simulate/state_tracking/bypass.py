@@ -2,8 +2,6 @@
 statement: attention is one trained number, and logits have a table of the state alone.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -23,9 +21,9 @@ def teachers(N: int, d_g: int, random: np.random.Generator) -> np.ndarray:
     """
     names = random.permutation(N)
     shifts = random.permutation(N)[:d_g, None]
-    found = np.empty((d_g, N), dtype=int)
-    found[:, names] = names[(np.arange(N) + shifts) % N]
-    return found
+    permutations = np.empty((d_g, N), dtype=int)
+    permutations[:, names] = names[(np.arange(N) + shifts) % N]
+    return permutations
 
 
 class Student:
@@ -69,8 +67,8 @@ class Student:
 
     def loss(self, actions: Tensor, states: Tensor) -> Tensor:
         """Mean cross-entropy on full state sequences (n, L + 1)."""
-        found = self.logits(self.attention, actions, states[:, :-1])
-        return torch.nn.functional.cross_entropy(found.flatten(0, 1), states[:, 1:].flatten())
+        logits = self.logits(self.attention, actions, states[:, :-1])
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), states[:, 1:].flatten())
 
 
 @torch.no_grad()
@@ -96,22 +94,22 @@ def measured(
     right = (logits - logits.mean(1, keepdim=True))[:, there, torch.arange(p.N)].mean(2)
     R, total = right.diagonal().mean(), right.sum()
     S = (total - p.d_g * R) / (p.d_g * (p.d_g - 1))
-    found = {"A": student.attention[0, 0], "R": R, "S": S, "mass": mass}
-    return {name: float(x) for name, x in found.items()}
+    quantities = {"A": student.attention[0, 0], "R": R, "S": S, "mass": mass}
+    return {name: float(x) for name, x in quantities.items()}
 
 
 def descent(p: Any, seed: int) -> xr.Dataset:
     """Curves of `measured` over the flow's time, trained from zero on fresh sequences."""
-    perms, student, found = teachers(p.N, p.d_g, keyed(seed, 0)), Student(p), []
+    perms, student, records = teachers(p.N, p.d_g, keyed(seed, 0)), Student(p), []
     optimizer = Descent(student.weights.values(), lr=p.eta)
     for number in range(p.steps + 1):
         drawn = task.draw_sequences(perms, p.batch_size, LENGTH, keyed(seed, 1, number))
         data = torch.as_tensor(drawn.actions), torch.as_tensor(drawn.states)
-        found.append(measured(student, perms, *data))
+        records.append(measured(student, perms, *data))
         optimizer.zero_grad()
         student.loss(*data).backward()
         optimizer.step()
     return xr.Dataset(
-        {name: ("t", [x[name] for x in found]) for name in found[0]},
+        {name: ("t", [x[name] for x in records]) for name in records[0]},
         {"t": p.eta * np.arange(p.steps + 1)},
     )

@@ -2,8 +2,6 @@
 such as another weight decay.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

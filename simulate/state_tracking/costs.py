@@ -2,8 +2,6 @@
 and against sizes.
 """
 
-from __future__ import annotations
-
 import functools
 import resource
 import tempfile
@@ -46,8 +44,8 @@ def cpu() -> float:
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
     """CPU seconds of a call, and its result."""
     began = cpu()
-    found = work()
-    return cpu() - began, found
+    result = work()
+    return cpu() - began, result
 
 
 def ratios(settings: Any = SETTINGS) -> dict[str, Any]:
@@ -71,8 +69,8 @@ def _ratios(p: Parameters, seeds: int, alpha: float) -> list[list[Any]]:
 
     def trained(q: Parameters, many: int, until: float | None = None) -> Any:
         with tempfile.TemporaryDirectory() as store:
-            found = train(q, range(many), alpha=until, store=store, workers=1, progress=False)
-            return found.load()
+            finished = train(q, range(many), alpha=until, store=store, workers=1, progress=False)
+            return finished.load()
 
     def times(q: Parameters, runs: Any) -> np.ndarray:
         system = FixedDisorder(q, Start.measured(runs), Realisation.of(q, runs))
@@ -107,8 +105,8 @@ def scaling() -> dict[str, Any]:
         counted = [counts(p) for p in points]
         for kind in measured[0]:
             slopes = [
-                np.polyfit(np.log(values), np.log([x[kind] for x in found]), 1)[0]
-                for found in (measured, counted)
+                np.polyfit(np.log(values), np.log([x[kind] for x in costs]), 1)[0]
+                for costs in (measured, counted)
             ]
             seconds = " ".join(f"{1e3 * x[kind]:.3g}" for x in measured)
             sizes = " ".join(map(str, values))
@@ -153,10 +151,10 @@ def _costs(p: Parameters) -> dict[str, float]:
 def _best(work: Callable[[], Any]) -> float:
     """Least CPU time of a call, so that other work on the machine does not count."""
     work()
-    found = [timed(work)[0]]
-    while sum(found) < AT_LEAST or len(found) < 3:
-        found.append(timed(work)[0])
-    return min(found)
+    times = [timed(work)[0]]
+    while sum(times) < AT_LEAST or len(times) < 3:
+        times.append(timed(work)[0])
+    return min(times)
 
 
 def workers() -> dict[str, Any]:

@@ -2,8 +2,6 @@
 rates.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -49,28 +47,28 @@ def ceilings(device: torch.device, size: int) -> dict[str, float]:
     """Measured peak rates of the device: single-precision and tf32 products in GFLOP/s, copies in
     GB/s.
     """
-    x, found = torch.randn(size, size, device=device), {}
+    x, peaks = torch.randn(size, size, device=device), {}
     before = torch.get_float32_matmul_precision()
     try:
         for name, precision in (("GFLOPs_float32", "highest"), ("GFLOPs_tf32", "high")):
             torch.set_float32_matmul_precision(precision)
-            found[name] = 2 * size**3 / 1e9 / timed(lambda: x @ x, 0.2).median
+            peaks[name] = 2 * size**3 / 1e9 / timed(lambda: x @ x, 0.2).median
     finally:
         torch.set_float32_matmul_precision(before)
     much = torch.randn(16 * size * size, device=device)
     target = torch.empty_like(much)
-    found["GB_per_s"] = 2 * much.nbytes / 1e9 / timed(lambda: target.copy_(much), 0.2).median
-    return found
+    peaks["GB_per_s"] = 2 * much.nbytes / 1e9 / timed(lambda: target.copy_(much), 0.2).median
+    return peaks
 
 
 def describe(device: torch.device) -> dict[str, Any]:
     """Name and sizes of the device, and software versions."""
-    found = {"device": str(device), "torch": torch.__version__, "cuda": torch.version.cuda}
+    facts = {"device": str(device), "torch": torch.__version__, "cuda": torch.version.cuda}
     if device.type == "cuda":
-        own = torch.cuda.get_device_properties(device)
+        properties = torch.cuda.get_device_properties(device)
         names = ("name", "multi_processor_count", "total_memory", "L2_cache_size", "major", "minor")
-        found |= {name: getattr(own, name, None) for name in names}
-    return found
+        facts |= {name: getattr(properties, name, None) for name in names}
+    return facts
 
 
 def captured(work: Callable[[], Any]) -> Callable[[], Any]:

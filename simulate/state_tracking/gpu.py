@@ -6,8 +6,6 @@ registers by comparing action numbers, and computes the three products (logits a
 on the matrix units in single precision. No array of the size of the data is written.
 """
 
-from __future__ import annotations
-
 import os
 
 import torch
@@ -40,8 +38,8 @@ def serves(students: Students) -> bool:
     """
     device, p, shared = students.M.device, students.p, SHARED
     if device.type == "cuda":
-        own = torch.cuda.get_device_properties(device)
-        shared = getattr(own, "shared_memory_per_block_optin", SHARED)
+        properties = torch.cuda.get_device_properties(device)
+        shared = getattr(properties, "shared_memory_per_block_optin", SHARED)
     here = device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
     fits = BYTES * max(padded(p.N) * padded(p.d_g), 512) <= shared
     return triton is not None and here and fits and students.M.dtype == torch.float32

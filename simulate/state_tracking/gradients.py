@@ -143,7 +143,10 @@ class Plain:
                 (student.loss(actions, states) * (len(actions) / len(self.data[b][0]))).backward()
         for name, stacked in students.named_parameters():
             stacked.grad = torch.stack(
-                [_gradient(member.get_parameter(name)) for member in students.members]
+                [
+                    torch.zeros_like(w) if w.grad is None else w.grad
+                    for w in (member.get_parameter(name) for member in students.members)
+                ]
             )
 
     @torch.no_grad()
@@ -169,8 +172,8 @@ class Plain:
             powers.append(sums)
             attentions.append(attention)
         rows = self.data[0][1][:, 1:].numel()
-        found = _describe(torch.stack(losses), torch.stack(powers), rows, students.p.N)
-        return {**found, "attention": torch.stack(attentions)}
+        described = _describe(torch.stack(losses), torch.stack(powers), rows, students.p.N)
+        return {**described, "attention": torch.stack(attentions)}
 
     def attend(self, students: Students, actions: Tensor, current: Tensor, step: int) -> Tensor:
         """Attention at one step of every sequence, shape ``(B, n, L)``."""
@@ -178,10 +181,6 @@ class Plain:
         return torch.stack(
             [student.attention(a, c[:, None], step)[:, 0] for student, a, c in pairs]
         )
-
-
-def _gradient(w: torch.nn.Parameter) -> Tensor:
-    return torch.zeros_like(w) if w.grad is None else w.grad
 
 
 def engine(students: Students) -> type[Grouped] | type[Plain]:
@@ -204,7 +203,7 @@ def _describe(loss: Tensor, powers: Tensor, rows: int, N: int) -> dict[str, Tens
     powers.
     """
     correct, every = powers[:, 0], powers[:, 1]
-    found = {"loss": loss / rows}
+    moments = {"loss": loss / rows}
     for name, mean in (
         ("correct", correct / rows),
         ("other", (every - correct) / (rows * (N - 1))),
@@ -212,9 +211,9 @@ def _describe(loss: Tensor, powers: Tensor, rows: int, N: int) -> dict[str, Tens
         m1, m2, m3, m4 = mean.T
         variance = m2 - m1**2
         fourth = m4 - 4 * m3 * m1 + 6 * m2 * m1**2 - 3 * m1**4
-        found |= {
+        moments |= {
             f"logit_{name}": m1,
             f"variance_{name}": variance,
             f"kurtosis_{name}": fourth / variance**2 - 3,
         }
-    return found
+    return moments

@@ -1,7 +1,5 @@
 """Training rows sorted by current state and step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 

@@ -1,7 +1,5 @@
 """Students of the state-tracking task: full-batch or minibatch descent of a stack."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -58,14 +56,14 @@ def identity(
         raise ParameterError(
             f"reward = {p.reward!r}: must be none for labels; train state_tracking.rewards"
         )
-    found: dict[str, Any] = {"keep": True} if keep else {}
+    identifying: dict[str, Any] = {"keep": True} if keep else {}
     if words is not None:
         if permutations is not None:
             raise ParameterError("permutations: must not be given with words, which have their own")
         words.fits(p)
         permutations = words.permutations
-        found["given_words"] = words.digest
-    return found | tables(p, permutations)
+        identifying["given_words"] = words.digest
+    return identifying | tables(p, permutations)
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
@@ -165,23 +163,23 @@ class Learner(learner.Learner):
 
     def step(self, number: int) -> None:
         """One epoch, or one step where those are counted."""
-        for at, batch in zip(self.p.steps_of(number), self.batches(number), strict=True):
+        for update, batch in zip(self.p.steps_of(number), self.batches(number), strict=True):
             batch.gradients(self.students)
             self._clip()
             for group in self.optimizer.param_groups:
-                group["lr"] = self.p.eta * self.p.share(at, self.p.updates)
+                group["lr"] = self.p.eta * self.p.share(update, self.p.updates)
             self.optimizer.step()
 
     def batches(self, number: int) -> Iterator[Grouped | Plain]:
         """All training data, or the minibatches of this epoch or step."""
-        for at in self.p.steps_of(number):
+        for update in self.p.steps_of(number):
             if self.p.batches == 1:
                 yield self.full
                 continue
             part = []
             for data, seed in zip(self.train_data, self.seeds, strict=True):
-                own = task.batch(self.p, seed, at)
-                part.append(task.Sequences(data.actions[own], data.states[own]))
+                rows = task.batch(self.p, seed, update)
+                part.append(task.Sequences(data.actions[rows], data.states[rows]))
             yield self.engine(self.students, part, pool.share())
 
     @torch.no_grad()
@@ -189,10 +187,10 @@ class Learner(learner.Learner):
         """Clip every student's gradient by its norm, as `torch.nn.utils.clip_grad_norm_` does."""
         if self.p.clip is None:
             return
-        found = [w.grad for w in self.students.parameters() if w.grad is not None]
-        square = torch.stack([g.square().flatten(1).sum(1) for g in found]).sum(0)
+        gradients = [w.grad for w in self.students.parameters() if w.grad is not None]
+        square = torch.stack([g.square().flatten(1).sum(1) for g in gradients]).sum(0)
         share = (self.p.clip / (square.sqrt() + CLIPPED)).clamp(max=1)
-        for g in found:
+        for g in gradients:
             g.mul_(share.view(-1, *[1] * (g.ndim - 1)))
 
     def measure(self) -> dict[str, np.ndarray]:
@@ -201,13 +199,13 @@ class Learner(learner.Learner):
 
     def state(self, b: int) -> learner.State:
         """Weights and optimiser state."""
-        own = {
+        of_optimiser = {
             i: {k: v[b] if v.ndim else v for k, v in kept.items() if isinstance(v, torch.Tensor)}
             for i, kept in self.optimizer.state_dict()["state"].items()
         }
         return {
             "weights": {name: w[b] for name, w in self.students.state_dict().items()},
-            "optimizer": own,
+            "optimizer": of_optimiser,
         }
 
     def load(self, states: Sequence[learner.State]) -> None:
@@ -215,23 +213,26 @@ class Learner(learner.Learner):
         with torch.no_grad():
             for name, w in self.students.named_parameters():
                 w.copy_(torch.stack([state["weights"][name] for state in states]))
-        found = [state["optimizer"] for state in states]
+        optimisers = [state["optimizer"] for state in states]
         stacked = {
-            i: {k: torch.stack([f[i][k] for f in found]) if v.ndim else v for k, v in kept.items()}
-            for i, kept in found[0].items()
+            i: {
+                k: torch.stack([f[i][k] for f in optimisers]) if v.ndim else v
+                for k, v in kept.items()
+            }
+            for i, kept in optimisers[0].items()
         }
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": stacked})
 
     def finish(self, b: int) -> dict[str, Any]:
         """Overlap of the drawn teachers, initial queries and keys, and final weights if asked."""
-        found: dict[str, Any] = {"tau": task.teacher_overlap(self.permutations[b])}
+        results: dict[str, Any] = {"tau": task.teacher_overlap(self.permutations[b])}
         if self.p.fix_embedding:
-            found |= {f"{name}_start": ("head", value) for name, value in self.start[b].items()}
+            results |= {f"{name}_start": ("head", value) for name, value in self.start[b].items()}
         axes = {"W_Q": ("head", "model"), "W_K": ("head", "model"), "M": ("teacher", "next", "now")}
         axes["embedding"] = ("token", "model")
         for name, value in self.students.named_parameters() if self.keep else ():
-            found[f"{name}_end"] = (axes[name], value[b].detach().cpu().numpy())
-        return found
+            results[f"{name}_end"] = (axes[name], value[b].detach().cpu().numpy())
+        return results
 
 
 def optimizer(p: Parameters, students: nn.Module) -> Any:

@@ -1,9 +1,6 @@
 """Measurements along a run, with the same names as in the theory."""
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -46,15 +43,15 @@ def overlaps(M: Tensor, teachers: Tensor) -> dict[str, Tensor]:
     """
     d_g, N = M.shape[1:3]
     M, teachers = M.double(), teachers.double()
-    own, every = (teachers * M).sum((1, 2, 3)), (teachers.sum(1) * M.sum(1)).sum((1, 2))
+    on_own, every = (teachers * M).sum((1, 2, 3)), (teachers.sum(1) * M.sum(1)).sum((1, 2))
     squares, own_squares = M.square().sum((1, 2, 3)), (teachers * M.square()).sum((1, 2, 3))
     total, right, wrong = M.sum((1, 2, 3)), d_g * N, d_g * N * (N - 1)
     return {
-        "R": own / right,
-        "S": (every - own) / (d_g * (d_g - 1) * N) if d_g > 1 else own * torch.nan,
+        "R": on_own / right,
+        "S": (every - on_own) / (d_g * (d_g - 1) * N) if d_g > 1 else on_own * torch.nan,
         "zeta": total / right,
-        "M_variance_correct": own_squares / right - (own / right) ** 2,
-        "M_variance_other": (squares - own_squares) / wrong - ((total - own) / wrong) ** 2,
+        "M_variance_correct": own_squares / right - (on_own / right) ** 2,
+        "M_variance_other": (squares - own_squares) / wrong - ((total - on_own) / wrong) ** 2,
     }
 
 
@@ -101,26 +98,20 @@ def attention_factor(students: Students) -> tuple[np.ndarray, np.ndarray]:
     if not p.fix_embedding:
         return np.full(len(W_Q), np.nan), np.full(len(W_Q), np.nan)
     head = Attention(p, W_Q.dtype, W_Q.device)
-    found = sum(g.double().square().sum((1, 2)) for g in head.gradient_of_A(W_Q, W_K))
+    square = sum(g.double().square().sum((1, 2)) for g in head.gradient_of_A(W_Q, W_K))
     A = head.forward(W_Q, W_K).diagonal(dim1=1, dim2=2).double().mean(1).cpu().numpy()
-    return p.d_g * p.N * found.cpu().numpy(), ansatz_factor(p, A, W_Q.double(), W_K.double())  # type: ignore[union-attr]
+    return p.d_g * p.N * square.cpu().numpy(), ansatz_factor(p, A, W_Q.double(), W_K.double())  # type: ignore[union-attr]
 
 
 def ansatz_factor(p: Parameters, A: np.ndarray, W_Q: Tensor, W_K: Tensor) -> np.ndarray:
     """Attention factor c(A) of Eq. (69) for given weights; 0 for L = 1, where A is constant."""
     if p.L == 1:
         return np.zeros(len(A))
-    compiled, gap = _compiled_ansatz(), lambda_of_frequencies(p)
+    equation, gap = attention.equations()["c_ansatz"], lambda_of_frequencies(p)
+    compiled = equation.lambdify(A_, N, d_g, d_h, attention.lambda_, W_Q2, W_K2)
     norms = (w.square().reshape(len(A), -1, 2).sum(2).cpu().numpy() for w in (W_Q, W_K))
     return np.array(
         [compiled(a, p.N, p.d_g, p.d_h, gap, q, k) for a, q, k in zip(A, *norms, strict=True)]
-    )
-
-
-@functools.cache
-def _compiled_ansatz() -> Callable:
-    return attention.equations()["c_ansatz"].lambdify(
-        A_, N, d_g, d_h, attention.lambda_, W_Q2, W_K2
     )
 
 
@@ -139,12 +130,12 @@ def untrained_statistics(p: Parameters, seed: int) -> dict[str, float]:
     data = task.draw_sequences(perms, p.n_train, p.L, stream["train"])
     students = Students([Student(p, task.draw_weights(p, stream["initialisation"]))])
     statistics = Grouped(students, [data]).statistics(students)
-    found = {
+    quantities = {
         **statistics,
         **overlaps(students.M, torch.as_tensor(task.teacher_matrices(perms))[None]),
     }
-    found["A"] = statistics["attention"].diagonal(dim1=1, dim2=2).mean(1)
-    return {name: float(v[0]) for name, v in found.items() if v.ndim == 1}
+    quantities["A"] = statistics["attention"].diagonal(dim1=1, dim2=2).mean(1)
+    return {name: float(v[0]) for name, v in quantities.items() if v.ndim == 1}
 
 
 def measure(
@@ -163,15 +154,15 @@ def measure(
     teachers : Tensor, shape (B, d_g, N, N)
         Permutation matrices.
     """
-    found: dict[str, Tensor | np.ndarray] = {
+    quantities: dict[str, Tensor | np.ndarray] = {
         **engine.statistics(students),
         **overlaps(students.M, teachers),
     }
-    found["A"] = found["attention"].diagonal(dim1=1, dim2=2).double().mean(1)  # type: ignore[union-attr, call-arg, call-overload]
-    steps, found["rollout_accuracy"] = predictions(students, engine, *test)
-    found |= {"step_accuracy": steps, "accuracy": steps.mean(1)}
-    found["c_A"], found["c_ansatz"] = attention_factor(students)
+    quantities["A"] = quantities["attention"].diagonal(dim1=1, dim2=2).double().mean(1)  # type: ignore[union-attr, call-arg, call-overload]
+    steps, quantities["rollout_accuracy"] = predictions(students, engine, *test)
+    quantities |= {"step_accuracy": steps, "accuracy": steps.mean(1)}
+    quantities["c_A"], quantities["c_ansatz"] = attention_factor(students)
     return {
         name: (v.detach().cpu().double().numpy() if isinstance(v, Tensor) else v)
-        for name, v in found.items()
+        for name, v in quantities.items()
     }

@@ -3,8 +3,6 @@ training: REINFORCE with the mean reward of a batch or of a group as baseline, G
 step.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections.abc import Sequence
@@ -45,13 +43,13 @@ def identity(
         )
     if not p.fix_embedding:
         raise ParameterError("fix_embedding = False: must be True for state_tracking.rewards")
-    found = {name: getattr(p, name) for name in REWARD_FIELDS}
+    identifying = {name: getattr(p, name) for name in REWARD_FIELDS}
     if p.kl:
-        found["kl"] = p.kl
-    found |= supervised.tables(p, permutations)
+        identifying["kl"] = p.kl
+    identifying |= supervised.tables(p, permutations)
     if start is not None:
-        found["start"] = digest(start)
-    return found
+        identifying["start"] = digest(start)
+    return identifying
 
 
 def digest(start: xr.Dataset) -> str:
@@ -136,10 +134,8 @@ class Learner(supervised.Learner):
         actions = rng.integers(p.d_g, size=(p.rollouts // size, p.L)).repeat(size, axis=0)
         first = rng.integers(p.N, size=p.rollouts // size).repeat(size)
         uniform = rng.random((p.rollouts, p.horizon or p.L))
-        found = tuple(
-            torch.as_tensor(v, device=self.table.device) for v in (actions, first, uniform)
-        )
-        return found  # type: ignore[return-value]
+        drawn = (actions, first, uniform)
+        return tuple(torch.as_tensor(v, device=self.table.device) for v in drawn)  # type: ignore[return-value]
 
     def weights(self) -> dict[str, Tensor]:
         """Copy of the weights."""
@@ -166,13 +162,14 @@ class Learner(supervised.Learner):
         d_pi, d_columns = torch.zeros_like(pi), torch.zeros_like(columns)
         flat = d_columns.view(-1, p.N)
         if p.kl:
-            old, at = self._columns(self.old["M"]), self.attention.forward(*self._old_heads())
+            old = self._columns(self.old["M"])
+            old_pi = self.attention.forward(self.old["W_Q"], self.old["W_K"])
         for t in range(steps):
             error = probabilities[t].clone()
             error[torch.arange(len(error)), states[t + 1]] -= 1
             error *= advantage[:, t, None] / len(error)
             if p.kl:
-                before = torch.einsum("j,njr->nr", at[0, t], old[states[t][:, None], actions])
+                before = torch.einsum("j,njr->nr", old_pi[0, t], old[states[t][:, None], actions])
                 error += p.kl * divergence_slope(probabilities[t], before) / len(error)
             d_pi[0, t] = torch.einsum("nr,njr->j", error, columns[states[t][:, None], actions])
             cell = states[t] * p.d_g
@@ -180,9 +177,6 @@ class Learner(supervised.Learner):
                 flat.index_add_(0, cell + actions[:, j], error, alpha=float(pi[0, t, j]))
         W_Q.grad, W_K.grad = self.attention.backward(W_Q, W_K, pi, d_pi)
         self.students.M.grad = d_columns.permute(1, 2, 0)[None].contiguous()
-
-    def _old_heads(self) -> tuple[Tensor, Tensor]:
-        return self.old["W_Q"], self.old["W_K"]
 
     def advantages(self, actions: Tensor, states: Tensor) -> Tensor:
         """Advantage of every sampled state, shape ``(rollouts, steps)``: its rewards less their
@@ -193,13 +187,13 @@ class Learner(supervised.Learner):
         for t in range(steps):
             true.append(self.table[actions[:, t], true[-1]])
         if p.reward == "outcome":
-            found = (states[:, -1] == true[-1]).double()[:, None].expand(-1, steps)
+            to_come = (states[:, -1] == true[-1]).double()[:, None].expand(-1, steps)
         elif p.reward == "step":
-            found = (states[:, 1:] == self.table[actions[:, :steps], states[:, :-1]]) / steps
+            to_come = (states[:, 1:] == self.table[actions[:, :steps], states[:, :-1]]) / steps
         else:  # rewards from here on
             hits = (states[:, 1:] == torch.stack(true[1:], 1)) / steps
-            found = hits.flip(1).cumsum(1).flip(1)
-        grouped = found.double().reshape(-1, p.group or p.rollouts, steps)
+            to_come = hits.flip(1).cumsum(1).flip(1)
+        grouped = to_come.double().reshape(-1, p.group or p.rollouts, steps)
         centred = grouped - grouped.mean(1, keepdim=True)
         if p.normalised:
             spread = centred.square().mean(1, keepdim=True).sqrt()
@@ -216,17 +210,17 @@ class Learner(supervised.Learner):
         right, reward = [], 0.0
         actions, states = (x[0].split(TESTED_AT_ONCE) for x in self.test_data)
         for acts, path in zip(actions, states, strict=True):
-            at = torch.arange(len(acts))
+            rows = torch.arange(len(acts))
             law = torch.zeros(len(acts), p.N, dtype=torch.float64, device=acts.device)
-            law[at, path[:, 0]] = 1
+            law[rows, path[:, 0]] = 1
             for t in range(p.horizon or p.L):
                 logits = [pi[t, j] * columns[:, acts[:, j]] for j in range(p.L)]
                 kernel = torch.softmax(torch.stack(logits).sum(0), 2).transpose(
                     0, 1
                 )  # sequence, state, next state
-                right.append(kernel[at, path[:, t], path[:, t + 1]])
+                right.append(kernel[rows, path[:, t], path[:, t + 1]])
                 law = torch.einsum("ns,nsr->nr", law, kernel)
-            reward += float(law[at, path[:, p.horizon or p.L]].sum())
+            reward += float(law[rows, path[:, p.horizon or p.L]].sum())
         every = torch.cat(right)
         return float(every.mean()), float(every.var(correction=0)), reward / p.n_test
 
@@ -237,14 +231,14 @@ class Learner(supervised.Learner):
     def measure(self) -> dict[str, np.ndarray]:
         """Quantities in `MEANING`."""
         right, spread, reward = self.policy()
-        own = {"success": right, "success_variance": spread, "expected_reward": reward}
-        own["rewarded"] = float(self.rewarded)
-        return {**super().measure(), **{name: np.array([v]) for name, v in own.items()}}
+        quantities = {"success": right, "success_variance": spread, "expected_reward": reward}
+        quantities["rewarded"] = float(self.rewarded)
+        return {**super().measure(), **{name: np.array([v]) for name, v in quantities.items()}}
 
     def state(self, b: int) -> learner.State:
         """Weights, optimiser state, and whether rewards have taken over."""
-        own = {"rewarded": self.rewarded}
-        return {**super().state(b), **own, **({"old": self.old} if self.p.kl else {})}
+        taken_over = {"rewarded": self.rewarded}
+        return {**super().state(b), **taken_over, **({"old": self.old} if self.p.kl else {})}
 
     def load(self, states: Sequence[learner.State]) -> None:
         """Restore the state."""

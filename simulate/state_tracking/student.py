@@ -2,8 +2,6 @@
 and the teacher (Sec. 3.3).
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -84,7 +82,10 @@ class Student(nn.Module):
         j = torch.arange(1, L + 1, device=actions.device)
         q = self.embedding[current + self.p.d_g] @ self.W_Q.T
         k = self.embedding[actions] @ self.W_K.T
-        q, k = (rotate(x, (at[:, None] * self.omega).to(x.dtype)) for x, at in ((q, i), (k, j)))
+        q, k = (
+            rotate(x, (positions[:, None] * self.omega).to(x.dtype))
+            for x, positions in ((q, i), (k, j))
+        )
         return torch.softmax(q @ k.transpose(1, 2) / self.p.d_h**0.5, dim=-1)
 
     def retrieve(self, attention: Tensor, actions: Tensor) -> Tensor:
@@ -144,8 +145,8 @@ class Students(nn.Module):
                 torch.stack([member.get_parameter(name).detach() for member in members])
             )
             self.register_parameter(name, stacked)
-            for member, own in zip(members, stacked.detach(), strict=True):
-                member.get_parameter(name).data = own
+            for member, weights in zip(members, stacked.detach(), strict=True):
+                member.get_parameter(name).data = weights
 
 
 class GLUStudent(Student):

@@ -267,7 +267,6 @@ def system(stated: Statement) -> Stated:
         {"loss": "mean loss: of all inputs, or of a test sample where they are not listed"},
         functools.partial(memory, stated),
         time="t",
-        clock=lambda p, steps: p.eta * steps,
         default_dtype="float64",
         devices=("cpu",),
         identity=functools.partial(_identity, text),

@@ -53,7 +53,7 @@ def test_second_gradient_by_enumeration(sizes):
     """All sequences: descent of W_2 after a first step so small that the softmax stays linear, per
     unit of that step.
     """
-    p = Steps(**sizes)
+    p = Steps(**sizes, first_step=0.01)
     tokens, answer = every_sequence(p)
     found = []
     for step in (1e-3, 5e-4):

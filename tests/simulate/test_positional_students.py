@@ -16,7 +16,8 @@ from simulate.positional_semantic.student import Problem, Student, initial_weigh
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, baseline, definitions, solve
 from theory.positional_semantic.numbers.channel import State, averages
-from theory.positional_semantic.numbers.fixed_point import transverse, update
+from theory.positional_semantic.numbers.evolution import update
+from theory.positional_semantic.numbers.fixed_point import transverse
 
 TINY = Parameters(d=40, alpha=1.5, steps=30, n_test=200)
 
@@ -234,12 +235,31 @@ def test_linear_layer():
     exact, adam, theory = fit_linear(p, 0), fit_linear(p, 0, "adam"), baseline(p)
     with pytest.raises(ParameterError, match="value_rank = 1: must be 0 for the linear layer"):
         fit_linear(p.replace(value_rank=1), 0)
+    with pytest.raises(ParameterError, match="method = 'sgd': must be one of exact, adam"):
+        fit_linear(p, 0, "sgd")
     assert adam["W_12"] == pytest.approx(exact["W_12"], abs=1e-4)
     assert exact["W_12"] == pytest.approx(theory["W_12"], abs=0.005)
     large = Parameters(d=400, alpha=4.0, n_test=4000)
     errors = [fit_linear(large, seed)["half_test"] for seed in range(8)]
     # Four standard errors of their mean; at d = 100 the error is 3% larger, as 1/d.
     assert np.mean(errors) == pytest.approx(theory["half_test"], rel=0.04)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"damping": 1.5}, "damping = 1.5: must be >= 0 and < 1"),
+        ({"iterations": 0}, "iterations = 0: must be >= 1"),
+        ({"start": np.ones(3)}, "start: has dimension 3, must have d = 12"),
+        ({"p": Parameters(d=20, alpha=1.0)}, "data: has dimension 12, must have d = 20"),
+    ],
+)
+def test_message_passing_refuses_what_does_not_fit(words, message):
+    """One line, naming the argument."""
+    p = Parameters(d=12, alpha=1.0)
+    teacher, data = task.sample(p, 0)
+    with pytest.raises(ParameterError, match=message):
+        gamp(**({"p": p, "data": data, "start": teacher} | words))
 
 
 def test_message_passing_converges_on_both_branches():

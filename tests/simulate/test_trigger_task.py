@@ -210,3 +210,15 @@ def test_own_text(tmp_path, capsys):
     source.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ParameterError, match="must be a text file"):
         command.main(words)
+
+
+def test_what_a_student_or_table_does_not_have_is_refused():
+    """A transformer has no matrices to train in stages; a token that only follows itself has no
+    other output.
+    """
+    with pytest.raises(ParameterError, match="schedule = staged: must be joint with student"):
+        Parameters(student="transformer", schedule="staged")
+    p = Parameters(N=3, K=1, outputs="bigram", self_loops=False)
+    table = Table(np.array([0.6, 0.2, 0.2]), np.array([[1, 0, 0], [0, 0, 1], [0, 1, 0]]))
+    with pytest.raises(ParameterError, match="self_loops = False"):
+        sample(p, 2, table, np.random.default_rng(0))

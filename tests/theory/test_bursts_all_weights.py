@@ -107,6 +107,7 @@ def test_effective_length():
         leading_order.predicted(round(length) + d, rtol=ENOUGH)["T_drop"] for d in (-1, 1)
     )
     assert below < late < above
+    assert leading_order.effective_length(64, 1) == pytest.approx(64, rel=1e-4)
     three = bursty.effective_length(bursty.Parameters(), N=512, B=4)
     assert 0.9 < length / 128 < 1 and three < 0.9 * length
     # The formula, where logarithms are large: it and the law in the same limit.
@@ -126,6 +127,7 @@ def test_effective_length():
         (lambda: times.times(6, right=6), "right = 6: must be below N = 6"),
         (lambda: burst_loss.loss_and_gradient(np.zeros(19), 4, 4), "B = 4: must lie in 1..3"),
         (lambda: leading_order.predicted(6, right=7), "right = 7: must be below"),
+        (lambda: leading_order.effective_length(16, 8), "right = 8: must be <= 1"),
         (
             lambda: ih.emergence_times(
                 ih.Parameters(N=6, B=2, trained="three", query="last", data="orthonormal")

@@ -271,7 +271,7 @@ def rotary_attention(p: Parameters, W_Q: torch.Tensor, W_K: torch.Tensor) -> tor
 
 
 def dressed_loss(
-    p: Parameters, at: torch.Tensor, start: Start, V_: torch.Tensor, annealed: bool
+    p: Parameters, at: torch.Tensor, start: Start, V_: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
     """Loss per seed and position and the softmax of the mean logits, from vectors of N logits."""
     R_, S_, zeta_ = (torch.tensor(x)[:, None] for x in (start.R, start.S, start.zeta))
@@ -282,7 +282,7 @@ def dressed_loss(
     )
     noise = V_[:, None] * ((1 - q) * (at**2).sum(2) + q)
     prob = torch.softmax(z, 2)
-    cost = 1.0 if annealed else 1 - (prob**2).sum(2)
+    cost = 1 - (prob**2).sum(2)
     return torch.logsumexp(z, 2) - right + noise * cost / 2, prob
 
 
@@ -295,9 +295,8 @@ SIZES = [
 ]
 
 
-@pytest.mark.parametrize("annealed", [False, True])
 @pytest.mark.parametrize("p", SIZES, ids=range(len(SIZES)))
-def test_rates_against_autograd(p, annealed):
+def test_rates_against_autograd(p):
     """One step of every variable; keys and queries by autograd of the loss, with a constant pull on
     attention.
     """
@@ -306,7 +305,7 @@ def test_rates_against_autograd(p, annealed):
     V_ = torch.tensor((start.variance_right + (p.N - 1) * start.variance_wrong) / p.N)
     W_Q, W_K = (torch.tensor(w, requires_grad=True) for w in (start.W_Q, start.W_K))
     at = rotary_attention(p, W_Q, W_K)
-    loss, prob = dressed_loss(p, at, start, V_, annealed)
+    loss, prob = dressed_loss(p, at, start, V_)
     d_q, d_k = torch.autograd.grad(
         loss.mean(1).sum() + (torch.tensor(pull) * at).sum() / p.L, [W_Q, W_K]
     )
@@ -321,7 +320,7 @@ def test_rates_against_autograd(p, annealed):
         slow * (wrong * (1 - own) * q).mean(1),
         -2 * slow * (prob[..., 1] * (1 - prob[..., 1]) * spread).mean(1) * V_,
     ]
-    system = Dressed(p, start, annealed, pull)
+    system = Dressed(p, start, pull)
     for mine, other in zip(system.rates(), expected, strict=True):
         np.testing.assert_allclose(
             mine, other, rtol=1e-10, atol=1e-13
@@ -331,8 +330,7 @@ def test_rates_against_autograd(p, annealed):
     np.testing.assert_allclose(seen["A"], own.mean(1), rtol=1e-12)
 
 
-@pytest.mark.parametrize("annealed", [False, True])
-def test_rates_against_a_symbolic_loss(annealed):
+def test_rates_against_a_symbolic_loss():
     """L = 2, d_h = 2: the loss as one expression in four weights, differentiated by SymPy."""
     p = P.replace(L=2, d_h=2)
     start = start_of(p, 1)
@@ -348,7 +346,7 @@ def test_rates_against_a_symbolic_loss(annealed):
         right = (row[i - 2] + 1) / 2 * R_ + (1 - row[i - 2]) / 2 * S_
         wrong = (zeta_ - right) / 2
         Z = sp.exp(right) + 2 * sp.exp(wrong)
-        cost = 1 if annealed else 1 - (sp.exp(2 * right) + 2 * sp.exp(2 * wrong)) / Z**2
+        cost = 1 - (sp.exp(2 * right) + 2 * sp.exp(2 * wrong)) / Z**2
         total += (
             sp.log(Z)
             - right
@@ -359,7 +357,7 @@ def test_rates_against_a_symbolic_loss(annealed):
         expected = [
             -p.eta * float(x) for x in slopes(*map(mpmath.mpf, [*start.W_Q[0], *start.W_K[0]]))
         ]
-    found = Dressed(p, start, annealed).rates()
+    found = Dressed(p, start).rates()
     np.testing.assert_allclose(np.concatenate(found[:2], 1)[0], expected, rtol=1e-12)  # rounding
 
 
@@ -370,7 +368,7 @@ def test_rates_against_the_equations():
     system = Dressed(p, start)
     at = rotary_attention(p, torch.tensor(start.W_Q), torch.tensor(start.W_K))
     V_ = torch.tensor(system.state[4])
-    left = 1 - dressed_loss(p, at, start, V_, False)[1][..., 0].numpy()
+    left = 1 - dressed_loss(p, at, start, V_)[1][..., 0].numpy()
     own = at.diagonal(dim1=1, dim2=2).numpy()
     values = {A: own, g: left, eta: p.eta, N: p.N, d_g: p.d_g}
     found = system.rates()
@@ -397,14 +395,10 @@ def test_keys_and_queries_move_alike(kind):
     assert np.abs(forces[0]).min() > 1e-7  # not the trivial identity
 
 
-def test_without_noise_both_prices_agree():
-    """V = 0: quenched and annealed are the same flow, and V stays zero."""
+def test_without_noise_none_arises():
+    """V = 0 stays zero."""
     start = start_of(P, 3)
     quiet = Start(start.W_Q, start.W_K, start.R, start.S, start.zeta, 0 * start.R, 0 * start.R)
-    for one, other in zip(
-        Dressed(P, quiet).rates(), Dressed(P, quiet, annealed=True).rates(), strict=True
-    ):
-        np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-18)  # rounding
     assert not Dressed(P, quiet).rates()[4].any()
 
 

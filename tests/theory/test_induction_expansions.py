@@ -15,6 +15,7 @@ from theory.induction_heads import Parameters, drop, expansions
 from theory.induction_heads.numbers import emergence, uniform_query
 from theory.induction_heads.symbols import E, N, beta, beta_c, gamma, kappa, s, tau, w, x
 from theory.numeric import function
+from theory.parameters import ParameterError
 from theory.series import truncated
 
 eq = Later(ih.equations)
@@ -306,5 +307,7 @@ def test_what_the_law_of_the_drop_leaves():
     law = float(drop.equations()["T_drop"].evaluate(numbers))
     assert drop.left_over(at) == pytest.approx((emergence.Path(at).of_loss() - law) / at, rel=3e-3)
     assert drop.left_over(at) < drop.left_over(10**6) < 0
+    with pytest.raises(ParameterError, match="N = 1000: must be >= 1e"):
+        drop.left_over(1000)
     sizes = [drop.left_over(10**k) for k in (18, 22, 40)]
     assert sizes[1] == min(sizes) == pytest.approx(-0.012, rel=0.05)

@@ -43,7 +43,7 @@ def test_times_of_three_numbers():
     for pace in (64, 128):
         D = pace * size**0.5
         speed = {"alpha_3": D**2, "beta_2": D**2}
-        found = times.times(size, "last", names=[*times.HEAD.values()], speed=speed, rtol=1e-5)
+        found = times.times(size, "last", names=[*times.LEVELS.values()], speed=speed, rtol=1e-5)
         values = {"N": size, "D": D, "theta": times.HALF}
         ratios.append(
             [

@@ -349,7 +349,9 @@ def test_agreement_by_enumeration(size, hops):
             assert before == R(alike[q], total)
         if trial:
             assert eq["agreement_derangements"].rhs.subs(at) == R(alike[-1], total)
-        assert probability(np.array(fixed), size) == pytest.approx(alike[-1] / total, abs=1e-15)
+        assert probability(k_hop.Parameters(N=size, k=hops), np.array(fixed)) == pytest.approx(
+            alike[-1] / total, abs=1e-15
+        )
 
 
 @pytest.mark.parametrize(("size", "hops"), [(2, 1), (3, 1), (3, 2), (4, 2), (5, 1)])

@@ -11,8 +11,7 @@ import sympy as sp
 from later import Later
 
 from theory.associative_memory import gradient_memory
-from theory.associative_memory.gradient_memory import Parameters, equations
-from theory.associative_memory.gradient_memory.numbers import margin
+from theory.associative_memory.gradient_memory import Parameters, equations, margin
 from theory.associative_memory.symbols import K, N, e, eta, i, j, k, m, p, p_hat, t, u, v, z
 
 EQ = Later(equations)
@@ -61,7 +60,9 @@ def test_margin_against_mpmath_and_the_integrator(time):
             solver="anderson",
             tol=1e-60,
         )
-    assert margin(9, 6, time) == pytest.approx(float(exact), rel=1e-13, abs=1e-15)  # rounding
+    assert margin(Parameters(N=9, K=6), time) == pytest.approx(
+        float(exact), rel=1e-13, abs=1e-15
+    )  # rounding
     if 0 < time < 1e4:
         curve = gradient_memory.flow().solve(Parameters(N=9, K=6), t=time, at=[time])
         assert float(curve.m[0]) == pytest.approx(
@@ -72,13 +73,13 @@ def test_margin_against_mpmath_and_the_integrator(time):
 def test_early_and_late():
     """Margin t/N at first (all K) and ln(K t / N) at last."""
     for size, classes in ((8, 8), (32, 4)):
-        assert margin(size, classes, 1e-4) == pytest.approx(
+        assert margin(Parameters(N=size, K=classes), 1e-4) == pytest.approx(
             1e-4 / size, rel=1e-4
         )  # next order: t/N
-        late = margin(size, classes, 1e30)
+        late = margin(Parameters(N=size, K=classes), 1e30)
         assert late == pytest.approx(np.log(classes * 1e30 / size), rel=1e-10)  # (K - 1) m e^-m
     assert float(EQ["margin_flow"].lambdify(N, K, t)(9, 6, 10.0)) == pytest.approx(
-        float(margin(9, 6, 10.0)), rel=1e-14
+        float(margin(Parameters(N=9, K=6), 10.0)), rel=1e-14
     )
 
 

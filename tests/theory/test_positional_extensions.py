@@ -7,7 +7,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sympy as sp
+import xarray as xr
 
+from theory import positional_semantic as ps
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, definitions, extensions, state_evolution
 from theory.positional_semantic import solve as plain
@@ -105,7 +107,9 @@ def test_loss_of_labels(rank, heads, k):
     ]
     np.testing.assert_allclose(value, np.sum(one, 0), rtol=1e-12)
     for i, shift in enumerate(1e-5 * np.eye(z.shape[1])):
-        (up, slope, _), (down, other, _) = (system.loss(z + e, Y, None) for e in (shift, -shift))
+        (up, slope, _), (down, other, _) = (
+            system.loss(z + e, Y, np.zeros(3)) for e in (shift, -shift)
+        )
         np.testing.assert_allclose(first[:, i], (up - down) / 2e-5, atol=1e-8)
         np.testing.assert_allclose(second[:, i], (slope - other) / 2e-5, atol=1e-8)
     # w + (V C)^(-1) in closed form: a quadratic problem per sentence and column.
@@ -227,7 +231,7 @@ def test_values_are_those_of_a_ridge_regression():
     Z, y = (S @ x).reshape(-1, d), (T @ x).reshape(-1, d)
     W = np.linalg.solve(lam * np.eye(d) + Z.T @ Z / d, Z.T @ y / d)
     risk = ((y - Z @ W) ** 2).sum() / (2 * d * d) + lam / 2 * (W**2).sum() / d
-    _, slopes, out, into = channel.compiled()
+    slopes, out, into = channel.compiled()
     values = channel.Values(0.5, 0.5, 0.5)
     for _ in range(300):
         means = [np.mean(v) for v in slopes(*entries, sigma, c, *values)]
@@ -235,7 +239,9 @@ def test_values_are_those_of_a_ridge_regression():
         values = channel.Values(*(0.5 * np.array(values) + 0.5 * np.array(into(lam, sigma, *hats))))
     assert values.theta_W == pytest.approx(W.trace() / d, rel=0.02)
     assert values.q_W == pytest.approx((W**2).sum() / d, rel=0.02)
-    loss = alpha * channel.compiled()[0](*entries, sigma, c, *values)[0].mean()
+    loss = (
+        alpha * channel.loss_of_tokens(0)(entries[:2].T, *entries[2:], sigma, c, *values)[0].mean()
+    )
     loss += -hats[0] * values.V_W / 2 + lam / 2 * values.q_W
     assert loss == pytest.approx(risk, rel=0.02)
     assert abs(values.theta_W - 1) > 0.2  # far from the identity
@@ -305,3 +311,39 @@ def test_predict_sweeps_and_checks_runs():
     p = Parameters(alpha=3.0)
     found = extensions.predict(p, correlation=[-0.3, 0.3], points=64)
     assert found["theta"].shape == (2,) and found["q"][0] > found["q"][1] > 0
+
+
+@pytest.mark.parametrize(
+    "words", [{"start": "positional"}, {"rank": 2}, {"value": True}, {"value_rank": 1}]
+)
+def test_a_solution_of_another_branch_or_layer_is_no_start(words):
+    """Descent would stay on that branch, or have columns too few."""
+    near = extensions.solve(Parameters(alpha=2.0), points=64)
+    name = next(iter(words))
+    with pytest.raises(ParameterError, match=f"near: is for another {name}; must have"):
+        extensions.solve(Parameters(alpha=2.0, **words), near, points=64)
+
+
+def test_students_swept_over_alpha_have_one_prediction_each():
+    """Those at single sample complexities, along the dimension of the runs."""
+    p = Parameters(correlation=0.2, d=40)
+    alphas = [1.5, 2.0]
+    runs = xr.Dataset(
+        {"theta": (("alpha", "seed"), np.zeros((2, 1)))},
+        {"alpha": alphas, "seed": [0]},
+        attrs={"kind": "students", "parameters": p.as_json(training_only=True)},
+    )
+    found = extensions.predict(p, runs, points=64)
+    assert found.alpha.values.tolist() == alphas
+    for alpha in alphas:
+        one = extensions.predict(p.replace(alpha=alpha), points=64)
+        xr.testing.assert_allclose(found.sel(alpha=alpha, drop=True), one, rtol=1e-12)
+
+
+def test_steps_of_adam_that_leave_the_well_are_refused():
+    """A minimum other than that of the initial well is not predicted."""
+    p = Parameters(alpha=2.0, optimizer="adam", eta=0.2)
+    for function in (ps.predict, extensions.predict):
+        with pytest.raises(ParameterError, match="eta = 0.2: must be at most 0.1 with Adam"):
+            function(p)
+    assert ps.predict(p.replace(eta=0.1)).theta > 0.1

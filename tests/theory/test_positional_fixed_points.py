@@ -12,8 +12,10 @@ import pytest
 from theory import onset as onset_command
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, State, curve, onset, phase_diagram, solve
-from theory.positional_semantic.numbers import fixed_point, low_degree, regulariser
+from theory.positional_semantic.numbers import fixed_point, general, low_degree, regulariser
 from theory.positional_semantic.numbers.channel import averages
+from theory.positional_semantic.numbers.errors import test_error as error_of
+from theory.positional_semantic.numbers.evolution import update
 from theory.positional_semantic.numbers.fixed_point import transverse
 from theory.positional_semantic.numbers.thresholds import critical, thresholds
 
@@ -426,3 +428,57 @@ def test_a_far_or_unstable_neighbour_is_not_followed(monkeypatch):
         found = solve(p, "semantic", other)
         assert found.state == pytest.approx(solve(p, "semantic").state, rel=5e-4)
     assert fixed_point._continued(fixed_point._Map(p, "semantic"), far) is None
+
+
+@pytest.mark.parametrize("words", [{"tied": False}, {"correlation": 0.5}, {"rank": 2}])
+def test_every_solver_refuses_other_layers(words):
+    """The other regularisers, the published rules and the general system, too, describe one tied
+    layer of rank one on independent tokens.
+    """
+    p = Parameters(alpha=2.0, order=4, **words)
+    name = next(iter(words))
+    for solver in (
+        lambda: low_degree.solve(p, "semantic"),
+        lambda: regulariser.solve(p, "semantic", regulariser.elastic_net(0.01, 0.0)),
+        lambda: general.headline(p),
+    ):
+        with pytest.raises(ParameterError, match=f"^{name} = "):
+            solver()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        State(-0.1, 0.2, 10.0, 0.0),
+        State(0.1, 0.0, 10.0, 0.2),  # a cosine of 1.26 with the teacher
+        State(0.1, math.nan, 10.0, 0.0),
+    ],
+)
+def test_order_parameters_of_no_student_have_no_error(state):
+    """A variance is not negative, a cosine is at most one."""
+    with pytest.raises(ParameterError, match="must have q >= 0"):
+        error_of(Parameters(), state)
+
+
+def test_a_start_of_another_shape_is_refused():
+    """Of three tokens, for a system of two."""
+    system = general.headline(Parameters(alpha=2.0), 2)
+    start = general.Order(np.ones((3, 1, 1, 1)), *[np.ones((2, 1, 1, 1))] * 3)
+    with pytest.raises(ParameterError, match=r"start.q: has shape \(3, 1, 1, 1\), must have"):
+        general.solve(system, start)
+
+
+def test_the_agnostic_branch_is_left_by_the_faster_overlap():
+    """Both overlaps vanish there; at small omega and large alpha that with the teacher grows
+    faster.
+    """
+    point = solve(Parameters(alpha=3.0, omega=0.05), "agnostic")
+    size, coarse = 1e-3, point.p.replace(order=fixed_point.COARSE)
+    growth = {}
+    for name in ("m", "theta"):
+        state = point.state._replace(**{name: size})
+        new = update(coarse, state, averages(coarse, state))
+        growth[name] = getattr(new, name) / size
+    assert growth["theta"] > 1.1 * growth["m"]
+    # The step is linear in a small overlap, up to its square.
+    assert transverse(point) == pytest.approx(growth["theta"], rel=1e-3)

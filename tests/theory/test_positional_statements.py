@@ -18,7 +18,7 @@ from theory.positional_semantic import Parameters, baseline, equations, solve
 from theory.positional_semantic import symbols as s
 from theory.positional_semantic.numbers import thresholds as in_numbers
 from theory.positional_semantic.numbers.channel import State, averages
-from theory.positional_semantic.numbers.fixed_point import update
+from theory.positional_semantic.numbers.evolution import update
 from theory.positional_semantic.numbers.thresholds import thresholds
 
 P = Parameters(order=8)

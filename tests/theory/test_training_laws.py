@@ -154,7 +154,7 @@ def test_arrivals_is_the_flow_at_the_start():
     zero = np.zeros((1, p.d_h))
     start = Start(zero, zero, *np.zeros((3, 1)), *np.ones((2, 1)))
     theory = Arrivals(p, start)
-    theory.step()
+    theory.epoch()
     weight = theory.kinds.share * theory.kinds.k
     rate = (weight * theory.state[2][0]).sum() / weight.sum() * p.d_g * p.N
     numbers = p.values() | {"A": 0.25, "R": 0.0, "S": 0.0}

@@ -1,6 +1,7 @@
 """Rows of ``verify.laws state_tracking`` at tiny sizes, and what they would see."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -124,7 +125,8 @@ def test_laws_without_training(monkeypatch):
         laws.report(request)
     found = laws.report(replace(request, full=False))
     assert found.checks and any("not run without --full" in note for note in found.notes)
-    monkeypatch.setattr(laws, "groups", lambda request: decay.groups(**ALONE))
+    some = {title: partial(make, **ALONE) for title, make in decay.GROUPS.items()}
+    monkeypatch.setattr(laws, "groups", lambda request: some)
     monkeypatch.setattr(laws.clocks, "on_flow", lambda: [])
     (_, note) = laws.report(request).notes
     assert note.startswith("no row") and note.endswith(

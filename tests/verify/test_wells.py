@@ -6,6 +6,7 @@ import scipy.stats
 import sympy as sp
 import torch
 
+from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, solve, stability
 from theory.positional_semantic.numbers import prox
 from verify.positional_semantic import wells
@@ -125,3 +126,11 @@ def test_where_a_well_ends_the_replicon_diverges():
     y, w, k = sp.symbols("y w k", positive=True)
     (minimum,) = sp.solve(sp.diff(k * y**3 / 3 - w * y, y), y)  # normal form: no well for w < 0
     assert sp.simplify(sp.diff(minimum, w) ** 2 * w) == 1 / (4 * k)
+
+
+@pytest.mark.parametrize("words", [{"tied": False}, {"correlation": 0.5}, {"start": "random"}])
+def test_wells_of_other_students_are_refused(words):
+    """Their sentences have other objectives, or no initial well."""
+    name = next(iter(words))
+    with pytest.raises(ParameterError, match=f"^{name} = "):
+        wells.occupations(INFORMED.replace(**words), [0])

@@ -1,7 +1,7 @@
 """How a softmax head starts: its read-out and its score of the right key both grow from zero.
 
-Where the ratio of their rates is a function of the score over what is read, the square of what is
-read is a function of the score, and the time is one integral.
+If the ratio of their rates is a function of the score divided by the read-out, they separate: the
+square of the read-out is a function of the score, and the time is one integral over the score.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import function, gauss_legendre, numeric, symbol, vanishes
+from theory import function, gauss_legendre, numeric, proved, symbol, vanishes
 
 NODES = 60  # of the integral over the root of the score, which is analytic
 kappa = symbol("kappa", means="score, integrated over", nonnegative=True)
@@ -26,8 +26,9 @@ def squared(form: sp.Expr, score: sp.Symbol, read: sp.Symbol, rates: Sequence[sp
     form : Expr
         The printed form.
     score, read : Symbol
+        Score and read-out.
     rates : sequence of Expr
-        Of score and of what is read.
+        Of score and read-out.
 
     Raises
     ------
@@ -35,12 +36,12 @@ def squared(form: sp.Expr, score: sp.Symbol, read: sp.Symbol, rates: Sequence[sp
         If the ratio of rates depends on both, or ``form`` is not its integral from zero.
     """
     ratio = sp.simplify(read * rates[1] / rates[0])
-    if (
-        ratio.has(read)
-        or form.subs(score, 0) != 0
-        or not vanishes(sp.diff(form, score) - 2 * ratio)
-    ):
-        raise ArithmeticError("the rates do not separate, or this is not their integral")
+    proved(
+        not ratio.has(read)
+        and form.subs(score, 0) == 0
+        and vanishes(sp.diff(form, score) - 2 * ratio),
+        "the rates do not separate, or this is not their integral",
+    )
     return form
 
 
@@ -54,17 +55,23 @@ def many(rate: sp.Expr, square: sp.Expr, score: sp.Symbol) -> sp.Expr:
     return sp.integrate((1 / (rate * sp.sqrt(square))).subs(score, kappa), (kappa, 0, sp.oo))
 
 
-def seconds(
+def over_root(integrand: Callable[[np.ndarray], Any], end: float) -> float:
+    """Integral from 0 to ``end`` of a function that is analytic in the root of its variable."""
+    root, weights = gauss_legendre(NODES, 0, float(np.sqrt(end)))
+    return float(2 * (weights * root * integrand(root**2)).sum())
+
+
+def quadrature(
     made: Callable[[], tuple[sp.Expr, sp.Expr, sp.Integral]], read: sp.Symbol, *symbols: sp.Symbol
 ) -> Callable[..., float]:
-    """Function of the values of symbols that adds such an integral up.
+    """Numerical function for an integral of `elapsed`.
 
     Parameters
     ----------
     made : callable
-        Gives the rate of the score, the square of what is read, and the integral of `elapsed`.
+        Gives the rate of the score, the square of the read-out, and the integral.
     read : Symbol
-        What is read.
+        Read-out.
     *symbols : Symbol
         Sizes, in the order of the function's arguments.
     """
@@ -76,9 +83,8 @@ def seconds(
         along = integral.function.subs(speed(score), rate.subs(read, sp.sqrt(square)))
         return [numeric.function(along, (score, *symbols)), numeric.function(end, symbols)]
 
-    def added(*values: float) -> float:
-        integrand, end = compiled()
-        root, weights = gauss_legendre(NODES, 0, float(np.sqrt(end(*values))))
-        return float(2 * (weights * root * integrand(root**2, *values)).sum())
+    def integrated(*values: float) -> float:
+        along, end = compiled()
+        return over_root(lambda score: along(score, *values), end(*values))
 
-    return added
+    return integrated

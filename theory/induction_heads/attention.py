@@ -8,29 +8,14 @@ from typing import Any
 import sympy as sp
 
 from theory.equation import Equation, table
-from theory.induction_heads.network import KEYS, MASKS, ORTHONORMAL, Network, number, value
-from theory.induction_heads.symbols import (
-    N,
-    P,
-    Q,
-    S,
-    T,
-    Z_q,
-    alpha,
-    beta,
-    d,
-    gamma,
-    k,
-    l,
-    q,
-    ref,
-    squared_error,
-)
+from theory.induction_heads.network import ENDS, KEYS, ORTHONORMAL, Network, number, value
+from theory.induction_heads.structure import HEAD
+from theory.induction_heads.symbols import N, P, Q, S, T, Z_q, beta, d, k, l, q, ref, squared_error
 from theory.statement import statement
 from theory.statement.derived import Derived, derive
 
 THREE = "only alpha_3, beta_2, gamma_3 differ from zero"
-NAMES = {"alpha_3": alpha.name, "beta_2": beta.name, "gamma_3": gamma.name}
+NAMES = {full: short for short, full in HEAD.items()}
 
 
 @cache
@@ -76,8 +61,8 @@ def equations() -> dict[str, Equation]:
         "other_label": ("label", "label", k - d),
         "of_item": ("item", "label", k - d),
     }
-    for mask in MASKS:
-        net, end = Network(mask, NAMES), "" if mask == "strict" else f"_{mask}"
+    for mask, end in ENDS.items():
+        net = Network(mask, NAMES)
         given = (ORTHONORMAL, THREE, f"{mask} mask")
         first = {
             f"attention_{name}{end}": (

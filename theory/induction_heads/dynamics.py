@@ -4,7 +4,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, Flow, symbol, table, vanishes, written_as
+from theory import Equation, Flow, proved, symbol, table, vanishes, written_as
 from theory.induction_heads import attention
 from theory.induction_heads.network import ORTHONORMAL
 from theory.induction_heads.scope import THREE
@@ -93,8 +93,10 @@ def equations() -> dict[str, Equation]:
     solved = (
         invariant.subs(alpha, start - W).expand().subs(sp.exp(-W), W * (2 * N - 2) * sp.exp(-start))
     )
-    if not vanishes(solved.subs(sp.exp(start - W), W * (2 * N - 2))):
-        raise ArithmeticError("alpha(beta) does not solve the invariant")
+    proved(
+        vanishes(solved.subs(sp.exp(start - W), W * (2 * N - 2))),
+        "alpha(beta) does not solve the invariant",
+    )
     best = written_as(s * (s + F) / (s**2 + F), sp.solve(by_gamma.subs(r, s + F), gamma)[0])
     least = written_as(F / (s**2 + F), inner.subs(gamma, best))
     return table(

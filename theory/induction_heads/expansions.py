@@ -5,12 +5,12 @@ a slow manifold, t ~ N^2, on which gamma follows beta. E denotes exp(beta^2/2), 
 d beta.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import cache
 
 import sympy as sp
 
-from theory import Equation, symbol, vanishes
+from theory import Equation, equation, proved, symbol, vanishes
 from theory.induction_heads import dynamics
 from theory.induction_heads.symbols import (
     E,
@@ -34,7 +34,7 @@ from theory.induction_heads.symbols import (
 )
 from theory.series import truncated
 
-LARGE = "large N"
+LARGE, TIMES, NEXT = "large N", "Theorem 2", "next term O(1/N)"
 HALF = sp.Rational(1, 2)
 theta = symbol("theta", means="threshold", positive=True)
 T_beta_theta = symbol("T_beta_theta", r"T_{\beta}(\theta)", "time of beta = theta", positive=True)
@@ -51,11 +51,11 @@ def scaled_rates(first: dict[sp.Symbol, sp.Expr], order: int) -> tuple[sp.Expr, 
     rates = dynamics.flow().rhs
     of_p = truncated(short[p].subs(G, short[G]).subs(first).subs(N, in_x), order, x)
     of_s = truncated(sp.exp(beta * p).subs(first).subs(p, of_p), order, x)
-    rest = {r: s + F, F: short[F].subs(N, in_x)}
+    meanings = {r: s + F, F: short[F].subs(N, in_x)}
     scaled = []
     for rate in (rates[beta], rates[gamma]):
         expr = (in_x * rate).subs(first)
-        for old, new in rest.items():
+        for old, new in meanings.items():
             expr = expr.subs(old, new)
         scaled.append(truncated(expr.subs({s: of_s, p: of_p}), order, x))
     return scaled[0], scaled[1]
@@ -108,12 +108,11 @@ def layer(order: int = 2) -> tuple[sp.Expr, sp.Expr]:
             if function == b[0]:
                 continue
             right = sp.expand(rate.coeff(x, k).subs(known).doit())
-            if right.has(A):
-                raise ArithmeticError("alpha enters the layer at this order")
+            proved(not right.has(A), "alpha enters the layer at this order")
             # Linear: d(path)/dtau = factor path + rest, from 0.
             path = function(tau)
-            factor, rest = right.coeff(path), right.subs(path, 0)
-            grown = sp.integrate(sp.expand(rest * sp.exp(-factor * tau)), tau, manual=True)
+            factor, constant = right.coeff(path), right.subs(path, 0)
+            grown = sp.integrate(sp.expand(constant * sp.exp(-factor * tau)), tau, manual=True)
             known[path] = sp.expand(sp.exp(factor * tau) * (grown - grown.subs(tau, 0)))
             if not vanishes(known[path].diff(tau) - right.subs(path, known[path])):
                 raise ArithmeticError(f"{known[path]} does not solve the layer")
@@ -191,12 +190,14 @@ def slow_time() -> list[sp.Expr]:
     return [sp.expand(4 * parts[0]), sp.expand(2 * parts[1] + delay), sp.expand(parts[2])]
 
 
+def in_powers(coefficients: Sequence[sp.Expr]) -> sp.Expr:
+    """Polynomial in N with the given coefficients of N^2, N and 1."""
+    return sum((c * N ** (2 - k) for k, c in enumerate(coefficients)), sp.S.Zero)
+
+
 def time_of_beta(level: sp.Expr) -> sp.Expr:
     """T_beta for a given level, to O(1)."""
-    return sum(
-        (sp.simplify(c.subs(beta, level)) * N ** (2 - k) for k, c in enumerate(slow_time())),
-        sp.S.Zero,
-    )
+    return in_powers([sp.simplify(c.subs(beta, level)) for c in slow_time()])
 
 
 def time_of_alpha(level: sp.Expr) -> sp.Expr:
@@ -206,9 +207,7 @@ def time_of_alpha(level: sp.Expr) -> sp.Expr:
     of_level = dynamics.equations()["beta_of_alpha"].rhs.subs(alpha, level).subs(N, in_x)
     scaled = sum(c * x**k / 2 ** (2 - k) for k, c in enumerate(slow_time()))  # t x^2
     expanded = truncated(scaled.subs(beta, truncated(of_level, 2, x)), 2, x)
-    return sum(
-        (sp.simplify(expanded.coeff(x, k)) * (2 * N) ** (2 - k) for k in range(3)), sp.S.Zero
-    )
+    return in_powers([sp.simplify(expanded.coeff(x, k)) * 2 ** (2 - k) for k in range(3)])
 
 
 @cache
@@ -220,65 +219,33 @@ def equations() -> dict[str, Equation]:
     def spelled(k: int) -> sp.Expr:
         return manifold()[k].subs(E, sp.exp(beta**2 / 2))
 
+    def slow_alpha() -> sp.Expr:
+        return beta**2 / 2 + sp.collect(truncated(spelled(0), 2, x), x)
+
     def leading() -> sp.Expr:
         return 2 * N**2 * integral(theta)
 
-    rows: list[tuple[str, sp.Symbol, Callable[[], sp.Expr], str, str]] = [
-        ("gamma_layer", gamma, lambda: sp.collect(layer()[1], x), "Theorem 2, B.6", early),
-        ("beta_layer", beta, lambda: sp.collect(layer()[0], x), "Theorem 2, B.6", early),
-        (
-            "alpha_slow",
-            alpha,
-            lambda: beta**2 / 2 + sp.collect(truncated(spelled(0), 2, x), x),
-            new,
-            late,
-        ),
-        ("gamma_slow", gamma, lambda: sp.collect(spelled(1), x), new, late),
-        ("slow_rate", slow_rate, lambda: sp.collect(spelled(2), x), new, late),
-        (
-            "slow_time",
-            t,
-            lambda: sp.collect(sum(c * N ** (2 - k) for k, c in enumerate(slow_time())), N),
-            new,
-            late,
-        ),
-        (
-            "T_gamma",
-            T_gamma,
-            lambda: sp.expand(N * crossing(layer()[1], HALF).subs(x, 1 / (2 * N))),
-            f"Theorem 2, Eq. (10), {new}",
-            "next term O(1/N^2)",
-        ),
-        (
-            "T_beta",
-            T_beta,
-            lambda: time_of_beta(HALF),
-            f"Theorem 2, Eq. (10), {new}",
-            "next term O(1/N)",
-        ),
-        (
-            "T_alpha",
-            T_alpha,
-            lambda: time_of_alpha(HALF),
-            f"Theorem 2, Eqs. (10)-(11), {new}",
-            "next term O(1/N)",
-        ),
-        (
-            "T_beta_theta",
-            T_beta_theta,
-            leading,
-            f"{new}: threshold theta for beta",
-            "next term O(N)",
-        ),
-        (
-            "T_alpha_theta",
+    def time_of_gamma() -> sp.Expr:
+        return sp.expand(N * crossing(layer()[1], HALF).subs(x, 1 / (2 * N)))
+
+    return equation.table(
+        ref,
+        *given,
+        status="leading order",
+        gamma_layer=(gamma, lambda: sp.collect(layer()[1], x), "Theorem 2, B.6", early),
+        beta_layer=(beta, lambda: sp.collect(layer()[0], x), "Theorem 2, B.6", early),
+        alpha_slow=(alpha, slow_alpha, new, late),
+        gamma_slow=(gamma, lambda: sp.collect(spelled(1), x), new, late),
+        slow_rate=(slow_rate, lambda: sp.collect(spelled(2), x), new, late),
+        slow_time=(t, lambda: sp.collect(in_powers(slow_time()), N), new, late),
+        T_gamma=(T_gamma, time_of_gamma, f"{TIMES}, Eq. (10), {new}", "next term O(1/N^2)"),
+        T_beta=(T_beta, lambda: time_of_beta(HALF), f"{TIMES}, Eq. (10), {new}", NEXT),
+        T_alpha=(T_alpha, lambda: time_of_alpha(HALF), f"{TIMES}, Eqs. (10)-(11), {new}", NEXT),
+        T_beta_theta=(T_beta_theta, leading, f"{new}: threshold theta for beta", "next term O(N)"),
+        T_alpha_theta=(
             T_alpha_theta,
             lambda: leading().subs(theta, sp.sqrt(2 * theta)),
             f"{new}: threshold theta for alpha",
             "next term O(N)",
         ),
-    ]
-    return {
-        name: Equation(name, lhs, rhs, ref(place), "leading order", (*given, when))
-        for name, lhs, rhs, place, when in rows
-    }
+    )

@@ -8,12 +8,12 @@ divided by D deviate from their means with variance of order 1/D: to first order
 over D changes by half the sum of its second derivatives with respect to them times their variances.
 """
 
-from functools import cache
+from functools import cache, partial
 
 import sympy as sp
 
-from theory import Equation, symbol
-from theory.algebra import gaussian_moment, vanishes
+from theory import Equation, equation, symbol
+from theory.algebra import gaussian_moment, proved, vanishes
 from theory.induction_heads import dynamics, expansions
 from theory.induction_heads.all_weights import plateau, scores
 from theory.induction_heads.all_weights.scores import THETA, e
@@ -122,8 +122,10 @@ def needed_uniform() -> sp.Expr:
     fall = [sp.factor(v) for v in (sp.diff(equal, beta_2), e * sp.diff(equal, e))]
     omega = wright_omega(1 - beta_2 * (beta_2 - 1) / 2)
     along = -sp.diff(sp.log(omega), beta_2) - (fall[1] / fall[0]).subs(e, 1 / omega)
-    if not vanishes(along) or omega.subs(beta_2, 0).rewrite(sp.LambertW) != 1:
-        raise ArithmeticError("e^-alpha is not this omega function of beta")
+    proved(
+        vanishes(along) and omega.subs(beta_2, 0).rewrite(sp.LambertW) == 1,
+        "e^-alpha is not this omega function of beta",
+    )
     factor, slowness = sp.cancel(gamma_3 / fall[0].subs(e, 1 / omega)).as_coeff_Mul()
     return factor * N**2 / sp.log(N) * sp.Integral(slowness.subs(beta_2, u), (u, 0, theta))
 
@@ -171,31 +173,19 @@ def drop_time(query: str) -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Variances of inner products, and emergence times in the regime of fast attention."""
-    new = dynamics.NEW
-    rows = [
-        Equation(
-            f"gram_variance_{name}",
-            lhs,
-            lambda n=n: variances()[n],
-            ref(f"{new}: Gaussian data"),
-            "exact",
-            GIVEN[:1],
-        )
-        for n, (name, lhs) in enumerate(
-            {"other": var_other, "own": var_own, "swapped": var_swapped}.items()
-        )
-    ]
+    made = equation.table(
+        ref(f"{dynamics.NEW}: Gaussian data"),
+        *GIVEN[:1],
+        status="exact",
+        gram_variance_other=(var_other, lambda: variances()[0]),
+        gram_variance_own=(var_own, lambda: variances()[1]),
+        gram_variance_swapped=(var_swapped, lambda: variances()[2]),
+    )
     for query, given in QUERIES.items():
-        place = ref(f"{new}: fast attention, {given[0]}")
-        for name, lhs, rhs in (("T_beta", T_beta_scaled, fast_time), ("T_drop", T_drop, drop_time)):
-            rows.append(
-                Equation(
-                    f"{name}_gaussian_{query}",
-                    lhs,
-                    lambda query=query, rhs=rhs: rhs(query),
-                    place,
-                    "leading order",
-                    (*GIVEN, *given),
-                )
-            )
-    return {e.name: e for e in rows}
+        times = {
+            f"T_beta_gaussian_{query}": (T_beta_scaled, partial(fast_time, query)),
+            f"T_drop_gaussian_{query}": (T_drop, partial(drop_time, query)),
+        }
+        place = ref(f"{dynamics.NEW}: fast attention, {given[0]}")
+        made |= equation.table(place, *GIVEN, *given, status="leading order", **times)
+    return made

@@ -21,6 +21,7 @@ from theory.statement.tree import Node, Term, node
 
 ORTHONORMAL = "orthonormal items, labels and positions (Assumption 7, and every item orthogonal to every label)"
 MASKS = {"strict": 0, "inclusive": 1}  # whether a row attends to itself
+ENDS = {"strict": "", "inclusive": "_inclusive"}  # of names of equations
 RETRIEVED = 2  # blocks 0, 1: token and code of a row; 2, 3: the same as retrieved by layer 1
 KEYS = {  # rows by what they are to the query; those of pair 1 retrieve nothing under a strict mask
     "earlier_item": ("item", q - d),
@@ -80,7 +81,7 @@ class Network:
     def __init__(
         self, mask: str, names: Mapping[str, str], place: Any = q, burst: Any = None
     ) -> None:
-        self.own, others = MASKS[mask], N if burst is None else N - burst
+        self.to_itself, others = MASKS[mask], N if burst is None else N - burst
         self.pair = sort("pair", others, ordered=True)
         self.right = None if burst is None else sort(RIGHT, burst, ordered=True)
         self.sorts = [self.pair] if self.right is None else [self.pair, self.right]
@@ -99,7 +100,7 @@ class Network:
     def visible(self, row: Row, entry: Callable[[Row], Node]) -> Node:
         """Sum an entry over all rows that a row attends to."""
         kind, number = row
-        same = ["item"] * (kind == "label") + [kind] * self.own
+        same = ["item"] * (kind == "label") + [kind] * self.to_itself
         before = self.sorts[: 1 + self.sorts.index(number.sort)]
         ends = [{"below": number} if s is before[-1] and kind != "query" else {} for s in before]
         pairs, *burst = (
@@ -142,7 +143,7 @@ class Network:
 
     def key_scores(self) -> dict[str, sp.Expr]:
         """Scores by kind of row; the first row is one of its own if it retrieves nothing."""
-        missing = "first" if self.own else "query"
+        missing = "first" if self.to_itself else "query"
         rows = {name: self.row(*row) for name, row in KEYS.items() if name != missing}
         return {name: value(self.key_score(row)) for name, row in rows.items()}
 
@@ -159,13 +160,13 @@ class Network:
 
         def squares(l: Term) -> Node:
             again = overlap(structure.TOKEN, "I", ("item", l), self.query) * weight(*self.query)
-            return (weight("item", l) + self.own * again) ** 2 + weight("label", l) ** 2
+            return (weight("item", l) + self.to_itself * again) ** 2 + weight("label", l) ** 2
 
         every = self.visible(self.query, lambda row: weight(*row))
         right, squared = weight("label", self.query[1]), total(squares, self.pair)
         if self.right is not None:  # one item and one label, again and again
             items, right = (total(partial(weight, x), self.right) for x in ("item", "label"))
-            squared += (items + self.own * weight(*self.query)) ** 2 + right**2
+            squared += (items + self.to_itself * weight(*self.query)) ** 2 + right**2
         return every, 1 - 2 * gamma * right / every + gamma**2 * squared / every**2
 
 

@@ -9,9 +9,10 @@ import xarray as xr
 from theory import Onset, of_onset, scope, sweep, until
 from theory.induction_heads import drop, dynamics, expansions
 from theory.induction_heads.all_weights import burst, burst_loss, loss, scores
+from theory.induction_heads.attention import NAMES
 from theory.induction_heads.numbers import all_weights, emergence
 from theory.induction_heads.parameters import Parameters
-from theory.induction_heads.predict import SHORT, all_weights_times
+from theory.induction_heads.predict import all_weights_times
 from theory.induction_heads.scope import EMERGENCE, PROJECTED
 
 FLOW, SLOW, ALL_WEIGHTS = "flow (B.5)", "slow manifold", "flow of all weights"
@@ -86,8 +87,7 @@ def _path(p: Parameters) -> xr.Dataset:
     """Alpha_3, beta_2, gamma_3 and the loss with all weights trained, up to the drop."""
     speed, pace = all_weights.rates(p.data, p.dimension)
     curve = all_weights.curve(p.N, p.query, p.mask, right=p.B, speed=speed)
-    names = {full: short for short, full in SHORT.items()}
-    return curve[[*names, "loss"]].rename(names).assign_coords(t=curve.t / pace)
+    return curve[[*NAMES, "loss"]].rename(NAMES).assign_coords(t=curve.t / pace)
 
 
 def _three(p: Parameters, until: float | None) -> Onset:

@@ -1,20 +1,18 @@
 """Parameters of the induction-head model, used by the theory and the disentangled students."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 
-from theory.parameters import BaseParameters, ParameterError, parameter
+from theory.parameters import BaseParameters, ParameterError, Stepped, parameter
 
+LAST = dict(data="orthonormal", query="last")
 LARGEST_N = 10**7  # beyond it, double precision does not resolve the O(1) terms of emergence times
 
 
 @dataclass(frozen=True)
-class Parameters(BaseParameters):
+class Parameters(Stepped):
     """Task, architecture and training of the disentangled transformer (musat2025, Secs. 3 and 6,
     Apps. C, D, F).
 
@@ -28,6 +26,16 @@ class Parameters(BaseParameters):
         For an unknown name or a value out of range.
     """
 
+    PRESETS = {
+        # Figs. 3 and 6-8 (App. C): all weights.
+        "structure": dict(N=4, D=16),
+        # Fig. 4 (App. D).
+        "ablation": dict(D=32, batch_size=256, steps=2000),
+        # Fig. 5 (App. F): three parameters, orthonormal data, the last pair queried.
+        "emergence": dict(D=256, trained="three", eta=100.0, batch_size=64, **LAST),
+        # Trains in seconds on a CPU. The mean over D = 8 coordinates makes it a step of 0.25 in t.
+        "demo": dict(N=4, D=8, eta=16.0, batch_size=32, eval_every=2, **LAST),
+    }
     N: int = parameter(16, "item-label pairs in the context", low=1, high=LARGEST_N)
     D: int | None = parameter(
         None, "dimension of items, labels and positions; none is 2 N", low=2, multiple_of=2
@@ -72,51 +80,6 @@ class Parameters(BaseParameters):
                 f"D = {self.D}: must be >= 2 N = {2 * self.N} for orthonormal data"
             )
 
-    @classmethod
-    def structure(cls) -> Self:
-        """Figs. 3 and 6-8 (App. C): all weights, D = 16, N = 4."""
-        return cls(N=4, D=16)
-
-    @classmethod
-    def ablation(cls) -> Self:
-        """Fig. 4 (App. D): D = 32, N = 16, batches of 256."""
-        return cls(N=16, D=32, batch_size=256, steps=2000)
-
-    @classmethod
-    def emergence(cls, N: int = 16, D: int | None = 256) -> Self:
-        """Fig. 5 (App. F): three parameters, orthonormal data, the last pair queried, D = 256."""
-        return cls(
-            N=N, D=D, trained="three", data="orthonormal", query="last", eta=100.0, batch_size=64
-        )
-
-    @classmethod
-    def demo(cls) -> Self:
-        """Small setting that trains in seconds on a CPU: orthonormal data, last pair queried, all
-        weights trained.
-
-        eta = 16 with the mean over D = 8 coordinates is a step of 0.25 in ``t``.
-        """
-        return cls(
-            N=4,
-            D=8,
-            data="orthonormal",
-            query="last",
-            eta=16.0,
-            batch_size=32,
-            steps=400,
-            eval_every=2,
-        )
-
-    @classmethod
-    def presets(cls) -> dict[str, Callable[[], Self]]:
-        """Named settings."""
-        return {
-            "structure": cls.structure,
-            "ablation": cls.ablation,
-            "emergence": cls.emergence,
-            "demo": cls.demo,
-        }
-
     @property
     def dimension(self) -> int:
         """D, or by default the smallest dimension with N orthonormal pairs."""
@@ -132,16 +95,6 @@ class Parameters(BaseParameters):
         """
         powers = (self.trained != "three") + (self.loss == "mean")
         return self.eta / self.dimension**powers
-
-    def run_to(self, t: float | None) -> Self:
-        """Copy whose number of steps reaches the time ``t`` (None: unchanged).
-
-        Raises
-        ------
-        ParameterError
-            Unless ``t`` is positive and finite.
-        """
-        return self._until("t", t, "steps", self.time_per_step)
 
     def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name, as used in the equations."""
@@ -165,7 +118,6 @@ class StandardParameters(BaseParameters):
         For an unknown name or a value out of range.
     """
 
-    paper: ClassVar[Callable[[], StandardParameters]]
     PRESETS = {"small": {}, "paper": dict(D=2048, batch_size=512)}  # App. E, for a GPU
     D: int = parameter(128, "embedding and head dimension (paper: 2048)", low=2)
     vocabulary: int = parameter(32, "tokens", low=2)

@@ -3,22 +3,11 @@
 import xarray as xr
 
 from theory import prediction, scope, sweep, until
-from theory.induction_heads.numbers import all_weights, emergence
+from theory.induction_heads.numbers import all_weights
 from theory.induction_heads.numbers.all_weights_loss import NAMES
-from theory.induction_heads.numbers.emergence import Level, LevelGamma
 from theory.induction_heads.parameters import Parameters
-from theory.induction_heads.scope import ALL, DESCENT, THREE
-
-SHORT = {"alpha": "alpha_3", "beta": "beta_2", "gamma": "gamma_3"}  # names in the flow
-
-
-@scope.guard(THREE)
-@sweep.over_fields
-def times(
-    p: Parameters, level: Level = emergence.HALF, level_gamma: LevelGamma = emergence.HALF
-) -> dict[str, float]:
-    """Emergence times of the three-parameter flow (B.5), as `emergence.times`."""
-    return emergence.times(p.N, level, level_gamma)
+from theory.induction_heads.scope import ALL, DESCENT
+from theory.induction_heads.structure import HEAD
 
 
 @scope.guard(ALL)
@@ -64,15 +53,15 @@ def predict(
         If the closed flow does not apply (data not orthonormal, every pair queried in turn, fewer
         weights), or if the runs were trained with other parameters.
     """
-    steps, at = prediction.clock(p, runs, until, p.time_per_step)
+    steps, clock = prediction.clock(p, runs, until)
     of = all_weights.loss_of(p.N, p.query, p.mask, p.B)
 
     def follow() -> xr.Dataset:
         whole = all_weights.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]), p.B)
         path = whole[steps]
         losses = [of(x)[0] for x in path]
-        curves = {short: ("t", path[:, NAMES.index(full)]) for short, full in SHORT.items()}
-        return xr.Dataset(curves | {"loss": ("t", losses)}, {"t": at, "step": ("t", steps)})
+        curves = {short: ("t", path[:, NAMES.index(full)]) for short, full in HEAD.items()}
+        return xr.Dataset(curves | {"loss": ("t", losses)}, {"t": clock, "step": ("t", steps)})
 
     return prediction.finite(p, follow).assign_attrs(
         kind="theory",

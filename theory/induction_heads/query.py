@@ -21,8 +21,8 @@ def taken_out(summand: sp.Expr, limit: sp.Tuple) -> sp.Expr:
     index, low, high = limit
     total = sp.S.Zero
     for term in sp.Add.make_args(sp.expand(summand)):
-        before, rest = sp.factor_terms(term).as_independent(index)
-        total += before * (high - low + 1 if rest == 1 else sp.Sum(rest, limit))
+        before, summed = sp.factor_terms(term).as_independent(index)
+        total += before * (high - low + 1 if summed == 1 else sp.Sum(summed, limit))
     return total
 
 
@@ -51,10 +51,10 @@ def mean_initial_slope() -> sp.Expr:
     its two scores times k - 1 is simple.
     """
     c = {name: score.subs(alpha, 0) for name, score in attention.key_scores("strict").items()}
-    own = c["own_label"]
+    right = c["own_label"]
     later = sp.expand((c["later_item"] + c["later_label"]).subs(d, k - q))
-    weighted = written_as(1 - own.subs(q, k) / 2, sp.simplify((k - 1) * later))
-    own_sum = sp.Sum(own, (q, 1, N))
+    weighted = written_as(1 - right.subs(q, k) / 2, sp.simplify((k - 1) * later))
+    own_sum = sp.Sum(right, (q, 1, N))
     later_sum = N - own_sum / 2 - weighted.subs(k, 1)  # k = 2..N, as the first pair is never later
     return gamma / N**2 * (own_sum - (own_sum + later_sum) / (2 * N))
 
@@ -69,9 +69,9 @@ def large_initial_slope() -> sp.Expr:
         (mean_initial_slope() * N**2 / gamma).subs(sp.Sum(1 / (2 * q - 1), (q, 1, N)), total)
     )
     size = sp.Symbol("size", positive=True)
-    of_sum, rest = (sp.limit(scaled.coeff(total, k).subs(N, size), size, sp.oo) for k in (1, 0))
+    of_sum, constant = (sp.limit(scaled.coeff(total, k).subs(N, size), size, sp.oo) for k in (1, 0))
     harmonic = sp.log(2) + sp.log(N) + gamma_E - (sp.log(N) + gamma_E) / 2
-    return gamma / (2 * N**2) * sp.expand(2 * (of_sum * harmonic + rest))
+    return gamma / (2 * N**2) * sp.expand(2 * (of_sum * harmonic + constant))
 
 
 @cache

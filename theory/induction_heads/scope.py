@@ -13,8 +13,7 @@ BURSTS = Limit(
     "B",
     "1, or all weights on orthonormal data (of three numbers: induction_heads.bursty)",
     lambda p, runs: p.B == 1 or (p.trained == "all" and p.data == "orthonormal"),
-    lambda p, runs: p.B,
-    ("trained", "data"),
+    reads=("trained", "data"),
 )
 LARGE_D = Limit(
     "D",
@@ -31,7 +30,8 @@ def _unless_all(field: str, value: str, others: str = "any") -> Limit:
         field,
         f"{value} (or {others}, where all weights are trained)",
         lambda p, runs: (
-            (own := getattr(p, field)) == value or (p.trained == "all" and others in ("any", own))
+            (given := getattr(p, field)) == value
+            or (p.trained == "all" and others in ("any", given))
         ),
         lambda p, runs: repr(getattr(p, field)),
         ("trained",),

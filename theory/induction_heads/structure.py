@@ -26,6 +26,8 @@ BLOCKS = {
     "W3": ((TOKEN, POSITION) * 4, (TOKEN,)),
 }
 NAMES = {"W1": "alpha", "W2": "beta", "W3": "gamma"}
+# The pseudo-parameters of an induction head, by their names in the flow of three numbers.
+HEAD = {"alpha": "alpha_3", "beta": "beta_2", "gamma": "gamma_3"}
 ARRAYS = {"W1": W1, "W2": W2, "W3": W3}
 EQUATION = {"W1": "Eq. (6)", "W2": "Eq. (7)", "W3": "Eq. (8)"}
 ASSUMED = ("zero start", "population gradient", "law of the data invariant under E and F")
@@ -169,13 +171,13 @@ def equations() -> dict[str, Equation]:
         block = (
             ARRAYS[matrix][i + 1, m, n] if matrix == "W3" else ARRAYS[matrix][i + 1, j + 1, m, n]
         )
-        rest = entry.subs(dict.fromkeys(still, 0))
-        note = "" if rest == entry else ", sharpened: stays zero for all time"
+        moving = entry.subs(dict.fromkeys(still, 0))
+        note = "" if moving == entry else ", sharpened: stays zero for all time"
         rows.append(
             Equation(
                 place,
                 block,
-                rest if note else entry,
+                moving if note else entry,
                 ref(f"Theorem 1, {EQUATION[matrix]}{note}"),
                 "exact",
                 ASSUMED,

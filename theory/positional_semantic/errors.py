@@ -6,7 +6,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, symbol, table, vanishes
+from theory import Equation, proved, symbol, table, vanishes
 from theory.positional_semantic import free_entropy, state_evolution
 from theory.positional_semantic.free_entropy import RS, TWO
 from theory.positional_semantic.symbols import (
@@ -51,8 +51,10 @@ def equations() -> dict[str, Equation]:
     phi = free_entropy.equations()["free_entropy"].rhs
     fixed = {x: state_evolution.equations()[x.name].rhs for x in ORDER}
     by_envelope = alpha * E_M - q_hat * V / 2 + lam * q / (2 * sigma**2)
-    if not vanishes((-phi - by_envelope).subs(fixed, simultaneous=True)):
-        raise ArithmeticError("the training loss is not minus the free entropy")
+    proved(
+        vanishes((-phi - by_envelope).subs(fixed, simultaneous=True)),
+        "the training loss is not minus the free entropy",
+    )
     # The envelope is the sum of its quadratic term, V g^2/2 per token, and the loss.
     by_loss = by_envelope.subs(
         {E_M: E_loss + V * E_gg / 2, q_hat: state_evolution.equations()["q_hat"].rhs}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +26,11 @@ class Parameters(BaseParameters):
         For an unknown name or a value out of range.
     """
 
+    PRESETS = {
+        "figures": {},  # Figs. 2 and 3 of the paper
+        "alternative": {"target": "alternative"},  # the asymmetric matrix (144) of Fig. 9
+        "demo": {"d": 200, "alpha": 2.0, "steps": 2000, "n_test": 5000},  # seconds on a CPU
+    }
     omega: float = parameter(0.3, "positional fraction of the target (16)", low=0, high=1)
     alpha: float | None = parameter(
         None, "sample complexity n / d; none where it is swept", above=0
@@ -86,26 +90,6 @@ class Parameters(BaseParameters):
         if self.d < 2 + self.value_rank:
             raise ParameterError(f"d = {self.d}: must be >= {2 + self.value_rank}, 2 + value_rank")
 
-    @classmethod
-    def figures(cls) -> Self:
-        """Setting of Figs. 2 and 3 of the paper."""
-        return cls()
-
-    @classmethod
-    def alternative(cls) -> Self:
-        """The asymmetric target matrix (144) of Fig. 9."""
-        return cls(target="alternative")
-
-    @classmethod
-    def demo(cls) -> Self:
-        """Small setting that trains in seconds on a CPU."""
-        return cls(d=200, alpha=2.0, steps=2000, n_test=5000)
-
-    @classmethod
-    def presets(cls) -> dict[str, Callable[[], Self]]:
-        """Named settings."""
-        return {"figures": cls.figures, "alternative": cls.alternative, "demo": cls.demo}
-
     @property
     def A(self) -> np.ndarray:
         """Fixed matrix of the target, shape (2, 2)."""
@@ -156,7 +140,6 @@ class HistogramParameters(BaseParameters):
     the published ones.
     """
 
-    paper: ClassVar[Callable[[], HistogramParameters]]
     PRESETS = {
         "small": {},
         # Published sizes: an hour per seed and solution on a CPU.

@@ -12,7 +12,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, linear_root, symbol, table, vanishes
+from theory import Equation, linear_root, proved, symbol, table, vanishes
 from theory.positional_semantic import free_entropy
 from theory.positional_semantic.free_entropy import RS, TWO
 from theory.positional_semantic.symbols import (
@@ -76,8 +76,7 @@ def envelope_gradient() -> dict[sp.Symbol, sp.Expr]:
         If a printed form does not equal the derivative.
     """
     g = -sp.diff(envelope, w)  # envelope theorem
-    if by_envelope_theorem()[w] != -sp.Symbol("g", real=True):
-        raise ArithmeticError("dM/dw is not -g")
+    proved(by_envelope_theorem()[w] == -sp.Symbol("g", real=True), "dM/dw is not -g")
     claimed = {
         q: (
             theta / (2 * q * sp.sqrt(nu)) * E_geta - E_gxi / (2 * sp.sqrt(q)),

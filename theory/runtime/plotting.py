@@ -2,13 +2,16 @@
 or beside the panels, colours for colour-blind readers.
 """
 
+import functools
 import os
 import sys
 import textwrap
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from theory import titles
@@ -49,6 +52,27 @@ def figure(
         raise ParameterError(
             f"MPLBACKEND = {os.environ.get('MPLBACKEND')}: {error_summary(error)}"
         ) from None
+
+
+def panels(rows: int = 1, columns: int = 1, **size: float) -> Callable[..., Callable[..., Any]]:
+    """Decorator: a function that draws into panels returns their figure.
+
+    The axes follow its other arguments: one by one if they form one row, otherwise as an array. It
+    may return the text of `headline`, alone or with what is told.
+    """
+
+    def decorate(draw: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(draw)
+        def drawn(*given: Any, **named: Any) -> Any:
+            whole, axes = figure(rows, columns, **size)
+            said = draw(*given, *(np.atleast_1d(axes) if rows == 1 else [axes]), **named)
+            if said is not None:
+                headline(whole, *([said] if isinstance(said, str) else said))
+            return whole
+
+        return drawn
+
+    return decorate
 
 
 def has_display() -> bool:

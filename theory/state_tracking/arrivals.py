@@ -1,13 +1,14 @@
 """Theory for any optimiser from sizes alone: entries of M by what they stand for. From a state,
-some of the d_g actions lead to another state (its arrivals). Entries of M are right or wrong, and
-belong to states with so many arrivals and a mean entry at the start. All of one kind have the same
-mean gradient, and move together under every optimiser, also one that forgets its size.
+some of the d_g actions lead to another state (its arrivals). An entry of M is right or wrong, and
+its state has a number of arrivals and a mean entry at the start; these make its kind. All entries
+of one kind have the same mean gradient and therefore move together under every optimiser, also
+under one that normalises gradients by their size.
 
-Where the mean gradient of a kind is close to zero, Adam makes the sign of each single gradient
-count: of wrong entries to states with one arrival, which should fall because the state is not the
-right one and rise because the state is as frequent as the right ones of other actions. Single
-gradients differ by the initial value of the entry and by the counts of its training set, both fixed
-during training.
+Where the mean gradient of a kind is close to zero, the sign of every single gradient matters under
+Adam. This is the case for wrong entries to states with one arrival: they fall because the state is
+not the right one, and rise because it is as frequent as the right states of other actions. Single
+gradients differ by the initial value of the entry and by the counts of the training set, both of
+which are fixed during training.
 """
 
 from functools import cache
@@ -44,23 +45,23 @@ k = symbol("k_arrivals", "k", "arrivals", integer=True, nonnegative=True)
 one = symbol("arriving", "j", "an arrival", integer=True, nonnegative=True)
 p_kind = symbol("p_kind", "p", "mean probability of a state of a kind", positive=True)
 arriving = symbol("k_share", r"\hat k", "arrivals over the number of actions", nonnegative=True)
-off = symbol("off", r"\Delta", "a wrong entry less the mean of its kind", real=True)
 answer = symbol("answer", "a", "slope of a single gradient in its own entry", nonnegative=True)
 counted = symbol("counted", r"b^{2}", "variance of single gradients over training sets")
 off_square = symbol("off_square", r"\langle\Delta^{2}\rangle", "its mean square", positive=True)
 gap = symbol("gap_kind", r"v^{+}-v^{-}", "right less wrong entry of a kind", real=True)
 scatter = symbol("scatter_kind", "V", "variance over actions of entries to a state", positive=True)
-BASES = (share, arrivals, offset, right, wrong)
 
 
 def mean_entry() -> sp.Expr:
-    """Of the d_g actions, those that lead there have their right entry there."""
+    """Mean over actions: those that lead to the state have their right entry there, the others a
+    wrong one.
+    """
     return (arrivals[c] * right[c] + (d_g - arrivals[c]) * wrong[c]) / d_g
 
 
 def logit(entry: sp.Indexed) -> sp.Expr:
-    """Own action with its attention, all others, as they are on average, with the rest; an entry
-    at the start is on average what its mean over actions is.
+    """The right action counts with its attention, the mean over all actions with the remaining
+    attention; the initial value of an entry is replaced by its mean over actions.
     """
     return pi_i * entry + (1 - pi_i) * mean[c] + offset[c]
 
@@ -72,32 +73,38 @@ def binomial() -> sp.Expr:
 
 
 def over_states(power: int) -> sp.Expr:
-    """Sum of powers of exp(logit): all states as if wrong, the right one in the place of one."""
+    """Sum of powers of exp(logit): all states as if they were wrong, one of them replaced by the
+    right state.
+    """
     everyone = N * sp.Sum(share[e] * sp.exp(power * z_wrong[e]), (e, 1, kinds))
     return everyone - sp.exp(power * z_wrong[c]) + sp.exp(power * z_right[c])
 
 
 def over_right(form: sp.Expr) -> sp.Expr:
-    """Mean over actions of what depends on the kind of the right state."""
+    """Mean over actions of a function of the kind of the right state."""
     return sp.Sum(N * share[c] * arrivals[c] / d_g * form, (c, 1, kinds))
 
 
 def loss() -> sp.Expr:
-    """Cross-entropy over right states, and what random entries of M cost to second order."""
+    """Cross-entropy over right states, and the contribution of random entries of M to second order
+    in their size.
+    """
     known = over_right(sp.log(Z[c]) - z_right[c])
     return known + T * V / 2 * (1 - 1 / d_g) * (1 - squares)
 
 
 def squared_weight() -> sp.Expr:
-    """Mean square of the weight of an action: of the same place, and of two places that show it."""
-    at, b = sp.symbols("at b", integer=True, positive=True)
-    here = delta_sum(sp.KroneckerDelta(at, b), (at, 1, d_g)) / d_g
+    """Mean square of the weight of an action: from one place, and from pairs of places that both
+    show it.
+    """
+    place, b = sp.symbols("at b", integer=True, positive=True)
+    here = delta_sum(sp.KroneckerDelta(place, b), (place, 1, d_g)) / d_g
     return T * here + (1 - T) * here**2
 
 
 def deviation() -> sp.Expr:
-    """Slope of a single gradient in its entry, less that of the mean over actions: weight times
-    answer of the probability, at a state that is one of N.
+    """Slope of a single gradient in its own entry, less the slope of the mean over actions: squared
+    weight times the derivative of the probability by the logit, at one of N states.
     """
     logit_ = sp.Symbol("x", real=True)
     others = sp.Symbol("others", positive=True)
@@ -113,10 +120,10 @@ def over_sets() -> sp.Expr:
     where its state is wrong, has the attention on it and chance; another row has chance alone, and
     the state is right (y = y^2 = 1) for the share of the other actions that arrive.
     """
-    y, w, at = sp.symbols("y w at")
-    elsewhere = squared_weight().subs(T, at)
+    y, w, T_elsewhere = sp.symbols("y w at")
+    elsewhere = squared_weight().subs(T, T_elsewhere)
     # Mean and mean square of the weight at the places other than the own one, which has pi_i.
-    chance = (elsewhere * (1 - pi_i) ** 2).subs(at, (T - pi_i**2) / (1 - pi_i) ** 2)
+    chance = (elsewhere * (1 - pi_i) ** 2).subs(T_elsewhere, (T - pi_i**2) / (1 - pi_i) ** 2)
     both = sp.expand((pi_i + w) ** 2).subs(w**2, chance).subs(w, (1 - pi_i) / d_g)
     others = arriving * d_g / (d_g - 1)
     square = sp.expand((p_kind - y) ** 2).subs(y**2, y).subs(y, others)
@@ -151,22 +158,3 @@ def equations() -> dict[str, Equation]:
         entry_counts=(counted, over_sets(), "by position", "rows independent"),
         entry_scatter=(scatter, entry_scatter(), "deviations at right entries as at the start"),
     )
-
-
-@cache
-def spelled(count: int) -> tuple[sp.Expr, sp.Expr, list[list[sp.Symbol]]]:
-    """Loss without the cost of random entries, and sum of squared probabilities, for so many kinds,
-    with symbols in place of the arrays `BASES`.
-    """
-    eq, every = equations(), range(1, count + 1)
-    names = [[sp.Symbol(f"{base.name}_{n}") for n in every] for base in BASES]
-    x = {base[n]: own[n - 1] for base, own in zip(BASES, names, strict=True) for n in every}
-
-    def whole(form: sp.Expr) -> sp.Expr:
-        return form.subs(kinds, count).doit()
-
-    steps = {"kind_mean": mean, "kind_right": z_right, "kind_wrong": z_wrong}
-    for name, base in (*steps.items(), ("kind_normalisation", Z)):
-        x |= {base[n]: whole(eq[name].rhs).subs(c, n).xreplace(x) for n in every}
-    known, sums = (whole(eq[name].rhs.subs(T, 0)) for name in ("kind_loss", "kind_squares"))
-    return known.xreplace(x), sums.xreplace(x), names

@@ -11,6 +11,7 @@ from theory import (
     array,
     delta_gradient,
     delta_sum,
+    proved,
     scope,
     sweep,
     symbol,
@@ -164,8 +165,10 @@ def ansatz() -> sp.Expr:
     per_block = per_block.subs(entries, W_K2[n] + W_Q2[n])
     blocks = sum_over_blocks((1 - lambda_[n]) ** 2 * (W_K2[n] + W_Q2[n]))
     total = d_g * N / d_h * A**2 * (1 - A) ** 2 * blocks
-    if not vanishes(d_g * N / d_h * per_block / total.subs(blocks, 1) - blocks.function):
-        raise ArithmeticError("c(A) is not the sum of its blocks")
+    proved(
+        vanishes(d_g * N / d_h * per_block / total.subs(blocks, 1) - blocks.function),
+        "c(A) is not the sum of its blocks",
+    )
     return total
 
 
@@ -179,14 +182,14 @@ def gradient_squared_under_ansatz(lam: sp.Expr) -> sp.Expr:
     """
     off = (1 - A) / (L - 1)
     diagonal = delta_sum(A * (1 - A), (i, 1, L)) / L
-    rest = -A * off * L * (L - 1) * lam / L
+    off_diagonal = -A * off * L * (L - 1) * lam / L
     key, query = sp.Matrix([k1, k2]), sp.Matrix([q1, q2])
     turned = (rotation(-w * L) * key, rotation(w * L) * query)
     norms = sum(
         sp.expand(sp.expand((v.T * v)[0]).subs(sp.sin(w * L) ** 2, 1 - sp.cos(w * L) ** 2))
         for v in turned
     )
-    return sp.factor((diagonal + rest) ** 2) * norms
+    return sp.factor((diagonal + off_diagonal) ** 2) * norms
 
 
 @cache

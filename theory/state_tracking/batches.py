@@ -67,12 +67,12 @@ def over_orders() -> sp.Expr:
     x, y = sp.symbols("x y")  # sum of squares of answers; square of their sum
     variance, between = (f.subs(of_all, 1) for f in of_pairs())
     form = (n_train / B * x - y) / (n_train - 1)
-    found = written_as(form, variance * x + between * (y - x))
+    of_sums = written_as(form, variance * x + between * (y - x))
     last = n_train / B
     one = kernel[e, k, i, j]
     squares = sp.Sum(one**2, (k, 1, last), (i, 1, L), (j, 1, L))
     sums = sp.Sum(sp.Sum(one, (k, 1, last)) ** 2, (i, 1, L), (j, 1, L))
-    return sp.Sum(found.subs({x: squares, y: sums}), (e, 1, epochs))
+    return sp.Sum(of_sums.subs({x: squares, y: sums}), (e, 1, epochs))
 
 
 def not_yet() -> sp.Expr:

@@ -52,7 +52,7 @@ def sample(points: int, seed: int = 0) -> dict[str, np.ndarray]:
     return v | {"R_0": v["S_0"] + rng.uniform(0.5 * edge, 0.1)}
 
 
-def integrator(values: Mapping[str, np.ndarray], level: float = 0.5) -> Callable[[int], float]:
+def integrator(values: Mapping[str, np.ndarray]) -> Callable[[int], float]:
     """Event time of one point by LSODA with a terminal event; right-hand side compiled for plain
     floats.
     """
@@ -64,7 +64,7 @@ def integrator(values: Mapping[str, np.ndarray], level: float = 0.5) -> Callable
     rates = sp.lambdify([*system.state, *free], list(system.expanded.values()), "math", cse=True)
 
     def event(_: float, state: np.ndarray) -> float:
-        return state[0] - level
+        return state[0] - 0.5
 
     event.terminal = True  # type: ignore[attr-defined]
 
@@ -92,7 +92,7 @@ def reference(values: Mapping[str, float], level: Any = "0.5", digits: int = DIG
     Both run over s in D = width sinh(s), so that the integrand does not peak.
     """
     eq = exact.equations()
-    at = numeric.function(
+    attention_at = numeric.function(
         eq["A_of_D"].rhs,
         (exact.D, exact.D_0, sp.Symbol("A_0", positive=True), exact.kappa),
         "mpmath",
@@ -111,7 +111,7 @@ def reference(values: Mapping[str, float], level: Any = "0.5", digits: int = DIG
 
         def speed(s: mpmath.mpf) -> tuple[mpmath.mpf, mpmath.mpf, mpmath.mpf]:
             D = width * mpmath.sinh(s)
-            attention = at(D, v["D_0"], v["A_0"], v["kappa"])
+            attention = attention_at(D, v["D_0"], v["A_0"], v["kappa"])
             return D, attention, width * mpmath.cosh(s) / attention
 
         first, last = mpmath.asinh(v["D_0"] / width), mpmath.asinh(end / width)

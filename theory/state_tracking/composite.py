@@ -6,7 +6,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, function, symbol, table, written_as
+from theory import Equation, function, proved, symbol, table, written_as
 from theory.series import truncated
 from theory.state_tracking import exact
 from theory.state_tracking.exact import BEYOND, D_0, D, epsilon, kappa, level, x
@@ -48,13 +48,14 @@ def large_L() -> sp.Expr:
     onset_part = onset_part.replace(sp.atan, lambda y: sp.pi / 2 - sp.atan(1 / y))  # y > 0 is large
     series = truncated(onset_part, 2, e)
     argument = up * sp.sqrt(steep) / e
-    if sp.limit(sp.diff(argument, e), e, 0) != 0:
-        raise ArithmeticError("the lock has a term of order 1/L")
+    proved(sp.limit(sp.diff(argument, e), e, 0) == 0, "the lock has a term of order 1/L")
     locking = e / sp.sqrt(steep) * H(sp.sqrt(2 * depth))
     total = sp.expand(series + locking)
-    at = sp.sqrt(-2 * sp.log(1 - level))
+    size_at_level = sp.sqrt(-2 * sp.log(1 - level))
     form = (
-        sp.pi / sp.sqrt(2) + (H(at) - 2 / at) / sp.sqrt(L) - sp.pi / (4 * sp.sqrt(2) * L)
+        sp.pi / sp.sqrt(2)
+        + (H(size_at_level) - 2 / size_at_level) / sp.sqrt(L)
+        - sp.pi / (4 * sp.sqrt(2) * L)
     ) / sp.sqrt(steep)
     written_as(form.subs(sp.log(1 - level), -depth).subs(L, 1 / e**2), total)
     return N / ((N - 1) * eta) * form

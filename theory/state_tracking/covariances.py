@@ -6,8 +6,6 @@ It is kept with the response of probabilities averaged over the groups of a stat
 multiplies is then a sum over groups, which is counted once.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
@@ -38,9 +36,9 @@ def beyond_expected() -> sp.Expr:
     """Summed over the groups of a state and a step, with their shares: about the known mean of each
     group, less what independent uniform actions have.
     """
-    own, by_group = share[GROUP], (a, 1, d_g)
-    means = pairs[s, i, j, a, b] * pairs[s, i, k, a, c] / own
-    same = sp.KroneckerDelta(j, k) * weight_covariance() * sp.Sum(own * within(), by_group)
+    rows, by_group = share[GROUP], (a, 1, d_g)
+    means = pairs[s, i, j, a, b] * pairs[s, i, k, a, c] / rows
+    same = sp.KroneckerDelta(j, k) * weight_covariance() * sp.Sum(rows * within(), by_group)
     return triples[s, i, j, b, k, c] - sp.Sum(means, by_group) - same
 
 
@@ -64,8 +62,8 @@ def equations() -> dict[str, Equation]:
     groups = ((i, 1, L), (a, 1, d_g))
     response = fixed_disorder.equations()["response"].rhs
     plain = fixed_disorder.plain
-    own = response.xreplace({fixed_disorder.prob[x]: plain[(*GROUP, x)] for x in (r, q)})
-    mean = sp.Sum(share[GROUP] * own, *groups) / sp.Sum(share[GROUP], *groups)
+    of_group = response.xreplace({fixed_disorder.prob[x]: plain[(*GROUP, x)] for x in (r, q)})
+    mean = sp.Sum(share[GROUP] * of_group, *groups) / sp.Sum(share[GROUP], *groups)
     exact = table(
         ref(BEYOND), status="exact", covariance_excess=(excess[s, i, j, b, k, c], beyond_expected())
     )

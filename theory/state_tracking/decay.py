@@ -1,5 +1,5 @@
-"""Coupled weight decay under descent: the overlaps of the learned state, where the loss pulls as
-hard as decay.
+"""Coupled weight decay under descent: the overlap of the learned state, where the gradient of the
+loss balances the decay.
 """
 
 from functools import cache
@@ -9,67 +9,44 @@ import numpy as np
 import scipy.optimize
 import sympy as sp
 
-from theory import Equation, ParameterError, by_dimension, scope, sweep, symbol, written_as
-from theory.state_tracking import late_time, logits
-from theory.state_tracking import loss as mean_field
-from theory.state_tracking.dynamics import flow
+from theory import Equation, ParameterError, by_dimension, scope, sweep, symbol, table, written_as
+from theory.state_tracking import late_time, phases
+from theory.state_tracking.norms import BEYOND, decay
 from theory.state_tracking.scope import DECAYING
-from theory.state_tracking.symbols import A, N, R, S, d_g, eta, g, m, ref, tau, z_k, zeta
+from theory.state_tracking.symbols import A, N, R, d_g, ref
 
-BEYOND = "beyond the paper: weight decay"
 LARGEST = 600.0  # exp(R) is a number
 LOCKED = ("A = 1", late_time.INDEPENDENT, "infinite training set")
 
-decay = symbol("weight_decay", r"\lambda_{\mathrm{w}}", "coupled weight decay", positive=True)
 lambert = symbol("W_r", r"W_{N-1}", "root W of W e^W + (N - 1) W = 1/(decay d_g)", positive=True)
 R_inf = symbol("R_inf", r"R_{\infty}", "R in the end", positive=True)
 
 
-def rates() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
-    """Rates of R, S and zeta at A = 1: those of the flow, and what decay takes off every weight,
-    -eta decay per step in d_g N steps per unit of time.
-    """
-    lost = eta * decay * d_g * N
-    of_flow = {x: form.subs({A: 1, tau: 1 / N}) for x, form in flow("tau").rhs.items()}
-    return of_flow[R] - lost * R, of_flow[S] - lost * S, -lost * zeta
-
-
-def force() -> sp.Expr:
-    """Share of wrong states where S and zeta have decayed."""
-    right = logits.equations()["logit_correct"].rhs.subs({A: 1, S: 0})
-    at = mean_field.equations()["margin"].rhs.subs({z_k: right, zeta: 0})
-    return written_as(
-        1 / (1 + sp.exp(N * R / (N - 1)) / (N - 1)), mean_field.equations()["g"].rhs.subs(m, at)
-    )
-
-
-@cache
 def balance() -> sp.Expr:
-    """Decay at which R stands still."""
-    of_R, of_S, of_zeta = rates()
-    written_as(sp.S.Zero, of_S.subs(S, 0))  # nothing drives S and zeta
-    written_as(sp.S.Zero, of_zeta.subs(zeta, 0))
-    (solutions,) = sp.solve(of_R.subs(S, 0).subs(g, force()), decay)
+    """Decay at which R stands still: the balance of `phases` at A = 1, where S has decayed."""
+    R_still, S_still = (x.subs({A: 1, phases.steady: R}) for x in phases.overlaps())
+    written_as(R, R_still)
+    written_as(sp.S.Zero, S_still)
     form = 1 / (d_g * N * R * (1 + sp.exp(N * R / (N - 1)) / (N - 1)))
-    return written_as(form, solutions)
+    return written_as(form, phases.balance().subs({A: 1, phases.steady: R}))
 
 
 def by_lambert() -> sp.Expr:
     """R by the generalised Lambert function, whose defining equation is the balance."""
-    form = (N - 1) / N * lambert
-    defining = lambert * sp.exp(lambert) + (N - 1) * lambert
-    written_as(1 / (d_g * defining), sp.simplify(balance().subs(R, form)))
-    return form
+    at_one = phases.by_lambert().subs({A: 1, phases.lambert: lambert})
+    return written_as((N - 1) / N * lambert, at_one)
 
 
 @cache
 def equations() -> dict[str, Equation]:
     """Balance of loss and decay, and the overlap in the end."""
-    rows = [
-        Equation("decay_of_R", decay, balance, ref(BEYOND), "closure", LOCKED),
-        Equation("R_decayed", R_inf, by_lambert, ref(BEYOND), "closure", LOCKED),
-    ]
-    return {e.name: e for e in rows}
+    return table(
+        ref(BEYOND),
+        *LOCKED,
+        status="closure",
+        decay_of_R=(decay, balance),
+        R_decayed=(R_inf, by_lambert),
+    )
 
 
 @by_dimension()

@@ -43,7 +43,7 @@ def softmax_row() -> sp.Expr:
 def equations() -> dict[str, Equation]:
     """Definitions from which everything else is derived."""
     entries = ((p, 1, N), (q, 1, N))
-    own = sp.Sum(M_star[a, p, q] * M[a, p, q], *entries, (a, 1, d_g))
+    on_own = sp.Sum(M_star[a, p, q] * M[a, p, q], *entries, (a, 1, d_g))
     pairs = sp.Sum(
         M_star[c, p, q] * M[a, p, q], *entries, (a, 1, d_g), (c, 1, d_g)
     )  # c labels teachers, a students
@@ -61,6 +61,6 @@ def equations() -> dict[str, Equation]:
         logit=(z[i + 1, r], scores, "Eqs. (6), (26), (37)", "s is the current state x_i"),
         training_loss=(training_loss, cost, "Eq. (7)", "averaged over the training sequences"),
         A=(A, sp.Sum(pi[i, i - L], (i, L + 1, 2 * L)) / L, "Eq. (8)"),
-        R=(R, own / (d_g * N), "Eq. (9a)"),
-        S=(S, (pairs - own) / (d_g * (d_g - 1) * N), "Eq. (9b)", "d_g >= 2"),
+        R=(R, on_own / (d_g * N), "Eq. (9a)"),
+        S=(S, (pairs - on_own) / (d_g * (d_g - 1) * N), "Eq. (9b)", "d_g >= 2"),
     )

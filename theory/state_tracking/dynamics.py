@@ -54,10 +54,10 @@ def projected_update(teacher: sp.Symbol, student: sp.Symbol) -> sp.Expr:
     Tr[M*^T J] = N, as every permutation matrix has N ones.
     """
     step = sp.expand(micro.equations()["update_M"].rhs)
-    own, total, constant = step.coeff(micro.OWN), step.coeff(micro.ALL), step
-    constant = sp.expand(step - own * micro.OWN - total * micro.ALL)
     everyone = delta_sum(overlaps.mean_overlap(teacher, c), (c, 1, d_g))
-    return own * overlaps.mean_overlap(teacher, student) + total * everyone + constant
+    constant = step.subs({micro.OWN: 0, micro.ALL: 0})
+    to_own = step.coeff(micro.OWN) * overlaps.mean_overlap(teacher, student)
+    return to_own + step.coeff(micro.ALL) * everyone + constant
 
 
 SCALE = eta * EPOCH * g * N / (N - 1)  # common factor of every update
@@ -83,23 +83,20 @@ def update_off_target() -> sp.Expr:
 
 @cache
 def update_of_pair() -> sp.Expr:
-    """Update of the overlap of a student's matrix with any teacher of a group: it knows only the
-    overlap of that teacher with its own.
+    """Update of the overlap of a student's matrix with any teacher of a group. It depends on that
+    teacher only through its overlap with the matrix's own teacher.
     """
-    step = sp.expand(micro.equations()["update_M"].rhs)
-    own, total = step.coeff(micro.OWN), step.coeff(micro.ALL)
-    constant = sp.expand(step - own * micro.OWN - total * micro.ALL)
     tau_group = overlaps.equations()["tau_bar_group"].rhs
-    everyone = delta_sum(overlaps.mean_overlap(b, c), (c, 1, d_g)).subs(tau, tau_group)
-    update = own * overlaps.tau_ab + total * everyone + constant
+    update = projected_update(b, a).subs(overlaps.mean_overlap(b, a), overlaps.tau_ab)
+    update = update.subs(tau, tau_group)
     spell = {c_S: 1 - c_R, c_R: logits.equations()["c_R"].rhs}
     return written_as(SCALE * A * (overlaps.tau_ab - 1 / N), update.subs(c_S, 1 - c_R).subs(spell))
 
 
 @cache
 def overlap_of_pair() -> sp.Expr:
-    """Growth of the overlap with any teacher, by that of R: the ratio of the two updates is
-    constant.
+    """Growth of the overlap with any teacher in terms of the growth of R, since the ratio of the
+    two updates is constant.
     """
     ratio = update_of_pair() / update_of_pair().subs(overlaps.tau_ab, 1)
     return written_as((N * overlaps.tau_ab - 1) / (N - 1) * (R - R_0), sp.cancel(ratio) * (R - R_0))

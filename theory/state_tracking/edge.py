@@ -11,9 +11,8 @@ from theory import Equation, Flow, symbol, table, written_as
 from theory.state_tracking import loss as mean_field
 from theory.state_tracking import norms, phases
 from theory.state_tracking.attention import ANSATZ
-from theory.state_tracking.decay import decay
-from theory.state_tracking.norms import PER_TIME, WIDEST, gap, lead, pushing
-from theory.state_tracking.symbols import A, N, R, S, d_g, d_h, g, m, ref, z_k
+from theory.state_tracking.norms import PER_TIME, WIDEST, decay, gap, lead, pushing_alike
+from theory.state_tracking.symbols import A, N, R, S, d_g, d_h, g, m, ref
 
 BEYOND = "beyond the paper: large learning rates"
 HELD = "R and S held: they have a per cent of the eigenvector's weight"
@@ -25,28 +24,23 @@ largest = symbol("eta_edge", r"\eta_{\mathrm{e}}", "largest stable learning rate
 SCORE, NORM = (up**2 - down**2) / 2, (up**2 + down**2) / 2  # of all blocks
 
 
-def push() -> sp.Expr:
-    """Rate at which the loss lines up keys and queries, blocks alike."""
-    known = {1 - norms.lambda_[norms.n]: gap, norms.force: -mean_field.equations()["dloss_dA"].rhs}
-    return pushing().subs(known)
-
-
 @cache
 def amplitudes() -> dict[sp.Symbol, sp.Expr]:
     """Rates of the sum and the difference of keys and (turned) queries, over the root of two: each
     moves by itself, and their squares give score and norm.
     """
-    form = {up: (push() - PER_TIME) * up, down: -(push() + PER_TIME) * down}
-    at = {norms.U[norms.n]: SCORE, norms.W_Q2[norms.n]: NORM, norms.W_K2[norms.n]: NORM}
-    at |= {norms.push: push(), norms.loss_rate: PER_TIME}
+    push = pushing_alike()
+    form = {up: (push - PER_TIME) * up, down: -(push + PER_TIME) * down}
+    blocks = {norms.U[norms.n]: SCORE, norms.W_Q2[norms.n]: NORM, norms.W_K2[norms.n]: NORM}
+    blocks |= {norms.push: push, norms.loss_rate: PER_TIME}
     for quantity, rate in ((SCORE, norms.of_score()), (NORM, norms.of_norm(norms.KEYS))):
-        written_as(rate.subs(at), sum(sp.diff(quantity, x) * r for x, r in form.items()))
+        written_as(rate.subs(blocks), sum(sp.diff(quantity, x) * r for x, r in form.items()))
     return form
 
 
 @cache
 def of_A() -> sp.Expr:
-    """Attention by the amplitudes."""
+    """Attention as a function of the amplitudes."""
     return norms.attention_of_lead().subs(norms.h, gap / sp.sqrt(d_h) * SCORE)
 
 
@@ -78,17 +72,16 @@ def flow(teacher_overlap: str = "iid") -> Flow:
 
 @cache
 def of_learned_state() -> sp.Expr:
-    """Sharpness of the learned state under weight decay, along keys and queries: what decay takes,
-    times twice the lead, times how fast the push falls with the lead.
+    """Sharpness of the learned state under weight decay, along keys and queries: the decay times
+    twice the lead of the score times minus the logarithmic slope of the push in the lead.
     """
-    spelled = push().subs(g, mean_field.equations()["g"].rhs)
-    right = phases.logits.equations()["logit_correct"].rhs
-    margin = mean_field.equations()["margin"].rhs.subs(z_k, right)
+    spelled = pushing_alike().subs(g, mean_field.equations()["g"].rhs)
+    margin = mean_field.margin_of_state()
     falls = sp.diff(spelled.subs(m, margin), A) * A * (1 - A)  # per lead
     slope = falls / spelled.subs(m, margin)
     form = 2 * A - 1 + A * (1 - A) * (1 - g) * N / (N - 1) * (1 - 1 / d_g) * (R - S)
-    own = form.subs(g, mean_field.equations()["g"].rhs).subs(m, margin)
-    written_as(own, -slope)
+    in_margin = form.subs(g, mean_field.equations()["g"].rhs).subs(m, margin)
+    written_as(in_margin, -slope)
     by_up = written_as(gap / sp.sqrt(d_h) * up**2, up * sp.diff(gap / sp.sqrt(d_h) * SCORE, up))
     full = by_up.subs(up**2, 2 * sp.sqrt(d_h) / gap * lead())  # up^2 = 2 P, down = 0
     # The push equals the decay there, eta d_g N times the weight decay.

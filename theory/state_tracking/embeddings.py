@@ -1,16 +1,16 @@
 """Learned embeddings: how queries move, and what stays. Queries are W_Q times embeddings of states,
-keys W_K times those of actions; the loss knows embeddings through them alone, whatever the data.
+keys W_K times those of actions; the loss depends on embeddings only through queries and keys.
 
-Embeddings start independent, so that a token answers to its own force d_model times, and to the
-mean force of the n tokens of its kind d_model/n times only: queries of single tokens part before
-their mean moves. No theory here describes the attention of such students.
+Embeddings are independent at the start. A token therefore responds to its own force with the factor
+d_model, but to the mean force of the n tokens of its kind with d_model/n only: queries of single
+tokens move apart before their mean moves. No theory here describes the attention of such students.
 """
 
 from functools import cache
 
 import sympy as sp
 
-from theory import Equation, array, delta_gradient, delta_sum, symbol, table, vanishes
+from theory import Equation, array, delta_gradient, delta_sum, proved, symbol, table, vanishes
 from theory.state_tracking.symbols import alpha, d_h, eta, ref
 
 BEYOND = "beyond the paper: learned embeddings"
@@ -34,9 +34,9 @@ gained = symbol("embedding_gain", r"\Delta\mathcal{K}", "change of what is kept 
 own_share = symbol("own_share", means="answer to the own force over that to the mean force")
 
 
-def vector(which: sp.Expr, at: sp.Expr) -> sp.Expr:
+def vector(which: sp.Expr, entry: sp.Expr) -> sp.Expr:
     """Query or key of a token."""
-    return sp.Sum(W[at, last] * E[which, last], (last, 1, d_model))
+    return sp.Sum(W[entry, last] * E[which, last], (last, 1, d_model))
 
 
 @cache
@@ -51,12 +51,6 @@ def slopes() -> tuple[sp.Expr, sp.Expr]:
     by_W = delta_gradient(linear, W[two, one])
     by_E = delta_gradient(linear, E[other, one])
     return by_W.subs(two, head), by_E.subs(other, token)
-
-
-def moved(step: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
-    """Entries of W and E at (head, one) and (token, one) after a step of descent."""
-    by_W, by_E = slopes()
-    return W[head, one] + step * by_W, E[token, one] + step * by_E
 
 
 def product(entry: sp.Expr, index: sp.Symbol, size: sp.Expr) -> sp.Expr:
@@ -80,8 +74,7 @@ def drift() -> sp.Expr:
 
     embeddings = _flat(first(E[token, one], by_E), token, tokens)
     weights = _flat(first(W[head, one], by_W), head, d_h)
-    if not vanishes(embeddings - weights):
-        raise ArithmeticError("embeddings and weights are not balanced")
+    proved(vanishes(embeddings - weights), "embeddings and weights are not balanced")
     return eta**2 * (product(by_E, token, tokens) - product(by_W, head, d_h))
 
 
@@ -89,8 +82,10 @@ def _flat(expr: sp.Expr, index: sp.Symbol, size: sp.Expr) -> sp.Expr:
     """Sum over an index, with all inner sums written over tokens and heads."""
     total = sp.S.Zero
     for term in sp.Add.make_args(sp.expand(expr)):
-        rest, (inner,) = term.as_independent(sp.Sum)[0], term.atoms(sp.Sum)
-        total += sp.Sum(rest * inner.function, *sorted([(index, 1, size), *inner.limits], key=str))
+        factor, (inner,) = term.as_independent(sp.Sum)[0], term.atoms(sp.Sum)
+        total += sp.Sum(
+            factor * inner.function, *sorted([(index, 1, size), *inner.limits], key=str)
+        )
     return total
 
 
@@ -100,25 +95,24 @@ def rate() -> sp.Expr:
     through_W = by_W.xreplace({one: last, token: other})
     (summed,) = through_W.atoms(sp.Sum)
     gram = sp.Sum(E[token, last] * E[other, last], (last, 1, d_model))
-    if summed.function != force[other, head] * E[other, last]:
-        raise ArithmeticError("W moves in another way")
+    proved(summed.function == force[other, head] * E[other, last], "W moves in another way")
     towards = sp.Sum(gram * force[other, head], (other, 1, tokens))
-    own = sp.Sum(W[head, last] * by_E.xreplace({one: last, head: two}), (last, 1, d_model))
-    return towards + own
+    through_E = sp.Sum(W[head, last] * by_E.xreplace({one: last, head: two}), (last, 1, d_model))
+    return towards + through_E
 
 
 def shares() -> sp.Expr:
-    """Mean Gram matrix of independent embeddings of unit variance: the answer to the own force,
-    over that to a mean force, which every token feels as its share of it.
+    """Response to the own force over the response to a mean force, which acts on all tokens alike,
+    from the mean Gram matrix of independent embeddings of unit variance.
     """
     gram = delta_sum(
         sp.KroneckerDelta(token, other) * sp.KroneckerDelta(one, two),
         (one, 1, d_model),
         (two, 1, d_model),
     )
-    own = gram.subs(sp.KroneckerDelta(token, other), 1)
+    by_own = gram.subs(sp.KroneckerDelta(token, other), 1)
     mean = delta_sum(gram, (other, 1, tokens)) / tokens
-    return sp.cancel(own / mean)
+    return sp.cancel(by_own / mean)
 
 
 @cache

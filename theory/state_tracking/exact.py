@@ -6,8 +6,8 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, symbol, table, vanishes, written_as
-from theory.state_tracking import logits, loss
+from theory import Equation, proved, symbol, table, vanishes, written_as
+from theory.state_tracking import loss
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.symbols import (
     A_0,
@@ -24,8 +24,6 @@ from theory.state_tracking.symbols import (
     m,
     ref,
     tau,
-    z_k,
-    z_kbar,
     zeta,
 )
 
@@ -79,8 +77,10 @@ def first_integral() -> sp.Expr:
     """
     rate = flow("tau").rhs
     motion = sp.log(1 - A) + kappa * (R - S) ** 2 / 2
-    if not vanishes(sum(sp.diff(motion, q) * rate[q] for q in (A, R, S)).subs(kappa, steepness())):
-        raise ArithmeticError("the first integral is not constant along the flow")
+    proved(
+        vanishes(sum(sp.diff(motion, q) * rate[q] for q in (A, R, S)).subs(kappa, steepness())),
+        "the first integral is not constant along the flow",
+    )
     return motion
 
 
@@ -120,10 +120,12 @@ def off_target() -> sp.Expr:
     """
     S_of = S_0 + (1 / d_g + drift) * T - (D - D_0) / d_g
     attention = attention_of_difference()
-    if not vanishes(
-        S_of.diff(T) / attention + S_of.diff(D) - ((1 - attention) / d_g + drift) / attention
-    ):
-        raise ArithmeticError("S(D) does not solve the flow")
+    proved(
+        vanishes(
+            S_of.diff(T) / attention + S_of.diff(D) - ((1 - attention) / d_g + drift) / attention
+        ),
+        "S(D) does not solve the flow",
+    )
     return S_of
 
 
@@ -136,20 +138,14 @@ def growth() -> tuple[sp.Expr, sp.Expr]:
     """
     rate = flow("tau").rhs
     speed = written_as(N * (1 - tau) / (N - 1), (rate[R] - rate[S]) / (eta * g * A))
-    rest = rate[S] / (eta * g * speed) - (1 - A) / d_g
-    return speed, written_as((N * tau - 1) / (N * (1 - tau)), rest)
+    off_rate = rate[S] / (eta * g * speed) - (1 - A) / d_g
+    return speed, written_as((N * tau - 1) / (N * (1 - tau)), off_rate)
 
 
 def margin() -> sp.Expr:
     """Logit margin as a function of A, D and S."""
-    mean = logits.equations()
-    of_state = (
-        loss.equations()["margin"]
-        .rhs.subs(z_kbar, mean["logit_other"].rhs)
-        .subs(z_k, mean["logit_correct"].rhs)
-    )
     lifted = S + (A + (1 - A) / d_g) * D  # c_R + c_S = 1
-    return written_as((N * lifted - zeta) / (N - 1), of_state.subs(R, S + D))
+    return written_as((N * lifted - zeta) / (N - 1), loss.margin_of_state().subs(R, S + D))
 
 
 def along(upper: sp.Expr, integrand: sp.Expr) -> sp.Integral:

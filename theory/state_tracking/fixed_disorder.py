@@ -85,10 +85,10 @@ def weight_covariance() -> sp.Expr:
     """Covariance of the weights of actions b and c from one other position, per squared
     attention.
     """
-    at = sp.Symbol("at", integer=True, positive=True)
-    both = sp.KroneckerDelta(at, b) * sp.KroneckerDelta(at, c)
-    once = delta_sum(sp.KroneckerDelta(at, b), (at, 1, d_g)) / d_g
-    return delta_sum(both, (at, 1, d_g)) / d_g - once**2
+    action = sp.Symbol("at", integer=True, positive=True)
+    both = sp.KroneckerDelta(action, b) * sp.KroneckerDelta(action, c)
+    once = delta_sum(sp.KroneckerDelta(action, b), (action, 1, d_g)) / d_g
+    return delta_sum(both, (action, 1, d_g)) / d_g - once**2
 
 
 def within() -> sp.Expr:
@@ -135,9 +135,9 @@ def logit_lift() -> sp.Expr:
     the softmax and are dropped.
     """
     second = sp.expand(slope(slope(plain[r], q), p) / plain[r])
-    own = [x for x in sp.Add.make_args(contracted(second)) if x.has(r)]
+    of_state = [x for x in sp.Add.make_args(contracted(second)) if x.has(r)]
     form = C[r, r] - 2 * sp.Sum(C[r, q] * plain[q], (q, 1, N))
-    return scatter[GROUP] / 2 * written_as(form, sp.Add(*own))
+    return scatter[GROUP] / 2 * written_as(form, sp.Add(*of_state))
 
 
 def entry_covariance() -> sp.Expr:

@@ -38,8 +38,8 @@ def remaining(order: int) -> sp.Expr:
     power.
     """
     n = sp.Symbol("rows", positive=True)
-    own, other = 1 - 1 / n, -1 / n
-    return sp.factor(own**order + (n - 1) * other**order).subs(n, SIZE)
+    by_itself, other = 1 - 1 / n, -1 / n
+    return sp.factor(by_itself**order + (n - 1) * other**order).subs(n, SIZE)
 
 
 def cumulant(*orders: int) -> sp.Expr:
@@ -54,8 +54,8 @@ def cumulant(*orders: int) -> sp.Expr:
         if sum(n) > 1
     )
     logarithm = sum(-((-whole) ** n) / n for n in range(1, sum(orders) // 2 + 1))
-    found = sp.Poly(logarithm, *along).coeff_monomial(orders)
-    return sp.expand(found * prod(map(sp.factorial, orders)))
+    coefficient = sp.Poly(logarithm, *along).coeff_monomial(orders)
+    return sp.expand(coefficient * prod(map(sp.factorial, orders)))
 
 
 def moment(*orders: int) -> sp.Symbol:
@@ -65,12 +65,12 @@ def moment(*orders: int) -> sp.Symbol:
 
 def over_states(form: sp.Expr, *actions: sp.Symbol) -> sp.Expr:
     """Moments as means under the softmax."""
-    found = {}
+    means = {}
     for x in form.free_symbols:
         orders = [int(n) for n in x.name.split("_")[1:]]
         mass_of = plain[r] * prod(moved[e, r] ** n for e, n in zip(actions, orders, strict=True))
-        found[x] = sp.Sum(mass_of, (r, 1, N))
-    return form.xreplace(found)
+        means[x] = sp.Sum(mass_of, (r, 1, N))
+    return form.xreplace(means)
 
 
 def weights() -> sp.Expr:

@@ -63,9 +63,9 @@ def table(name: str) -> np.ndarray:
     elements = np.zeros((1, 1), dtype=np.int64)
     for kind, n in _factors(name):
         points = np.array(_elements(kind, n), dtype=np.int64)
-        own = acting_on_itself(points) if name.endswith(REGULAR) else points
-        pairs = elements[:, None, :, None] * own.shape[1] + own[None, :, None, :]
-        elements = pairs.reshape(len(elements) * len(own), -1)
+        action = acting_on_itself(points) if name.endswith(REGULAR) else points
+        pairs = elements[:, None, :, None] * action.shape[1] + action[None, :, None, :]
+        elements = pairs.reshape(len(elements) * len(action), -1)
     elements.flags.writeable = False
     return elements
 

@@ -85,8 +85,8 @@ class Level:
         each: Sequence[Any] = (given,)
         if given is None and self.known:
             each = self.known(p, runs, start)
-        found = [solve(self.system(p, start, one, accuracies), epochs) for one in each]
-        return found[0] if len(found) == 1 else xr.concat(found, "draw")
+        solved = [solve(self.system(p, start, one, accuracies), epochs) for one in each]
+        return solved[0] if len(solved) == 1 else xr.concat(solved, "draw")
 
 
 def paper(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
@@ -102,21 +102,16 @@ def own_start(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     curves = []
     for seed in runs.seed:
         first = runs.sel(seed=seed).isel(alpha=0)
-        own = p.replace(
+        started = p.replace(
             A_0=float(first.A), R_0=float(first.R), S_0=float(first.S), zeta=float(first.zeta)
         )
-        curves.append(with_accuracy(inversion.solve(own, runs.alpha.values), own))
+        curves.append(with_accuracy(inversion.solve(started, runs.alpha.values), started))
     return xr.concat(curves, dim=runs.seed)
 
 
 def _held(p: Parameters, curve: xr.Dataset) -> xr.Dataset:
     constant = xr.full_like(curve.A, initial_variance(p))
     return curve.assign(variance_correct=constant, variance_other=constant)
-
-
-def dressed(p: Parameters, start: Start, given: None, accuracies: bool) -> Dressed:
-    """Noise of M and exact attention geometry; Gaussian logits."""
-    return Dressed(p, start)
 
 
 def _drawn(p: Parameters, runs: xr.Dataset, start: Start) -> list[Realisation]:
@@ -126,13 +121,8 @@ def _drawn(p: Parameters, runs: xr.Dataset, start: Start) -> list[Realisation]:
 
 def _counts(p: Parameters, runs: xr.Dataset, start: Start) -> list[Realisation]:
     """A seed's teachers and counts per state, step and action; M drawn."""
-    own = Realisation.of(p, runs).redrawn(start, np.random.default_rng(0))
-    return [own.without_pairs()]
-
-
-def _disorder(title: str, known: Known) -> Level:
-    """Fixed-disorder theory of some realisations."""
-    return Level(title, REALISATION, system=system, known=known)
+    redrawn = Realisation.of(p, runs).redrawn(start, np.random.default_rng(0))
+    return [redrawn.without_pairs()]
 
 
 def _cavity(title: str, finite_data: bool) -> Level:
@@ -151,13 +141,19 @@ LEVELS = {
     "own_start": Level(
         "exact, own start", FLOW, OWN, flow=lambda p, runs: _held(p, own_start(p, runs))
     ),
-    "dressed": Level("dressed", ONE_START, system=dressed),
+    # Noise of M and exact attention geometry; Gaussian logits.
+    "dressed": Level(
+        "dressed", ONE_START, system=lambda p, start, given, accuracies: Dressed(p, start)
+    ),
     "cavity_ample_data": _cavity("+ cavity equations", False),
     "cavity": _cavity("+ finite training set", True),
-    "disorder_drawn": _disorder("fixed disorder, all drawn", _drawn),
-    "disorder_counts": _disorder("fixed disorder, counts", _counts),
-    "fixed_disorder": _disorder(
-        "fixed disorder, counts + M", lambda p, runs, start: [Realisation.of(p, runs)]
+    "disorder_drawn": Level("fixed disorder, all drawn", REALISATION, system=system, known=_drawn),
+    "disorder_counts": Level("fixed disorder, counts", REALISATION, system=system, known=_counts),
+    "fixed_disorder": Level(
+        "fixed disorder, counts + M",
+        REALISATION,
+        system=system,
+        known=lambda p, runs, start: [Realisation.of(p, runs)],
     ),
 }
 applies = scope.applies({name: level.scope for name, level in LEVELS.items()})

@@ -45,6 +45,11 @@ def equations() -> dict[str, Equation]:
     )
 
 
+def margin_of_state() -> sp.Expr:
+    """Logit margin as a function of A, R, S and zeta."""
+    return equations()["margin"].rhs.subs(z_k, logits.equations()["logit_correct"].rhs)
+
+
 def abbreviations() -> dict[sp.Symbol, sp.Expr]:
     """Definitions of g, m and the mean logits; each may use later ones."""
     return {

@@ -11,7 +11,6 @@ from theory import Equation, Flow, array, linear_root, symbol, table, written_as
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking import attention, dynamics, loss
 from theory.state_tracking.attention import ANSATZ, k1, k2, lambda_, q1, q2, rotation, w
-from theory.state_tracking.decay import BEYOND, decay
 from theory.state_tracking.scope import decaying_flow
 from theory.state_tracking.symbols import (
     W_K2,
@@ -31,6 +30,8 @@ from theory.state_tracking.symbols import (
 
 ALIKE = "blocks alike: their waves average out over positions; those that turn too slowly left out"
 
+BEYOND = "beyond the paper: weight decay"
+decay = symbol("weight_decay", r"\lambda_{\mathrm{w}}", "coupled weight decay", positive=True)
 loss_rate = symbol("mu", r"\mu", "share of a weight that decay takes per time", positive=True)
 U = array("U", means="scores of the right action by rotary block, times the root of d_h")
 U_n = symbol("U_n", "U_{n}", "score of the right action by one block", real=True)
@@ -70,8 +71,8 @@ def moved(quantity: sp.Expr) -> sp.Expr:
     """
     score, of = right_score(), in_weights(quantity)
     rates = {x: push * sp.diff(score, x) - loss_rate * x for x in WEIGHTS}
-    found = sp.expand(sum(sp.diff(of, x) * rate for x, rate in rates.items()))
-    return sp.expand(found.subs(sp.sin(w * L) ** 2, 1 - sp.cos(w * L) ** 2))
+    motion = sp.expand(sum(sp.diff(of, x) * rate for x, rate in rates.items()))
+    return sp.expand(motion.subs(sp.sin(w * L) ** 2, 1 - sp.cos(w * L) ** 2))
 
 
 def rate(quantity: sp.Expr, form: sp.Expr) -> sp.Expr:
@@ -105,9 +106,9 @@ def lead() -> sp.Expr:
     """The lead by attention."""
     y = sp.Symbol("y", positive=True)
     odds = linear_root(sp.expand(A * (y + L - 1) - y), y)
-    found = sp.log(written_as((L - 1) * A / (1 - A), odds))
-    written_as(A, attention_of_lead().subs(h, found))
-    return found
+    log_odds = sp.log(written_as((L - 1) * A / (1 - A), odds))
+    written_as(A, attention_of_lead().subs(h, log_odds))
+    return log_odds
 
 
 @cache
@@ -160,14 +161,21 @@ def equations() -> dict[str, Equation]:
     )
 
 
+def pushing_alike() -> sp.Expr:
+    """That rate where all blocks have one gap."""
+    known = {1 - lambda_[n]: gap, force: -loss.equations()["dloss_dA"].rhs}
+    return pushing().subs(known)
+
+
 @cache
 def blocks_alike() -> dict[sp.Symbol, sp.Expr]:
     """Rates of A and P where all blocks have one gap and equal norms of keys and queries."""
     total = sp.sqrt(d_h) / gap * lead()  # score of all blocks
-    at = {U[n]: total, W_Q2[n]: P, W_K2[n]: P, loss_rate: PER_TIME}
-    known = {1 - lambda_[n]: gap, force: -loss.equations()["dloss_dA"].rhs}
-    pull = pushing().subs(known)
-    rates = {x: form.subs(push, pull).subs(at) for x, form in ((A, of_score()), (P, of_norm(KEYS)))}
+    alike = {U[n]: total, W_Q2[n]: P, W_K2[n]: P, loss_rate: PER_TIME}
+    pull = pushing_alike()
+    rates = {
+        x: form.subs(push, pull).subs(alike) for x, form in ((A, of_score()), (P, of_norm(KEYS)))
+    }
     each = written_as(gap * A * (1 - A) / sp.sqrt(d_h), 1 / sp.diff(total, A))
     form = 2 * each * pull * P - 2 * PER_TIME * A * (1 - A) * lead()
     return {A: written_as(form, each * rates[A]), P: rates[P]}
@@ -176,8 +184,8 @@ def blocks_alike() -> dict[sp.Symbol, sp.Expr]:
 @cache
 def norm_at_start() -> sp.Expr:
     """P at the start, for which A moves as by the constant c_omega."""
-    at = {k1: sp.sqrt(2 * P), k2: 0, q1: 0, q2: 0}
-    by_norm = d_g * N / d_h * attention.gradient_squared_under_ansatz(1 - gap).subs(at)
+    aligned = {k1: sp.sqrt(2 * P), k2: 0, q1: 0, q2: 0}
+    by_norm = d_g * N / d_h * attention.gradient_squared_under_ansatz(1 - gap).subs(aligned)
     wanted = attention.equations()["c_ansatz_mean"].rhs
     form = c_omega * L**3 * d_h / (2 * (L - 1) * d_g * N * gap**2)
     return written_as(form, linear_root(sp.expand(by_norm - wanted), P))
@@ -193,12 +201,12 @@ def flow(teacher_overlap: str = "iid") -> Flow:
         As for `theory.state_tracking.dynamics.flow`.
     """
     plain = dynamics.flow(teacher_overlap, "ansatz")
-    rest = {x: form - PER_TIME * x for x, form in plain.rhs.items() if x != A}
+    others = {x: form - PER_TIME * x for x, form in plain.rhs.items() if x != A}
     alike = {x: form.subs(gap, WIDEST) for x, form in blocks_alike().items()}
     return replace(
         plain,
         name="state_tracking, weight decay",
-        rhs={**alike, **rest, zeta_now: -PER_TIME * zeta_now},
+        rhs={**alike, **others, zeta_now: -PER_TIME * zeta_now},
         initial={P: norm_at_start().subs(gap, WIDEST), **plain.initial, zeta_now: zeta},
         where={x: meaning.subs(zeta, zeta_now) for x, meaning in plain.where.items()},
         reference=ref(BEYOND),

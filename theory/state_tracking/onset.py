@@ -9,9 +9,9 @@ import xarray as xr
 
 from theory import (
     Equation,
-    Onset,
     linear_root,
     number,
+    proved,
     scope,
     sweep,
     symbol,
@@ -20,6 +20,7 @@ from theory import (
     written_as,
 )
 from theory.emergence import labelled, until
+from theory.onset import Onset, tabulated
 from theory.state_tracking import decayed, exact, loss, overlaps, rewarded
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.early_time import equations as early_equations
@@ -90,8 +91,10 @@ def secant() -> sp.Expr:
     phase = sp.sqrt(kappa * epsilon / 2) * T + sp.atan(D_0 * sp.sqrt(kappa / (2 * epsilon)))
     path = sp.sqrt(2 * epsilon / kappa) * sp.tan(phase)
     up = sp.Symbol("rise", positive=True)  # epsilon > 0: above the separatrix
-    if not vanishes((path.diff(T) - rise().subs(D, path)).subs(epsilon, up)):
-        raise ArithmeticError("the tangent does not solve the Riccati equation")
+    proved(
+        vanishes((path.diff(T) - rise().subs(D, path)).subs(epsilon, up)),
+        "the tangent does not solve the Riccati equation",
+    )
     written_as(D_0, path.subs(T, 0).subs(epsilon, up))
     angle = sp.Symbol("angle", real=True)
     square = written_as(epsilon * sp.sec(angle) ** 2, rise().subs(D, path.subs(phase, angle)))
@@ -271,24 +274,22 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         return rewarded.onset(p, until)
     if p.weight_decay > 0:
         return decayed.onset(p, until)
-    numbers = p.values()
-    moves = numbers["c_omega"] > 0 and p.d_g > 1 and p.L > 1
-    scale = float(equations()["onset_time_scale"].evaluate(numbers)) if moves else np.inf
-    half, notes, never = float(emergence_time(p)), [], "never emerges"
-    star, edge = np.inf, -np.inf
-    if moves:
-        star = float(equations()["alpha_star"].evaluate(numbers))
+    numbers, half = p.values(), float(emergence_time(p))
+    scale, star, edge = np.inf, np.inf, -np.inf
+    if moves := numbers["c_omega"] > 0 and p.d_g > 1 and p.L > 1:
+        scale, star = (
+            float(equations()[x].evaluate(numbers)) for x in ("onset_time_scale", "alpha_star")
+        )
         steepness = exact.equations()["kappa"].evaluate(numbers)
         with np.errstate(divide="ignore"):  # with A_0 = 1 attention cannot die
             edge = float(exact.equations()["separatrix"].evaluate(numbers | {"kappa": steepness}))
+    notes, never = [], "never emerges"
     if numbers["A_0"] >= 0.5:
         notes.append("A is at or above 1/2 from the start")
     elif not moves:
-        why = (
-            "d_g = 1: one action, nothing to tell apart"
-            if p.d_g == 1
-            else "c_omega = 0: no positional information"
-        )
+        why = "c_omega = 0: no positional information"
+        if p.d_g == 1:
+            why = "d_g = 1: one action, nothing to tell apart"
         notes.append(f"attention does not move ({why})")
     elif np.isnan(half):
         notes.append(
@@ -297,30 +298,16 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     elif np.isinf(half):
         never = "never emerges below 1.8e308"
         notes.append("A reaches 1/2 at a time beyond the largest number, 1.8e308")
-    return Onset(
-        numbers={
-            "c_omega": numbers["c_omega"],
-            "T_alpha": scale,
-            "onset_coefficient": float(equations()["onset_coefficient"].evaluate(numbers)),
-            "alpha_half": half,
-            "alpha_star": star,
-            "D_separatrix": edge,
+    early = float(equations()["onset_coefficient"].evaluate(numbers))
+    return tabulated(
+        {
+            "c_omega": (numbers["c_omega"], "attention constant (14)"),
+            "T_alpha": (scale, "onset time scale sqrt(2/c_omega)/eta"),
+            "onset_coefficient": (early, "alpha^2 coefficient of ln(A/A_0), finite sizes"),
+            "alpha_half": (half, "time of A = 1/2, flow (15), exact", "alpha"),
+            "alpha_star": (star, "sharp onset pi/(eta sqrt(2 c_omega)) of infinite size", "alpha"),
+            "D_separatrix": (edge, "R_0 - S_0 at or below which attention dies"),
         },
-        labels={
-            "c_omega": "attention constant (14)",
-            "T_alpha": "onset time scale sqrt(2/c_omega)/eta",
-            "onset_coefficient": "alpha^2 coefficient of ln(A/A_0), finite sizes",
-            "alpha_half": "time of A = 1/2, flow (15), exact",
-            "alpha_star": "sharp onset pi/(eta sqrt(2 c_omega)) of infinite size",
-            "D_separatrix": "R_0 - S_0 at or below which attention dies",
-        },
-        absent={
-            "alpha_half": never,
-            "T_alpha": "infinite",
-            "alpha_star": "infinite",
-            "D_separatrix": "none",
-        },
-        notes=notes,
         curves=lambda: curves(
             p, until or (2.5 * half if 0 < half < np.inf else min(5 * scale, 12.0))
         ),
@@ -330,8 +317,14 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
             *equations().values(),
         ],
         plot=draw,
+        absent={
+            "alpha_half": never,
+            "T_alpha": "infinite",
+            "alpha_star": "infinite",
+            "D_separatrix": "none",
+        },
+        notes=notes,
         setting={name: numbers[name] for name in SHOWN},
-        times={"alpha_half": "alpha", "alpha_star": "alpha"},
     )
 
 
@@ -370,29 +363,23 @@ def emergence_times(p: Any, level: float = 0.5, **fields: Any) -> xr.Dataset:
 def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
     """Order parameters over alpha up to ``end``: exact solution of the flow, and approximations."""
     curve = inversion.solve(p, np.linspace(0, end, 601))
-    numbers = p.values() | {"alpha": curve.alpha.values}
-    forms = {
-        "early time": {x: early_equations()[f"early_{x}"] for x in "ARS"},
-        "onset": {"A": equations()["onset_A"]},
-    }
-    by_theory = {"flow (15)": curve}
-    for name, eqs in forms.items():
-        by_theory[name] = xr.Dataset(
-            {
-                x: ("alpha", np.broadcast_to(e.evaluate(numbers), curve.alpha.shape))
-                for x, e in eqs.items()
-            },
-            coords={"alpha": curve.alpha},
-        )
+    times = {"alpha": curve.alpha.values}
+    numbers = p.values() | times
+
+    def along(form: Equation) -> tuple[str, np.ndarray]:
+        return "alpha", np.broadcast_to(form.evaluate(numbers), curve.alpha.shape)
+
     star = float(equations()["alpha_star"].evaluate(numbers)) if numbers["c_omega"] > 0 else np.inf
-    rising = curve.alpha < star
-    sharp = equations()["onset_sharp"].evaluate(
-        numbers | {"alpha": curve.alpha.where(rising, 0).values}
-    )
-    by_theory["sharp onset"] = xr.Dataset(
-        {"A": ("alpha", np.where(rising, sharp, np.nan))}, coords={"alpha": curve.alpha}
-    )
-    return by_theory
+    rising = times["alpha"] < star
+    before = numbers | {"alpha": np.where(rising, times["alpha"], 0)}
+    sharp = np.where(rising, equations()["onset_sharp"].evaluate(before), np.nan)
+    early = {x: along(early_equations()[f"early_{x}"]) for x in "ARS"}
+    return {
+        "flow (15)": curve,
+        "early time": xr.Dataset(early, times),
+        "onset": xr.Dataset({"A": along(equations()["onset_A"])}, times),
+        "sharp onset": xr.Dataset({"A": ("alpha", sharp)}, times),
+    }
 
 
 def draw(result: Onset, axes: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from theory import Optimiser, ParameterError, parameter
+from theory import Optimiser, ParameterError, Stepped, parameter
 from theory.runtime import memory
 from theory.state_tracking import groups
 
@@ -27,7 +27,7 @@ REWARD_FIELDS = ("reward", "pretrain", "rollouts", "group", "normalised", "horiz
 
 
 @dataclass(frozen=True)
-class Parameters(Optimiser):
+class Parameters(Stepped, Optimiser):
     """Sizes, training settings and initial values of the theory (forner2026, Tables 1 and 2).
 
     Used by both theory and students. Unit of time: ``alpha = epochs / (d_g N)``.
@@ -39,6 +39,17 @@ class Parameters(Optimiser):
     """
 
     INPUTS = {"c_omega": ("sigma2", "omega")}
+    PRESETS = {
+        "table_1": {},  # main setting of the paper
+        # Second setting (App. J): fewer and slower frequencies.
+        "table_2": dict(N=24, d_g=24, d_h=8, n_test=128, epochs=16000, rope="plain"),
+        # Trains in seconds on a CPU.
+        "demo": dict(N=16, L=8, d_g=16, d_h=32, n_train=2048, epochs=12 * 256),
+        # Rewards after pretraining, trained in seconds.
+        "rewards": dict(N=8, L=3, d_g=8, d_h=16, n_train=2048, n_test=1024, epochs=45 * 64)
+        | dict(eval_every=16, reward="outcome", pretrain=0.3),
+    }
+    TIME, LENGTH = "alpha", "epochs"
 
     N: int = parameter(32, "number of states", low=2)
     L: int = parameter(10, "actions per sequence, and steps to predict", low=1)
@@ -124,67 +135,31 @@ class Parameters(Optimiser):
                         f"{field} = {getattr(self, field)}: must be {size} with permutations = "
                         f"{self.permutations}, the {what}"
                     )
-        if self.batch_size is not None and self.batch_size > self.n_train:
-            raise ParameterError(
-                f"batch_size = {self.batch_size}: must be <= n_train = {self.n_train}"
-            )
-        if self.rollouts % (self.group or 1):
-            raise ParameterError(
-                f"rollouts = {self.rollouts}: must be a multiple of group = {self.group}"
-            )
-        if self.horizon is not None and self.horizon > self.L:
-            raise ParameterError(f"horizon = {self.horizon}: must be <= L = {self.L}")
-        if self.normalised and self.reward not in ("none", "outcome"):
-            raise ParameterError(f"normalised = True: must be False for reward = {self.reward!r}")
-        if self.schedule != "constant" and self.warmup >= self.updates:
-            raise ParameterError(
-                f"warmup = {self.warmup}: must be < {self.updates}, the steps of this run"
-            )
-        if self.fix_embedding and self.d_model != 1:
-            raise ParameterError(f"d_model = {self.d_model}: must be 1 with fix_embedding = True")
-
-    @classmethod
-    def table_1(cls) -> Self:
-        """Main setting of the paper."""
-        return cls()
-
-    @classmethod
-    def table_2(cls) -> Self:
-        """Second setting of the paper (App. J): fewer and slower frequencies."""
-        return cls(N=24, d_g=24, d_h=8, n_test=128, epochs=16000, rope="plain")
-
-    @classmethod
-    def demo(cls) -> Self:
-        """Small setting that trains in seconds on a CPU."""
-        return cls(N=16, L=8, d_g=16, d_h=32, n_train=2048, epochs=12 * 256)
-
-    @classmethod
-    def presets(cls) -> dict[str, Callable[[], Self]]:
-        """Named settings."""
-        return {
-            "table_1": cls.table_1,
-            "table_2": cls.table_2,
-            "demo": cls.demo,
-            "words_a5": functools.partial(cls.words, "A_5_regular"),
-            "words_s5": functools.partial(cls.words, "S_5_regular"),
-            "rewards": cls.rewards,
+        warming = self.schedule != "constant"
+        broken = {  # by field: whether it is wrong beside others, and what it has to be
+            "batch_size": ((self.batch_size or 0) > self.n_train, f"<= n_train = {self.n_train}"),
+            "rollouts": (self.rollouts % (self.group or 1), f"a multiple of group = {self.group}"),
+            "horizon": ((self.horizon or 0) > self.L, f"<= L = {self.L}"),
+            "normalised": (
+                self.normalised and self.reward not in ("none", "outcome"),
+                f"False for reward = {self.reward!r}",
+            ),
+            "warmup": (
+                warming and self.warmup >= self.updates,
+                f"< {self.updates}, the steps of this run",
+            ),
+            "d_model": (self.fix_embedding and self.d_model != 1, "1 with fix_embedding = True"),
         }
+        for field, (wrong, words) in broken.items():
+            if wrong:
+                raise ParameterError(f"{field} = {getattr(self, field)}: must be {words}")
 
     @classmethod
-    def rewards(cls) -> Self:
-        """Small setting with rewards after pretraining, trained in seconds."""
-        return cls(
-            N=8,
-            L=3,
-            d_g=8,
-            d_h=16,
-            n_train=2048,
-            n_test=1024,
-            epochs=45 * 64,
-            eval_every=16,
-            reward="outcome",
-            pretrain=0.3,
-        )
+    def presets(cls) -> dict[str, Callable[..., Self]]:
+        """Named settings."""
+        ends = {"words_a5": "A_5_regular", "words_s5": "S_5_regular"}
+        words = {name: functools.partial(cls.words, group) for name, group in ends.items()}
+        return super().presets() | words
 
     @classmethod
     def words(cls, group: str) -> Self:
@@ -249,15 +224,10 @@ class Parameters(Optimiser):
         each = 1 if self.unit == "step" else self.batches
         return range(count * each, (count + 1) * each)
 
-    def run_to(self, alpha: float | None) -> Self:
-        """Copy whose number of epochs reaches the training time ``alpha`` (None: unchanged).
-
-        Raises
-        ------
-        ParameterError
-            Unless ``alpha`` is positive, finite and at least one epoch.
-        """
-        return self._until("alpha", alpha, "epochs", 1 / (self.d_g * self.N))
+    @property
+    def time_per_step(self) -> float:
+        """Training time of one epoch."""
+        return 1 / (self.d_g * self.N)
 
     def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name, as used in the equations."""

@@ -7,12 +7,11 @@ from functools import cache
 import sympy as sp
 
 from theory import Equation, linear_root, symbol, table, written_as
-from theory.state_tracking import attention, logits, norms
+from theory.state_tracking import attention, norms
 from theory.state_tracking import loss as mean_field
-from theory.state_tracking.decay import BEYOND, decay
 from theory.state_tracking.late_time import INDEPENDENT
-from theory.state_tracking.norms import P, gap, pushing
-from theory.state_tracking.symbols import A, L, N, R, S, d_g, d_h, g, m, ref, z_k, zeta
+from theory.state_tracking.norms import BEYOND, P, decay, gap, pushing_alike
+from theory.state_tracking.symbols import A, L, N, R, S, d_g, d_h, g, m, ref, zeta
 
 steady = symbol("r_steady", r"r", "R - S per attention where R and S stand still", positive=True)
 lambert = symbol("W_A", r"W_{A}", "root W of W e^W + (N - 1) W = (A^2 + (1 - A^2)/d_g)/(decay d_g)")
@@ -37,19 +36,21 @@ LARGE = ("kappa_w to infinity: margins small where attention is lost",)
 def overlaps() -> tuple[sp.Expr, sp.Expr]:
     """R and S where they stand still, by their difference per attention."""
     rates = norms.flow().rhs
-    at = {x: linear_root(sp.expand(rates[x]), x) for x in (R, S)}
-    per_A = written_as(g / (decay * d_g * N), sp.cancel((at[R] - at[S]) / A))
+    still = {x: linear_root(sp.expand(rates[x]), x) for x in (R, S)}
+    per_A = written_as(g / (decay * d_g * N), sp.cancel((still[R] - still[S]) / A))
     forms = steady * (A + (1 - A) / d_g), steady * (1 - A) / d_g
-    found = zip(forms, (R, S), strict=True)
-    return tuple(written_as(f.subs(steady, per_A), at[x]).subs(per_A, steady) for f, x in found)
+    derived = zip(forms, (R, S), strict=True)
+    return tuple(
+        written_as(f.subs(steady, per_A), still[x]).subs(per_A, steady) for f, x in derived
+    )
 
 
 @cache
 def margin() -> sp.Expr:
     """Margin of the logits there."""
-    right = logits.equations()["logit_correct"].rhs.subs(dict(zip((R, S), overlaps(), strict=True)))
-    found = mean_field.equations()["margin"].rhs.subs({z_k: right, zeta: 0})
-    return written_as(N / (N - 1) * steady * (A**2 + (1 - A**2) / d_g), found)
+    still = dict(zip((R, S), overlaps(), strict=True)) | {zeta: 0}
+    derived = mean_field.margin_of_state().subs(still)
+    return written_as(N / (N - 1) * steady * (A**2 + (1 - A**2) / d_g), derived)
 
 
 @cache
@@ -77,12 +78,10 @@ def growing() -> sp.Expr:
     small = sp.Symbol("small", positive=True)
     score = norms.lead().subs(A, 1 / L + small)
     rates = norms.blocks_alike()
-    push = pushing().subs({1 - norms.lambda_[norms.n]: gap})
-    push = push.subs(norms.force, -mean_field.equations()["dloss_dA"].rhs).subs(A, 1 / L)
-    form = 2 * push - 2 * norms.PER_TIME
+    form = 2 * pushing_alike().subs(A, 1 / L) - 2 * norms.PER_TIME
     lead = sp.sqrt(d_h) / gap * sp.diff(score, small).subs(small, 0)  # of P per A - 1/L
-    at = {A: 1 / L + small, P: lead * small}
-    first = {x: sp.diff(rate.subs(at), small).subs(small, 0) for x, rate in rates.items()}
+    nearby = {A: 1 / L + small, P: lead * small}
+    first = {x: sp.diff(rate.subs(nearby), small).subs(small, 0) for x, rate in rates.items()}
     written_as(form, first[A])
     written_as(form * lead, first[P])
     return form
@@ -96,20 +95,19 @@ def standing() -> sp.Expr:
     full = sp.sqrt(d_h) / gap * norms.lead()
     rates = norms.blocks_alike()
     R_at, S_at = overlaps()
-    push = pushing().subs({1 - norms.lambda_[norms.n]: gap})
-    push = push.subs(norms.force, -mean_field.equations()["dloss_dA"].rhs)
+    push = pushing_alike()
     for x, size in ((A, 1 / sp.diff(full, A) * full), (P, full)):
         written_as((2 * push - 2 * norms.PER_TIME) * size, rates[x].subs(P, full))
     ratio = sp.cancel((push / norms.PER_TIME).subs({R: R_at, S: S_at, g: decay * d_g * N * steady}))
     form = kappa * steady**2 * A**2 * (1 - A)
     written_as(form.subs(kappa, steepness()), ratio)
-    found = 1 / (A * sp.sqrt(kappa * (1 - A)))
-    written_as(sp.S.One, form.subs(steady, found))
-    return found
+    difference = 1 / (A * sp.sqrt(kappa * (1 - A)))
+    written_as(sp.S.One, form.subs(steady, difference))
+    return difference
 
 
 def steepness() -> sp.Expr:
-    """What the push per decay has beside the square of the difference and a function of A."""
+    """Factor of the push over the decay that depends neither on the difference nor on A."""
     return gap * N**2 * (d_g - 1) / ((N - 1) * sp.sqrt(d_h))
 
 
@@ -124,9 +122,9 @@ def lost_large() -> sp.Expr:
     inverse = sp.Symbol("inverse", positive=True)
     each = (of_attention() / sp.sqrt(kappa)).subs(kappa, inverse**-2)
     small = sp.limit(each, inverse, 0)
-    (at,) = sp.solve(sp.numer(sp.together(sp.diff(sp.log(small), A))), A)
+    (attention,) = sp.solve(sp.numer(sp.together(sp.diff(sp.log(small), A))), A)
     form = 2 * sp.sqrt(3) / 9 * (N - 1) * sp.sqrt(kappa) / (d_g * N**2)
-    return written_as(form, small.subs(A, at) * sp.sqrt(kappa))
+    return written_as(form, small.subs(A, attention) * sp.sqrt(kappa))
 
 
 @cache

@@ -135,14 +135,17 @@ def _followed(
 
 def _same_rewards(p: Parameters, runs: xr.Dataset) -> None:
     """Raise an error if runs were trained on other rewards. Rewards take over at a measurement."""
-    own = scope.configuration(runs)
+    configuration = scope.configuration(runs)
     stored = json.loads(runs.attrs.get("parameters", "{}"))
     if not stored:
         return
-    trained = {"reward": own.get("reward", "none")}
+    trained = {"reward": configuration.get("reward", "none")}
     if p.reward != "none":
-        trained |= {name: own[name] for name in REWARD_FIELDS if name in own}
-        trained |= {"kl": own.get("kl", 0.0), "eval_every": stored.get("eval_every", p.eval_every)}
+        trained |= {name: configuration[name] for name in REWARD_FIELDS if name in configuration}
+        trained |= {
+            "kl": configuration.get("kl", 0.0),
+            "eval_every": stored.get("eval_every", p.eval_every),
+        }
     for name, value in trained.items():
         if getattr(p, name) != value:
             raise ParameterError(f"{name} = {getattr(p, name)}: the runs were trained with {value}")

@@ -22,13 +22,13 @@ def occupancies(others: int) -> Iterator[tuple[sp.Expr, int, dict[int, int]]]:
     weight, how many lead to the right state, and how many wrong states get so many of them.
     """
     for right in range(others + 1):
-        rest = others - right
-        chance = sp.binomial(others, right) * (1 / N) ** right * (1 - 1 / N) ** rest
-        for shares in partitions(rest):
-            ways = sp.ff(N - 1, sum(shares.values())) * sp.factorial(rest)
+        to_wrong = others - right
+        chance = sp.binomial(others, right) * (1 / N) ** right * (1 - 1 / N) ** to_wrong
+        for shares in partitions(to_wrong):
+            ways = sp.ff(N - 1, sum(shares.values())) * sp.factorial(to_wrong)
             for size, states in shares.items():
                 ways /= sp.factorial(size) ** states * sp.factorial(states)
-            yield chance * ways / (N - 1) ** rest, right, dict(shares)
+            yield chance * ways / (N - 1) ** to_wrong, right, dict(shares)
 
 
 @cache

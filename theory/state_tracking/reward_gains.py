@@ -1,5 +1,5 @@
-"""What multiplies the clock of rewards: a baseline, a normalisation, rows that differ; and the flow
-that follows.
+"""Factors of the clock of rewards from a baseline, from a normalisation, and from rows that differ
+in their success; and the flow with these factors.
 """
 
 from functools import cache
@@ -55,8 +55,8 @@ def baseline_gain() -> sp.Expr:
     """Mean of sum_j (delta_ij - 1/G) R_j over the score of rollout i: only the own reward is
     correlated with it.
     """
-    own = delta_sum(sp.KroneckerDelta(i, j) * (sp.KroneckerDelta(i, j) - 1 / G), (j, 1, G))
-    return written_as(1 - 1 / G, own)
+    correlated = delta_sum(sp.KroneckerDelta(i, j) * (sp.KroneckerDelta(i, j) - 1 / G), (j, 1, G))
+    return written_as(1 - 1 / G, correlated)
 
 
 @cache

@@ -11,7 +11,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, array, delta_gradient, delta_sum, symbol, table
+from theory import Equation, array, delta_gradient, delta_sum, proved, symbol, table
 from theory.state_tracking.reward_gains import scatter
 from theory.state_tracking.rewards import J, horizon
 from theory.state_tracking.rewards import s as success
@@ -46,14 +46,14 @@ def reward_from() -> sp.Expr:
 
 def pair_value() -> sp.Expr:
     """Value of a pair: derivative of the expected reward with respect to its probability."""
-    found = delta_gradient(reward_from(), law[t, into, out])
-    return found.xreplace({into: s, out: p})
+    derivative = delta_gradient(reward_from(), law[t, into, out])
+    return derivative.xreplace({into: s, out: p})
 
 
 def reward_slope() -> sp.Expr:
     """Slope of the expected reward by the probability of moving from s to r by action b at t."""
-    found = delta_gradient(reward_from(), moves[t, b, into, out])
-    return found.xreplace({into: r, out: s})
+    derivative = delta_gradient(reward_from(), moves[t, b, into, out])
+    return derivative.xreplace({into: r, out: s})
 
 
 def step_slope() -> sp.Expr:
@@ -70,8 +70,7 @@ def divergence_slope() -> sp.Expr:
     one, entry = sp.Symbol("one", positive=True), moves[t, a, r, s]
     by_entry = sp.diff(one * sp.log(one / old[t, a, r, s]), one).xreplace({one: entry})
     constant = by_entry.xreplace({entry: old[t, a, r, s]})
-    if constant.has(r):
-        raise ArithmeticError("what drops out depends on the next state")
+    proved(not constant.has(r), "what drops out depends on the next state")
     return -penalty / d_g * visits[t, s] * (by_entry - constant).xreplace({a: b})
 
 

@@ -6,7 +6,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, symbol, table, vanishes, written_as
+from theory import Equation, proved, symbol, table, vanishes, written_as
 from theory.state_tracking.loss import MEAN_FIELD
 from theory.state_tracking.reward_paths import penalty
 from theory.state_tracking.rewards import (
@@ -39,9 +39,11 @@ def step_divergence() -> sp.Expr:
 def odds() -> sp.Expr:
     """Slope of the divergence: how much log-odds have risen."""
     form = sp.log(s / (1 - s)) - sp.log(s_0 / (1 - s_0))
-    found = sp.expand_log(step_divergence().diff(s), force=True)
-    if not vanishes(sp.expand_log(form, force=True) - found):
-        raise ArithmeticError("the slope of the divergence is not the rise of log-odds")
+    derivative = sp.expand_log(step_divergence().diff(s), force=True)
+    proved(
+        vanishes(sp.expand_log(form, force=True) - derivative),
+        "the slope of the divergence is not the rise of log-odds",
+    )
     return form
 
 
@@ -56,8 +58,7 @@ def penalised_clock() -> sp.Expr:
     """Clock of the reward for the last state less the penalty."""
     whole = pace_of(expected()).subs(x, excess()) - penalty * drag()
     form = L * s * (excess() ** (L - 1) - penalty * odds())
-    if not vanishes(sp.simplify(whole - form)):
-        raise ArithmeticError("the clock with a penalty is another one")
+    proved(vanishes(sp.simplify(whole - form)), "the clock with a penalty is another one")
     return form
 
 
@@ -71,10 +72,12 @@ def balance() -> sp.Expr:
 @cache
 def opening() -> sp.Expr:
     """Slope of the balance by s, over the balance and the slope of log-odds."""
-    found = sp.diff(sp.log(balance()), s) / sp.diff(odds(), s)
+    derivative = sp.diff(sp.log(balance()), s) / sp.diff(odds(), s)
     form = (L - 1) * N * s * (1 - s) / (N * s - 1) - 1 / odds()
-    if not vanishes(sp.simplify(sp.expand_log(found - form, force=True))):
-        raise ArithmeticError("the slope of the balance is another one")
+    proved(
+        vanishes(sp.simplify(sp.expand_log(derivative - form, force=True))),
+        "the slope of the balance is another one",
+    )
     return form
 
 

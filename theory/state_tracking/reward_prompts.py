@@ -4,8 +4,6 @@ expected reward of a prompt and its slope follow from its own probabilities. Whe
 be listed, nothing else is needed, before attention emerges and where groups are normalised, too.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
@@ -39,7 +37,7 @@ def step() -> sp.Expr:
     return sp.Sum(moves[n, t, r, s] * law[n, first, t, s], (s, 1, N))
 
 
-def rest() -> sp.Expr:
+def reward_from_law() -> sp.Expr:
     """Expected reward by the law after t steps."""
     inner = moves[n, t, r, s] * law[n, first, t, s] * value[n, first, t + 1, r]
     return sp.Sum(inner, (s, 1, N), (r, 1, N))
@@ -49,7 +47,7 @@ def weighted() -> sp.Expr:
     """Slope of the mean over first states, every prompt with its gain; a gain is held, as the
     sampled advantages of a step are.
     """
-    by_move = delta_gradient(rest(), moves[n, t, into, out]).xreplace({into: r, out: s})
+    by_move = delta_gradient(reward_from_law(), moves[n, t, into, out]).xreplace({into: r, out: s})
     return sp.Sum(gain[n, first] * by_move, (first, 1, N)) / (N * d_g**L)
 
 
@@ -58,7 +56,7 @@ def equations() -> dict[str, Equation]:
     """Logits and laws of a prompt, its expected reward, and the slope of the objective."""
     at_action = delta_sum(sp.KroneckerDelta(c, action[n, j]) * M[c, r, s], (c, 1, d_g))
     chosen = at_action.xreplace({c: action[n, j]})
-    by_law = delta_gradient(rest(), law[n, first, t, into]).xreplace({into: s})
+    by_law = delta_gradient(reward_from_law(), law[n, first, t, into]).xreplace({into: s})
     soft = sp.exp(logit[n, t, r, s]) / sp.Sum(sp.exp(logit[n, t, q, s]), (q, 1, N))
     return table(
         ref(BEYOND),

@@ -7,7 +7,7 @@ from functools import cache
 import sympy as sp
 
 from theory import Equation, symbol, table, written_as
-from theory.state_tracking import exact, logits, loss
+from theory.state_tracking import exact, loss
 from theory.state_tracking.dynamics import flow as supervised
 from theory.state_tracking.exact import D
 from theory.state_tracking.loss import MEAN_FIELD
@@ -22,7 +22,7 @@ from theory.state_tracking.rewards import (
     success_of_margin,
     x,
 )
-from theory.state_tracking.symbols import A, L, N, R, S, alpha, g, m, ref, z_k, z_kbar, zeta
+from theory.state_tracking.symbols import A, L, N, R, S, alpha, g, m, ref, zeta
 
 x_0 = symbol("excess_0", "x_0", "x where rewards take over", positive=True)
 speed = symbol("speed", "v", "rate of x under supervised training at x = 0", positive=True)
@@ -31,10 +31,7 @@ speed = symbol("speed", "v", "rate of x under supervised training at x = 0", pos
 @cache
 def speed_of_excess() -> sp.Expr:
     """dx/dalpha of supervised training at the start of an orbit, R = S = zeta = 0."""
-    mean = logits.equations()
-    margin = loss.equations()["margin"].rhs.subs(z_kbar, mean["logit_other"].rhs)
-    margin = margin.subs(z_k, mean["logit_correct"].rhs)
-    rates = supervised("tau").rhs
+    margin, rates = loss.margin_of_state(), supervised("tau").rhs
     moving = sum(margin.diff(q) * rates[q] for q in (A, R, S))
     by_margin = excess().diff(s) * success_of_margin().diff(m)
     start = {R: 0, S: 0, zeta: 0}

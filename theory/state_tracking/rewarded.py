@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory.onset import Onset
+from theory.onset import Onset, tabulated
 from theory.state_tracking import reward_gains, reward_penalty, reward_times, rewards
 from theory.state_tracking.numbers import inversion
 from theory.state_tracking.numbers import rewards as numbers
@@ -27,28 +27,9 @@ SHOWN = (
     "normalised",
     "kl",
 )
-LABELS = {
-    "clock_start": "supervised time that a unit of time is worth where rewards take over",
-    "success_even": "s from which on a step with rewards is worth more than a supervised one",
-    "success_even_large": "the same for a last reward without baseline, N large: L^(-1/L)",
-    "success_even_rollout": "the same per sequence, a rollout against a training sequence",
-    "success_half": "s at which expected rewards are half way from guessing to certainty",
-    "alpha_pretrained": "time at which rewards take over",
-    "alpha_half_supervised": "time of success_half by supervised training alone",
-    "alpha_half": "time of success_half with rewards from alpha_pretrained on",
-    "alpha_half_best": "the least such time, switching at success_even, without a penalty",
-    "horizon_start": "steps of a rollout with the fastest clock where rewards take over",
-    "success_stall": "s at which the penalty kl stops students",
-    "penalty_critical": "weight of the penalty above which they stay near where they began",
-}
-NEVER = "never"
-ABSENT = dict.fromkeys(
-    ("alpha_pretrained", "alpha_half_supervised", "alpha_half", "alpha_half_best"), NEVER
-) | {
-    "success_even": NEVER,
-    "success_even_rollout": NEVER,
-    "penalty_critical": "none: s falls continuously",
-}
+TIMES = ("alpha_pretrained", "alpha_half_supervised", "alpha_half", "alpha_half_best")
+ABSENT = dict.fromkeys((*TIMES, "success_even", "success_even_rollout"), "never")
+ABSENT["penalty_critical"] = "none: s falls continuously"
 
 
 def halfway(p: Parameters) -> float:
@@ -76,40 +57,61 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     """
     half, pretrained = halfway(p), numbers.time_of(p, p.pretrain)
     free = p.replace(kl=0.0)
-    start = float(numbers.success(p, 0.0)[0]) if pretrained == 0 else p.pretrain
-    even = numbers.best_switch(free)
+    begun = float(numbers.success(p, 0.0)[0]) if pretrained == 0 else p.pretrain
+    even, labelled = numbers.best_switch(free), numbers.time_of(p, half)
     best = free.replace(pretrain=0.0 if not even < 1 else even)
-    numbers_at = {
-        "clock_start": float(numbers.clock(p)(start)),
-        "success_even": even,
-        "success_even_large": float(reward_times.even_success().subs(L, p.L)),
-        "success_even_rollout": numbers.best_switch(free, p.rollouts / p.n_train),
-        "success_half": half,
-        "alpha_pretrained": pretrained,
-        "alpha_half_supervised": numbers.time_of(p, half),
-        "alpha_half": numbers.rewards_time(p, half),
-        "alpha_half_best": numbers.rewards_time(best, half)
-        if even < 1
-        else numbers.time_of(p, half),
-        "horizon_start": fastest_horizon(p, start),
-        "success_stall": numbers.reward_stall(p),
-        "penalty_critical": numbers.critical_penalty(p),
-    }
+    best_time = numbers.rewards_time(best, half) if even < 1 else labelled
+    time, stall = numbers.rewards_time(p, half), numbers.reward_stall(p)
     notes = []
-    if not np.isfinite(numbers_at["alpha_half"]) and np.isfinite(
-        numbers_at["alpha_half_supervised"]
-    ):
+    if not np.isfinite(time) and np.isfinite(labelled):
         guesses = (
-            f"s = {start:.4g} where rewards take over: no student learns from rewards of guesses; "
+            f"s = {begun:.4g} where rewards take over: no student learns from rewards of guesses; "
             "set pretrain above 1/N"
         )
         stopped = f"the penalty kl = {p.kl:g} stops students before success_half"
-        notes.append(stopped if p.kl and numbers.reward_stall(p) > start else guesses)
-    return Onset(
-        numbers=numbers_at,
-        labels=LABELS,
-        absent=ABSENT,
-        notes=notes,
+        notes.append(stopped if p.kl and stall > begun else guesses)
+    return tabulated(
+        {
+            "clock_start": (
+                float(numbers.clock(p)(begun)),
+                "supervised time that a unit of time is worth where rewards take over",
+            ),
+            "success_even": (
+                even,
+                "s from which on a step with rewards is worth more than a supervised one",
+            ),
+            "success_even_large": (
+                float(reward_times.even_success().subs(L, p.L)),
+                "the same for a last reward without baseline, N large: L^(-1/L)",
+            ),
+            "success_even_rollout": (
+                numbers.best_switch(free, p.rollouts / p.n_train),
+                "the same per sequence, a rollout against a training sequence",
+            ),
+            "success_half": (
+                half,
+                "s at which expected rewards are half way from guessing to certainty",
+            ),
+            "alpha_pretrained": (pretrained, "time at which rewards take over"),
+            "alpha_half_supervised": (
+                labelled,
+                "time of success_half by supervised training alone",
+            ),
+            "alpha_half": (time, "time of success_half with rewards from alpha_pretrained on"),
+            "alpha_half_best": (
+                best_time,
+                "the least such time, switching at success_even, without a penalty",
+            ),
+            "horizon_start": (
+                fastest_horizon(p, begun),
+                "steps of a rollout with the fastest clock where rewards take over",
+            ),
+            "success_stall": (stall, "s at which the penalty kl stops students"),
+            "penalty_critical": (
+                numbers.critical_penalty(p),
+                "weight of the penalty above which they stay near where they began",
+            ),
+        },
         curves=lambda: curves(p, until),
         equations=lambda: [
             *rewards.equations().values(),
@@ -118,6 +120,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
             *reward_penalty.equations().values(),
         ],
         plot=draw,
+        absent=ABSENT,
+        notes=notes,
         setting={name: v for name, v in p.as_dict().items() if name in SHOWN and v},
     )
 
@@ -127,10 +131,10 @@ def curves(p: Parameters, end: float | None) -> dict[str, xr.Dataset]:
     level = (1 + halfway(p)) / 2
     rewarded = numbers.curve(p, level)
     last = float(rewarded.alpha[-1]) if end is None else end
-    plain = inversion.states(p.values(), at := np.linspace(0, last, 401))
+    plain = inversion.states(p.values(), times := np.linspace(0, last, 401))
     data = {q: ("alpha", np.ravel(v)) for q, v in plain.items()}
-    data["success"] = ("alpha", numbers.success(p, at))
-    supervised = xr.Dataset(data, coords={"alpha": at})
+    data["success"] = ("alpha", numbers.success(p, times))
+    supervised = xr.Dataset(data, coords={"alpha": times})
     return {"supervised": supervised, "rewards": rewarded.sel(alpha=slice(None, last))}
 
 

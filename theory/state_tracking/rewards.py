@@ -6,7 +6,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, ParameterError, symbol, table, vanishes, written_as
+from theory import Equation, ParameterError, proved, symbol, table, vanishes, written_as
 from theory.state_tracking import loss, rollout
 from theory.state_tracking.dynamics import flow as supervised
 from theory.state_tracking.loss import MEAN_FIELD
@@ -65,15 +65,16 @@ def prove_orbit() -> None:
     Raises
     ------
     ArithmeticError
-        If a rate knows the margin in another way.
+        If a rate depends on the margin in another way.
     """
     slope = -sp.diff(sp.log(1 / success_of_margin()), m)
     mass = loss.equations()["g"].rhs
-    if not vanishes(slope - mass):
-        raise ArithmeticError("the loss does not fall with the margin as g says")
+    proved(vanishes(slope - mass), "the loss does not fall with the margin as g says")
     for rate in supervised("tau").rhs.values():
-        if sp.diff(rate / g, g) != 0 or rate.has(m):
-            raise ArithmeticError("a rate of the flow is not proportional to g")
+        proved(
+            sp.diff(rate / g, g) == 0 and not rate.has(m),
+            "a rate of the flow is not proportional to g",
+        )
 
 
 def pace_of(objective: sp.Expr) -> sp.Expr:
@@ -108,9 +109,9 @@ def clock_of(reward: str, steps: sp.Expr = L) -> sp.Expr:
     return sp.Sum(shape, (t, 1, steps)) / steps * s
 
 
-def _by_excess(found: sp.Expr, shape: sp.Expr) -> sp.Expr:
+def _by_excess(derived: sp.Expr, shape: sp.Expr) -> sp.Expr:
     """A clock as a function of x times s."""
-    written_as(shape * success(), found)
+    written_as(shape * success(), derived)
     return shape * s
 
 

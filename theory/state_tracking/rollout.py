@@ -4,7 +4,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, array, function, symbol, table, vanishes, written_as
+from theory import Equation, array, function, proved, symbol, table, vanishes, written_as
 from theory.state_tracking.symbols import (
     L,
     N,
@@ -62,8 +62,10 @@ def prove_closed_form() -> None:
         lambda e: isinstance(e, sp.Sum), lambda e: sp.Sum(e.function / last, *e.limits) * last
     )
     step = closed_form(L) * last + wrong[L]
-    if not vanishes(following - step) or closed_form(sp.Integer(1)).doit() != right[0]:
-        raise ArithmeticError("the closed form does not solve the recursion")
+    proved(
+        vanishes(following - step) and closed_form(sp.Integer(1)).doit() == right[0],
+        "the closed form does not solve the recursion",
+    )
 
 
 UNIFORM = (1 - accuracy) / (N - 1)  # recovery with uniform transitions from wrong states

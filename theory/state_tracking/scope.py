@@ -16,8 +16,7 @@ WEIGHTS = Limit(
     "fix_embedding",
     "True (embeddings held at unity)",
     lambda p, runs: p.fix_embedding,
-    lambda p, runs: p.fix_embedding,
-    ("d_model",),
+    reads=("d_model",),
 )
 UNREWARDED = only("reward", "none")
 OPTIMISER = tuple(f.name for f in dataclasses.fields(Optimiser))
@@ -112,8 +111,7 @@ def flow_of(permutations: str, length: int | None = None, states: int | None = N
             "permutations",
             "a group acting on itself, as A_5_regular",
             lambda p, runs: p.teachers == "group" and p.N == p.d_g,
-            lambda p, runs: repr(p.permutations),
-            ("N", "d_g"),
+            reads=("N", "d_g"),
         )
         short = "the flow of a group acting on itself"
         sizes = (only("L", length), only("N", states))
@@ -123,7 +121,6 @@ def flow_of(permutations: str, length: int | None = None, states: int | None = N
         "permutations",
         f"{words} as the flow's teachers",
         lambda p, runs: p.teachers == permutations,
-        lambda p, runs: repr(p.permutations),
     )
     return replace(FLOW, limits=(*FLOW.limits, kind))
 
@@ -167,8 +164,7 @@ ALIKE_PROMPTS = Limit(
     "normalised",
     "False with a group, as prompts differ in expected reward and are too many to list",
     lambda p, runs: p.reward == "none" or not (p.normalised and p.group) or listable(p),
-    lambda p, runs: p.normalised,
-    ("group", "reward", "N", "d_g", "L", "horizon"),
+    reads=("group", "reward", "N", "d_g", "L", "horizon"),
 )
 REALISATION = Scope(
     "the theory of one realisation",
@@ -182,8 +178,7 @@ AMPLE = Limit(
     "n_train",
     "at least 40 N d_g / L",
     lambda p, runs: p.n_train * p.L >= 40 * p.N * p.d_g,
-    lambda p, runs: p.n_train,
-    ("N", "d_g", "L"),
+    reads=("N", "d_g", "L"),
 )
 ARRIVALS = Scope(
     "the theory of entries by arrivals",
@@ -216,10 +211,10 @@ DECAYING = Scope(
 
 # Attention on wrong actions is taken as uniform: at d_h = 16, L = 4, where few frequencies tell
 # positions apart, the learned state is off by 5% in A and 17% in P.
-WIDE = Limit("d_h", "at least 32", lambda p, runs: p.d_h >= 32, lambda p, runs: p.d_h)
+WIDE = Limit("d_h", "at least 32", lambda p, runs: p.d_h >= 32)
 
 
-MOVES = Limit("L", "at least 2", lambda p, runs: p.L > 1, lambda p, runs: p.L)
+MOVES = Limit("L", "at least 2", lambda p, runs: p.L > 1)
 
 
 def decaying(scope_: Scope, theory: str) -> Scope:
@@ -234,24 +229,18 @@ def decaying_flow(permutations: str) -> Scope:
     return decaying(flow_of(permutations), "the flow with norms")
 
 
-SEVERAL = Limit("d_g", "at least 2", lambda p, runs: p.d_g > 1, lambda p, runs: p.d_g)
+SEVERAL = Limit("d_g", "at least 2", lambda p, runs: p.d_g > 1)
 DECAY_THRESHOLDS = replace(
     decaying(FLOW, "the fixed points under weight decay"),
     limits=(*(x for x in DRAWN_DESCENT if x is not WITHOUT_DECAY), WIDE, MOVES, SEVERAL),
     free=("eta", *FLOW.free),
 )
-POSITIVE = Limit(
-    "weight_decay",
-    "from 1e-9 to 1",
-    lambda p, runs: 1e-9 <= p.weight_decay <= 1,
-    lambda p, runs: p.weight_decay,
-)
+POSITIVE = Limit("weight_decay", "from 1e-9 to 1", lambda p, runs: 1e-9 <= p.weight_decay <= 1)
 SMALL_STEPS = Limit(
     "eta",
     "at most 0.1 / weight_decay",
     lambda p, runs: p.eta * p.weight_decay <= 0.1,
-    lambda p, runs: p.eta,
-    ("weight_decay",),
+    reads=("weight_decay",),
 )
 LATE_STATES = replace(
     DECAY_THRESHOLDS, limits=(*DECAY_THRESHOLDS.limits, POSITIVE, SMALL_STEPS), free=FLOW.free

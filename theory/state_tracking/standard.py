@@ -2,9 +2,8 @@
 other defaults, and those of an ordinary architecture.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from theory.parameters import ParameterError, parameter
 from theory.state_tracking.parameters import Parameters
@@ -26,6 +25,7 @@ class StandardParameters(Parameters):
         For an unknown name, a value out of range, or one that this architecture does not use.
     """
 
+    PRESETS = {"one_block": {}, "two_blocks": dict(blocks=2, heads=1)}
     N: int = _usual("N", 8)
     L: int = _usual("L", 6)
     d_g: int = _usual("d_g", 8)
@@ -58,21 +58,6 @@ class StandardParameters(Parameters):
             value, only = getattr(self, name), type(self).__dataclass_fields__[name].default
             if value != only:
                 raise ParameterError(f"{name} = {value!r}: must be {only!r} for {why}")
-
-    @classmethod
-    def one_block(cls) -> Self:
-        """One block of two heads."""
-        return cls()
-
-    @classmethod
-    def two_blocks(cls) -> Self:
-        """Two blocks of one head each."""
-        return cls(blocks=2, heads=1)
-
-    @classmethod
-    def presets(cls) -> dict[str, Callable[[], Self]]:
-        """Named settings."""
-        return {"one_block": cls.one_block, "two_blocks": cls.two_blocks}
 
     @property
     def sequences_per_step(self) -> int:

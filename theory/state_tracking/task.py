@@ -2,8 +2,6 @@
 of a seed (Sec. 3.1, App. B).
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -93,13 +91,18 @@ def draw_sequences(perms: np.ndarray, n: int, L: int, rng: np.random.Generator) 
     """
     d_g, N = perms.shape
     actions = rng.integers(d_g, size=(n, L))
-    states = np.empty((n, L + 1), dtype=np.int64)
-    states[:, 0] = rng.integers(N, size=n)
-    for t in range(L):
-        states[:, t + 1] = perms[actions[:, t], states[:, t]]
-    return Sequences(actions, states)
+    return Sequences(actions, visited(perms, actions, rng.integers(N, size=n)))
 
 
+def visited(perms: np.ndarray, actions: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """States ``(n, L+1)`` that actions ``(n, L)`` lead to from first states."""
+    states = [first]
+    for action in actions.T:
+        states.append(perms[action, states[-1]])
+    return np.stack(states, 1)
+
+
+@functools.lru_cache(maxsize=64)
 def batch_order(seed: int, epoch: int, n: int) -> np.ndarray:
     """Order in which an epoch visits the training sequences of a seed, batch after batch."""
     return keyed(seed, STREAMS.index("batches"), epoch).permutation(n)
@@ -109,10 +112,7 @@ def batch(p: Parameters, seed: int, step: int) -> np.ndarray:
     """Sequences of a step, by number; the last batch of an epoch may be smaller."""
     size = p.batch_size or p.n_train
     epoch, first = step // p.batches, step % p.batches * size
-    return _order(seed, epoch, p.n_train)[first : first + size]
-
-
-_order = functools.lru_cache(maxsize=64)(batch_order)
+    return batch_order(seed, epoch, p.n_train)[first : first + size]
 
 
 def teacher_matrices(perms: np.ndarray) -> np.ndarray:

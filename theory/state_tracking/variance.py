@@ -6,7 +6,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, delta_sum, scope, sweep, symbol, table, written_as
+from theory import Equation, delta_sum, proved, scope, sweep, symbol, table, written_as
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import ARCHITECTURE
@@ -37,8 +37,10 @@ def initial_participation() -> sp.Expr:
     blocks = (n, 1, d_h / 2)
     spread = sigma2**2 * (2 / d_h) * sp.Sum(1 - dirichlet_kernel(omega[n], L) ** 2, blocks)
     difference = sp.expand(row * L - 1)
-    if sp.expand(difference - (square - mean**2)) != 0:
-        raise ArithmeticError("the row variance is not the second-order term")
+    proved(
+        sp.expand(difference - (square - mean**2)) == 0,
+        "the row variance is not the second-order term",
+    )
     return (1 + spread) / L
 
 

@@ -34,9 +34,9 @@ class Words:
         ParameterError
             Naming the field.
         """
-        own = dict(zip(("d_g", "N"), self.permutations.shape, strict=True))
-        own |= {"n_train": len(self.train.actions), "n_test": len(self.test.actions)}
-        for field, size in (own | {"L": self.train.actions.shape[1]}).items():
+        sizes = dict(zip(("d_g", "N"), self.permutations.shape, strict=True))
+        sizes |= {"n_train": len(self.train.actions), "n_test": len(self.test.actions)}
+        for field, size in (sizes | {"L": self.train.actions.shape[1]}).items():
             if getattr(p, field) != size:
                 raise ParameterError(
                     f"{field} = {getattr(p, field)}: must be {size}, as in the words"
@@ -80,8 +80,8 @@ def read(p: Parameters, content: str, file: str = "data") -> tuple[Parameters, W
     states = np.pad(both[:, 1], ((0, 0), (1, 0)), constant_values=START)
     teachers = _teachers(actions, states, file)
     d_g, N = teachers.shape
-    first, rest = slice(p.n_train), slice(p.n_train, None)
-    parts = (Sequences(actions[part], states[part]) for part in (first, rest))
+    first, second = slice(p.n_train), slice(p.n_train, None)
+    parts = (Sequences(actions[part], states[part]) for part in (first, second))
     return p.replace(N=N, d_g=d_g, L=actions.shape[1]), Words(teachers, *parts)
 
 

@@ -114,7 +114,7 @@ def factored(x: sp.Expr) -> sp.Expr:
 def served(
     stated: Statement,
     contents: Mapping[str, Sequence[Any]] = types.MappingProxyType({}),
-    numbers: Callable[[Any], Mapping[str, tuple[float, str]]] = lambda p: {},
+    numbers: Mapping[str, tuple[Callable[[Any], float], str]] = types.MappingProxyType({}),
 ) -> tuple[Any, ...]:
     """The names of the ``theory`` package of a statement to which further equations and numbers are
     added.
@@ -124,8 +124,9 @@ def served(
     stated : Statement
     contents : mapping of str to sequence
         Further sections of equations, as for `theory.catalogue.catalogue`.
-    numbers : callable
-        Further numbers of the onset at given parameters: value and label by name.
+    numbers : mapping of str to (callable, str)
+        Further numbers of the onset by name: a function of parameters, left out where its guard
+        (`theory.scope.guard`) refuses them, and a label.
 
     Returns
     -------
@@ -162,7 +163,12 @@ def served(
         """Growth rates and emergence times."""
         from theory.statement.onset import LONGEST
 
-        more, offers = numbers(p), base.onset(p, until)
+        more = {
+            name: (of(p), label)
+            for name, (of, label) in numbers.items()
+            if not any(limits.applies(p) for limits in getattr(of, "scopes", {}).values())
+        }
+        offers = base.onset(p, until)
         last = max((v for k, (v, _) in more.items() if k[0] in "Tt"), default=0)
         if until is None and offers.numbers["run"] < last < LONGEST:
             offers = base.onset(p, 2 * last)

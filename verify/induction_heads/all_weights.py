@@ -3,19 +3,19 @@ flow, students against both. Gaussian data are in `gaussian`.
 """
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
-import xarray as xr
 
 from simulate.induction_heads import standard, train
 from simulate.pool import one_thread
+from theory.induction_heads import predict
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers import leading_order
 from theory.induction_heads.parameters import StandardParameters
-from verify.check import Band, Check, identity, sampled, together
+from verify.check import Band, Check, identity, listed, sampled, together, with_notes
 from verify.emergence import first_crossing
 from verify.induction_heads import flow_laws, gaussian
 from verify.induction_heads.points import Network
@@ -51,28 +51,25 @@ STUDENT_SIZES, SEEDS, BATCHES = (8, 16), range(100, 108), (32, 128)
 STANDARD_PAIRS, STANDARD_SEEDS, STANDARD_STEPS = (2, 4, 8), range(3), 400
 
 
-def against_network(size: int = NETWORK_SIZE) -> list[Check]:
+@listed
+def against_network(size: int = NETWORK_SIZE) -> Iterator[Check]:
     """Drop and emergence times of the full network's gradient flow against those of the closed
     flow.
     """
-    checks = []
     for (query, label), mask in itertools.product(QUERIES.items(), MASKS):
         closed = times.times(size, query, mask)
         with one_thread():
             run = times.descend(Network(size, query, mask), size, times.moving(mask))
         measured = times.crossings(run, size)
         reached = [name for name in closed if np.isfinite(closed[name])]
-        checks.append(
-            identity(
-                f"all-weights times of the network's own flow, {label}, {mask} mask",
-                "flow of all weights",
-                [closed[n] for n in reached],
-                [measured[n] for n in reached],
-                FLOW,
-                FLOW_WHY,
-            )
+        yield identity(
+            f"all-weights times of the network's own flow, {label}, {mask} mask",
+            "flow of all weights",
+            [closed[n] for n in reached],
+            [measured[n] for n in reached],
+            FLOW,
+            FLOW_WHY,
         )
-    return checks
 
 
 def step_by_step(
@@ -103,65 +100,62 @@ def flow_times(size: int, query: str, right: int = 1) -> dict[str, float]:
     return times.times(size, query, right=right)
 
 
+@with_notes
 def against_law(
     sizes: Iterable[int] = LAW_SIZES, largest: int = LAW_LARGEST
-) -> tuple[list[Check], list[str]]:
+) -> Iterator[Check | str]:
     """The law without fitted constants at the largest size, and with its term of order N fitted at
     smaller sizes.
     """
-    checks: list[Check] = []
-    notes: list[str] = []
     for query, label in QUERIES.items():
         table = {
             N: (flow_times(N, query), leading_order.predicted(N, query)) for N in (*sizes, largest)
         }
         for name in (*times.LEVELS, "T_drop"):
             flow, predicted = table[largest][0][name], table[largest][1][name]
-            checks.append(
-                identity(
-                    f"all-weights law of {name}, {label}, N = {largest}",
-                    "flow of five numbers",
-                    predicted,
-                    flow,
-                    2 * np.log(largest) / largest,
-                    "2 ln N / N: " + LAW_WHY,
-                )
+            yield identity(
+                f"all-weights law of {name}, {label}, N = {largest}",
+                "flow of five numbers",
+                predicted,
+                flow,
+                2 * np.log(largest) / largest,
+                "2 ln N / N: " + LAW_WHY,
             )
             x = np.log(list(sizes))
             excess = [(table[N][0][name] - table[N][1][name]) / N for N in sizes]
             line = np.polyval(np.polyfit(x, excess, 1), np.log(largest))
-            checks.append(
-                identity(
-                    f"all-weights law of {name} corrected from N <= {max(sizes)}, {label}, N = {largest}",
-                    "flow of five numbers",
-                    predicted + largest * line,
-                    flow,
-                    *CORRECTED["T_gamma" if name == "T_gamma" else "others"],
-                )
+            yield identity(
+                f"all-weights law of {name} corrected from N <= {max(sizes)}, {label}, N = {largest}",
+                "flow of five numbers",
+                predicted + largest * line,
+                flow,
+                *CORRECTED["T_gamma" if name == "T_gamma" else "others"],
             )
             drift = [
                 np.log(table[b][0][name] / table[a][0][name]) / np.log(b / a)
                 for a, b in itertools.pairwise([*sizes, largest])
             ]
-            notes.append(
+            yield (
                 f"  all weights, {label}: {name} local exponents "
                 + ", ".join(f"{v:.3f}" for v in drift)
             )
-    return checks, notes
 
 
 def helped(sizes: Iterable[int] = (4, 16, 64, 256)) -> list[str]:
     """Hypothesis 2: ratio of T_drop of all weights to that of three pseudo-parameters."""
-    notes = []
-    for query, label in QUERIES.items():
-        ratio = {
-            N: flow_times(N, query)["T_drop"] / flow_laws.times(N, query)["T_drop"] for N in sizes
-        }
-        told = ", ".join(f"{x:.3f} (N = {N})" for N, x in ratio.items())
-        notes.append(f"  all weights, {label}: T_drop over that of three numbers: {told}")
-    return notes
+
+    def ratio(N: int, query: str) -> str:
+        over = flow_times(N, query)["T_drop"] / flow_laws.times(N, query)["T_drop"]
+        return f"{over:.3f} (N = {N})"
+
+    return [
+        f"  all weights, {label}: T_drop over that of three numbers: "
+        + ", ".join(ratio(N, query) for N in sizes)
+        for query, label in QUERIES.items()
+    ]
 
 
+@with_notes
 def of_batches(
     N: int,
     query: str,
@@ -169,19 +163,14 @@ def of_batches(
     seeds: Iterable[int] = SEEDS,
     batches: tuple[int, int] = BATCHES,
     **more: Any,
-) -> tuple[list[Check], list[str]]:
+) -> Iterator[Check | str]:
     """Drop of students with all weights trained on finite batches, extrapolated in the batch size,
     against population descent with the same step.
     """
-    burst = {"right": right} if right > 1 else {}
-    steps = int(1.4 * flow_times(N, query, **burst)["T_drop"] / RATE)
+    steps = int(1.4 * flow_times(N, query, right)["T_drop"] / RATE)
     p = orthonormal(N, query, "all", RATE, steps, right=right)
     where = f"{QUERIES[query]}, N = {N}" + (f", B = {right}" if right > 1 else "")
-    path = times.euler(N, query, p.mask, p.time_per_step, p.steps, right)[:: p.eval_every]
-    of = times.loss_of(N, query, p.mask, right)
-    clock = p.time_per_step * p.eval_every * np.arange(len(path))
-    population = xr.Dataset({"loss": ("t", [of(x)[0] for x in path])}, {"t": clock})
-    predicted = float(drop(population).values[0])
+    predicted = float(drop(predict(p)).values[0])
     small, large = (
         drop(train(p.replace(batch_size=b), seeds=seeds, **more)).values for b in batches
     )
@@ -190,7 +179,7 @@ def of_batches(
         "infinite batch": (limit(batches, (small, large)), INFINITE_BATCH),
         "the larger batch": (large, LARGER_BATCH),
     }
-    checks = [
+    yield from [
         sampled(
             f"all-weights T_drop of students at {name}, {where}",
             "flow of all weights",
@@ -204,7 +193,7 @@ def of_batches(
         f"  students, {where}: T_drop {small.mean():.2f} (batch {batches[0]}), {large.mean():.2f} "
         f"(batch {batches[1]}), descent {predicted:.2f}"
     )
-    return checks, [note]
+    yield note
 
 
 def students(**more: Any) -> tuple[list[Check], list[str]]:
@@ -214,7 +203,8 @@ def students(**more: Any) -> tuple[list[Check], list[str]]:
     )
 
 
-def standard_transformer(**more: Any) -> list[str]:
+@listed
+def standard_transformer(**more: Any) -> Iterator[str]:
     """Exponent of the drop in the number of pairs for the standard transformer (Sec. 2), with a 95%
     interval.
     """
@@ -223,7 +213,7 @@ def standard_transformer(**more: Any) -> list[str]:
         p = StandardParameters(pairs=pairs, block=40, steps=STANDARD_STEPS)
         runs = standard.train(p, seeds=STANDARD_SEEDS, **more)
         drops[pairs] = first_crossing(-runs.loss.rename(step="t"), -np.log(pairs) / 2).values
-    notes = [
+    yield from [
         f"  standard transformer, {pairs} pairs: half of ln(pairs) after "
         + ", ".join(f"{v:.0f}" for v in d)
         + " steps"
@@ -233,10 +223,7 @@ def standard_transformer(**more: Any) -> list[str]:
     if np.isfinite(each).all():
         sizes = np.repeat(STANDARD_PAIRS, each.shape[1])
         slope, low, high = flow_laws.log_fit(sizes, each.ravel())
-        notes.append(
-            f"  standard transformer: steps ~ pairs^{slope:.2f} [{low:.2f}, {high:.2f}], AdamW"
-        )
-    return notes
+        yield f"  standard transformer: steps ~ pairs^{slope:.2f} [{low:.2f}, {high:.2f}], AdamW"
 
 
 def everything(**more: Any) -> tuple[list[Check], list[str]]:

@@ -2,7 +2,7 @@
 autograd.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import sympy as sp
@@ -15,7 +15,7 @@ from theory.induction_heads.all_weights.scores import THETA
 from theory.induction_heads.network import MASKS
 from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
 from theory.induction_heads.symbols import N as N_symbol
-from verify.check import Check, identity, near
+from verify.check import Check, identity, listed, near
 from verify.induction_heads.points import Network
 
 Table = Mapping[str, Equation]
@@ -54,37 +54,34 @@ def by_equations(eq: Table, theta: np.ndarray, size: int, pair: int, mask: str) 
     known = numbers | {"w_item": w[:-1:2], "w_label": w[1::2], "w_query": w[-1]}
     for kind in ("retrieved", "output"):
         for place in ("item", "label"):
-            at = eq[f"all_{kind}_{place}{end}"]
+            equation = eq[f"all_{kind}_{place}{end}"]
             known[f"{kind[0].replace('o', 'c')}_{place}"] = [
-                at.evaluate(known | {"k": m}) for m in range(1, size + 1)
+                equation.evaluate(known | {"k": m}) for m in range(1, size + 1)
             ]
     return float(eq["all_loss"].evaluate(known))
 
 
-def row_by_row(eq: Table, masks: tuple[str, ...] = tuple(MASKS)) -> list[Check]:
+@listed
+def row_by_row(eq: Table, masks: tuple[str, ...] = tuple(MASKS)) -> Iterator[Check]:
     """The equations against the network, at pairs with earlier and later pairs."""
-    checks = []
     for mask in masks:
         theta, size, pair = point(3), 4, 3
         measured = Network(size, pair, mask)(theta)[0]
-        checks.append(
-            identity(
-                f"all-weights loss by its equations, {mask} mask",
-                "all_loss",
-                by_equations(eq, theta, size, pair, mask),
-                measured,
-                EXACT,
-                EXACT_WHY,
-            )
+        yield identity(
+            f"all-weights loss by its equations, {mask} mask",
+            "all_loss",
+            by_equations(eq, theta, size, pair, mask),
+            measured,
+            EXACT,
+            EXACT_WHY,
         )
-    return checks
 
 
-def running_sums(_: Table) -> list[Check]:
+@listed
+def running_sums(_: Table) -> Iterator[Check]:
     """Loss and gradient in O(N) against the network for every query, both masks, and averaged over
     queries.
     """
-    checks = []
     for mask in MASKS:
         settings = [(size, query) for size in SIZES for query in (*range(1, size + 1), "uniform")]
         told = [loss_and_gradient(point(size), size, query, mask) for size, query in settings]
@@ -94,11 +91,11 @@ def running_sums(_: Table) -> list[Check]:
                 np.concatenate([np.ravel(x[k]) for x in side]) for side in (told, there)
             )
             label = f"all-weights {name} in O(N), every q and uniform q, {mask} mask"
-            checks.append(identity(label, "all_loss", sums, network, EXACT, EXACT_WHY))
-    return checks
+            yield identity(label, "all_loss", sums, network, EXACT, EXACT_WHY)
 
 
-def five_numbers(eq: Table) -> list[Check]:
+@listed
+def five_numbers(eq: Table) -> Iterator[Check]:
     """Gradient of the loss of five pseudo-parameters against that of all, with gamma_1 at its
     minimum, as N grows; and the sums in it.
     """
@@ -121,30 +118,29 @@ def five_numbers(eq: Table) -> list[Check]:
         scale = {n: size**2 if n in ("alpha_3", "beta_2") else size for n in FIVE}
         for slope_of_n, n in zip(slope(*state.values(), size), FIVE, strict=True):
             gaps[n].append(scale[n] * abs(float(slope_of_n) - exact[NAMES.index(n)]))
-    checks = []
     for n, (small, large) in gaps.items():
         fall = np.log(small / large) / np.log(LARGE[1] / LARGE[0])
-        checks.append(
-            near(
-                f"slope of {n} in the flow of five, order of its error in 1/N",
-                "plateau_loss",
-                1.0,
-                float(fall),
-                0.25,
-                "logarithms of N beside 1/N",
-            )
+        yield near(
+            f"slope of {n} in the flow of five, order of its error in 1/N",
+            "plateau_loss",
+            1.0,
+            float(fall),
+            0.25,
+            "logarithms of N beside 1/N",
         )
-    j, size, at = np.arange(1, 60), 60, 3.5
+    j, size, grown = np.arange(1, 60), 60, 3.5
     sums = {
-        "plateau_Phi": float((2 * j * (2 * j + 1) / (2 * j + at) ** 3).sum()),
-        "plateau_delta": float((j * (2 * j + 1) * (1 / (2 * j) ** 2 - 1 / (2 * j + at) ** 2)).sum())
+        "plateau_Phi": float((2 * j * (2 * j + 1) / (2 * j + grown) ** 3).sum()),
+        "plateau_delta": float(
+            (j * (2 * j + 1) * (1 / (2 * j) ** 2 - 1 / (2 * j + grown) ** 2)).sum()
+        )
         / size,
     }
-    checks += [
+    yield from [
         identity(
             f"all-weights {name.replace('_', ' ')} by polygammas",
             name,
-            eq[name].evaluate({"N": size, "e": at}),
+            eq[name].evaluate({"N": size, "e": grown}),
             value,
             EXACT,
             EXACT_WHY,
@@ -152,24 +148,23 @@ def five_numbers(eq: Table) -> list[Check]:
         for name, value in sums.items()
     ]
     far = 10**9
-    checks.append(
-        identity(
-            "all-weights plateau phi as a limit",
-            "plateau_phi",
-            eq["plateau_phi"].evaluate({"e": at}),
-            2 * float(eq["plateau_Phi"].evaluate({"N": far, "e": at})) - np.log(far),
-            1e-6,
-            "e/N, and rounding of ln N",
-        )
+    yield identity(
+        "all-weights plateau phi as a limit",
+        "plateau_phi",
+        eq["plateau_phi"].evaluate({"e": grown}),
+        2 * float(eq["plateau_Phi"].evaluate({"N": far, "e": grown})) - np.log(far),
+        1e-6,
+        "e/N, and rounding of ln N",
     )
-    return checks + layer(eq)
+    yield from layer(eq)
 
 
-def layer(eq: Table) -> list[Check]:
+@listed
+def layer(eq: Table) -> Iterator[Check]:
     """Initial time layer: rates of its closed form against the exact gradient at large N, with the
     other pseudo-parameters still zero.
     """
-    checks, size, tau = [], 10**5, 0.9
+    size, tau = 10**5, 0.9
     t = plateau.tau
     short = plateau.layer()
     for query, name in (("last", "plateau_Gamma"), ("uniform", "plateau_Gamma_uniform")):
@@ -182,14 +177,11 @@ def layer(eq: Table) -> list[Check]:
         )
         exact = loss_and_gradient(theta, size, size if query == "last" else query)[1]
         rate = -size * float(exact[[NAMES.index("gamma_2"), NAMES.index("gamma_3")]].sum())
-        checks.append(
-            identity(
-                f"all-weights first layer in time, {query}",
-                name,
-                float(sp.diff(eq[name].rhs, t).subs(t, tau)),
-                rate,
-                20 * np.log(size) / size,
-                "ln N / N",
-            )
+        yield identity(
+            f"all-weights first layer in time, {query}",
+            name,
+            float(sp.diff(eq[name].rhs, t).subs(t, tau)),
+            rate,
+            20 * np.log(size) / size,
+            "ln N / N",
         )
-    return checks

@@ -2,6 +2,7 @@
 the step decreases.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from simulate.induction_heads import train
 from theory import induction_heads as ih
 from theory.induction_heads import Parameters
 from theory.induction_heads.numbers import emergence
-from verify.check import Check, identity, near
+from verify.check import Check, identity, near, with_notes
 from verify.induction_heads import flow_laws
 from verify.induction_heads.students import HALF, crossings
 
@@ -24,13 +25,14 @@ def constrained(N: int, rate: float, length: float, **more: Any) -> xr.Dataset:
     """Train the three-parameter network with a given step size in ``t`` on Haar-random orthonormal
     sequences, one per step.
     """
-    p = Parameters.emergence(N, 2 * N).replace(
+    p = Parameters.emergence(N=N, D=2 * N).replace(
         eta=rate * 2 * N, batch_size=1, eval_every=1, steps=int(np.ceil(length / rate))
     )
     return train(p, seeds=[0], dtype="float64", **more)
 
 
-def network(**more: Any) -> tuple[list[Check], list[str]]:
+@with_notes
+def network(**more: Any) -> Iterator[Check | str]:
     """The network against Euler integration, and its times against the flow as the step size
     decreases.
     """
@@ -38,50 +40,46 @@ def network(**more: Any) -> tuple[list[Check], list[str]]:
     length = 1.4 * max(exact.values())
     trained = {r: constrained(SIZE, r, length, **more) for r in RATES}
     runs = trained[0.2].isel(seed=0)
-    euler = ih.flow().descend(Parameters.emergence(SIZE, 2 * SIZE), 0.2, runs.sizes["t"] - 1)
+    euler = ih.flow().descend(Parameters.emergence(N=SIZE, D=2 * SIZE), 0.2, runs.sizes["t"] - 1)
     three = ["alpha", "beta", "gamma"]
-    checks = [
-        identity(
-            "constrained network, every step",
-            "flow (B.5), Euler",
-            euler[three].to_array(),
-            runs[three].to_array(),
-            1e-11,
-            f"rounding of {euler.sizes['t']} steps, float64",
-        )
-    ]
+    yield identity(
+        "constrained network, every step",
+        "flow (B.5), Euler",
+        euler[three].to_array(),
+        runs[three].to_array(),
+        1e-11,
+        f"rounding of {euler.sizes['t']} steps, float64",
+    )
     times, early = (
         {r: {k: v[0] for k, v in crossings(trained[r], level).items()} for r in RATES}
         for level in (HALF, THRESHOLD)
     )
-    notes = ["", f"constrained network at N = {SIZE}, step in t -> times (flow in the last row):"]
+    yield from (
+        "",
+        f"constrained network at N = {SIZE}, step in t -> times (flow in the last row):",
+    )
     for label, reached in (*((f"{r:<6g}", times[r]) for r in RATES), ("flow  ", exact)):
-        notes.append(f"  {label}" + "  ".join(f"{name} {reached[name]:.5f}" for name in exact))
+        yield f"  {label}" + "  ".join(f"{name} {reached[name]:.5f}" for name in exact)
     limits = [(name, exact[name], [times[r][name] for r in RATES]) for name in exact]
     for name, flow, measured in limits:
         error = np.abs(np.array(measured) - flow)
-        checks.append(
-            near(
-                f"order of convergence of {name} in the rate",
-                "flow (B.5)",
-                1.0,
-                float(np.polyfit(np.log(RATES), np.log(error), 1)[0]),
-                0.15,
-                "Euler is of order 1; second-order terms at rate 0.4",
-            )
+        yield near(
+            f"order of convergence of {name} in the rate",
+            "flow (B.5)",
+            1.0,
+            float(np.polyfit(np.log(RATES), np.log(error), 1)[0]),
+            0.15,
+            "Euler is of order 1; second-order terms at rate 0.4",
         )
     for name, flow in (("T_beta", path.of_beta(THRESHOLD)), ("T_alpha", path.of_alpha(THRESHOLD))):
         label = f"{name} at threshold {THRESHOLD:g}"
         limits.append((label, flow, [early[r][name] for r in RATES]))
     for name, flow, (*_, large, small) in limits:
-        checks.append(
-            identity(
-                f"{name} extrapolated to rate 0",
-                "flow (B.5)",
-                flow,
-                2 * small - large,
-                2e-3,
-                "second-order term, and linear interpolation between steps",
-            )
+        yield identity(
+            f"{name} extrapolated to rate 0",
+            "flow (B.5)",
+            flow,
+            2 * small - large,
+            2e-3,
+            "second-order term, and linear interpolation between steps",
         )
-    return checks, notes

@@ -1,5 +1,6 @@
 """Constants and exponents of the emergence times: numerical flow against the derived expansions."""
 
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -9,7 +10,7 @@ from theory import induction_heads as ih
 from theory.induction_heads import drop
 from theory.induction_heads.numbers import emergence, uniform_query
 from theory.induction_heads.symbols import N as N_symbol
-from verify.check import Check, identity, near, vanishing
+from verify.check import Check, identity, listed, near, vanishing, with_notes
 
 FIT = (256, 512, 1024, 2048)  # four sizes for the four terms a N^2 + b N + c + d/N
 EXPONENT_SIZES = (64, 128, 256, 512, 1024, 2048)
@@ -38,9 +39,9 @@ def coefficients(name: str) -> np.ndarray:
     return np.array([float(expr.coeff(N_symbol, k)) for k in (2, 1, 0)])
 
 
-def fitted() -> list[Check]:
+@listed
+def fitted() -> Iterator[Check]:
     """Coefficients of T_beta and T_alpha from a fit of a N^2 + b N + c + d/N through four sizes."""
-    checks = []
     sizes = np.array(FIT, float)
     for name, limit in (("T_beta", 0.5), ("T_alpha", 1.0)):
         betas = [0.5 if name == "T_beta" else emergence.beta_of(0.5, n) for n in FIT]
@@ -55,99 +56,71 @@ def fitted() -> list[Check]:
         solution = np.linalg.solve(np.stack([sizes**2, sizes, np.ones(4), 1 / sizes], 1), beyond)
         solution[0] += law
         for k, term in enumerate(("N^2", "N", "1")):
-            checks.append(
-                identity(
-                    f"fitted coefficient of {term} in {name}",
-                    name,
-                    coefficients(name)[k],
-                    solution[k],
-                    1e-4,
-                    "terms of order 1/N^2, left out of the fit, at N = 256",
-                )
+            yield identity(
+                f"fitted coefficient of {term} in {name}",
+                name,
+                coefficients(name)[k],
+                solution[k],
+                1e-4,
+                "terms of order 1/N^2, left out of the fit, at N = 256",
             )
-    return checks
 
 
-def constants() -> list[Check]:
+@listed
+def constants() -> Iterator[Check]:
     """Fitted constants of T_gamma, T_beta, T_alpha, T_drop against the derived ones."""
-    checks = fitted()
+    yield from fitted()
     gamma = [times(n)["T_gamma"] for n in (64, 128)]
     layer = ih.equations()["T_gamma"].evaluate({"N": np.array([64.0, 128.0])})
-    checks.append(
-        identity(
-            "T_gamma at N = 64, 128",
-            "T_gamma",
-            layer,
-            gamma,
-            1e-6,
-            "next term O(1/N^2), here 1e-8 of N ln 2",
-        )
+    yield identity(
+        "T_gamma at N = 64, 128",
+        "T_gamma",
+        layer,
+        gamma,
+        1e-6,
+        "next term O(1/N^2), here 1e-8 of N ln 2",
     )
-    kappa = drop.blow_up()["kappa"]
-    law = ih.equations()["T_drop"]
     for n in DROP_SIZES:
-        at = {
-            "N": float(n),
-            "kappa": kappa,
-            "beta_c": float(ih.equations()["beta_c"].evaluate({"N": float(n)})),
-        }
-        gap = abs(times(n)["T_drop"] - law.evaluate(at)) / n
-        checks.append(
-            vanishing(
-                f"T_drop at N = {n:.0e}, gap over N",
+        gap = (times(n)["T_drop"] - drop.predicted(n)) / n
+        why = "next term o(N): of order 1/beta_c = 1/sqrt(2 ln N), 0.012 at most; see the next rows"
+        yield vanishing(f"T_drop at N = {n:.0e}, gap over N", "T_drop", abs(gap), 0.02, why)
+        if n >= LATE_SIZE:
+            yield near(
+                f"T_drop at N = {n:.0e}, gap over N by saturation",
                 "T_drop",
+                drop.left_over(n),
                 gap,
                 0.02,
-                "next term o(N): of order 1/beta_c = 1/sqrt(2 ln N), 0.012 at most; see the next rows",
-            )
-        )
-        if n >= LATE_SIZE:
-            signed = (times(n)["T_drop"] - float(law.evaluate(at))) / n
-            checks.append(
-                near(
-                    f"T_drop at N = {n:.0e}, gap over N by saturation",
-                    "T_drop",
-                    drop.left_over(n),
-                    signed,
-                    0.02,
-                    "terms of order ln^2 N / N: 0.7% at N = 1e6",
-                )
+                "terms of order ln^2 N / N: 0.7% at N = 1e6",
             )
     late = 1e6
     curve = ih.flow().solve(ih.Parameters.emergence(N=4, D=None), at=[late], t=late)
-    checks.append(
-        identity(
-            "L t at t = 1e6, N = 4",
-            "loss_tail",
-            late * float(ih.equations()["loss_tail"].evaluate({"t": late})),
-            late * float(curve.loss[0]),
-            0.01,
-            "corrections ln t / t^(1/2)",
-        )
+    yield identity(
+        "L t at t = 1e6, N = 4",
+        "loss_tail",
+        late * float(ih.equations()["loss_tail"].evaluate({"t": late})),
+        late * float(curve.loss[0]),
+        0.01,
+        "corrections ln t / t^(1/2)",
     )
-    return checks
 
 
-def exponents() -> tuple[list[Check], list[str]]:
+@with_notes
+def exponents() -> Iterator[Check | str]:
     """Exponents of Theorem 2 from the flow, and the factor ln N for a uniform query."""
-    checks, notes = (
-        [],
-        [
-            "",
-            f"exponents of the flow over N = {EXPONENT_SIZES[0]}..{EXPONENT_SIZES[-1]}, 95% interval of the fit:",
-        ],
-    )
-    laws = {"T_gamma": 1, "T_beta": 2, "T_alpha": 2, "T_drop": 2}
-    for name, power in laws.items():
+    sizes = f"N = {EXPONENT_SIZES[0]}..{EXPONENT_SIZES[-1]}"
+    yield ""
+    yield f"exponents of the flow over {sizes}, 95% interval of the fit:"
+    for name, power in {"T_gamma": 1, "T_beta": 2, "T_alpha": 2, "T_drop": 2}.items():
         slope, low, high = log_fit(EXPONENT_SIZES, [times(n)[name] for n in EXPONENT_SIZES])
-        notes.append(f"  {name} ~ N^{slope:.4f} [{low:.4f}, {high:.4f}]")
+        yield f"  {name} ~ N^{slope:.4f} [{low:.4f}, {high:.4f}]"
         allowed, why = (
             (0.05, "correction -2 ln N / N: of order 1/N on this grid")
             if name == "T_drop"
             else (0.01, "corrections of order 1/N on this grid")
         )
-        checks.append(
-            near(f"exponent of {name} in N, flow", f"Theorem 2, {name}", power, slope, allowed, why)
+        yield near(
+            f"exponent of {name} in N, flow", f"Theorem 2, {name}", power, slope, allowed, why
         )
     uniform = {n: times(n, "uniform") for n in EXPONENT_SIZES}
     for name in ("T_beta", "T_alpha", "T_drop"):
@@ -155,17 +128,12 @@ def exponents() -> tuple[list[Check], list[str]]:
         scaled, low, high = log_fit(
             EXPONENT_SIZES, [uniform[n][name] * np.log(n) for n in EXPONENT_SIZES]
         )
-        notes.append(
-            f"  uniform q: {name} ~ N^{plain:.4f}; {name} ln N ~ N^{scaled:.4f} [{low:.4f}, {high:.4f}]"
+        yield f"  uniform q: {name} ~ N^{plain:.4f}; {name} ln N ~ N^{scaled:.4f} [{low:.4f}, {high:.4f}]"
+        yield near(
+            f"exponent of {name} ln N in N, uniform q",
+            "flow under a uniform query",
+            2,
+            scaled,
+            0.05,
+            "corrections of order 1/ln N on this grid",
         )
-        checks.append(
-            near(
-                f"exponent of {name} ln N in N, uniform q",
-                "flow under a uniform query",
-                2,
-                scaled,
-                0.05,
-                "corrections of order 1/ln N on this grid",
-            )
-        )
-    return checks, notes

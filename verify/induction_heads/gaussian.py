@@ -3,7 +3,7 @@ from D = 16 to 256, and the law of fast attention.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -20,7 +20,7 @@ from theory.induction_heads import gaussian as law
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
 from theory.induction_heads.predict import all_weights_times
-from verify.check import Band, Check, identity, sampled
+from verify.check import Band, Check, identity, listed, sampled, with_notes
 from verify.induction_heads import population
 from verify.induction_heads.students import drop as dropped
 from verify.induction_heads.students import limit
@@ -128,20 +128,20 @@ def excess(theta: np.ndarray, size: int, D: int, groups: int, draws: int) -> np.
 
 def loss_to_first_order(size: int = SIZE, groups: int = GROUPS, draws: int = DRAWS) -> list[Check]:
     """Coefficient of 1/D in the loss, extrapolated to infinite D from two values."""
-    checks = []
     with one_thread():
         of = population.coefficient(size)
-        for place, theta in points().items():
-            at_two = [excess(theta, size, D, groups, draws) for D in LOSS_DIMENSIONS]
-            checks.append(
-                sampled(
-                    f"coefficient of 1/D in the loss on Gaussian data, N = {size}, {place}",
-                    "gram_variance_other",
-                    of(theta)[0],
-                    limit(LOSS_DIMENSIONS, at_two),
-                )
+        return [
+            sampled(
+                f"coefficient of 1/D in the loss on Gaussian data, N = {size}, {place}",
+                "gram_variance_other",
+                of(theta)[0],
+                limit(
+                    LOSS_DIMENSIONS,
+                    [excess(theta, size, D, groups, draws) for D in LOSS_DIMENSIONS],
+                ),
             )
-    return checks
+            for place, theta in points().items()
+        ]
 
 
 @cache
@@ -169,36 +169,33 @@ def drops(
     return {**by_batch, None: limit(BATCHES, [*by_batch.values()])}
 
 
-def students(**more: Any) -> tuple[list[Check], list[str]]:
+@with_notes
+def students(**more: Any) -> Iterator[Check | str]:
     """Drop of students with all weights trained, extrapolated in the batch size, against descent on
     the population loss to first order in 1/D.
     """
-    checks, notes = [], []
     for D in DIMENSIONS:
         zero, predicted = descents(D, SIZE)
         steps = drops(D, SIZE, lambda p: train(p, seeds=SEEDS, **more))
         batch, best = list(steps.items())[-1]
-        checks.append(
-            sampled(
-                f"steps to the drop on Gaussian data, N = {SIZE}, D = {D}, {batch_in_words(batch)}",
-                "first order in 1/D",
-                predicted,
-                best,
-            )
+        yield sampled(
+            f"steps to the drop on Gaussian data, N = {SIZE}, D = {D}, {batch_in_words(batch)}",
+            "first order in 1/D",
+            predicted,
+            best,
         )
         ratios = [f"{x.mean() / zero:.3f} ({batch_in_words(b)})" for b, x in steps.items()]
-        notes.append(
+        yield (
             f"  Gaussian data, uniform q, N = {SIZE}, D = {D}: steps to the drop over {zero:.1f} of order zero "
             f"in 1/D: {', '.join(ratios)}; first order {predicted / zero:.3f}"
         )
-    return checks, notes
 
 
-def leading_order(seeds: Iterable[int] = LARGE_SEEDS, **more: Any) -> list[Check]:
+@listed
+def leading_order(seeds: Iterable[int] = LARGE_SEEDS, **more: Any) -> Iterator[Check]:
     """Drop of students of the default sizes against the number of `theory.onset`: the flow to
     leading order in 1/D.
     """
-    checks = []
     for eta, band in LEADING.items():
         N, D = LARGE
         p = parameters(D, N, BATCHES[1]).replace(eta=eta)
@@ -206,16 +203,13 @@ def leading_order(seeds: Iterable[int] = LARGE_SEEDS, **more: Any) -> list[Check
         steps = int(LONGER * predicted)
         p = p.replace(steps=steps, eval_every=max(1, steps // 100))
         steps_of = dropped(train(p, seeds=seeds, **more)).values
-        checks.append(
-            sampled(
-                f"steps to the drop on Gaussian data by leading order, N = {N}, D = {D}, eta = {eta:g}",
-                "leading order in 1/D",
-                predicted,
-                steps_of / p.time_per_step,
-                band=band,
-            )
+        yield sampled(
+            f"steps to the drop on Gaussian data by leading order, N = {N}, D = {D}, eta = {eta:g}",
+            "leading order in 1/D",
+            predicted,
+            steps_of / p.time_per_step,
+            band=band,
         )
-    return checks
 
 
 def batch_in_words(batch: int | None) -> str:
@@ -225,21 +219,20 @@ def batch_in_words(batch: int | None) -> str:
 
 def half_filled() -> list[str]:
     """First order in 1/D at N = D/2, as in the paper."""
-    notes = []
-    for N in HALF_FILLED:
-        zero, predicted = descents(2 * N, N)
-        notes.append(
-            f"  Gaussian data, N = {N}, D = {2 * N}: first order in 1/D moves the drop by "
-            f"{predicted / zero - 1:+.1%}"
-        )
-    return notes
+    return [
+        f"  Gaussian data, N = {N}, D = {2 * N}: first order in 1/D moves the drop by "
+        f"{first / zero - 1:+.1%}"
+        for N in HALF_FILLED
+        for zero, first in (descents(2 * N, N),)
+    ]
 
 
-def against_law(size: int = LAW_SIZE) -> list[Check]:
+@listed
+def against_law(size: int = LAW_SIZE) -> Iterator[Check]:
     """Times of the flow of all weights, with inner products as at D = infinity, over those of the
     equations; extrapolated to infinite D / N^(1/2).
     """
-    equations, checks = law.equations(), []
+    equations = law.equations()
     for query in times.QUERIES:
         ratios: dict[str, list[float]] = {}
         for pace in LAW_PACES:
@@ -253,7 +246,7 @@ def against_law(size: int = LAW_SIZE) -> list[Check]:
                     measured[short] / (D * predicted)
                 )  # gammas at 1
         tolerance, why = TOLERANCES[query](size)
-        checks += [
+        yield from [
             identity(
                 f"{short}_gaussian_{query} over the flow of all weights, N = {size}",
                 f"{short}_gaussian_{query}",
@@ -264,7 +257,6 @@ def against_law(size: int = LAW_SIZE) -> list[Check]:
             )
             for short, at_two in ratios.items()
         ]
-    return checks
 
 
 def everything(**more: Any) -> tuple[list[Check], list[str]]:

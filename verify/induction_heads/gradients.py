@@ -9,34 +9,34 @@ from collections.abc import Callable
 import sympy as sp
 import torch
 
-from simulate.induction_heads.student import NAMES, THREE, Student, assemble, project, squared_error
+from simulate.induction_heads.student import NAMES, Student, assemble, project, squared_error
 from theory import induction_heads as ih
 from theory.induction_heads import Parameters
+from theory.induction_heads.structure import HEAD
 from theory.induction_heads.symbols import N as N_symbol
 from theory.induction_heads.symbols import alpha, beta
 from verify.check import Check, Sides, identity, vanishing
 from verify.induction_heads import all_weights_equations
 from verify.induction_heads.group_gradients import theorem_1
-from verify.induction_heads.points import AUTOGRAD, AUTOGRAD_WHY, SIZES, Point, both, gradient_of
+from verify.induction_heads.points import BY_AUTOGRAD, SIZES, Point, both, gradient_of
 from verify.induction_heads.score_gradients import any_query, scores, uniform_query
 from verify.report import Table, derivations
 
 POINTS = 5
-SHORT = ("alpha", "beta", "gamma")
 
 
 def three_parameters(eq: Table) -> list[Check]:
     """Loss (B.3), gradients (B.4.6) and rates (B.5) at q = N against the full network; the factor D
     of full matrices.
     """
-    sides = Sides(eq, AUTOGRAD, AUTOGRAD_WHY)
+    sides = Sides(eq, *BY_AUTOGRAD)
     for N in SIZES:
         for seed in range(POINTS):
             x = Point(N, N, "strict", seed)
             v, gradient = x.values(), x.gradient
             sides.add("loss at q = N", "loss", v, x.loss.detach())
             inside = project({k: gradient_of(w) for k, w in x.weights.items()})
-            for slope, name, full in zip(gradient, SHORT, THREE, strict=True):
+            for slope, (name, full) in zip(gradient, HEAD.items(), strict=True):
                 by, whole = f"dloss_d{name}", x.D * inside[NAMES.index(full)]
                 sides.add(f"dL/d{name} through the whole network", by, v, slope)
                 sides.add(f"rate of {name}", f"d{name}_dt", v, -slope)
@@ -46,17 +46,17 @@ def three_parameters(eq: Table) -> list[Check]:
 
 def chain(eq: Table) -> list[Check]:
     """Pieces of the chain rule (B.4.3-B.4.4) against autograd of s(alpha, beta) and L(s, gamma)."""
-    sides = Sides(eq, AUTOGRAD, AUTOGRAD_WHY)
+    sides = Sides(eq, *BY_AUTOGRAD)
     for seed in range(POINTS):
         x = Point(4, 4, "strict", seed)
         v = x.values()
         a, b, c = (t.detach().clone().requires_grad_() for t in x.theta)
         s = torch.exp(b * torch.exp(a) / (2 * x.N - 2 + torch.exp(a)))
         by_a, by_b = torch.autograd.grad(s, [a, b])
-        at = s.detach().requires_grad_()
-        r = at + v["F"]
-        loss = c**2 * (at**2 + v["F"]) / r**2 - 2 * c * at / r + 1
-        (by_s,) = torch.autograd.grad(loss, [at])
+        variable = s.detach().requires_grad_()
+        r = variable + v["F"]
+        loss = c**2 * (variable**2 + v["F"]) / r**2 - 2 * c * variable / r + 1
+        (by_s,) = torch.autograd.grad(loss, [variable])
         for name, value in (("ds_dalpha", by_a), ("ds_dbeta", by_b), ("dloss_ds", by_s)):
             sides.add(name.replace("_", "/"), name, v, value)
     return sides.checks()
@@ -83,7 +83,7 @@ def conserved(eq: Table) -> list[Check]:
         least.append((float(eq["loss_star"].evaluate(v)), float(loss.detach())))
     p = Parameters.emergence(N=6, D=None)
     curve = ih.flow().solve(p, t=120.0)
-    at = {"N": 6, "alpha": curve.alpha.values[1:], "beta": curve.beta.values[1:]}
+    along = {"N": 6, "alpha": curve.alpha.values[1:], "beta": curve.beta.values[1:]}
     start = Point(4, 4, "strict", 0)
     zero = {"N": 4.0}
     silent = Student(start.D, "strict", torch.float64)
@@ -92,33 +92,27 @@ def conserved(eq: Table) -> list[Check]:
         plateau = squared_error(silent(start.batch.X), start.batch.y, "sum")
     drift = "rtol 1e-12 over some hundred steps"
     return [
-        vanishing("dC/dt by autograd", "invariant", moved, AUTOGRAD, AUTOGRAD_WHY),
-        vanishing("C along the flow", "invariant", eq["invariant"].evaluate(at), 1e-9, drift),
-        identity(
-            "alpha(beta) along the flow",
-            "alpha_of_beta",
-            eq["alpha_of_beta"].evaluate(at),
-            at["alpha"],
-            1e-9,
-            drift,
+        vanishing("dC/dt by autograd", "invariant", moved, *BY_AUTOGRAD),
+        vanishing("C along the flow", "invariant", eq["invariant"].evaluate(along), 1e-9, drift),
+        *(
+            identity(
+                f"{x}({y}) along the flow",
+                f"{x}_of_{y}",
+                eq[f"{x}_of_{y}"].evaluate(along),
+                along[x],
+                1e-9,
+                drift,
+            )
+            for x, y in (("alpha", "beta"), ("beta", "alpha"))
         ),
-        identity(
-            "beta(alpha) along the flow",
-            "beta_of_alpha",
-            eq["beta_of_alpha"].evaluate(at),
-            at["beta"],
-            1e-9,
-            drift,
-        ),
-        vanishing("dL/dgamma at gamma_star", "gamma_star", best, AUTOGRAD, AUTOGRAD_WHY),
-        identity("loss at gamma_star", "loss_star", *both(least), AUTOGRAD, AUTOGRAD_WHY),
+        vanishing("dL/dgamma at gamma_star", "gamma_star", best, *BY_AUTOGRAD),
+        identity("loss at gamma_star", "loss_star", *both(least), *BY_AUTOGRAD),
         identity(
             "plateau: gamma = 1, alpha = beta = 0",
             "plateau",
             eq["plateau"].evaluate(zero),
             float(plateau),
-            AUTOGRAD,
-            AUTOGRAD_WHY,
+            *BY_AUTOGRAD,
         ),
     ]
 
@@ -144,7 +138,7 @@ COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
         "key_own_item_inclusive",
         "key_query_inclusive",
     ),
-    three_parameters: ("loss", *(f"dloss_d{x}" for x in SHORT), *(f"d{x}_dt" for x in SHORT)),
+    three_parameters: ("loss", *(f"dloss_d{x}" for x in HEAD), *(f"d{x}_dt" for x in HEAD)),
     chain: ("ds_dalpha", "ds_dbeta", "dloss_ds"),
     any_query: ("loss_query", "loss_query_inclusive"),
     conserved: ("alpha_of_beta", "beta_of_alpha", "gamma_star", "loss_star", "plateau"),

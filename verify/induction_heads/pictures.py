@@ -3,6 +3,7 @@ the weights (Figs. 3, 6-14), all weights against three directions (Figs. 4, 15, 
 """
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from simulate.induction_heads import standard, train
 from simulate.induction_heads.student import NAMES, THREE, assemble, project
 from theory.induction_heads import Parameters
 from theory.induction_heads.parameters import StandardParameters
-from verify.check import Band, Check, at_least, near, sampled
+from verify.check import Band, Check, at_least, listed, near, sampled
 from verify.induction_heads.students import drop
 
 SEEDS, ABLATED = range(8), range(6)
@@ -74,44 +75,43 @@ def lead(runs: xr.Dataset) -> float:
     return float((three / others).min())
 
 
-def weights(**more: Any) -> list[Check]:
+@listed
+def weights(**more: Any) -> Iterator[Check]:
     """Weights have the predicted structure: the three pseudo-parameters dominate, and components
     outside the 19 directions are noise, uncorrelated between students.
     """
-    checks = []
     for N in STRUCTURE:
         runs = train(structure(N), seeds=SEEDS, keep_weights=True, **more)
         for step in STRUCTURE[N]:
-            at = runs.isel(t=int(np.flatnonzero(runs.step.values == step)[0]))
+            there = runs.isel(t=int(np.flatnonzero(runs.step.values == step)[0]))
             where = f"N = {N}, D = 16, step {step}"
-            checks += [
+            yield from [
                 at_least(
                     f"smallest of the three over the largest of sixteen, {where}",
                     "Sec. 5",
                     1.0,
-                    lead(at),
+                    lead(there),
                     "least over seeds",
                 ),
                 sampled(
                     f"cosine between two students outside the 19 directions, {where}",
                     "Theorem 1",
                     0.0,
-                    shared(outside(at)),
+                    shared(outside(there)),
                     scale=1.0,
                 ),
             ]
-    return checks
 
 
-def ablations(**more: Any) -> list[Check]:
+@listed
+def ablations(**more: Any) -> Iterator[Check]:
     """All weights against three directions: the three pseudo-parameters dominate, and the losses
     drop at almost the same time.
     """
-    checks = []
     for N, D in ABLATION:
         where = f"Gaussian data, uniform q, N = {N}, D = {D}"
         both = [train(ablation((N, D), w), seeds=ABLATED, **more) for w in ("all", "projected")]
-        checks += [
+        yield from [
             at_least(
                 f"smallest of the three over the largest of sixteen, {where}, end of training",
                 "Sec. 5",
@@ -127,7 +127,6 @@ def ablations(**more: Any) -> list[Check]:
                 band=BANDS[N, D],
             ),
         ]
-    return checks
 
 
 def mechanism(p: StandardParameters | None = None, **more: Any) -> list[Check]:

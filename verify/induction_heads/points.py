@@ -15,8 +15,8 @@ from theory.induction_heads import Parameters
 from theory.induction_heads.symbols import N as N_symbol
 from theory.induction_heads.symbols import alpha, beta, gamma, q
 
-EXACT, EXACT_WHY = 1e-12, "both sides float64, few operations"
-AUTOGRAD, AUTOGRAD_WHY = 1e-10, "autograd in float64"
+CLOSE = 1e-12, "both sides float64, few operations"
+BY_AUTOGRAD = 1e-10, "autograd in float64"
 SIZES = (2, 3, 5, 8)
 GENERATOR = 20251103  # any fixed seed; the checks hold for all
 
@@ -95,16 +95,16 @@ class Point:
     def values(self) -> dict[str, float]:
         """Numbers by symbol name, abbreviations included."""
         a, b, c = (float(v) for v in self.theta.detach())
-        own = np.exp(a) / (2 * self.N - 2 + np.exp(a))
-        s, F = np.exp(b * own), 2 * self.N - 1
+        attended = np.exp(a) / (2 * self.N - 2 + np.exp(a))
+        s, F = np.exp(b * attended), 2 * self.N - 1
         return {
             "N": self.N,
             "q": self.pair,
             "alpha": a,
             "beta": b,
             "gamma": c,
-            "p": own,
-            "G": np.exp(a) / own,
+            "p": attended,
+            "G": np.exp(a) / attended,
             "s": s,
             "F": F,
             "r": s + F,

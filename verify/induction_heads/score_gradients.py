@@ -1,35 +1,27 @@
 """Scores, attention and loss for every query and both masks against the network."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import sympy as sp
 import torch
 
 from simulate.induction_heads.student import THREE, Student, assemble, attention, squared_error
-from theory.induction_heads.network import MASKS
+from theory.induction_heads.network import ENDS
 from theory.induction_heads.numbers.uniform_query import loss_and_gradient
 from theory.induction_heads.symbols import N as N_symbol
-from theory.induction_heads.symbols import alpha, beta, d, gamma, k, q
-from verify.check import Check, identity
-from verify.induction_heads.points import (
-    AUTOGRAD,
-    AUTOGRAD_WHY,
-    EXACT,
-    EXACT_WHY,
-    SIZES,
-    Point,
-    both,
-    gradient_of,
-)
+from theory.induction_heads.symbols import alpha, beta, d, gamma, k, l, q
+from verify.check import Check, identity, listed
+from verify.induction_heads.points import BY_AUTOGRAD, CLOSE, SIZES, Point, both, gradient_of
 from verify.report import Table
 
 
-def any_query(eq: Table) -> list[Check]:
+@listed
+def any_query(eq: Table) -> Iterator[Check]:
     """Loss for every queried pair and both masks, and its gradient by SymPy, against the full
     network.
     """
-    checks = []
-    for mask in MASKS:
-        end = "" if mask == "strict" else "_inclusive"
+    for mask, end in ENDS.items():
         loss = eq[f"loss_query{end}"].rhs.subs(
             eq[f"query_normaliser{end}"].lhs, eq[f"query_normaliser{end}"].rhs
         )
@@ -44,32 +36,26 @@ def any_query(eq: Table) -> list[Check]:
                     (x.number(slope), g)
                     for slope, g in zip(derivatives, x.gradient.tolist(), strict=True)
                 ]
-        checks += [
+        yield from [
             identity(
-                f"loss for every q, {mask} mask",
-                f"loss_query{end}",
-                *both(sides),
-                AUTOGRAD,
-                AUTOGRAD_WHY,
+                f"loss for every q, {mask} mask", f"loss_query{end}", *both(sides), *BY_AUTOGRAD
             ),
             identity(
                 f"its gradient for every q, {mask} mask",
                 f"loss_query{end}",
                 *both(slopes),
-                AUTOGRAD,
-                AUTOGRAD_WHY,
+                *BY_AUTOGRAD,
             ),
         ]
-    return checks
 
 
-def scores(eq: Table) -> list[Check]:
+@listed
+def scores(eq: Table) -> Iterator[Check]:
     """Attention of the first layer and scores of the second, entry by entry, against the
     network.
     """
-    N, pair, checks = 5, 3, []
-    for mask in MASKS:
-        end = "" if mask == "strict" else "_inclusive"
+    N, pair = 5, 3
+    for mask, end in ENDS.items():
         x = Point(N, pair, mask, 1)
         v, X = x.values(), x.batch.X
         raw = (X @ x.weights["W1"] @ X.transpose(1, 2)).detach()[0].numpy()
@@ -77,46 +63,27 @@ def scores(eq: Table) -> list[Check]:
         U = torch.cat([X, torch.tensor(first) @ X], -1)
         second = (U[:, -1:] @ x.weights["W2"] @ U.transpose(1, 2)).detach()[0, 0]
         weight = attention(second[None], mask)[0].numpy()
-        on = eq["score_label_item"].evaluate(
-            v | {sp.KroneckerDelta(k, sp.Symbol("l", integer=True, positive=True)): 1.0}
-        )
         if mask == "strict":
-            checks.append(
-                identity(
-                    "score of a label on its item",
-                    "score_label_item",
-                    on,
-                    raw[3, 2],
-                    EXACT,
-                    EXACT_WHY,
+            same = v | {sp.KroneckerDelta(k, l): 1.0}
+            yield from [
+                identity(f"score of {words}", name, eq[name].evaluate(same), there, *CLOSE)
+                for words, name, there in (
+                    ("a label on its item", "score_label_item", raw[3, 2]),
+                    ("an item on its label", "score_item_label", raw[2, 3]),
                 )
-            )
-            off = eq["score_item_label"].evaluate(
-                v | {sp.KroneckerDelta(k, sp.Symbol("l", integer=True, positive=True)): 1.0}
-            )
-            checks.append(
-                identity(
-                    "score of an item on its label",
-                    "score_item_label",
-                    off,
-                    raw[2, 3],
-                    EXACT,
-                    EXACT_WHY,
-                )
-            )
+            ]
         rows = [
             ("attention_own_item", 2 * 4 - 1, 2 * 4 - 2),
             ("attention_other_label", 2 * 4 - 1, 2 * 2 - 1),
             ("attention_of_item", 2 * 4 - 2, 2 * 2 - 1),
         ]
-        checks += [
+        yield from [
             identity(
                 f"{name.replace('_', ' ')}, {mask} mask",
                 name + end,
                 eq[name + end].evaluate(v | {"k": 4}),
                 first[row, column],
-                EXACT,
-                EXACT_WHY,
+                *CLOSE,
             )
             for name, row, column in rows
         ]
@@ -136,30 +103,19 @@ def scores(eq: Table) -> list[Check]:
         if mask == "inclusive":
             predicted.append(x.number(eq[f"key_query{end}"].rhs))
             measured.append(float(second[-1]))
-        checks.append(
-            identity(
-                f"scores of the query, {mask} mask",
-                f"key_*{end}",
-                predicted,
-                measured,
-                EXACT,
-                EXACT_WHY,
-            )
+        yield identity(
+            f"scores of the query, {mask} mask", f"key_*{end}", predicted, measured, *CLOSE
         )
         of_Z = eq[f"query_attention{end}"].rhs.subs(
             eq[f"query_normaliser{end}"].lhs, eq[f"query_normaliser{end}"].rhs
         )
-        checks.append(
-            identity(
-                f"attention on the right label, {mask} mask",
-                f"query_attention{end}",
-                x.number(of_Z),
-                weight[2 * pair - 1],
-                EXACT,
-                EXACT_WHY,
-            )
+        yield identity(
+            f"attention on the right label, {mask} mask",
+            f"query_attention{end}",
+            x.number(of_Z),
+            weight[2 * pair - 1],
+            *CLOSE,
         )
-    return checks
 
 
 def uniform_query(eq: Table) -> list[Check]:
@@ -182,24 +138,15 @@ def uniform_query(eq: Table) -> list[Check]:
     mean = eq["mean_initial_slope"].rhs.subs(N_symbol, N).doit().subs(gamma, 0.8)
     return [
         identity(
-            "slope of beta at the start, every q",
-            "initial_slope",
-            *both(slopes),
-            AUTOGRAD,
-            AUTOGRAD_WHY,
+            "slope of beta at the start, every q", "initial_slope", *both(slopes), *BY_AUTOGRAD
         ),
         identity(
             "  mean over q",
             "mean_initial_slope",
             float(mean),
             np.mean([m for _, m in slopes]),
-            AUTOGRAD,
-            AUTOGRAD_WHY,
+            *BY_AUTOGRAD,
         ),
-        identity(
-            "loss averaged over q", "loss_query", loss, np.mean(losses), AUTOGRAD, AUTOGRAD_WHY
-        ),
-        identity(
-            "  its gradient", "loss_query", gradient, np.mean(gradients, 0), AUTOGRAD, AUTOGRAD_WHY
-        ),
+        identity("loss averaged over q", "loss_query", loss, np.mean(losses), *BY_AUTOGRAD),
+        identity("  its gradient", "loss_query", gradient, np.mean(gradients, 0), *BY_AUTOGRAD),
     ]

@@ -8,7 +8,7 @@ import xarray as xr
 
 from theory import titles
 from theory.induction_heads import Parameters, predict
-from theory.induction_heads.predict import SHORT
+from theory.induction_heads.structure import HEAD
 from theory.parameters import described
 from theory.runtime import plotting
 from verify import ensemble
@@ -40,12 +40,12 @@ def report(request: Request) -> Report:
     )
 
 
-def draw(p: Parameters, runs: xr.Dataset) -> Any:
+@plotting.panels(1, 2, width=3.9, height=3.0)
+def draw(p: Parameters, runs: xr.Dataset, *axes: Any) -> Any:
     """Loss and the three pseudo-parameters over time, one line per student."""
-    figure, axes = plotting.figure(1, 2, width=3.9, height=3.0)
     curve = predict(p, runs)
     for axis, names, label in zip(
-        axes, (("loss",), tuple(SHORT)), ("loss", "pseudo-parameter"), strict=True
+        axes, (("loss",), tuple(HEAD)), ("loss", "pseudo-parameter"), strict=True
     ):
         for k, name in enumerate(names):
             words = "students" if name == "loss" else rf"$\{name}$, students"
@@ -56,5 +56,4 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
         axis.set(xlabel="$t$ = steps times step in $t$", ylabel=label)
         plotting.inside(axis)
     asked = [(p, runs.sizes["seed"])]
-    plotting.headline(figure, titles.title(asked), described(asked))
-    return figure
+    return titles.title(asked), described(asked)

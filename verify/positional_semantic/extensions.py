@@ -2,7 +2,7 @@
 two heads beside the theory of these extensions, extrapolated to infinite d.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from simulate.positional_semantic.measure import measure, test_error
 from simulate.positional_semantic.student import Problem, initial_weights
 from theory.positional_semantic import Parameters
 from theory.positional_semantic.extensions import Point, solve
-from verify.check import Check, sampled
+from verify.check import Check, listed, sampled
 from verify.positional_semantic.limits import at_infinity, over_d
 
 BASE = Parameters(steps=300, n_test=4000)
@@ -96,17 +96,17 @@ def limits(p: Parameters, sizes: Sequence[int], seeds: Iterable[int]) -> xr.Data
     return at_infinity(joined).to_dataset("name")
 
 
-def checks(seeds: Iterable[int], cases: Iterable[str] = tuple(CASES)) -> list[Check]:
+@listed
+def checks(seeds: Iterable[int], cases: Iterable[str] = tuple(CASES)) -> Iterator[Check]:
     """Every measurement of every case against the theory."""
-    seeds, out = list(seeds), []
+    seeds = list(seeds)
     for what in cases:
         change, starts, sizes = CASES[what]
         for start, alpha in starts:
             p = BASE.replace(start=start, alpha=alpha, **change)
             theory = predicted(p, solve(p, points=SUMS))
             runs = limits(p, sizes, seeds)
-            out += [
+            yield from [
                 sampled(f"{x}, {what}, {start} start, alpha = {alpha:g}", x, v, runs[x].values)
                 for x, v in theory.items()
             ]
-    return out

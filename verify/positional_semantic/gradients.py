@@ -5,7 +5,7 @@ Each group of checks takes the table of Equations, so that tests can pass a faul
 that it is detected. `COVERS` lists the equations that each group tests.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
@@ -20,8 +20,9 @@ from theory.numeric import function
 from theory.positional_semantic import Parameters, equations, free_entropy, symbols
 from theory.positional_semantic.numbers import fixed_point, prox
 from theory.positional_semantic.numbers.channel import averages
-from theory.positional_semantic.numbers.fixed_point import FixedPoint, conjugates, solve
-from verify.check import Band, Check, identity, near, vanishing
+from theory.positional_semantic.numbers.evolution import conjugates
+from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve
+from verify.check import Band, Check, identity, listed, near, vanishing
 from verify.report import Table, derivations
 
 AUTOGRAD, AUTOGRAD_WHY = 1e-9, "autograd in float64"
@@ -42,9 +43,9 @@ DIFFERENCE, DIFFERENCE_WHY = (
 )
 
 
-def students(eq: Table) -> list[Check]:
+@listed
+def students(eq: Table) -> Iterator[Check]:
     """Risk and gradient of the batched engine against the plain module, for every architecture."""
-    checks = []
     for name, p in (
         ("tied", TINY),
         ("rank 2", TINY.replace(rank=2, start="mixed")),
@@ -66,7 +67,7 @@ def students(eq: Table) -> list[Check]:
         batch = {k: torch.stack([v, v]) for k, v in weights.items()}
         value, gradient = Problem([data, longer], p.lam).gradient(batch)
         pairs = zip(student.weights, slopes, strict=True)
-        checks += [
+        yield from [
             identity(
                 f"risk, {name}", "(3)", float(risk.detach()), float(value[0]), 1e-12, "both float64"
             ),
@@ -82,7 +83,6 @@ def students(eq: Table) -> list[Check]:
                 for k, g in pairs
             ),
         ]
-    return checks
 
 
 def random_fields(n: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -205,51 +205,46 @@ def training_loss(eq: Table) -> list[Check]:
     ]
 
 
-def stationarity(eq: Table) -> list[Check]:
+@listed
+def stationarity(eq: Table) -> Iterator[Check]:
     """The free entropy is stationary at every fixed point: by derived formulas and by differences
     of its value.
     """
-    checks = []
     for branch, prox_ in POINTS:
         point = fixed(branch, prox_)
         where = f"{branch}, {prox_}"
-        checks.append(
-            vanishing(
-                f"gradient of the free entropy, {where}",
-                "free_entropy",
-                list(fixed_point.gradient(point).values()),
-                1e-6,
-                "residual of the fixed point",
-            )
+        yield vanishing(
+            f"gradient of the free entropy, {where}",
+            "free_entropy",
+            list(fixed_point.gradient(point).values()),
+            1e-6,
+            "residual of the fixed point",
         )
         band = OFF_ITS_WELL if prox_ == "local" else None
-        checks += by_differences(point, where, band)
+        yield from by_differences(point, where, band)
         step = 1e-2
         around = [
             solve(point.p.replace(alpha=point.p.complexity + s * step), branch, point).train_loss
             for s in (1, -1)
         ]
         slope = (around[0] - around[1]) / (2 * step)
-        checks.append(
-            near(
-                f"slope of the training loss in alpha, {where}",
-                "training_loss_slope",
-                point.slope,
-                slope,
-                1e-3,
-                "quadrature: 1e-5 of the loss, over the step",
-                band=None if band is None else band["slope"],
-            )
+        yield near(
+            f"slope of the training loss in alpha, {where}",
+            "training_loss_slope",
+            point.slope,
+            slope,
+            1e-3,
+            "quadrature: 1e-5 of the loss, over the step",
+            band=None if band is None else band["slope"],
         )
-    return checks
 
 
-def by_differences(point: FixedPoint, where: str, band: dict[str, Band] | None) -> list[Check]:
+@listed
+def by_differences(point: FixedPoint, where: str, band: dict[str, Band] | None) -> Iterator[Check]:
     """Numerical derivative of the free entropy with respect to the order parameters at fixed
     conjugates, in units of one of its terms.
     """
     phi = free_entropy.equations()["free_entropy"]
-    out = []
     for x in {"positional": ("q", "m", "V"), "semantic": ("q", "V", "theta")}[point.branch]:
         size = 1e-2 * getattr(point.state, x)
         values = []
@@ -268,19 +263,16 @@ def by_differences(point: FixedPoint, where: str, band: dict[str, Band] | None) 
             "m": point.hats["m_hat"],
             "theta": point.hats["theta_hat"],
         }[x]
-        out.append(
-            near(
-                f"derivative of the free entropy in {x} by differences, {where}",
-                "free_entropy",
-                0.0,
-                derivative,
-                5e-3,
-                "quadrature error of the envelope over a step of 1%",
-                abs(conjugate),
-                None if band is None else band[x],
-            )
+        yield near(
+            f"derivative of the free entropy in {x} by differences, {where}",
+            "free_entropy",
+            0.0,
+            derivative,
+            5e-3,
+            "quadrature error of the envelope over a step of 1%",
+            abs(conjugate),
+            None if band is None else band[x],
         )
-    return out
 
 
 def message_passing(eq: Table) -> list[Check]:

@@ -2,6 +2,7 @@
 extensions (Figs. 10-14), Adam from random weights (Fig. 15).
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import xarray as xr
 
 from simulate.positional_semantic import train
 from theory.positional_semantic import Parameters, solve
-from verify.check import Z_MAX, Band, Check, at_least, estimated, sampled
+from verify.check import Z_MAX, Band, Check, at_least, estimated, listed, sampled
 from verify.positional_semantic.limits import at_infinity, over_d, shift
 
 SEEDS, MORE_SEEDS, ADAM_SEEDS = range(16), range(32), range(60)
@@ -71,9 +72,9 @@ def gap(p: Parameters, seeds: range, alphas: tuple[float, ...], **more: Any) -> 
     return losses[0] - losses[1]
 
 
-def slices(**more: Any) -> list[Check]:
+@listed
+def slices(**more: Any) -> Iterator[Check]:
     """Training losses of both minima at other fractions, variances, ridges and targets."""
-    checks = []
     for where, (change, branches) in SLICES.items():
         p = BASE.replace(**change)
         for branch in branches:
@@ -82,21 +83,18 @@ def slices(**more: Any) -> list[Check]:
                 for d in SIZES
             ]
             point = solve(p.replace(alpha=ALPHA), branch).summary()
-            checks.append(
-                sampled(
-                    f"train loss of the {branch} branch {where}, alpha = {ALPHA:g}",
-                    "training_loss",
-                    point["train_loss"],
-                    at_infinity(over_d(runs, SIZES)).isel(alpha=0).values,
-                    required=SEE,
-                )
+            yield sampled(
+                f"train loss of the {branch} branch {where}, alpha = {ALPHA:g}",
+                "training_loss",
+                point["train_loss"],
+                at_infinity(over_d(runs, SIZES)).isel(alpha=0).values,
+                required=SEE,
             )
-    return checks
 
 
-def extensions(**more: Any) -> list[Check]:
+@listed
+def extensions(**more: Any) -> Iterator[Check]:
     """Shift of the transition by an extension, and its dependence on omega."""
-    checks = []
     for what, (change, seeds, *alphas) in EXTENSIONS.items():
         one, lower = (
             gap(BASE.replace(omega=w, **change), seeds, at, **more)
@@ -108,11 +106,11 @@ def extensions(**more: Any) -> list[Check]:
         }.items():
             if band := BANDS.get(name):
                 ratio, error = shift(one, other)
-                checks.append(estimated(name, "App. E.3", 1.0, ratio, error, len(seeds), band=band))
-    return checks
+                yield estimated(name, "App. E.3", 1.0, ratio, error, len(seeds), band=band)
 
 
-def rank_two(**more: Any) -> list[Check]:
+@listed
+def rank_two(**more: Any) -> Iterator[Check]:
     """A start with one column of each kind, against the better of the two other starts on the same
     sentences.
     """
@@ -121,12 +119,10 @@ def rank_two(**more: Any) -> list[Check]:
         for k in (*STARTS, "mixed")
     }
     ratio = of["mixed"] / np.minimum(of["positional"], of["semantic"])
-    checks = []
     for alpha in RANK_2_ALPHAS:
         name = f"test error of rank 2 from a mixed start over the better one, alpha = {alpha:g}"
         ratios = ratio.sel(alpha=alpha).values
-        checks.append(sampled(name, "App. E.3", 1.0, ratios, band=BANDS.get(name)))
-    return checks
+        yield sampled(name, "App. E.3", 1.0, ratios, band=BANDS.get(name))
 
 
 def ends(omega: float, **more: Any) -> dict[str, np.ndarray]:
@@ -151,9 +147,10 @@ def ends(omega: float, **more: Any) -> dict[str, np.ndarray]:
     }
 
 
-def adam(**more: Any) -> list[Check]:
+@listed
+def adam(**more: Any) -> Iterator[Check]:
     """Final minima of Adam from random weights; the more frequent one at a larger omega."""
-    checks = [
+    yield from [
         at_least(
             f"runs of Adam from random weights that end in {where}",
             "App. E.4",
@@ -164,17 +161,14 @@ def adam(**more: Any) -> list[Check]:
         for where, ends_at in ends(ADAM.omega, **more).items()
     ]
     positional, semantic, _ = (int(ends_at.sum()) for ends_at in ends(LARGER, **more).values())
-    return [
-        *checks,
-        at_least(
-            "ends of Adam in the positional minimum less those in the semantic one",
-            "App. E.4",
-            0.0,
-            positional - semantic - Z_MAX * np.sqrt(positional + semantic),
-            f"{positional} and {semantic} of {len(ADAM_SEEDS)} runs at omega = {LARGER:g}, "
-            f"less {Z_MAX:g} standard errors",
-        ),
-    ]
+    yield at_least(
+        "ends of Adam in the positional minimum less those in the semantic one",
+        "App. E.4",
+        0.0,
+        positional - semantic - Z_MAX * np.sqrt(positional + semantic),
+        f"{positional} and {semantic} of {len(ADAM_SEEDS)} runs at omega = {LARGER:g}, "
+        f"less {Z_MAX:g} standard errors",
+    )
 
 
 def everything(**more: Any) -> list[Check]:

@@ -18,7 +18,7 @@ import xarray as xr
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, State
 from theory.positional_semantic.numbers import low_degree
-from theory.positional_semantic.numbers.fixed_point import update
+from theory.positional_semantic.numbers.evolution import update
 from theory.positional_semantic.parameters import TARGETS
 from theory.runtime import output
 from verify import tables

@@ -8,7 +8,7 @@ test error equals that of the linear layer, both by linear interpolation over al
 intervals. (Averaging the crossings of single seeds would lose seeds that cross outside the grid.)
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,8 +26,9 @@ from theory.parameters import ParameterError, described
 from theory.positional_semantic import Parameters, solve
 from theory.positional_semantic.numbers import general
 from theory.positional_semantic.numbers.thresholds import thresholds
+from theory.positional_semantic.scope import DESCENT
 from theory.runtime import plotting
-from verify.check import Band, Check, estimated, sampled
+from verify.check import Band, Check, estimated, sampled, with_notes
 from verify.positional_semantic import pictures
 from verify.positional_semantic.limits import at_infinity, crossing, over_d
 from verify.report import Report, Request
@@ -73,6 +74,7 @@ def report(request: Request) -> Report:
     p = request.parameters(DEMO)
     if p.alpha is not None and request.preset is None:
         raise ParameterError("alpha: must be unset, the command sweeps it")
+    DESCENT.require(p)
     p = p.replace(alpha=None)
     options = request.training
     predicted = {k: t for k in SELECTIONS if not (t := thresholds(p.replace(prox=k))).reasons}
@@ -293,46 +295,44 @@ def untied_keys(
     ]
 
 
+@with_notes
 def concentration(
     p: Parameters, sizes: Sequence[int], seeds: list[int], options: dict[str, Any]
-) -> tuple[list[Check], list[str]]:
+) -> Iterator[Check | str]:
     """Scatter between seeds as a function of d: order parameters concentrate as d^(-1/2)."""
-    spreads, notes = (
-        [],
-        ["", "standard deviation over seeds, semantic at alpha = 2, teacher as drawn:"],
-    )
+    spreads = []
+    yield from ("", "standard deviation over seeds, semantic at alpha = 2, teacher as drawn:")
     for d in sizes:
         values = train(
             p.replace(d=d, start="semantic", teacher="gaussian"), seeds, alpha=2.0, **options
         ).theta.values
         spreads.append(values.std(ddof=1))
-        notes.append(f"  d = {d}: theta {values.mean():.4f} +- {spreads[-1]:.4f}")
+        yield f"  d = {d}: theta {values.mean():.4f} +- {spreads[-1]:.4f}"
     x = np.log(sizes) - np.log(sizes).mean()
     slope = float(x @ np.log(spreads) / (x @ x))
     # The logarithm of a standard deviation from k samples has standard error 1/sqrt(2 (k - 1)).
     error = float(1 / np.sqrt((x @ x) * 2 * (len(seeds) - 1)))
-    return [
-        estimated(
-            "exponent of the scatter of theta in d",
-            "Sec. 4: concentration",
-            -0.5,
-            slope,
-            error,
-            required=SLOPES,
-            reason="|z| <= 4, from the scatter of a standard deviation",
-        )
-    ], notes
+    yield estimated(
+        "exponent of the scatter of theta in d",
+        "Sec. 4: concentration",
+        -0.5,
+        slope,
+        error,
+        required=SLOPES,
+        reason="|z| <= 4, from the scatter of a standard deviation",
+    )
 
 
+@with_notes
 def message_passing(
     p: Parameters, sizes: Sequence[int], seeds: list[int], options: dict[str, Any]
-) -> tuple[list[Check], list[str]]:
+) -> Iterator[Check | str]:
     """GAMP against state evolution, both branches.
 
     Control variates: message passing minus descent on the same sentences (a few seeds at half the
     sizes), plus descent on all seeds and sizes, so that common fluctuations cancel.
     """
-    checks, notes = [], [""]
+    yield ""
     halves, few = [d // 2 for d in sizes], seeds[:GAMP_SEEDS]
     for branch, alpha, names in POINTS:
         q = p.replace(alpha=alpha, start=branch, prox="global" if branch == "semantic" else "local")
@@ -350,38 +350,31 @@ def message_passing(
                 coords={"d": halves, "seed": few},
             )
             parts = at_infinity(values) - same.sel(name=x), every.sel(name=x)
-            checks.append(
-                estimated(
-                    f"{x} of message passing, {branch} at alpha = {alpha:g}",
-                    "Algorithm 1",
-                    point.summary()[x],
-                    float(sum(part.mean() for part in parts)),
-                    float(np.sqrt(sum(part.var(ddof=1) / part.size for part in parts))),
-                    len(few),
-                )
+            yield estimated(
+                f"{x} of message passing, {branch} at alpha = {alpha:g}",
+                "Algorithm 1",
+                point.summary()[x],
+                float(sum(part.mean() for part in parts)),
+                float(np.sqrt(sum(part.var(ddof=1) / part.size for part in parts))),
+                len(few),
             )
         variances = [[r["V"] for r in overlaps[d]] for d in halves]
-        checks.append(
-            sampled(
-                f"V of message passing, {branch} at alpha = {alpha:g}",
-                "Eq. (43)",
-                point.summary()["V"],
-                at_infinity(
-                    xr.DataArray(variances, dims=("d", "seed"), coords={"d": halves})
-                ).values,
-                required=SEE_V,
-            )
+        yield sampled(
+            f"V of message passing, {branch} at alpha = {alpha:g}",
+            "Eq. (43)",
+            point.summary()["V"],
+            at_infinity(xr.DataArray(variances, dims=("d", "seed"), coords={"d": halves})).values,
+            required=SEE_V,
         )
         last = {
             k: np.median([r[k] for rows in overlaps.values() for r in rows])
             for k in ("step", "gradient")
         }
-        notes.append(
+        yield (
             f"message passing, {branch} ({q.prox} prox), d = {', '.join(map(str, halves))}, "
             f"{len(few)} seeds: last step {last['step']:.1e}, gradient of the risk {last['gradient']:.1e} "
             "(medians, per sqrt(d))"
         )
-    return checks, notes
 
 
 def _overlaps(p: Parameters, seed: int) -> dict[str, float]:
@@ -400,11 +393,11 @@ def _overlaps(p: Parameters, seed: int) -> dict[str, float]:
     }
 
 
-def draw(p: Parameters, gaps: dict[str, xr.DataArray], numbers: dict[str, Any]) -> Any:
+@plotting.panels(1, 2)
+def draw(p: Parameters, gaps: dict[str, xr.DataArray], numbers: dict[str, Any], *axes: Any) -> Any:
     """Mean gap over alpha for every d and extrapolated, the interval of the crossing, and both
     predictions.
     """
-    figure, axes = plotting.figure(1, 2)
     labels = {
         "alpha_c": r"training loss, positional $-$ semantic $[10^{-4}]$",
         "alpha_l": r"test error, linear $-$ semantic $[10^{-4}]$",
@@ -446,5 +439,4 @@ def draw(p: Parameters, gaps: dict[str, xr.DataArray], numbers: dict[str, Any]) 
         axis.set(xlabel=r"sample complexity $\alpha = n/d$", ylabel=labels[name])
         plotting.inside(axis)
     asked = [(p, next(iter(gaps.values())).sizes["seed"])]
-    plotting.headline(figure, titles.title(asked), described(asked))
-    return figure
+    return titles.title(asked), described(asked)

@@ -16,6 +16,7 @@ from simulate.positional_semantic.learner import polish
 from simulate.positional_semantic.student import Problem, initial_weights
 from theory.positional_semantic import Parameters, stability
 from theory.positional_semantic.numbers import prox
+from theory.positional_semantic.scope import DESCENT
 
 APART = 0.05  # distance of two wells; they are about 1 apart, z is known to 1/sqrt(d) of that
 STEPS, RATE = 600, 0.15  # descent before quasi-Newton steps
@@ -29,6 +30,7 @@ def trained(
     ``spread`` adds Gaussian weights of that size to the informed start: sentences then begin on
     either side of the origin.
     """
+    DESCENT.require(p)
     teacher, data = task.sample(p, seed)
     problem = Problem([data.idealised(p.sigma)], p.lam)
     streams = task.streams(seed)

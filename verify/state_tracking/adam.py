@@ -1,9 +1,7 @@
 """Emergence under Adam from sizes and starts alone, and its exponents."""
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,6 @@ from verify.emergence import first_crossing
 from verify.kept import kept
 from verify.measured import measured
 from verify.state_tracking import optimisers
-from verify.state_tracking.starts import starts_of
 
 ADAM = optimisers.WAYS[0]
 AIM = 0.05  # of the mean time over seeds, set beforehand
@@ -42,24 +39,25 @@ def student_steps(p: Parameters, seeds: Iterable[int], **training: Any) -> np.nd
 @kept
 def theory_steps(p: Parameters, seeds: Iterable[int]) -> np.ndarray:
     """The same in theory, from the starts of seeds."""
-    return emergence_steps(p, starts_of(p, seeds))
+    return emergence_steps(p, Start.of_seeds(p, seeds))
 
 
 @kept
 def over_starts(p: Parameters, draws: int, seeds: Iterable[int]) -> np.ndarray:
     """Steps until A = 1/2 in theory for so many drawn starts, and for the starts of seeds."""
     drawn = Start.drawn(p, draws, np.random.default_rng(0))
-    return np.stack([emergence_steps(p, x) for x in (drawn, starts_of(p, seeds))])
+    return np.stack([emergence_steps(p, x) for x in (drawn, Start.of_seeds(p, seeds))])
 
 
 def from_sizes(
     p: Parameters, theory: np.ndarray, students: np.ndarray
 ) -> tuple[float, float, float]:
-    """Mean steps from sizes alone; of students, with the mean over starts of `OTHERS` in place of
-    those of the few trained ones; and the standard error of their difference.
+    """Mean steps from sizes alone; mean steps of students, corrected for their few starts: the mean
+    theory of `OTHERS` plus the students' mean deviation from theory; and the standard error of the
+    difference of the two.
     """
     drawn, others = over_starts(p, DRAWS, OTHERS)
-    beside = students - theory  # what a start does not fix
+    beside = students - theory  # scatter at a given start
     parts = (drawn, others, beside)
     error = float(np.sqrt(sum(x.var(ddof=1) / x.size for x in parts)))
     return float(drawn.mean()), float(others.mean() + beside.mean()), error
@@ -109,13 +107,10 @@ def exponent_rows(field: str, **training: Any) -> list[Check]:
     return [near(title, "kind_loss", theory, students, 0.05, "aim set beforehand", 1.0)]
 
 
-def groups(**training: Any) -> dict[str, Callable[[], list[Check]]]:
-    """Rows by title: times at every setting, exponents in every field."""
-    found: dict[str, Callable[[], list[Check]]] = {}
-    for (name, way), p in optimisers.cases().items():
-        if way == ADAM:
-            title = optimisers.BASES[name][0]
-            found[f"Adam from sizes, {title}"] = functools.partial(at_setting, title, p, **training)
-    for field in MOVES:
-        found[f"exponent of Adam in {field}"] = functools.partial(exponent_rows, field, **training)
-    return found
+# Rows by title: times at every setting, exponents in every field.
+GROUPS = {
+    f"Adam from sizes, {title}": functools.partial(at_setting, title, p)
+    for (name, way), p in optimisers.cases().items()
+    if way == ADAM
+    for title in [optimisers.BASES[name][0]]
+} | {f"exponent of Adam in {x}": functools.partial(exponent_rows, x) for x in MOVES}

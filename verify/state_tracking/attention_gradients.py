@@ -1,5 +1,8 @@
 """Derivatives of attention by keys and queries against autograd, and the constants c."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import torch
 from sympy import KroneckerDelta
@@ -8,7 +11,7 @@ from simulate.state_tracking.student import Student
 from theory.state_tracking import Parameters, definitions, task
 from theory.state_tracking.symbols import i as i_symbol
 from theory.state_tracking.symbols import k as k_symbol
-from verify.check import Check, identity, sampled
+from verify.check import Check, identity, listed, sampled
 from verify.report import Table
 from verify.state_tracking.inputs import (
     AUTOGRAD,
@@ -22,20 +25,17 @@ from verify.state_tracking.inputs import (
 )
 
 
+def of_blocks(x: Inputs) -> dict[str, Any]:
+    """Numbers of all rotary blocks, the last axis, at all pairs of positions."""
+    q, k = (w.detach().numpy().reshape(-1, 2).T for w in (x.student.W_Q, x.student.W_K))
+    i, j = np.indices((x.p.L, x.p.L))
+    known = {"omega_n": x.p.frequencies, "d_h": x.p.d_h, "Delta_ij": (j - i - x.p.L)[..., None]}
+    return known | {"q_1": q[0], "q_2": q[1], "k_1": k[0], "k_2": k[1]}
+
+
 def chain(eq: Table, x: Inputs, pi: np.ndarray) -> dict[str, np.ndarray]:
     """grad_W A from the pieces (65)-(68), for any attention matrix."""
-    p = x.p
-    q, k = (w.detach().numpy().reshape(-1, 2).T for w in (x.student.W_Q, x.student.W_K))
-    i, j = np.indices((p.L, p.L))
-    at = {
-        "q_1": q[0],
-        "q_2": q[1],
-        "k_1": k[0],
-        "k_2": k[1],
-        "omega_n": p.frequencies,
-        "d_h": p.d_h,
-        "Delta_ij": (j - i - p.L)[..., None],
-    }
+    p, numbers = x.p, of_blocks(x)
     softmax = eq["softmax_derivative"]
     pi_i, pi_k, same = (
         definitions.pi[i_symbol],
@@ -51,7 +51,7 @@ def chain(eq: Table, x: Inputs, pi: np.ndarray) -> dict[str, np.ndarray]:
             np.einsum(
                 "ij,ijn->n",
                 d_A * d_softmax,
-                np.broadcast_to(eq[f"dl_d{w}_{c}"].evaluate(at), (p.L, p.L, p.d_h // 2)),
+                np.broadcast_to(eq[f"dl_d{w}_{c}"].evaluate(numbers), (p.L, p.L, p.d_h // 2)),
             )
             for c in (1, 2)
         ]
@@ -85,8 +85,12 @@ def ansatz_factor(student: Student, A: float, W_Q: torch.Tensor, W_K: torch.Tens
     def value(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
         return torch.func.functional_call(module, {"student.W_Q": q, "student.W_K": k}, ())
 
-    found = torch.func.vmap(torch.func.grad(value, argnums=(0, 1)))(W_Q, W_K)
-    return student.p.d_g * student.p.N * sum(g.square().sum((1, 2)) for g in found).detach().numpy()
+    gradients = torch.func.vmap(torch.func.grad(value, argnums=(0, 1)))(W_Q, W_K)
+    return (
+        student.p.d_g
+        * student.p.N
+        * sum(g.square().sum((1, 2)) for g in gradients).detach().numpy()
+    )
 
 
 def attention_derivatives(eq: Table) -> list[Check]:
@@ -96,34 +100,19 @@ def attention_derivatives(eq: Table) -> list[Check]:
     x = Inputs()
     p, student = x.p, x.student
     pi = student.attention(x.actions[:1], x.states[:1, :-1])[0]
-    found = dict(
+    by_autograd = dict(
         zip(
             "qk", torch.autograd.grad(pi.diagonal().mean(), [student.W_Q, student.W_K]), strict=True
         )
     )
     pieces = chain(eq, x, pi.detach().numpy())
-    q, k = (w.detach().numpy().reshape(-1, 2).T for w in (student.W_Q, student.W_K))
-    offset = np.arange(p.L)[None, :] - np.arange(p.L)[:, None] - p.L
-    logits = (
-        eq["attention_logit"]
-        .evaluate(
-            {
-                "q_1": q[0],
-                "q_2": q[1],
-                "k_1": k[0],
-                "k_2": k[1],
-                "d_h": p.d_h,
-                "omega_n": p.frequencies,
-                "Delta_ij": offset[..., None],
-            }
-        )
-        .sum(-1)
-    )
+    blocks = of_blocks(x)
+    logits = eq["attention_logit"].evaluate(blocks).sum(-1)
     rows = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     omega = p.frequencies[1:]
     i, j = np.indices((p.L, p.L))
     double_sum = np.array([np.cos(w * (i - j))[i != j].mean() for w in omega])
-    norms = {f"W_{w.upper()}2": (v**2).sum(0) for w, v in (("q", q), ("k", k))}
+    norms = {f"W_{w.upper()}2": blocks[f"{w}_1"] ** 2 + blocks[f"{w}_2"] ** 2 for w in "qk"}
     lam = np.append(1.0, eq["lambda"].evaluate({"omega_n": omega, "L": p.L}))  # omega_1 = 2 pi
     values = {"A": 0.37, "N": p.N, "d_g": p.d_g, "d_h": p.d_h, "lambda": lam, **norms}
     return [
@@ -132,7 +121,7 @@ def attention_derivatives(eq: Table) -> list[Check]:
             "grad A by W_Q",
             "dl_dq_1, dl_dq_2, softmax_derivative, dA_dpi",
             pieces["q"],
-            found["q"][:, 0].numpy(),
+            by_autograd["q"][:, 0].numpy(),
             AUTOGRAD,
             AUTOGRAD_WHY,
         ),
@@ -140,7 +129,7 @@ def attention_derivatives(eq: Table) -> list[Check]:
             "grad A by W_K",
             "dl_dk_1, dl_dk_2, softmax_derivative, dA_dpi",
             pieces["k"],
-            found["k"][:, 0].numpy(),
+            by_autograd["k"][:, 0].numpy(),
             AUTOGRAD,
             AUTOGRAD_WHY,
         ),
@@ -158,11 +147,11 @@ def attention_derivatives(eq: Table) -> list[Check]:
     ]
 
 
-def attention_constant(eq: Table) -> list[Check]:
+@listed
+def attention_constant(eq: Table) -> Iterator[Check]:
     """c_omega (14) and the averaged c(A) against the mean over drawn keys and queries, at two
     settings.
     """
-    out = []
     for name, p in (("tiny", P), ("Table 2", Parameters.table_2())):
         rng = np.random.default_rng(GENERATOR)
         student = Student(
@@ -176,9 +165,8 @@ def attention_constant(eq: Table) -> list[Check]:
         values = p.values() | {"c_omega": eq["c_omega"].evaluate(p.values())}
         ansatz = eq["c_ansatz_mean"].evaluate(values | {"A": 0.6})
         closure = eq["c_closure"].evaluate(values | {"A": 1 / p.L})
-        out += [
+        yield from [
             sampled(f"c_omega, {name}", "c_omega", values["c_omega"], start / (1 - 1 / p.L)),
             sampled(f"mean c(A) at A = 0.6, {name}", "c_ansatz_mean", ansatz, later),
             sampled(f"closure at A = 1/L, {name}", "c_closure", closure, start),
         ]
-    return out

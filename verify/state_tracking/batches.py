@@ -2,18 +2,19 @@
 one training set.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import torch
+import xarray as xr
 
 from simulate.state_tracking.learner import Learner
 from theory.state_tracking import Parameters, task
-from theory.state_tracking.numbers.per_seed import Attention, Orders
+from theory.state_tracking.numbers.per_seed import Attention, Orders, Start
 from theory.state_tracking.numbers.per_seed import batch_times as predicted
-from verify.check import Check, at_least, estimated, near
+from verify.check import Check, at_least, estimated, listed, near
+from verify.emergence import first_crossing
 from verify.measured import measured
-from verify.state_tracking.starts import starts_of
 
 STUDENTS = Parameters.demo().replace(unit="step", n_test=16, eta=2.0, epochs=600)
 SIZES, SEEDS, ORDERS = (128, 32, 8), range(200, 203), 120
@@ -32,18 +33,12 @@ def half_times(p: Parameters, seed: int, orders: int) -> np.ndarray:
     attention, A = Attention(p), []
     for step in range(p.epochs + 1):
         heads = (getattr(stack.students, name).detach().numpy() for name in ("W_Q", "W_K"))
-        at = attention.forward(*(w[..., 0].astype(float) for w in heads))
-        A.append(np.einsum("bii->b", at) / p.L)
+        pi = attention.forward(*(w[..., 0].astype(float) for w in heads))
+        A.append(np.einsum("bii->b", pi) / p.L)
         if (A[-1] > 0.5).all() or step == p.epochs:
             break
         stack.step(step)
-    rows, found = np.array(A).T, []
-    for row in rows:
-        first = int((row >= 0.5).argmax())
-        known = first > 0
-        rise = row[first] - row[first - 1] if known else 1.0
-        found.append(first - 1 + (0.5 - row[first - 1]) / rise if known else np.nan)
-    return np.array(found)
+    return first_crossing(xr.DataArray(np.array(A), dims=("step", "seed")), 0.5).values
 
 
 def compared(
@@ -54,7 +49,7 @@ def compared(
     for seed in seeds:
         (whole,) = half_times(p, seed, 1)
         q = p.replace(batch_size=size)
-        ours.append(predicted(q, starts_of(p, [seed]), half=float(whole)))
+        ours.append(predicted(q, Start.of_seeds(p, [seed]), half=float(whole)))
         theirs.append(half_times(q, seed, orders) - whole)
     return ours, np.array(theirs)
 
@@ -62,49 +57,47 @@ def compared(
 def uncancelled(p: Parameters, seed: int, size: int) -> float:
     """Scatter if every batch were drawn anew: the same sequences in an epoch that never ends."""
     endless = p.replace(batch_size=size, n_train=size * 10**5)
-    return float(predicted(endless, starts_of(p, [seed])).deviation[0])
+    return float(predicted(endless, Start.of_seeds(p, [seed])).deviation[0])
 
 
+@listed
 def checks(
     p: Parameters = STUDENTS,
     seeds: Iterable[int] = SEEDS,
     sizes: Iterable[int] = SIZES,
     orders: int = ORDERS,
-) -> list[Check]:
+) -> Iterator[Check]:
     """Scatter and mean for every batch size, and what cancels over an epoch."""
-    out, seeds, ratios = [], list(seeds), []
+    seeds, ratios = list(seeds), []
     for size in sizes:
         ours, theirs = compared(p, seeds, size, orders)
         title = f"batches of {size}"
-        out.append(
-            near(
-                f"scatter of steps until A = 1/2 over orders, {title}",
-                "time_variance",
-                float(np.sqrt(np.mean([o.deviation**2 for o in ours]))),
-                float(np.sqrt(theirs.var(1, ddof=1).mean())),
-                SCATTER,
-                "forces of sequences independent; number of orders",
-            )
+        yield near(
+            f"scatter of steps until A = 1/2 over orders, {title}",
+            "time_variance",
+            float(np.sqrt(np.mean([o.deviation**2 for o in ours]))),
+            float(np.sqrt(theirs.var(1, ddof=1).mean())),
+            SCATTER,
+            "forces of sequences independent; number of orders",
         )
         shift = float(np.mean([o.shift for o in ours]))
         error = np.sqrt((theirs.var(1, ddof=1) / orders).sum()) / len(seeds)
         ratios.append((theirs.mean() / shift, error / shift))
         if p.n_train // size < ours[0].half[0]:
             white = uncancelled(p, seeds[0], size)
-            own = float(theirs[0].std(ddof=1))
+            of_students = float(theirs[0].std(ddof=1))
             name = f"scatter without cancellation over students', {title}"
-            out.append(at_least(name, "batch_covariance", SEEN, white / own, "the check sees it"))
-    found, errors = np.array(ratios).T
-    of = errors**-2 / (errors**-2).sum()
-    out.append(
-        estimated(
-            "shift of the mean steps by batches, over theory",
-            "missed_force",
-            1.0,
-            float(found @ of),
-            float((errors**-2).sum() ** -0.5),
-            len(seeds) * orders * len(ratios),
-            required=MEAN,
-        )
+            yield at_least(
+                name, "batch_covariance", SEEN, white / of_students, "the check can detect it"
+            )
+    shifts, errors = np.array(ratios).T
+    weights = errors**-2 / (errors**-2).sum()
+    yield estimated(
+        "shift of the mean steps by batches, over theory",
+        "missed_force",
+        1.0,
+        float(shifts @ weights),
+        float((errors**-2).sum() ** -0.5),
+        len(seeds) * orders * len(ratios),
+        required=MEAN,
     )
-    return out

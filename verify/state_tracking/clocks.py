@@ -1,9 +1,7 @@
 """Momentum and schedules: the plain descent that takes the same path, on a flow and on students."""
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,7 @@ from simulate.state_tracking import train
 from theory import Optimiser, clocks
 from theory.associative_memory import factual_recall
 from theory.state_tracking import Parameters
-from verify.check import Check, at_least, near
+from verify.check import Check, at_least, listed, near
 from verify.emergence import first_crossing
 from verify.measured import measured
 
@@ -44,9 +42,9 @@ def gaps(how: Optimiser, eta: float) -> tuple[float, float]:
     """
     same = clocks.as_plain(how, eta)
     plain = Optimiser(schedule=how.schedule)
-    own = CLOCK * (2 if how.schedule == "cosine" else 1)
+    length = CLOCK * (2 if how.schedule == "cosine" else 1)
     deviations, other, bare = (
-        of_flow(rule, rate, round(own / effective))
+        of_flow(rule, rate, round(length / effective))
         for rule, rate, effective in (
             (how, eta, eta / (1 - how.momentum)),
             (plain, same.eta, same.eta),
@@ -56,25 +54,22 @@ def gaps(how: Optimiser, eta: float) -> tuple[float, float]:
     return (deviations - same.delay) / other - 1, deviations / bare - 1
 
 
-def on_flow() -> list[Check]:
+@listed
+def on_flow() -> Iterator[Check]:
     """The deviation falls as the square of the rate, and as its first power without memory."""
-    out = []
     for name, how in BALLS.items():
         deviations = np.abs([gaps(how, eta) for eta in RATES])
         powers = np.log(deviations[0] / deviations[1]) / np.log(RATES[0] / RATES[1])
         for what, order, power in zip(("with", "without"), (2, 1), powers, strict=True):
-            out.append(
-                near(
-                    f"power of the rate in its deviation {what} memory, {name}",
-                    "plain_rate",
-                    order,
-                    float(power),
-                    0.2,
-                    "next order at these rates",
-                    1.0,
-                )
+            yield near(
+                f"power of the rate in its deviation {what} memory, {name}",
+                "plain_rate",
+                order,
+                float(power),
+                0.2,
+                "next order at these rates",
+                1.0,
             )
-    return out
 
 
 @measured
@@ -92,7 +87,7 @@ def of_students(
     plain descent from one at the rate of momentum.
     """
     same, rate = clocks.as_plain(how, p.eta), p.eta / (1 - how.momentum)
-    own = length * (2 if how.schedule == "cosine" else 1)
+    clock_length = length * (2 if how.schedule == "cosine" else 1)
     fields = dict(momentum=how.momentum, nesterov=how.nesterov, schedule=how.schedule)
     runs = (
         (p.replace(**fields), rate),
@@ -101,7 +96,7 @@ def of_students(
     )
     times = []
     for q, effective in runs:
-        steps = round(own / effective)
+        steps = round(clock_length / effective)
         q = q.replace(epochs=steps, eval_every=max(1, steps // 400))
         times.append(student_times(q, seeds, **training))
     momentum, plain, bare = times
@@ -126,11 +121,10 @@ def on_students(name: str, **training: Any) -> list[Check]:
             "plain_rate",
             3.0,
             abs(worth) / NEXT,
-            "the check sees it",
+            "the check can detect it",
         ),
     ]
 
 
-def groups(**training: Any) -> dict[str, Callable[[], list[Check]]]:
-    """Rows of students by title."""
-    return {f"students, {x}": functools.partial(on_students, x, **training) for x in BALLS}
+# Rows of students by title.
+GROUPS = {f"students, {x}": functools.partial(on_students, x) for x in BALLS}

@@ -1,9 +1,7 @@
 """Weight decay: the overlaps of students in the end."""
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +9,7 @@ import numpy as np
 from simulate.state_tracking import train
 from theory.state_tracking import Parameters
 from theory.state_tracking.decay import late_overlap
-from verify.check import Check, at_most, near
+from verify.check import Check, at_most, listed, near
 from verify.measured import measured
 
 DECAYS = (3e-4, 1e-3)  # at 3e-3 these students do not learn
@@ -30,19 +28,19 @@ def ends(p: Parameters, seeds: Iterable[int], **training: Any) -> np.ndarray:
     return np.stack([runs[name].isel(alpha=-1).values for name in "RS"])
 
 
+@listed
 def checks(
     p: Parameters = STUDENTS,
     decays: Iterable[float] = DECAYS,
     seeds: Iterable[int] = SEEDS,
     **training: Any,
-) -> list[Check]:
+) -> Iterator[Check]:
     """R against its closed form, S against zero."""
-    out = []
     for decay in decays:
         q = p.replace(weight_decay=decay)
         R, S = ends(q, seeds, **training)
         title = f"decay {decay:g}, N = {p.N}"
-        out += [
+        yield from [
             near(
                 f"R in the end, {title}",
                 "R_decayed",
@@ -59,12 +57,7 @@ def checks(
                 "nothing drives it but other teachers that agree by chance",
             ),
         ]
-    return out
 
 
-def groups(**training: Any) -> dict[str, Callable[[], list[Check]]]:
-    """Rows by title."""
-    return {
-        f"ends under decay {x:g}": functools.partial(checks, decays=(x,), **training)
-        for x in DECAYS
-    }
+# Rows by title.
+GROUPS = {f"ends under decay {x:g}": functools.partial(checks, decays=(x,)) for x in DECAYS}

@@ -1,11 +1,10 @@
-"""Large learning rates: sharpness of the learned state under weight decay, students at rates below
-and above its edge, and students beyond the edge of the way there.
+"""Large learning rates: sharpness of the learned state under weight decay, students there at rates
+below and above its edge of stability, and students from scratch at a rate beyond the edge that the
+flow passes on its way.
 """
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from simulate.state_tracking.learner import Learner
 from simulate.state_tracking.rewards import go_on
 from theory.state_tracking import Parameters
 from theory.state_tracking.numbers.edge import largest_rate, sharpness
-from verify.check import Band, Check, at_least, at_most, near
+from verify.check import Band, Check, at_least, at_most, listed, near
 from verify.measured import measured
 from verify.state_tracking import phases
 
@@ -42,20 +41,20 @@ def full_sharpness(p: Parameters, runs: xr.Dataset) -> float:
     start = [w.detach().clone() for w in weights]
     rng = torch.Generator().manual_seed(0)
     along = [torch.randn(w.shape, generator=rng, dtype=w.dtype) for w in weights]
-    found = np.nan
+    eigenvalue = np.nan
     for _ in range(ITERATIONS):
         norm = torch.stack([x.square().sum() for x in along]).sum().sqrt()
         along, sides = [x / norm for x in along], []
         for sign in (1, -1):
             with torch.no_grad():
-                for w, at, x in zip(weights, start, along, strict=True):
-                    w.copy_(at + sign * DISTANCE * x)
+                for w, before, x in zip(weights, start, along, strict=True):
+                    w.copy_(before + sign * DISTANCE * x)
             learner.full.gradients(learner.students)
             sides.append([w.grad.clone() for w in weights if w.grad is not None])
         moved = [(a - b) / (2 * DISTANCE) for a, b in zip(*sides, strict=True)]
-        found = float(sum((a * b).sum() for a, b in zip(moved, along, strict=True)))
+        eigenvalue = float(sum((a * b).sum() for a, b in zip(moved, along, strict=True)))
         along = moved
-    return found + p.weight_decay
+    return eigenvalue + p.weight_decay
 
 
 def settled(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -> xr.Dataset:
@@ -96,38 +95,38 @@ def last_attention(p: Parameters, eta: float, seeds: Iterable[int], **training: 
     return train(q.replace(eval_every=q.epochs), seeds, **training).A.isel(alpha=-1).values
 
 
+@listed
 def at_decay(
     rate: float,
     p: Parameters = phases.BASE,
     seeds: Iterable[int] = phases.SEEDS,
     band: Band = BAND,
     **training: Any,
-) -> list[Check]:
+) -> Iterator[Check]:
     """Sharpness under a decay; where students leave, stability on both sides."""
     edge = float(largest_rate(phases.aged(p, rate, phases.AGES["kept"])))
-    out = [
-        near(
-            f"sharpness of the learned state, decay {rate:g}",
-            "eta_edge",
-            2 / edge,
-            float(sharpnesses(p, rate, seeds, **training).mean()),
-            0.0,
-            phases.UNEQUAL,
-            None,
-            band,
-        )
-    ]
+    yield near(
+        f"sharpness of the learned state, decay {rate:g}",
+        "eta_edge",
+        2 / edge,
+        float(sharpnesses(p, rate, seeds, **training).mean()),
+        0.0,
+        phases.UNEQUAL,
+        None,
+        band,
+    )
     if rate == LEAVES:
         below, above = (
             float(wandering(p, rate, f * edge, seeds, **training).min().clip(*RESOLVED))
             for f in (BELOW, ABOVE)
         )
-        at = f"times the largest stable rate, decay {rate:g}"
-        out += [
-            at_most(f"range of attention at {BELOW:g} {at}", "eta_edge", STILL, below, "stable"),
-            at_least(f"range of attention at {ABOVE:g} {at}", "eta_edge", MOVED, above, "unstable"),
+        where = f"times the largest stable rate, decay {rate:g}"
+        yield from [
+            at_most(f"range of attention at {BELOW:g} {where}", "eta_edge", STILL, below, "stable"),
+            at_least(
+                f"range of attention at {ABOVE:g} {where}", "eta_edge", MOVED, above, "unstable"
+            ),
         ]
-    return out
 
 
 def on_the_way(
@@ -148,9 +147,6 @@ def on_the_way(
     ]
 
 
-def groups(**training: Any) -> dict[str, Callable[[], list[Check]]]:
-    """Rows by title."""
-    found: dict[str, Callable[[], list[Check]]] = {
-        f"sharpness under decay {x:g}": functools.partial(at_decay, x, **training) for x in DECAYS
-    }
-    return found | {"edge on the way": functools.partial(on_the_way, **training)}
+# Rows by title.
+GROUPS = {f"sharpness under decay {x:g}": functools.partial(at_decay, x) for x in DECAYS}
+GROUPS |= {"edge on the way": functools.partial(on_the_way)}

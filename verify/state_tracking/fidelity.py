@@ -106,20 +106,20 @@ def _brief(value: float, error: float, relative: bool) -> str:
     return f"{value:.{places}f}{last}{'%' if relative else ''}"
 
 
-def as_dict(found: Ladder) -> dict[str, Any]:
+def as_dict(errors: Ladder) -> dict[str, Any]:
     """Errors of all levels as a dictionary for JSON."""
     return {
         setting: {level: f.as_dict() for level, f in levels.items()}
-        for setting, levels in found.items()
+        for setting, levels in errors.items()
     }
 
 
-def draw(p: Parameters, runs: xr.Dataset) -> Any:
+@plotting.panels(1, 2, width=3.9, height=3.0)
+def draw(p: Parameters, runs: xr.Dataset, *axes: Any) -> Any:
     """Figure: attention and rollout accuracy of single seeds: students, the paper's curve, and
     ours.
     """
     ours, theirs = (LEVELS[level].curves(p, runs) for level in (FULL, PAPER))
-    figure, axes = plotting.figure(1, 2, width=3.9, height=3.0)
     for axis, name, label in zip(
         axes, ("A", "rollout_accuracy"), ("attention $A$", "final rollout accuracy"), strict=True
     ):
@@ -148,5 +148,4 @@ def draw(p: Parameters, runs: xr.Dataset) -> Any:
         )
     plotting.inside(axes[1], loc="upper left")
     asked = [(p, runs.sizes["seed"])]
-    plotting.headline(figure, titles.title(asked), described(asked))
-    return figure
+    return titles.title(asked), described(asked)

@@ -1,13 +1,30 @@
-"""The flow (15) against small steps of descent, and against its pieces."""
+"""The flow (15) and what it is made of against autograd: small steps of descent; mean logits, the
+mean-field loss and its derivatives by entries of M; updates of the overlaps R and S.
+"""
+
+import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 
 from theory.equation import Equation
-from theory.state_tracking import dynamics
-from verify.check import Check, identity
+from theory.state_tracking import dynamics, task
+from theory.state_tracking.micro import ALL, OWN
+from verify.check import Check, Sides, identity, listed, sampled
 from verify.report import Table
-from verify.state_tracking.inputs import EXACT, EXACT_WHY, Inputs
+from verify.state_tracking.inputs import (
+    AUTOGRAD,
+    AUTOGRAD_WHY,
+    DRAWS,
+    EXACT,
+    EXACT_WHY,
+    GENERATOR,
+    Inputs,
+    P,
+    cross_entropy,
+    grad,
+)
 
 
 def flow_increments(eq: Table) -> list[Check]:
@@ -60,7 +77,8 @@ def flow_increments(eq: Table) -> list[Check]:
     ]
 
 
-def flow_at_paper_overlap(eq: Table) -> list[Check]:
+@listed
+def flow_at_paper_overlap(eq: Table) -> Iterator[Check]:
     """The flow (15) at tau = 1/N against its pieces: mean updates per epoch and the closed
     attention equation.
     """
@@ -73,20 +91,167 @@ def flow_at_paper_overlap(eq: Table) -> list[Check]:
         "S": eq["delta_S"].evaluate(values | {"tau": 1 / x.p.N}) * x.p.d_g * x.p.N,
     }
     spelled = dynamics.flow().where
-    out = []
     for name, piece in pieces.items():
         rhs = eq[f"d{name}_dalpha"].rhs
         for short, meaning in spelled.items():
             rhs = rhs.subs(short, meaning)
         flow_value = Equation(name, rhs, rhs, "", "exact").evaluate(values)
-        out.append(
-            identity(
-                f"flow (15) of {name} from its pieces",
-                f"d{name}_dalpha",
-                flow_value,
-                piece,
-                EXACT,
-                EXACT_WHY,
-            )
+        yield identity(
+            f"flow (15) of {name} from its pieces",
+            f"d{name}_dalpha",
+            flow_value,
+            piece,
+            EXACT,
+            EXACT_WHY,
         )
-    return out
+
+
+def mean_logits(eq: Table) -> list[Check]:
+    """Mean logits (11, 12, 35) over all inputs."""
+    x = Inputs()
+    values, (correct, other) = x.values(), (v.detach() for v in x.mean_logits())
+    sides = Sides(eq, EXACT, "exact average over all inputs, float64")
+    sides.add("mean correct logit", "logit_correct", values, correct)
+    sides.add("  at one position", "logit_correct_position", values, correct)
+    sides.add("mean other logit", "logit_other", values, other)
+    return sides.checks()
+
+
+def loss_derivatives(eq: Table) -> list[Check]:
+    """Loss (10) and its derivatives with respect to the logits (43) and A (61)."""
+    x = Inputs()
+    values = x.values()
+    z = [
+        torch.tensor(values[k], dtype=torch.float64, requires_grad=True) for k in ("z_k", "z_kbar")
+    ]
+    loss = cross_entropy(z[0], z[1], x.p.N)
+    sides = Sides(eq, AUTOGRAD, AUTOGRAD_WHY)
+    for name, equation, measured in (
+        ("mean-field loss", "loss", float(loss.detach())),
+        ("mean-field loss by the margin", "loss_of_margin", float(loss.detach())),
+        ("margin", "margin", values["z_k"] - values["z_kbar"]),
+        ("mass on wrong states", "g", values["g"]),
+        ("dl/dz_k", "dloss_dz_k", grad(loss, z[0])),
+        ("dl/dz_kbar", "dloss_dz_kbar", grad(loss, z[1])),
+        ("dl/dA through all inputs", "dloss_dA", grad(x.loss(), x.A)),
+    ):
+        sides.add(name, equation, values, measured)
+    return sides.checks()
+
+
+def of_entries(equation: Equation, x: Inputs) -> np.ndarray:
+    """Evaluate an equation in the entries of M* for every (b, r, s) at once."""
+    teachers = x.teachers.numpy()
+    return equation.evaluate(x.values() | {OWN: teachers, ALL: teachers.sum(0)})
+
+
+def entry_derivatives(eq: Table) -> list[Check]:
+    """Derivatives with respect to single entries of M (47-49) and their update (52)."""
+    x = Inputs()
+    R, S = x.overlaps()
+    correct, other = x.mean_logits()
+    step = -x.p.eta * grad(x.loss(), x.M)
+    pairs = [
+        ("dR/dM", "dR_dM", grad(R, x.M)),
+        ("dS/dM", "dS_dM", grad(S, x.M)),
+        ("dz_k/dM through all inputs", "dz_k_dM", grad(correct, x.M)),
+        ("dz_kbar/dM through all inputs", "dz_kbar_dM", grad(other, x.M)),
+        ("update of M through all inputs", "update_M", step),
+    ]
+    return [
+        identity(name, e, of_entries(eq[e], x), measured, AUTOGRAD, AUTOGRAD_WHY)
+        for name, e, measured in pairs
+    ]
+
+
+def projected(x: Inputs) -> tuple[float, float]:
+    """Changes of R and S in one epoch of descent on the mean-field loss; exact, as they are linear
+    in M.
+    """
+    R, S = x.overlaps()
+    step = -x.p.eta * grad(x.loss(), x.M)
+    return float((grad(R, x.M) * step).sum()), float((grad(S, x.M) * step).sum())
+
+
+def overlap_updates(eq: Table) -> list[Check]:
+    """Updates of R and S with the drawn teachers' tau (54, 56), and sigma = tau (58)."""
+    x = Inputs()
+    values, (dR, dS) = x.values(), projected(x)
+    teachers = x.teachers.numpy()
+    triples = [
+        np.trace(teachers[a].T @ teachers[c])
+        for a, b, c in itertools.permutations(range(x.p.d_g), 3)
+    ]
+    sides, exact = Sides(eq, AUTOGRAD, AUTOGRAD_WHY), Sides(eq, EXACT, EXACT_WHY)
+    sides.add("update of R", "delta_R", values, dR)
+    sides.add("update of S", "delta_S", values, dS)
+    exact.add("sigma = tau", "sigma_overlap", values, np.mean(triples) / x.p.N)
+    return [*sides.checks(), *exact.checks()]
+
+
+def seed_means(eq: Table) -> list[Check]:
+    """Updates averaged over drawn teachers (59), and the mean overlaps (77 and for independent
+    draws).
+
+    All draws start from M = 0, with the same logits and hence the same g; one autograd call gives
+    the descent step of every draw.
+    """
+    p = P.replace(L=2)
+    x, rng = Inputs(p), np.random.default_rng(GENERATOR)
+    kinds = {kind: p.replace(permutations=kind) for kind in ("iid", "distinct")}
+    drawn = {
+        kind: np.stack([task.draw_permutations(q, rng) for _ in range(DRAWS)])
+        for kind, q in kinds.items()
+    }
+    perms = torch.tensor(drawn["iid"])
+    M = torch.zeros(DRAWS, p.d_g, p.N, p.N, dtype=torch.float64, requires_grad=True)
+    o = x.student.retrieve(x.attention()[None], x.actions).detach()
+    current = x.states[None, :, 0].expand(DRAWS, -1)
+    correct = total = torch.zeros(DRAWS, dtype=torch.float64)
+    for t in range(p.L):
+        following = perms[torch.arange(DRAWS)[:, None], x.actions[:, t], current]
+        state = torch.nn.functional.one_hot(current, p.N).double()
+        weight = (o[None, :, t, :, None] * state[:, :, None, :]).flatten(
+            2
+        )  # (draw, input, action and state)
+        logits = weight @ M.permute(0, 1, 3, 2).flatten(1, 2)
+        correct = correct + logits.gather(2, following[..., None]).mean(1)[:, 0] / p.L
+        total = total + logits.sum(2).mean(1) / p.L
+        current = following
+    other = (total - correct) / (p.N - 1)
+    wide = torch.cat([correct[:, None], other[:, None].expand(-1, p.N - 1)], 1)
+    loss = torch.nn.functional.cross_entropy(
+        wide, torch.zeros(DRAWS, dtype=torch.long), reduction="sum"
+    )
+    step = -p.eta * torch.autograd.grad(loss, M)[0]
+    teachers = torch.nn.functional.one_hot(perms, p.N).transpose(2, 3).double()
+    on_target = (teachers * step).sum((1, 2, 3)) / (p.d_g * p.N)
+    every = (teachers.sum(1) * step.sum(1)).sum((1, 2))
+    off = (every / p.N - on_target * p.d_g) / (p.d_g * (p.d_g - 1))
+    values = x.values() | {"g": 1 - 1 / p.N}
+    overlaps = {
+        kind: [task.teacher_overlap(perm) for perm in perms] for kind, perms in drawn.items()
+    }
+    return [
+        sampled(
+            "update of R, mean over teachers",
+            "delta_R_mean",
+            eq["delta_R_mean"].evaluate(values),
+            on_target,
+        ),
+        sampled(
+            "update of S, mean over teachers",
+            "delta_S_mean",
+            eq["delta_S_mean"].evaluate(values),
+            off,
+        ),
+        *(
+            sampled(
+                f"mean teacher overlap, {kind}",
+                f"tau_bar_{kind}",
+                eq[f"tau_bar_{kind}"].evaluate({"N": P.N}),
+                values_drawn,
+            )
+            for kind, values_drawn in overlaps.items()
+        ),
+    ]

@@ -4,7 +4,7 @@ Each group of checks takes the table of Equations, so that tests can pass a faul
 that it is detected. `COVERS` lists the equations that each group tests.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -12,18 +12,24 @@ import torch
 from simulate.state_tracking.gradients import Grouped, Plain
 from simulate.state_tracking.student import Student, Students
 from theory.state_tracking import Parameters, equations, task
-from verify.check import Check, identity
+from verify.check import Check, identity, listed
 from verify.report import Table, derivations
 from verify.state_tracking.attention_gradients import attention_constant, attention_derivatives
-from verify.state_tracking.dressed_gradients import dressed_derivatives
-from verify.state_tracking.flow_gradients import flow_at_paper_overlap, flow_increments
+from verify.state_tracking.beyond_gradients import dressed_derivatives, penalty_derivatives
+from verify.state_tracking.flow_gradients import (
+    entry_derivatives,
+    flow_at_paper_overlap,
+    flow_increments,
+    loss_derivatives,
+    mean_logits,
+    overlap_updates,
+    seed_means,
+)
 from verify.state_tracking.inputs import EXACT, EXACT_WHY, GENERATOR
-from verify.state_tracking.logit_gradients import entry_derivatives, loss_derivatives, mean_logits
-from verify.state_tracking.overlap_gradients import overlap_updates, seed_means
-from verify.state_tracking.penalty_gradients import penalty_derivatives
 
 
-def engine(eq: Table) -> list[Check]:
+@listed
+def engine(eq: Table) -> Iterator[Check]:
     """The training code's hand-written gradients against autograd of the plain module."""
     p = Parameters(N=6, L=5, d_g=5, d_h=8, n_train=64)
     rng = np.random.default_rng(GENERATOR)
@@ -42,8 +48,8 @@ def engine(eq: Table) -> list[Check]:
                 if w.grad is not None
             }
         )
-    out = [identity("training loss", "engine", losses[0], losses[1], EXACT, EXACT_WHY)]
-    out += [
+    yield identity("training loss", "engine", losses[0], losses[1], EXACT, EXACT_WHY)
+    yield from [
         identity(
             f"training gradient of {name}",
             "engine",
@@ -54,7 +60,6 @@ def engine(eq: Table) -> list[Check]:
         )
         for name in grads[0]
     ]
-    return out
 
 
 COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {

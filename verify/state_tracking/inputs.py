@@ -36,10 +36,9 @@ class Inputs:
         self.perms = task.draw_permutations(p, rng)
         self.teachers = torch.tensor(task.teacher_matrices(self.perms))
         every = np.array(list(itertools.product(*[range(p.d_g)] * p.L, range(p.N))))
-        states = [every[:, -1]]
-        for t in range(p.L):
-            states.append(self.perms[every[:, t], states[-1]])
-        self.actions, self.states = torch.tensor(every[:, : p.L]), torch.tensor(np.stack(states, 1))
+        actions, first = every[:, : p.L], every[:, -1]
+        self.actions = torch.tensor(actions)
+        self.states = torch.tensor(task.visited(self.perms, actions, first))
         self.student = Student(p, task.draw_weights(p, rng), torch.float64)
         self.M = self.student.M
         self.A = torch.tensor(0.37, dtype=torch.float64, requires_grad=True)
@@ -84,7 +83,7 @@ class Inputs:
         correct, other = (v.detach() for v in self.mean_logits())
         p, A = self.p, float(self.A.detach())
         c_R = A + (1 - A) / p.d_g
-        at = {
+        numbers = {
             "N": p.N,
             "L": p.L,
             "d_g": p.d_g,
@@ -103,8 +102,10 @@ class Inputs:
             "pi_i": A,
         }
         # Softmax of the mean logits: probability of wrong states.
-        vector = torch.tensor([at["z_k"]] + [at["z_kbar"]] * (p.N - 1), dtype=torch.float64)
-        return at | {"g": float(1 - torch.softmax(vector, 0)[0])}
+        vector = torch.tensor(
+            [numbers["z_k"]] + [numbers["z_kbar"]] * (p.N - 1), dtype=torch.float64
+        )
+        return numbers | {"g": float(1 - torch.softmax(vector, 0)[0])}
 
 
 def cross_entropy(correct: torch.Tensor, other: torch.Tensor, N: int) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,9 @@ import xarray as xr
 from simulate import pool
 from theory.state_tracking import Parameters
 from theory.state_tracking.levels import LEVELS
-from theory.state_tracking.numbers.per_seed import Realisation, Start, solve
+from theory.state_tracking.numbers.per_seed import FixedDisorder, Realisation, Start, solve
 from verify.emergence import first_crossing
 from verify.state_tracking import ensemble
-from verify.state_tracking.terms import TERMS, times
 
 PAPER, OWN, CAVITY = "flow", "own_start", "cavity"
 
@@ -68,6 +67,36 @@ ON_LADDER = tuple(level for level in LEVELS if level not in (DRAWN, COUNTS))
 
 
 ON_GRID = (PAPER, CAVITY, DRAWN, COUNTS, FULL)
+
+
+def times(p: Parameters) -> dict[str, tuple[str, float]]:
+    """Timed variables and their levels; with two actions, A = 1/2 is the chance level."""
+    return {
+        "half_time": ("A", 0.5 if p.L > 2 else 0.75),
+        "rollout_half_time": ("rollout_accuracy", 0.5),
+    }
+
+
+def _left(system: FixedDisorder, left: np.ndarray | float) -> FixedDisorder:
+    """Variant with another share of the scatter within groups."""
+    system.left = left + 0 * system.left
+    return system
+
+
+def _uniform(known: Realisation) -> Realisation:
+    """Variant with the same number of rows in each group."""
+    return replace(known, share=np.full_like(known.share, 1 / known.share[0].size), pairs=None)
+
+
+# Fixed-disorder theory without one of its terms; the last three omissions are cumulative.
+TERMS: dict[str, Callable[[Parameters, Start, Realisation], FixedDisorder]] = {
+    "whole": FixedDisorder,
+    "no scatter within groups": lambda p, s, g: _left(FixedDisorder(p, s, g), 0.0),
+    "variance about the true mean": lambda p, s, g: _left(FixedDisorder(p, s, g), g.share),
+    "no pairs": lambda p, s, g: FixedDisorder(p, s, g.without_pairs()),
+    "no counts": lambda p, s, g: FixedDisorder(p, s, _uniform(g)),
+    "no M": lambda p, s, g: FixedDisorder(p, s, _uniform(g).redrawn(s, np.random.default_rng(0))),
+}
 
 
 @dataclass(frozen=True)
@@ -129,8 +158,8 @@ def judge(p: Parameters, theory: xr.Dataset, runs: xr.Dataset) -> Fidelity:
         timed = np.isfinite(measured)
         errors[name] = (predicted / measured - 1)[timed]
         if drawn is not None:
-            at = np.array([first_crossing(curve, level).values for curve in drawn[of]])
-            scatter[name] = _rms((at.std(0, ddof=1) / at.mean(0))[timed])
+            crossed = np.array([first_crossing(curve, level).values for curve in drawn[of]])
+            scatter[name] = _rms((crossed.std(0, ddof=1) / crossed.mean(0))[timed])
     for name in ("A", "loss", "rollout_accuracy"):
         errors[name] = np.abs(theory[name].values - runs[name].values).max(1)
     ratios = {}
@@ -164,8 +193,10 @@ def _at_equal_A(theory: xr.Dataset, run: xr.Dataset, name: str) -> float:
     """Rms relative error of a variance during locking, compared at equal attention."""
     during = (run.A.values > LOCKING) & (run.A.values < LOCKED)
     rising = slice(0, int(np.argmax(theory.A.values > (1 + LOCKED) / 2)) + 1)
-    at = np.interp(run.A.values[during], theory.A.values[rising], theory[name].values[rising])
-    return _rms(at / run[name].values[during] - 1)
+    interpolated = np.interp(
+        run.A.values[during], theory.A.values[rising], theory[name].values[rising]
+    )
+    return _rms(interpolated / run[name].values[during] - 1)
 
 
 def _one(setting: str, level: str, tick: Callable[[int], None]) -> Fidelity:

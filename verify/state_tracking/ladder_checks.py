@@ -1,7 +1,7 @@
 """What errors of the levels have to be, and how often the sampling of a training set matters."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import scipy.stats
@@ -15,7 +15,7 @@ from theory.state_tracking.numbers.per_seed import (
     data_scatter,
     half_times,
 )
-from verify.check import Band, Check, at_most, estimated, near
+from verify.check import Band, Check, at_most, estimated, listed, near
 from verify.emergence import first_crossing
 from verify.state_tracking import ensemble
 from verify.state_tracking.ladder import (
@@ -137,40 +137,42 @@ OFF = {
 WIDTH = 4.0  # standard errors of this level
 
 
-def checks(found: Ladder, grid: Ladder) -> list[Check]:
+@listed
+def checks(errors: Ladder, grid: Ladder) -> Iterator[Check]:
     """Checks: the last level against its targets at every setting; the level that knows initial
     values only against the scatter that it predicts; the paper's levels against their measured
     bands.
     """
-    out = ladder_checks(found)
+    yield from ladder_checks(errors)
     for setting, levels in grid.items():
-        out += [*aims(setting, levels), *drawn_aims(setting, levels)]
-    out += [calibration(grid, name) for name in SCATTERED]
+        yield from [*aims(setting, levels), *drawn_aims(setting, levels)]
+    yield from [calibration(grid, name) for name in SCATTERED]
     redrawn = [
         functools.partial(check, name)
         for name in ("draws_2048", "draws_8192")
         for check in (each_training_set, scatter)
     ]
-    return out + pool.run(
+    yield from pool.run(
         redrawn, [1] * len(redrawn), progress=False, what="training sets redrawn", unit="ensemble"
     )
 
 
-def ladder_checks(found: Ladder) -> list[Check]:
+def ladder_checks(errors: Ladder) -> list[Check]:
     """Checks of the three settings of the ladder."""
     return [
         c
-        for setting, levels in found.items()
+        for setting, levels in errors.items()
         for c in (*aims(setting, levels), *off(setting, levels))
     ]
 
 
-def aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
+@listed
+def aims(setting: str, levels: dict[str, Fidelity]) -> Iterator[Check]:
     """The last level against targets set beforehand; if one is missed, against its known
     deviation.
     """
     best, title = levels[FULL], ensemble.SETTINGS[setting].title
-    out = [
+    yield from [
         _aim(
             f"{MEASURES[name]} by our theory, {title}",
             TITLES[FULL],
@@ -184,19 +186,16 @@ def aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
     if setting in LADDER:
         label = f"share of evaluations with the mean rollout beyond one s.e., {title}"
         known = MISSED.get((setting, "outside"))
-        out.append(_aim(label, TITLES[FULL], 1 - best.inside, 0.1, known, AT_CHANCE))
+        yield _aim(label, TITLES[FULL], 1 - best.inside, 0.1, known, AT_CHANCE)
     for name in SCATTERED:
         (ours, _), (theirs, _) = best.summary(name), levels[PAPER].summary(name)
-        out.append(
-            at_most(
-                f"error of the {MEASURES[name]} by our theory over the paper's, {title}",
-                TITLES[FULL],
-                0.25,
-                ours / theirs if np.isfinite(theirs) else 0.0,  # it may never reach it
-                "the theory is worth its equations",
-            )
+        yield at_most(
+            f"error of the {MEASURES[name]} by our theory over the paper's, {title}",
+            TITLES[FULL],
+            0.25,
+            ours / theirs if np.isfinite(theirs) else 0.0,  # it may never reach it
+            "a quarter of the error of the paper's theory",
         )
-    return out
 
 
 def drawn_aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
@@ -231,10 +230,10 @@ def calibration(grid: Ladder, name: str) -> Check:
     ratios, expected, variance = [], 0.0, 0.0
     for levels in grid.values():
         errors = levels[DRAWN].errors[name]
-        own, drawn_ = len(errors), len(errors) * (DRAWS - 1)
+        count, drawn_ = len(errors), len(errors) * (DRAWS - 1)
         scatter_ = levels[DRAWN].scatter[name] ** 2 * (1 + 1 / DRAWS)
         ratios.append(float((errors**2).mean()) / scatter_)
-        mean, spread = scipy.stats.f.stats(own, drawn_, moments="mv")
+        mean, spread = scipy.stats.f.stats(count, drawn_, moments="mv")
         expected, variance = expected + mean / len(grid), variance + spread / len(grid) ** 2
     predicted = float(np.sqrt(expected))
     return estimated(
@@ -268,27 +267,25 @@ def each_training_set(name: str, tick: Callable[[int], None]) -> Check:
     )
 
 
-def off(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
+@listed
+def off(setting: str, levels: dict[str, Fidelity]) -> Iterator[Check]:
     """Errors of the paper's levels on these seeds against their measured bands."""
-    out, title = [], ensemble.SETTINGS[setting].title
+    title = ensemble.SETTINGS[setting].title
     for level in (PAPER, OWN):
         for name, centre in OFF.get((setting, level), {}).items():
             errors, ours = levels[level].errors[name], levels[CAVITY].errors[name]
             half = WIDTH * float(ours.std(ddof=1) / np.sqrt(len(ours)))
             band = Band(centre - half, centre + half, "closure c(A), one logit variance")
-            out.append(
-                near(
-                    f"{MEASURES[name]} by {TITLES[level].replace(', ', ' ')}, {title}",
-                    "flow (15)",
-                    0.0,
-                    float(errors.mean()),
-                    0.0,
-                    "",
-                    1.0,
-                    band,
-                )
+            yield near(
+                f"{MEASURES[name]} by {TITLES[level].replace(', ', ' ')}, {title}",
+                "flow (15)",
+                0.0,
+                float(errors.mean()),
+                0.0,
+                "",
+                1.0,
+                band,
             )
-    return out
 
 
 def scatter(name: str, tick: Callable[[int], None]) -> Check:

@@ -1,6 +1,8 @@
 """Laws of training by rewards and by other optimisers than plain descent, against students."""
 
+import functools
 from collections.abc import Callable
+from typing import Any
 
 from verify import measured
 from verify.check import Check
@@ -22,10 +24,13 @@ TRAINS = True  # what comes with the code, if asked
 
 def groups(request: Request) -> dict[str, Callable[[], list[Check]]]:
     """Rows that take longer, by students that come with the code, by title."""
-    found: dict[str, Callable[[], list[Check]]] = {"groups": reward_seeds.group_checks}
-    for part in (clocks, adam, decay, phases, edge, optimisers):
-        found |= part.groups(**request.training)
-    return found | {"order of batches": batches.checks}
+    parts: Any = (clocks, adam, decay, phases, edge, optimisers)
+    trained = {
+        title: functools.partial(make, **request.training)
+        for part in parts
+        for title, make in part.GROUPS.items()
+    }
+    return {"groups": reward_seeds.group_checks, **trained, "order of batches": batches.checks}
 
 
 def report(request: Request) -> Report:

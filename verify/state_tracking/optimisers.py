@@ -2,10 +2,8 @@
 rollout accuracy 1/2, seed by seed, nothing fitted.
 """
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,14 +11,13 @@ import numpy as np
 from simulate.state_tracking import train
 from theory.state_tracking import Parameters
 from theory.state_tracking.levels import LEVELS
-from theory.state_tracking.numbers.per_seed import Realisation, solve, system
-from verify.check import Check, near
+from theory.state_tracking.numbers.per_seed import Realisation, Start, solve, system
+from verify.check import Check, listed, near
 from verify.emergence import first_crossing
 from verify.kept import kept
 from verify.measured import measured
 from verify.state_tracking.ensemble import TESTED
-from verify.state_tracking.starts import starts_of
-from verify.state_tracking.terms import times
+from verify.state_tracking.ladder import times
 
 SEEDS = range(700, 705)  # trained after the theory was committed
 EVALUATIONS = 120  # of a run; theory is evaluated at the same steps
@@ -58,8 +55,8 @@ def cases() -> dict[tuple[str, str], Parameters]:
         ]
         for way, fields in zip(WAYS, ways, strict=True):
             every = max(1, fields["epochs"] // EVALUATIONS)
-            own = p.replace(n_test=TESTED, unit="step", eval_every=every, **fields)
-            parameters[name, way] = own
+            setting = p.replace(n_test=TESTED, unit="step", eval_every=every, **fields)
+            parameters[name, way] = setting
     return parameters
 
 
@@ -76,9 +73,9 @@ def predicted(p: Parameters, seed: int, last: float) -> np.ndarray:
     """These times of one seed in theory, followed to a last time."""
     epochs = np.arange(0, p.epochs + 1, p.eval_every)
     epochs = epochs[p.alpha(epochs) <= last]
-    theory = system(p, starts_of(p, [seed]), Realisation.of_seeds(p, [seed]))
-    found, asked = solve(theory, epochs), [times(p)[name] for name in NAMES]
-    return np.array([first_crossing(found[of], level).values[0] for of, level in asked])
+    theory = system(p, Start.of_seeds(p, [seed]), Realisation.of_seeds(p, [seed]))
+    curves, asked = solve(theory, epochs), [times(p)[name] for name in NAMES]
+    return np.array([first_crossing(curves[of], level).values[0] for of, level in asked])
 
 
 def errors(p: Parameters, seeds: Iterable[int], **training: Any) -> dict[str, np.ndarray]:
@@ -93,9 +90,9 @@ def errors(p: Parameters, seeds: Iterable[int], **training: Any) -> dict[str, np
     return dict(zip(NAMES, np.where(one, np.inf, ours / theirs - 1).T, strict=True))
 
 
-def rows(title: str, p: Parameters, seeds: Iterable[int], **training: Any) -> list[Check]:
+@listed
+def rows(title: str, p: Parameters, seeds: Iterable[int], **training: Any) -> Iterator[Check]:
     """Root mean squares of these errors against bars set beforehand."""
-    out = []
     for name, errors_of in errors(p, seeds, **training).items():
         reached = errors_of[~np.isnan(errors_of)]
         size = float(np.sqrt(np.mean(reached**2)))
@@ -104,14 +101,12 @@ def rows(title: str, p: Parameters, seeds: Iterable[int], **training: Any) -> li
             why += f"; {errors_of.size - reached.size} of {errors_of.size} do not get there"
         label = f"{NAMES[name]} per seed, rms, {title}"
         level = LEVELS["fixed_disorder"].title
-        out.append(near(label, level, 0.0, size, BARS[name], why, 1.0))
-    return out
+        yield near(label, level, 0.0, size, BARS[name], why, 1.0)
 
 
-def groups(**training: Any) -> dict[str, Callable[[], list[Check]]]:
-    """Rows of every optimiser at every setting, by title."""
-    titles = {case: f"{BASES[case[0]][0]}, {case[1]}" for case in cases()}
-    return {
-        titles[case]: functools.partial(rows, titles[case], p, SEEDS, **training)
-        for case, p in cases().items()
-    }
+# Rows of every optimiser at every setting, by title.
+GROUPS = {
+    title: functools.partial(rows, title, p, SEEDS)
+    for (name, way), p in cases().items()
+    for title in [f"{BASES[name][0]}, {way}"]
+}

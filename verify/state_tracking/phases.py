@@ -1,9 +1,7 @@
 """Weight decay: what students keep, lose and never learn, on both sides of both critical decays."""
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -129,9 +127,8 @@ def rows(
     ]
 
 
-def groups(**training: Any) -> dict[str, Callable[[], list[Check]]]:
-    """Rows of all settings by title."""
-    return {
-        f"both critical decays, {title}": functools.partial(rows, title, p, SEEDS, **training)
-        for title, p in SETTINGS.items()
-    }
+# Rows of all settings by title.
+GROUPS = {
+    f"both critical decays, {title}": functools.partial(rows, title, p, SEEDS)
+    for title, p in SETTINGS.items()
+}

@@ -1,5 +1,6 @@
 """Rewards against labels: the same orbit, and the ratio of the clocks, seed by seed."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import xarray as xr
 
 from theory.state_tracking import Parameters, equations
 from theory.state_tracking.numbers.rewards import clock
-from verify.check import Band, Check, at_most, sampled
+from verify.check import Band, Check, at_most, listed, sampled
 from verify.report import Request
 from verify.state_tracking import rewards
 
@@ -56,9 +57,9 @@ def measured_clock(
     return (labelled[-1] - labelled[0]) / (alpha[-1] - alpha[0]), float(law)
 
 
-def clocks(kind: str, p: Parameters, labels: xr.Dataset, runs: xr.Dataset) -> list[Check]:
+@listed
+def clocks(kind: str, p: Parameters, labels: xr.Dataset, runs: xr.Dataset) -> Iterator[Check]:
     """Ratio of the clocks in every window that all seeds pass."""
-    out = []
     for window in WINDOWS:
         pairs = np.array(
             [
@@ -69,16 +70,13 @@ def clocks(kind: str, p: Parameters, labels: xr.Dataset, runs: xr.Dataset) -> li
         if np.isnan(pairs).any():
             continue
         law = pairs[:, 1].mean()
-        out.append(
-            sampled(
-                f"clock of rewards, {kind}, s = {window[0]:g} to {window[1]:g}",
-                EQUATION[kind],
-                float(law),
-                pairs[:, 0] / pairs[:, 1] * law,
-                band=BAND,
-            )
+        yield sampled(
+            f"clock of rewards, {kind}, s = {window[0]:g} to {window[1]:g}",
+            EQUATION[kind],
+            float(law),
+            pairs[:, 0] / pairs[:, 1] * law,
+            band=BAND,
         )
-    return out
 
 
 def orbits(kind: str, labels: xr.Dataset, runs: xr.Dataset) -> list[Check]:
@@ -90,13 +88,13 @@ def _orbit(kind: str, level: float, labels: xr.Dataset, runs: xr.Dataset) -> lis
     orbit: dict[str, list[tuple[float, float]]] = {"A": [], "S": []}
     scale = {"A": 1.0, "S": 0.0}
     for k in runs.seed.values:
-        run, own = rewarded(runs.sel(seed=k)), labels.sel(seed=k)
-        at = int(np.argmax(run.success.values >= level))
-        if not run.success.values[at] >= level:
+        run, labelled = rewarded(runs.sel(seed=k)), labels.sel(seed=k)
+        meeting = int(np.argmax(run.success.values >= level))
+        if not run.success.values[meeting] >= level:
             return []
-        scale["S"] = max(scale["S"], abs(float(run.R[at])))
+        scale["S"] = max(scale["S"], abs(float(run.R[meeting])))
         for name, pairs in orbit.items():
-            pairs.append((at_equal_R(own, run, name)[at], float(run[name][at])))
+            pairs.append((at_equal_R(labelled, run, name)[meeting], float(run[name][meeting])))
     out = []
     for name, pairs in orbit.items():
         label, reward = np.array(pairs).T
@@ -127,16 +125,16 @@ def scratch(labels: xr.Dataset, runs: xr.Dataset) -> Check:
     )
 
 
-def compare(ensembles: dict[str, xr.Dataset], base: Parameters) -> list[Check]:
+@listed
+def compare(ensembles: dict[str, xr.Dataset], base: Parameters) -> Iterator[Check]:
     """All rows for given ensembles by kind; `supervised` is one of them."""
-    labels, out = ensembles["supervised"], []
+    labels = ensembles["supervised"]
     for kind, runs in ensembles.items():
         if kind == "scratch":
-            out.append(scratch(labels, runs))
+            yield scratch(labels, runs)
         elif kind != "supervised":
             p = rewards.parameters(kind, base)
-            out += [*clocks(kind, p, labels, runs), *orbits(kind, labels, runs)]
-    return out
+            yield from [*clocks(kind, p, labels, runs), *orbits(kind, labels, runs)]
 
 
 def checks(request: Request) -> list[Check]:

@@ -2,7 +2,7 @@
 nothing fitted.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +11,10 @@ import xarray as xr
 from simulate import runs as store
 from simulate.state_tracking import SYSTEMS
 from theory.state_tracking import Parameters, predict
-from theory.state_tracking.numbers.per_seed import Realisation, solve, system
-from verify.check import Check, near
+from theory.state_tracking.numbers.per_seed import Realisation, Start, solve, system
+from verify.check import Check, listed, near
 from verify.emergence import first_crossing
 from verify.state_tracking import rewards
-from verify.state_tracking.starts import starts_of
 
 SEEDS = (7301, 7302, 7303)  # trained after theory and bars were committed
 FILE = rewards.SHIPPED / "rewards_seeds.nc"
@@ -67,29 +66,30 @@ def errors(p: Parameters, runs: xr.Dataset) -> dict[str, np.ndarray]:
 
 
 def _errors(ours: xr.Dataset, runs: xr.Dataset) -> dict[str, np.ndarray]:
-    found = {}
+    relative = {}
     for title, (name, level, _) in TIMES.items():
         predicted, measured = (first_crossing(x[name], level).values for x in (ours, runs))
-        found[title] = predicted / measured - 1
-    return found
+        relative[title] = predicted / measured - 1
+    return relative
 
 
 def in_groups(seeds: Iterable[int] = rewards.SEEDS) -> dict[str, np.ndarray]:
     """The same of shipped students with normalised groups, which the theory has not seen before."""
     seeds, p = [*seeds], rewards.parameters("grpo")
     runs = rewards.shipped("grpo").sel(seed=seeds)
-    theory = system(p, starts_of(p, seeds), Realisation.of_seeds(p, seeds))
+    theory = system(p, Start.of_seeds(p, seeds), Realisation.of_seeds(p, seeds))
     return _errors(solve(theory, runs.epoch.values), runs)
 
 
-def rows(found: dict[str, np.ndarray], kind: str = "reward for the last state") -> list[Check]:
+@listed
+def rows(
+    by_title: dict[str, np.ndarray], kind: str = "reward for the last state"
+) -> Iterator[Check]:
     """Root mean squares of these errors against the bars."""
-    out = []
-    for title, error in found.items():
+    for title, error in by_title.items():
         size = float(np.sqrt(np.mean(error**2)))
         name = f"{title} per seed, rms, {kind}"
-        out.append(near(name, "reward_slope", 0.0, size, TIMES[title][2], WHY, 1.0))
-    return out
+        yield near(name, "reward_slope", 0.0, size, TIMES[title][2], WHY, 1.0)
 
 
 def stopped(kl: float, runs: xr.Dataset) -> Check:
@@ -101,10 +101,11 @@ def stopped(kl: float, runs: xr.Dataset) -> Check:
     return near(name, "divergence_slope", 0.0, size, LAST_BAR, WHY, 1.0)
 
 
-def checks() -> list[Check]:
+@listed
+def checks() -> Iterator[Check]:
     """Rows for the shipped students."""
-    found = rows(errors(parameters(), shipped()))
-    return found + [stopped(kl, shipped(kl)) for kl in PENALTIES]
+    yield from rows(errors(parameters(), shipped()))
+    yield from [stopped(kl, shipped(kl)) for kl in PENALTIES]
 
 
 def group_checks() -> list[Check]:

@@ -2,7 +2,8 @@
 by intervention, their order, and how the time of attention goes with sizes and architecture.
 """
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import xarray as xr
 from theory.state_tracking import Parameters, task
 from theory.state_tracking.numbers.guesses import from_state
 from theory.state_tracking.numbers.quadrature import emergence_time
-from verify.check import Band, Check, at_most, sampled
+from verify.check import Band, Check, at_most, listed, sampled
 from verify.emergence import first_crossing
 from verify.report import Report
 from verify.significance import Z_MAX, detectable_effect, normal_z, samples_needed
@@ -72,19 +73,19 @@ def stages(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
         "logic": (runs.logic, (1 + known) / 2),
         "rollout": (runs.rollout_accuracy, 0.5),
     }
-    found = {name: _crossing(curve, level) for name, (curve, level) in levels.items()}
+    measured = {name: _crossing(curve, level) for name, (curve, level) in levels.items()}
     begun = _crossing(runs.A, (1 + WAITING * (p.L - 1)) / p.L)
     specific = 1 - runs.S / runs.R
-    found |= {
+    measured |= {
         "known": known,
         "plateau": _at(runs.accuracy, begun),
         "early": _at(specific, begun),
-        "specific": _at(specific, found["attention"]),
-        "gain": _at(runs.logic - runs.accuracy, found["attention"]),
+        "specific": _at(specific, measured["attention"]),
+        "gain": _at(runs.logic - runs.accuracy, measured["attention"]),
         "seen": _lasting(runs.visible, VISIBLE),
         "right": _lasting(runs.rollout_accuracy, RIGHT),
     }
-    return xr.Dataset({k: ("seed", v) for k, v in found.items()}, {"seed": runs.seed})
+    return xr.Dataset({k: ("seed", v) for k, v in measured.items()}, {"seed": runs.seed})
 
 
 def _crossing(curve: xr.DataArray, level: Any) -> np.ndarray:
@@ -134,22 +135,15 @@ def beyond(name: str, bound: float, values: np.ndarray, side: int) -> Check:
     )
 
 
-def above(name: str, bound: float, values: np.ndarray) -> Check:
-    """That a mean over seeds is above a bound."""
-    return beyond(name, bound, values, 1)
+above, below = (functools.partial(beyond, side=side) for side in (1, -1))
 
 
-def below(name: str, bound: float, values: np.ndarray) -> Check:
-    """That a mean over seeds is below a bound."""
-    return beyond(name, bound, values, -1)
-
-
-def order(found: Mapping[str, xr.Dataset]) -> list[Check]:
+@listed
+def order(by_setting: Mapping[str, xr.Dataset]) -> Iterator[Check]:
     """Stages one after the other, in every setting of standard transformers; with rotary positions
     logic before attention. Where the later one is not reached it counts as if at the end.
     """
-    rows = []  # times of less than a step count as one
-    for setting, times in found.items():
+    for setting, times in by_setting.items():
         if setting in SOLVABLE:
             continue
         end = ensembles.parameters(setting).epochs
@@ -157,35 +151,33 @@ def order(found: Mapping[str, xr.Dataset]) -> list[Check]:
             judge = below if (setting, late) == (ROTARY, "logic") else above
             then = times[late].fillna(end) if judge is above else times[late]
             ratio = np.diff(np.log(np.maximum([times[early], then], 1)), axis=0)[0]
-            rows.append(judge(f"ln of time of {late} by that of {early}, {setting}", 0.0, ratio))
-    return rows
+            yield judge(f"ln of time of {late} by that of {early}, {setting}", 0.0, ratio)
 
 
-def first_stage(found: Mapping[str, xr.Dataset]) -> list[Check]:
+@listed
+def first_stage(by_setting: Mapping[str, xr.Dataset]) -> Iterator[Check]:
     """Loss and order parameters before attention emerges: the guess from the state alone."""
-    rows = []
-    for setting, times in found.items():
+    for setting, times in by_setting.items():
         name = f"accuracy before attention by the best guess from the state, {setting}"
         ratio = (times.plateau / times.known).values
         if setting == ROTARY:
-            rows.append(above(name, 1 + PLATEAU.high, ratio))
+            yield above(name, 1 + PLATEAU.high, ratio)
         elif setting not in SOLVABLE:
-            rows.append(sampled(name, "from_state", 1.0, ratio, band=PLATEAU))
-    return rows
+            yield sampled(name, "from_state", 1.0, ratio, band=PLATEAU)
 
 
-def specificity(found: Mapping[str, xr.Dataset]) -> list[Check]:
+def specificity(by_setting: Mapping[str, xr.Dataset]) -> list[Check]:
     """Whether logic knows the actions before attention, and when attention finds the right one."""
-    rows = []
-    for setting, times in found.items():
-        judge = above if setting in (*SOLVABLE, ROTARY) else below
-        rows.append(judge(f"1 - S/R before attention, {setting}", EARLY, times.early.values))
-        name = f"1 - S/R at the time of attention, {setting}"
-        rows.append(judge(name, 0.5, times.specific.values))
-    return rows
+    moments = (("before attention", EARLY, "early"), ("at the time of attention", 0.5, "specific"))
+    return [
+        judge(f"1 - S/R {when}, {setting}", bound, times[name].values)
+        for setting, times in by_setting.items()
+        for judge in [above if setting in (*SOLVABLE, ROTARY) else below]
+        for when, bound, name in moments
+    ]
 
 
-def exponents(found: Mapping[str, xr.Dataset]) -> tuple[list[Check], list[list[str]]]:
+def exponents(by_setting: Mapping[str, xr.Dataset]) -> tuple[list[Check], list[list[str]]]:
     """Exponents of the time of attention, in steps, in L, N and d_g: the flow (15), descent on the
     solvable student, and standard transformers; rows of a table.
     """
@@ -194,29 +186,32 @@ def exponents(found: Mapping[str, xr.Dataset]) -> tuple[list[Check], list[list[s
         parameters = [ensembles.parameters(name) for name in settings]
         x = np.log([getattr(p, field) for p in parameters])
         weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
-        own = weights @ np.log([found[name].attention.values for name in settings])
+        slopes = weights @ np.log([by_setting[name].attention.values for name in settings])
         flow = float(weights @ np.log([flow_steps(p) for p in parameters]))
-        checks.append(below(f"exponent of the time of attention, {field}", flow, own))
-        rows.append([field, f"{flow:.2f}", _said(own, 2)])
+        checks.append(below(f"exponent of the time of attention, {field}", flow, slopes))
+        rows.append([field, f"{flow:.2f}", _said(slopes, 2)])
     return checks, rows
 
 
 def flow_steps(p: Parameters) -> float:
     """Steps of the solvable student of these sizes to A half way from 1/L to 1, by the flow."""
-    own = Parameters(N=p.N, L=p.L, d_g=p.d_g, d_h=p.d_h)
-    return float(emergence_time(own.values(), (1 + 1 / p.L) / 2)) * p.N * p.d_g
+    solvable = Parameters(N=p.N, L=p.L, d_g=p.d_g, d_h=p.d_h)
+    return float(emergence_time(solvable.values(), (1 + 1 / p.L) / 2)) * p.N * p.d_g
 
 
-def one_head(found: Mapping[str, xr.Dataset], runs: Mapping[str, xr.Dataset]) -> list[Check]:
+@listed
+def one_head(
+    by_setting: Mapping[str, xr.Dataset], runs: Mapping[str, xr.Dataset]
+) -> Iterator[Check]:
     """A block of one head answers rollouts later than one of two, as its attention stays away from
     the actions of some states; what it allows is what the student knows, and comes first.
     """
-    one, two = found[ONE_HEAD], found["base"]
+    one, two = by_setting[ONE_HEAD], by_setting["base"]
     end = {name: runs[name].isel(epoch=-1) for name in (ONE_HEAD, "base")}
     limit = {name: runs[name].visible.sel(epoch=end["base"].epoch).values for name in end}
     known = (end[ONE_HEAD].accuracy / end[ONE_HEAD].visible).values
     name = "accuracy at the end by what attention allows, 1 head"
-    rows = [
+    yield from [
         above("rollouts of one head by those of two, ln of time", 0.0, np.log(one.rollout / two.rollout).values),
         sampled(name, "interventions.visible", 1.0, known, band=PAIRS),
         below("what attention allows, one head less two", 0.0, limit[ONE_HEAD] - limit["base"]),
@@ -224,18 +219,18 @@ def one_head(found: Mapping[str, xr.Dataset], runs: Mapping[str, xr.Dataset]) ->
     first = np.log(one.right / one.seen).values
     if np.isfinite(first).sum() > 1:
         name = "all rollouts by what attention allows, ln of time, 1 head"
-        rows.append(above(name, 0.0, first[np.isfinite(first)]))
-    return rows
+        yield above(name, 0.0, first[np.isfinite(first)])
 
 
 def allowed(runs: Mapping[str, xr.Dataset]) -> list[Check]:
     """No student knows more than its attention allows (a row added after the data were seen)."""
-    rows = []
-    for setting in ensembles.FRESH:
-        p, more = ensembles.parameters(setting), runs[setting].accuracy - runs[setting].visible
-        name = f"accuracy above what attention allows, {setting}"
-        rows.append(at_most(name, DEFINED, 0.5 / (p.N * p.d_g), float(more.max()), "half a pair"))
-    return rows
+    name = "accuracy above what attention allows"
+    beyond_limit = {x: float((runs[x].accuracy - runs[x].visible).max()) for x in ensembles.FRESH}
+    half = {x: 0.5 / (p.N * p.d_g) for x in beyond_limit for p in [ensembles.parameters(x)]}
+    return [
+        at_most(f"{name}, {x}", DEFINED, half[x], more, "half a pair")
+        for x, more in beyond_limit.items()
+    ]
 
 
 def leads(runs: xr.Dataset) -> str:
@@ -247,29 +242,29 @@ def leads(runs: xr.Dataset) -> str:
         late[q].transpose("seed", "epoch").diff("epoch").values for q in ("visible", "accuracy")
     )
     pairs = ((moved, known), (moved[:, :-1], known[:, 1:]), (moved[:, 1:], known[:, :-1]))
-    at, after, before = (np.corrcoef(x.ravel(), y.ravel())[0, 1] for x, y in pairs)
+    at_once, after, before = (np.corrcoef(x.ravel(), y.ravel())[0, 1] for x, y in pairs)
     return (
         f"1 head, from step {AFTER} on: changes of accuracy correlate with those of what attention allows "
-        f"by {at:.2f} at once, {after:.2f} one measurement later, {before:.2f} one earlier"
+        f"by {at_once:.2f} at once, {after:.2f} one measurement later, {before:.2f} one earlier"
     )
 
 
 def report(runs: Mapping[str, xr.Dataset] | None = None) -> Report:
     """All rows and tables, for the shipped ensembles or for given ones."""
     runs = ensembles.shipped() if runs is None else runs
-    found = {name: stages(ensembles.parameters(name), part) for name, part in runs.items()}
-    scaling, rows = exponents(found)
-    checks = [*first_stage(found), *order(found), *specificity(found), *scaling]
-    checks += [*one_head(found, runs), *allowed(runs)]
+    by_setting = {name: stages(ensembles.parameters(name), part) for name, part in runs.items()}
+    scaling, rows = exponents(by_setting)
+    checks = [*first_stage(by_setting), *order(by_setting), *specificity(by_setting), *scaling]
+    checks += [*one_head(by_setting, runs), *allowed(runs)]
     tables = {
-        "stages of learning (mean and standard error over seeds)": (HEADER, table(found)),
+        "stages of learning (mean and standard error over seeds)": (HEADER, table(by_setting)),
         "exponents of the time of attention in steps": (
             ["in", "flow (15)", "standard transformers"],
             rows,
         ),
         "other architectures: times by those of the base, and the least effect that shows": (
             ["setting", "attention", "shows", "all rollouts half right", "shows"],
-            architectures(found),
+            architectures(by_setting),
         ),
         "at the end (mean and standard error over seeds)": (
             ["setting", *ENDS],
@@ -305,17 +300,16 @@ def thousand(p: Parameters) -> float:
     return p.L * (p.batch_size or p.n_train) / 1000
 
 
-def table(found: Mapping[str, xr.Dataset]) -> list[list[str]]:
+@listed
+def table(by_setting: Mapping[str, xr.Dataset]) -> Iterator[list[str]]:
     """Stages of every setting, one row each."""
-    rows = []
-    for setting, t in found.items():
+    for setting, t in by_setting.items():
         p = ensembles.parameters(setting)
         tokens = t.attention.values * thousand(p)
         ratios = (t.logic / t.attention, t.rollout / t.attention)
         values = (*ratios, t.early, t.specific, t.plateau / t.known, t.gain)
         said = [_said(v.values, 2) for v in values]
-        rows.append([setting, _said(t.attention.values, 0), _said(tokens, 0), *said])
-    return rows
+        yield [setting, _said(t.attention.values, 0), _said(tokens, 0), *said]
 
 
 def _end(curve: xr.DataArray) -> str:
@@ -335,16 +329,16 @@ ENDS = (
 )
 
 
-def architectures(found: Mapping[str, xr.Dataset]) -> list[list[str]]:
+@listed
+def architectures(by_setting: Mapping[str, xr.Dataset]) -> Iterator[list[str]]:
     """Times of attention and of rollouts of other students by those of the base. Settings of
     `FRESH` have the base's seeds, and so its teachers; others are compared in the order of theirs,
     which are independent.
     """
-    rows = []
     for setting in (*ensembles.OTHERS, *SOLVABLE):
         row = [setting]
         for stage in ("attention", "rollout"):
-            ratio = np.log(found[setting][stage].values / found["base"][stage].values)
+            ratio = np.log(by_setting[setting][stage].values / by_setting["base"][stage].values)
             if missing := np.isnan(ratio).sum():
                 row += [f"not reached by {missing}", ""]
                 continue
@@ -354,8 +348,10 @@ def architectures(found: Mapping[str, xr.Dataset]) -> list[list[str]]:
                 f"{np.exp(ratio.mean()):.2f} +- {np.exp(ratio.mean()) * error:.2f}",
                 f"{shows:.0%}",
             ]
-        rows.append(row)
-    return rows  # fmt: skip
+        yield row
+
+
+# fmt: skip
 
 
 def _said(values: np.ndarray, digits: int) -> str:
@@ -377,22 +373,23 @@ PICTURE = (
 )  # fmt: skip
 
 
-def picture(checks: Sequence[Check]) -> list[list[str]]:
+@listed
+def picture(checks: Sequence[Check]) -> Iterator[list[str]]:
     """What extends: a statement is found if all of its rows hold, and mostly found if none fails
     and more than half hold; where its rows are undecided or fail, and the largest minimum
     detectable effect.
     """
-    rows = []
     for said, here, start in PICTURE:
-        own = [c for c in checks if c.name.startswith(start)]
+        its_rows = [c for c in checks if c.name.startswith(start)]
         where: dict[str, list[str]] = {"undecided": [], "FAIL": []}
-        for c in own:
+        for c in its_rows:
             if c.verdict in where:
                 where[c.verdict].append(c.name.partition(", ")[2])
-        held = len(own) - sum(map(len, where.values()))
-        most = 2 * held > len(own) and not where["FAIL"]
-        found = here if held == len(own) > 0 else f"{here} (most rows)" if most else "undecided"
-        shows = max((c.detectable for c in own), default=np.inf)
+        held = len(its_rows) - sum(map(len, where.values()))
+        most = 2 * held > len(its_rows) and not where["FAIL"]
+        answer = (
+            here if held == len(its_rows) > 0 else f"{here} (most rows)" if most else "undecided"
+        )
+        shows = max((c.detectable for c in its_rows), default=np.inf)
         listed = ["; ".join(dict.fromkeys(names)) for names in where.values()]
-        rows.append([said, found, f"{held} of {len(own)}", *listed, f"{shows:.2f}"])
-    return rows
+        yield [said, answer, f"{held} of {len(its_rows)}", *listed, f"{shows:.2f}"]

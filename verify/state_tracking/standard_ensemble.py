@@ -86,23 +86,23 @@ def seeds(setting: str) -> range:
 def train(setting: str, **options: Any) -> xr.Dataset:
     """Students of one setting over seed and epoch, trained unless they are in the store."""
     system = solvable.SYSTEM if setting in SOLVABLE else SYSTEM
-    found = system.train(parameters(setting), seeds(setting), **options)
-    return found[[*KEPT]].swap_dims(alpha="epoch").drop_vars("alpha")
+    runs = system.train(parameters(setting), seeds(setting), **options)
+    return runs[[*KEPT]].swap_dims(alpha="epoch").drop_vars("alpha")
 
 
-def joined(found: Mapping[str, xr.Dataset]) -> xr.Dataset:
+def joined(by_setting: Mapping[str, xr.Dataset]) -> xr.Dataset:
     """Runs of all settings in one dataset over setting, seed and measurement; NaN after the end,
     and for other seeds.
     """
     parts = []
-    for runs in found.values():
+    for runs in by_setting.values():
         few = runs.assign_coords(measurement=("epoch", np.arange(runs.sizes["epoch"])))
         few = few.swap_dims(epoch="measurement").reset_coords("epoch")
         parts.append(few.astype("float32"))
     whole = xr.concat(parts, "setting", join="outer", combine_attrs="drop")
-    return whole.assign_coords(setting=[*found]).assign_attrs(
+    return whole.assign_coords(setting=[*by_setting]).assign_attrs(
         kind=storage.KIND,
-        parameters=json.dumps({name: parameters(name).stored() for name in found}),
+        parameters=json.dumps({name: parameters(name).stored() for name in by_setting}),
         command=COMMAND,
     )
 
@@ -110,20 +110,17 @@ def joined(found: Mapping[str, xr.Dataset]) -> xr.Dataset:
 def shipped() -> dict[str, xr.Dataset]:
     """Runs by setting, over seed and epoch, from the file that comes with the code."""
     whole = store.read(PLACE)
-    found = {}
+    by_setting = {}
     for name in map(str, whole.setting.values):
-        own = whole.sel(setting=name, drop=True)
-        own = own.isel(measurement=own.epoch.notnull().values, seed=_present(own))
-        found[name] = own.swap_dims(measurement="epoch").drop_vars("measurement")
-    return found
-
-
-def _present(runs: xr.Dataset) -> np.ndarray:
-    return runs.loss.notnull().any("measurement").values
+        of_setting = whole.sel(setting=name, drop=True)
+        present = of_setting.loss.notnull().any("measurement").values
+        of_setting = of_setting.isel(measurement=of_setting.epoch.notnull().values, seed=present)
+        by_setting[name] = of_setting.swap_dims(measurement="epoch").drop_vars("measurement")
+    return by_setting
 
 
 def renew(*settings: str, **options: Any) -> None:
     """Train ensembles again, all unless some are named, and write the file in single precision."""
-    found = {} if not settings else shipped()
-    found |= {name: train(name, **options) for name in settings or SETTINGS}
-    store.write(joined({name: found[name] for name in SETTINGS}), PLACE)
+    by_setting = {} if not settings else shipped()
+    by_setting |= {name: train(name, **options) for name in settings or SETTINGS}
+    store.write(joined({name: by_setting[name] for name in SETTINGS}), PLACE)

@@ -1,7 +1,5 @@
 """Figures of the stages of standard transformers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,16 +17,16 @@ def draw(runs: Mapping[str, xr.Dataset] | None = None, names: Sequence[str] = ()
     figure, axes = plotting.figure(2, len(names), width=3.4, height=2.5)
     for column, name in zip(axes.T, names, strict=True):
         p, part = ensembles.parameters(name), runs[name]
-        own, each = standard.stages(p, part), standard.thousand(p)
+        times, each = standard.stages(p, part), standard.thousand(p)
         for axis, curves in zip(column, CURVES, strict=True):
             for quantity, (word, colour) in curves.items():
-                at, values = part.epoch * each, part[quantity]
-                axis.plot(at, values.median("seed"), color=colour, label=word)
+                tokens, values = part.epoch * each, part[quantity]
+                axis.plot(tokens, values.median("seed"), color=colour, label=word)
                 ends = values.min("seed"), values.max("seed")
-                axis.fill_between(at, *ends, color=colour, alpha=0.2, lw=0)
-            axis.set(xlim=(0, 1.3 * each * float(own.rollout.max())))
+                axis.fill_between(tokens, *ends, color=colour, alpha=0.2, lw=0)
+            axis.set(xlim=(0, 1.3 * each * float(times.rollout.max())))
         column[0].axhline(
-            float(own.known.mean()), color="k", ls=":", lw=1, label="from state alone"
+            float(times.known.mean()), color="k", ls=":", lw=1, label="from state alone"
         )
         column[0].set(title=TITLES.get(name, name), ylim=(0, 1.02))
         column[1].set(xlabel="thousand predicted tokens seen")
@@ -47,8 +45,8 @@ def draw_one_head(runs: Mapping[str, xr.Dataset] | None = None) -> Any:
     for axis, seed in zip(axes.flat, part.seed.values, strict=True):
         for quantity, word in (("accuracy", "accuracy"), ("visible", "that attention allows")):
             line = "-" if quantity == "accuracy" else ":"
-            at = part.epoch * standard.thousand(ensembles.parameters(standard.ONE_HEAD))
-            axis.plot(at, part[quantity].sel(seed=seed), "k" + line, lw=1.2, label=word)
+            tokens = part.epoch * standard.thousand(ensembles.parameters(standard.ONE_HEAD))
+            axis.plot(tokens, part[quantity].sel(seed=seed), "k" + line, lw=1.2, label=word)
         axis.set(title=f"seed {seed}", ylim=(0, 1.02))
     for axis in axes[-1]:
         axis.set_xlabel("thousand tokens")

@@ -112,8 +112,12 @@ def report(request: Request) -> Report:
         )
         return Report(checks, notes)
     scaled, more, sweeps = scaling(**request.training)
-    found = Report(checks + scaled, notes + more, draw=lambda: draw(sweeps))
-    return found if request.runs or request.given else merged([found, standard.report()])
+    with_exponents = Report(checks + scaled, notes + more, draw=lambda: draw(sweeps))
+    return (
+        with_exponents
+        if request.runs or request.given
+        else merged([with_exponents, standard.report()])
+    )
 
 
 def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:

@@ -2,6 +2,7 @@
 mean-field theory.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from theory.state_tracking.levels import own_start
 from theory.state_tracking.numbers.rollout import rollout, with_accuracy
 from theory.state_tracking.predict import ACCURACIES
 from verify import ensemble
-from verify.check import Check, at_least, at_most, identity, sampled, vanishing
+from verify.check import Check, at_least, at_most, identity, listed, sampled, vanishing
 from verify.report import Report, Request
 from verify.state_tracking import ensemble as tracking
 from verify.state_tracking.bands import MOMENTS, OURS, PAPER, bands
@@ -36,12 +37,13 @@ def theory_curve(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     return st.trajectory(p, float(runs.alpha[-1]), at=runs.alpha.values)
 
 
-def untrained(p: Parameters) -> list[Check]:
+@listed
+def untrained(p: Parameters) -> Iterator[Check]:
     """Attention, overlaps and logit variance of untrained students; quantities that vanish are
     divided by their values after learning.
     """
     statistics = [untrained_statistics(p.replace(n_train=64), seed) for seed in range(UNTRAINED)]
-    checks = [
+    yield from [
         sampled(
             f"{x} at time 0, {UNTRAINED} seeds",
             "initialisation" if x != "zeta" else "zeta",
@@ -52,7 +54,7 @@ def untrained(p: Parameters) -> list[Check]:
         for x in ("A", "R", "S", "zeta")
         if x != "S" or p.d_g > 1
     ]
-    for name, at, seeds in (
+    for name, setting, seeds in (
         ("Table 1", Parameters.table_1(), 24),
         ("Table 2", Parameters.table_2(), 24),
         ("these sizes", p, 64),
@@ -60,18 +62,15 @@ def untrained(p: Parameters) -> list[Check]:
         # The paper prints 0.044 and 0.0466, taken from simulations. With 4096 sequences the scatter
         # between seeds is 2%.
         start = [
-            untrained_statistics(at.replace(n_train=4096), seed)["variance_correct"]
+            untrained_statistics(setting.replace(n_train=4096), seed)["variance_correct"]
             for seed in range(seeds)
         ]
-        checks.append(
-            sampled(
-                f"initial logit variance at {name}, {seeds} seeds",
-                "logit_variance_initial",
-                st.initial_variance(at),
-                start,
-            )
+        yield sampled(
+            f"initial logit variance at {name}, {seeds} seeds",
+            "logit_variance_initial",
+            st.initial_variance(setting),
+            start,
         )
-    return checks
 
 
 def closure_curves(p: Parameters, runs: xr.Dataset) -> dict[str, xr.DataArray]:
@@ -240,17 +239,17 @@ def conserved(runs: xr.Dataset) -> Check:
     )
 
 
-def closures(p: Parameters, runs: xr.Dataset) -> list[str]:
+@listed
+def closures(p: Parameters, runs: xr.Dataset) -> Iterator[str]:
     """Deviation of ansatz and closure from the measured attention factor."""
     curves = closure_curves(p, runs)
     measured = curves["measured (63)"]
-    notes = [
+    yield from [
         "attention factor d_g N |grad A|^2, rms deviation over seeds and times relative to its rms:"
     ]
     for name, curve in list(curves.items())[1:]:
         off = float(np.sqrt(((curve - measured) ** 2).mean() / (measured**2).mean()))
-        notes.append(f"  {name.replace('$', '').replace(chr(92), '')}: {off:.1%}")
-    return notes
+        yield f"  {name.replace('$', '').replace(chr(92), '')}: {off:.1%}"
 
 
 def kurtoses(runs: xr.Dataset) -> list[str]:
@@ -264,8 +263,8 @@ def kurtoses(runs: xr.Dataset) -> list[str]:
     return [
         "excess kurtosis of the logits, mean over seeds (normal 0, uniform -1.2), correct and other:",
         *(
-            f"  {when}: {float(at.kurtosis_correct.mean()):.2f}, {float(at.kurtosis_other.mean()):.2f}"
-            for when, at in moments.items()
+            f"  {when}: {float(then.kurtosis_correct.mean()):.2f}, {float(then.kurtosis_other.mean()):.2f}"
+            for when, then in moments.items()
         ),
     ]
 
@@ -289,11 +288,11 @@ def rollouts(p: Parameters, runs: xr.Dataset, curve: xr.Dataset) -> list[str]:
     ]
 
 
-def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -> Any:
+@plotting.panels(2, 3, width=3.6, height=2.9)
+def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset, axes: Any) -> Any:
     """Figure with six panels: order parameters, loss, accuracies, attention factor; few seeds are
     drawn as single lines.
     """
-    figure, axes = plotting.figure(2, 3, width=3.6, height=2.9)
     curve = st.trajectory(p, float(runs.alpha[-1]))
     panels = [
         (("A",), "attention $A$"),
@@ -309,8 +308,8 @@ def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -
             # Wide and pale, as theory is drawn over them.
             plotting.band(axis, runs[name], colour, kind or "students", width=2.5)
             if kind:
-                at = rates[name].transpose("alpha", "seed")
-                dots = axis.plot(rates.alpha, at, "o", color=colour, ms=2.5)
+                marks = rates[name].transpose("alpha", "seed")
+                dots = axis.plot(rates.alpha, marks, "o", color=colour, ms=2.5)
                 dots[0].set_label(f"{kind}, ours, a mark each")
             else:
                 lines = axis.plot(
@@ -343,5 +342,4 @@ def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -
     plotting.inside(axis)
     axis.set_title("means over the students")
     asked = [(p, runs.sizes["seed"])]
-    plotting.headline(figure, titles.title(asked), described(asked))
-    return figure
+    return titles.title(asked), described(asked)

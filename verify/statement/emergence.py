@@ -1,18 +1,24 @@
 """Emergence times of students of a statement against a formula, and against descent on the flow."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from simulate.statement import of
 from simulate.statement.student import at_sizes
 from theory.statement.stated import Statement
-from verify.check import Band, Check, identity, sampled
+from verify.check import Band, Check, identity, sampled, with_notes
 from verify.emergence import first_crossing
 
 LONGER = 1.2  # runs, than the predicted time
 NOISE = Band(-0.005, 0.005, "noise of batches, which moves class means in second order")
 
 
+def setting(stated: Statement, p: Any) -> str:
+    """Sizes and numbers of a setting."""
+    return ", ".join(f"{s.name} = {getattr(p, s.name)}" for s in stated.symbols)
+
+
+@with_notes
 def emergence(
     stated: Statement,
     settings: Sequence[Any],
@@ -24,7 +30,7 @@ def emergence(
     seeds: Sequence[int] = (0, 1, 2),
     level: float = 0.5,
     progress: bool = False,
-) -> tuple[list[Check], list[str]]:
+) -> Iterator[Check | str]:
     """Checks of a formula for the time at which a variable of the flow reaches a level.
 
     Parameters
@@ -49,7 +55,7 @@ def emergence(
     checks, notes
         Formula against flow, students against formula, students against descent in equal steps.
     """
-    checks, notes = [], [f"time at which {variable} = {level:g}: formula, flow, descent, students"]
+    yield f"time at which {variable} = {level:g}: formula, flow, descent, students"
     for p in settings:
         time = predicted(p)
         p = p.run_to(LONGER * time)
@@ -61,13 +67,12 @@ def emergence(
         runs = of(stated).train(p, seeds=tuple(seeds), progress=progress)
         times = first_crossing(runs[variable], level).values
         slow = float(first_crossing(descent.isel(t=runs.step.values), level).values[0])
-        where = ", ".join(f"{s.name} = {getattr(p, s.name)}" for s in stated.symbols)
+        where = setting(stated, p)
         what = f"time of {variable} = {level:g}"
-        checks += [
+        yield from [
             identity(f"{what} by the flow, {where}", equation, time, exact, off.high, off.why),
             sampled(f"{what}, students, {where}", equation, time, times, band=off),
             sampled(f"{what} by descent, students, {where}", "flow", slow, times, band=NOISE),
         ]
         values = ", ".join(f"{x:.5g}" for x in (time, exact, slow, times.mean()))
-        notes.append(f"  {where}: {values}")
-    return checks, notes
+        yield f"  {where}: {values}"

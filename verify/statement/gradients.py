@@ -3,6 +3,7 @@
 import functools
 import itertools
 import types
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from theory.statement import arrays, check, model
 from theory.statement.derived import Derived
 from theory.statement.stated import Statement
 from theory.statement.tree import require
-from verify.check import Band, Check, identity, sampled, vanishing
+from verify.check import Band, Check, identity, listed, sampled, vanishing
 from verify.report import Report, Request
 from verify.statement.refine import largest, pieces, refine
 
@@ -27,7 +28,8 @@ SPREAD = 0.3  # of weights there: large ones make a loss that few inputs dominat
 ROUNDING, WHY = 1e-10, "sums over at most 50,000 inputs in float64"
 
 
-def at(made: Derived, data: arrays.Data, seed: int = 0) -> list[Check]:
+@listed
+def at(made: Derived, data: arrays.Data, seed: int = 0) -> Iterator[Check]:
     """Everything at one size, for one table of every teacher.
 
     Parameters
@@ -45,14 +47,14 @@ def at(made: Derived, data: arrays.Data, seed: int = 0) -> list[Check]:
     loss, slopes = student.gradients(weights, taken)
     begun = {w: np.minimum(x, 0) for w, x in told.members.items()}
     split = pieces(told.members, refine(student, taken, begun, seed))
-    checks = [identity(f"loss{where}", "loss", told.loss, float(loss), ROUNDING, WHY)]
+    yield identity(f"loss{where}", "loss", told.loss, float(loss), ROUNDING, WHY)
     scale = largest(student, taken, seed)
     for w, slope in slopes.items():
         own = [c.weight is w for c in made.classes]
         sizes, counted = (np.append(x[own], 0) for x in (told.sizes, told.counted))
         many, gap = len(np.unique(told.members[w])), np.abs(told.gradients[w] - slope.numpy())
         entries, by = f"entries of {w}{where}", f"classes of {w} by refinement{where}"
-        checks += [
+        yield from [
             identity(entries, "classes", sizes, counted, 0, "counted"),
             vanishing(
                 f"gradient of {w}{where}",
@@ -63,7 +65,8 @@ def at(made: Derived, data: arrays.Data, seed: int = 0) -> list[Check]:
             ),
             identity(by, "classes", many, split[w], 0, "gradients split none of them"),
         ]
-    return [*checks, descent(made, data, told, where), *drawn(student, data, where, seed)]
+    yield descent(made, data, told, where)
+    yield from drawn(student, data, where, seed)
 
 
 def descent(made: Derived, data: arrays.Data, begun: check.Predicted, where: str) -> Check:

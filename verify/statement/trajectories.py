@@ -61,9 +61,9 @@ def lag(stated: Statement, p: Any, runs: xr.Dataset) -> str:
     )
 
 
-def draw(stated: Statement, p: Any, runs: xr.Dataset) -> Any:
+@plotting.panels(1, 2, width=3.9, height=3.0)
+def draw(stated: Statement, p: Any, runs: xr.Dataset, *axes: Any) -> Any:
     """Loss and order parameters over time: students, and descent of the flow."""
-    figure, axes = plotting.figure(1, 2, width=3.9, height=3.0)
     curve = descent(stated, p, runs)
     names = [str(x) for x in curve.data_vars]
     for axis, shown in zip(axes, (["loss"], [x for x in names if x != "loss"]), strict=True):
@@ -73,8 +73,7 @@ def draw(stated: Statement, p: Any, runs: xr.Dataset) -> Any:
         axis.set(xlabel="$t$ = learning rate times steps")
         plotting.inside(axis)
     asked = [(p, runs.sizes["seed"])]
-    plotting.headline(figure, titles.title(asked), described(asked))
-    return figure
+    return titles.title(asked), described(asked)
 
 
 @functools.cache

@@ -15,8 +15,8 @@ from linear_attention.theory import equations
 from simulate.gradient_flow import rates as moved_by
 from theory.special import gauss_legendre
 from theory.statement import kept
-from verify.check import Check, Sides, at_least, identity, sampled, vanishing
-from verify.report import Table, derivations
+from verify.check import Check, Sides, against, at_least, identity, sampled, vanishing
+from verify.report import Table, derivations, sided
 from verify.statement.entries import Entries, every, invariant, rates
 from verify.statement.printed import generic
 
@@ -55,22 +55,22 @@ def slopes(p: Parameters) -> tuple[np.ndarray, np.ndarray]:
     return zero.diagonal(), (zero - one).diagonal()
 
 
-def moments(table: Table) -> list[Check]:
+@sided(*EXACT)
+def moments(sides: Sides) -> None:
     """E beta beta^T from the curvature of the loss, at any Lambda and at the identity."""
-    sides, label = Sides(table, *EXACT), "second moment of beta"
+    label = "second moment of beta"
     for spectrum, N in SMALL:
         p = Parameters(spectrum=spectrum, N=N, H=1)
         white = p.replace(spectrum=",".join("1" * p.eigenvalues.size))
         every(sides, label, "a", p.values(), slopes(p)[1] / p.eigenvalues)
         sides.add(f"{label} at the identity", "c", white.values(), slopes(white)[1])
-    return sides.checks()
 
 
-def losses(table: Table) -> list[Check]:
+@sided(*EXACT)
+def losses(sides: Sides) -> None:
     """Loss of the attention, its gradient in W, its minimum, and the loss when some directions are
     learned.
     """
-    sides = Sides(table, *EXACT)
     for x, (spectrum, N) in zip(points("merged"), SMALL, strict=True):
         p, known = Parameters(spectrum=spectrum, N=N, H=2), x.known
         zero, curved = slopes(p)
@@ -82,27 +82,26 @@ def losses(table: Table) -> list[Check]:
             left = 2 * point("W", p, {"W": (np.arange(best.size) < m) * best * eye}).loss
             sides.add("loss with the first directions learned", "plateau", p.learned(m), left)
         sides.add("least loss", "loss_least", known, left)
-    return sides.checks()
 
 
 def heads_of(system: str, R: int, *laws: str) -> Group:
     """Group: rates of all weights of two heads, and their invariants."""
 
-    def heads(table: Table) -> list[Check]:
+    @sided(*EXACT)
+    def heads(sides: Sides) -> list[Check]:
         """Rates and invariants of all pairs of heads."""
-        sides, at, still = Sides(table, *EXACT), points(system, R), []
+        at = points(system, R)
         rates(sides, at, system)
-        for law in laws:
-            measured = lambda w, law=law: students.invariants(tensors(w))[law].numpy()  # noqa: E731
-            still.append(invariant(sides, at, law, measured, EXACT))
-        return [*sides.checks(), *still]
+        measured = {n: lambda w, n=n: students.invariants(tensors(w))[n].numpy() for n in laws}
+        return [invariant(sides, at, n, of, EXACT) for n, of in measured.items()]
 
     return heads
 
 
-def one_head(table: Table) -> list[Check]:
+@sided(*EXACT)
+def one_head(sides: Sides) -> None:
     """Merged: D + 1 numbers of a head along the eigenvectors; s where Lambda = I."""
-    sides, v = Sides(table, *EXACT), 0.7
+    v = 0.7
     for spectrum, N in SMALL:
         D = spectrum.count(",") + 1
         for text, u in ((spectrum, np.linspace(0.3, 0.6, D)), (",".join("1" * D), np.full(D, 0.4))):
@@ -110,31 +109,28 @@ def one_head(table: Table) -> list[Check]:
             known, dv, du = x.known | {"u": u}, float(x.rates["v"]), x.rates["U"].diagonal()
             sides.add("rate of the value of one head", "merged_dvalue_dt", known, dv)
             every(sides, "rate of its directions", "merged_du_dt", known, du)
-            if text != spectrum:
-                known |= {"kappa": v**2 - (u**2).sum(), "s": v * u[0]}
-                sides.add("rate of s", "merged_ds_dt", known, dv * u[0] + v * du[0])
-    return sides.checks()
+        known |= {"kappa": v**2 - (u**2).sum(), "s": v * u[0]}
+        sides.add("rate of s", "merged_ds_dt", known, dv * u[0] + v * du[0])
 
 
-def aligned(table: Table) -> list[Check]:
+@sided(*EXACT)
+def aligned(sides: Sides) -> list[Check]:
     """Separate: scalar equations of one head with a row per direction, and of one of rank one."""
-    sides, astray, label = Sides(table, *EXACT), [], "rate of an aligned head"
+    astray, label = [], "rate of an aligned head"
     for spectrum, N, R in (("1.4,0.6", 2, 2), ("1.2,0.9,0.4", 1, 2), ("1.4,0.6", 2, 1)):
         p = Parameters(spectrum=spectrum, N=N, H=1, R=R, attention="separate")
         u = np.linspace(0.5, 0.8, R)
         v, rows = np.sqrt((u**2).sum()), u[:, None] * np.eye(R, p.eigenvalues.size)[None]
         x = point("separate", p, {"v": [v], "K": rows, "Q": rows})
         known, of_keys = x.known | {"v": v, "u": u}, x.rates["K"][0]
-        du = of_keys.diagonal()
-        off = of_keys * (1 - np.eye(*of_keys.shape))
+        du, off = of_keys.diagonal(), of_keys * (1 - np.eye(*of_keys.shape))
         astray += [*np.ravel(of_keys - x.rates["Q"][0]), *np.ravel(off)]
         of_value = "rate of the value of an aligned head"
         sides.add(of_value, "separate_dvalue_dt", known | p.learned(R), x.rates["v"])
         every(sides, "rate of its rows", "separate_du_dt", known, du)
         if R == 1:
             sides.add(f"{label} of rank one", "aligned_du_dt", known | {"u": v}, du[0])
-    out = vanishing(f"{label} out of alignment", "separate_dK_dt", np.array(astray), *EXACT)
-    return [*sides.checks(), out]
+    return [vanishing(f"{label} out of alignment", "separate_dK_dt", astray, *EXACT)]
 
 
 def early(table: Table) -> list[Check]:
@@ -145,10 +141,9 @@ def early(table: Table) -> list[Check]:
     nodes, weights = gauss_legendre(40, 0, tau)
     c, s = (turn(np.outer(nodes, x**2)) for turn in (np.cosh, np.sinh))
     slope = 2 * ((c * k + s * q) * (c * q + s * k) * x**2).sum(1)  # of v^2: 2 k.Lambda^2.q
-    hold = {"v_0": v, "p_plus": (k + q) / 2, "p_minus": (k - q) / 2, "tau": tau}
-    found, measured = table["v_squared"].evaluate(p.values() | hold), v**2 + weights @ slope
-    label, why = "value of a head before it drops", "quadrature with 40 nodes"
-    return [identity(label, "v_squared", found, measured, 1e-10, why)]
+    known = p.values() | {"v_0": v, "p_plus": (k + q) / 2, "p_minus": (k - q) / 2, "tau": tau}
+    label, why = "value of a head before it drops", (1e-10, "quadrature with 40 nodes")
+    return [against(table, identity, label, "v_squared", known, v**2 + weights @ slope, *why)]
 
 
 def drawn(table: Table) -> list[Check]:
@@ -158,8 +153,8 @@ def drawn(table: Table) -> list[Check]:
     for k in range(BATCHES):
         X, answers = students.sample(DRAWN, SEED, k)
         found.append(float((answers - students.attention(whole, X)).square().mean()))
-    expected = table["loss"].evaluate(DRAWN.values() | {"W": students.matrix(weights).numpy()})
-    return [sampled("loss on drawn prompts", "loss", expected, found, required=0.01)]
+    known, label = DRAWN.values() | {"W": students.matrix(weights).numpy()}, "loss on drawn prompts"
+    return [against(table, sampled, label, "loss", known, found, required=0.01)]
 
 
 def derived(_: Table) -> list[Check]:

@@ -1,5 +1,7 @@
 """Times and heights of the drops, by the flow of all reduced weights and by students."""
 
+from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -14,7 +16,7 @@ from linear_attention.simulate import Weights, train
 from linear_attention.theory import drops as any_start
 from linear_attention.theory import equations, level, merged_time
 from simulate.gradient_flow import integrate
-from verify.check import Check, Sides, identity, near, sampled, vanishing
+from verify.check import Check, Sides, against, identity, near, sampled, vanishing
 from verify.emergence import first_crossing
 from verify.report import Report, Request, Table, gathered
 from verify.statement.entries import every
@@ -33,6 +35,8 @@ LARGER = (0.02, 0.01, 0.005, 0.0025)  # starts, separate
 LEFT = 1e-2, "what small starts leave of a step"
 FIRST = 5e-3, "next order in the start, 0.01"
 LATER = 0.03, "frozen at once what takes a time of order one to be learned"
+ALONE = dict(progress=False, workers=1)
+Rows = Iterator[Check]
 
 
 def follow(p: Parameters, begun: Weights, until: float, **more: Any) -> Any:
@@ -46,17 +50,16 @@ def losses(p: Parameters, path: list[Weights]) -> list[float]:
     return [float(x) for x in map(student.population(p), path)]
 
 
-def conserved(table: Table, p: Parameters, begun: Weights, last: Weights) -> list[Check]:
-    """Checks that the invariants at the end of a flow equal those at its start and those of the
-    equation.
-    """
+def conserved(table: Table, p: Parameters, begun: Weights, last: Weights) -> Rows:
+    """Invariants at the end of a flow equal those at its start and those of the equation."""
     now, before = (student.invariants(w) for w in (last, begun))
     (name, found), system = next(iter(now.items())), f"{p.attention} invariants"
     drift = torch.cat([(x - before[n]).flatten() for n, x in now.items()])
+    yield vanishing(f"{system} along training", name, drift, 1e-7, ODE[1])
     known = p.values() | {n: w.detach().numpy() for n, w in last.items()}
     sides = Sides(table, 1e-9, "rounding of sums")
     every(sides, f"{system} by the equation", name, known, found.numpy())
-    return [vanishing(f"{system} along training", name, drift, 1e-7, ODE[1]), *sides.checks()]
+    yield from sides.checks()
 
 
 def added_by_steps(
@@ -75,44 +78,42 @@ def drop(p: Parameters, seed: int, begun: Weights | None = None) -> float:
     return follow(p, begun or student.start(p, seed), 30, events=events)[1]["drop"]
 
 
-def flow(table: Table) -> list[Check]:
+def flow(table: Table) -> Rows:
     """White data: generic heads, an unbalanced head, and s over time."""
-    rows = []
+    row = partial(against, table)
     for P_0 in STARTS:
         p, label = WHITE.replace(start=P_0**0.5), f"drop of generic heads, P(0) = {P_0:g}"
-        expected, times = table["T_drop"].evaluate(p.values()), [drop(p, seed) for seed in SEEDS]
-        rows.append(near(label, "T_drop", expected, times, *SMALL))
+        yield row(near, label, "T_drop", p.values(), [drop(p, seed) for seed in SEEDS], *SMALL)
     begun, known = student.start(ALIGNED, 0), ALIGNED.values()
     (last,), _ = follow(ALIGNED, begun, 3.0)
-    s, expected = student.matrix(last)[0, 0], table["merged_s"].evaluate(known | {"t": 3.0})
-    rows.append(identity("s of a balanced head", "merged_s", expected, s, *ODE))
+    s, at = student.matrix(last)[0, 0], known | {"t": 3.0}
+    yield row(identity, "s of a balanced head", "merged_s", at, s, *ODE)
     begun["v"] = begun["v"] + 0.1
     v, u = float(begun["v"][0]), float(begun["U"].norm())
     known |= {"kappa": v**2 - u**2, "s_0": v * u / known["D"] ** 0.5}
-    expected, found = table["T_unbalanced"].evaluate(known), drop(ALIGNED, 0, begun)
-    return [*rows, identity("drop of an unbalanced head", "T_unbalanced", expected, found, *ODE)]
+    label, found = "drop of an unbalanced head", drop(ALIGNED, 0, begun)
+    yield row(identity, label, "T_unbalanced", known, found, *ODE)
 
 
-def early(table: Table) -> list[Check]:
+def early(table: Table) -> Rows:
     """Early growth of every head (while W is small), and the invariants at all times."""
-    p = Parameters(start=1e-6)
+    row, p = partial(against, table, identity), Parameters(start=1e-6)
     square, known, begun = torch.as_tensor(p.eigenvalues**2).diag(), p.values(), student.start(p, 1)
     rate, t = known["gamma"], 8 / known["gamma"]  # grown e^8-fold: W is still below 1e-5
     (last,), _ = follow(p, begun, t)
     (v, u), now = ((w["v"], (w["U"] * square).sum((1, 2)) / rate) for w in (begun, last))
-    expected = table["merged_rate"].evaluate(known)
-    rows = [identity("rate of the growth", "merged_rate", expected, square.norm(), 1e-12, "a norm")]
-    for name, measured in zip("vu", now, strict=True):
-        equation, label = f"merged_{name}_early", f"{name} of every head, early"
-        predicted = table[equation].evaluate(known | {"v": v.numpy(), "u": u.numpy(), "t": t})
-        rows.append(identity(label, equation, predicted, measured, 1e-4, "W of 1e-5 by then"))
+    yield row("rate of the growth", "merged_rate", known, square.norm(), 1e-12, "a norm")
+    known |= {"v": v.numpy(), "u": u.numpy(), "t": t}
+    for x, measured in zip("vu", now, strict=True):
+        label, why = f"{x} of every head, early", "W of 1e-5 by then"
+        yield row(label, f"merged_{x}_early", known, measured, 1e-4, why)
     p = Parameters()
     begun = student.start(p, 0)
     (last,), _ = follow(p, begun, 20)
-    return [*rows, *conserved(table, p, begun, last)]
+    yield from conserved(table, p, begun, last)
 
 
-def spectra(table: Table) -> list[Check]:
+def spectra(table: Table) -> Rows:
     """Any Lambda: one effective head of D + 1 numbers against all heads; exponents in the start.
 
     The time is linear in ln(1/start) with slope 1/gamma; as a power of 1/start its exponent is
@@ -124,31 +125,26 @@ def spectra(table: Table) -> list[Check]:
     slope = np.polyfit(x, times.mean(0), 1)[0]
     power, expected = (np.polyfit(x, np.log(y), 1)[0] for y in (times.mean(0), theory))
     gamma, of = table["merged_rate"].evaluate(each[0].values()), "merged_du_dt"
-    why, label = "order of the start", "slope of the drop over ln of 1/start"
-    return [
-        near("drop at any Lambda", of, theory[1], times[:, 1], 1e-2, why),
-        near(label, "merged_rate", 1 / gamma, slope, *DECADES),
-        near("fitted power of 1/start, merged", of, expected, power, *DECADES),
-    ]
+    yield near("drop at any Lambda", of, theory[1], times[:, 1], 1e-2, "order of the start")
+    yield near("slope of the drop over ln of 1/start", "merged_rate", 1 / gamma, slope, *DECADES)
+    yield near("fitted power of 1/start, merged", of, expected, power, *DECADES)
 
 
-def steps(table: Table) -> list[Check]:
+def steps(table: Table) -> Rows:
     """Delay by finite steps of gradient descent, for students of the population gradient."""
-    rows, base = [], float(merged.equations()["T_drop"].evaluate(ALIGNED.values()))
+    base = float(merged.equations()["T_drop"].evaluate(ALIGNED.values()))
     for eta in (0.01, 0.02):
         p = ALIGNED.replace(eta=eta, eval_every=1, steps=round(4 / eta))
-        learned, at = train(p, progress=False, workers=1).learned, f"eta = {eta:g}"
-        half = learned.mean("direction")
-        rows.append(added_by_steps(table, "T_step", base, p.values(), half, at))
-    return rows
+        half = train(p, **ALONE).learned.mean("direction")
+        yield added_by_steps(table, "T_step", base, p.values(), half, f"eta = {eta:g}")
 
 
 def merged_students(table: Table, **more: Any) -> list[Check]:
     """The attention on drawn tokens, all weights moving: eight seeds, merged."""
     p = WHITE.replace(student="tokens", batch_size=256, steps=250, eval_every=2)
     times = first_crossing(train(p, range(8), **more).learned.mean("direction"), 0.5).values
-    predicted = table["T_step"].evaluate(p.values())
-    return [sampled("drop of the attention on drawn tokens", "T_step", predicted, times)]
+    label = "drop of the attention on drawn tokens"
+    return [against(table, sampled, label, "T_step", p.values(), times)]
 
 
 def staircase(p: Parameters, seed: int, until: float, drops: int) -> tuple[np.ndarray, Any]:
@@ -176,62 +172,54 @@ def between(p: Parameters, seed: int, expected: np.ndarray) -> list[float]:
     return losses(p, follow(p, student.start(p, seed), at[-1], at=at)[0])
 
 
-def heights(table: Table, p: Parameters, seed: int, expected: np.ndarray) -> list[Check]:
+def heights(table: Table, p: Parameters, seed: int, expected: np.ndarray) -> Rows:
     """Plateaus of the loss."""
-    rows = []
     for m, loss in enumerate(between(p, seed, expected), 1):
-        level = table["plateau"].evaluate(p.learned(m * p.R))
-        rows.append(near(f"loss after drop {m}, R = {p.R}", "plateau", level, loss, *LEFT))
-    return rows
+        label, known = f"loss after drop {m}, R = {p.R}", p.learned(m * p.R)
+        yield against(table, near, label, "plateau", known, loss, *LEFT)
 
 
-def aligned(table: Table) -> list[Check]:
+def aligned(table: Table) -> Rows:
     """Times of aligned heads: the flow of all weights, and descent with a step."""
     p = STAIRS.replace(begin="aligned", start=0.05, steps=1000, eval_every=1)
     expected = [float(table["t_aligned"].evaluate(mode)) for mode in p.modes]
     times, _ = staircase(p, 0, 100, 4)
+    yield identity("drops of aligned heads", "t_aligned", expected, times, *ODE)
     t_d, tiny = separate.equations()["t_aligned"], p.values() | {"u_0": 1e-5}
-    label, leading = "drop of a tiny aligned head", table["t_leading"].evaluate(tiny)
-    why = "next order in the start, 1e-5"
-    rows = [
-        identity("drops of aligned heads", "t_aligned", expected, times, *ODE),
-        near(label, "t_leading", leading, t_d.evaluate(tiny), 1e-3, why),
-    ]
-    learned = train(p, progress=False, workers=1).learned
+    label, why = "drop of a tiny aligned head", "next order in the start, 1e-5"
+    yield against(table, near, label, "t_leading", tiny, t_d.evaluate(tiny), 1e-3, why)
+    learned = train(p, **ALONE).learned
     for d, mode in enumerate(p.modes[:2]):
         base, at, one = float(t_d.evaluate(mode)), f"drop {d + 1}", learned.isel(direction=d)
-        rows.append(added_by_steps(table, "t_step", base, mode, one, at))
-    return rows
+        yield added_by_steps(table, "t_step", base, mode, one, at)
 
 
-def generic(table: Table) -> list[Check]:
+def generic(table: Table) -> Rows:
     """Any start: times of the drops, heights between them, and conserved quantities."""
     expected = [predicted(STAIRS, seed) for seed in SEEDS]
     found = [staircase(STAIRS, k, 1.15 * e[-1], 4) for k, e in zip(SEEDS, expected, strict=True)]
-    ratio = np.array([times for times, _ in found]) / expected
-    what, begun = "of generic heads, over the time by quadrature", student.start(STAIRS, SEEDS[0])
-    return [
-        *conserved(table, STAIRS, begun, found[0][1]),
-        near(f"first drop {what}", "heads by quadrature", 1.0, ratio[:, 0], *FIRST),
-        near(f"later drops {what}", "heads by quadrature", 1.0, ratio[:, 1:], *LATER),
-        *heights(table, STAIRS, SEEDS[0], expected[0]),
-    ]
+    yield from conserved(table, STAIRS, student.start(STAIRS, SEEDS[0]), found[0][1])
+    ratio, by = np.array([times for times, _ in found]) / expected, "heads by quadrature"
+    what = "of generic heads, over the time by quadrature"
+    yield near(f"first drop {what}", by, 1.0, ratio[:, 0], *FIRST)
+    yield near(f"later drops {what}", by, 1.0, ratio[:, 1:], *LATER)
+    yield from heights(table, STAIRS, SEEDS[0], expected[0])
 
 
-def rank(table: Table) -> list[Check]:
+def rank(table: Table) -> Rows:
     """A head of rank two takes two directions in one drop, the second soon after the first."""
     p = STAIRS.replace(R=2, H=2)
     return heights(table, p, 0, predicted(p, 0))
 
 
-def exponents(table: Table) -> list[Check]:
+def exponents(table: Table) -> Rows:
     """The time of the first drop is a power of 1/start with exponent one, not a logarithm."""
     each, x = [STAIRS.replace(start=s) for s in LARGER], np.log(1 / np.array(LARGER))
     times = [[staircase(p, k, 2 * predicted(p, k, 1)[0], 1)[0][0] for p in each] for k in SEEDS]
     leading = np.log([float(table["t_leading"].evaluate(p.values())) for p in each])
     expected, powers = np.polyfit(x, leading, 1)[0], np.polyfit(x, np.log(times).T, 1)[0]
     label, why = "fitted power of 1/start, separate", "starts up to 0.02, over one decade"
-    return [near(label, "t_leading", expected, powers, 0.03, why)]
+    yield near(label, "t_leading", expected, powers, 0.03, why)
 
 
 def separate_students(table: Table, **more: Any) -> list[Check]:

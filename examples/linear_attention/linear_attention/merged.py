@@ -9,8 +9,9 @@ import sympy as sp
 from linear_attention import statement as S
 from linear_attention.parameters import MERGED, WHITE_DATA, Parameters, applies
 from linear_attention.statement import D, U, c, d, g, h, i, j, k, kappa, l, lam, rate, t, u
-from theory import Equation, Flow, delta_sum, symbol, vanishes, written_as
+from theory import Equation, Flow, delta_sum, proved, symbol, vanishes, written_as
 from theory.catalogue import catalogue
+from theory.clocks import delay
 from theory.statement.gaussian import at_size
 
 __all__ = ["Parameters", "applies", "equations", "flows", "sections"]
@@ -25,27 +26,27 @@ of = sp.Derivative
 @cache
 def dynamics() -> dict[str, Equation]:
     """Rates of the heads, invariants, early growth, and one effective head for any Lambda."""
-    v, weight = S.v, sp.Sum(S.v[h] * U[h, i, j], (h, 1, S.H))
-    of_v, both = S.pull(weight, v[g]), ((i, 1, D), (j, 1, D))
-    of_U = delta_sum(S.pull(weight, U[g, k, l]), *both)
+    v, both = S.v, ((i, 1, D), (j, 1, D))
+    of_v, of_U = S.rates(v[h] * U[h, i, j], v[g], U[g, k, l], over=())
     moved = sp.S.Zero  # d/dt of v_g v_h - tr(U_g^T U_h), under one sum
     for one, other in ((g, h), (h, g)):
-        moved += of_v.subs(g, one) * v[other]
+        moved += of_v.function.subs(g, one) * v[other]
         moved -= of_U.subs({g: one, k: i, l: j}) * U[other, i, j]
-    if sp.expand(moved) != 0:
-        raise ArithmeticError("v_g v_h - tr(U_g^T U_h) is not conserved")
+    proved(sp.expand(moved) == 0, "v_g v_h - tr(U_g^T U_h) is not conserved")
     # Early: G = Lambda^2. Only the component of U along Lambda^2 contributes: u = tr(U^T Lambda^2)
     # / rate.
     size = sp.Sum(delta_sum(S.early_force() ** 2, (j, 1, D)), (i, 1, D))  # |Lambda^2|_F^2
     matrix = sp.Matrix([[0, rate], [size / rate, 0]]).subs(size, rate**2)  # of (v, u)
     start = sp.Matrix([value, along])
     grown = start * sp.cosh(rate * t) + start.permute([1, 0]) * sp.sinh(rate * t)
-    if grown.subs(t, 0) != start or not (grown.diff(t) - matrix * grown).expand().is_zero_matrix:
-        raise ArithmeticError("v and u do not grow together")
+    proved(
+        grown.subs(t, 0) == start and (grown.diff(t) - matrix * grown).expand().is_zero_matrix,
+        "v and u do not grow together",
+    )
     pull = S.diagonal_force(value * u[k])  # one head along the eigenvectors stays there
     kept = symbol("kappa_gh", r"\kappa_{gh}", "invariant of two heads")
     heads = dict(
-        merged_dv_dt=(of(v[g], t), sp.Sum(of_v, *both)),
+        merged_dv_dt=(of(v[g], t), of_v),
         merged_dU_dt=(of(U[g, k, l], t), of_U),
         merged_invariant=(kept, v[g] * v[h] - sp.Sum(U[g, i, j] * U[h, i, j], *both)),
     )
@@ -71,13 +72,12 @@ def flow(size: int) -> Flow:
     """Flow of the value and D = ``size`` directions of one effective head, starting from sqrt(P_0)
     along Lambda^2.
     """
-    known, start, write = dynamics(), sp.sqrt(S.P_0), partial(at_size, numbers={D: size})
+    start, write = sp.sqrt(S.P_0), partial(at_size, numbers={D: size})
     loss = S.trace - sp.Sum(S.gained(value * u[d]), (d, 1, D))
-    rates, initial = {value: write(known["merged_dvalue_dt"].rhs)}, {value: start}
-    for n in range(1, size + 1):
-        x = write(u[d].subs(d, n))
-        rates[x] = write(known["merged_du_dt"].rhs.subs(d, n))
-        initial[x] = write((start * lam[d] ** 2 / rate).subs(d, n))
+    of_value, of_u = (dynamics()[f"merged_d{x}_dt"].rhs for x in ("value", "u"))
+    each = {n: (u[d], of_u, start * lam[d] ** 2 / rate) for n in range(1, size + 1)}
+    rows = [(value, of_value, start), *([x.subs(d, n) for x in row] for n, row in each.items())]
+    rates, initial = ({write(row[0]): write(row[k]) for row in rows} for k in (1, 2))
     given = "zhang2025, merged: any Lambda", "leading order", (ONE, "heads collapse to one while W is small")  # fmt: skip
     seen = {"loss": write(loss)}
     return Flow(f"merged_{size}", t, rates, initial, *given, observables=seen, scope=MERGED)
@@ -96,8 +96,7 @@ def speed() -> sp.Expr:
     """Rate of s = v u / sqrt(D) at given kappa = v^2 - u^2, which is conserved."""
     of_value, of_u = rates()
     both = sp.sqrt(kappa**2 + 4 * D * scale**2)  # v^2 + u^2
-    if not vanishes(value * of_value - along * of_u):
-        raise ArithmeticError("v^2 - u^2 is not conserved")
+    proved(vanishes(value * of_value - along * of_u), "v^2 - u^2 is not conserved")
     weights = {kappa: value**2 - along**2, scale: value * along / sp.sqrt(D)}
     written_as(both.subs(weights) ** 2, (value**2 + along**2) ** 2)
     moved = (of_value * along + value * of_u) / sp.sqrt(D)
@@ -116,8 +115,7 @@ def unbalanced_time() -> sp.Expr:
     x, b = sp.symbols("x b", positive=True)  # b = c kappa / (2 sqrt(D))
     of_x = kappa * (x - 1 / x) / (4 * sp.sqrt(D))
     root = kappa * (x + 1 / x) / 2  # sqrt(kappa^2 + 4 D s^2)
-    if not vanishes(root**2 - kappa**2 - 4 * D * of_x**2):
-        raise ArithmeticError("x does not take the root")
+    proved(vanishes(root**2 - kappa**2 - 4 * D * of_x**2), "x does not take the root")
     integrand = sp.diff(of_x, x) / (root * (1 - c * of_x)).subs(c, 2 * sp.sqrt(D) * b / kappa)
     low, high = (1 - sp.sqrt(1 + b**2)) / b, (1 + sp.sqrt(1 + b**2)) / b  # zero of the force
     total = sp.log((x - low) / (high - x)) / (2 * sp.sqrt(D) * sp.sqrt(1 + b**2))
@@ -131,7 +129,7 @@ def unbalanced_time() -> sp.Expr:
 def step_shift() -> sp.Expr:
     """Correction of the time by Euler steps (v = u)."""
     start, end = (sp.sqrt(sp.sqrt(D) * y) for y in (s_0, HALF))
-    added = S.euler(rates()[1].subs(value, along), along, start, end)
+    added = delay(rates()[1].subs(value, along), along, start, end, S.eta)
     return added.replace(sp.log, lambda x: sp.log(sp.simplify(x)))
 
 

@@ -18,11 +18,11 @@ from theory.runtime import plotting
 STARTS = np.logspace(-4, -1.5, 11)
 
 
-def losses(source: Source) -> Any:
+@plotting.panels(1, 2)
+def losses(source: Source, *axes: Any) -> None:
     """Students of the population gradient from generic starts: one drop, or a staircase."""
     one = Parameters(begin="generic", steps=400, eval_every=2)
     stairs = Parameters(attention="separate", start=0.05, steps=10_000, eval_every=20)
-    figure, axes = plotting.figure(1, 2)
     for axis, p in zip(axes, (one, stairs), strict=True):
         runs = source.train(train, p)
         lines = axis.plot(runs.t, runs.loss.transpose("t", "seed"), color="C0", lw=1, alpha=0.6)
@@ -43,14 +43,13 @@ def losses(source: Source) -> Any:
         axis.set(xlabel="$t$ = steps times step size", ylabel=r"loss $\mathcal{L}$", ylim=(0, None))
         axis.set_title(f"{p.attention} key and query")
         plotting.inside(axis)
-    return figure
 
 
-def contrast(source: Source) -> Any:
+@plotting.panels(1, 1)
+def contrast(source: Source, axis: Any) -> Any:
     """Time of the first drop over the size of the initial weights: logarithmic if merged, a power
     law if separate.
     """
-    figure, axis = plotting.figure(1, 1)
     each, t_1 = [Parameters(start=float(s)) for s in STARTS], separate.equations()["t_aligned"]
     axis.loglog(1 / STARTS, [merged_time(p) for p in each], "o-", ms=3, label="merged, flow")
     aligned = [float(t_1.evaluate(p.values())) for p in each]
@@ -62,8 +61,7 @@ def contrast(source: Source) -> Any:
     axis.set(xlabel="1 / size of the start", ylabel="time of the first drop $t$")
     plotting.inside(axis)
     shown = (titles.assigned(x, [getattr(each[0], x)]) for x in ("spectrum", "N", "H", "R"))
-    plotting.headline(figure, "; ".join(shown))
-    return figure
+    return "; ".join(shown)
 
 
 DRAWN = (

@@ -1,10 +1,7 @@
 """Parameters of in-context linear regression, and which students each theory describes."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +20,6 @@ class Parameters(Stepped):
         For an unknown name or a value out of range.
     """
 
-    white: ClassVar[Callable[[], Parameters]]
     PRESETS = {
         "reference": {},  # generic merged heads
         "white": dict(spectrum="1,1,1,1", H=3, start=1.5e-6**0.5, steps=300),  # one logistic drop
@@ -108,15 +104,9 @@ ALIGNED = Limit(
     "begin",
     "aligned where key and query are separate",
     lambda p, runs: p.attention == "merged" or p.begin == "aligned",
-    lambda p, runs: repr(p.begin),
-    ("attention",),
+    reads=("attention",),
 )
-WHITE = Limit(
-    "spectrum",
-    "white, as in '1,1,1'",
-    lambda p, runs: set(p.eigenvalues) == {1},
-    lambda p, runs: repr(p.spectrum),
-)
+WHITE = Limit("spectrum", "white, as in '1,1,1'", lambda p, runs: set(p.eigenvalues) == {1})
 STARTS = "merged heads from a small start, separate ones from an aligned start"
 ANY = "theory.drops follows any start"
 DROPS = Scope("the time of each drop", STARTS, (ALIGNED,), RUN, remedy=ANY)

@@ -7,8 +7,9 @@ import sympy as sp
 from linear_attention import statement as S
 from linear_attention.parameters import ONE_HEAD, Parameters, applies
 from linear_attention.statement import D, G, K, Q, R, d, g, h, i, j, k, lam, r, s, t, u, v
-from theory import Equation, Flow, delta_sum, symbol, vanishes, written_as
+from theory import Equation, Flow, delta_sum, proved, symbol, vanishes, written_as
 from theory.catalogue import catalogue
+from theory.clocks import delay
 
 __all__ = ["Parameters", "applies", "equations", "flows", "sections"]
 ALIGNED = "v = k = q = u along direction 1"
@@ -19,23 +20,23 @@ of = sp.Derivative
 
 
 @cache
-def heads() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
-    """Rates of v_g, K[g, s, i] and Q[g, s, j], before the sums over i, j and r; over j; over i."""
-    weight = sp.Sum(v[h] * K[h, r, i] * Q[h, r, j], (h, 1, S.H), (r, 1, R))
-    of_v = G[i, j] * (S.pull(weight, v[g]) / G[i, j]).function
-    of_K, of_Q = (S.pull(weight, x[g, s, k]) for x in (K, Q))
-    return of_v, delta_sum(of_K, (i, 1, D)).subs(k, i), delta_sum(of_Q, (j, 1, D)).subs(k, j)
+def heads() -> list[sp.Sum]:
+    """Rates of v_g, K[g, s, i] and Q[g, s, j]: sums over i, j and r; over j; over i."""
+    part, weights = v[h] * K[h, r, i] * Q[h, r, j], (v[g], K[g, s, k], Q[g, s, k])
+    return [
+        rate.subs(k, x)
+        for rate, x in zip(S.rates(part, *weights, over=[(r, 1, R)]), (k, i, j), strict=True)
+    ]
 
 
 @cache
 def conserved() -> tuple[sp.Expr, sp.Expr]:
     """The invariants v^2 - |K|^2 and K K^T - Q Q^T, proved under the sums over i and j."""
-    of_v, of_K, of_Q = heads()
+    of_v, of_K, of_Q = (x.function for x in heads())
     norm = 2 * v[g] * of_v - 2 * K[g, r, i] * of_K.subs(s, r)
     rows = of_K * K[g, r, i] - of_Q * Q[g, r, j]
     rows += of_K.subs(s, r) * K[g, s, i] - of_Q.subs(s, r) * Q[g, s, j]
-    if not (vanishes(norm) and vanishes(rows)):
-        raise ArithmeticError("an invariant of separate heads is not conserved")
+    proved(vanishes(norm) and vanishes(rows), "an invariant of separate heads is not conserved")
     pairs = sp.Sum(K[g, r, i] * K[g, s, i] - Q[g, r, i] * Q[g, s, i], (i, 1, D))
     return v[g] ** 2 - sp.Sum(K[g, r, i] ** 2, (r, 1, R), (i, 1, D)), pairs
 
@@ -51,7 +52,7 @@ def early() -> sp.Expr:
     direction.
     """
     small = {G[i, j]: S.early_force(), r: 1, s: 1, g: 1}
-    of_v, of_K, of_Q = (x.subs(small).expand() for x in heads())
+    of_v, of_K, of_Q = (x.function.subs(small).expand() for x in heads())
     by_K, by_Q = (delta_sum(x, (y, 1, D)) / v[1] for x, y in ((of_K, j), (of_Q, i)))
     sizes = {S.plus[i]: 1, S.minus[i]: -1}
     half = {x[1, 1, i]: S.plus[i] + y * S.minus[i] for x, y in ((K, 1), (Q, -1))}
@@ -67,7 +68,7 @@ def early() -> sp.Expr:
 @cache
 def aligned() -> tuple[sp.Expr, sp.Expr]:
     """Rates of v and u_d of one head whose row r lies along direction r."""
-    of_v, of_K, _ = heads()
+    of_v, of_K, _ = (x.function for x in heads())
     here = {x[g, y, z]: u[z] * sp.KroneckerDelta(y, z) for x, z in ((K, i), (Q, j)) for y in (r, s)}
     here[v[g]] = S.value
     pull = S.diagonal_force(S.value * u[k] ** 2)
@@ -113,9 +114,9 @@ def dynamics() -> dict[str, Equation]:
     (of_v, of_K, of_Q), (norm, rows), (of_value, of_row) = heads(), conserved(), aligned()
     time, later = symbol("t_d", means="time of a drop", positive=True), "what t_d has beyond its leading term"  # fmt: skip
     flow_of_heads = dict(
-        separate_dv_dt=(of(v[g], t), sp.Sum(of_v, (i, 1, D), (j, 1, D), (r, 1, R))),
-        separate_dK_dt=(of(K[g, s, i], t), sp.Sum(of_K, (j, 1, D))),
-        separate_dQ_dt=(of(Q[g, s, j], t), sp.Sum(of_Q, (i, 1, D))),
+        separate_dv_dt=(of(v[g], t), of_v),
+        separate_dK_dt=(of(K[g, s, i], t), of_K),
+        separate_dQ_dt=(of(Q[g, s, j], t), of_Q),
         separate_norm=(symbol("kappa_g", r"\kappa_{g}", "invariant of a head: norm"), norm),
         separate_rows=(symbol("C_rs", "C_{rs}", "invariant of two rows of a head"), rows),
     )
@@ -127,7 +128,7 @@ def dynamics() -> dict[str, Equation]:
     small = dict(
         t_leading=(time, lambda: sp.limit(aligned_time() * S.u_0, S.u_0, 0) / S.u_0),
         t_shift=(symbol("delta_t", r"\delta t_{d}", later), shift_of_drop),
-        t_step=(time, lambda: aligned_time() + S.euler(pace(), S.along, S.u_0, HALF)),
+        t_step=(time, lambda: aligned_time() + delay(pace(), S.along, S.u_0, HALF, S.eta)),
     )
     laws = "separate: gradient flow and conservation laws", "W = sum_h v_h K_h^T Q_h"
     start = "W = 0 in the force", "rank one; k, q = p+ +- p- at t = 0"

@@ -3,12 +3,13 @@ how the matrix W between context and query is parametrised. Moments, loss and fo
 and N, in the eigenbasis of Lambda: means of the statement's loss over all inputs.
 """
 
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
 import sympy as sp
 
-from theory import array, delta_gradient, equation, linear_root, symbol, vanishes, written_as
+from theory import array, delta_gradient, equation, linear_root, symbol, written_as
 from theory.statement import Statement, entries, gauss, sort, spectrum, statement, total, weight
 
 INTEGER = {"integer": True, "positive": True}
@@ -67,34 +68,28 @@ def table(place: str, *assumptions: str, **rows: Any) -> dict[str, equation.Equa
     return equation.table(f"zhang2025, {place}", *assumptions, **rows)
 
 
-def _entry(kind: str) -> Any:
-    """W[i, j] in the weights: one matrix, one head, heads with one matrix or with two."""
-    if kind == "W":
-        return weight("W", dim, dim).__getitem__
-    if kind == "one head":
-        v, U = weight("v", start=1), weight("U", dim, dim, start=1)
-        return lambda ij: v[()] * U[ij]
-    v = weight("v", head, start=1)
-    if kind == "merged":
-        U = weight("U", head, dim, dim, start=1)
-        return lambda ij: total(lambda h: v[h] * U[h, *ij], head)
-    K, Q = (weight(x, head, row, dim) for x in "KQ")
-    rows = lambda h, i, j: total(lambda r: K[h, r, i] * Q[h, r, j], row)  # noqa: E731
-    return lambda ij: total(lambda h: v[h] * rows(h, *ij), head)
-
-
 @cache
 def regression(kind: str = "W") -> Statement:
-    """Half the squared error of ``sum_n y_n (x_n^T W x_q) / N``, with ``y = w.x``."""
-    lam, W = spectrum("lambda"), _entry(kind)
+    """Half the squared error of ``sum_n y_n (x_n^T W x_q) / N``, with ``y = w.x``: of W itself, one
+    head, heads with one matrix or with two.
+    """
+    heads = () if kind == "one head" else (head,)
+    v, U = weight("v", *heads, start=1), weight("U", *heads, dim, dim, start=1)
+    K, Q, whole = weight("K", head, row, dim), weight("Q", head, row, dim), weight("W", dim, dim)
+    W = {
+        "W": lambda i, j: whole[i, j],
+        "one head": lambda i, j: v[()] * U[i, j],
+        "merged": lambda i, j: total(lambda h: v[h] * U[h, i, j], head),
+        "separate": lambda i, j: total(
+            lambda h: v[h] * total(lambda r: K[h, r, i] * Q[h, r, j], row), head
+        ),
+    }[kind]
+    lam = spectrum("lambda")
     x, q, w = gauss("x", pair, dim, var=lam), gauss("q", dim, var=lam), gauss("w", dim)
     label = lambda n: total(lambda k: w[k] * x[n, k], dim)  # noqa: E731
-    score = lambda n: total(lambda i, j: x[n, i] * W((i, j)) * q[j], dim, dim)  # noqa: E731
-    found = total(lambda n: label(n) * score(n), pair) / N
-    answer = total(lambda i: w[i] * q[i], dim)
-    return statement(
-        sp.Rational(1, 2) * (answer - found) ** 2, name=f"regression_{kind.split()[0]}"
-    )
+    score = lambda n: total(lambda i, j: x[n, i] * W(i, j) * q[j], dim, dim)  # noqa: E731
+    gap = total(lambda i: w[i] * q[i], dim) - total(lambda n: label(n) * score(n), pair) / N
+    return statement(sp.Rational(1, 2) * gap**2, name=f"regression_{kind.split()[0]}")
 
 
 PROMPTS = ("x ~ N(0, Lambda), w ~ N(0, I), y = w.x", "eigenbasis of Lambda")
@@ -141,9 +136,10 @@ def diagonal_force(weight: sp.Expr) -> sp.Expr:
     return force().subs(W[k, l], weight * sp.KroneckerDelta(k, l)).subs(l, k).subs(k, d)
 
 
-def pull(weight: sp.Expr, entry: sp.Expr) -> sp.Expr:
-    """Rate of a factor of W as a summand, to be summed over i and j."""
-    return G[i, j] * delta_gradient(weight, entry)
+def rates(part: sp.Expr, *weights: sp.Expr, over: Sequence[Any]) -> Iterator[sp.Expr]:
+    """Rates of weights of which W_ij is a sum of parts, over heads and more."""
+    pulled = sp.Sum(G[i, j] * part, (h, 1, H), (i, 1, D), (j, 1, D), *over)
+    return (delta_gradient(pulled, x) for x in weights)
 
 
 @cache
@@ -151,17 +147,6 @@ def gained(entry: sp.Expr) -> sp.Expr:
     """Reduction of the loss by an entry of a diagonal W."""
     to = sp.integrate(diagonal_force(w[k]), (w[d], 0, w[d]))
     return sp.factor(2 * to).subs(w[d], entry)
-
-
-def euler(pace: sp.Expr, x: sp.Symbol, start: sp.Expr, end: sp.Expr) -> sp.Expr:
-    """Correction of the time of dx/dt = f, with f the ``pace``, by steps of size eta, which to
-    first order follow f - (eta/2) f f'.
-    """
-    f = sp.Function("f")(x)
-    added = sp.diff(1 / (f - eta / 2 * f * sp.diff(f, x)), eta).subs(eta, 0)
-    if not vanishes(added - sp.diff(sp.log(f), x) / 2):
-        raise ArithmeticError("a step does not add the logarithm of the pace")
-    return eta / 2 * sp.log(pace.subs(x, end) / pace.subs(x, start))
 
 
 @cache

@@ -78,10 +78,18 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         rows[f"L_{n}"] = plateau(p, n), f"loss after {n} drops"
 
     def curves() -> dict[str, xr.Dataset]:
-        """Loss for both, each with its drops and plateaus."""
-        found = {"merged": merged_loss(p), "separate": separate_loss(p, until or 1.2 * last)}
-        marks = {k: [n for n in rows if n[0] in (v, "L")] for k, v in zip(found, "Tt", strict=True)}
-        return {k: curve.assign_attrs(marks=marks[k]) for k, curve in found.items()}
+        """Loss for both, to four times the drop and beyond the last: each with its drops and
+        plateaus.
+        """
+        one = merged.flow(p.eigenvalues.size).solve(p, t=4 * rows["T_drop"][0])[["loss"]]
+        end = until or 1.2 * last
+        gained = sum(separate.flow().solve(mode, t=end).gained for mode in p.modes)
+        steps = (p.values()["tr_Lambda"] - gained).to_dataset(name="loss")
+        marks = {x: [n for n in rows if n[0] in (x, "L")] for x in "Tt"}
+        return {
+            "merged": one.assign_attrs(marks=marks["T"]),
+            "separate": steps.assign_attrs(marks=marks["t"]),
+        }
 
     return tabulated(
         rows,
@@ -131,17 +139,6 @@ def merged_time(p: Parameters) -> float:
     if np.isnan(time := float(curve["drop"])):
         raise ParameterError(f"T_drop: the loss does not drop before t = {end:g}")
     return time
-
-
-def merged_loss(p: Parameters) -> xr.Dataset:
-    """Loss of one effective head, to four times its drop."""
-    return merged.flow(p.eigenvalues.size).solve(p, t=4 * merged_time(p))[["loss"]]
-
-
-def separate_loss(p: Parameters, end: float) -> xr.Dataset:
-    """Loss of one aligned head for each direction."""
-    gained = sum(separate.flow().solve(mode, t=end).gained for mode in p.modes)
-    return (p.values()["tr_Lambda"] - gained).to_dataset(name="loss")
 
 
 @cache

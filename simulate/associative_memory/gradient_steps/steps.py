@@ -1,7 +1,5 @@
 """An induction head from three descent steps, one per matrix, each on its population gradient."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -127,24 +125,17 @@ def run(p: Parameters, seed: int = 0) -> Outcome:
     record()
     for number, name in enumerate(("W_O", "W_2", "W_1")):
         slope = gradient(model, name, seed + number, p.samples)
-        rows = {
-            "W_O": lambda w: w[:, plain].T,
-            "W_2": lambda w: w[p.N :, triggers].T,
-            "W_1": lambda w: w[inner],
+        rows, wanted, gain = {
+            "W_O": (lambda w: w[:, plain].T, plain, None),
+            "W_2": (lambda w: w[p.N :, triggers].T, triggers, p.second_gain),
+            # A position attends to itself and to earlier ones.
+            "W_1": (lambda w: w[inner] + model.mask[inner], inner - 1, p.third_gain),
         }[name]
-        wanted = {"W_O": plain, "W_2": triggers, "W_1": inner - 1}[name]
-        if name == "W_O":
-            scale = p.first_step * p.N * p.T
-        else:
-            gain = p.second_gain if name == "W_2" else p.third_gain
-            scale = gain / float(rows(-slope).gather(1, wanted[:, None]).mean())
-        with torch.no_grad():
-            model.get_parameter(name).sub_(scale * slope)
+        mean = float(rows(-slope).gather(1, wanted[:, None]).mean())
+        scale = p.first_step * p.N * p.T if gain is None else gain / mean
         weight = model.get_parameter(name).detach()
-        seen = rows(weight)
-        if name == "W_1":  # a position attends to itself and to earlier ones
-            seen = seen + model.mask[inner]
-        out.probes[name] = float((seen.argmax(1) == wanted).double().mean())
+        weight.sub_(scale * slope)
+        out.probes[name] = float((rows(weight).argmax(1) == wanted).double().mean())
         out.gradients[name], out.weights[name] = slope.numpy(), weight.numpy().copy()
         record()
     return out

@@ -2,8 +2,6 @@
 ablated.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
@@ -62,22 +60,23 @@ def one_step(p: Parameters, seed: int = 0) -> dict[str, np.ndarray]:
     -------
     dict
         Arrays over draws: ``feed_forward``, whether the noise token has strictly the largest logit;
-        ``value``, fraction of the tokens z for which W_V[k, z] is largest at k = z, ties broken
-        evenly.
+        ``value``, fraction of the tokens z for which W_V[k, z], with k among the N answers, is
+        largest at k = z, ties broken evenly. The noise token's row, which has most of the samples,
+        is excluded.
     """
     memory_module.require(memory_of_one_step, p, "one gradient step")
-    found: dict[str, list[float]] = {"feed_forward": [], "value": []}
+    results: dict[str, list[float]] = {"feed_forward": [], "value": []}
     for rng in np.random.default_rng(seed).spawn(p.draws):
         context, _, label = sample(p, p.n, rng)
         counts = np.bincount(label, minlength=p.N + 1)
-        found["feed_forward"].append(float(counts[p.N] > counts[: p.N].max()))
+        results["feed_forward"].append(float(counts[p.N] > counts[: p.N].max()))
         # W_V = eta (C - column sums / (N + 1)) / (n T), C[k, z] counting tokens z under label k:
         # within a column the order of entries is that of C.
         index = (label[:, None] * p.N + context).ravel()
         counted = np.bincount(index, minlength=(p.N + 1) * p.N).reshape(p.N + 1, p.N)[: p.N]
         best = counted == counted.max(0)
-        found["value"].append(float((best.diagonal() / best.sum(0)).mean()))
-    return {name: np.array(v) for name, v in found.items()}
+        results["value"].append(float((best.diagonal() / best.sum(0)).mean()))
+    return {name: np.array(v) for name, v in results.items()}
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:

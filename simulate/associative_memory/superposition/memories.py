@@ -1,7 +1,5 @@
 """Hebbian memories of random embeddings: scores, recall, interference."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

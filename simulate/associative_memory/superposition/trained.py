@@ -1,7 +1,5 @@
 """Trained memories: a matrix or an MLP between fixed random embeddings, and their capacity."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -60,12 +58,12 @@ def _descend(
 ) -> float:
     optimizer, best = torch.optim.Adam(weights, lr=eta), 0.0
     for _ in range(steps):
-        found = logits()
-        best = max(best, float((found.argmax(1) == answer).double().mean()))
+        predicted = logits()
+        best = max(best, float((predicted.argmax(1) == answer).double().mean()))
         if best >= GOAL:
             break
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(found, answer).backward()
+        torch.nn.functional.cross_entropy(predicted, answer).backward()
         optimizer.step()
     return best
 

@@ -6,8 +6,6 @@ To use your own text instead of the shipped table::
     runs = train(Parameters(N=len(alphabet)), table=table)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

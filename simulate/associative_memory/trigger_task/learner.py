@@ -1,7 +1,5 @@
 """Training of the trigger-task students, measured by in-context accuracy and memory probes."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from functools import partial
@@ -129,16 +127,16 @@ class Learner(Module):
         losses = losses.reshape(known.shape)
         free = ~(tokens[:, :-1, None] == self._put(self.test.triggers)[:, None]).any(-1)
         hits = (logits.argmax(-1) == tokens[:, 1:])[known].double()
-        found = {
+        measured = {
             "loss": float(losses[known].mean()),
             "in_context_accuracy": float(hits.mean()),
             "bigram_loss": float(losses[free].mean()),
         }
-        if isinstance(self.student, Simplified) and self.p.triggers == "fixed":
-            return found | self.student.probes(self.triggers)
-        if isinstance(self.student, Simplified):  # every token may be a trigger
-            return found | self.student.probes(torch.arange(self.p.N, device=self.device))
-        return found | dict.fromkeys([name for name in MEANING if name.startswith("probe")], np.nan)
+        probes = dict.fromkeys([name for name in MEANING if name.startswith("probe")], np.nan)
+        if isinstance(self.student, Simplified):
+            every = torch.arange(self.p.N, device=self.device)  # each may be a trigger, if drawn
+            probes = self.student.probes(self.triggers if self.p.triggers == "fixed" else every)
+        return measured | probes
 
 
 def on(table: task.Table) -> training.System:

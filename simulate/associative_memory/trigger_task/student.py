@@ -2,8 +2,6 @@
 transformer.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -84,8 +82,8 @@ class Simplified(nn.Module):
         of_triggers = (e[triggers] @ self.W_K2 @ remapped.T).argmax(1)
         of_positions = (position[1:] @ self.W_K1 @ position.T).argmax(1)
 
-        def right(found: Tensor, n: int) -> float:
-            return float((found == torch.arange(n, device=found.device)).double().mean())
+        def right(recalled: Tensor, n: int) -> float:
+            return float((recalled == torch.arange(n, device=recalled.device)).double().mean())
 
         early = self.p.T // 2
         return {

@@ -1,7 +1,5 @@
 """Sequences from a bigram table in which triggers are followed by an output drawn per sequence."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,7 +100,13 @@ def fixed_triggers(p: Parameters, table: Table) -> np.ndarray:
 
 
 def sample(p: Parameters, n: int, table: Table, rng: np.random.Generator) -> Sequences:
-    """Draw ``n`` sequences of T inputs and their targets."""
+    """Draw ``n`` sequences of T inputs and their targets.
+
+    Raises
+    ------
+    ParameterError
+        If a trigger has no output but itself, and self-loops are excluded.
+    """
     N, rows = p.N, np.arange(n)
     if p.triggers == "fixed":
         triggers = np.tile(fixed_triggers(p, table), (n, 1))
@@ -116,7 +120,12 @@ def sample(p: Parameters, n: int, table: Table, rng: np.random.Generator) -> Seq
         law = table.bigram[triggers].copy()
     if not p.self_loops:
         law[rows[:, None], np.arange(p.K), triggers] = 0
-        law /= law.sum(-1, keepdims=True)
+        mass = law.sum(-1, keepdims=True)
+        if not mass.all():
+            raise ParameterError(
+                "self_loops = False: in this table a trigger is followed by itself alone"
+            )
+        law /= mass
     outputs = _sample(law, rng)
     forced = np.full((n, N), -1)
     forced[rows[:, None], triggers] = outputs

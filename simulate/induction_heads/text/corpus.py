@@ -23,7 +23,7 @@ HELD_OUT = 0.1  # of the text, its end
 
 
 def digest(text: str) -> str:
-    """What tells one text from another."""
+    """Digest of a text, under which its runs are stored."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -31,8 +31,8 @@ def digest(text: str) -> str:
 def read(name: str) -> str:
     """One of the texts that come with Python.
 
-    The topics differ between Pythons: others than those of the shipped ensembles are said so, and
-    used; their students are other students, stored apart.
+    The help topics differ between versions of Python. If they are not those of the shipped
+    ensembles, a warning says so, and their students are stored under another digest.
     """
     if name == "zen":
         with contextlib.redirect_stdout(io.StringIO()):
@@ -78,8 +78,8 @@ class Corpus:
 def windows(
     p: Parameters, tokens: np.ndarray, size: int, random: np.random.Generator
 ) -> np.ndarray:
-    """Windows of ``context + 1`` characters by the law of `Parameters`: the last ones are to be
-    predicted only.
+    """Windows of ``context + 1`` characters, drawn as `Parameters` say; the last character is a
+    target only.
     """
     length = p.context + 1
     piece = min(p.piece or length, length)

@@ -1,7 +1,5 @@
 """Training of the character model, measured by loss and by scores of its heads."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -68,18 +66,18 @@ class Learner(Module):
         half = self.p.context // 2
         known = min(KNOWN, half // 3)
         logits, (first, second) = self.student(self.twice)
-        own, best = scores.losses(logits, self.twice), scores.prefix(second, half, known)
+        losses, best = scores.losses(logits, self.twice), scores.prefix(second, half, known)
         _, (_, other) = self.student(self.random)
         copied = scores.copying(self.student.copies()[int(best.argmax())])
-        found = {
+        measured = {
             "loss": scores.losses(self.student(self.test[:, :-1])[0], self.test).mean(),
-            "loss_first": own[:, known : half - 1].mean(),
-            "loss_second": own[:, half + known :].mean(),
+            "loss_first": losses[:, known : half - 1].mean(),
+            "loss_second": losses[:, half + known :].mean(),
             "previous": scores.previous(first).max(),
             "prefix": best.max(),
             "prefix_random": scores.prefix(other, half).max(),
         }
-        return {k: v.double().cpu().numpy() for k, v in found.items()} | {"copying": copied}
+        return {k: v.double().cpu().numpy() for k, v in measured.items()} | {"copying": copied}
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
@@ -102,12 +100,12 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
 
 
 def identity(p: Parameters) -> dict[str, Any]:
-    """The text itself, which may be another in another Python."""
+    """Digest of the text, which differs between versions of Python."""
     return {"digest": corpus.digest(corpus.read(p.text))}
 
 
 def on_text(p: Parameters, text: str) -> tuple[Parameters, training.System]:
-    """The same on a text of the user's; runs are stored under its digest."""
+    """Parameters and system for a text of the user; runs are stored under its digest."""
     corpus.Corpus.of(text, p.vocabulary, p.context)
     return p, replace(
         SYSTEM,

@@ -1,7 +1,5 @@
 """Scores of heads: previous token, prefix matching, copying."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """A two-layer attention-only transformer with several heads."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -27,11 +25,11 @@ class Layer(nn.Module):
             setattr(self, name, nn.Parameter(made))
 
     def split(self, x: Tensor) -> Tensor:
-        """Heads as an axis of their own."""
+        """Split the last axis into heads: (n, heads, T, D / heads)."""
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def attention(self, x: Tensor) -> Tensor:
-        """Shape (n, heads, query, key)."""
+        """Attention weights, shape (n, heads, query, key)."""
         q, k = self.split(x @ self.query.T), self.split(x @ self.key.T)
         later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
         scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])

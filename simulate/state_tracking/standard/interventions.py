@@ -6,8 +6,6 @@ A student is a function ``student(actions, states, redirect)`` with the result o
 S are those of the theory (R and S less zeta/N).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch
@@ -54,26 +52,26 @@ def measure(student: Callable[..., Seen], actions: Tensor, states: Tensor) -> di
     L, now, then = actions.shape[1], states[:, :-1], states[:, 1:]
     right = torch.eye(L, device=actions.device, dtype=student(actions[:1], now[:1]).logits.dtype)
     other = right.roll(1, 1)  # the action one place later
-    own = student(actions, now)
+    seen = student(actions, now)
     retrieved = student(actions, now, right).logits
     averaged = student(actions, now, right.mean(0).expand(L, L)).logits
     mistaken = student(actions, now, other).logits
     differs = actions != actions.roll(-1, 1)  # at step t: the right action, and the one moved to
-    paid = own.attention.double().mean(0)  # head, step, action
+    paid = seen.attention.double().mean(0)  # head, step, action
     on_right = paid.diagonal(dim1=1, dim2=2)
     best = int(on_right.mean(1).argmax())
-    hits = (own.logits.argmax(-1) == then).double().mean(0)
+    hits = (seen.logits.argmax(-1) == then).double().mean(0)
     return {
         "A": on_right[best].sum() / paid[best].sum(),
         "retrieval": on_right[best].mean(),
         "retrieval_mean": on_right.mean(),
         "retrieval_shared": on_right.amax(0).mean(),
         "retrieval_heads": on_right.mean(1),
-        "visible": visible(own.attention, actions, states),
-        "B": own.itself.double().mean((0, 2)).max(),
+        "visible": visible(seen.attention, actions, states),
+        "B": seen.itself.double().mean((0, 2)).max(),
         "R": _excess(retrieved, then).mean(),
         "S": _excess(mistaken, then)[differs].mean(),
-        "loss": torch.nn.functional.cross_entropy(own.logits.flatten(0, 1), then.flatten()),
+        "loss": torch.nn.functional.cross_entropy(seen.logits.flatten(0, 1), then.flatten()),
         "accuracy": hits.mean(),
         "step_accuracy": hits,
         "rollout_accuracy": (rollout(student, actions, states[:, 0]) == then[:, -1])
@@ -108,8 +106,8 @@ def visible(attention: Tensor, actions: Tensor, states: Tensor) -> Tensor:
 
 def _excess(logits: Tensor, then: Tensor) -> Tensor:
     """Logit of the right state less the mean over states."""
-    own = logits.double()
-    return own.gather(2, then[..., None])[..., 0] - own.mean(-1)
+    precise = logits.double()
+    return precise.gather(2, then[..., None])[..., 0] - precise.mean(-1)
 
 
 def rollout(student: Callable[..., Seen], actions: Tensor, first: Tensor) -> Tensor:

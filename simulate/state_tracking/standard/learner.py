@@ -1,7 +1,5 @@
 """Standard transformers under training, and their system."""
 
-from __future__ import annotations
-
 import operator
 from functools import partial
 from typing import Any
@@ -35,9 +33,9 @@ class Learner(Module):
         teachers = task.draw_permutations(p, stream["task"])
         teachers = teachers if permutations is None else np.asarray(permutations)
         self.data, self.test = (
-            tuple(torch.as_tensor(x, device=device) for x in (found.actions, found.states))
+            tuple(torch.as_tensor(x, device=device) for x in (sequences.actions, sequences.states))
             for n, which in ((p.n_train, "train"), (p.n_test, "test"))
-            for found in [task.draw_sequences(teachers, n, p.L, stream[which])]
+            for sequences in [task.draw_sequences(teachers, n, p.L, stream[which])]
         )
         start = int(stream["initialisation"].integers(2**62))
         self.student = drawn(p, start).to(device, dtype)
@@ -45,22 +43,22 @@ class Learner(Module):
 
     def step(self, number: int) -> None:
         """One step, or one epoch where those are counted."""
-        for at in self.p.steps_of(number):
-            own = torch.as_tensor(task.batch(self.p, self.seed, at))
-            actions, states = (x[own.to(x.device)] for x in self.data)
+        for update in self.p.steps_of(number):
+            chosen = torch.as_tensor(task.batch(self.p, self.seed, update))
+            actions, states = (x[chosen.to(x.device)] for x in self.data)
             self.optimizer.zero_grad()
             logits = self.student(actions, states[:, :-1]).logits
             nn.functional.cross_entropy(logits.flatten(0, 1), states[:, 1:].flatten()).backward()
             if self.p.clip is not None:
                 nn.utils.clip_grad_norm_(self.student.parameters(), self.p.clip)
             for group in self.optimizer.param_groups:
-                group["lr"] = self.p.eta * self.p.share(at, self.p.updates)
+                group["lr"] = self.p.eta * self.p.share(update, self.p.updates)
             self.optimizer.step()
 
     def measure(self) -> dict[str, np.ndarray]:
         """Quantities in `interventions.MEANING`."""
-        found = interventions.measure(self.student, *self.test)
-        return {name: v.double().cpu().numpy() for name, v in found.items()}
+        quantities = interventions.measure(self.student, *self.test)
+        return {name: v.double().cpu().numpy() for name, v in quantities.items()}
 
 
 def memory(p: StandardParameters, itemsize: int = 4) -> float:

@@ -1,20 +1,17 @@
 """The solvable student, measured by the interventions of standard transformers."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from simulate.learner import State, Unstacked
 from simulate.state_tracking import learner
 from simulate.state_tracking.standard import interventions
 from simulate.state_tracking.standard.transformer import Seen
 from simulate.state_tracking.student import Student
-from theory.state_tracking import Parameters
 
 
 def seen(student: Student, actions: Tensor, states: Tensor, redirect: Tensor | None = None) -> Seen:
@@ -25,32 +22,26 @@ def seen(student: Student, actions: Tensor, states: Tensor, redirect: Tensor | N
     return Seen(logits, attention[:, None], attention.new_zeros(len(actions), 1, states.shape[1]))
 
 
-class Measured:
-    """One solvable student for `simulate.learner.Unstacked`."""
-
-    def __init__(self, p: Parameters, seed: int, device: torch.device, dtype: torch.dtype) -> None:
-        self.learner = learner.Learner(p, [seed], device, dtype)
-        self.step = self.learner.step
+class Measured(learner.Learner):
+    """Solvable students, measured as standard transformers are."""
 
     def measure(self) -> dict[str, np.ndarray]:
         """Quantities in `interventions.MEANING`."""
-        (student,), test = self.learner.students.members, (x[0] for x in self.learner.test_data)
-        found = interventions.measure(partial(seen, student), *test)
-        return {name: v.cpu().double().numpy() for name, v in found.items()}
+        students = zip(self.students.members, *self.test_data, strict=True)
+        each = [interventions.measure(partial(seen, one), *test) for one, *test in students]
+        return {
+            name: torch.stack([x[name] for x in each]).cpu().double().numpy() for name in each[0]
+        }
 
-    def state(self) -> State:
-        """State of the student."""
-        return self.learner.state(0)
-
-    def load(self, state: State) -> None:
-        """Restore a state."""
-        self.learner.load([state])
+    def finish(self, b: int) -> dict[str, Any]:
+        """No final results."""
+        return {}
 
 
 SYSTEM = dataclasses.replace(
     learner.SYSTEM,
     name="state_tracking.measured",
-    make=partial(Unstacked, Measured),
+    make=Measured,
     meaning=interventions.MEANING,
     dimensions=interventions.DIMENSIONS,
     stack=1,

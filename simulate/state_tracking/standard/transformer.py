@@ -2,8 +2,6 @@
 residual stream.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -6,9 +6,8 @@ from theory.associative_memory.factual_recall import dynamics, timescales
 from theory.associative_memory.factual_recall.dynamics import PARTS, flow
 from theory.associative_memory.factual_recall.numbers import closed_form, time_of_share
 from theory.associative_memory.factual_recall.onset import emergence_times, onset
-from theory.associative_memory.factual_recall.parameters import Parameters
+from theory.associative_memory.factual_recall.parameters import Parameters, applies
 from theory.associative_memory.factual_recall.predict import predict
-from theory.associative_memory.factual_recall.scope import applies
 from theory.catalogue import catalogue
 
 __all__ = [

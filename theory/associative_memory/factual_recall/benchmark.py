@@ -2,7 +2,6 @@
 integration of the flow, all compared with mpmath.
 """
 
-import functools
 import time
 from typing import Any
 
@@ -31,17 +30,12 @@ def integrated(p: Parameters, part: Part, share: float) -> float:
     goal = timescales.equations()["gain_at_share"].evaluate(
         {"share_left": share, "K": p.values()[part.choices.name]}
     )
-    system = _flow()
+    system = dynamics.flow()
     end = 1.5 * numbers.closed_form(p, part, share)  # end of the integration, known only here
     solution = system.solve(
         p, t=end, at=[end], events={"hit": system.where[part.gain] - float(goal)}
     )
     return float(solution.hit)
-
-
-@functools.cache
-def _flow() -> Any:
-    return dynamics.flow()
 
 
 def reference(p: Parameters, part: Part, share: float) -> mpmath.mpf:
@@ -63,9 +57,9 @@ def reference(p: Parameters, part: Part, share: float) -> mpmath.mpf:
         inner = integral.variables[0]
         free = sorted(integral.function.free_symbols - {inner}, key=str)
         slowness = numeric.function(integral.function, (inner, *free), "mpmath")
-        at = [v[s.name] for s in free]
+        values = [v[s.name] for s in free]
         cuts = [end * k / 8 for k in range(9)]
-        return mpmath.quad(lambda x: slowness(x, *at), cuts)
+        return mpmath.quad(lambda x: slowness(x, *values), cuts)
 
 
 def benchmark() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from functools import cache, partial
 import sympy as sp
 
 from theory import Equation, Flow, array, equation, symbol, written_as
-from theory.associative_memory.factual_recall.scope import RECALL
+from theory.associative_memory.factual_recall.parameters import RECALL
 from theory.associative_memory.factual_recall.statement import (
     NAMES,
     D,

@@ -11,8 +11,7 @@ import scipy.special
 from theory import Allowed, ParameterError, scope, sweep
 from theory.associative_memory.factual_recall import dynamics
 from theory.associative_memory.factual_recall.dynamics import Part
-from theory.associative_memory.factual_recall.parameters import Parameters
-from theory.associative_memory.factual_recall.scope import RECALL
+from theory.associative_memory.factual_recall.parameters import RECALL, Parameters
 from theory.associative_memory.factual_recall.timescales import equations
 
 Share = Annotated[float, Allowed(low=1e-300, below=1)]

@@ -10,8 +10,7 @@ from theory import Onset, of_onset, scope, sweep, until
 from theory.associative_memory.factual_recall import dynamics, timescales
 from theory.associative_memory.factual_recall import numbers as in_numbers
 from theory.associative_memory.factual_recall.dynamics import PARTS, RELATION, SUBJECT
-from theory.associative_memory.factual_recall.parameters import Parameters
-from theory.associative_memory.factual_recall.scope import RECALL
+from theory.associative_memory.factual_recall.parameters import RECALL, Parameters
 from theory.onset import tabulated
 
 # Shares of the initial value of either part of the loss, and what they are called.
@@ -99,8 +98,8 @@ def draw(result: Onset, axes: Any) -> None:
     for k, part in enumerate((RELATION, SUBJECT)):
         losses = curve[f"loss_{part.name}"]
         right.plot(curve.step, losses / losses[0], color=f"C{k}", label=f"{part.name}, flow")
-        at = [plateau[f"steps_{part.name}_{label}"] for label in SHARES]
-        right.plot(at, [share for share, _ in SHARES.values()], "o", color=f"C{k}", ms=4)
+        steps = [plateau[f"steps_{part.name}_{label}"] for label in SHARES]
+        right.plot(steps, [share for share, _ in SHARES.values()], "o", color=f"C{k}", ms=4)
     right.plot([], [], "ko", ms=4, label="down to 90, 50, 10%")
     right.set(ylabel="part of the loss / its start", ylim=(0, 1.05))
     for axis in axes:

@@ -1,12 +1,10 @@
-"""Parameters of factual recall; by default the authors' reference run."""
+"""Parameters of factual recall, by default the authors' reference run; and the theory's scope."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
-from theory.parameters import ParameterError, Stepped, parameter
+import xarray as xr
+
+from theory import Limit, Optimiser, ParameterError, Scope, Stepped, parameter, scope
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,6 @@ class Parameters(Stepped):
         the answers per relation.
     """
 
-    small: ClassVar[Callable[[], Parameters]]
     PRESETS = {
         "reference": {},
         # Trains in a second: few facts, larger initial weights.
@@ -58,3 +55,30 @@ class Parameters(Stepped):
     def vocabulary(self) -> int:
         """Number of tokens: subjects, relations, noise, end of sequence."""
         return self.S + self.R + self.noise_tokens + 1
+
+
+def optimiser(runs: xr.Dataset | None) -> Optimiser | None:
+    """The optimiser of students; none if it is plain descent."""
+    stored = scope.configuration(runs).get("optimizer")
+    return None if stored is None else Optimiser(**stored)
+
+
+def linear(how: Optimiser | None) -> bool:
+    """Whether steps are linear in the gradients, so that the noise of batches averages out."""
+    return how is None or (how.optimizer == "sgd" and how.clip is None)
+
+
+# The weights of noise tokens do not change, and batches only add noise.
+LINEAR = Limit(
+    "batch_size",
+    "of sgd without clipping (other optimisers divide by the size of a batch's gradient)",
+    lambda p, runs: linear(optimiser(runs)),
+    lambda p, runs: f"{p.batch_size} under {getattr(optimiser(runs), 'optimizer', 'sgd')}",
+)
+RECALL = Scope(
+    "the flow of factual recall",
+    "linear attention on balanced facts",
+    (LINEAR,),
+    ("noise_tokens", "steps", "eval_every"),
+)
+applies = scope.applies({"flow": RECALL})

@@ -43,8 +43,10 @@ def recall() -> Statement:
     s, r = draw(subject), draw(relation)
 
     def logit(q, d):  # type: ignore[no-untyped-def]
-        own = w["s"][s] * V["s"][s, q, d] + w["r"][r] * V["r"][r, q, d] + w["e"][()] * V["e"][q, d]
-        return own + total(lambda p: w["n"][z(p)] * V["n"][z(p), q, d], place)
+        known = (
+            w["s"][s] * V["s"][s, q, d] + w["r"][r] * V["r"][r, q, d] + w["e"][()] * V["e"][q, d]
+        )
+        return known + total(lambda p: w["n"][z(p)] * V["n"][z(p), q, d], place)
 
     right = exp(logit(r, fact(s, r)))
     every = total(lambda q, d: exp(logit(q, d)), relation, choice)

@@ -4,9 +4,15 @@ from functools import cache, partial
 
 import sympy as sp
 
-from theory import Equation, equation, linear_root, symbol, vanishes, written_as
+from theory import Equation, equation, linear_root, proved, symbol, vanishes, written_as
 from theory.associative_memory.factual_recall import dynamics
-from theory.associative_memory.factual_recall.dynamics import PARTS, SYMMETRIC, Part
+from theory.associative_memory.factual_recall.dynamics import (
+    PARTS,
+    RELATION,
+    SUBJECT,
+    SYMMETRIC,
+    Part,
+)
 from theory.associative_memory.factual_recall.statement import D, R, S, epsilon
 from theory.associative_memory.symbols import DERIVED, ref, t
 
@@ -62,16 +68,15 @@ def speed() -> sp.Expr:
 
 
 @cache
-def growth_rate(name: str) -> sp.Expr:
+def growth_rate(part: Part) -> sp.Expr:
     """Growth rate of a part in its printed form."""
-    part = next(q for q in PARTS if q.name == name)
-    rows = {"relation": R, "subject": S}[name]
+    rows = {RELATION: R, SUBJECT: S}[part]
     return written_as(sp.sqrt((part.choices - 1) / (R * D)) / rows, growth(part))
 
 
 def ratio_of_rates() -> sp.Expr:
     """Ratio of the growth rates of relation and subject."""
-    return sp.sqrt(sp.factor(growth_rate("relation") ** 2 / growth_rate("subject") ** 2))
+    return sp.sqrt(sp.factor(growth_rate(RELATION) ** 2 / growth_rate(SUBJECT) ** 2))
 
 
 @cache
@@ -103,18 +108,19 @@ def hitting_time() -> sp.Expr:
     slope = 2 * gain * speed()
     x = symbol("x_match", "x", positive=True)
     until = sp.solve(sp.Eq(leading, x), angle)[0] / rate
-    rest = sp.integrate(sp.expand(1 / slope), gain)
-    total = sp.expand(until - rest.subs(gain, x) + rest)
+    later = sp.integrate(sp.expand(1 / slope), gain)
+    total = sp.expand(until - later.subs(gain, x) + later)
     limit = total.subs(sp.Ei(x), sp.EulerGamma + sp.log(x))  # Ei(x) = gamma + ln x + O(x)
     limit = sp.simplify(sp.expand_log(sp.expand(limit), force=True))
-    if limit.has(x):
-        raise ArithmeticError("the matching point does not drop out")
+    proved(not limit.has(x), "the matching point does not drop out")
     form = (
         sp.log(4 * sp.sqrt(c) * gain / epsilon**2)
         + (sp.Ei(gain) - sp.EulerGamma - sp.log(gain)) / K
     ) / (2 * rate)
-    if not vanishes(sp.expand_log(sp.expand(form - limit), force=True)):
-        raise ArithmeticError("the hitting time is not the derived one")
+    proved(
+        vanishes(sp.expand_log(sp.expand(form - limit), force=True)),
+        "the hitting time is not the derived one",
+    )
     return form
 
 
@@ -146,8 +152,8 @@ def equations() -> dict[str, Equation]:
         **equation.table(
             ref(DERIVED),
             status="exact",
-            growth_relation=(rates["relation"], partial(growth_rate, "relation"), LINEAR),
-            growth_subject=(rates["subject"], partial(growth_rate, "subject"), LINEAR),
+            growth_relation=(rates["relation"], partial(growth_rate, RELATION), LINEAR),
+            growth_subject=(rates["subject"], partial(growth_rate, SUBJECT), LINEAR),
             growth_ratio=(*growing, "a plateau at ln D where this is well above 1"),
             recall_angle=(sp.Derivative(angle, t), speed, SYMMETRIC, same),
             gain_of_angle=(gain, exact_gain, SYMMETRIC),

@@ -6,8 +6,8 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, Flow, symbol, table, vanishes, written_as
-from theory.associative_memory.gradient_memory.scope import MEMORY
+from theory import Equation, Flow, proved, symbol, table, vanishes, written_as
+from theory.associative_memory.gradient_memory.parameters import MEMORY
 from theory.associative_memory.symbols import DERIVED, K, L, N, eta, m, ref, t
 
 ASSUMED = ("orthonormal embeddings", "uniform keys, one right class each")
@@ -60,8 +60,10 @@ def equations() -> dict[str, Equation]:
     start = (1 + K * t / N) / (K - 1)
     closed = start - sp.LambertW(sp.exp(start) / (K - 1))
     W = sp.Dummy("W")  # W e^W = e^start / (K - 1)
-    if not vanishes(clock.subs(sp.exp(m), (K - 1) * W).subs(m, start - W)):
-        raise ArithmeticError("the margin does not solve the separated equation")
+    proved(
+        vanishes(clock.subs(sp.exp(m), (K - 1) * W).subs(m, start - W)),
+        "the margin does not solve the separated equation",
+    )
     root = sp.Symbol("root", positive=True)  # sqrt(K)
     goal = sp.solve(sp.Eq(1 + (root**2 - 1) / sp.Symbol("E"), root), sp.Symbol("E"))[0]
     goal = sp.factor(goal).subs(root, sp.sqrt(K))  # e^m at which the loss is half of ln K

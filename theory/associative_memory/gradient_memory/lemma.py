@@ -6,7 +6,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, array, delta_gradient, delta_sum, symbol, table
+from theory import Equation, array, delta_gradient, delta_sum, proved, symbol, table
 from theory.associative_memory.symbols import (
     F,
     K,
@@ -66,10 +66,8 @@ def averaged() -> sp.Expr:
     """Mean of (p_hat_k - delta_yk) over the answers y of one key with probabilities p(y|z)."""
     residual = backward().subs(p_hat[k], p_hat[k, z])
     total = delta_sum(residual.coeff(delta(k, y)) * delta(k, y) * p[y, z], (y, 1, K))
-    rest = residual - residual.coeff(delta(k, y)) * delta(
-        k, y
-    )  # independent of y, and sum_y p(y|z) = 1
-    return sp.expand(total + rest)
+    # The other terms do not depend on y, and sum_y p(y|z) = 1.
+    return sp.expand(total + residual - residual.coeff(delta(k, y)) * delta(k, y))
 
 
 @cache
@@ -89,8 +87,10 @@ def equations() -> dict[str, Equation]:
     noisy = sp.Sum(sp.factor(per_class) * u[k, i], (k, 1, K))
     inner = sp.Sum(W[l, x] * e[z, x], (x, 1, d))
     chain = delta_sum(v[l] * delta_sum(delta(l, i) * delta(x, j) * e[z, x], (x, 1, d)), (l, 1, d))
-    if sp.expand(chain - v[i] * e[z, j]) != 0:
-        raise ArithmeticError("the gradient of an inner matrix is not an outer product")
+    proved(
+        sp.expand(chain - v[i] * e[z, j]) == 0,
+        "the gradient of an inner matrix is not an outer product",
+    )
     means = "mu_k: mean input of class k; mu_hat_k: mean of input times prediction of k, over p(k)"
     slope, of_loss = (sp.Derivative(of, W[i, j]) for of in (risk, sample_loss))
     is_v = "v is the derivative of the loss by the output W e_z of the matrix"

@@ -1,19 +1,18 @@
-"""Numerical margin."""
+"""The margin as a number."""
 
 from typing import Annotated
 
 import numpy as np
 
-from theory import Allowed, by_dimension, checked
+from theory import Allowed, scope, sweep
+from theory.associative_memory.gradient_memory.parameters import MEMORY, Parameters
 from theory.special import log_linear
 
+Times = Annotated[np.ndarray | float, Allowed(low=0)]
 
-@by_dimension()
-@checked
-def margin(
-    N: Annotated[int, Allowed(low=2)],
-    K: Annotated[int, Allowed(low=2)],
-    t: Annotated[np.ndarray | float, Allowed(low=0)],
-) -> np.ndarray:
-    """Margin of `margin_flow`, evaluated without overflow."""
-    return log_linear((1 + K * np.asarray(t, float) / N) / (K - 1), K - 1)
+
+@scope.guard(MEMORY)
+@sweep.over_fields
+def margin(p: Parameters, t: Times) -> np.ndarray:
+    """Margin of `margin_flow` at times ``t = eta * steps``, without overflow."""
+    return log_linear((1 + p.K * np.asarray(t, float) / p.N) / (p.K - 1), p.K - 1)

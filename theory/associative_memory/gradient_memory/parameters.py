@@ -1,8 +1,8 @@
-"""Parameters of the gradient-as-memory system."""
+"""Parameters of the gradient-as-memory system, and which learners its theory describes."""
 
 from dataclasses import dataclass
 
-from theory.parameters import BaseParameters, ParameterError, parameter
+from theory import BaseParameters, ParameterError, Scope, parameter, scope
 
 
 @dataclass(frozen=True)
@@ -26,3 +26,7 @@ class Parameters(BaseParameters):
         super().__post_init__()
         if self.K > self.N:
             raise ParameterError(f"K = {self.K}: must be <= N = {self.N}")
+
+
+MEMORY = Scope("the flow of the margin", "uniform keys and orthonormal embeddings, zero start")
+applies = scope.applies({"flow": MEMORY})

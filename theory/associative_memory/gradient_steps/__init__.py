@@ -2,8 +2,7 @@
 
 from theory.associative_memory.gradient_steps import population
 from theory.associative_memory.gradient_steps.numbers import second_gradient
-from theory.associative_memory.gradient_steps.parameters import Parameters
-from theory.associative_memory.gradient_steps.scope import applies
+from theory.associative_memory.gradient_steps.parameters import Parameters, applies
 from theory.catalogue import catalogue
 
 __all__ = ["Parameters", "applies", "equations", "flows", "second_gradient", "sections"]

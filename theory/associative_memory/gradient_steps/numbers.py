@@ -3,8 +3,7 @@
 import numpy as np
 
 from theory import Allowed, number, scope, sweep
-from theory.associative_memory.gradient_steps.parameters import Parameters
-from theory.associative_memory.gradient_steps.scope import STEPS
+from theory.associative_memory.gradient_steps.parameters import STEPS, Parameters
 
 
 @scope.guard(STEPS)
@@ -30,11 +29,10 @@ def second_gradient(p: Parameters) -> float:
     """
     number("T", p.T, Allowed(high=10**4), int)
     size, plain, length = p.N, p.N - p.K, p.T
-    at = np.arange(1, length + 1)
-    harmonic = np.cumsum(1 / at)
-    weight = (
-        harmonic[-1] - np.append(0.0, harmonic[:-1])
-    ) / length  # weight of every position in the averaged remap block
+    positions = np.arange(1, length + 1)
+    harmonic = np.cumsum(1 / positions)
+    # Weight of every position in the averaged remap block.
+    weight = (harmonic[-1] - np.append(0.0, harmonic[:-1])) / length
     starts = np.arange(1, length - 1)
     # Mean input given the answer, for (the answer, another plain token, a trigger); token block and
     # remap block.
@@ -51,25 +49,17 @@ def second_gradient(p: Parameters) -> float:
         """Mean of (mean given y - (n/N) overall mean) at the answer, at a random plain token and at
         a trigger.
         """
-        overall = (
-            block[0] + (plain - 1) * block[1]
-        ) / plain  # a random plain token is the answer with probability 1/n
-        return np.array(
-            [
-                block[0] - plain / size * overall,
-                (1 - plain / size) * overall,
-                (1 - plain / size) * block[2],
-            ]
-        )
+        # A random plain token is the answer with probability 1/n.
+        overall = (block[0] + (plain - 1) * block[1]) / plain
+        share = plain / size
+        return np.array([block[0] - share * overall, (1 - share) * overall, (1 - share) * block[2]])
 
-    own = 0.0
+    slope = 0.0
     for t0 in starts:
         kind = np.full(length, 1)
         kind[t0 - 1] = kind[-1] = 2
         kind[t0] = 0
-        of_token = parts(token)[kind]
-        of_remap = np.cumsum(parts(remap)[kind]) / at
-        right = (of_token + of_remap) / plain
-        attended = (np.where(at >= t0, 1.0, 0.0) + (at == length)) / at
-        own += ((right - right.mean()) * attended).mean() / len(starts) / p.K
-    return own
+        right = (parts(token)[kind] + np.cumsum(parts(remap)[kind]) / positions) / plain
+        attended = (np.where(positions >= t0, 1.0, 0.0) + (positions == length)) / positions
+        slope += ((right - right.mean()) * attended).mean() / len(starts) / p.K
+    return slope

@@ -10,7 +10,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, symbol, table, written_as
+from theory import Equation, proved, symbol, table, written_as
 from theory.associative_memory.symbols import DERIVED, N, T, ref
 
 n = symbol("n_plain", "n", "tokens that are no triggers, N - K", integer=True, positive=True)
@@ -56,17 +56,17 @@ def mean_reach() -> sp.Expr:
     """Mean weight of the answer's position t0 + 1, uniform in 2..T-1."""
     summed = (T - 1) * sp.harmonic(T - 2) - (T - 2)  # sum of H_1 .. H_{T-2}, by parts
     step = sp.Symbol("step", integer=True, positive=True)
-    if (
+    proved(
         sp.simplify(
             sp.expand_func(
                 (summed.subs(T, step + 1) - summed.subs(T, step)).rewrite(sp.harmonic)
                 - sp.harmonic(step - 1)
             )
         )
-        != 0
-        or summed.subs(T, 2) != 0
-    ):
-        raise ArithmeticError("the sum of harmonic numbers is wrong")
+        == 0
+        and summed.subs(T, 2) == 0,
+        "the sum of harmonic numbers is wrong",
+    )
     # Uses digamma functions, because SymPy's NumPy printer drops brackets around a harmonic number.
     return (sp.harmonic(T) / T - summed / (T * (T - 2))).rewrite(sp.digamma)
 

@@ -33,15 +33,11 @@ def one_hop() -> sp.Expr:
     return before * fixed / N + (1 - before) * (1 - fixed / N) / (N - 1)
 
 
-def deviation_ratio() -> sp.Expr:
-    """Factor by which one hop shrinks the deviation of the agreement from 1/N."""
-    return sp.factor(sp.simplify((one_hop() - 1 / N) / (before - 1 / N)))
-
-
 @cache
 def equations() -> dict[str, Equation]:
     """One hop, the product over hops, derangements, and the mean square over random maps."""
-    ratio = written_as((fixed - 1) / (N - 1), deviation_ratio())
+    # One hop shrinks the deviation of the agreement from 1/N by a factor.
+    ratio = written_as((fixed - 1) / (N - 1), (one_hop() - 1 / N) / (before - 1 / N))
     product = 1 / N + (1 - 1 / N) * sp.Product(ratio.subs(fixed, phi[j]), (j, 1, k))
     derangements = 1 / N + (1 - 1 / N) * ratio.subs(fixed, 0) ** k
     # phi of a random permutation: mean 1; mean of phi (phi - 1): ordered pairs of points, each

@@ -1,4 +1,4 @@
-"""Numerical agreement, and training times with and without a curriculum."""
+"""Agreement, and training times with and without a curriculum, as numbers."""
 
 import warnings
 from collections.abc import Sequence
@@ -8,30 +8,43 @@ import numpy as np
 import scipy.integrate
 import sympy as sp
 
-from theory import Allowed, Equation, ParameterError, checked, numeric, scope, sweep
+from theory import Allowed, Equation, Flow, ParameterError, numeric, scope, sweep
 from theory.associative_memory.k_hop import agreement, overlaps
 from theory.associative_memory.k_hop.agreement import k
 from theory.associative_memory.k_hop.overlaps import STAGE, flow, mixture
-from theory.associative_memory.k_hop.parameters import Parameters
-from theory.associative_memory.k_hop.scope import KERNEL_LEARNERS
+from theory.associative_memory.k_hop.parameters import KERNEL_LEARNERS, Parameters
 from theory.associative_memory.symbols import N, m
 
 Kernels = Annotated[str, Allowed(choices=tuple(overlaps.LEARNERS))]
 Product = Annotated[float, Allowed(above=0, high=0.99999)]  # 1 is never reached
+FixedPoints = Annotated[Sequence[int], Allowed(low=0)]
 LONGEST = {"mixture": 200.0, "sphere": 100.0, "softmax": 1e5}  # longest time of a stage
 
 
-def _reached(found: Any, what: str, horizon: float) -> float:
-    """Time of the event ``end`` in a solution.
+def time_of_product(system: Flow, p: Any, product: float, longest: float) -> float:
+    """Time at which the product of all overlaps reaches a value; NaN if it does not before
+    ``longest``.
+    """
+    goal = {"end": sp.Mul(*system.state) - product}
+    return float(system.solve(p, at=[0.0], events=goal, t=longest).end)
+
+
+def in_time(time: float, what: str, longest: float) -> float:
+    """The time of an event.
 
     Raises
     ------
     ParameterError
-        If the event does not occur before the end.
+        If it is NaN: the event does not occur before ``longest``.
     """
-    if np.isnan(time := float(found.end)):
-        raise ParameterError(f"{what}: not reached before t = {horizon:g}")
+    if np.isnan(time):
+        raise ParameterError(f"{what}: not reached before t = {longest:g}")
     return time
+
+
+def starting_at(p: Parameters, overlaps: Sequence[float]) -> dict[str, float]:
+    """Numbers of a flow that starts with these overlaps."""
+    return {"N": p.N} | {f"m_{hop}_0": value for hop, value in enumerate(overlaps, 1)}
 
 
 @scope.guard(KERNEL_LEARNERS)
@@ -47,10 +60,8 @@ def mixture_time(p: Parameters, product: Product = 0.5) -> float:
     """
     if product <= p.m_0**p.k:
         return 0.0
-    system, horizon = mixture(p.k), LONGEST["mixture"]
-    goal = {"end": sp.Mul(*system.state) - product}
-    what = f"product = {product:.17g} from m_0 = {p.m_0:g}"
-    return _reached(system.solve(p, at=[0.0], events=goal, t=horizon), what, horizon)
+    longest, what = LONGEST["mixture"], f"product = {product:.17g} from m_0 = {p.m_0:g}"
+    return in_time(time_of_product(mixture(p.k), p, product, longest), what, longest)
 
 
 @scope.guard(KERNEL_LEARNERS)
@@ -90,17 +101,6 @@ def direct_time(p: Parameters, product: Product = 0.5, kernels: Kernels = "spher
     return float(value)
 
 
-class _Start:
-    """Parameters with initial overlaps under the flow's symbol names."""
-
-    def __init__(self, p: Parameters, overlaps: list[float]) -> None:
-        self.N, self.overlaps = p.N, overlaps
-
-    def values(self) -> dict[str, float]:
-        """Numbers by symbol name."""
-        return {"N": self.N, **{f"m_{q}_0": value for q, value in enumerate(self.overlaps, 1)}}
-
-
 @scope.guard(KERNEL_LEARNERS)
 @sweep.over_fields
 def curriculum_times(p: Parameters, kernels: Kernels = "sphere") -> list[float]:
@@ -113,21 +113,16 @@ def curriculum_times(p: Parameters, kernels: Kernels = "sphere") -> list[float]:
     ParameterError
         For unknown kernels, or if a stage takes longer than t = 100 (sphere) or 1e5 (softmax).
     """
-    horizon = LONGEST[kernels]
-    reached: list[float] = []
-    passed, times = 0.0, []
+    longest = LONGEST[kernels]
+    overlaps: list[float] = []
+    lengths = []
     for hops in range(1, p.k + 1):
-        reached = [*reached, p.m_0]
-        system = flow(hops, kernels)
-        goal = {"end": sp.Mul(*system.state) - STAGE}
-        solution: Any = system.solve(_Start(p, reached), at=[0.0], events=goal, t=horizon)
-        length = _reached(solution, f"m_0 = {p.m_0:g}: stage {hops}", horizon)
-        if length:
-            final = system.solve(_Start(p, reached), at=[length], t=length)
-            reached = [float(final[q.name][0]) for q in system.state]
-        passed += length
-        times.append(passed)
-    return times
+        system, start = flow(hops, kernels), starting_at(p, [*overlaps, p.m_0])
+        length = time_of_product(system, start, STAGE, longest)
+        lengths.append(in_time(length, f"m_0 = {p.m_0:g}: stage {hops}", longest))
+        final = system.solve(start, at=[length], t=length or 1.0)
+        overlaps = [float(final[q.name][0]) for q in system.state]
+    return np.cumsum(lengths).tolist()
 
 
 def over_hops(equation: Equation, entries: sp.IndexedBase, values: Sequence, size: int) -> sp.Expr:
@@ -148,29 +143,24 @@ def over_hops(equation: Equation, entries: sp.IndexedBase, values: Sequence, siz
     return spelled.subs({entries[j]: sp.sympify(v, strict=True) for j, v in enumerate(values, 1)})
 
 
-@checked
-def probability(
-    fixed_points: Annotated[Sequence[int], Allowed(low=0)], size: Annotated[int, Allowed(low=2)]
-) -> float:
-    """Agreement of two sets of hidden permutations.
-
-    Parameters
-    ----------
-    fixed_points : sequence of int, shape (k,)
-        Number of points at which hop j of the two sets coincides.
-    size : int
-        Number of things N.
+@scope.guard(KERNEL_LEARNERS)
+@sweep.over_fields
+def probability(p: Parameters, fixed_points: FixedPoints) -> float:
+    """Agreement of two sets of hidden permutations that coincide at ``fixed_points[j]`` points of
+    hop j.
 
     Raises
     ------
     ParameterError
-        For a number of points at which two permutations of N things cannot coincide.
+        Unless there is one number per hop at which two permutations can coincide.
     """
-    points = np.asarray(fixed_points).tolist()
-    for alike in points:
-        if alike != int(alike) or alike > size or alike == size - 1:
+    points = np.asarray(fixed_points)
+    if points.shape != (p.k,):
+        raise ParameterError(f"fixed_points: has {points.size} hops, must have k = {p.k}")
+    for alike in points.tolist():
+        if alike != int(alike) or alike > p.N or alike == p.N - 1:
             raise ParameterError(
-                f"fixed_points = {alike:g}: must be whole, at most N = {size} and not N - 1"
+                f"fixed_points = {alike:g}: must be whole, at most N = {p.N} and not N - 1"
             )
-    whole = [int(alike) for alike in points]
-    return float(over_hops(agreement.equations()["agreement"], agreement.phi, whole, size))
+    law = agreement.equations()["agreement"]
+    return float(over_hops(law, agreement.phi, points.astype(int).tolist(), p.N))

@@ -9,7 +9,7 @@ import sympy as sp
 
 from theory import Equation, Flow, array, symbol, table, written_as
 from theory.associative_memory.k_hop.agreement import k
-from theory.associative_memory.k_hop.scope import KERNEL_LEARNERS
+from theory.associative_memory.k_hop.parameters import KERNEL_LEARNERS
 from theory.associative_memory.symbols import DERIVED, N, ref, t
 
 m = symbol("m", means="overlap, where it is the same for all hops", real=True)

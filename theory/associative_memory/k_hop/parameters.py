@@ -1,13 +1,13 @@
-"""Parameters of k-fold composition."""
+"""Parameters of k-fold composition, and which students its theory describes."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from theory.parameters import BaseParameters, parameter
+from theory import BaseParameters, Scope, Stepped, parameter, scope
 
 
 @dataclass(frozen=True)
-class Parameters(BaseParameters):
+class Parameters(Stepped):
     """k hidden permutations of N things, k permutations given in context; kernel learner of the
     hidden ones.
 
@@ -66,3 +66,13 @@ class Pointers(BaseParameters):
     batch_size: int = parameter(128, "permutations per step", low=1)
     steps: int = parameter(400, "length of a run", low=1)
     eval_every: int = parameter(10, "steps between measurements", low=1)
+
+
+# Each function states whether it describes direct training, the curriculum or the mixture.
+KERNEL_LEARNERS = Scope(
+    "the flow of the overlaps",
+    "kernel learners that start with equal overlaps",
+    (),
+    ("curriculum", "eta", "batch_size", "steps", "eval_every"),
+)
+applies = scope.applies({"flow": KERNEL_LEARNERS})

@@ -1,13 +1,12 @@
 """Predicted curves of a training run of softmax kernels, by stage of the curriculum."""
 
 import numpy as np
-import sympy as sp
 import xarray as xr
 
 from theory import Allowed, number, prediction, scope, sweep, until
+from theory.associative_memory.k_hop.numbers import starting_at, time_of_product
 from theory.associative_memory.k_hop.overlaps import STAGE, flow
-from theory.associative_memory.k_hop.parameters import Parameters
-from theory.associative_memory.k_hop.scope import KERNEL_LEARNERS
+from theory.associative_memory.k_hop.parameters import KERNEL_LEARNERS, Parameters
 
 
 @until("t")
@@ -46,22 +45,19 @@ def predict(
     else:
         prediction.check_runs(p, runs, ("t",), free=("batch_size",))
         times = runs.t.values.astype(float)
-    overlaps, stage = np.full((len(times), p.k), p.m_0), np.zeros(len(times), int)
+    overlaps, trained = np.full((len(times), p.k), p.m_0), np.zeros(len(times), int)
     state, begun, hops = [p.m_0] * p.k, 0.0, 1 if p.curriculum else p.k
     while True:
-        system, left = flow(hops, "softmax"), times[-1] - begun
-        given = {"N": p.N, **{f"m_{j}_0": x for j, x in enumerate(state[:hops], 1)}}
-        goal = {"end": sp.Mul(*system.state) - STAGE} if hops < p.k else None
-        end = float(system.solve(given, at=[0.0], events=goal, t=left).end) if goal else np.nan
-        here = times >= begun
-        at = np.append(times[here & ~(times > begun + end)] - begun, left if np.isnan(end) else end)
-        path = system.solve(given, at=at, t=left)
-        now = np.flatnonzero(here)[: len(at) - 1]
-        overlaps[now] = state
+        system, left, start = flow(hops, "softmax"), times[-1] - begun, starting_at(p, state[:hops])
+        end = time_of_product(system, start, STAGE, left) if hops < p.k else np.nan
+        later = times >= begun
+        inside = times[later & ~(times > begun + end)] - begun  # times of this stage
+        path = system.solve(start, at=np.append(inside, left if np.isnan(end) else end), t=left)
+        now = np.flatnonzero(later)[: len(inside)]
+        overlaps[now], trained[now] = state, hops
         for j, q in enumerate(system.state):
             overlaps[now, j] = path[q.name].values[:-1]
             state[j] = float(path[q.name][-1])
-        stage[now] = hops
         if np.isnan(end) or end >= left:
             break
         begun, hops = begun + end, hops + 1
@@ -70,7 +66,7 @@ def predict(
         {
             "overlap": (("t", "hop"), overlaps),
             "product": ("t", product),
-            "hops": ("t", stage),
+            "hops": ("t", trained),
             "accuracy": ("t", 1 / p.N + (1 - 1 / p.N) * product),
         },
         coords={"t": times},

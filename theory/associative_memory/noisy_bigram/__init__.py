@@ -4,8 +4,7 @@ al. 2024).
 
 from theory.associative_memory.noisy_bigram import samples
 from theory.associative_memory.noisy_bigram.numbers import feed_forward_success, value_recovered
-from theory.associative_memory.noisy_bigram.parameters import Parameters
-from theory.associative_memory.noisy_bigram.scope import applies
+from theory.associative_memory.noisy_bigram.parameters import Parameters, applies
 from theory.catalogue import catalogue
 
 __all__ = [

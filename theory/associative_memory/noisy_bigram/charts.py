@@ -4,9 +4,8 @@ import xarray as xr
 
 from theory import scope
 from theory.associative_memory.noisy_bigram.numbers import feed_forward_success, value_recovered
-from theory.associative_memory.noisy_bigram.parameters import Parameters
+from theory.associative_memory.noisy_bigram.parameters import ONE_STEP, Parameters
 from theory.associative_memory.noisy_bigram.samples import equations
-from theory.associative_memory.noisy_bigram.scope import ONE_STEP
 from theory.explorer.grid import gridded
 
 PLACES: dict[str, list[float]] = {

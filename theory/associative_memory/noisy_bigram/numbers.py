@@ -1,13 +1,10 @@
 """Probabilities that memories are recovered from finite samples."""
 
-import math
-
 import numpy as np
 import scipy
 
 from theory import Allowed, ParameterError, number, scope, sweep
-from theory.associative_memory.noisy_bigram.parameters import Parameters
-from theory.associative_memory.noisy_bigram.scope import ONE_STEP
+from theory.associative_memory.noisy_bigram.parameters import ONE_STEP, Parameters
 
 MOST = 2 * 10**8  # pairs of counts: 1.5 GB and a minute
 
@@ -18,8 +15,8 @@ def feed_forward_success(p: Parameters) -> float:
     """Probability that the noise token has strictly the largest count among n labels, exactly.
 
     With j noise labels, the counts of all other labels among the remaining n - j must be below j.
-    This multinomial sum is a coefficient in a power of a truncated exponential series, computed in
-    floating point (all terms are positive).
+    Multinomial counts are Poisson counts, given their sum: the probability is a coefficient in a
+    power of a truncated series, computed in floating point (all terms are positive).
 
     Raises
     ------
@@ -29,25 +26,15 @@ def feed_forward_success(p: Parameters) -> float:
     number("n", p.n, Allowed(high=4096), int)
     total = 0.0
     for j in range(1, p.n + 1):
-        rest = p.n - j
-        if rest == 0:
+        others = p.n - j
+        if others == 0:
             inside = 1.0
-        elif rest > (j - 1) * p.N:
+        elif others > (j - 1) * p.N:
             inside = 0.0
-        else:  # (n-j)! N^-(n-j) [x^(n-j)] (sum_{i<j} x^i / i!)^N, with x scaled so that terms are of order one
-            scale = rest / p.N
-            series = np.array(
-                [
-                    math.exp(i * math.log(scale) - math.lgamma(i + 1) - scale)
-                    for i in range(min(j, rest + 1))
-                ]
-            )
-            coefficient = _power(series, p.N, rest)
-            inside = (
-                coefficient * math.exp(math.lgamma(rest + 1) + rest - rest * math.log(rest))
-                if coefficient > 0
-                else 0.0
-            )
+        else:  # N Poisson counts, each below j, given that they add up to n - j
+            scale = others / p.N
+            series = scipy.stats.poisson.pmf(np.arange(min(j, others + 1)), scale)
+            inside = _power(series, p.N, others) / scipy.stats.poisson.pmf(others, others)
         total += scipy.stats.binom.pmf(j, p.n, p.a) * inside
     return float(total)
 
@@ -69,7 +56,9 @@ def _power(series: np.ndarray, exponent: int, order: int) -> float:
 @scope.guard(ONE_STEP)
 @sweep.over_fields
 def value_recovered(p: Parameters) -> float:
-    """Recovered fraction of the value memory at finite N, with ties broken evenly.
+    """Recovered fraction of the value memory at finite N, with ties broken evenly: of the tokens z
+    whose largest value entry among the N answers is z. The row of the noise token is
+    excluded.
 
     Uses the exact distributions of the count of token z under its own label and under another one.
     The N - 1 other labels are treated as independent, although their numbers of samples add up to a
@@ -83,23 +72,19 @@ def value_recovered(p: Parameters) -> float:
     number("n", p.n, Allowed(high=10**9), int)
     number("T", p.T, Allowed(high=10**7), int)
     labelled = np.arange(int(scipy.stats.binom.isf(1e-14, p.n, (1 - p.a) / p.N)) + 2)
-    weight = scipy.stats.binom.pmf(
-        labelled, p.n, (1 - p.a) / p.N
-    )  # samples that carry a given label
+    weight = scipy.stats.binom.pmf(labelled, p.n, (1 - p.a) / p.N)  # samples with a given label
     top = int(scipy.stats.binom.isf(1e-14, (p.T - 1) * labelled[-1], 1 / p.N)) + 2
     if labelled.size * (labelled[-1] + top) > MOST:
         raise ParameterError(
             f"n = {p.n}, T = {p.T}: too many counts, must be smaller for N = {p.N}"
         )
     c = np.arange(labelled[-1] + top)
-    by_chance = scipy.stats.binom.pmf(
-        c[:, None], (p.T - 1) * labelled, 1 / p.N
-    )  # occurrences at the T - 1 random places
+    # Occurrences at the T - 1 random places.
+    by_chance = scipy.stats.binom.pmf(c[:, None], (p.T - 1) * labelled, 1 / p.N)
     here = by_chance @ weight
-    own = np.zeros(len(c))
-    # Under its own label each sample contains z once more.
-    for count, w in zip(labelled, weight, strict=True):
-        own[count:] += w * by_chance[: len(c) - count, count]
+    under_own_label = np.zeros(len(c))
+    for count, w in zip(labelled, weight, strict=True):  # there each sample has z once more
+        under_own_label[count:] += w * by_chance[: len(c) - count, count]
     at_most = np.cumsum(here)
     below = np.append(0.0, at_most[:-1])
     # Ties with j of N - 1 others are won with probability 1/(j + 1), averaged over a binomial.
@@ -108,4 +93,4 @@ def value_recovered(p: Parameters) -> float:
         (at_most**p.N - below**p.N) / (p.N * np.maximum(here, 1e-300)),
         below ** (p.N - 1),
     )
-    return float(own @ win)
+    return float(under_own_label @ win)

@@ -1,12 +1,9 @@
-"""Parameters of the noisy bigram task."""
+"""Parameters of the noisy bigram task, and which learners its theory describes."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from theory.parameters import BaseParameters, parameter
+from theory import BaseParameters, Scope, parameter, scope
 
 
 @dataclass(frozen=True)
@@ -20,7 +17,6 @@ class Parameters(BaseParameters):
         For an unknown name or a value out of range.
     """
 
-    ablation: ClassVar[Callable[[], Parameters]]
     PRESETS = {
         "one_step": {},  # one gradient step from n samples
         "ablation": dict(N=32, T=16, a=0.6),  # both paths trained; more noise than clean answers
@@ -44,3 +40,12 @@ class Parameters(BaseParameters):
             "n_samples": self.n,
             "lambda_labels": self.n * (1 - self.a) / self.N,
         }
+
+
+ONE_STEP = Scope(
+    "recovery from samples",
+    "one gradient step from n samples",
+    (),
+    ("draws", "eta", "batch_size", "steps", "eval_every"),
+)
+applies = scope.applies({"one step": ONE_STEP})

@@ -55,7 +55,7 @@ def equations() -> dict[str, Equation]:
         (1 - sp.exp(-others)) / others, tie
     )
     share = share.subs(others, rate * (T - 1))
-    one_value = "part of the tokens z whose largest value entry is z"
+    one_value = "part of the tokens z whose largest value entry among answers is z, noise row aside"
     ratio = "N -> infinity at fixed n/N: depends on n and N through their ratio alone"
     scaling = "a -> 0 at fixed n a: the sample size is O(1/a), whatever N"
     return table(

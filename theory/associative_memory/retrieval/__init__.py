@@ -3,7 +3,7 @@
 """
 
 from theory.associative_memory.retrieval import emergence
-from theory.associative_memory.retrieval.numbers import applies, emergence_time, numbers
+from theory.associative_memory.retrieval.numbers import TIMES, applies, emergence_time
 from theory.associative_memory.retrieval.statement import stated
 from theory.statement.model import served
 
@@ -22,5 +22,5 @@ __all__ = [
 ]
 
 Parameters, derived, flow, flows, sections, equations, onset, emergence_times = served(
-    stated, {"Retrieval by a softmax head: emergence": [emergence]}, numbers
+    stated, {"Retrieval by a softmax head: emergence": [emergence]}, TIMES
 )

@@ -8,7 +8,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, Flow, symbol, table, vanishes, written_as
+from theory import Equation, proved, symbol, table, vanishes, written_as
 from theory.associative_memory import ramp
 from theory.associative_memory.retrieval.statement import M, N, P, linear, stated
 from theory.associative_memory.symbols import DERIVED, ref, t
@@ -25,10 +25,7 @@ FEW = "while most of the probability lies on values that are not shown"
 LARGE = "N and M large at a given ratio, then P"
 
 
-@cache
-def flow() -> Flow:
-    """The flow of score and read-out."""
-    return offered(stated).flows()[stated.name]
+flow = cache(offered(stated).flow)  # the flow of score and read-out
 
 
 def attention() -> sp.Expr:
@@ -86,8 +83,10 @@ def hidden() -> sp.Expr:
     B = (1 - A) / (P - 1)
     form = (M - P) / (M - P + sp.exp(A * V) + (P - 1) * sp.exp(B * V))
     loss = flow().observables["loss"]  # its exponential is one over the right value's probability
-    if not vanishes(form.subs(A, attention()) * sp.exp(loss + attention() * V) - (M - P)):
-        raise ArithmeticError("not the probability behind the loss")
+    proved(
+        vanishes(form.subs(A, attention()) * sp.exp(loss + attention() * V) - (M - P)),
+        "not the probability behind the loss",
+    )
     return form
 
 
@@ -101,8 +100,10 @@ def drift() -> sp.Expr:
     """
     moved = sum(sp.diff(balanced(), x) * flow().rhs[x] for x in (K, V))
     form = -2 * unseen * V / P
-    if not vanishes(moved - form.subs(unseen, hidden().subs(A, attention()))):
-        raise ArithmeticError("the balance does not fall by what is not shown")
+    proved(
+        vanishes(moved - form.subs(unseen, hidden().subs(A, attention()))),
+        "the balance does not fall by what is not shown",
+    )
     return form
 
 
@@ -140,4 +141,4 @@ def equations() -> dict[str, Equation]:
     return table(where, status="exact", **exact) | table(where, status="leading order", **leading)
 
 
-added = ramp.seconds(lambda: (flow().rhs[K], law(), emergence()), V, N, M, P)
+half_time = ramp.quadrature(lambda: (flow().rhs[K], law(), emergence()), V, N, M, P)

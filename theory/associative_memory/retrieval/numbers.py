@@ -6,12 +6,12 @@ import numpy as np
 
 from theory import Limit, Scope, scope, sweep
 from theory.associative_memory.retrieval import emergence
-from theory.associative_memory.retrieval.emergence import K, added
+from theory.associative_memory.retrieval.emergence import K, half_time
 
 
 @np.errstate(over="ignore")  # beyond all sizes that the limits allow
 def half(p: Any) -> float:
-    """The right value's weight in the sum behind the softmax at attention 1/2, over M."""
+    """Weight of the right value in the softmax's normaliser at attention 1/2, over M."""
     square = emergence.equations()["retrieval_read_out"]
     read_out = np.sqrt(square.evaluate({**p.as_dict(), K.name: float(np.log(p.P - 1))}))
     return float(np.exp(read_out / 2) / p.M)
@@ -22,20 +22,18 @@ SCOPE = Scope(
     "gradient descent in small steps from zero weights, whose attention emerges while most of the "
     "probability lies on values that are not shown",
     (
-        Limit("P", "at least 3", lambda p, runs: p.P >= 3, lambda p, runs: p.P),
+        Limit("P", "at least 3", lambda p, runs: p.P >= 3),
         Limit(
             "M",
             "above P, as nothing leaves zero weights where every value is shown",
             lambda p, runs: p.M > p.P,
-            lambda p, runs: p.M,
-            ("P",),
+            reads=("P",),
         ),
         Limit(
             "N",
             "so small that exp(read-out/2) stays below M/2 until attention is 1/2",
             lambda p, runs: p.P < 3 or half(p) < 1 / 2,
-            lambda p, runs: p.N,
-            ("M", "P"),
+            reads=("M", "P"),
         ),
     ),
     free=("eta", "steps", "eval_every", "batch_size"),
@@ -55,11 +53,7 @@ def emergence_time(p: Any) -> float:
     p : Parameters
         Of the softmax head.
     """
-    return added(p.N, p.M, p.P)
+    return half_time(p.N, p.M, p.P)
 
 
-def numbers(p: Any) -> dict[str, tuple[float, str]]:
-    """For the onset: where it applies."""
-    if SCOPE.applies(p):
-        return {}
-    return {"t_half": (emergence_time(p), "time at which attention is 1/2, by an integral")}
+TIMES = {"t_half": (emergence_time, "time at which attention is 1/2, by an integral")}

@@ -3,7 +3,7 @@
 """
 
 from theory.associative_memory.softmax_recall import emergence
-from theory.associative_memory.softmax_recall.numbers import applies, emergence_time, numbers
+from theory.associative_memory.softmax_recall.numbers import NUMBERS, applies, emergence_time
 from theory.associative_memory.softmax_recall.statement import stated
 from theory.statement.model import served
 
@@ -22,5 +22,5 @@ __all__ = [
 ]
 
 Parameters, derived, flow, flows, sections, equations, onset, emergence_times = served(
-    stated, {"Factual recall by softmax attention: emergence": [emergence]}, numbers
+    stated, {"Factual recall by softmax attention: emergence": [emergence]}, NUMBERS
 )

@@ -4,7 +4,7 @@ from functools import cache, partial
 
 import sympy as sp
 
-from theory import Equation, Flow, symbol, table, vanishes, written_as
+from theory import Equation, proved, symbol, table, vanishes, written_as
 from theory.associative_memory import ramp
 from theory.associative_memory.softmax_recall.statement import D, R, S, T, n, stated
 from theory.associative_memory.symbols import DERIVED, ref, t
@@ -42,10 +42,7 @@ ALONE = "subject and end token as at the start"
 MANY = "many tokens"
 
 
-@cache
-def flow() -> Flow:
-    """The flow of three scores and two read-outs."""
-    return offered(stated).flows()[stated.name]
+flow = cache(offered(stated).flow)  # the flow of three scores and two read-outs
 
 
 def attention(name: str) -> sp.Expr:
@@ -64,8 +61,7 @@ def split() -> sp.Expr:
     form = sp.log(1 + (R - 1) * sp.exp(-X)) + sp.log(1 + (D - 1) * sp.exp(-Y))
     x, y = attention("a_r") * V, attention("a_s") * V_s
     whole = sp.exp(flow().observables["loss"]) - sp.exp(form).subs({X: x, Y: y})
-    if not vanishes(sp.powsimp(sp.expand(whole))):
-        raise ArithmeticError("the loss does not split")
+    proved(vanishes(sp.powsimp(sp.expand(whole))), "the loss does not split")
     return form
 
 
@@ -78,10 +74,10 @@ def moved(x: sp.Symbol) -> sp.Expr:
         If it is not that of the flow.
     """
     shares = {sizes: sp.exp(score) / whole for sizes, score in ((S, w_s), (R, w), (sp.S.One, w_e))}
-    at = {a_s: shares[S], a_r: shares[R], a_e: shares[sp.S.One], a_n: (T - 3) / whole}
+    attentions = {a_s: shares[S], a_r: shares[R], a_e: shares[sp.S.One], a_n: (T - 3) / whole}
     gains = {
-        g_r: (R - 1) / (sp.exp(at[a_r] * V) + R - 1),
-        g_s: (D - 1) / (sp.exp(at[a_s] * V_s) + D - 1),
+        g_r: (R - 1) / (sp.exp(attentions[a_r] * V) + R - 1),
+        g_s: (D - 1) / (sp.exp(attentions[a_s] * V_s) + D - 1),
     }
     common = a_r * g_r * V + a_s * g_s * V_s
     form = {
@@ -91,7 +87,7 @@ def moved(x: sp.Symbol) -> sp.Expr:
         V_s: D * a_s * g_s / (R * S * (D - 1)),
         V: a_r * g_r / (D * (R - 1)),
     }[x] + (a_n * common / n if x in (w_s, w, w_e) else 0)
-    off = flow().rhs[x] - form.subs(gains).subs(at)
+    off = flow().rhs[x] - form.subs(gains).subs(attentions)
     if not vanishes(sp.expand_power_exp(off.replace(sp.exp, lambda e: sp.exp(sp.expand(e))))):
         raise ArithmeticError(f"{form} is not the rate of {x}")
     return form
@@ -146,4 +142,4 @@ def equations() -> dict[str, Equation]:
     )
 
 
-added = ramp.seconds(lambda: (alone(w), law(), emergence()), V, S, R, D, T, n)
+relation_time = ramp.quadrature(lambda: (alone(w), law(), emergence()), V, S, R, D, T, n)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from theory import Limit, Scope, scope, sweep
-from theory.associative_memory.softmax_recall.emergence import added
+from theory.associative_memory.softmax_recall.emergence import relation_time
 
 FIRST = 2  # how much faster the relation has to be
 
@@ -19,14 +19,13 @@ SCOPE = Scope(
     "softmax_recall_emergence",
     "gradient descent in small steps from zero weights, where the relation comes first",
     (
-        Limit("T", "at least 8", lambda p, runs: p.T >= 8, lambda p, runs: p.T),
-        Limit("n", "at least R", lambda p, runs: p.n >= p.R, lambda p, runs: p.n, ("R",)),
+        Limit("T", "at least 8", lambda p, runs: p.T >= 8),
+        Limit("n", "at least R", lambda p, runs: p.n >= p.R, reads=("R",)),
         Limit(
             "S",
             f"at least {FIRST} R sqrt((D - 1)/(R - 1)), with R and D at least 2",
             lambda p, runs: min(p.R, p.D) > 1 and ahead(p) >= FIRST,
-            lambda p, runs: p.S,
-            ("R", "D"),
+            reads=("R", "D"),
         ),
     ),
     free=("eta", "steps", "eval_every", "batch_size"),
@@ -42,13 +41,18 @@ def emergence_time(p: Any) -> float:
 
     In time of the flow, at any learning rate; `emergence_times` refuses those with few steps.
     """
-    return added(p.S, p.R, p.D, p.T, p.n)
+    return relation_time(p.S, p.R, p.D, p.T, p.n)
 
 
-def numbers(p: Any) -> dict[str, tuple[float, str]]:
-    """For the onset: the plateau, and the relation's time where its formula applies."""
-    levels = {"plateau": (float(np.log(p.D)), "loss while only the relation is known, ln D")}
-    if not SCOPE.applies(p):
-        label = "time at which attention to the relation is 1/2, by an integral"
-        levels["t_relation"] = (emergence_time(p), label)
-    return levels
+def plateau(p: Any) -> float:
+    """Loss while only the relation is known."""
+    return float(np.log(p.D))
+
+
+NUMBERS = {
+    "plateau": (plateau, "loss while only the relation is known, ln D"),
+    "t_relation": (
+        emergence_time,
+        "time at which attention to the relation is 1/2, by an integral",
+    ),
+}

@@ -4,8 +4,7 @@ Cabannes et al. 2024).
 
 from theory import sweep
 from theory.associative_memory.superposition import moments, numbers, recall, zipf
-from theory.associative_memory.superposition.parameters import Parameters
-from theory.associative_memory.superposition.scope import RECALL, applies
+from theory.associative_memory.superposition.parameters import RECALL, Parameters, applies
 from theory.catalogue import catalogue
 from theory.scope import guard
 

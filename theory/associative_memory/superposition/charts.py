@@ -4,9 +4,8 @@ import xarray as xr
 
 from theory import scope
 from theory.associative_memory import superposition
-from theory.associative_memory.superposition.parameters import Parameters
+from theory.associative_memory.superposition.parameters import RECALL, Parameters
 from theory.associative_memory.superposition.recall import equations
-from theory.associative_memory.superposition.scope import RECALL
 from theory.explorer.grid import gridded
 
 PLACES: dict[str, list[float]] = {

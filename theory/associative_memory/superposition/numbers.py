@@ -32,15 +32,13 @@ def marginal_cdf(x: Annotated[Any, ANYTHING], d: Annotated[float, Allowed(low=2)
     """Cumulative distribution function of one coordinate of a uniform unit vector in d
     dimensions.
     """
-    upper = _beyond(x, d)
-    return np.where(np.asarray(x) > 0, 1 - upper, upper)
+    return _above(-np.asarray(x), d)
 
 
-def _beyond(x: Any, d: float) -> np.ndarray:
-    """Tail probability that a coordinate exceeds ``|x|``, accurate if it is small and if d is
-    large.
-    """
-    return 0.5 * scipy.special.betaincc(0.5, (d - 1) / 2, np.clip(x, -1, 1) ** 2)
+def _above(x: np.ndarray, d: float) -> np.ndarray:
+    """Probability that the coordinate exceeds ``x``, accurate if it is small and if d is large."""
+    tail = 0.5 * scipy.special.betaincc(0.5, (d - 1) / 2, np.clip(x, -1, 1) ** 2)
+    return np.where(x > 0, tail, 1 - tail)
 
 
 @checked
@@ -69,8 +67,6 @@ def sphere(N: Keys, d: Dimension, nodes: Nodes = 200) -> float:
         )
     )
     right = 1 + s_0 * normal_z
-    at = (right[:, None] - np.sin(angle)) / rho[:, None]
-    beyond = _beyond(at, d)
-    above = np.where(at > 0, beyond, 1 - beyond) @ leak_w
+    above = _above((right[:, None] - np.sin(angle)) / rho[:, None], d) @ leak_w
     with np.errstate(divide="ignore"):  # a wrong score that is certainly larger
         return float(normal_w @ np.exp((N - 1) * np.log1p(-np.clip(above, 0, 1))))

@@ -1,9 +1,11 @@
-"""Parameters of superposed memories: many associations in one matrix with random embeddings."""
+"""Parameters of superposed memories, many associations in one matrix with random embeddings; and
+which of them the recall formulas describe.
+"""
 
 from dataclasses import dataclass
 from typing import Any
 
-from theory.parameters import BaseParameters, ParameterError, parameter
+from theory import BaseParameters, Limit, ParameterError, Scope, parameter, scope
 
 
 @dataclass(frozen=True)
@@ -37,3 +39,10 @@ class Parameters(BaseParameters):
     def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name."""
         return {"d": self.d, "N": self.N, "M": self.outputs}
+
+
+INJECTIVE = Limit(
+    "M", "none or N (one output per key)", lambda p, runs: p.outputs == p.N, reads=("N",)
+)
+RECALL = Scope("recall accuracy", "memories with one output per key", (INJECTIVE,), ("draws",))
+applies = scope.applies({"recall": RECALL})

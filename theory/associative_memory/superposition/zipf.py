@@ -19,11 +19,6 @@ SCALING = ref("Cabannes et al. 2024, exponents by abstract; derivation here")
 LAW = "frequencies x^-(1 + b) / zeta(1 + b)"
 
 
-def lost_mass() -> sp.Expr:
-    """Probability mass of the keys beyond rank P, with the sum replaced by an integral."""
-    return sp.simplify(sp.integrate(rank ** (-b - 1), (rank, P, sp.oo))) / sp.zeta(1 + b)
-
-
 def unseen_mass() -> sp.Expr:
     """Probability mass of the keys that T samples miss: mean of (1 - p)^T, approximated by e^(-T
     p), with the sum replaced by an integral.
@@ -39,7 +34,8 @@ def unseen_mass() -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Lost mass, unseen mass, and the exponent in d."""
-    lost = lost_mass()
+    # Keys beyond rank P, with the sum replaced by an integral.
+    lost = sp.simplify(sp.integrate(rank ** (-b - 1), (rank, P, sp.oo))) / sp.zeta(1 + b)
     exponent = sp.simplify(sp.diff(sp.log(lost), P) * P)
     slope = symbol("zipf_slope", r"d\ln\mathcal{E}/d\ln d", "exponent of the error in d")
     shared = "P proportional to d: few outputs, equal weights on the stored keys"

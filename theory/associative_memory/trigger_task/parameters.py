@@ -1,10 +1,6 @@
 """Parameters of the trigger-token (in-context bigram) task."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 from theory.parameters import BaseParameters, ParameterError, parameter
 
@@ -24,12 +20,10 @@ class Parameters(BaseParameters):
     Raises
     ------
     ParameterError
-        For an unknown name, a value out of range, or more triggers than tokens.
+        For an unknown name, a value out of range, more triggers than tokens, or a field that the
+        student does not have.
     """
 
-    simplified: ClassVar[Callable[[], Parameters]]
-    two_layers: ClassVar[Callable[[], Parameters]]
-    one_layer: ClassVar[Callable[[], Parameters]]
     PRESETS = {
         # Three trained matrices, loss on predictable tokens (slides, memory-recall probes).
         "simplified": {},
@@ -70,9 +64,14 @@ class Parameters(BaseParameters):
     n_test: int = parameter(256, "test sequences", low=1)
 
     def __post_init__(self) -> None:
-        """Check single fields, then that there are enough tokens for the triggers."""
+        """Check single fields, then relations between them."""
         super().__post_init__()
         if self.K >= self.N:
             raise ParameterError(f"K = {self.K}: must be < N = {self.N}")
         if self.student == "simplified" and self.layers != 2:
             raise ParameterError(f"layers = {self.layers}: must be 2 with student = 'simplified'")
+        if self.student == "transformer" and self.schedule != "joint":
+            raise ParameterError(
+                f"schedule = {self.schedule}: must be joint with student = 'transformer', which has "
+                "none of the three matrices"
+            )

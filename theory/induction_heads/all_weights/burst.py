@@ -5,8 +5,8 @@ right item and of the right label, which earlier pairs of the burst add to. Pair
 are as those before a single last pair.
 """
 
-from collections.abc import Callable
 from functools import cache, partial
+from typing import Any
 
 import sympy as sp
 
@@ -27,7 +27,7 @@ from theory.induction_heads.all_weights.scores import (
     x_label,
     x_self,
 )
-from theory.induction_heads.network import MASKS, ORTHONORMAL, Row, number, overlap, value
+from theory.induction_heads.network import ENDS, MASKS, ORTHONORMAL, Row, number, overlap, value
 from theory.induction_heads.symbols import B, N, P, d, k, l, ref
 from theory.statement.tree import Node
 
@@ -97,26 +97,28 @@ def weights(mask: str) -> dict[str, sp.Expr]:
         If one is not.
     """
     net, made = network(mask, B), {}
-    tokens = {"item": net.right_row("item", B), "label": net.right_row("label", B)}
-    tokens["other"] = net.row("label", l)
+    right = {"item": net.right_row("item", B), "label": net.right_row("label", B)}
+    right["other"] = net.row("label", l)
     for name, form in right_weights().items():
         kind, token = name.split("_")
         made[f"right_{name}"] = form
-        derived = retrieved(net.right_row(kind, k), tokens[token], mask)
-        _same(name, in_full(form, mask), derived)
-    own = {"item": net.row("item", l), "label": net.row("label", l)}
-    own["other"] = net.row("label", l - d)
+        _same(name, form, retrieved(net.right_row(kind, k), right[token], mask), mask)
+    earlier = {"item": net.row("item", l), "label": net.row("label", l)}
+    earlier["other"] = net.row("label", l - d)
     for name, form in context_weights().items():
         kind, token = name.split("_")
         made[name] = form.subs(k, l)
-        derived = retrieved(own[kind], own[kind if token == "self" else token], mask)
-        _same(name, in_full(made[name], mask), derived)
+        column = earlier[kind if token == "self" else token]
+        _same(name, made[name], retrieved(earlier[kind], column, mask), mask)
     return made
 
 
-def _same(name: str, form: sp.Expr, derived: sp.Expr) -> None:
-    if not vanishes(form - derived):
+def _same(name: str, form: sp.Expr, derived: sp.Expr, mask: str) -> sp.Expr:
+    """A form in the pseudo-parameters, proved to be the network's."""
+    whole = in_full(form, mask)
+    if not vanishes(whole - derived):
         raise ArithmeticError(f"{form} is not the network's {name}: {derived}")
+    return whole
 
 
 def score_forms(mask: str) -> dict[str, sp.Expr]:
@@ -143,12 +145,14 @@ def key_scores(mask: str) -> dict[str, sp.Expr]:
     net = network(mask, B)
     rows = {f"right_{kind}": net.right_row(kind, k) for kind in ("item", "label")}
     rows |= {"query": net.query, "first": net.row("item", sp.S.One)}
-    rest, other = (counted(value(net.key_score(net.row(x, l)))) for x in ("item", "label"))
-    _same("score of labels", rest, other)
-    made = {name: in_full(form, mask) for name, form in score_forms(mask).items()}
-    for name, form in made.items():
-        _same(f"score of {name}", form + rest, counted(value(net.key_score(rows[name]))))
-    return made
+    rows |= {"other item": net.row("item", l), "other label": net.row("label", l)}
+    score = {name: counted(value(net.key_score(row))) for name, row in rows.items()}
+    others = score.pop("other item")
+    _same("score of labels", others, score.pop("other label"), mask)
+    return {
+        name: _same(f"score of {name}", form, score[name] - others, mask)
+        for name, form in score_forms(mask).items()
+    }
 
 
 @cache
@@ -158,25 +162,20 @@ def equations() -> dict[str, Equation]:
     last = number("query", N)
     rows = {kind: number(kind, N - B + k) for kind in ("item", "label")}
     tokens = {kind: number(kind, N) for kind in rows} | {"other": 2 * l}
-    for mask in MASKS:
-        end = "" if mask == "strict" else "_inclusive"
-        made: dict[str, tuple[sp.Expr, Callable[[], sp.Expr]]] = {}
+    for mask, end in ENDS.items():
+        made: dict[str, Any] = {}
         for name in right_weights():
             kind, token = name.split("_")
-            form = partial(_weight, f"right_{name}", mask)
-            made[f"burst_first_{name}{end}"] = (R[rows[kind], tokens[token]], form)
+            made[f"burst_first_{name}{end}"] = (
+                R[rows[kind], tokens[token]],
+                lambda name=name, mask=mask: in_full(weights(mask)[f"right_{name}"], mask),
+            )
         for name in score_forms(mask):
             row = {"first": sp.S.One, "query": last}.get(name) or rows[name.removeprefix("right_")]
-            relative = P[last, row] - P[last, 2 * l]
-            made[f"burst_key_{name}{end}"] = (relative, partial(_score, name, mask))
+            made[f"burst_key_{name}{end}"] = (
+                P[last, row] - P[last, 2 * l],
+                lambda name=name, mask=mask: key_scores(mask)[name],
+            )
         given = (ORTHONORMAL, ALL_WEIGHTS, BEFORE, f"{mask} mask")
         by_name |= table(ref(PLACE), *given, status="exact", **made)
     return by_name
-
-
-def _weight(name: str, mask: str) -> sp.Expr:
-    return in_full(weights(mask)[name], mask)
-
-
-def _score(name: str, mask: str) -> sp.Expr:
-    return key_scores(mask)[name]

@@ -17,7 +17,7 @@ import scipy.integrate
 import scipy.optimize
 import sympy as sp
 
-from theory import Equation, numeric, symbol, table
+from theory import Equation, numeric, proved, symbol, table
 from theory.induction_heads.all_weights import burst, plateau
 from theory.induction_heads.all_weights.plateau import LEADING, beta_7, beta_10, e, phi
 from theory.induction_heads.all_weights.scores import PLACE, THETA
@@ -85,8 +85,10 @@ def uniform_integral() -> sp.Expr:
         b**2 / 2 - (sp.cosh(2 * v) - 1) / 8,
         sp.diff(b, v) - sp.cosh(v) / sp.sqrt(2),
     )
-    if any(sp.expand(gap.rewrite(sp.exp)) != 0 for gap in gaps):
-        raise ArithmeticError("the substitution does not lead to a Bessel function")
+    proved(
+        not any(sp.expand(gap.rewrite(sp.exp)) != 0 for gap in gaps),
+        "the substitution does not lead to a Bessel function",
+    )
     z = sp.Rational(1, 8)
     return sp.exp(z) / sp.sqrt(2) * sp.besselk(0, z) / 2
 
@@ -131,13 +133,13 @@ def equations() -> dict[str, Equation]:
     two_gamma = sp.Rational(
         1, 2
     )  # uniform q: gamma_3 at the start; gamma_3 - gamma_2 grows with beta_2
-    rest = sp.sqrt(two_gamma**2 + beta_2**2 / 2)
+    gamma_uniform = sp.sqrt(two_gamma**2 + beta_2**2 / 2)
     return table(
         ref,
         *LARGE,
         status="leading order",
         all_gamma_last=(gamma_3, sp.sqrt(1 + beta_2**2 / 2), f"{new}: behind the layer, q = N"),
-        all_gamma_uniform=(gamma_3, rest, f"{new}: behind the layer, uniform q"),
+        all_gamma_uniform=(gamma_3, gamma_uniform, f"{new}: behind the layer, uniform q"),
         all_alpha_uniform=(alpha_3, beta_2**2 / 2, f"{new}: behind the layer, uniform q"),
         T_drop_all_last=(
             T_drop,

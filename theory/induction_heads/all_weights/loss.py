@@ -14,7 +14,7 @@ import sympy as sp
 from theory import Equation, array, symbol, table
 from theory.induction_heads.all_weights import scores
 from theory.induction_heads.all_weights.scores import THETA
-from theory.induction_heads.network import MASKS, ORTHONORMAL, Network, value
+from theory.induction_heads.network import ENDS, MASKS, ORTHONORMAL, Network, value
 from theory.induction_heads.symbols import N, d, k, q, ref, squared_error
 
 w_item, w_label, r_item, r_label, c_item, c_label = (
@@ -41,10 +41,10 @@ def equations() -> dict[str, Equation]:
     squares = 1 - 2 * c_label[q] + sp.Sum(c_item[k] ** 2 + c_label[k] ** 2, (k, 1, N))
     by_name: dict[str, Equation] = {}
     rows = {"item": w_item, "label": w_label}
-    for mask, own in MASKS.items():
-        net, end, made = scores.network(mask), "" if mask == "strict" else "_inclusive", {}
+    for mask, to_itself in MASKS.items():
+        net, end, made = scores.network(mask), ENDS[mask], {}
         of_query = partial(net.first_attention, net.query)
-        on_itself = own * value(of_query(net.query))
+        on_itself = to_itself * value(of_query(net.query))
         for name, r, c in (("item", r_item, c_item), ("label", r_label, c_label)):
 
             def retrieved(
@@ -53,13 +53,13 @@ def equations() -> dict[str, Equation]:
                 attention = net.first_attention(net.row(kind, pair), net.row(name, k))
                 return rows[kind][pair] * value(attention)
 
-            same = ["item"] * own + ["label"] if name == "item" else ["label"] * own
+            same = ["item"] * to_itself + ["label"] if name == "item" else ["label"] * to_itself
             query = net.depending(of_query, name, k, q)
             total = sp.Sum(sum(retrieved(kind, k + d) for kind in rows), (d, 1, N - k))
-            total += sum(retrieved(kind, k) for kind in same) + own * w_query * query
+            total += sum(retrieved(kind, k) for kind in same) + to_itself * w_query * query
             again = sp.KroneckerDelta(q, k) * int(name == "item")  # the query is a copy of item q
             out = gamma[0] * again + gamma[1] * (query + again * on_itself)
-            out += gamma[2] * (rows[name][k] + own * again * w_query)
+            out += gamma[2] * (rows[name][k] + to_itself * again * w_query)
             out += gamma[3] * (r[k] + again * w_query * on_itself)
             made[f"all_retrieved_{name}{end}"] = (r[k], total)
             made[f"all_output_{name}{end}"] = (c[k], out)

@@ -16,7 +16,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, Flow, symbol, table
+from theory import Equation, Flow, proved, symbol, table
 from theory.induction_heads.all_weights import burst
 from theory.induction_heads.all_weights.burst import E_1
 from theory.induction_heads.all_weights.scores import PLACE, THETA, E, context_weights, e
@@ -78,16 +78,17 @@ def row_gain() -> sp.Expr:
     p = context_weights()["label_item"].subs(E, 0)
     # (l - 1) tau_l, tau_l = share of row pair l, is 1 - p_l / 2; sum over l = 2..k and the items'
     # own p, over k - 1.
-    own = sp.Function("p")
+    weight_of = sp.Function("p")
     share = sp.simplify(
         (k - 1) * (context_weights()["item_other"] + context_weights()["label_other"]).subs(E, 0)
         - 1
         + p / 2
     )
-    if share != 0:
-        raise ArithmeticError("attention weights of a row do not sum to one")
-    mean_excess = 1 - (own(k) - own(1)) / (2 * (k - 1))  # excess of the mean of S over S of label k
-    gap = sp.factor((own(k) - mean_excess).subs(own(1), 1).subs(own(k), p))
+    proved(share == 0, "attention weights of a row do not sum to one")
+    mean_excess = 1 - (weight_of(k) - weight_of(1)) / (
+        2 * (k - 1)
+    )  # excess of the mean of S over S of label k
+    gap = sp.factor((weight_of(k) - mean_excess).subs(weight_of(1), 1).subs(weight_of(k), p))
     return sp.factor(-p * (1 - p) * gap)
 
 
@@ -219,8 +220,8 @@ def layer() -> dict[str, sp.Expr]:
         # gamma_2 and gamma_3 both follow half the derivative of the quadratic form.
         slopes = sp.Matrix([-sp.diff(form, Gamma), -sp.diff(form, gamma_4) / 2])
         rates = slopes.jacobian([Gamma, gamma_4])
-        rest = -rates.inv() * slopes.subs({Gamma: 0, gamma_4: 0})
-        path = (rest - (rates * tau).exp() * rest).applyfunc(
+        still = -rates.inv() * slopes.subs({Gamma: 0, gamma_4: 0})
+        path = (still - (rates * tau).exp() * still).applyfunc(
             lambda x: sp.powsimp(sp.expand(x.rewrite(sp.exp)))
         )
         solution |= {f"{name}_Gamma": path[0], f"{name}_gamma_4": path[1]}

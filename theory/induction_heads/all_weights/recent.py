@@ -5,19 +5,15 @@ the last pair S = 0, so that gamma_4 = -1 drives alpha_3; later rows retrieve an
 makes gamma_4, and the drive, smaller. Recency helps.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import sympy as sp
 
-from theory.algebra import written_as
-from theory.equation import Equation, table
+from theory import Equation, symbol, table, written_as
 from theory.induction_heads.all_weights import law, plateau
 from theory.induction_heads.all_weights.plateau import Gamma, gamma_4
 from theory.induction_heads.all_weights.scores import PLACE
 from theory.induction_heads.symbols import B, T_alpha, ref
-from theory.notation import symbol
 
 w = symbol("window", "w", "share of the context in which the right pair is", positive=True)
 S = symbol("S_right", "S", "what is retrieved of the right label, times 2 N", nonnegative=True)
@@ -34,8 +30,8 @@ def seen() -> sp.Expr:
 def output() -> sp.Expr:
     """Gamma_4 on the plateau, at rest."""
     form = plateau.quadratic(S)
-    rest = sp.solve([sp.diff(form, x) for x in (Gamma, gamma_4)], [Gamma, gamma_4])
-    return written_as((1 - w) * sp.log(1 - w) / w, rest[gamma_4].subs(S, seen()))
+    still = sp.solve([sp.diff(form, x) for x in (Gamma, gamma_4)], [Gamma, gamma_4])
+    return written_as((1 - w) * sp.log(1 - w) / w, still[gamma_4].subs(S, seen()))
 
 
 def time() -> sp.Expr:

@@ -11,7 +11,7 @@ import sympy as sp
 
 from theory import Equation, symbol, table, vanishes, written_as
 from theory.induction_heads import structure
-from theory.induction_heads.network import KEYS, MASKS, ORTHONORMAL, Network, number, value
+from theory.induction_heads.network import ENDS, KEYS, MASKS, ORTHONORMAL, Network, number, value
 from theory.induction_heads.symbols import N, P, T, d, k, l, q, ref
 
 THETA = {
@@ -53,7 +53,7 @@ def abbreviations(mask: str = "strict", burst: sp.Expr = sp.S.One) -> dict[sp.Sy
     The query attends with h to every right item and with g to all else, so that it retrieves H of
     the right item and B g of the right label.
     """
-    own, net = MASKS[mask], network(mask, burst)
+    to_itself, net = MASKS[mask], network(mask, burst)
     rows = (
         (net.row("item", q), net.row("item", q + d))
         if net.right is None
@@ -72,15 +72,15 @@ def abbreviations(mask: str = "strict", burst: sp.Expr = sp.S.One) -> dict[sp.Sy
     return {
         x_item: b[1] + (H - g) * b[7] + (h - g) * b[9],
         x_label: (h - g) * b[10] + (burst - 1) * g * b[7],
-        x_first: sp.S.Zero if own else -g * (b[8] + b[11] + b[12]),
-        **({x_self: of_self} if own else {}),
+        x_first: sp.S.Zero if to_itself else -g * (b[8] + b[11] + b[12]),
+        **({x_self: of_self} if to_itself else {}),
         b_item: b[2] + (H - g) * b[8] + (h - g) * b[11],
         b_label: (h - g) * b[12] + (burst - 1) * g * b[8],
-        H: (burst + own) * h,  # the query attends to its own token, too
+        H: (burst + to_itself) * h,  # the query attends to its own token, too
         h: of_item,
         g: of_other,
         e: sp.exp(THETA["alpha_3"]),
-        E: own * sp.exp(THETA["alpha_1"] + THETA["alpha_2"]),
+        E: to_itself * sp.exp(THETA["alpha_1"] + THETA["alpha_2"]),
     }
 
 
@@ -110,18 +110,18 @@ def grouped_scores(mask: str = "strict") -> dict[str, sp.Expr]:
     """Scores relative to rows before the queried pair, in a printed form proved equal to the
     derived one.
     """
-    w, own = context_weights(), MASKS[mask]
-    at = {
+    w, to_itself = context_weights(), MASKS[mask]
+    weights = {
         name: weight.subs(k, q + d if name.endswith("other") else q) for name, weight in w.items()
     }
     both = b_item + b_label
     forms = {
         "earlier_label": sp.S.Zero,
-        "own_item": x_item + b_item * at["item_self"],
-        "own_label": x_label + b_item * at["label_item"] + b_label * at["label_self"],
-        "later_item": both * at["item_other"],
-        "later_label": both * at["label_other"],
-        **({"query": x_self} if own else {"first": x_first}),
+        "own_item": x_item + b_item * weights["item_self"],
+        "own_label": x_label + b_item * weights["label_item"] + b_label * weights["label_self"],
+        "later_item": both * weights["item_other"],
+        "later_label": both * weights["label_other"],
+        **({"query": x_self} if to_itself else {"first": x_first}),
     }
     derived = key_scores(mask)
     for name, form in forms.items():
@@ -167,13 +167,6 @@ def attention_of(form: sp.Expr, row: Place, column: Place, mask: str) -> sp.Expr
     return written_as(spelled(form, mask), derived)
 
 
-def relative_score(name: str, mask: str) -> sp.Expr:
-    """Score of a kind of row relative to a row before the queried pair, in the pseudo-parameters
-    only.
-    """
-    return spelled(grouped_scores(mask)[name], mask)
-
-
 @cache
 def equations() -> dict[str, Equation]:
     """Attention of the first layer, and scores of the second layer relative to a row before the
@@ -189,8 +182,8 @@ def equations() -> dict[str, Equation]:
     }
     last = number("query", q)
     relative = P[last, number(*KEYS["earlier_label"])]
-    for mask, own in MASKS.items():
-        end = "" if mask == "strict" else "_inclusive"
+    for mask, to_itself in MASKS.items():
+        end = ENDS[mask]
         first = {
             f"attention_{name}": (
                 T[number(row, k), number(column, k if pair == k else l)],
@@ -198,18 +191,24 @@ def equations() -> dict[str, Equation]:
             )
             for name, form in context_weights().items()
             for (row, _), (column, pair) in (rows[name],)
-            if own or not name.endswith("self")
+            if to_itself or not name.endswith("self")
         }
         query = {"item": (2 * q - 1, h), "other": (2 * l, g)}
         first |= {
             f"attention_query_{name}": (T[last, column], spelled(weight, mask))
             for name, (column, weight) in query.items()
         }
-        keys = ("own_item", "own_label", "later_item", "later_label", "query" if own else "first")
+        keys = (
+            "own_item",
+            "own_label",
+            "later_item",
+            "later_label",
+            "query" if to_itself else "first",
+        )
         second = {
             f"key_{name}": (
                 P[last, number(*KEYS[name])] - relative,
-                partial(relative_score, name, mask),
+                lambda name=name, mask=mask: spelled(grouped_scores(mask)[name], mask),
             )
             for name in keys
         }

@@ -4,7 +4,7 @@ length; derived from a statement (`theory.statement`).
 
 from theory.induction_heads.bursty import emergence, mixture
 from theory.induction_heads.bursty.contexts import random_time, spread_time
-from theory.induction_heads.bursty.numbers import applies, effective_length, emergence_time, numbers
+from theory.induction_heads.bursty.numbers import NUMBERS, applies, effective_length, emergence_time
 from theory.induction_heads.bursty.statement import stated
 from theory.statement.model import served
 
@@ -28,5 +28,5 @@ __all__ = [
 Parameters, derived, flow, flows, sections, equations, onset, emergence_times = served(
     stated,
     {"Burst of right pairs: emergence": [emergence], "Bursts of random size": [mixture]},
-    numbers,
+    NUMBERS,
 )

@@ -54,8 +54,8 @@ class Mixture:
         A label retrieved ``e^alpha`` of its own item, and items before it; an item those before it.
         Right labels are one token, right items another, and all others differ.
         """
-        own = np.exp(alpha)
-        label = (self.right * own + self.before) / (own + self.rows)
+        grown = np.exp(alpha)
+        label = (self.right * grown + self.before) / (grown + self.rows)
         item = self.before / np.maximum(self.rows, 1)
         on_label, on_item = np.exp(beta * label), np.exp(beta * item)
         labels, items = ((self.right * on).sum(1) for on in (on_label, on_item))

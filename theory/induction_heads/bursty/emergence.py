@@ -9,7 +9,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, symbol, table, vanishes, written_as
+from theory import Equation, proved, symbol, table, vanishes, written_as
 from theory.associative_memory import ramp
 from theory.induction_heads.bursty.statement import B, N, stated
 from theory.statement import kept
@@ -44,8 +44,10 @@ def first() -> sp.Expr:
     labels, items, others = B + seen * beta * label, B + seen * beta * item, 2 * (N - B)
     every, squares = labels + items + others, labels**2 + items**2 + others
     loss = 1 - 2 * gamma * labels / every + gamma**2 * squares / every**2
-    if not vanishes((kept.derived(stated).loss - loss).subs(beta, 0).doit()):
-        raise ArithmeticError("not the statement's loss at the start")
+    proved(
+        vanishes((kept.derived(stated).loss - loss).subs(beta, 0).doit()),
+        "not the statement's loss at the start",
+    )
     return loss.subs(seen, 0) + sp.diff(loss, seen).subs(seen, 0)
 
 
@@ -109,8 +111,7 @@ def effective() -> sp.Expr:
     """
     single = sp.integrate(sp.exp(-alpha) / sp.sqrt(law().subs(B, 1)), (alpha, 0, theta))
     of_one = sp.limit(sp.factor(1 / rate()).subs(B, 1) * sp.exp(alpha) * beta / N**2, N, sp.oo)
-    if of_one != 2:
-        raise ArithmeticError("a single pair does not take 2 N^2 times its integral")
+    proved(of_one == 2, "a single pair does not take 2 N^2 times its integral")
     ratio = sp.Integral(sp.exp(-alpha) / sp.sqrt(law()), (alpha, 0, theta)) / single
     form = (N + B**2 - B) / B * sp.sqrt(2 * N / (2 * N + B**2 - 2 * B))
     written_as(form**2, sp.exp(alpha) * beta / rate() / of_one)

@@ -8,14 +8,21 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, symbol, table, written_as
+from theory import Equation, table, written_as
 from theory.associative_memory import ramp
 from theory.induction_heads.bursty import emergence
-from theory.induction_heads.bursty.emergence import N_eff, alpha, best_gamma, beta, gamma, theta
+from theory.induction_heads.bursty.emergence import (
+    N_eff,
+    alpha,
+    best_gamma,
+    beta,
+    gamma,
+    speed,
+    theta,
+)
 from theory.induction_heads.bursty.statement import B, N
 from theory.induction_heads.symbols import mean_B, mean_B2
 
-speed = symbol("alpha_rate", r"\dot\alpha", "rate of alpha", real=True)
 MANY = "B random, N large, B^2 << N"
 
 
@@ -45,13 +52,14 @@ def gamma_star() -> sp.Expr:
 @cache
 def rates() -> tuple[sp.Expr, sp.Expr]:
     """Rates of alpha and of beta for large N, at the best gamma."""
-    seen = sp.Dummy("eps", positive=True)
-    of = {}
-    for x in (alpha, beta):
-        slope = -sp.diff(emergence.first(), x).subs(N, 1 / seen)
-        leading = sp.limit(sp.expand(slope) / seen**2, seen, 0)  # gamma stays of order one
-        of[x] = mean(leading).subs(gamma, sp.limit(gamma_star(), N, sp.oo)) / N**2
-    return sp.factor(of[alpha]), sp.factor(of[beta])
+    small, best = sp.Dummy("eps", positive=True), sp.limit(gamma_star(), N, sp.oo)
+
+    def rate(x: sp.Symbol) -> sp.Expr:
+        slope = -sp.diff(emergence.first(), x).subs(N, 1 / small)
+        leading = sp.limit(sp.expand(slope) / small**2, small, 0)  # gamma stays of order one
+        return sp.factor(mean(leading).subs(gamma, best) / N**2)
+
+    return rate(alpha), rate(beta)
 
 
 @cache

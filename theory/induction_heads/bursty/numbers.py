@@ -6,21 +6,21 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import Limit, Scope, gauss_legendre, numeric, scope, sweep
+from theory import Limit, Scope, numeric, scope, sweep
+from theory.associative_memory import ramp
 from theory.induction_heads.bursty import emergence
 from theory.induction_heads.bursty.emergence import alpha, beta, gamma
 from theory.induction_heads.bursty.statement import B, N, stated
 from theory.statement import kept
 
-NODES = 40  # of integrals over the root of alpha, which are analytic
 THETA = 0.5  # of Theorem 2
 
 SCOPE = Scope(
     "burst_time",
     "gradient descent in small steps from zero, three numbers",
     (
-        Limit("N", "at least 16", lambda p, runs: p.N >= 16, lambda p, runs: p.N),
-        Limit("B", "at most sqrt(N/2)", lambda p, runs: 2 * p.B**2 <= p.N, lambda p, runs: p.B, ("N",)),
+        Limit("N", "at least 16", lambda p, runs: p.N >= 16),
+        Limit("B", "at most sqrt(N/2)", lambda p, runs: 2 * p.B**2 <= p.N, reads=("N",)),
     ),
     free=("eta", "steps", "eval_every", "batch_size"),
 )  # fmt: skip
@@ -52,10 +52,11 @@ def emergence_time(p: Any) -> float:
     In time of the flow, at any learning rate; `emergence_times` refuses those with few steps.
     """
     of_alpha, slope, delay = compiled()
-    root, weights = gauss_legendre(NODES, 0, float(np.sqrt(THETA)))
-    at = root**2
-    rates = slope(at, of_alpha(at, p.N, p.B), p.N, p.B)
-    return float((2 * weights * root / rates).sum() + delay(p.N, p.B))
+
+    def slowness(x: np.ndarray) -> np.ndarray:
+        return 1 / slope(x, of_alpha(x, p.N, p.B), p.N, p.B)
+
+    return ramp.over_root(slowness, THETA) + float(delay(p.N, p.B))
 
 
 @scope.guard(SCOPE)
@@ -66,11 +67,7 @@ def effective_length(p: Any) -> float:
     return float(equation.evaluate({"N": p.N, "B": p.B, "theta": THETA}))
 
 
-def numbers(p: Any) -> dict[str, tuple[float, str]]:
-    """For the onset: where they apply."""
-    if SCOPE.applies(p):
-        return {}
-    return {
-        "T_alpha": (emergence_time(p), "time at which alpha is 1/2"),
-        "N_eff": (effective_length(p), "context length at which one right pair takes as long"),
-    }
+NUMBERS = {
+    "T_alpha": (emergence_time, "time at which alpha is 1/2"),
+    "N_eff": (effective_length, "context length at which one right pair takes as long"),
+}

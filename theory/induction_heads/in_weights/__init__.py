@@ -5,13 +5,13 @@ derived from a statement.
 
 from theory.induction_heads.in_weights import emergence, transience
 from theory.induction_heads.in_weights.numbers import (
+    NUMBERS,
     applies,
     critical_items,
     emergence_time,
     head_share,
     lost_below,
     lost_time,
-    numbers,
     solved_time,
 )
 from theory.induction_heads.in_weights.statement import stated
@@ -42,5 +42,5 @@ Parameters, derived, flow, flows, sections, equations, onset, emergence_times = 
         "In-context against in-weights learning: the race": [emergence],
         "In-context against in-weights learning: weight decay": [transience],
     },
-    numbers,
+    NUMBERS,
 )

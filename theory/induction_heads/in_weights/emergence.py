@@ -8,7 +8,7 @@ from functools import cache, partial
 
 import sympy as sp
 
-from theory import Equation, Flow, symbol, table, vanishes, written_as
+from theory import Equation, symbol, table, vanishes, written_as
 from theory.associative_memory import ramp
 from theory.induction_heads.in_weights.statement import B, C, L, R, c_0, decay, fading, stated
 from theory.statement.model import offered
@@ -46,10 +46,7 @@ SCORE = sp.log(a * L * R / ((1 - a) * B))  # beta, at an attention
 SIZES = {n: L * R / B, K: L * C, kappa: L / (L - 1), q: sp.sqrt(1 / ((L - 1) * C))}
 
 
-@cache
-def flow() -> Flow:
-    """The flow of all classes of weights."""
-    return offered(stated).flows()[stated.name]
+flow = cache(offered(stated).flow)  # the flow of all classes of weights
 
 
 def read(x: sp.Expr) -> sp.Expr:
@@ -129,11 +126,11 @@ def head() -> sp.Expr:
 @cache
 def remembered() -> sp.Expr:
     """Logit of the memory as a function of the clock."""
-    at = {c: c_0 * sp.cosh(q * tau), delta: c_0 * q * sp.sinh(q * tau)}
-    for x, of in at.items():
-        if not vanishes(sp.diff(of, tau) - plain(x).subs(at)):
+    path = {c: c_0 * sp.cosh(q * tau), delta: c_0 * q * sp.sinh(q * tau)}
+    for x, of in path.items():
+        if not vanishes(sp.diff(of, tau) - plain(x).subs(path)):
             raise ArithmeticError(f"{of} does not solve {x}")
-    return written_as(c_0**2 * q * sp.sinh(2 * q * tau) / 2, sp.expand_trig((c * delta).subs(at)))
+    return written_as(c_0**2 * q * sp.sinh(2 * q * tau) / 2, sp.expand_trig((c * delta).subs(path)))
 
 
 @cache
@@ -162,9 +159,9 @@ def race() -> tuple[sp.Expr, sp.Expr]:
     with the memory's read-out as at the start, and with a learnt one.
     """
     y, b, slow = (sp.Dummy(x, positive=True) for x in "ybs")  # y = 1/q, s = c_0^2
-    at = memory().subs(c_0, sp.sqrt(slow)).subs(known, half / 2)
-    early = sp.limit(at * q**2, q, sp.oo)
-    late = sp.limit(sp.exp(2 * q * at).rewrite(sp.log) * q, q, 0)  # exp(2 q tau) = late/q
+    clock = memory().subs(c_0, sp.sqrt(slow)).subs(known, half / 2)
+    early = sp.limit(clock * q**2, q, sp.oo)
+    late = sp.limit(sp.exp(2 * q * clock).rewrite(sp.log) * q, q, 0)  # exp(2 q tau) = late/q
     root = sp.solve(sp.Eq(y * sp.log(b * y), 2 * needed), y)[0]
     root = root.replace(sp.exp, lambda W: W.args[0] / W).subs(b, late)  # e^W(z) = z/W(z)
     few = written_as(2 * kappa * needed * slow / half, kappa * needed / early)
@@ -178,8 +175,8 @@ def power() -> sp.Expr:
     of = memory().subs(q, sp.sqrt(kappa / K)).subs(c_0, sp.sqrt(fast := sp.Dummy(positive=True)))
     x = 2 * known / (q * c_0**2)
     form = (1 + x / (sp.sqrt(1 + x**2) * sp.asinh(x))) / 2
-    own = form.subs(q, sp.sqrt(kappa / K)).subs(c_0, sp.sqrt(fast))
-    return written_as(own, K * sp.diff(of, K) / of) and form
+    of_items = form.subs(q, sp.sqrt(kappa / K)).subs(c_0, sp.sqrt(fast))
+    return written_as(of_items, K * sp.diff(of, K) / of) and form
 
 
 @cache

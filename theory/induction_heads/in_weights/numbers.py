@@ -29,16 +29,16 @@ def equations() -> dict[str, Equation]:
 @cache
 def compiled() -> dict[str, Any]:
     """Array functions of the parts of both."""
-    at = emergence.attention()
+    attention = emergence.attention()
     on_law = emergence.speed().subs(w, emergence.law() ** (1 / 2))
     given = {
         "read_out": (emergence.law() ** (1 / 2), (beta, n)),
-        "attention": (at, (beta, n)),
+        "attention": (attention, (beta, n)),
         "speed": (on_law, (beta, n)),
         "remembered": (emergence.remembered(), (tau, q, c_0)),
         "memory": (emergence.memory(), (known, q, c_0)),
-        "still": (transience.still()[0].subs(emergence.a, at), (beta, n)),
-        "kept": (transience.kept().subs(emergence.a, at), (beta, n, decay)),
+        "still": (transience.still()[0].subs(emergence.a, attention), (beta, n)),
+        "kept": (transience.kept().subs(emergence.a, attention), (beta, n, decay)),
     }
     return {k: numeric.function(x, symbols) for k, (x, symbols) in given.items()}
 
@@ -135,10 +135,9 @@ LONG = Limit(
     "R",
     "such that there are at least 4 other pairs for every copy, L R/B",
     lambda p, runs: p.L * p.R >= 4 * p.B,
-    lambda p, runs: p.R,
-    ("L", "B"),
+    reads=("L", "B"),
 )
-LABELS = Limit("L", "at least 2", lambda p, runs: p.L >= 2, lambda p, runs: p.L)
+LABELS = Limit("L", "at least 2", lambda p, runs: p.L >= 2)
 
 
 def given(p: Any) -> bool:
@@ -150,23 +149,20 @@ PATIENT = Limit(
     "C",
     f"so many that the memory's logit is at most {WIDEST:g} when attention is 1/2",
     lambda p, runs: not given(p) or memory(p, clock(p, end(p))) <= WIDEST,
-    lambda p, runs: p.C,
-    ("L", "R", "B", "c_0"),
+    reads=("L", "R", "B", "c_0"),
 )
-STARTED = Limit("c_0", f"at least {FAINT:g}", lambda p, runs: p.c_0 >= FAINT, lambda p, runs: p.c_0)
+STARTED = Limit("c_0", f"at least {FAINT:g}", lambda p, runs: p.c_0 >= FAINT)
 DECAYS = Limit(
     "head_decay",
     f"above 0, and at most {WEAK:g} of that at which the head does not begin",
     lambda p, runs: not given(p) or 0 < p.head_decay <= WEAK * value("iw_decay_largest", p),
-    lambda p, runs: p.head_decay,
-    ("L", "R", "B"),
+    reads=("L", "R", "B"),
 )
 SLOW = Limit(
     "C",
     f"so many that the memory takes {FIRM:g} times the head's clock, and grows at {FAST:g} of its decay",
     lambda p, runs: not (given(p) and DECAYS.holds(p, None) and STARTED.holds(p, None)) or slow(p),
-    lambda p, runs: p.C,
-    ("L", "R", "B", "c_0", "head_decay"),
+    reads=("L", "R", "B", "c_0", "head_decay"),
 )
 STUDENTS = "gradient descent in small steps, score and memory from zero"
 FREE = ("eta", "steps", "eval_every", "batch_size")
@@ -177,14 +173,13 @@ ITEMS = Scope("iw_items_many", STUDENTS, (*PLAIN, STARTED), free=(*FREE, "C"))
 LOST = Scope(
     "iw_lost", STUDENTS, (LABELS, LONG, STARTED, only("fading", 0.0), DECAYS, SLOW), free=FREE
 )
-FADES = Limit(
-    "fading", f"at least {FAINT:g}", lambda p, runs: p.fading >= FAINT, lambda p, runs: p.fading
-)
+FADES = Limit("fading", f"at least {FAINT:g}", lambda p, runs: p.fading >= FAINT)
 EXCLUSION = Scope(
     "iw_items_lost", STUDENTS, (LABELS, LONG, STARTED, DECAYS, FADES), free=(*FREE, "C")
 )
-SCOPES = {"head": HEAD, "race": RACE, "items": ITEMS, "lost": LOST, "exclusion": EXCLUSION}
-applies = scope.applies(SCOPES)
+applies = scope.applies(
+    {"head": HEAD, "race": RACE, "items": ITEMS, "lost": LOST, "exclusion": EXCLUSION}
+)
 
 
 @scope.guard(HEAD)
@@ -236,8 +231,8 @@ def lost_time(p: Any) -> float:
     ratio, rate = size[n.name], size[q.name]
 
     def logit(score: float) -> float:
-        own = np.sqrt(of["still"](score, ratio)) * of["attention"](score, ratio)
-        return float(np.log((p.L - 1) * (1 / of["kept"](score, ratio, p.head_decay) - 1)) - own)
+        of_head = np.sqrt(of["still"](score, ratio)) * of["attention"](score, ratio)
+        return float(np.log((p.L - 1) * (1 / of["kept"](score, ratio, p.head_decay) - 1)) - of_head)
 
     def wait(phi: float) -> float:
         score = brentq(lambda x: logit(x) - phi, end(p) ** 2 - 1e-9, top)
@@ -259,14 +254,11 @@ def lost_below(p: Any) -> float:
     return sized(p)["kappa_labels"] * (least(p) / p.fading) ** 2
 
 
-def numbers(p: Any) -> dict[str, tuple[float, str]]:
-    """For the onset: where they apply."""
-    told = {
-        "T_head": (HEAD, emergence_time, "time at which attention is 1/2"),
-        "T_solved": (RACE, solved_time, "time at which the residual is half its start"),
-        "share_head": (RACE, head_share, "share of the head in the logit at that time"),
-        "K_critical": (ITEMS, critical_items, "items of the pool at which this share is 1/2"),
-        "T_lost": (LOST, lost_time, "time at which attention falls below 1/2 again"),
-        "K_lost": (EXCLUSION, lost_below, "items below which the memory drives the head out"),
-    }
-    return {k: (of(p), label) for k, (own, of, label) in told.items() if not own.applies(p)}
+NUMBERS = {
+    "T_head": (emergence_time, "time at which attention is 1/2"),
+    "T_solved": (solved_time, "time at which the residual is half its start"),
+    "share_head": (head_share, "share of the head in the logit at that time"),
+    "K_critical": (critical_items, "items of the pool at which this share is 1/2"),
+    "T_lost": (lost_time, "time at which attention falls below 1/2 again"),
+    "K_lost": (lost_below, "items below which the memory drives the head out"),
+}

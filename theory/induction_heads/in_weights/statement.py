@@ -31,8 +31,8 @@ label, other, copy = sort("label", L), sort("other", R), sort("copy", B)
 item = sort("item", C, of=label)
 beta, w, c = weight("beta")[()], weight("w")[()], weight("c", start=c_0)[()]
 M = weight("M", label, item, label)
-own = draw(label)
-asked = draw(item, of=own)
+answer = draw(label)
+asked = draw(item, of=answer)
 right = exp(beta) * total(lambda k: 1, copy)
 others = total(lambda k: 1, other)  # of every label
 every = right + L * others
@@ -40,13 +40,13 @@ every = right + L * others
 
 def logit(a: Any) -> Any:
     """Logit of a label: attention of the head to it in the context, plus the memory of the item."""
-    return w * (right * eq(a, own) + others) / every + c * M[own, asked, a]
+    return w * (right * eq(a, answer) + others) / every + c * M[answer, asked, a]
 
 
-mean = total(lambda b: M[own, asked, b], label) / L
-learnt = c * (M[own, asked, own] - mean) * L / (L - 1)  # right minus wrong
+mean = total(lambda b: M[answer, asked, b], label) / L
+learnt = c * (M[answer, asked, answer] - mean) * L / (L - 1)  # right minus wrong
 squares = total(lambda a, k, b: M[a, k, b] ** 2, label, item, label)
-loss = cross_entropy(logit, over=label, target=own)
+loss = cross_entropy(logit, over=label, target=answer)
 stated = statement(
     loss + decay / 2 * (w**2 + beta**2) + fading / 2 * (c**2 + squares),
     name="in_weights",

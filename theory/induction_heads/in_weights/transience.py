@@ -8,7 +8,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, symbol, table, vanishes, written_as
+from theory import Equation, proved, symbol, table, vanishes, written_as
 from theory.induction_heads.in_weights import emergence
 from theory.induction_heads.in_weights.emergence import (
     LONG,
@@ -63,22 +63,24 @@ def dormant() -> sp.Expr:
     """
     x = sp.Dummy(positive=True)
     early = sp.limit(kept().subs(a, sp.exp(x) / n).subs(beta, x) / n, n, sp.oo)  # residual over n
-    at = sp.solve(sp.diff(early, x), x)
-    if len(at) != 1 or not sp.diff(early, x, 2).subs({x: at[0], decay: 1}).is_negative:
-        raise ArithmeticError("not the largest residual on the way")
-    most = n * early.subs(x, at[0])
+    extrema = sp.solve(sp.diff(early, x), x)
+    proved(
+        len(extrema) == 1 and sp.diff(early, x, 2).subs({x: extrema[0], decay: 1}).is_negative,
+        "not the largest residual on the way",
+    )
+    most = n * early.subs(x, extrema[0])
     return written_as(sp.sqrt(2 * sp.E) / (kappa * n), decay * emergence.start() / most)
 
 
 @cache
 def leaves() -> sp.Expr:
     """Logit that the memory has where the head stands still at attention 1/2."""
-    at = {a: sp.Rational(1, 2), beta: sp.log(n)}
-    own = (sp.sqrt(still()[0]) * a).subs(at)  # logit of the head
+    half = {a: sp.Rational(1, 2), beta: sp.log(n)}
+    of_head = (sp.sqrt(still()[0]) * a).subs(half)  # logit of the head
     whole = sp.log((L - 1) * (1 / r - 1))
     written_as(r, emergence.residual().subs(w, 0).subs(emergence.c, 1).subs(emergence.delta, whole))
     form = sp.log((L - 1) * (1 / (2 * decay * sp.sqrt(2 * sp.log(n))) - 1)) - sp.sqrt(sp.log(n) / 2)
-    return written_as(form, whole.subs(r, kept().subs(at)) - own)
+    return written_as(form, whole.subs(r, kept().subs(half)) - of_head)
 
 
 @cache
@@ -87,12 +89,12 @@ def lag() -> sp.Expr:
     order in how fast the memory grows.
     """
     whole = w * a + known  # the logit
-    own = emergence.residual().subs(w, 0)
+    residual = emergence.residual().subs(w, 0)
     fall = -r * (1 - r)
-    written_as(fall.subs(r, own), sp.diff(own, emergence.delta) / emergence.c)
-    at = emergence.attention()
+    written_as(fall.subs(r, residual), sp.diff(residual, emergence.delta) / emergence.c)
+    attention = emergence.attention()
     a_beta = a * (1 - a)
-    written_as(a_beta.subs(a, at), sp.diff(at, beta))
+    written_as(a_beta.subs(a, attention), sp.diff(attention, beta))
     rates = sp.Matrix([emergence.moved(x) for x in (w, beta)])
 
     def slope(x: sp.Symbol) -> sp.Matrix:
@@ -112,8 +114,10 @@ def lost() -> sp.Expr:
     """Time at which the head falls back: the clock of the memory, at the residual of the head."""
     speed = sp.sqrt(c_0**4 * q**4 + 4 * q**2 * known**2)
     on = sp.diff(emergence.remembered(), tau)
-    if not vanishes((speed.subs(known, emergence.remembered()) ** 2 - on**2).rewrite(sp.exp)):
-        raise ArithmeticError("not the rate of the memory on the clock")
+    proved(
+        vanishes((speed.subs(known, emergence.remembered()) ** 2 - on**2).rewrite(sp.exp)),
+        "not the rate of the memory on the clock",
+    )
     return T_head + sp.Integral(1 / (r * speed), (known, begun, left)) + behind
 
 
@@ -122,8 +126,8 @@ def least() -> sp.Expr:
     """Least residual that keeps the head: for many other pairs, beta hardly changes where it is."""
     of = kept().subs(a, u / (1 + u))
     slope = sp.diff(sp.log(of), u).subs(beta, symbol("b", positive=True))
-    (at,) = (x for x in sp.solve(slope, u) if x.is_positive)
-    smallest = of.subs(u, at).subs(beta, sp.log(n * at))
+    (lowest,) = (x for x in sp.solve(slope, u) if x.is_positive)
+    smallest = of.subs(u, lowest).subs(beta, sp.log(n * lowest))
     return written_as(decay * 3 * sp.sqrt(3) / 2 * sp.sqrt(sp.log(2 * n)), smallest)
 
 
@@ -132,8 +136,8 @@ def held() -> sp.Expr:
     """Residual at which the memory stands still."""
     rates = [emergence.moved(x) for x in (emergence.c, emergence.delta)]
     matrix = sp.Matrix(rates).jacobian([emergence.c, emergence.delta])
-    (at,) = (x for x in sp.solve(matrix.det(), r) if x.subs({fading: 1, q: 1}) > 0)
-    return written_as(fading / q, at)
+    (balanced,) = (x for x in sp.solve(matrix.det(), r) if x.subs({fading: 1, q: 1}) > 0)
+    return written_as(fading / q, balanced)
 
 
 @cache

@@ -4,9 +4,9 @@ arXiv:2402.11004); derived from a statement (`theory.statement`).
 
 from theory.induction_heads.markov import emergence
 from theory.induction_heads.markov.numbers import (
+    TIMES,
     applies,
     emergence_time,
-    numbers,
     plateau_length,
     unigram_time,
 )
@@ -30,5 +30,5 @@ __all__ = [
 ]
 
 Parameters, derived, flow, flows, sections, equations, onset, emergence_times = served(
-    stated, {"In-context Markov chains: plateau": [emergence]}, numbers
+    stated, {"In-context Markov chains: plateau": [emergence]}, TIMES
 )

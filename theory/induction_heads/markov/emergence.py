@@ -9,7 +9,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, Flow, symbol, table, written_as
+from theory import Equation, symbol, table, written_as
 from theory.associative_memory import ramp
 from theory.induction_heads.markov.statement import D, U, k, m, rho, stated
 from theory.statement.model import offered
@@ -41,10 +41,7 @@ LATE = "all states equally likely, attention of the second layer almost even"
 MANY = "many lags"
 
 
-@cache
-def flow() -> Flow:
-    """The flow of the read-out and two scores."""
-    return offered(stated).flows()[stated.name]
+flow = cache(offered(stated).flow)  # the flow of the read-out and two scores
 
 
 @cache
@@ -86,8 +83,8 @@ def seconds() -> sp.Expr:
 @cache
 def ticks() -> sp.Expr:
     """Integral of the read-out over this time."""
-    rest = m * ((c / m - 1) * sp.exp(c / m) + 1) / (k + U - m)
-    return written_as(m**3 * (c**2 / (2 * m**2) + rest), until(c))
+    grown = m * ((c / m - 1) * sp.exp(c / m) + 1) / (k + U - m)
+    return written_as(m**3 * (c**2 / (2 * m**2) + grown), until(c))
 
 
 @cache
@@ -140,10 +137,10 @@ def free() -> sp.Expr:
 def equations() -> dict[str, Equation]:
     """Attention, balance, clock, and times of both stages."""
     read_out = sp.Derivative(c, symbol("t"))
-    own = flow().observables
+    observed = flow().observables
     rows = {
-        "markov_attention_first": (a, own["attention_first"], "exact"),
-        "markov_attention_second": (A, own["attention_second"].subs(own["attention_first"], a), "exact"),
+        "markov_attention_first": (a, observed["attention_first"], "exact"),
+        "markov_attention_second": (A, observed["attention_second"].subs(observed["attention_first"], a), "exact"),
         "markov_balance": (W**2, law, "exact"),
         "markov_read_out": (read_out, growth, EVEN),
         "markov_time": (elapsed, seconds, EVEN),

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from theory import Limit, Scope, gauss_legendre, numeric, scope, sweep
+from theory import Limit, Scope, numeric, scope, sweep
+from theory.associative_memory import ramp
 from theory.induction_heads.markov import emergence
 from theory.induction_heads.markov.emergence import W, c, v
 from theory.induction_heads.markov.statement import D, U, k, m, rho
 
-NODES = 60  # of integrals over the root of the score, which are analytic
 GAIN = 0.1  # share of the bigrams that has to be left to learn when the previous token is found
 LARGEST = 40.0  # read-out over m up to which a root is sought
 
@@ -30,22 +30,21 @@ def along(p: Any, x: Any, y: float) -> Any:
     """Rate of the score of position over the read-out, at scores ``x`` on the balance and a
     read-out ``m y``.
     """
-    at, given = p.m * y, (p.k, p.m, p.D, p.U, p.rho)
+    c_now, given = p.m * y, (p.k, p.m, p.D, p.U, p.rho)
     square, rate, *_ = compiled()
-    return rate(at, x, np.sqrt(square(at, x, 0.0, *given)), *given) / at
+    return rate(c_now, x, np.sqrt(square(c_now, x, 0.0, *given)), *given) / c_now
 
 
 def read_out(p: Any) -> float:
     """Read-out over m when half of the first layer's attention is on the previous token: there its
     clock equals that of the scores; NaN if it never does.
     """
-    root, weights = gauss_legendre(NODES, 0, float(np.sqrt(np.log(p.D - 1))))
+    end = np.array([np.log(p.D - 1)])
 
     def missing(y: float) -> float:
         shown = compiled()[3](p.m * y, 0.0, 0.0, p.k, p.m, p.D, p.U, p.rho)
-        return float(np.log(shown / (2 * weights * root / along(p, root**2, y)).sum()))
+        return float(np.log(shown / ramp.over_root(lambda x: 1 / along(p, x, y), end[0])))
 
-    end = np.array([np.log(p.D - 1)])
     least = GAIN * along(p, end, 1e-6)[0]
 
     def valid(y: float) -> float:
@@ -55,8 +54,12 @@ def read_out(p: Any) -> float:
     signs = np.array([valid(y) > 0 for y in ys])
     if not signs.any():
         return float("nan")
-    at = np.flatnonzero(signs)[-1]
-    last = ys[at] if at == ys.size - 1 else brentq(valid, ys[at], ys[at + 1])
+    last_valid = np.flatnonzero(signs)[-1]
+    last = (
+        ys[last_valid]
+        if last_valid == ys.size - 1
+        else brentq(valid, ys[last_valid], ys[last_valid + 1])
+    )
     return float(brentq(missing, ys[0], last)) if missing(last) > 0 else float("nan")
 
 
@@ -71,10 +74,10 @@ def unigrams(p: Any) -> float:
 
 
 GIVEN = (
-    Limit("rho", "from 0.05 to 1", lambda p, runs: 0.05 <= p.rho <= 1, lambda p, runs: p.rho),
-    Limit("m", "at least 4", lambda p, runs: p.m >= 4, lambda p, runs: p.m),
-    Limit("k", "at least 2 m", lambda p, runs: p.k >= 2 * p.m, lambda p, runs: p.k, ("m",)),
-    Limit("D", "at least 8", lambda p, runs: p.D >= 8, lambda p, runs: p.D),
+    Limit("rho", "from 0.05 to 1", lambda p, runs: 0.05 <= p.rho <= 1),
+    Limit("m", "at least 4", lambda p, runs: p.m >= 4),
+    Limit("k", "at least 2 m", lambda p, runs: p.k >= 2 * p.m, reads=("m",)),
+    Limit("D", "at least 8", lambda p, runs: p.D >= 8),
 )
 
 
@@ -87,15 +90,13 @@ FOUND = Limit(
     "rho",
     "such that bigrams are not learnt before half of the first layer is on the previous token",
     lambda p, runs: not fits(p) or bool(np.isfinite(bigrams(p))),
-    lambda p, runs: p.rho,
-    ("k", "m", "D", "U"),
+    reads=("k", "m", "D", "U"),
 )
 APART = Limit(
     "D",
     "so large that unigrams take at most half the time of bigrams",
     lambda p, runs: not fits(p) or not unigrams(p) > bigrams(p) / 2,
-    lambda p, runs: p.D,
-    ("k", "m", "U", "rho"),
+    reads=("k", "m", "U", "rho"),
 )
 STUDENTS = "gradient descent in small steps from zero, lags beyond the chain's memory"
 FREE = ("eta", "steps", "eval_every", "batch_size")
@@ -129,13 +130,7 @@ def plateau_length(p: Any) -> float:
     return bigrams(p) - unigrams(p)
 
 
-def numbers(p: Any) -> dict[str, tuple[float, str]]:
-    """For the onset: where they apply."""
-    times = {}
-    if not PLATEAU.applies(p):
-        label = "time at which half the probability is on states of the chain"
-        times["T_unigram"] = (unigrams(p), label)
-    if not SCOPE.applies(p):
-        label = "time at which half of the first layer is on the previous token"
-        times["T_bigram"] = (bigrams(p), label)
-    return times
+TIMES = {
+    "T_unigram": (unigram_time, "time at which half the probability is on states of the chain"),
+    "T_bigram": (emergence_time, "time at which half of the first layer is on the previous token"),
+}

@@ -22,12 +22,7 @@ from theory.induction_heads.numbers.all_weights_loss import NAMES, loss_and_grad
 from theory.special import first_crossing
 
 LossAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
-HEAD = {"gamma": "gamma_3", "beta": "beta_2", "alpha": "alpha_3"}  # the paper's three
-LEVELS = {f"T_{short}": name for short, name in HEAD.items()}
-TWIN = (
-    "alpha_1",
-    "beta_10",
-)  # with gamma_3, a second induction head: match first, then shift by one position
+LEVELS = {f"T_{short}": structure.HEAD[short] for short in ("gamma", "beta", "alpha")}
 QUERIES = ("last", "uniform")
 Pairs = Annotated[int, Allowed(low=1, high=10**6)]  # beyond it: more than a minute and 10 GB
 Query = Annotated[str, Allowed(choices=QUERIES)]
@@ -261,11 +256,11 @@ def curve(
     """
     run = flow_of(size, query, mask, right=right, **options)
     of = loss_of(size, query, mask, right)
-    at = np.interp(np.linspace(0, 1, points), np.linspace(0, 1, len(run.t)), run.t)
-    theta = run.sol(at)
+    taus = np.interp(np.linspace(0, 1, points), np.linspace(0, 1, len(run.t)), run.t)
+    theta = run.sol(taus)
     losses = [of(x)[0] for x in theta.T]
     data = {name: ("t", values) for name, values in zip(NAMES, theta, strict=True)}
-    return xr.Dataset(data | {"loss": ("t", losses)}, coords={"t": size * at})
+    return xr.Dataset(data | {"loss": ("t", losses)}, coords={"t": size * taus})
 
 
 def euler(size: int, query: str, mask: str, step: float, steps: int, right: int = 1) -> np.ndarray:

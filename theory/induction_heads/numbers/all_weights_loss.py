@@ -55,7 +55,7 @@ def compiled(mask: str) -> Callable:
     the first and second powers of the excess of their tokens over a common share, neither of which
     depends on the query.
     """
-    own = MASKS[mask]
+    to_itself = MASKS[mask]
     first, second, third, fourth = gamma
     item_self, item_other, label_item, label_self, label_other = weights(k)
     to_item, to_label, later, of_item, of_label = real("to_item to_label later of_item of_label")
@@ -67,7 +67,7 @@ def compiled(mask: str) -> Callable:
     chain = {
         **first_layer(mask),
         **weights(k),
-        on_self: own * sp.exp(x_self if own else 0),
+        on_self: to_itself * sp.exp(x_self if to_itself else 0),
         to_item: sp.exp(slope * item_other),
         to_label: sp.exp(slope * label_other),
         later: after(to_item * item_other + to_label * label_other),
@@ -106,7 +106,7 @@ def compiled(mask: str) -> Callable:
     arrays = (k, rows_before, is_first)
     numbers = {*THETA.values(), *scores.abbreviations(mask), N, on_self}
     queried = {x: sp.Symbol(f"{x}_q") for x in sorted(loss.free_symbols - numbers, key=str)}
-    chain |= {at: picked(x, asked) for x, at in queried.items()}
+    chain |= {entry: picked(x, asked) for x, entry in queried.items()}
     chain[sp.Symbol("loss")] = mean(loss.subs(queried))
     return with_gradient(chain, [*THETA.values()], arrays, [*arrays, N, asked])
 
@@ -139,8 +139,8 @@ def loss_and_gradient(
     """
     if query != "uniform" and query not in range(1, size + 1):
         raise ParameterError(f"query = {query}: must be uniform or a pair from 1 to {size}")
-    at = slice(None) if query == "uniform" else slice(int(query) - 1, int(query))
-    return compiled(mask)(theta, *rows(size, mask), float(size), at)
+    pairs = slice(None) if query == "uniform" else slice(int(query) - 1, int(query))
+    return compiled(mask)(theta, *rows(size, mask), float(size), pairs)
 
 
 def rows(pairs: int, mask: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

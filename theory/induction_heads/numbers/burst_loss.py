@@ -27,7 +27,7 @@ def compiled(mask: str) -> Callable:
     """Equation ``burst_loss`` and those before it, with their gradient; pairs before the burst are
     numbered by l, those in it by k.
     """
-    own = MASKS[mask]
+    to_itself = MASKS[mask]
     first, second, third, fourth = gamma
     item_self, item_other, label_item, label_self, label_other = weights(l)
     right = {real(f"right_{name}"): form for name, form in burst.right_weights().items()}
@@ -50,7 +50,7 @@ def compiled(mask: str) -> Callable:
         **weights(l),
         **right,
         on_item: sp.exp(x_first * is_first),
-        on_query: own * sp.exp(x_self if own else 0),
+        on_query: to_itself * sp.exp(x_self if to_itself else 0),
         on_right[0]: sp.exp(scores["right_item"]),
         on_right[1]: sp.exp(scores["right_label"]),
         items: total(on_right[0]),

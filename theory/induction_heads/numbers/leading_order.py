@@ -12,7 +12,7 @@ import scipy.integrate
 import scipy.optimize
 import sympy as sp
 
-from theory import Allowed, checked, gauss_legendre, numeric
+from theory import Allowed, checked, gauss_legendre, number, numeric
 from theory.induction_heads.all_weights import plateau
 from theory.induction_heads.all_weights.law import EXPLICIT, FAR, NODES
 from theory.induction_heads.all_weights.plateau import BURST, FIVE, e, phi
@@ -45,6 +45,7 @@ def _compiled(query: str, right: int = 1) -> Callable:
 
 
 EFFECTIVE = 1e-5  # relative accuracy of an effective length: the flow is right to 1/N
+SHORTEST = 8  # pairs of a context
 
 
 @cache
@@ -82,7 +83,7 @@ def predicted(
     **options: Any,
 ) -> dict[str, float]:
     """Emergence times by the flow of five pseudo-parameters (eight for a burst of ``right`` right
-    pairs), strict mask, without fitted constants; relative error of order B^2/N.
+    pairs), strict mask, without fitted constants; relative error of order B/N.
 
     O(1) per step for either query. Valid up to N = 10^4; at 10^6 rounding errors of the gammas stop
     the integrator, see `slow_drop`. Units and names as in `all_weights.times`; infinite if not
@@ -96,10 +97,18 @@ def predicted(
 
 
 @checked
-def effective_length(size: Annotated[int, Allowed(low=8, high=10**5)], right: times.Right) -> float:
+def effective_length(
+    size: Annotated[int, Allowed(low=SHORTEST, high=10**5)], right: times.Right
+) -> float:
     """Context length at which a single right pair drops as late as ``right`` of ``size`` pairs,
     strict mask, by the flow of eight numbers and of five.
+
+    Raises
+    ------
+    ParameterError
+        For so many right pairs that the length, at least N/B^2, may be shorter than `SHORTEST`.
     """
+    number("right", right, Allowed(high=math.isqrt(size // SHORTEST)), int)
     late = predicted(size, right=right, rtol=EFFECTIVE)["T_drop"]
 
     def gap(log_length: float) -> float:
@@ -107,7 +116,7 @@ def effective_length(size: Annotated[int, Allowed(low=8, high=10**5)], right: ti
         run = times.descend(lambda x: loss_and_gradient(x, length), length, FIVE, rtol=EFFECTIVE)
         return math.log(times.crossings(run, length)["T_drop"] / late)
 
-    ends = math.log(size / right**2 / 2), math.log(size)
+    ends = math.log(size / right**2 / 2), math.log(2 * size)
     return math.exp(scipy.optimize.brentq(gap, *ends, xtol=EFFECTIVE))
 
 

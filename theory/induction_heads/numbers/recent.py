@@ -2,8 +2,6 @@
 the flow of five numbers, and by the exact one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any
@@ -12,7 +10,7 @@ import numpy as np
 import sympy as sp
 from scipy.special import digamma
 
-from theory.arguments import checked
+from theory import Allowed, ParameterError, checked
 from theory.induction_heads.all_weights import plateau
 from theory.induction_heads.all_weights.plateau import FIVE
 from theory.induction_heads.all_weights.recent import S
@@ -20,7 +18,6 @@ from theory.induction_heads.all_weights.scores import THETA
 from theory.induction_heads.numbers import all_weights as times
 from theory.induction_heads.numbers.running import mean, with_gradient
 from theory.induction_heads.symbols import N, q
-from theory.parameters import Allowed, ParameterError
 
 Size = Annotated[int, Allowed(low=16, high=10**5)]
 Window = Annotated[float, Allowed(above=0, high=0.5)]  # the drop comes 10% later at 3/4

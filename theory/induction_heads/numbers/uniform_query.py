@@ -27,16 +27,16 @@ def compiled() -> Callable:
     Rows before the queried pair have score 0; its own label and later rows have nonzero scores.
     """
     scores = attention.key_scores("strict")
-    own = sp.exp(beta * scores["own_label"].subs(q, k))
+    right = sp.exp(beta * scores["own_label"].subs(q, k))
     item = sp.exp(beta * scores["later_item"].subs(q, rows_before / 2 + 1 - d))
     label = sp.exp(beta * scores["later_label"].subs(q, k - d))
     later, squares = real("later squares")
-    every = 2 * k - 1 + own + later
+    every = 2 * k - 1 + right + later
     chain = {
         later: after(item + label),
         squares: after(item**2 + label**2),
         real("loss"): mean(
-            1 - 2 * gamma * own / every + gamma**2 * (2 * k - 1 + own**2 + squares) / every**2
+            1 - 2 * gamma * right / every + gamma**2 * (2 * k - 1 + right**2 + squares) / every**2
         ),
     }
     return with_gradient(chain, [alpha, beta, gamma], (k, rows_before), (k, rows_before))
@@ -64,8 +64,8 @@ def times(
     def dropped(_: float, state: np.ndarray) -> float:
         return 0.5 - loss_and_gradient(state, size)[0]
 
-    def done(at: float, state: np.ndarray) -> float:
-        return min(state.min() - HIGHEST, dropped(at, state) - 0.05)
+    def done(threshold: float, state: np.ndarray) -> float:
+        return min(state.min() - HIGHEST, dropped(threshold, state) - 0.05)
 
     done.terminal = True  # type: ignore[attr-defined]
     run = scipy.integrate.solve_ivp(
@@ -79,7 +79,11 @@ def times(
         events=(dropped, done),
     )
     crossed = {
-        name: first_crossing(run, index, at)
-        for index, name, at in ((2, "T_gamma", 0.5), (1, "T_beta", level), (0, "T_alpha", level))
+        name: first_crossing(run, index, threshold)
+        for index, name, threshold in (
+            (2, "T_gamma", 0.5),
+            (1, "T_beta", level),
+            (0, "T_alpha", level),
+        )
     }
     return crossed | {"T_drop": float(run.t_events[0][0]) if run.t_events[0].size else np.inf}

@@ -7,17 +7,23 @@ uncorrelated tokens, ``C^(-1/2) z``; those of Q's columns come first, then those
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.special
 import sympy as sp
 
 from theory import numeric
+from theory.positional_semantic import definitions
 from theory.positional_semantic.extensions import layer
 from theory.positional_semantic.numbers import general
 from theory.positional_semantic.numbers.channel import target
+from theory.positional_semantic.numbers.many_fields import (
+    Derivatives,
+    chained,
+    differentiated,
+    proximal,
+)
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.symbols import Y_12, Y_21, alpha, lam, sigma
 
@@ -38,36 +44,57 @@ class Values(NamedTuple):
 
 @cache
 def compiled() -> tuple[Callable[..., Any], ...]:
-    """Loss of a sentence with its derivatives in the student's attention, and in the order
-    parameters of the values; conjugates of these from mean derivatives; and back.
+    """Derivatives of the loss of a sentence in the order parameters of the values; conjugates of
+    these from mean derivatives; and back.
     """
     eq = layer.equations()
-    value = eq["values_loss"].rhs.subs(
-        {x: eq[x.name].rhs for x in (*layer.K.values(), *layer.M.values())}
-    )
-    S = layer.S_12, layer.S_21
-    first = [sp.diff(value, x) for x in S]
-    second = [sp.diff(first[0], S[0]), sp.diff(first[0], S[1]), sp.diff(first[1], S[1])]
-    arguments = (*S, Y_12, Y_21, sigma, layer.c, *SLOPES)
-    of_loss = sp.lambdify(arguments, [value, *first, *second], "numpy", cse=True)
-    of_values = sp.lambdify(arguments, [sp.diff(value, x) for x in SLOPES], "numpy", cse=True)
+    arguments = (layer.S_12, layer.S_21, Y_12, Y_21, sigma, layer.c, *SLOPES)
+    of_values = [sp.diff(values_loss(), x) for x in SLOPES]
+    slopes = sp.lambdify(arguments, of_values, "numpy", cse=True)
     hats = layer.q_W_hat, layer.theta_W_hat, layer.V_W_hat
     out = numeric.function([eq[x.name].rhs for x in hats], (alpha, sigma, *SLOPES.values()))
     curvature = {layer.D_W: eq["D_W"].rhs}
     into = numeric.function([eq[x.name].rhs.subs(curvature) for x in SLOPES], (lam, sigma, *hats))
-    return of_loss, of_values, out, into
+    return slopes, out, into
+
+
+def values_loss() -> sp.Expr:
+    """Loss of a sentence in the attention of student and target."""
+    eq = layer.equations()
+    products = {x: eq[x.name].rhs for x in (*layer.K.values(), *layer.M.values())}
+    return eq["values_loss"].rhs.subs(products)
 
 
 @cache
-def _forms(columns: int, heads: bool, c: float) -> np.ndarray:
-    """Matrices A of the quadratic forms ``z.A z`` whose logistic functions are the entries (1,2)
-    and (2,1) of every head's attention; z stacks the fields of uncorrelated tokens, token by token.
+def fields_of_tokens(rank: int, heads: bool, columns: int) -> Callable[..., Derivatives]:
+    """Entries (1,2) and (2,1) of the attention, and the fields of low-rank values, token by token:
+    functions of the fields of uncorrelated tokens and of a row of the `root` of their correlations.
     """
-    z = sp.Matrix(2, columns, lambda i, j: sp.Symbol(f"z_{i}{j}", real=True))
-    fields = layer.root().subs(layer.c, c) * z
-    each = [fields[:, k] for k in range(columns)] if heads else [fields]
-    forms = [[sp.hessian(u, list(z)) for u in layer.scores(head)] for head in each]
-    return np.array([[np.array(form, float) / 2 for form in head] for head in forms])
+    z = sp.Matrix(2, rank + columns, lambda i, j: sp.Symbol(f"z_{i}{j}", real=True))
+    own, other = sp.symbols("own other", real=True)
+    fields = sp.Matrix([[own, other], [other, own]]) * z
+    queries = [fields[:, k] for k in range(rank)] if heads else [fields[:, :rank]]
+    scores = zip(*map(layer.scores, queries), strict=True)
+    S = [sp.Add(*map(definitions.logistic, of_heads)) / len(queries) for of_heads in scores]
+    return differentiated([*S, *fields[:, rank:]], list(z), [own, other])
+
+
+@cache
+def loss_of_tokens(columns: int) -> Callable[..., Derivatives]:
+    """Loss of a sentence in these functions, for entries of the target and all numbers of
+    `values_loss`, or for labels of low-rank values.
+    """
+    S, given = [layer.S_12, layer.S_21], [sigma, layer.c, *SLOPES]
+    if not columns:
+        return differentiated([values_loss()], S, [Y_12, Y_21, *given])
+    v, y = (
+        sp.Matrix(2, columns, lambda i, j, x=x: sp.Symbol(f"{x}_{i}{j}", real=True)) for x in "vy"
+    )
+    one = layer.equations()["labels_loss"].rhs
+    each = (
+        dict(zip([*layer.v, *layer.y], [*v[:, k], *y[:, k]], strict=True)) for k in range(columns)
+    )
+    return differentiated([sp.Add(*map(one.subs, each))], [*S, *v], [*y, *given])
 
 
 @dataclass(frozen=True)
@@ -83,74 +110,20 @@ class Extended(general.System):
 
     p: Parameters = field(default_factory=Parameters)
 
-    @cached_property
-    def loss(self) -> Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def loss(self, z: np.ndarray, Y: np.ndarray, values: np.ndarray) -> Derivatives:
         """Value, gradient and Hessian of the loss of sentences for fields ``(n, 2R)``, targets
         ``(n, 2)``, or labels ``(n, 2, k)`` of low-rank values, and the order parameters of the
         values.
         """
-        return self._loss_of_labels if self.p.value_rank else self._loss_of_targets
-
-    def _loss_of_targets(
-        self, z: np.ndarray, Y: np.ndarray, values: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        S, slope, bend = self._attention(z)
-        value, *parts = compiled()[0](*S, *Y.T, self.p.sigma, self.p.correlation, *values)
-        a, b, aa, ab, bb = (np.broadcast_to(x, len(z)) for x in parts)
-        first, second = np.stack([a, b]), np.array([[aa, ab], [ab, bb]])
-        hessian = np.einsum("kn,knij->nij", first, bend)
-        hessian += np.einsum("kln,kni,lnj->nij", second, slope, slope, optimize=True)
-        return value, np.einsum("kn,kni->ni", first, slope), hessian
-
-    def _loss_of_labels(
-        self, z: np.ndarray, Y: np.ndarray, values: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Half of ``|Y - S v|^2``, with the fields v of the values among z."""
-        r, k, n = self.p.rank, self.p.value_rank, len(z)
-        fields = z.reshape(n, 2, r + k)
-        S, of_Q, bend_Q = self._attention(fields[..., :r].reshape(n, -1))
-        query, value = np.split(np.arange(2 * (r + k)).reshape(2, r + k), [r], 1)
-        slope = np.zeros((2, n, 2 * (r + k)))
-        slope[..., query.ravel()] = of_Q
-        bend = np.zeros((2, *slope.shape[1:], slope.shape[2]))
-        bend[:, :, query.reshape(-1, 1), query.ravel()] = bend_Q
-        mix = _root(self.p.correlation)
-        v = mix @ fields[..., r:]
-        apart = v[:, 1] - v[:, 0]
-        of_v = np.zeros((2, k, slope.shape[2]))  # derivative of the fields of tokens
-        for token in range(2):
-            of_v[:, range(k), value[token]] = mix[:, token, None]
-        of_apart = of_v[1] - of_v[0]
-        loss, first, hessian = np.zeros(n), np.zeros(z.shape), np.zeros((*z.shape, z.shape[1]))
-        for token, sign in enumerate((1, -1)):
-            gap = Y[:, token] - v[:, token] - sign * S[token][:, None] * apart
-            out = of_v[token] + sign * (
-                S[token][:, None, None] * of_apart + apart[..., None] * slope[token][:, None]
-            )
-            cross = np.einsum("nc,ni,cj->nij", gap, slope[token], of_apart)
-            along = (gap * apart).sum(1)[:, None, None] * bend[token]
-            loss += (gap**2).sum(1) / 2
-            first -= np.einsum("nc,nci->ni", gap, out)
-            hessian += np.einsum("nci,ncj->nij", out, out)
-            hessian -= sign * (along + cross + cross.transpose(0, 2, 1))
-        return loss, first, hessian
-
-    def _attention(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Entries (1,2) and (2,1) of the attention, shape ``(2, n)``, with gradient and Hessian in
-        the fields ``(n, 2 rank)`` of queries.
-        """
-        forms = _forms(self.p.rank, self.p.heads, self.p.correlation)
-        along = 2 * np.einsum("hkij,nj->hkni", forms, z)  # gradients of the scores
-        S = scipy.special.expit(np.einsum("hkni,ni->hkn", along, z) / 2)
-        slope = S * (1 - S)
-        bend = np.einsum("hkn,hkni,hknj->knij", slope * (1 - 2 * S), along, along, optimize=True)
-        bend += np.einsum("hkn,hkij->knij", 2 * slope, forms)
-        count = len(forms)
-        return S.mean(0), np.einsum("hkn,hkni->kni", slope, along) / count, bend / count
+        p, labels = self.p, Y.reshape(len(Y), -1).T
+        inner = fields_of_tokens(p.rank, p.heads, p.value_rank)(z, *root(p.correlation)[0])
+        outer = loss_of_tokens(p.value_rank)(inner[0], *labels, p.sigma, p.correlation, *values)
+        return chained(outer, inner)
 
     def attention(self, z: np.ndarray) -> np.ndarray:
         """Entries (1,2) and (2,1) of the attention, shape ``(2, n)``, for fields ``(n, 2, R)``."""
-        return self._attention(z[..., : self.p.rank].reshape(len(z), -1))[0]
+        p, queries = self.p, z[..., : self.p.rank].reshape(len(z), -1)
+        return fields_of_tokens(p.rank, p.heads, 0)(queries, *root(p.correlation)[0])[0].T
 
     @cached_property
     def normals(self) -> np.ndarray:
@@ -169,7 +142,7 @@ def extended(p: Parameters, points: int) -> Extended:
         gamma=np.full((1, 2, 1), p.sigma**2),
         pi=np.array([[[1.0], [-1.0]]]) / np.sqrt(1 - p.correlation),  # C^(-1/2) p
         weight=np.ones(1),
-        target=general.dot_product_target(p.omega, p.A),
+        target=partial(labels, p),
         teacher=np.eye(1 + p.value_rank),
         rank=p.rank + p.value_rank,
         points=points,
@@ -177,34 +150,38 @@ def extended(p: Parameters, points: int) -> Extended:
     )
 
 
+@cache
+def root(c: float) -> np.ndarray:
+    """Square root of the correlation matrix of the tokens."""
+    return np.array(layer.root().subs(layer.c, c), float)
+
+
+def labels(p: Parameters, h: np.ndarray) -> np.ndarray:
+    """Entries (1,2) and (2,1) of the target, shape ``(n, 2)``, or labels ``(n, 2, k)`` of low-rank
+    values, for the teacher's fields ``(n, 2, 1 + k)`` of uncorrelated tokens.
+    """
+    tokens = root(p.correlation) @ h
+    Y = target(p, np.moveaxis(tokens[..., 0], 0, -1)).T
+    if not p.value_rank:
+        return Y
+    apart = tokens[:, 1, 1:] - tokens[:, 0, 1:]
+    return tokens[..., 1:] + Y[..., None] * np.stack([apart, -apart], 1)
+
+
 def output_channel(
     system: Extended, x: general.Order, values: Values
 ) -> tuple[dict[str, np.ndarray], dict[str, float], float, float]:
     """Conjugates in covariance form, those of the values, mean envelope, half the test error."""
-    p, q, theta = system.p, x.q[0, 0], x.theta[0, 0]  # the same of both tokens
-    of_q = np.linalg.solve(q, theta)
-    rest = system.rho()[0, 0] - theta.T @ of_q
-    noise_w = system.normals[..., : system.rank] @ np.linalg.cholesky(q).T
-    noise_h = system.normals[..., system.rank :] @ np.linalg.cholesky(rest).T
-    w, h = x.m[:, 0] + noise_w, noise_w @ of_q + noise_h
-    tokens = _root(p.correlation) @ h
-    Y = target(p, np.moveaxis(tokens[..., 0], 0, -1)).T
-    if p.value_rank:
-        apart = tokens[:, 1, 1:] - tokens[:, 0, 1:]
-        Y = tokens[..., 1:] + Y[..., None] * np.stack([apart, -apart], 1)
-    start = x.m[:, 0] + h / p.sigma**2 @ theta.T
-    z, value = general.proximal(system, w, Y, x.V[:, 0], np.array(values), start)
-    g = np.einsum("lab,nlb->nla", np.linalg.inv(x.V[:, 0]), z - w)
+    order = general.Order(*(value[:, 0] for value in vars(x).values()))
+    of = general.fields(system, order, system.rho()[:, 0])
+    Y = system.target(of.h)
+    z, envelope = proximal(system.loss, of.w, Y, order.V, np.array(values), of.mean)
     hats = {
-        "q": g[..., None] * g[..., None, :],
-        "m": g,
-        "theta": g[..., None] * (noise_h @ np.linalg.inv(rest))[..., None, :],
+        name: system.alpha * mean[:, None]
+        for name, mean in general.conjugates(order, of, z).items()
     }
-    by_w = np.einsum("nla,nlb->lab", g, noise_w) @ np.linalg.inv(q) / len(g)
-    hats = {k: system.alpha * v.mean(0)[:, None] for k, v in hats.items()}
-    hats["V"] = hats["theta"] @ of_q.T - system.alpha * by_w[:, None]
-    test = system.loss(w.reshape(len(w), -1), Y, np.array(values._replace(V_W=0.0)))[0].mean()
-    return hats, value_conjugates(system, z, Y, values), float(value.mean()), float(test)
+    test, *_ = system.loss(of.w.reshape(len(Y), -1), Y, np.array(values._replace(V_W=0.0)))
+    return hats, value_conjugates(system, z, Y, values), float(envelope.mean()), float(test.mean())
 
 
 def value_conjugates(
@@ -217,12 +194,7 @@ def value_conjugates(
     names = "q_W_hat", "theta_W_hat", "V_W_hat"
     if not p.value:
         return dict.fromkeys(names, 0.0)
-    slopes = compiled()[1](*system.attention(z), *Y.T, p.sigma, p.correlation, *values)
+    of_values, conjugates, _ = compiled()
+    slopes = of_values(*system.attention(z), *Y.T, p.sigma, p.correlation, *values)
     means = [float(np.mean(x)) for x in slopes]
-    return dict(zip(names, map(float, compiled()[2](p.alpha, p.sigma, *means)), strict=True))
-
-
-@cache
-def _root(c: float) -> np.ndarray:
-    """Square root of the correlation matrix of the tokens."""
-    return np.array(layer.root().subs(layer.c, c), float)
+    return dict(zip(names, map(float, conjugates(p.alpha, p.sigma, *means)), strict=True))

@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 import xarray as xr
 
-from theory import Allowed, ParameterError, prediction, scope, sweep
+from theory import Allowed, ParameterError, scope, sweep
 from theory.positional_semantic.extensions import layer
 from theory.positional_semantic.extensions.channel import (
     Extended,
@@ -18,16 +18,19 @@ from theory.positional_semantic.extensions.channel import (
 from theory.positional_semantic.extensions.scope import CROSSING, EXTENDED
 from theory.positional_semantic.numbers import general
 from theory.positional_semantic.numbers.channel import State
-from theory.positional_semantic.numbers.fixed_point import STARTS, VANISHED, NotConverged, in_range
-from theory.positional_semantic.numbers.thresholds import FIRST, LARGEST, SMALLEST
+from theory.positional_semantic.numbers.evolution import STARTS, in_range
+from theory.positional_semantic.numbers.fixed_point import VANISHED
+from theory.positional_semantic.numbers.prox import NotConverged
+from theory.positional_semantic.numbers.thresholds import Missing, crossing
 from theory.positional_semantic.parameters import Parameters
-from theory.positional_semantic.scope import HOW
+from theory.positional_semantic.predict import SHARED, over_alpha
 
 POINTS = 2048
 DAMPING, ITERATIONS, TOLERANCE = 0.7, 600, 1e-6
 SLOWER, SLOWEST = 0.8, 0.95  # where residuals grow steps are shortened, to a twentieth at most
 VALUES = State(0.9, 0.0, 1.0, 0.9)  # starting point of low-rank values, in units of sigma^2
-CLOSE, STEPS = 0.01, 20  # in alpha; the error is of second order in the last step
+CLOSE = 0.01  # in alpha; the error is of second order in the last step
+SAME = ("start", "rank", "heads", "value", "value_rank")  # of a solution to start from
 Points = Annotated[int, Allowed(low=64, high=2**20)]
 
 
@@ -75,6 +78,11 @@ class Point:
     def exists(self) -> bool:
         """Whether the overlaps of the branch are nonzero."""
         return _left(self.p, self.order) > VANISHED
+
+    @property
+    def slope(self) -> float:
+        """Derivative of the training loss in alpha along the branch: the mean envelope."""
+        return self.envelope
 
     @property
     def train_loss(self) -> float:
@@ -141,7 +149,7 @@ def step(system: Extended, x: general.Order, values: Values) -> tuple[general.Or
     new, norm, _ = general.input_channel(system, hats)
     moved = values
     if p.value:
-        moved = Values(*map(float, compiled()[3](p.lam, p.sigma, *value_hats.values())))
+        moved = Values(*map(float, compiled()[2](p.lam, p.sigma, *value_hats.values())))
     change = max(new.distance(x), *(abs(a - b) for a, b in zip(moved, values, strict=True)))
     if p.value_rank:
         values = moved = _values(p, x)
@@ -180,8 +188,12 @@ def solve(p: Parameters, near: Point | None = None, points: Points = POINTS) -> 
     Raises
     ------
     ParameterError
-        For students that the theory does not describe, or no convergence.
+        For students that the theory does not describe, a solution of another branch or layer as
+        ``near``, or no convergence.
     """
+    for name in SAME if near is not None else ():
+        if getattr(near.p, name) != (wanted := getattr(p, name)):
+            raise ParameterError(f"near: is for another {name}; must have {name} = {wanted!r}")
     with in_range(p):
         system = extended(p, points)
         x, values = starting(system) if near is None else (near.order, near.values)
@@ -202,9 +214,7 @@ def solve(p: Parameters, near: Point | None = None, points: Points = POINTS) -> 
 
 @scope.guard(EXTENDED)
 @sweep.over_fields
-def predict(
-    p: Parameters, runs: xr.Dataset | None = None, points: Points = POINTS
-) -> dict[str, float]:
+def predict(p: Parameters, runs: xr.Dataset | None = None, points: Points = POINTS) -> xr.Dataset:
     """Predict order parameters, training loss and test error at the end of informed descent, in
     the limit of infinite d.
 
@@ -213,27 +223,33 @@ def predict(
     p : Parameters
         Parameters of the training; ``p.start`` is its initial condition.
     runs : Dataset, optional
-        Students, which must have the same parameters.
+        Students with the same parameters. If they have the sample complexity ``alpha`` as a
+        dimension, so has the result.
     points : int
         Sobol points, a power of two.
 
     Returns
     -------
-    dict
+    Dataset
         ``q``, ``m``, ``theta`` (absolute values), ``train_loss`` and ``test_mse_half``; NaN if the
         branch does not exist.
     """
-    if runs is not None:
-        prediction.check_runs(p, runs, (), free=HOW)
-    point = solve(p, points=points)
-    return {k: v if point.exists else np.nan for k, v in point.summary().items()}
+
+    def ends(alphas: list[float]) -> xr.Dataset:
+        found = [solve(p.replace(alpha=alpha), points=points) for alpha in alphas]
+        rows = xr.Dataset(
+            {x: ("alpha", [point.summary()[x] for point in found]) for x in SHARED},
+            {"alpha": alphas},
+        )
+        return rows.where(xr.DataArray([point.exists for point in found], dims="alpha"))
+
+    return over_alpha(p, runs, ends)
 
 
 @scope.guard(CROSSING)
 @sweep.over_fields
 def critical(p: Parameters, points: Points = POINTS) -> float:
-    """alpha_c: where the training losses of both branches are equal, by Newton's method; the
-    derivative of a loss in alpha is its mean envelope.
+    """alpha_c: where the training losses of both branches are equal.
 
     Parameters
     ----------
@@ -247,20 +263,11 @@ def critical(p: Parameters, points: Points = POINTS) -> float:
     ParameterError
         If no crossing is found.
     """
-    at = FIRST
-    found: dict[str, Point] = {}
-    for _ in range(STEPS):
-        for k in ("positional", "semantic"):
-            here = p.replace(alpha=at, start=k, polish=True)
-            found[k] = solve(here, found.get(k), points)
-            if not found[k].exists:
-                raise ParameterError(f"alpha_c: no {k} branch at alpha = {at:g}")
-        gap = found["positional"].train_loss - found["semantic"].train_loss
-        slope = found["positional"].envelope - found["semantic"].envelope
-        if slope <= 0:
-            raise ParameterError(f"alpha_c: the losses do not cross near alpha = {at:g}")
-        move = -gap / slope
-        if abs(move) < CLOSE:
-            return at + move
-        at = min(LARGEST, max(SMALLEST, at / 2, at + min(move, at)))
-    raise ParameterError(f"alpha_c: did not settle in {STEPS} steps, last alpha = {at:g}")
+
+    def at(alpha: float, branch: str, start: Point | None) -> Point:
+        return solve(p.replace(alpha=alpha, start=branch, polish=True), start, points)
+
+    try:
+        return crossing(at, close=CLOSE)[0]
+    except Missing as error:
+        raise ParameterError(f"alpha_c: {error}") from None

@@ -23,7 +23,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, linear_root, symbol, table, vanishes
+from theory import Equation, linear_root, proved, symbol, table, vanishes
 from theory.positional_semantic import definitions, free_entropy
 from theory.positional_semantic.free_entropy import RS
 from theory.positional_semantic.symbols import (
@@ -89,8 +89,7 @@ def root() -> sp.Matrix:
     """Square root of C, proved."""
     plus, minus = ((sp.sqrt(1 + c) + s * sp.sqrt(1 - c)) / 2 for s in (1, -1))
     result = sp.Matrix([[plus, minus], [minus, plus]])
-    if not all(vanishes(x) for x in result * result - GRAM):
-        raise ArithmeticError("not a square root of C")
+    proved(all(vanishes(x) for x in result * result - GRAM), "not a square root of C")
     return result
 
 
@@ -125,8 +124,10 @@ def without_values() -> sp.Expr:
     )[0] / 2
     best = sp.solve([sp.diff(cost, x) for x in shift], list(shift), dict=True)[0]
     kernel = sp.eye(2) + V_W * STUDENT * GRAM * STUDENT.T
-    if not vanishes(cost.subs(best) - (r.T * kernel.inv() * r)[0] / 2):
-        raise ArithmeticError("the minimum over the values has another form")
+    proved(
+        vanishes(cost.subs(best) - (r.T * kernel.inv() * r)[0] / 2),
+        "the minimum over the values has another form",
+    )
     short = sp.eye(2) + V_W * sp.Matrix([[K["11"], K["12"]], [K["12"], K["22"]]])
     left = sp.Matrix([[M["11"], M["12"]], [M["12"], M["22"]]])
     return (short.adjugate() * left).trace() / (2 * short.det(method="berkowitz"))
@@ -186,8 +187,7 @@ def equations() -> dict[str, Equation]:
         .subs({M[k]: left[entries[k]].subs(fixed) for k in ("11", "22")})
     )
     claimed = sigma**2 * (1 - c) * ((Y_12 - S_12) ** 2 + (Y_21 - S_21) ** 2)
-    if not vanishes(plain - claimed):
-        raise ArithmeticError("the loss with correlated tokens has another form")
+    proved(vanishes(plain - claimed), "the loss with correlated tokens has another form")
     new = values()
     loss = alpha * E_M - (q_hat * V + q_W_hat * V_W) / 2 + lam * (q / sigma**2 + q_W) / 2
     tokens = ("two tokens of correlation c, p_1 = -p_2 of norm 1",)

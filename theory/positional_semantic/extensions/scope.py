@@ -1,27 +1,21 @@
 """Which students the theory of the extensions describes."""
 
-from theory.positional_semantic.scope import HOW
+from theory.positional_semantic.scope import FREE, HOW, TO_MINIMUM
 from theory.scope import Limit, Scope, only
 
-OPEN = Limit(
-    "correlation",
-    "between -1 and 1, exclusively",
-    lambda p, runs: abs(p.correlation) < 1,
-    lambda p, runs: p.correlation,
-)
+OPEN = Limit("correlation", "between -1 and 1, exclusively", lambda p, runs: abs(p.correlation) < 1)
 LAYER = (only("tied", True), OPEN)
 DIVIDED = Limit(
     "start",
     "mixed where columns are heads (from another start both may end with both overlaps)",
     lambda p, runs: not p.heads or p.start == "mixed",
-    lambda p, runs: repr(p.start),
 )
 EXTENDED = Scope(
     "state evolution with extensions",
     "minima from informed starts: correlated tokens, values of full or low rank, two columns of Q "
     "or two heads",
-    (*LAYER, only("start", "positional", "semantic", "mixed"), only("polish", True), DIVIDED),
-    HOW,
+    (*LAYER, only("start", "positional", "semantic", "mixed"), *TO_MINIMUM, DIVIDED),
+    FREE,
     remedy="untied keys: numbers.general.System",
 )
 CROSSING = Scope(

@@ -10,13 +10,9 @@ import xarray as xr
 
 from theory import Allowed, ParameterError, checked, scope, sweep
 from theory.positional_semantic.numbers.channel import State
-from theory.positional_semantic.numbers.fixed_point import (
-    COARSE,
-    Branch,
-    FixedPoint,
-    NotConverged,
-    solve,
-)
+from theory.positional_semantic.numbers.evolution import OVERLAP, Branch
+from theory.positional_semantic.numbers.fixed_point import COARSE, FixedPoint, solve
+from theory.positional_semantic.numbers.prox import NotConverged
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.scope import MINIMUM
 
@@ -155,13 +151,14 @@ def phase_diagram(
     if jobs == 0:
         raise ParameterError("jobs = 0: must be a number of processes, or -1 for one per core")
     omegas, alphas = [float(w) for w in omegas], [float(a) for a in alphas]
-    both = ("positional", "semantic")
     tasks = [
-        joblib.delayed(curve)(p.replace(omega=w), branch, alphas) for branch in both for w in omegas
+        joblib.delayed(curve)(p.replace(omega=w), branch, alphas)
+        for branch in OVERLAP
+        for w in omegas
     ]
     results = joblib.Parallel(n_jobs=min(jobs, len(tasks)), batch_size=1)(tasks)
     rows = [
         xr.concat(results[k * len(omegas) :][: len(omegas)], "omega", combine_attrs="drop")
         for k in range(2)
     ]
-    return xr.concat(rows, "branch").assign_coords(omega=omegas, branch=list(both))
+    return xr.concat(rows, "branch").assign_coords(omega=omegas, branch=[*OVERLAP])

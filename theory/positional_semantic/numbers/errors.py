@@ -4,13 +4,14 @@ from typing import Annotated
 
 import numpy as np
 
-from theory import Allowed, gauss_hermite, scope, sweep
+from theory import Allowed, ParameterError, gauss_hermite, scope, sweep
 from theory.positional_semantic.errors import NORMALISATIONS, equations
 from theory.positional_semantic.numbers.channel import State, student_attention, target
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.scope import MINIMUM
 
 Normalise = Annotated[str, Allowed(choices=tuple(NORMALISATIONS))]
+ROUNDING = 1e-9  # relative excess of theta that is taken for a rounding error
 Order = Annotated[int, Allowed(low=2, high=64, multiple_of=2)]
 
 
@@ -36,8 +37,11 @@ def test_error(
     Raises
     ------
     ParameterError
-        For an unknown normalisation, or an odd number of nodes.
+        For an unknown normalisation, an odd number of nodes, or order parameters of no student.
     """
+    possible = state.q >= 0 and abs(state.theta) <= (1 + ROUNDING) * np.sqrt(state.q) * p.sigma
+    if not (possible and np.isfinite(state.m)):
+        raise ParameterError(f"state = {state}: must have q >= 0 and |theta| <= sigma sqrt(q)")
     x, weight = gauss_hermite(order)
     rho = p.sigma**2
     half = x > 0

@@ -1,51 +1,31 @@
 """Fixed points of the state evolution: branches, stability and convergence."""
 
-import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Annotated, Any
 
 import numpy as np
 
-from theory import Allowed, checked, numeric, scope, sweep
+from theory import Allowed, checked, scope, sweep
 from theory.positional_semantic import errors, free_entropy, state_evolution
 from theory.positional_semantic.numbers.channel import Averages, State, averages
 from theory.positional_semantic.numbers.errors import test_error as error_of
+from theory.positional_semantic.numbers.evolution import (
+    OVERLAP,
+    STARTS,
+    Branch,
+    conjugates,
+    in_range,
+    update,
+)
 from theory.positional_semantic.numbers.prox import NotConverged
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.scope import MINIMUM
-from theory.positional_semantic.symbols import (
-    CONJUGATE,
-    ORDER,
-    E_g,
-    E_geta,
-    E_gg,
-    E_gxi,
-    V_hat,
-    alpha,
-    lam,
-    m_hat,
-    q,
-    q_hat,
-    rho,
-    sigma,
-    theta,
-    theta_hat,
-)
+from theory.positional_semantic.symbols import CONJUGATE, ORDER
 from theory.values import Values
 
-BRANCHES = ("positional", "semantic", "agnostic")
-Branch = Annotated[str, Allowed(choices=BRANCHES)]
-# Default starting points, near the solutions at omega = 0.3, alpha = 2, sigma = 0.5; scaled with
-# sigma.
-STARTS = {
-    "positional": State(0.05, 0.26, 11.0, 0.0),
-    "semantic": State(0.115, 0.0, 12.5, 0.158),
-    "agnostic": State(0.1, 0.0, 15.0, 0.0),
-}
 COARSE = 8  # nodes per axis of the first iterations and of the Jacobian
 DAMPING, SHORTEST = 0.7, 0.05  # initial weight of the old iterate; smallest weight of the new one
 PICARD, CLOSE = (
@@ -57,7 +37,6 @@ NEARBY = 0.3  # largest way of continuation, in log q, log V or the overlap
 CONVERGED = 5e-5  # nodes at the end of a local well cause jumps of 1e-5
 VANISHED = 2e-3  # overlap / sqrt(q) below which a branch has merged with the agnostic one
 NO_WEIGHTS = 1e-8  # q below this decays to zero: the branch has merged with zero weights
-MOMENTS = (E_gg, E_g, E_gxi, E_geta)
 
 
 @dataclass(frozen=True)
@@ -98,12 +77,15 @@ class FixedPoint:
     @property
     def exists(self) -> bool:
         """Whether the branch exists, i.e. its overlap is nonzero."""
-        own = {
-            "positional": abs(self.state.m),
-            "semantic": abs(self.state.theta) / self.p.sigma,
-            "agnostic": np.inf,
-        }
-        return bool(own[self.branch] > VANISHED * np.sqrt(self.state.q))
+        if self.branch not in OVERLAP:
+            return True
+        return bool(self.overlap > VANISHED * np.sqrt(self.state.q))
+
+    @property
+    def overlap(self) -> float:
+        """Size of the overlap of the branch: ``|m|``, or ``|theta|/sigma``."""
+        name = OVERLAP[self.branch]
+        return abs(getattr(self.state, name)) / (self.p.sigma if name == "theta" else 1)
 
     @property
     def along(self) -> float:
@@ -155,70 +137,28 @@ class FixedPoint:
         }
 
 
-@cache
-def _compiled() -> tuple[Any, Any]:
-    """Compiled equations (7): conjugates from averages, and order parameters from conjugates."""
-    eq = state_evolution.equations()
-    nu = {state_evolution.nu: eq["nu"].rhs}
-    hats = [eq[x.name].rhs.subs(nu) for x in (q_hat, m_hat, theta_hat)]
-    hats.append(eq["V_hat"].rhs.subs(theta_hat, hats[2]))
-    out = numeric.function(hats, (alpha, rho, q, theta, *MOMENTS))
-    into = numeric.function(
-        [eq[x.name].rhs for x in ORDER], (lam, sigma, rho, q_hat, m_hat, theta_hat, V_hat)
-    )
-    return out, into
-
-
-def conjugates(p: Parameters, state: State, found: Averages) -> dict[str, float]:
-    """Conjugates by the first half of (7)."""
-    moments = [found.numbers[x.name] for x in MOMENTS]
-    hats = _compiled()[0](p.alpha, p.sigma**2, state.q, state.theta, *moments)
-    return dict(zip(("q_hat", "m_hat", "theta_hat", "V_hat"), map(float, hats), strict=True))
-
-
-def update(p: Parameters, state: State, found: Averages) -> State:
-    """One undamped step of (7) from averages taken at ``state``."""
-    return input_channel(p, conjugates(p, state, found))
-
-
-def input_channel(p: Parameters, hats: dict[str, float]) -> State:
-    """Order parameters by the second half of (7)."""
-    if p.lam + p.sigma**2 * hats["V_hat"] <= 0:
-        raise NotConverged("state evolution left its domain, D <= 0")
-    new = _compiled()[1](
-        p.lam, p.sigma, p.sigma**2, *(hats[k] for k in ("q_hat", "m_hat", "theta_hat", "V_hat"))
-    )
-    return State(*map(float, new))
-
-
-def _free(branch: str) -> list[int]:
-    """Entries of a State that are free on a branch."""
-    return {"positional": [0, 1, 2], "semantic": [0, 2, 3], "agnostic": [0, 2]}[branch]
-
-
 class _Map:
     """Undamped map of the free variables of a branch: log q, log V and the overlap."""
 
     def __init__(self, p: Parameters, branch: str) -> None:
-        self.p, self.branch, self.index = p, branch, _free(branch)
-        self.log = [i in (0, 2) for i in self.index]
+        self.p, self.branch = p, branch
+        free = [x in ("q", "V", OVERLAP.get(branch)) for x in State._fields]
+        self.index = np.flatnonzero(free)
+        self.log = np.isin(self.index, (0, 2))
         self.last: Averages | None = None
 
     def pack(self, state: State) -> np.ndarray:
-        return np.array(
-            [
-                np.log(state[i]) if log else state[i]
-                for i, log in zip(self.index, self.log, strict=True)
-            ]
-        )
+        x = np.array(state)[self.index]
+        x[self.log] = np.log(x[self.log])
+        return x
 
     def unpack(self, x: np.ndarray) -> State:
-        full = [0.0] * 4
-        for i, log, value in zip(self.index, self.log, x, strict=True):
-            full[i] = float(np.exp(value)) if log else float(value)
+        full = np.zeros(4)
+        full[self.index] = x
+        full[[0, 2]] = np.exp(full[[0, 2]])
         limit = 0.999 * np.sqrt(full[0]) * self.p.sigma  # theta^2 < q rho
-        full[3] = float(np.clip(full[3], -limit, limit))
-        return State(*full)
+        full[3] = np.clip(full[3], -limit, limit)
+        return State(*map(float, full))
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         state = self.unpack(x)
@@ -241,7 +181,7 @@ class _Map:
         NotConverged
             If all weights vanish.
         """
-        overlap = [k for k, log in enumerate(self.log) if not log]
+        overlap = ~self.log
         step, before = 1 - DAMPING, np.inf
         for _ in range(PICARD):
             change = self(x) - x
@@ -253,7 +193,7 @@ class _Map:
                 raise NotConverged(
                     f"the weights of the {self.branch} branch vanish (q -> 0), the ridge is too strong"
                 )
-            if overlap and abs(x[overlap[0]]) < VANISHED * np.exp(x[0] / 2):
+            if (np.abs(x[overlap]) < VANISHED * np.exp(x[0] / 2)).any():
                 return None
             relative = np.abs(change)
             relative[overlap] /= np.abs(x[overlap])
@@ -337,26 +277,6 @@ def solve(
     """
     with in_range(p):
         return _solve(p, branch, near, error)
-
-
-@contextlib.contextmanager
-def in_range(p: Parameters) -> Iterator[None]:
-    """Context manager: turn overflow and linear-algebra failures into a one-line error.
-
-    Raises
-    ------
-    NotConverged
-        Naming parameters that may be too extreme.
-    """
-    where = f"omega = {p.omega:g}, alpha = {p.complexity:g}, lam = {p.lam:g}, sigma = {p.sigma:g}"
-    try:
-        with np.errstate(divide="raise", over="raise", invalid="raise"):
-            yield
-    except (FloatingPointError, ZeroDivisionError, OverflowError, np.linalg.LinAlgError) as error:
-        why = f"leaves double precision ({error}); take them less extreme"
-        raise NotConverged(f"state evolution at {where}: {why}") from None
-    except NotConverged as error:
-        raise NotConverged(f"state evolution at {where}: {error}") from None
 
 
 def _solve(p: Parameters, branch: str, near: FixedPoint | None, error: bool) -> FixedPoint:
@@ -450,15 +370,17 @@ def gradient(point: FixedPoint) -> dict[str, float]:
 def transverse(
     point: FixedPoint, size: Annotated[float, Allowed(low=1e-9, high=1)] = 1e-3
 ) -> float:
-    """Growth factor per undamped step of the overlap that vanishes on this branch. Above one the
-    branch is unstable.
+    """Growth factor per undamped step of the overlap that vanishes on this branch; of the agnostic
+    branch, where both do, the larger one. Above one the branch is unstable.
 
     The overlap (m, or theta/sigma) is set to ``size`` and one step is taken on the whole plane of
     h.
     """
     coarse = point.p.replace(order=COARSE)
-    if point.branch == "positional":
-        state = point.state._replace(theta=size * point.p.sigma)
-        return update(coarse, state, averages(coarse, state)).theta / state.theta
-    state = point.state._replace(m=size)
-    return update(coarse, state, averages(coarse, state)).m / size
+    sizes = {"m": size, "theta": size * point.p.sigma}
+    sizes.pop(OVERLAP.get(point.branch, ""), None)
+    growth = []
+    for name, start in sizes.items():
+        state = point.state._replace(**{name: start})
+        growth.append(getattr(update(coarse, state, averages(coarse, state)), name) / start)
+    return max(growth)

@@ -16,21 +16,23 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Annotated, Any
+from functools import cache, cached_property
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import scipy
 import sympy as sp
 
+from theory import scope
 from theory.arguments import Positive, checked
 from theory.parameters import ANYTHING, Allowed, ParameterError, shown
 from theory.positional_semantic import definitions
+from theory.positional_semantic.numbers.many_fields import Derivatives, differentiated, proximal
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.scope import MINIMUM
 
 Size = Annotated[float, Allowed(above=0, high=1e100)]  # its square does not overflow
 DAMPING, ITERATIONS, TOLERANCE = 0.7, 400, 1e-7
-NEWTON, FARTHEST, GRADIENT = 100, 0.7, 1e-11
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
@@ -56,6 +58,17 @@ def attention(fields: sp.Matrix, untied: bool) -> sp.Matrix:
         return definitions.tied_attention(fields)
     half = fields.shape[1] // 2
     return definitions.softmax(fields[:, :half] * fields[:, half:].T)
+
+
+@cache
+def _compiled_loss(L: int, R: int, untied: bool) -> Callable[..., Derivatives]:
+    """`System.loss` for given fields, entries of Y and diagonal of rho."""
+    z = sp.Matrix(L, R, lambda i, j: sp.Symbol(f"z_{i}{j}", real=True))
+    Y = sp.Matrix(L, L, lambda i, j: sp.Symbol(f"Y_{i}{j}", real=True))
+    rho = sp.symbols(f"rho:{L}", positive=True)
+    gap = Y - attention(z, untied)
+    value = (gap * sp.diag(*rho) * gap.T).trace() / 2
+    return differentiated([value], list(z), [*Y, *rho])
 
 
 @dataclass(frozen=True)
@@ -142,34 +155,13 @@ class System:
         # With all four images, m = 0 and theta = 0 are preserved exactly.
         return np.concatenate([x, -x, other, -other])
 
-    @cached_property
-    def loss(self) -> Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def loss(self, z: np.ndarray, Y: np.ndarray, rho: np.ndarray) -> Derivatives:
         """Value ``(n,)``, gradient ``(n, LR)`` and Hessian ``(n, LR, LR)`` of
-        ``|(Y - S(z)) rho^(1/2)|^2/2``.
+        ``|(Y - S(z)) rho^(1/2)|^2/2`` for fields ``(n, LR)``.
         """
-        L, R = self.tokens, self.rank
-        z = sp.Matrix(L, R, lambda i, j: sp.Symbol(f"z_{i}{j}", real=True))
-        Y = sp.Matrix(L, L, lambda i, j: sp.Symbol(f"Y_{i}{j}", real=True))
-        trace = sp.symbols(f"rho:{L}", positive=True)
-        gap = Y - attention(z, self.untied)
-        value = sum(gap[i, j] ** 2 * trace[j] for i in range(L) for j in range(L)) / 2
-        first = [sp.diff(value, x) for x in z]
-        second = [sp.diff(first[i], z[j]) for i in range(L * R) for j in range(i, L * R)]
-        compiled = sp.lambdify([*z, *Y, *trace], [value, *first, *second], "numpy", cse=True)
-        upper = np.triu_indices(L * R)
-
-        def call(
-            fields: np.ndarray, targets: np.ndarray, rho: np.ndarray
-        ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            out = compiled(
-                *fields.reshape(len(fields), -1).T, *targets.reshape(len(targets), -1).T, *rho
-            )
-            parts = np.stack([np.broadcast_to(v, len(fields)) for v in out], 1)
-            hessian = np.empty((len(fields), L * R, L * R))
-            hessian[:, upper[0], upper[1]] = hessian[:, upper[1], upper[0]] = parts[:, 1 + L * R :]
-            return parts[:, 0], parts[:, 1 : 1 + L * R], hessian
-
-        return call
+        compiled = _compiled_loss(self.tokens, self.rank, self.untied)
+        value, first, second = compiled(z, *Y.reshape(len(z), -1).T, *rho)
+        return value[:, 0], first[:, 0], second[:, 0]
 
     def spectra(self) -> np.ndarray:
         """``tr Sigma/d`` per token and cluster, shape ``(L, C)``."""
@@ -220,101 +212,82 @@ class Solution:
     residual: float
 
 
-def proximal(
-    system: System, w: np.ndarray, Y: np.ndarray, V: np.ndarray, rho: np.ndarray, start: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Minimiser and Moreau envelope for fields ``w`` (n, L, R), by descent from ``start``; ``V``
-    has shape (L, R, R).
+class Fields(NamedTuple):
+    """Fields of sentences, and the independent noise that they are made of.
+
+    Attributes
+    ----------
+    w, noise_w : ndarray, shape (n, L, R)
+        Student, and its part without the mean.
+    h, noise_h : ndarray, shape (n, L, t)
+        Teacher, and its part that is independent of the student.
+    mean : ndarray, shape (n, L, R)
+        Mean of the student's fields given the teacher's.
+    given_w : ndarray, shape (L, R, t)
+        Slope of the teacher's mean in the student's fields, ``q^(-1) theta``.
+    rest : ndarray, shape (L, t, t)
+        Covariance of ``noise_h``.
     """
-    n, L, R = w.shape
-    inverse = np.zeros((L * R, L * R))
-    for k in range(L):
-        inverse[k * R : (k + 1) * R, k * R : (k + 1) * R] = np.linalg.inv(V[k])
-    centre, z = w.reshape(n, -1), start.reshape(n, -1).copy()
 
-    def objective(at: np.ndarray, rows: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        value, first, second = system.loss(at, Y[rows], rho)
-        away = at - centre[rows]
-        return (
-            value + np.einsum("ni,ij,nj->n", away, inverse, away) / 2,
-            first + away @ inverse,
-            second + inverse,
-        )
+    w: np.ndarray
+    noise_w: np.ndarray
+    h: np.ndarray
+    noise_h: np.ndarray
+    mean: np.ndarray
+    given_w: np.ndarray
+    rest: np.ndarray
 
-    f, g, H = objective(z, slice(None))
-    rows = np.arange(n)
-    shrink = np.ones(n)
-    for _ in range(NEWTON):
-        rows = rows[(np.abs(g[rows]).sum(1) > GRADIENT) & (shrink[rows] > 1e-6)]
-        if not rows.size:
-            return z.reshape(n, L, R), f
-        lowest = np.linalg.eigvalsh(H[rows])[:, 0]
-        shift = np.maximum(0, 1e-4 - lowest) + np.maximum(0, -lowest)
-        step = -np.linalg.solve(H[rows] + shift[:, None, None] * np.eye(L * R), g[rows][..., None])[
-            ..., 0
-        ]
-        step *= (
-            shrink[rows]
-            * np.minimum(1, FARTHEST / np.maximum(np.linalg.norm(step, axis=1), 1e-300))
-        )[:, None]
-        there = z[rows] + step
-        f_new, g_new, H_new = objective(there, rows)
-        better = f_new <= f[rows] + 1e-15
-        good = rows[better]
-        z[good], f[good], g[good], H[good] = (
-            there[better],
-            f_new[better],
-            g_new[better],
-            H_new[better],
-        )
-        shrink[rows] = np.where(better, np.minimum(1, 4 * shrink[rows]), shrink[rows] / 4)
-    raise ArithmeticError(f"{rows.size} proximal points did not settle in {NEWTON} Newton steps")
+
+def fields(system: System, x: Order, rho: np.ndarray, shift: Any = 0) -> Fields:
+    """Fields of sentences at the system's points; order parameters and covariance ``rho`` of the
+    teacher's fields by token, ``shift`` the mean of the latter.
+    """
+    given_w = np.linalg.solve(x.q, x.theta)
+    rest = rho - np.einsum("lat,las->lts", x.theta, given_w)
+    R = system.rank
+    noise_w = np.einsum("lab,nlb->nla", np.linalg.cholesky(x.q), system.normals[..., :R])
+    noise_h = np.einsum("lts,nls->nlt", np.linalg.cholesky(rest), system.normals[..., R:])
+    apart = np.einsum("lat,nla->nlt", given_w, noise_w) + noise_h
+    mean = x.m + np.einsum("lat,lts,nls->nla", x.theta, np.linalg.inv(rho), apart)
+    return Fields(x.m + noise_w, noise_w, shift + apart, noise_h, mean, given_w, rest)
+
+
+def conjugates(x: Order, of: Fields, z: np.ndarray) -> dict[str, np.ndarray]:
+    """Conjugates (7), (128) by alpha and token, in covariance form, at the proximal points z."""
+    g = np.einsum("lab,nlb->nla", np.linalg.inv(x.V), z - of.w)
+    theta = np.einsum("nla,nlt,lts->las", g, of.noise_h, np.linalg.inv(of.rest)) / len(g)
+    by_q = np.einsum("nla,nlb,lbc->lac", g, of.noise_w, np.linalg.inv(x.q)) / len(g)
+    return {
+        "q": np.einsum("nla,nlb->lab", g, g) / len(g),
+        "m": g.mean(0),
+        "theta": theta,
+        "V": np.einsum("lat,lbt->lab", theta, of.given_w) - by_q,
+    }
 
 
 def output_channel(system: System, x: Order) -> tuple[dict[str, np.ndarray], float, float, float]:
-    """Conjugates (7), (128) in covariance form, mean envelope, mean loss at the minimiser, and full
-    test error.
-    """
-    L, C, R, t = *x.q.shape[:2], system.rank, len(system.teacher)
+    """Conjugates (7), (128), mean envelope, mean loss at the minimiser, and full test error."""
+    L, C = x.q.shape[:2]
     labels = np.ones((1,) * L) if system.labels is None else system.labels
-    rho_all, spectra = system.rho(), system.spectra()
-    shift = np.zeros((L, C, t)) if system.teacher_mean is None else system.teacher_mean
-    hats = {
-        "q": np.zeros((L, C, R, R)),
-        "m": np.zeros((L, C, R)),
-        "V": np.zeros((L, C, R, R)),
-        "theta": np.zeros((L, C, R, t)),
-    }
+    shift = np.zeros((L, C, 1)) if system.teacher_mean is None else system.teacher_mean
+    names = {"q": x.q, "m": x.m, "V": x.V, "theta": x.theta}
+    hats = {name: np.zeros(value.shape) for name, value in names.items()}
     envelope = test = data = 0.0
-    for choice in itertools.product(range(C), repeat=L):
-        probability = float(labels[choice])
+    for clusters in itertools.product(range(C), repeat=L):
+        probability = float(labels[clusters])
         if not probability:
             continue
-        pick = [(k, c) for k, c in enumerate(choice)]
-        q, m, V, theta = (np.stack([a[i] for i in pick]) for a in (x.q, x.m, x.V, x.theta))
-        rho, trace = np.stack([rho_all[i] for i in pick]), np.array([spectra[i] for i in pick])
-        inverse_q = np.linalg.inv(q)
-        rest = rho - np.einsum("lat,lab,lbs->lts", theta, inverse_q, theta)
-        noise_w = np.einsum("lab,nlb->nla", np.linalg.cholesky(q), system.normals[..., :R])
-        w = m + noise_w
-        mean_h = np.einsum("lat,lab,nlb->nlt", theta, inverse_q, noise_w)
-        noise_h = np.einsum("lts,nls->nlt", np.linalg.cholesky(rest), system.normals[..., R:])
-        h = np.stack([shift[i] for i in pick]) + mean_h + noise_h
-        Y = system.target(h)
-        start = m + np.einsum("lat,lts,nls->nla", theta, np.linalg.inv(rho), mean_h + noise_h)
-        z, value = proximal(system, w, Y, V, trace, start)
-        g = np.einsum("lab,nlb->nla", np.linalg.inv(V), z - w)
-        by_theta = np.einsum("nla,nlt,lts->lats", g, noise_h, np.linalg.inv(rest)).sum(2) / len(g)
-        by_q = np.einsum("nla,nlb,lbc->lac", g, noise_w, inverse_q) / len(g)
-        weight = system.alpha * probability
-        for row, (k, c) in enumerate(pick):
-            hats["q"][k, c] += weight * np.einsum("na,nb->ab", g[:, row], g[:, row]) / len(g)
-            hats["m"][k, c] += weight * g[:, row].mean(0)
-            hats["theta"][k, c] += weight * by_theta[row]
-            hats["V"][k, c] += weight * (by_theta[row] @ theta[row].T @ inverse_q[row] - by_q[row])
+        each = np.arange(L), np.array(clusters)  # of every token its cluster
+        order = Order(*(value[each] for value in vars(x).values()))
+        of = fields(system, order, system.rho()[each], shift[each])
+        Y, trace = system.target(of.h), system.spectra()[each]
+        z, value = proximal(system.loss, of.w, Y, order.V, trace, of.mean)
+        for name, mean in conjugates(order, of, z).items():
+            hats[name][each] += system.alpha * probability * mean
+        at_z, at_w = (system.loss(at.reshape(len(Y), -1), Y, trace)[0].mean() for at in (z, of.w))
         envelope += probability * float(value.mean())
-        data += probability * float(system.loss(z.reshape(len(z), -1), Y, trace)[0].mean())
-        test += probability * 2 * float(system.loss(w.reshape(len(w), -1), Y, trace)[0].mean())
+        data += probability * float(at_z)
+        test += probability * 2 * float(at_w)
     return hats, envelope, data, test
 
 
@@ -322,37 +295,23 @@ def input_channel(system: System, hats: dict[str, np.ndarray]) -> tuple[Order, f
     """Order parameters (7), (127) for the ridge; norm ``|W|^2/d`` and plain overlap
     ``W^T Q*/d``.
     """
-    R, t = system.rank, len(system.teacher)
-    shape = system.gamma.shape[1:]
-    q, m, V, theta = (
-        np.zeros((*shape, R, R)),
-        np.zeros((*shape, R)),
-        np.zeros((*shape, R, R)),
-        np.zeros((*shape, R, t)),
+    weight, gamma, teacher = system.weight, system.gamma, system.teacher
+    D = system.lam * np.eye(system.rank) + np.einsum("klc,lcab->kab", gamma, hats["V"])
+    D = (D + D.transpose(0, 2, 1)) / 2
+    if np.linalg.eigvalsh(D).min() <= 0:
+        raise ParameterError("general state evolution: left its domain, D <= 0")
+    inverse = np.linalg.inv(D)
+    fixed = np.einsum("klc,lca->ka", system.pi, hats["m"])
+    linear = np.einsum("klc,lcat->kat", gamma, hats["theta"])
+    second = np.einsum("klc,lcab->kab", gamma, hats["q"]) + fixed[:, :, None] * fixed[:, None]
+    second += linear @ teacher @ linear.transpose(0, 2, 1)
+    spread, along = inverse @ second @ inverse, inverse @ linear @ teacher
+    q, V, theta = (
+        np.einsum("k,klc,kab->lcab", weight, gamma, of_atom) for of_atom in (spread, inverse, along)
     )
-    norm, overlap = 0.0, np.zeros((R, t))
-    for share, gamma, pi in zip(system.weight, system.gamma, system.pi, strict=True):
-        D = system.lam * np.eye(R) + np.einsum("lc,lcab->ab", gamma, hats["V"])
-        D = (D + D.T) / 2
-        if np.linalg.eigvalsh(D)[0] <= 0:
-            raise ParameterError("state evolution left its domain: D <= 0")
-        inverse = np.linalg.inv(D)
-        fixed = np.einsum("lc,lca->a", pi, hats["m"])
-        linear = np.einsum("lc,lcat->at", gamma, hats["theta"])
-        second = (
-            np.einsum("lc,lcab->ab", gamma, hats["q"])
-            + np.outer(fixed, fixed)
-            + linear @ system.teacher @ linear.T
-        )
-        spread = inverse @ second @ inverse
-        along = inverse @ linear @ system.teacher
-        q += share * gamma[..., None, None] * spread
-        V += share * gamma[..., None, None] * inverse
-        m += share * pi[..., None] * (inverse @ fixed)
-        theta += share * gamma[..., None, None] * along
-        norm += share * float(np.trace(spread))
-        overlap += share * along
-    return Order(q, m, V, theta), norm, overlap
+    m = np.einsum("k,klc,kab,kb->lca", weight, system.pi, inverse, fixed)
+    norm = float(weight @ np.trace(spread, axis1=1, axis2=2))
+    return Order(q, m, V, theta), norm, np.einsum("k,kat->at", weight, along)
 
 
 @checked
@@ -368,10 +327,14 @@ def solve(
     Raises
     ------
     ParameterError
-        If the iteration leaves its domain or does not converge.
+        For a start of another shape, or if the iteration leaves its domain or does not converge.
     """
-    x = start
-    residual = np.inf
+    (L, C), R, t = system.gamma.shape[1:], system.rank, len(system.teacher)
+    sizes = {"q": (L, C, R, R), "m": (L, C, R), "V": (L, C, R, R), "theta": (L, C, R, t)}
+    for name, size in sizes.items():
+        if (given := np.shape(getattr(start, name))) != size:
+            raise ParameterError(f"start.{name}: has shape {given}, must have {size}")
+    x, residual = start, np.inf
     try:
         with np.errstate(over="raise", invalid="raise", divide="raise"):
             for _ in range(ITERATIONS):
@@ -392,6 +355,7 @@ def solve(
     )
 
 
+@scope.guard(MINIMUM)
 @checked
 def headline(p: Parameters, points: Annotated[int, Allowed(low=2, high=2**22)] = 4096) -> System:
     """The layer of the figures as a general system: two tokens, one cluster, p_1 = -p_2."""

@@ -17,23 +17,25 @@ from typing import Annotated
 import numpy as np
 import scipy.optimize
 
+from theory import scope
 from theory.arguments import checked
-from theory.parameters import Allowed, ParameterError
+from theory.parameters import Allowed
 from theory.positional_semantic.numbers import prox
 from theory.positional_semantic.numbers.channel import Averages, State, target
-from theory.positional_semantic.numbers.fixed_point import (
-    STARTS,
+from theory.positional_semantic.numbers.evolution import (
     Branch,
-    FixedPoint,
     conjugates,
+    damped,
     in_range,
     update,
 )
+from theory.positional_semantic.numbers.fixed_point import FixedPoint
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.scope import MINIMUM
 
 DEGREES = (7, 9)
 Degree = Annotated[int, Allowed(choices=DEGREES)]
-DAMPING, ITERATIONS, TOLERANCE = 0.8, 2000, 1e-9
+DAMPING, ITERATIONS, TOLERANCE = 0.8, 2000, 1e-10
 # Degree nine, Haegemans and Piessens 1977: rows x, y, weight of each set of mirror images, to three
 # digits, which is enough to find the solution of the moment equations that is meant.
 ROUGH = [(2.85, 0.94, 0.0057), (1.39, 1.81, 0.033), (4.33, 6.63, 9.4e-7)]
@@ -101,6 +103,7 @@ def averages(p: Parameters, state: State, degree: int = 7) -> Averages:
     )
 
 
+@scope.guard(MINIMUM)
 @checked
 def solve(
     p: Parameters, branch: Branch, start: State | None = None, degree: Degree = 7
@@ -112,26 +115,12 @@ def solve(
     ParameterError
         If it does not converge.
     """
+
+    def step(state: State, before: Averages | None) -> tuple[State, Averages]:
+        averaged = averages(p, state, degree)
+        return update(p, state, averaged), averaged
+
     with in_range(p):
-        state = start or STARTS[branch]
-        for _ in range(ITERATIONS):
-            averaged = averages(p, state, degree)
-            new = update(p, state, averaged)
-            new = new._replace(**({"theta": 0.0} if branch == "positional" else {"m": 0.0}))
-            residual = max(abs(a - b) for a, b in zip(new, state, strict=True))
-            if residual < TOLERANCE:
-                return FixedPoint(
-                    p,
-                    branch,
-                    state,
-                    conjugates(p, state, averaged),
-                    averaged,
-                    residual,
-                    np.empty(0),
-                )
-            state = State(
-                *(DAMPING * a + (1 - DAMPING) * b for a, b in zip(state, new, strict=True))
-            )
-        raise ParameterError(
-            f"the rule of degree {degree} did not settle at omega = {p.omega:g}, alpha = {p.alpha:g}, {branch}"
-        )
+        state, averaged, change = damped(step, branch, start, DAMPING, TOLERANCE, ITERATIONS)
+    hats = conjugates(p, state, averaged)
+    return FixedPoint(p, branch, state, hats, averaged, change, np.empty(0))

@@ -4,19 +4,20 @@ regulariser per weight.
 Each weight minimises ``r(Q) + D Q^2/2 - b Q`` with ``D = sigma^2 V_hat`` and a Gaussian ``b`` of
 mean ``m_hat`` and variance ``sigma^2 q_hat + sigma^2 rho theta_hat^2`` (p has the same entry
 everywhere, the teacher is Gaussian). For the ridge the average over b is the closed form of
-`fixed_point.input_channel`.
+`evolution.input_channel`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
-from theory import Allowed, ParameterError, checked
+from theory import Allowed, checked, scope
 from theory.positional_semantic.numbers.channel import State, averages
-from theory.positional_semantic.numbers.fixed_point import STARTS, Branch, conjugates, in_range
+from theory.positional_semantic.numbers.evolution import Branch, conjugates, damped, in_range
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.scope import MINIMUM
 
 # Trapezoidal rule on +-9 standard deviations: error 1e-6 from kinks of the proximal map, 1e-18 from
 # the cutoff.
@@ -79,36 +80,28 @@ def input_channel(
     return State(*map(float, averages)), Q
 
 
+@scope.guard(MINIMUM)
 @checked
 def solve(
     p: Parameters, branch: Branch, regulariser: Regulariser, start: State | None = None
 ) -> Solution:
-    """Fixed point on a branch by damped steps.
+    """Fixed point on a branch by damped steps; the regulariser stands in place of the ridge
+    ``p.lam``.
 
     Raises
     ------
     ParameterError
         For an unknown branch, or if it does not converge.
     """
+
+    def step(state: State, before: Any) -> tuple[State, Any]:
+        averaged = averages(p, state, before and before[0])
+        hats = conjugates(p, state, averaged)
+        new, Q = input_channel(p, hats, regulariser)
+        return new, (averaged, hats, Q)
+
     with in_range(p):
-        state, point = start or STARTS[branch], None
-        for _ in range(ITERATIONS):
-            point = averages(p, state, point)
-            hats = conjugates(p, state, point)
-            new, Q = input_channel(p, hats, regulariser)
-            new = new._replace(
-                m=new.m if branch == "positional" else 0.0,
-                theta=new.theta if branch == "semantic" else 0.0,
-            )
-            if max(abs(a - b) for a, b in zip(new, state, strict=True)) < TOLERANCE * max(
-                1.0, state.V
-            ):
-                penalty = float(WEIGHTS @ regulariser.value(Q))
-                loss = p.complexity * point.numbers["E_M"] - hats["q_hat"] * state.V / 2 + penalty
-                return Solution(state, float(loss), float(WEIGHTS[Q == 0].sum()))
-            state = State(
-                *(DAMPING * a + (1 - DAMPING) * b for a, b in zip(state, new, strict=True))
-            )
-        raise ParameterError(
-            f"no fixed point at omega = {p.omega:g}, alpha = {p.alpha:g}, {branch} in {ITERATIONS} steps"
-        )
+        state, (averaged, hats, Q), _ = damped(step, branch, start, DAMPING, TOLERANCE, ITERATIONS)
+    penalty = float(WEIGHTS @ regulariser.value(Q))
+    loss = p.complexity * averaged.numbers["E_M"] - hats["q_hat"] * state.V / 2 + penalty
+    return Solution(state, float(loss), float(WEIGHTS[Q == 0].sum()))

@@ -3,12 +3,16 @@ above which the semantic layer beats the linear one.
 """
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
 
 from theory import ParameterError, checked, scope, sweep
 from theory.positional_semantic.numbers.branches import Omegas
-from theory.positional_semantic.numbers.fixed_point import FixedPoint, NotConverged, solve
+from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve
 from theory.positional_semantic.numbers.linear import baseline
+from theory.positional_semantic.numbers.prox import NotConverged
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.scope import MINIMUM
 
@@ -47,14 +51,13 @@ class Thresholds:
         return {"alpha_c": self.alpha_c, "alpha_l": self.alpha_l}
 
 
-class _Missing(Exception):
-    """Raised if curves do not cross; the message has the reason."""
+class Missing(ParameterError):
+    """Curves do not cross; the message has the reason."""
 
 
 @checked
 def critical(p: Parameters, near: Thresholds | None = None) -> tuple[float, dict[str, FixedPoint]]:
-    """alpha_c by Newton's method. The derivative of the loss gap with respect to alpha is the gap
-    of the mean envelopes.
+    """alpha_c, and the fixed points of both branches there.
 
     Raises
     ------
@@ -63,88 +66,96 @@ def critical(p: Parameters, near: Thresholds | None = None) -> tuple[float, dict
     """
     try:
         return _critical(p, near)
-    except _Missing as error:
+    except Missing as error:
         raise ParameterError(f"alpha_c: {error}") from None
 
 
 def _critical(p: Parameters, near: Thresholds | None) -> tuple[float, dict[str, FixedPoint]]:
-    lost: list[str] = []
-    try:
-        return _crossing(p, near, lost)
-    except _Missing as error:
-        raise _Missing("; ".join([str(error), *lost[-1:]])) from None
+    def at(alpha: float, branch: str, start: FixedPoint | None) -> FixedPoint:
+        return solve(p.replace(alpha=alpha), branch, start)
+
+    known = near is not None and near.at_alpha_c
+    return crossing(at, near.alpha_c, near.at_alpha_c) if near and known else crossing(at)
 
 
-def _crossing(
-    p: Parameters, near: Thresholds | None, lost: list[str]
-) -> tuple[float, dict[str, FixedPoint]]:
-    """As `critical`. Points at which no fixed point was found, although one may exist, are appended
-    to ``lost``.
+def crossing(
+    solve_at: Callable[[float, str, Any], Any],
+    alpha: float = FIRST,
+    starts: Mapping[str, Any] = MappingProxyType({}),
+    close: float = CLOSE,
+) -> tuple[float, dict[str, Any]]:
+    """Where the training losses of both branches are equal, by Newton's method: the derivative of
+    the gap in alpha is the gap of the mean envelopes (``slope``).
+
+    Parameters
+    ----------
+    solve_at : callable
+        ``solve_at(alpha, branch, start)``: the fixed point, from a nearby one or None.
+    alpha : float
+        Where the search starts.
+    starts : mapping
+        Fixed points near it by branch.
+    close : float
+        Size of the last step; the error is of second order in it.
+
+    Raises
+    ------
+    Missing
+        If there is no crossing.
     """
-    alpha = near.alpha_c if near and near.at_alpha_c else FIRST
-    starts = dict(near.at_alpha_c) if near else {}
-    points: dict[str, FixedPoint] = {}
-    low, high = 0.0, math.inf  # no semantic branch below, no positional branch above
+    low, high, lost = 0.0, math.inf, ""  # no semantic branch below, no positional branch above
+
+    def between(free: float) -> float:
+        """Next alpha: between the two bounds, or ``free`` while one of them is unknown."""
+        if not low or math.isinf(high):
+            return free
+        if high >= NARROW * low:
+            return math.sqrt(low * high)
+        bounds = f"no semantic one at {low:.4g}, no positional one at {high:.4g}"
+        raise Missing(f"no alpha at which both branches exist ({bounds}){lost}")
+
     for _ in range(STEPS):
-        at = p.replace(alpha=alpha)
-        points = {}
         try:
-            points["semantic"] = solve(at, "semantic", starts.get("semantic"))
+            semantic = solve_at(alpha, "semantic", starts.get("semantic"))
         except NotConverged as error:
-            lost.append(f"looked for in vain: {error}")
-        if not points or not points["semantic"].exists:
+            semantic, lost = None, f"; not converged: {error}"
+        if semantic is None or not semantic.exists:
             # The semantic branch starts at larger alpha, if at all.
             low, starts = max(low, alpha), {}
-            alpha = _between(low, high, 1.5 * alpha)
+            alpha = between(1.5 * alpha)
             if alpha > LARGEST:
-                raise _Missing(f"no semantic branch up to alpha = {LARGEST:g}")
+                raise Missing(f"no semantic branch up to alpha = {LARGEST:g}{lost}")
             continue
-        points["positional"] = solve(at, "positional", starts.get("positional"))
-        if not points["positional"].exists:
+        positional = solve_at(alpha, "positional", starts.get("positional"))
+        if not positional.exists:
             # At small omega the positional branch ends at large alpha, well above the crossing.
             high, starts = min(high, alpha), {}
-            alpha = _between(low, high, 0.6 * alpha)
+            alpha = between(0.6 * alpha)
             if alpha < SMALLEST:
-                raise _Missing(f"no positional branch down to alpha = {SMALLEST:g}")
+                raise Missing(f"no positional branch down to alpha = {SMALLEST:g}{lost}")
             continue
-        starts = points
-        gap = points["positional"].train_loss - points["semantic"].train_loss
-        slope = points["positional"].slope - points["semantic"].slope
-        if slope <= 0:
-            # The gap increases with alpha only above the start of the semantic branch, if at all.
-            if alpha >= LARGEST:
-                raise _Missing(f"positional below semantic up to alpha = {LARGEST:g}")
-            alpha, starts = min(LARGEST, 1.5 * alpha), {}
-            continue
-        step = -gap / slope
-        if abs(step) < CLOSE:
-            return alpha + step, points
+        starts = {"semantic": semantic, "positional": positional}
+        gap = positional.train_loss - semantic.train_loss
+        slope = positional.slope - semantic.slope
+        rises = slope > 0  # only above the start of the semantic branch, if at all
+        step = -gap / slope if rises else 0.5 * alpha
+        if rises and abs(step) < close:
+            return alpha + step, starts
         if alpha >= LARGEST and step > 0:
-            raise _Missing(f"positional below semantic up to alpha = {LARGEST:g}")
+            raise Missing(f"positional below semantic up to alpha = {LARGEST:g}{lost}")
         alpha = min(LARGEST, max(alpha / 2, alpha + min(step, alpha)))
         if alpha < SMALLEST:
-            raise _Missing(f"semantic below positional down to alpha = {SMALLEST:g}")
-    raise _Missing(f"Newton did not settle in {STEPS} steps, last alpha = {alpha:g}")
-
-
-def _between(low: float, high: float, free: float) -> float:
-    """Next alpha of the search: between the two bounds, or ``free`` while one of them is
-    unknown.
-    """
-    if not low or math.isinf(high):
-        return free
-    if high < NARROW * low:
-        raise _Missing(
-            f"no alpha at which both branches exist (no semantic one at {low:.4g}, no positional one at {high:.4g})"
-        )
-    return math.sqrt(low * high)
+            raise Missing(f"semantic below positional down to alpha = {SMALLEST:g}{lost}")
+        if not rises:
+            starts = {}
+    raise Missing(f"Newton did not settle in {STEPS} steps, last alpha = {alpha:g}{lost}")
 
 
 def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[float, FixedPoint]:
     """alpha_l by the secant method on the semantic branch."""
     level = baseline(p)["half_test"]
     if level <= 0:
-        raise _Missing("the linear layer is exact")
+        raise Missing("the linear layer is exact")
     here, gap = first, first.test_mse_half - level
     step = (
         guess - first.p.complexity if guess else 0.15 * first.p.complexity * (1 if gap > 0 else -1)
@@ -152,10 +163,10 @@ def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[floa
     for _ in range(STEPS):
         alpha = here.p.complexity + max(-here.p.complexity / 2, min(step, here.p.complexity))
         if alpha > LARGEST:
-            raise _Missing(f"the linear layer is better up to alpha = {LARGEST:g}")
+            raise Missing(f"the linear layer is better up to alpha = {LARGEST:g}")
         there = solve(p.replace(alpha=alpha), "semantic", here)
         if not there.exists:
-            raise _Missing(f"no semantic branch at alpha = {alpha:g}")
+            raise Missing(f"no semantic branch at alpha = {alpha:g}")
         gap_there = there.test_mse_half - level
         slope = (gap_there - gap) / (there.p.complexity - here.p.complexity)
         # If the error still increases, at small alpha, the crossing lies far above.
@@ -163,7 +174,7 @@ def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[floa
         if abs(step) < CLOSE:
             return alpha + step, there
         here, gap = there, gap_there
-    raise _Missing(f"the secant method did not settle in {STEPS} steps")
+    raise Missing(f"the secant method did not settle in {STEPS} steps")
 
 
 @scope.guard(MINIMUM)
@@ -176,7 +187,7 @@ def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
     try:
         alpha, points = _critical(p, near)
         result = replace(result, alpha_c=alpha, at_alpha_c=points)
-    except _Missing as error:
+    except Missing as error:
         return replace(
             result, reasons={"alpha_c": str(error), "alpha_l": "not looked for without alpha_c"}
         )
@@ -184,7 +195,7 @@ def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
         ratio = near.alpha_l / near.alpha_c if near and near.at_alpha_l else None
         alpha, point = _linear(p, points["semantic"], ratio and ratio * alpha)
         result = replace(result, alpha_l=alpha, at_alpha_l=point)
-    except _Missing as error:
+    except Missing as error:
         result = replace(result, reasons={"alpha_l": str(error)})
     return result
 

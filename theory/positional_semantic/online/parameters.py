@@ -1,13 +1,12 @@
 """Parameters of one-pass descent of the positional-semantic layer."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 
-from theory.parameters import BaseParameters, ParameterError, parameter
+from theory.parameters import ParameterError, Stepped, parameter
 from theory.positional_semantic.parameters import TARGETS
 
 UNIT = 1 / (1 + math.exp(2))  # off-diagonal entry of the row-wise softmax of [[1, -1], [-1, 1]]
@@ -15,7 +14,7 @@ MATRICES = {**TARGETS, "signs": ((1 - UNIT, UNIT), (UNIT, 1 - UNIT))}
 
 
 @dataclass(frozen=True)
-class Parameters(BaseParameters):
+class Parameters(Stepped):
     """Task, start and steps. Time is ``t = eta * steps / d``: one sentence per step.
 
     The weights ``Q`` start with a given norm and given cosines with the positions and the teacher.
@@ -44,7 +43,7 @@ class Parameters(BaseParameters):
     steps: int = parameter(3000, "steps", low=1)
     eval_every: int = parameter(100, "steps between measurements", low=1)
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+    PRESETS = {
         "default": {},
         "sphere": {
             "target": "signs",
@@ -86,6 +85,7 @@ class Parameters(BaseParameters):
             "d": self.d,
         }
 
-    def run_to(self, t: float | None) -> Self:
-        """Copy whose number of steps reaches the time ``t`` (None: unchanged)."""
-        return self._until("t", t, "steps", self.eta / self.d)
+    @property
+    def time_per_step(self) -> float:
+        """Time of one step."""
+        return self.eta / self.d

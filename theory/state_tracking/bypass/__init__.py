@@ -3,7 +3,7 @@ logits also have a table of the state alone; derived from a statement (`theory.s
 """
 
 from theory.state_tracking.bypass import stages
-from theory.state_tracking.bypass.numbers import applies, emergence_time, guess_time, numbers
+from theory.state_tracking.bypass.numbers import TIMES, applies, emergence_time, guess_time
 from theory.state_tracking.bypass.statement import stated
 from theory.statement.model import served
 
@@ -23,5 +23,5 @@ __all__ = [
 ]
 
 Parameters, derived, flow, flows, sections, equations, onset, emergence_times = served(
-    stated, {"State tracking with a bypass: stages": [stages]}, numbers
+    stated, {"State tracking with a bypass: stages": [stages]}, TIMES
 )

@@ -19,8 +19,8 @@ SCOPE = Scope(
     "the flow with a bypass",
     "gradient descent in small steps from zero, teachers that lead to different states",
     (
-        Limit("N", "at most 10^5 states", lambda p, runs: p.N <= LARGEST_N, lambda p, runs: p.N),
-        Limit("d_g", "at least 2 and below N", lambda p, runs: 2 <= p.d_g < p.N, lambda p, runs: p.d_g, ("N",)),
+        Limit("N", "at most 10^5 states", lambda p, runs: p.N <= LARGEST_N),
+        Limit("d_g", "at least 2 and below N", lambda p, runs: 2 <= p.d_g < p.N, reads=("N",)),
     ),
     free=("eta", "steps", "eval_every", "batch_size"),
     enters=("b",),
@@ -78,11 +78,7 @@ def guess_time(p: Any) -> float:
     return crossing(p, -1, (1 + p.d_g / p.N) * HALF)
 
 
-def numbers(p: Any) -> dict[str, tuple[float, str]]:
-    """For the onset: where they apply."""
-    if SCOPE.applies(p):
-        return {}
-    return {
-        "T_guess": (guess_time(p), "time at which the guess from the state is half made"),
-        "T_A": (emergence_time(p), "time at which A is 1/2"),
-    }
+TIMES = {
+    "T_guess": (guess_time, "time at which the guess from the state is half made"),
+    "T_A": (emergence_time, "time at which A is 1/2"),
+}

@@ -36,16 +36,22 @@ def by_two(expr: sp.Expr) -> sp.Expr:
     ArithmeticError
         If it depends on more: on how much of h is in M.
     """
-    theta, own, other, alone = (state()[x] for x in ("theta", "delta_M_1", "delta_M_0", "delta_U"))
+    theta, to_own, other, alone = (
+        state()[x] for x in ("theta", "delta_M_1", "delta_M_0", "delta_U")
+    )
 
     def split(share: sp.Expr) -> dict[sp.Symbol, sp.Expr]:
-        return {own: D + (1 - share) * h, other: (1 - share) * h, alone: share * h / b}
+        return {to_own: D + (1 - share) * h, other: (1 - share) * h, alone: share * h / b}
 
-    at = {theta: POINT["theta"], D: POINT["D"], h: POINT["h"], b: sp.Rational(4, 5)}
-    at |= {N: sp.Integer(9), d_g: sp.Integer(7)}
-    found = [expr.xreplace(split(x)).xreplace(at).evalf(30) for x in (sp.S.Zero, sp.Rational(1, 3))]
-    if abs(found[0] - found[1]) > 1e-25:
-        raise ArithmeticError(f"{found[0]} at one point, {found[1]} at another with the same D, h")
+    point = {theta: POINT["theta"], D: POINT["D"], h: POINT["h"], b: sp.Rational(4, 5)}
+    point |= {N: sp.Integer(9), d_g: sp.Integer(7)}
+    numbers = [
+        expr.xreplace(split(x)).xreplace(point).evalf(30) for x in (sp.S.Zero, sp.Rational(1, 3))
+    ]
+    if abs(numbers[0] - numbers[1]) > 1e-25:
+        raise ArithmeticError(
+            f"{numbers[0]} at one point, {numbers[1]} at another with the same D, h"
+        )
     return expr.xreplace(split(sp.S.Zero))
 
 
@@ -58,8 +64,8 @@ def state() -> dict[str, sp.Symbol]:
 def rates() -> dict[str, sp.Expr]:
     """Rates of theta, D and h, which close."""
     rhs, of = kept.derived(stated).flow.rhs, state()
-    own, other, alone = (rhs[of[n]] for n in ("delta_M_1", "delta_M_0", "delta_U"))
-    whole = {"theta": rhs[of["theta"]], "D": own - other, "h": other + b * alone}
+    to_own, other, alone = (rhs[of[n]] for n in ("delta_M_1", "delta_M_0", "delta_U"))
+    whole = {"theta": rhs[of["theta"]], "D": to_own - other, "h": other + b * alone}
     return {name: by_two(expr) for name, expr in whole.items()}
 
 
@@ -92,9 +98,9 @@ def guess() -> sp.Expr:
     """
     x = sp.Symbol("x", positive=True)
     loss = sp.log(d_g + (N - d_g) * x)  # x = exp(-h)
-    own = by_two(kept.derived(stated).flow.observables["loss"]).subs(D, 0)
-    at = {state()["theta"]: POINT["theta"], h: POINT["h"], N: 9, d_g: 7}
-    if abs((own - loss.subs(x, sp.exp(-h))).subs(at).evalf(30)) > 1e-25:
+    of_flow = by_two(kept.derived(stated).flow.observables["loss"]).subs(D, 0)
+    point = {state()["theta"]: POINT["theta"], h: POINT["h"], N: 9, d_g: 7}
+    if abs((of_flow - loss.subs(x, sp.exp(-h))).subs(point).evalf(30)) > 1e-25:
         raise ArithmeticError("not the loss of a guess from the state")
     return sp.limit(loss, x, 0)
 

@@ -97,11 +97,11 @@ def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
     }
     T = equations()["proper_time_composite"].evaluate(numbers | {**shape, "D": D})
     # As D grows, T - D saturates: H(z) - z tends to sqrt(pi/2) zeta(1/2), the arc tangent to pi/2.
-    rest = np.sqrt(2 / (numbers["kappa"] * numbers["epsilon"])) * (
+    saturated = np.sqrt(2 / (numbers["kappa"] * numbers["epsilon"])) * (
         np.pi / 2 - np.arctan(numbers["D_0"] / c.delta[0])
     )
-    rest += (np.sqrt(np.pi / 2) * ZETA_HALF - lock_function(root * numbers["D_0"])) / root
-    numbers["S_inf"] = numbers["S_0"] + (rest + numbers["D_0"]) / numbers["d_g"]
+    saturated += (np.sqrt(np.pi / 2) * ZETA_HALF - lock_function(root * numbers["D_0"])) / root
+    numbers["S_inf"] = numbers["S_0"] + (saturated + numbers["D_0"]) / numbers["d_g"]
     numbers["m_0"] = c.margin(c.A_0, c.D_0, c.S_0)[0]
     alpha = equations()["alpha_composite"].evaluate(
         numbers | {sp.Function("T")(exact.D): T, "D": D}

@@ -16,12 +16,12 @@ from theory.state_tracking.phases import kappa, steady
 from theory.state_tracking.scope import DECAY_THRESHOLDS, LATE_STATES
 from theory.state_tracking.symbols import A, L, N, d_g, d_h
 
-UNDONE = 1e-12  # least 1 - A that is looked for
+UNDONE = 1e-12  # smallest 1 - A of a learned state
 WORDS = {
     "decay_unlearned": "weight decay above which nothing is learned from scratch: A = 1/L is stable",
     "decay_lost": "weight decay above which what was learned is lost: only A = 1/L is left",
 }
-FAINT = 1e-12  # gap that is no rounding error
+FAINT = 1e-12  # largest gap that is a rounding error
 MEANING = {
     "A": "attention on the right action",
     "R": "overlap with the own teachers",
@@ -69,9 +69,9 @@ def steepness(p: Parameters) -> float:
     return float(_compiled()["kappa"](widest(p), p.N, p.d_g, p.d_h))
 
 
-def of_attention(p: Parameters, at: Any) -> Any:
+def of_attention(p: Parameters, attention: Any) -> Any:
     """Weight decay at which attention is stationary at given values, stable or not."""
-    return _compiled()["decay"](at, steepness(p), p.N, p.d_g)
+    return _compiled()["decay"](attention, steepness(p), p.N, p.d_g)
 
 
 def edge(p: Parameters) -> float:
@@ -81,13 +81,13 @@ def edge(p: Parameters) -> float:
     grid = np.linspace(1 / p.L, 1 - 1e-9, 400)
     best = int(of_attention(p, grid).argmax())
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
-    found = scipy.optimize.minimize_scalar(
+    maximum = scipy.optimize.minimize_scalar(
         lambda x: -float(of_attention(p, x)),
         bounds=(low, high),
         method="bounded",
         options=dict(xatol=1e-12),
     )
-    return float(found.x) if best else float(grid[0])
+    return float(maximum.x) if best else float(grid[0])
 
 
 @scope.guard(DECAY_THRESHOLDS)
@@ -154,13 +154,13 @@ def late_states(p: Parameters) -> xr.Dataset:
         np.log(1 / (p.weight_decay * p.d_g * p.N)),
         xtol=1e-13,
     )
-    at, per_A = np.array(ends), np.array([np.exp(balance), code["r"](ends[1], steepness(p))])
-    found = {"A": at, **{x: code[x](at, p.d_g, per_A) for x in "RS"}}
+    attention, per_A = np.array(ends), np.array([np.exp(balance), code["r"](ends[1], steepness(p))])
+    states = {"A": attention, **{x: code[x](attention, p.d_g, per_A) for x in "RS"}}
     with np.errstate(divide="ignore"):
-        found["P"] = np.maximum(code["P"](at, p.L, p.d_h, widest(p)), 0)
-    numbers = p.values() | {x: found[x][0] for x in "RS"} | {"gap": widest(p)}
+        states["P"] = np.maximum(code["P"](attention, p.L, p.d_h, widest(p)), 0)
+    numbers = p.values() | {x: states[x][0] for x in "RS"} | {"gap": widest(p)}
     wrong = p.weight_decay * p.d_g * p.N * per_A[0]
     growth = float(phases.equations()["decay_growth"].evaluate(numbers | {"g": wrong}))
-    data = {x: ("state", v, {"long_name": MEANING[x]}) for x, v in found.items()}
+    data = {x: ("state", v, {"long_name": MEANING[x]}) for x, v in states.items()}
     grown = ((), growth, {"long_name": MEANING["decay_growth"]})
     return xr.Dataset(data | {"decay_growth": grown}, coords={"state": ["unlearned", "learned"]})

@@ -14,8 +14,7 @@ from theory.arguments import Positive
 from theory.numeric import function
 from theory.parameters import ParameterError, most_extreme
 from theory.state_tracking import edge, norms
-from theory.state_tracking.decay import decay
-from theory.state_tracking.norms import gap
+from theory.state_tracking.norms import decay, gap
 from theory.state_tracking.numbers.decay import late_states, widest
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import LATE_STATES, decaying_flow
@@ -76,10 +75,10 @@ def sharpness(p: Parameters, alpha: Positive) -> xr.Dataset:
         extreme = most_extreme(p.as_dict())
         raise ParameterError(f"{extreme}: no start of random keys and queries") from None
     state = np.array([curve[x.name].values for x in STATE])
-    found = sharpest(p, state, p.L / (p.L - 1))
-    if not np.isfinite(found).all():
+    eigenvalues = sharpest(p, state, p.L / (p.L - 1))
+    if not np.isfinite(eigenvalues).all():
         raise ParameterError(f"{most_extreme(p.as_dict())}: the Hessian leaves double precision")
-    return curve.assign(sharpness=("alpha", found), eta_edge=("alpha", 2 / found))
+    return curve.assign(sharpness=("alpha", eigenvalues), eta_edge=("alpha", 2 / eigenvalues))
 
 
 @scope.guard(LATE_STATES)

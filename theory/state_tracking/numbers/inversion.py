@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory import Allowed, Equation, arguments, by_dimension, scope, sweep
+from theory import Allowed, arguments, by_dimension, scope, sweep
 from theory.arguments import Times
 from theory.special import log_linear
-from theory.state_tracking import exact
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.numbers.quadrature import (
     CHUNK,
@@ -181,26 +180,7 @@ def solve(p: Parameters, at: Times) -> xr.Dataset:
     Dataset
         A, R, S and the observables of the flow over ``alpha``; infinite if they overflow.
     """
-    numbers = p.values()
-    times = np.asarray(at)
-    along = states(numbers, times)
-    system = flow(p.teachers)
-    for label, expr in system.observables.items():
-        for short, meaning in system.where.items():
-            expr = expr.subs(short, meaning)
-        value = Equation(label, exact.D, expr, system.reference, system.status).evaluate(
-            numbers | along
-        )
-        along[label] = np.broadcast_to(value, times.shape)
-    return xr.Dataset(
-        {q: ("alpha", v) for q, v in along.items()},
-        coords={"alpha": times},
-        attrs={
-            "kind": "theory",
-            "flow": system.name,
-            "reference": system.reference,
-            "status": system.status,
-            "solver": "exact solution by quadrature",
-            "parameters": p.as_json(),
-        },
-    )
+    times, system = np.asarray(at), flow(p.teachers)
+    along = states(p.values(), times)
+    curve = system.observed(p, times, np.array([along[x.name] for x in system.state]))
+    return curve.assign_attrs(solver="exact solution by quadrature")

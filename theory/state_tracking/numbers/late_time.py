@@ -50,8 +50,8 @@ def late_constant(p: Any, **swept: Any) -> np.ndarray:
             left = (
                 np.exp(-E) * (1 / A_now + mass * (1 + 1 / A_now - one.kappa * D**2)) * stretch * E
             )
-            rest = (1 - 1 / one.d_g) * (half * left * quadrature.WEIGHTS).sum()
+            excess = (1 - 1 / one.d_g) * (half * left * quadrature.WEIGHTS).sum()
             begun = np.exp(one.margin(one.A_0, one.D_0, one.S_0)) / one.N
-            clock = one.D_0 + one.S_0 + begun - rest
+            clock = one.D_0 + one.S_0 + begun - excess
         constants[k] = np.where(np.isfinite(clock), clock, np.nan)[0]
     return constants.reshape(shape)[()]

@@ -181,8 +181,8 @@ class Points:
         size = np.abs(self.epsilon)
         with np.errstate(divide="ignore", over="ignore"):
             bent = np.arccosh(np.sqrt(np.maximum(depth / size, 1)))
-            at = np.where(self.side == 0, bent, np.log(depth / size) / 2)
-        return np.where(self.side < 0, np.inf, np.maximum(at, self.s_of(self.D_0, self.E_0)))
+            reached = np.where(self.side == 0, bent, np.log(depth / size) / 2)
+        return np.where(self.side < 0, np.inf, np.maximum(reached, self.s_of(self.D_0, self.E_0)))
 
     def plateau(self, s: np.ndarray) -> np.ndarray:
         """Integral of dD/E up to a constant, in closed form. It is a lower bound of T, and T
@@ -305,9 +305,9 @@ def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
             points[some].integrate(start[some], stop[some], panels[some[-1]]).alpha[:, -1]
         )
     if (lost := np.isnan(times[open_])).any():
-        at = np.flatnonzero(lost)[0]
+        first_lost = np.flatnonzero(lost)[0]
         raise ParameterError(
-            f"A_0 = {points.A_0[at]:g}, R_0 - S_0 = {points.D_0[at]:g}: the time of A = {target[at]:g} is lost "
+            f"A_0 = {points.A_0[first_lost]:g}, R_0 - S_0 = {points.D_0[first_lost]:g}: the time of A = {target[first_lost]:g} is lost "
             "in double precision"
         )
     return times.reshape(shape)[()]

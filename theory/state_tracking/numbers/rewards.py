@@ -21,7 +21,6 @@ from theory.state_tracking.symbols import L, N, m
 PANELS, NODES = 64, 20
 ROUNDING = 1e-12  # of the clock at x = 0
 LONGEST = 1e9  # supervised time up to which a level is looked for
-BRACKETS = 40  # points of every refinement of a root
 MOST_ODDS = 30.0  # rise of log-odds up to which a penalty is looked for
 HALF = 0.5  # of the expected reward between guessing and certainty
 
@@ -63,13 +62,7 @@ def time_of(p: Parameters, level: float) -> float:
         low, high = high, 2 * high
         if high > LONGEST:
             return np.inf
-    while high - low > 4e-15 * high:
-        at = np.linspace(low, high, BRACKETS)
-        above = int(np.argmax(success(p, at) >= level))
-        if at[max(above - 1, 0)] <= low and at[above] >= high:
-            break
-        low, high = at[max(above - 1, 0)], at[above]
-    return float(high)
+    return float(brentq(lambda t: success(p, t)[0] - level, low, high, xtol=4e-15 * high))
 
 
 def waited(p: Parameters, edges: np.ndarray) -> np.ndarray:
@@ -78,8 +71,8 @@ def waited(p: Parameters, edges: np.ndarray) -> np.ndarray:
     """
     nodes, weights = gauss_legendre(NODES, -1, 1)
     half = np.diff(edges)[:, None] / 2
-    at = edges[:-1, None] + half * (1 + nodes)
-    pace = clock(p)(success(p, at.ravel())).reshape(at.shape)
+    times = edges[:-1, None] + half * (1 + nodes)
+    pace = clock(p)(success(p, times.ravel())).reshape(times.shape)
     with np.errstate(divide="ignore"):
         parts = np.where((pace > 0).all(1), (half * weights / pace).sum(1), np.inf)
     return np.concatenate([[0.0], np.cumsum(parts)])
@@ -128,8 +121,8 @@ def rewards_time(p: Parameters, level: float) -> float:
 @scope.guard(UNPENALISED)
 @sweep.over_fields
 def best_switch(p: Parameters, cost: float = 1.0) -> float:
-    """Value of s from which on a step with rewards is worth more than supervised steps of the same
-    cost: switching there reaches every later s first.
+    """Value of s above which a step with rewards is worth more than supervised steps of the same
+    cost. Students that switch there reach every larger s first.
 
     Parameters
     ----------
@@ -209,8 +202,8 @@ def critical_penalty(p: Parameters) -> float:
         return np.nan
     lowest = int(np.argmax(rising))  # never the first: the weight falls from infinity
     around = (levels[lowest - 1], levels[lowest + 1])
-    found = minimize_scalar(stopping, bounds=around, method="bounded", options={"xatol": 1e-12})
-    return float(found.fun)
+    minimum = minimize_scalar(stopping, bounds=around, method="bounded", options={"xatol": 1e-12})
+    return float(minimum.fun)
 
 
 def _levels(p: Parameters) -> np.ndarray:

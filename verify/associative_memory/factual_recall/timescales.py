@@ -2,6 +2,7 @@
 students.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from theory.associative_memory.factual_recall.onset import SHARES
 from theory.parameters import stated
 from theory.runtime import plotting
 from verify import ensemble
-from verify.check import Band, Check, identity, sampled
+from verify.check import Band, Check, identity, sampled, with_notes
 from verify.emergence import first_crossing
 from verify.report import Report, Request
 
@@ -58,13 +59,13 @@ def report(request: Request) -> Report:
     return Report(checks + scaled, notes + more, draw=lambda: draw(sweeps))
 
 
-def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
+@with_notes
+def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
     """Crossing times of both parts of the loss, and the height of the plateau."""
-    checks: list[Check] = []
-    notes = [
+    yield from (
         "",
         "steps at 90, 50, 10% of the initial value: flow (quadrature), full-batch descent, students",
-    ]
+    )
     euler = flow().descend(p, p.eta, int(runs.step[-1])).isel(t=runs.step.values)
     exactly = timescales.equations()["hitting_time_exact"]
     for part in PARTS:
@@ -83,9 +84,9 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
                 ("by the quadrature used elsewhere", "flow", exact, events[label], 1e-8, AMPLIFIED),
                 ("in closed form", "hitting_time", closed_form(p, part, share), exact, 10 * p.epsilon, "corrections of relative order epsilon"),
             ):  # fmt: skip
-                checks.append(identity(f"{what} {by}", equation, one, other, tolerance, why))
+                yield identity(f"{what} {by}", equation, one, other, tolerance, why)
             if np.isnan(time).any():
-                notes.append(f"  {what}: not reached by all seeds in {int(runs.step[-1])} steps")
+                yield f"  {what}: not reached by all seeds in {int(runs.step[-1])} steps"
                 continue
             slow, lag = float(crossing(slower, share)[0]), p.eta * known["lambda_recall"]
             why = FINITE_STEPS if lag < 0.01 else "finite learning rate: eta lambda"
@@ -93,13 +94,11 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
                 f"{what} by the flow, students",
                 f"{what} by full-batch descent, students",
             )
-            checks += [
-                identity(of_flow, "flow", exact, time.mean(), max(0.01, lag), why),
-                sampled(descent, "flow", slow / p.eta, time / p.eta, band=BATCH_NOISE),
-            ]
+            yield identity(of_flow, "flow", exact, time.mean(), max(0.01, lag), why)
+            yield sampled(descent, "flow", slow / p.eta, time / p.eta, band=BATCH_NOISE)
             at, spread = (x / p.eta for x in (time.mean(), time.std(ddof=1)))
             steps = f"{exact / p.eta:.0f}, {slow / p.eta:.1f}, {at:.1f} (s.d. {spread:.1f})"
-            notes.append(f"  {what}: {steps}")
+            yield f"  {what}: {steps}"
     half, last = (
         crossing(runs[f"loss_{q}"], s).mean() for q, s in (("relation", 0.1), ("subject", 0.9))
     )
@@ -107,24 +106,17 @@ def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
         middle = float(runs.loss.interp(t=(half + last) / 2).mean())
         height = float(dynamics.losses()["plateau"].evaluate(p.values()))
         there = float(flow().solve(p, at=[(half + last) / 2], t=last).loss[0])
-        notes.append(
-            f"plateau: ln D = {height:.4f}, flow half way {there:.4f}, students {middle:.4f}"
-        )
+        yield f"plateau: ln D = {height:.4f}, flow half way {there:.4f}, students {middle:.4f}"
         one, why = "flow half way along the plateau", "what is left of the relation, and what is gained of the subject"  # fmt: skip
         other, lagging = (
             "loss half way along the plateau",
             "the same lag on a curve that falls slowly",
         )
-        checks += [
-            identity(one, "plateau", height, there, 0.02, why),
-            identity(other, "flow", there, middle, 0.01, lagging),
-        ]
+        yield identity(one, "plateau", height, there, 0.02, why)
+        yield identity(other, "flow", there, middle, 0.01, lagging)
     begun = dynamics.losses()["initial_loss"].evaluate(p.values())
     measured, why = float(runs.loss.isel(t=0).mean()), "single precision"
-    return [
-        *checks,
-        identity("loss at the start", "initial_loss", begun, measured, 1e-6, why),
-    ], notes
+    yield identity("loss at the start", "initial_loss", begun, measured, 1e-6, why)
 
 
 def _level(part: Part, share: float) -> Any:

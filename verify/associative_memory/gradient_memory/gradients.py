@@ -8,8 +8,7 @@ import torch
 from sympy import Indexed, Sum
 
 from simulate.gradient_flow import Weights, integrate, rates
-from theory.associative_memory.gradient_memory import equations
-from theory.associative_memory.gradient_memory.numbers import margin
+from theory.associative_memory.gradient_memory import Parameters, equations, margin
 from theory.equation import Equation
 from verify.check import Check, Sides, identity
 from verify.report import Table, derivations
@@ -100,9 +99,9 @@ def steps(eq: Table) -> list[Check]:
     """One step from zero with orthonormal embeddings and f(z) = z mod K; the flow of all weights
     against the closed margin.
     """
-    keys, classes, eta, time = 12, 4, 3.0, 60.0
-    target = torch.arange(keys) % classes
-    hit = torch.nn.functional.one_hot(target, classes).T.bool()
+    p, time = Parameters(N=12, K=4, eta=3.0), 60.0
+    target = torch.arange(p.N) % p.K
+    hit = torch.nn.functional.one_hot(target, p.K).T.bool()
 
     def risk(weights: Weights) -> torch.Tensor:
         return torch.nn.functional.cross_entropy(weights["W"].T, target)
@@ -110,28 +109,28 @@ def steps(eq: Table) -> list[Check]:
     def gaps(W: torch.Tensor) -> torch.Tensor:
         return (W.gather(0, target[None]) - W)[~hit]
 
-    zero = {"W": torch.zeros(classes, keys, dtype=torch.float64)}
-    W = eta * rates(risk, zero)[1]["W"]
-    values = {"N": keys, "K": classes, "eta": eta}
-    few, late = Sides(eq, *FEW), Sides(eq, 1e-8, "ODE of all weights at 1e-10")
-    rest = Sides(eq, *AUTOGRAD)
+    zero = {"W": torch.zeros(p.K, p.N, dtype=torch.float64)}
+    W = p.eta * rates(risk, zero)[1]["W"]
+    values = p.values()
+    few, by_autograd = Sides(eq, *FEW), Sides(eq, *AUTOGRAD)
+    late = Sides(eq, 1e-8, "ODE of all weights at 1e-10")
     few.add("right logit after one step", "step_right", values, W[hit])
     few.add("wrong logits after one step", "step_wrong", values, W[~hit])
     few.add("margin after one step, every key and class", "step_margin", values, gaps(W))
     few.add("loss after one step", "step_loss", values, risk({"W": W}))
     (last,), _ = integrate(risk, zero, time)
-    at = values | {"t": time, "m": float(gaps(last["W"]).mean())}
-    late.add("margin of many small steps, their limit", "margin_flow", at, gaps(last["W"]))
-    rest.add("loss by the margin", "margin_loss", at, risk(last))
-    half = margin(keys, classes, eq["half_loss_time"].evaluate(values))
+    reached = values | {"t": time, "m": float(gaps(last["W"]).mean())}
+    late.add("margin of many small steps, their limit", "margin_flow", reached, gaps(last["W"]))
+    by_autograd.add("loss by the margin", "margin_loss", reached, risk(last))
+    half = margin(p, eq["half_loss_time"].evaluate(values))
     left = eq["margin_loss"].evaluate(values | {"m": half})
-    omega, exact, why = margin(keys, classes, time), eq["margin_flow"].evaluate(at), FEW[1]
+    omega, exact, why = margin(p, time), eq["margin_flow"].evaluate(reached), FEW[1]
     return [
         *few.checks(),
         *late.checks(),
         identity("  by Wright's omega", "margin_flow", omega, exact, 1e-13, why),
-        *rest.checks(),
-        identity("half-loss time", "half_loss_time", left, np.log(classes) / 2, 1e-12, why),
+        *by_autograd.checks(),
+        identity("half-loss time", "half_loss_time", left, np.log(p.K) / 2, 1e-12, why),
     ]
 
 

@@ -53,7 +53,7 @@ def gradient_checks() -> list[Check]:
         sampled(
             "second gradient, trigger to its remapped self",
             "second_gradient",
-            second_gradient(P),
+            second_gradient(small),
             [np.diag(q).mean() for q in keys],
         ),
     ]

@@ -1,6 +1,7 @@
 """k hops: agreement by enumeration, kernels, times with and without curriculum, kernel learners."""
 
 import itertools
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -11,7 +12,7 @@ from theory.associative_memory.k_hop import curriculum_times, direct_time, equat
 from theory.associative_memory.k_hop.agreement import phi
 from theory.associative_memory.k_hop.numbers import over_hops
 from theory.associative_memory.k_hop.overlaps import STAGE, overlap
-from verify.check import Check, identity
+from verify.check import Check, identity, listed
 from verify.emergence import first_crossing
 from verify.report import reporting
 
@@ -27,9 +28,9 @@ def every_input(N: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     return np.array([g for g, _ in rows]), np.array([x for _, x in rows])
 
 
-def agreement() -> list[Check]:
+@listed
+def agreement() -> Iterator[Check]:
     """Checks of the agreement of random pairs of hidden permutations, counted over all inputs."""
-    out = []
     for N, k in SIZES:
         given, start = every_input(N, k)
         rng, worst = np.random.default_rng([N, k]), []
@@ -41,18 +42,15 @@ def agreement() -> list[Check]:
             law = over_hops(equations()["agreement"], phi, (first == second).sum(1).tolist(), N)
             worst.append((float(abs(law - counted)), float(law), float(counted)))
         error, predicted, measured = max(worst)
-        out.append(
-            Check(
-                f"agreement, N = {N}, k = {k}, 12 pairs, all inputs",
-                "agreement",
-                predicted,
-                measured,
-                error,
-                0.0,
-                "both sides rational",
-            )
+        yield Check(
+            f"agreement, N = {N}, k = {k}, 12 pairs, all inputs",
+            "agreement",
+            predicted,
+            measured,
+            error,
+            0.0,
+            "both sides rational",
         )
-    return out
 
 
 def kernels() -> list[Check]:
@@ -87,37 +85,33 @@ def kernels() -> list[Check]:
     ]
 
 
-def times() -> list[Check]:
+@listed
+def times() -> Iterator[Check]:
     """Time of direct training against its law, and the constant time per hop of the curriculum."""
-    out = []
     for k in (3, 4, 6):
         p = Parameters(k=k, m_0=1e-3)
         law = float(equations()["direct_time"].evaluate(p.values()))
-        out.append(
-            identity(
-                f"direct training, k = {k}, m_0 = 1e-3",
-                "direct_time",
-                law,
-                direct_time(p),
-                6e-3,
-                "m_0 (pi/4 or less) at k = 3, smaller beyond: end point and saturation",
-            )
+        yield identity(
+            f"direct training, k = {k}, m_0 = 1e-3",
+            "direct_time",
+            law,
+            direct_time(p),
+            6e-3,
+            "m_0 (pi/4 or less) at k = 3, smaller beyond: end point and saturation",
         )
     mixed = np.diff([mixture_time(Parameters(k=k)) for k in (6, 7, 8, 9)])
-    out.append(
-        identity(
-            "time per hop of the mixture of 1 .. k hops does not grow with k",
-            "mixture",
-            mixed.min(),
-            mixed.max(),
-            1e-4,
-            "hops are learned one after the other, like a front at constant speed",
-        )
+    yield identity(
+        "time per hop of the mixture of 1 .. k hops does not grow with k",
+        "mixture",
+        mixed.min(),
+        mixed.max(),
+        1e-4,
+        "hops are learned one after the other, like a front at constant speed",
     )
     p = Parameters(k=8)
     ends = curriculum_times(p)
     stages = np.diff(ends)
-    out += [
+    yield from [
         identity(
             "time per hop of the curriculum does not grow with k",
             "curriculum",
@@ -143,12 +137,11 @@ def times() -> list[Check]:
             "event of the integrator",
         ),
     ]
-    return out
 
 
-def learner_runs(k: int, progress: bool = False) -> list[dict[str, Any]]:
+@listed
+def learner_runs(k: int, progress: bool = False) -> Iterator[dict[str, Any]]:
     """Kernel learners with and without curriculum: predicted time, students' times."""
-    out = []
     for curriculum, level in ((False, 0.5), (True, STAGE)):
         p = STUDENTS.replace(k=k, curriculum=curriculum)
         predicted = (
@@ -156,36 +149,30 @@ def learner_runs(k: int, progress: bool = False) -> list[dict[str, Any]]:
         )
         p = p.replace(eta=predicted / 400, steps=600, eval_every=2)
         runs = train(p, SEEDS, progress=progress)
-        out.append(
-            {
-                "curriculum": curriculum,
-                "k": k,
-                "p": p,
-                "predicted": predicted,
-                "runs": runs,
-                "times": first_crossing(runs["product"], level).values,
-            }
-        )
-    return out
+        yield {
+            "curriculum": curriculum,
+            "k": k,
+            "p": p,
+            "predicted": predicted,
+            "runs": runs,
+            "times": first_crossing(runs["product"], level).values,
+        }
 
 
-def learners() -> list[Check]:
+@listed
+def learners() -> Iterator[Check]:
     """Kernel learners against the flow of softmax kernels."""
-    out = []
     for k in (2, 3, 4):
         for runs in learner_runs(k):
             kind = "curriculum" if runs["curriculum"] else "direct"
-            out.append(
-                identity(
-                    f"kernel learners, {kind}, k = {k}",
-                    "equal_overlaps_softmax",
-                    runs["predicted"],
-                    runs["times"].mean(),
-                    0.08,
-                    "400 steps of 256 samples: gradient noise, growing with 1/signal; 0.5% Euler lag",
-                )
+            yield identity(
+                f"kernel learners, {kind}, k = {k}",
+                "equal_overlaps_softmax",
+                runs["predicted"],
+                runs["times"].mean(),
+                0.08,
+                "400 steps of 256 samples: gradient noise, growing with 1/signal; 0.5% Euler lag",
             )
-    return out
 
 
 report = reporting(agreement, kernels, times, learners)

@@ -1,49 +1,46 @@
 """Noisy bigrams: sample sizes of both paths against formula, collapse on n/N, and the ablation."""
 
+from collections.abc import Iterator
+
 from simulate.associative_memory.noisy_bigram import Learner, Parameters, one_step
 from theory.associative_memory.noisy_bigram import equations, feed_forward_success, value_recovered
-from verify.check import Band, Check, identity, near, sampled
+from verify.check import Band, Check, identity, listed, near, sampled
 from verify.report import reporting
 
 SIZES = (64, 256)
 RATIOS = (1, 4, 16)
 
 
-def feed_forward() -> list[Check]:
+@listed
+def feed_forward() -> Iterator[Check]:
     """Probability of the noise token having the largest logit after one step: exact formula,
     leading order, and independence of N.
     """
-    out = []
     for N in SIZES:
         p = Parameters(N=N, n=8, draws=4000)
-        out.append(
-            sampled(
-                f"feed-forward path, n = 8, N = {N}",
-                "feed_forward_success",
-                feed_forward_success(p),
-                one_step(p, seed=N)["feed_forward"],
-            )
+        yield sampled(
+            f"feed-forward path, n = 8, N = {N}",
+            "feed_forward_success",
+            feed_forward_success(p),
+            one_step(p, seed=N)["feed_forward"],
         )
     large = Parameters(N=10**6, n=8)
     leading = 1 - float(equations()["bigram_fail"].evaluate(large.values()))
-    out.append(
-        identity(
-            "  exact against leading order at N = 1e6",
-            "bigram_fail",
-            leading,
-            feed_forward_success(large),
-            1e-4,
-            "n^2/N = 6e-5",
-        )
+    yield identity(
+        "  exact against leading order at N = 1e6",
+        "bigram_fail",
+        leading,
+        feed_forward_success(large),
+        1e-4,
+        "n^2/N = 6e-5",
     )
-    return out
 
 
-def value_memory() -> list[Check]:
+@listed
+def value_memory() -> Iterator[Check]:
     """Recovered fraction of the value memory at finite N, and its limit, which depends on
     n/N only.
     """
-    out = []
     for N in SIZES:
         for ratio in RATIOS:
             p = Parameters(N=N, n=ratio * N, draws=120)
@@ -51,28 +48,23 @@ def value_memory() -> list[Check]:
             shared = Band(
                 -1 / N / predicted, 1 / N / predicted, "wrong labels share their samples: 1/N"
             )
-            out.append(
-                sampled(
-                    f"value memory, n = {ratio} N, N = {N}",
-                    "value_recovered",
-                    predicted,
-                    measured,
-                    band=shared,
-                )
+            yield sampled(
+                f"value memory, n = {ratio} N, N = {N}",
+                "value_recovered",
+                predicted,
+                measured,
+                band=shared,
             )
     for N in (10**5, 10**7):
         large = Parameters(N=N, n=4 * N)
-        out.append(
-            identity(
-                f"  finite N against the limit, n = 4 N, N = {N:.0e}",
-                "value_recovered",
-                float(equations()["value_recovered"].evaluate(large.values())),
-                value_recovered(large),
-                100 / N,
-                "collapse on n/N: the distance is measured to be 30/N to 50/N",
-            )
+        yield identity(
+            f"  finite N against the limit, n = 4 N, N = {N:.0e}",
+            "value_recovered",
+            float(equations()["value_recovered"].evaluate(large.values())),
+            value_recovered(large),
+            100 / N,
+            "collapse on n/N: the distance is measured to be 30/N to 50/N",
         )
-    return out
 
 
 def ablation() -> list[Check]:

@@ -20,8 +20,8 @@ SEEDS = (0, 1, 2)
 
 
 def balance(p: Parameters, progress: bool) -> Check:
-    """What would be conserved if every value were shown: its change in students that see some,
-    over the integral of its rate along the same run.
+    """Change of the balance in students, over the integral of its rate along the same run. It would
+    be conserved if every value were shown.
     """
     runs = of(stated).train(p.run_to(LONGER * emergence_time(p)), seeds=SEEDS, progress=progress)
     known: dict[str, Any] = {x.name: getattr(p, x.name) for x in stated.symbols}

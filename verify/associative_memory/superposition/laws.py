@@ -2,6 +2,8 @@
 frequencies.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import scipy.optimize
 import sympy as sp
@@ -10,7 +12,7 @@ from simulate.associative_memory.superposition import recall, zipf_error
 from theory.associative_memory import symbols
 from theory.associative_memory.superposition import Parameters, equations
 from theory.associative_memory.superposition.numbers import gaussian, marginal_cdf, sphere
-from verify.check import Band, Check, at_most, identity, near, sampled
+from verify.check import Band, Check, at_most, identity, listed, near, sampled
 from verify.report import reporting
 
 MOMENTS = (Parameters(d=16, N=12, draws=30_000), Parameters(d=16, N=40, M=4, draws=30_000))
@@ -25,9 +27,9 @@ SPHERE = {32: 0.06, 64: 0.03, 128: 0.015}
 GAUSS = {32: 0.10, 64: 0.07, 128: 0.04}
 
 
-def moment_checks() -> list[Check]:
+@listed
+def moment_checks() -> Iterator[Check]:
     """Means and variances of one right and one wrong score over independent draws."""
-    out = []
     for p in MOMENTS:
         recalled = recall(p, seed=1)
         kind = "one output per key" if p.M is None else f"{p.M} outputs"
@@ -40,7 +42,7 @@ def moment_checks() -> list[Check]:
             float(equations()[f"score_mean_{which}"].evaluate({"q_x": 1.0}))
             for which in ("right", "wrong")
         ]
-        out += [
+        yield from [
             sampled(f"mean right score, {kind}", "score_mean_right", means[0], recalled["right"]),
             sampled(
                 f"mean wrong score, {kind}",
@@ -54,13 +56,13 @@ def moment_checks() -> list[Check]:
             names, (recalled["right"], recalled["wrong"]), means, strict=True
         ):
             exact = float(equations()[name].evaluate(p.values()))
-            out.append(sampled(f"variance of {name}", name, exact, (scores - mean) ** 2))
-    return out
+            yield sampled(f"variance of {name}", name, exact, (scores - mean) ** 2)
 
 
-def accuracy_checks() -> list[Check]:
+@listed
+def accuracy_checks() -> Iterator[Check]:
     """Recall accuracy against both formulas; the error of the sphere formula decreases with d."""
-    out, errors = [], []
+    errors = []
     for p in RECALL:
         accuracy = recall(p)["accuracy"]
         for name, value, limit in (
@@ -72,26 +74,21 @@ def accuracy_checks() -> list[Check]:
                 limit / value,
                 "wrong scores taken as independent: an error that falls with d",
             )
-            out.append(
-                sampled(
-                    f"{name.replace('_', ' by ')} formula, d = {p.d}, N = {p.N}",
-                    name,
-                    value,
-                    accuracy,
-                    band=off,
-                )
+            yield sampled(
+                f"{name.replace('_', ' by ')} formula, d = {p.d}, N = {p.N}",
+                name,
+                value,
+                accuracy,
+                band=off,
             )
         errors.append(abs(float(accuracy.mean()) - sphere(p.N, p.d)))
-    out.append(
-        at_most(
-            "growth of the sphere formula's error with d, recall near 3/4",
-            "recall_sphere",
-            0.0,
-            float(np.max(np.diff(errors))),
-            "asymptotically exact along N ln N = const d^2",
-        )
+    yield at_most(
+        "growth of the sphere formula's error with d, recall near 3/4",
+        "recall_sphere",
+        0.0,
+        float(np.max(np.diff(errors))),
+        "asymptotically exact along N ln N = const d^2",
     )
-    return out
 
 
 def quadrature_checks() -> list[Check]:

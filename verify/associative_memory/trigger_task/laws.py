@@ -2,6 +2,8 @@
 emerge.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 import xarray as xr
@@ -12,7 +14,7 @@ from theory.associative_memory.symbols import K, N, T
 from theory.associative_memory.trigger_task import equations
 from theory.associative_memory.trigger_task.memories import trigger
 from theory.numeric import entry_by_entry
-from verify.check import Check, at_least, at_most, identity, near, sampled
+from verify.check import Check, at_least, at_most, identity, listed, near, sampled
 from verify.emergence import first_crossing
 from verify.report import reporting
 
@@ -67,13 +69,14 @@ def planted(p: Parameters, scale: float = SCALE, seed: int = 0) -> Learner:
     return learner
 
 
-def memories() -> list[Check]:
+@listed
+def memories() -> Iterator[Check]:
     """Probes and accuracy of planted memories; probes of random matrices at their chance level."""
     p = Parameters(d=256, batch_size=8)
     learner = planted(p)
     measured = learner.measure()
     scales = {"target_W_O2": p.d, "target_W_K2": p.d**1.5, "target_W_K1": p.d**1.5}
-    out = [
+    yield from [
         identity(
             f"planted memory, some entries of {target}",
             target,
@@ -91,7 +94,7 @@ def memories() -> list[Check]:
         )
         for target in PROBES.values()
     ]
-    out += [
+    yield from [
         near(
             f"{probe} of planted memories",
             target,
@@ -103,15 +106,13 @@ def memories() -> list[Check]:
         )
         for probe, target in PROBES.items()
     ]
-    out.append(
-        near(
-            "in-context accuracy of planted memories",
-            "target_W_O2",
-            1.0,
-            measured["in_context_accuracy"],
-            0.1,
-            "residual stream adds its own token to the logits",
-        )
+    yield near(
+        "in-context accuracy of planted memories",
+        "target_W_O2",
+        1.0,
+        measured["in_context_accuracy"],
+        0.1,
+        "residual stream adds its own token to the logits",
     )
     chance: list[float] = []
     for seed in range(RANDOM):
@@ -123,7 +124,7 @@ def memories() -> list[Check]:
             probes.append(student.probes(torch.arange(5))["probe_W_K2"])
         chance.append(float(np.mean(probes)))
     blind = float(equations()["probe_chance"].evaluate({"M_probe": 5}))
-    return [*out, sampled("probe of 5 triggers by random weights", "probe_chance", blind, chance)]
+    yield sampled("probe of 5 triggers by random weights", "probe_chance", blind, chance)
 
 
 def layers(progress: bool = False) -> tuple[xr.Dataset, xr.Dataset]:

@@ -1,6 +1,6 @@
 """All weights on a burst: closed flow against the network, law against the flow, students."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from simulate.pool import one_thread
 from theory.induction_heads.all_weights import burst, burst_loss
 from theory.induction_heads.numbers import leading_order, recent
 from theory.induction_heads.numbers.burst_loss import loss_and_gradient
-from verify.check import Check, identity, together
+from verify.check import Check, identity, listed, together, with_notes
 from verify.induction_heads import all_weights
 from verify.induction_heads.all_weights_equations import EXACT, EXACT_WHY, Table, point
 from verify.induction_heads.points import Network
@@ -29,9 +29,9 @@ STUDENTS = {(16, 2): (32, 128), (32, 4): (128, 512)}
 SEEDS = {16: range(8), 32: range(3)}
 
 
-def running_sums() -> list[Check]:
+@listed
+def running_sums() -> Iterator[Check]:
     """Loss and gradient in O(N) against the network, both masks, with one right pair and more."""
-    checks = []
     for mask in all_weights.MASKS:
         told = [loss_and_gradient(point(N), N, B, mask) for N, B in SIZES]
         there = [Network(N, "last", mask, B)(point(N)) for N, B in SIZES]
@@ -40,8 +40,7 @@ def running_sums() -> list[Check]:
             for side in (told, there)
         )
         name = f"loss and gradient of all weights on a burst, {mask} mask"
-        checks.append(identity(name, "burst_loss", sums, network, EXACT, EXACT_WHY))
-    return checks
+        yield identity(name, "burst_loss", sums, network, EXACT, EXACT_WHY)
 
 
 def by_equations(eq: Table, theta: np.ndarray, size: int, right: int, mask: str) -> float:
@@ -72,16 +71,15 @@ def by_equations(eq: Table, theta: np.ndarray, size: int, right: int, mask: str)
     return float(eq["burst_loss"].evaluate(known))
 
 
-def row_by_row(eq: Table, masks: tuple[str, ...] = all_weights.MASKS) -> list[Check]:
+@listed
+def row_by_row(eq: Table, masks: tuple[str, ...] = all_weights.MASKS) -> Iterator[Check]:
     """The equations against the network."""
     theta, size, right = point(3), 5, 2
     name = "loss of all weights on a burst by its equations"
-    checks = []
     for mask in masks:
         told = by_equations(eq, theta, size, right, mask)
         there = Network(size, "last", mask, right)(theta)[0]
-        checks.append(identity(f"{name}, {mask} mask", "burst_loss", told, there, EXACT, EXACT_WHY))
-    return checks
+        yield identity(f"{name}, {mask} mask", "burst_loss", told, there, EXACT, EXACT_WHY)
 
 
 def descent(size: int = 6, right: int = 2, steps: int = 300, **more: Any) -> list[Check]:
@@ -90,21 +88,22 @@ def descent(size: int = 6, right: int = 2, steps: int = 300, **more: Any) -> lis
     return [all_weights.step_by_step(name, "burst_loss", size, "last", steps, right=right, **more)]
 
 
+@with_notes
 def beside(
     law: Mapping[str, float], flow: Mapping[str, float], of: str, where: str, *given: Any
-) -> tuple[list[Check], list[str]]:
+) -> Iterator[Check | str]:
     """Times of alpha_3 = 1/2 and of the drop by a law and by the flow of all weights."""
     names = ("T_alpha", "T_drop")
-    checks = [
+    yield from [
         identity(f"law of all weights {of}for {n}, {where}", given[0], law[n], flow[n], *given[1:])
         for n in names
     ]
     told = "; ".join(f"{n} {flow[n]:.5g}, law {law[n]:.5g}" for n in names)
-    return checks, [f"  all weights, {where.removeprefix('right pair among the ')}: {told}"]
+    yield f"  all weights, {where.removeprefix('right pair among the ')}: {told}"
 
 
 def against_law(settings: tuple[tuple[int, int], ...] = LAW) -> tuple[list[Check], list[str]]:
-    """Eight numbers against all of them."""
+    """Flow of eight pseudo-parameters against that of all weights."""
     return together(
         beside(
             leading_order.predicted(N, right=B),
@@ -120,7 +119,9 @@ def against_law(settings: tuple[tuple[int, int], ...] = LAW) -> tuple[list[Check
 
 
 def of_places(settings: tuple[tuple[int, float], ...] = RECENT) -> tuple[list[Check], list[str]]:
-    """One right pair among the last: five numbers against the flow of all weights."""
+    """One right pair at a random recent place: flow of five pseudo-parameters against that of all
+    weights.
+    """
     return together(
         beside(
             recent.predicted(N, w, rtol=1e-5),

@@ -2,7 +2,7 @@
 three numbers or of all weights.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from simulate.induction_heads import contexts as students
 from simulate.induction_heads import train
 from theory import induction_heads as ih
 from theory.induction_heads.bursty import Parameters, contexts, emergence_time, stated
-from verify.check import Band, Check, identity
+from verify.check import Band, Check, identity, listed
 from verify.emergence import first_crossing
 from verify.induction_heads.bursty import every_weight
 from verify.report import Report, Request
@@ -22,9 +22,9 @@ NEXT = Band(-0.02, 0.02, "next order in B/N: 2% is allowed")
 STEP = 0.25  # of the transformers, in the flow's time
 
 
-def transformers(settings: Sequence[Parameters], **more: Any) -> list[Check]:
+@listed
+def transformers(settings: Sequence[Parameters], **more: Any) -> Iterator[Check]:
     """Three numbers in a transformer that is shown sequences; the loss does not depend on them."""
-    times = []
     for p in settings:
         time = emergence_time(p)
         shown = ih.Parameters(
@@ -42,13 +42,12 @@ def transformers(settings: Sequence[Parameters], **more: Any) -> list[Check]:
         runs = train(shown, seeds=[0], dtype="float64", **more)
         there = float(first_crossing(runs.alpha, 0.5).values[0])
         what = f"time of alpha = 0.5, transformer, N = {p.N}, B = {p.B}"
-        times.append(identity(what, "burst_time", time, there, NEXT.high, NEXT.why))
-    return times
+        yield identity(what, "burst_time", time, there, NEXT.high, NEXT.why)
 
 
-def mixtures() -> list[Check]:
+@listed
+def mixtures() -> Iterator[Check]:
     """One head on contexts that differ: the flow of the mean loss, in a transformer."""
-    checks = []
     for what, N, right, chances, step in (
         ("B = 1 or 2", 16, contexts.bursts(16, [1, 2]), contexts.zipf(2, 1.0), 0.5),
         ("B = 1 to 4", 32, contexts.bursts(32, [1, 2, 3, 4]), contexts.zipf(4, 2.0), 1.0),
@@ -67,8 +66,7 @@ def mixtures() -> list[Check]:
         runs = students.descent(p, right, chances, 0, step)
         there = float(first_crossing(runs.alpha.expand_dims("seed"), 0.5).values[0])
         label = f"time of alpha = 0.5, mixture of contexts, N = {N}, {what}"
-        checks.append(identity(label, "burst_time", time, there, NEXT.high, NEXT.why))
-    return checks
+        yield identity(label, "burst_time", time, there, NEXT.high, NEXT.why)
 
 
 def report(request: Request) -> Report:

@@ -3,6 +3,7 @@ students; exponent of the memory; a head trained on sequences.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from theory.induction_heads.in_weights import (
 from verify.check import Band, Check, identity, sampled
 from verify.emergence import first_crossing
 from verify.report import Report, Request
-from verify.statement.emergence import LONGER, emergence
+from verify.statement.emergence import LONGER, emergence, setting
 
 COMMON = Parameters()
 RACE = tuple(COMMON.replace(**x) for x in ({}, dict(B=2, C=64), dict(L=4, R=4, C=128)))
@@ -45,9 +46,7 @@ def trained(p: Any, until: float, seeds: Sequence[int], progress: bool) -> tuple
     return runs, slow.expand_dims("seed")
 
 
-def where(p: Any) -> str:
-    """Sizes and numbers of a setting."""
-    return ", ".join(f"{s.name} = {getattr(p, s.name)}" for s in stated.symbols)
+where = partial(setting, stated)
 
 
 def shares(p: Any, seeds: Sequence[int], progress: bool) -> Check:
@@ -156,10 +155,10 @@ def report(request: Request) -> Report:
     given: dict[str, Any] = dict(seeds=SEEDS, progress=show)
     checks, notes = emergence(stated, RACE, "attention", emergence_time, "iw_clock", EXACT, **given)
     for p in RACE:
-        own = emergence(
+        solved = emergence(
             stated, [p], "logit", solved_time, "iw_half", EXACT, level=np.log(p.L + 1), **given
         )
-        checks, notes = [*checks, *own[0], shares(p, SEEDS, show)], [*notes, *own[1]]
+        checks, notes = [*checks, *solved[0], shares(p, SEEDS, show)], [*notes, *solved[1]]
     late, power = lost(LOST, SEEDS[:2], show), exponents(SEEDS, show)
     notes = [*notes, late[1], power[1], perceptrons(range(8))]
     return Report([*checks, *late[0], *power[0], transformer(COMMON)], notes)

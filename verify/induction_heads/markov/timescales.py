@@ -2,7 +2,7 @@
 shown sequences.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from simulate.induction_heads import chains
@@ -15,10 +15,10 @@ from theory.induction_heads.markov import (
     stated,
     unigram_time,
 )
-from verify.check import Band, Check, identity, sampled
+from verify.check import Band, Check, identity, listed, sampled
 from verify.emergence import first_crossing
 from verify.report import Report, Request
-from verify.statement.emergence import LONGER, emergence
+from verify.statement.emergence import LONGER, emergence, setting
 
 COMMON = Parameters()
 GRID = (COMMON, *(COMMON.replace(**x) for x in ({"U": 1000}, {"rho": 0.5}, {"k": 24, "m": 6})))
@@ -29,9 +29,9 @@ NEXT = Band(-0.02, 0.02, "next order in many lags and symbols, and steps: 2% is 
 FINITE = "counts of finite sequences: -0.5% to +4% at 256 tokens, falling; 2% is allowed"
 
 
-def plateaus(settings: Sequence[Any], progress: bool) -> list[Check]:
+@listed
+def plateaus(settings: Sequence[Any], progress: bool) -> Iterator[Check]:
     """Length of the plateau in students that were trained for the times of bigrams."""
-    checks = []
     for p in settings:
         runs = of(stated).train(
             p.run_to(LONGER * emergence_time(p)), seeds=SEEDS, progress=progress
@@ -39,10 +39,8 @@ def plateaus(settings: Sequence[Any], progress: bool) -> list[Check]:
         ends, begins = (
             first_crossing(runs[name], 0.5).values for name in ("attention_first", "unigrams")
         )
-        where = ", ".join(f"{s.name} = {getattr(p, s.name)}" for s in stated.symbols)
-        name, told = f"length of the plateau, students, {where}", plateau_length(p)
-        checks.append(sampled(name, "markov_unigram", told, ends - begins, band=NEXT))
-    return checks
+        name = f"length of the plateau, students, {setting(stated, p)}"
+        yield sampled(name, "markov_unigram", plateau_length(p), ends - begins, band=NEXT)
 
 
 def transformer(p: Any) -> Check:

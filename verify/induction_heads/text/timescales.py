@@ -3,7 +3,7 @@ burstiness, compared with the law of all weights and with a published fit. Neith
 students.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import xarray as xr
 
 from theory import induction_heads as ih
 from theory.induction_heads.text import published
-from verify.check import Check, at_least, sampled
+from verify.check import Check, at_least, listed, sampled
 from verify.emergence import first_crossing
 from verify.induction_heads.students import power
 from verify.induction_heads.text import ensembles
@@ -30,11 +30,11 @@ def times(runs: Mapping[str, xr.Dataset], level: float = LEVEL) -> dict[str, np.
     return {name: first_crossing(r.prefix, level).values for name, r in runs.items()}
 
 
-def exponents(found: Mapping[str, np.ndarray], along: str) -> np.ndarray:
+def exponents(steps: Mapping[str, np.ndarray], along: str) -> np.ndarray:
     """Exponent of the steps in C or B, seed by seed; NaN where a head has not emerged."""
     settings = ALONG[along]
     sizes = [getattr(ensembles.parameters(s), FIELD[along]) for s in settings]
-    return power(sizes, [found[s] for s in settings])
+    return power(sizes, [steps[s] for s in settings])
 
 
 def law() -> float:
@@ -47,11 +47,11 @@ def law() -> float:
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
-def checks(found: Mapping[str, np.ndarray]) -> list[Check]:
+def checks(steps: Mapping[str, np.ndarray]) -> list[Check]:
     """Exponents of the students against the fit, and the effect of bursts."""
-    C, B = exponents(found, "C"), exponents(found, "B")
+    C, B = exponents(steps, "C"), exponents(steps, "B")
     by = {x: published.exponent(getattr(published, x)) for x in "CB"}
-    bursts = np.log(found["half repeated"] / found["base"])
+    bursts = np.log(steps["half repeated"] / steps["base"])
     margin = "least of six seeds"
     return [
         sampled("exponent of steps in B", "published_steps", by["B"], B),
@@ -60,67 +60,64 @@ def checks(found: Mapping[str, np.ndarray]) -> list[Check]:
     ]  # fmt: skip
 
 
-def copying(runs: Mapping[str, xr.Dataset], found: Mapping[str, np.ndarray]) -> list[Check]:
+@listed
+def copying(runs: Mapping[str, xr.Dataset], steps: Mapping[str, np.ndarray]) -> Iterator[Check]:
     """A head that has emerged copies, and its second showing is predicted better than the first."""
-    rows = []
     for name, r in runs.items():
-        last, there = r.isel(step=-1), np.isfinite(found[name])
+        last, there = r.isel(step=-1), np.isfinite(steps[name])
         if there.any():
             gain = (last.loss_first - last.loss_second).values[there]
-            rows += [
+            yield from [
                 at_least(f"copying score of the head, {name}", SCORES, 0.9, float(last.copying.values[there].min()), "least of the seeds"),
                 at_least(f"loss of the first showing less that of the second, {name}", SCORES, 0.5, float(gain.min()), "least of the seeds"),
             ]  # fmt: skip
-    return rows
 
 
 HEADER = ["setting", "steps", "thousand characters", "of T sqrt(BC)", "gain, nats", "prefix"]
 
 
-def table(runs: Mapping[str, xr.Dataset], found: Mapping[str, np.ndarray]) -> list[list[str]]:
+@listed
+def table(runs: Mapping[str, xr.Dataset], times: Mapping[str, np.ndarray]) -> Iterator[list[str]]:
     """One row per setting: means over the seeds in which a head emerged."""
-    rows = []
     for name, r in runs.items():
-        p, there = ensembles.parameters(name), found[name][np.isfinite(found[name])]
-        missing = len(found[name]) - len(there)
+        p, there = ensembles.parameters(name), times[name][np.isfinite(times[name])]
+        missing = len(times[name]) - len(there)
         steps = f"{there.mean():.0f}" if len(there) else f"> {p.steps}"
-        steps += f" ({missing} of {len(found[name])} not by {p.steps})" * bool(missing)
+        steps += f" ({missing} of {len(times[name])} not by {p.steps})" * bool(missing)
         least = there.mean() if len(there) else p.steps
         fit = published.T_PUBLISHED * np.sqrt(p.tokens_per_step)
         more = "> " * (not len(there))
         last = r.isel(step=-1)
         gain = float((last.loss_first - last.loss_second).mean())
         characters = least * p.tokens_per_step
-        rows.append([name, steps, f"{more}{characters / 1000:.0f}", f"{more}{characters / fit:.3f}", f"{gain:.2f}", f"{float(last.prefix.mean()):.2f}"])  # fmt: skip
-    return rows
+        yield [name, steps, f"{more}{characters / 1000:.0f}", f"{more}{characters / fit:.3f}", f"{gain:.2f}", f"{float(last.prefix.mean()):.2f}"]  # fmt: skip
 
 
-def said(runs: Mapping[str, xr.Dataset], of_law: float) -> list[list[str]]:
+@listed
+def said(runs: Mapping[str, xr.Dataset], of_law: float) -> Iterator[list[str]]:
     """Exponents of the steps at every level: measured in the seeds in which heads emerged,
     published, and of the law of all weights.
     """
-    rows = []
     for along, other in (("C", f"{of_law:.2f}"), ("B", "0.00")):
         by = published.exponent(getattr(published, along))
         for level in LEVELS:
-            own = exponents(times(runs, level), along)
-            own = own[np.isfinite(own)]
-            error = own.std(ddof=1) / own.size**0.5
-            told = f"{own.mean():.2f} +- {error:.2f} ({own.min():.2f} to {own.max():.2f}, {own.size} seeds)"
-            rows.append([along, f"{level:g}", told, f"{by:.2f}", other])
-    return rows
+            measured = exponents(times(runs, level), along)
+            measured = measured[np.isfinite(measured)]
+            error = measured.std(ddof=1) / measured.size**0.5
+            told = f"{measured.mean():.2f} +- {error:.2f} ({measured.min():.2f} to {measured.max():.2f}, {measured.size} seeds)"
+            yield [along, f"{level:g}", told, f"{by:.2f}", other]
 
 
 def report(request: Request) -> Report:
     """Tables and checks of the shipped ensembles."""
     request.of_its_own()
     runs = ensembles.shipped()
-    found, of_law = times(runs), law()
+    steps, of_law = times(runs), law()
     tables: dict[str, tuple[Sequence[str], Any]] = {
-        "when induction heads emerge": (HEADER, table(runs, found)),
+        "when induction heads emerge": (HEADER, table(runs, steps)),
         "exponents of the steps": (
             ["in", "level", "students", "published fit", "law of all weights"],
             said(runs, of_law),
         ),
     }
-    return Report([*checks(found), *copying(runs, found)], tables=tables)
+    return Report([*checks(steps), *copying(runs, steps)], tables=tables)

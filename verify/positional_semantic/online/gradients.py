@@ -4,7 +4,7 @@ In three dimensions (teacher, positions, one more) and on Gauss-Hermite nodes of
 entries the mean over sentences is a sum, whose gradient autograd gives.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from theory.positional_semantic.online import Parameters, equations
 from theory.positional_semantic.online.numbers import numbers_at
 from theory.special import gauss_hermite
-from verify.check import Check, Sides, identity, near
+from verify.check import Check, Sides, identity, listed, near
 from verify.report import Table, derivations
 
 NODES = (14, 14, 6)  # for a token's three entries; weights are small along the last
@@ -87,9 +87,9 @@ def rates(table: Table) -> list[Check]:
     return sides.checks()
 
 
-def growth(table: Table) -> list[Check]:
+@listed
+def growth(table: Table) -> Iterator[Check]:
     """Growth rates against rates at a small overlap; those of small weights against them."""
-    rows = []
     for p in POINTS:
         for x in ("m", "theta"):
             known = numbers_at(p)
@@ -97,33 +97,28 @@ def growth(table: Table) -> list[Check]:
             for end in ("", "_held"):
                 rate = float(equations()[f"d{x}_dt{end}"].evaluate(near_zero)) / CLOSE
                 equation = f"growth_{x}{end}"
-                rows.append(
-                    near(
-                        f"growth of {x}{end.replace('_', ', norm ')}, {p.target}",
-                        equation,
-                        float(table[equation].evaluate(known)),
-                        rate,
-                        1e-3,
-                        "next order in the overlap",
-                        scale=abs(rate) + 1e-3,
-                    )
+                yield near(
+                    f"growth of {x}{end.replace('_', ', norm ')}, {p.target}",
+                    equation,
+                    float(table[equation].evaluate(known)),
+                    rate,
+                    1e-3,
+                    "next order in the overlap",
+                    scale=abs(rate) + 1e-3,
                 )
     p = Parameters(omega=0.3, scale=SMALL, batch=None)
     known = numbers_at(p)
     for x in STUDENT:
         found = _per_overlap(known, x)
         predicted = float(table[f"growth_{x}_small"].evaluate(known))
-        rows.append(
-            near(
-                f"growth of small weights, {x}",
-                f"growth_{x}_small",
-                predicted,
-                found,
-                1e-4,
-                "next order in the norm",
-            )
+        yield near(
+            f"growth of small weights, {x}",
+            f"growth_{x}_small",
+            predicted,
+            found,
+            1e-4,
+            "next order in the norm",
         )
-    return rows
 
 
 def _per_overlap(known: Mapping[str, Any], x: str) -> float:

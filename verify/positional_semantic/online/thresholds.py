@@ -2,7 +2,7 @@
 population, over the positional fraction and the sample complexity.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import xarray as xr
 
 from theory.parameters import ParameterError
 from theory.runtime import plotting
-from verify.check import Z_MAX, Band, Check, at_least, at_most, estimated
+from verify.check import Z_MAX, Band, Check, at_least, at_most, estimated, listed
 from verify.positional_semantic import random_starts as starts
 from verify.report import Report, Request
 
@@ -88,9 +88,9 @@ def cells(found: xr.DataArray) -> Any:
         yield {x: cell[x].item() for x in (*CELL, "student")}, cell
 
 
-def rows(found: xr.DataArray, flow: xr.DataArray) -> list[list[str]]:
+@listed
+def rows(found: xr.DataArray, flow: xr.DataArray) -> Iterator[list[str]]:
     """The table."""
-    out = []
     for at, cell in cells(found):
         n = cell.sizes["seed"]
         shares = []
@@ -101,8 +101,7 @@ def rows(found: xr.DataArray, flow: xr.DataArray) -> list[list[str]]:
         there = flow.sel({x: at[x] for x in CELL})
         best = str(there.end[int(there.values.argmax())].item())
         place = [f"{at[x]:g}" for x in CELL]
-        out.append([*place, at["student"], *shares, best, f"{float(there.max()):.2f}"])
-    return out
+        yield [*place, at["student"], *shares, best, f"{float(there.max()):.2f}"]
 
 
 def difference(first: xr.DataArray, second: xr.DataArray, paired: bool) -> tuple[float, float]:
@@ -146,28 +145,25 @@ def fewer(found: xr.DataArray) -> list[Check]:
     return [at_least(name, "App. E.4", 0.0, float(gap.min()), reason)]
 
 
-def by_flow(found: xr.DataArray, flow: xr.DataArray) -> list[Check]:
+@listed
+def by_flow(found: xr.DataArray, flow: xr.DataArray) -> Iterator[Check]:
     """Share of students of most sentences that end where the flow sends most starts."""
-    checks = []
     for omega in found.omega.values:
         cell = found.sel(omega=omega, alpha=MANY, student="descent", drop=True).isel(d=-1)
         there = flow.sel(omega=omega, alpha=MANY, drop=True).isel(d=-1)
         end = str(there.end[int(there.values.argmax())].item())
         ends = cell.sel(end=end).values
         share, n = float(ends.mean()), ends.size
-        checks.append(
-            estimated(
-                f"share of ends where the flow says, omega = {omega:g}, alpha = {MANY:g}",
-                "App. E.4",
-                float(there.max()),
-                share,
-                max((share * (1 - share) / n) ** 0.5, 1 / n),  # as one student in n would change it
-                n,
-                band=FINITE.get(float(omega)),
-                required=SHOWN,
-            )
+        yield estimated(
+            f"share of ends where the flow says, omega = {omega:g}, alpha = {MANY:g}",
+            "App. E.4",
+            float(there.max()),
+            share,
+            max((share * (1 - share) / n) ** 0.5, 1 / n),  # as one student in n would change it
+            n,
+            band=FINITE.get(float(omega)),
+            required=SHOWN,
         )
-    return checks
 
 
 def draw(found: xr.DataArray, flow: xr.DataArray) -> Any:

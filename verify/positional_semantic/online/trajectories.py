@@ -1,5 +1,6 @@
 """One-pass students, extrapolated to many dimensions, against the flow."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from theory.parameters import described
 from theory.positional_semantic.online import Parameters, predict
 from theory.runtime import plotting
 from verify import ensemble
-from verify.check import Check, sampled
+from verify.check import Check, listed, sampled
 from verify.positional_semantic.limits import at_infinity, over_d
 from verify.report import Report, Request
 from verify.trajectories import compare
@@ -37,9 +38,10 @@ def report(request: Request) -> Report:
     return Report(checks, notes, draw=lambda: draw(p, curve, runs))
 
 
-def at_many_dimensions(curve: xr.Dataset, runs: dict[int, xr.Dataset]) -> list[Check]:
+@listed
+def at_many_dimensions(curve: xr.Dataset, runs: dict[int, xr.Dataset]) -> Iterator[Check]:
     """Students extrapolated seed by seed, at some times."""
-    sizes, checks = sorted(runs), []
+    sizes = sorted(runs)
     end = float(curve.t[-1])
     for share in SHARES:
         at = [runs[d].sel(t=share * end, method="nearest") for d in sizes]
@@ -48,22 +50,19 @@ def at_many_dimensions(curve: xr.Dataset, runs: dict[int, xr.Dataset]) -> list[C
             values = at_infinity(over_d([of[x].drop_vars("t") for of in at], sizes)).values
             if np.ptp(values) < 1e-12 * np.abs(values).max():
                 continue  # held
-            checks.append(
-                sampled(
-                    f"{x} at t = {float(at[-1].t):.3g}",
-                    f"d{x}_dt",
-                    float(there[x]),
-                    values,
-                    required=SEEN,
-                    scale=float(np.abs(curve[x]).max()),
-                )
+            yield sampled(
+                f"{x} at t = {float(at[-1].t):.3g}",
+                f"d{x}_dt",
+                float(there[x]),
+                values,
+                required=SEEN,
+                scale=float(np.abs(curve[x]).max()),
             )
-    return checks
 
 
-def draw(p: Parameters, curve: xr.Dataset, runs: xr.Dataset) -> Any:
+@plotting.panels(1, 2)
+def draw(p: Parameters, curve: xr.Dataset, runs: xr.Dataset, *axes: Any) -> Any:
     """Students as bands, the flow as lines."""
-    figure, axes = plotting.figure(1, 2)
     for k, (x, tex) in enumerate(NAMES.items()):
         plotting.band(axes[0], runs[x], f"C{k}", f"${tex}$, students", width=3)
         axes[0].plot(curve.t, curve[x], "k", ls=("-", "--", ":")[k], lw=1, label=f"${tex}$, flow")
@@ -74,5 +73,4 @@ def draw(p: Parameters, curve: xr.Dataset, runs: xr.Dataset) -> Any:
     for axis in axes:
         plotting.below(axis)
     asked = [(p, runs.sizes["seed"])]
-    plotting.headline(figure, titles.title(asked), described(asked))
-    return figure
+    return titles.title(asked), described(asked)

@@ -1,13 +1,13 @@
 """Parameters of the committee: one object for theory and students."""
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
-from theory.parameters import BaseParameters, ParameterError, parameter
+from theory.parameters import ParameterError, Stepped, parameter
 
 
 @dataclass(frozen=True)
-class Parameters(BaseParameters):
+class Parameters(Stepped):
     """K student units learn K orthonormal teacher units; time is ``alpha = examples / N``.
 
     Raises
@@ -16,6 +16,7 @@ class Parameters(BaseParameters):
         For an unknown name or a value out of range.
     """
 
+    TIME = "alpha"
     PRESETS = {
         "reference": {},
         "small_steps": dict(eta=0.1),
@@ -46,6 +47,7 @@ class Parameters(BaseParameters):
         """Numbers by symbol name."""
         return {n: getattr(self, n) for n in ("K", "eta", "sigma", "R_0", "S_0", "Q_0", "C_0")}
 
-    def run_to(self, alpha: float | None) -> Self:
-        """Copy whose number of examples reaches the time ``alpha`` (None: unchanged)."""
-        return self._until("alpha", alpha, "steps", 1 / self.N)
+    @property
+    def time_per_step(self) -> float:
+        """Time of one example."""
+        return 1 / self.N

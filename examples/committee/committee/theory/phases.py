@@ -21,7 +21,7 @@ from committee.theory.dynamics import (
     sigma,
     spread,
 )
-from theory import Equation, symbol, table, vanishes, written_as
+from theory import Equation, proved, symbol, table, vanishes, written_as
 
 SMALL = "first order in eta"
 on_plateau = symbol("R_plateau", r"R^{\star}", "overlap with all teachers there", positive=True)
@@ -54,10 +54,11 @@ def plateau() -> dict[sp.Symbol, sp.Expr]:
     """
     point = {R: 1 / sp.sqrt(K * (2 * K - 1)), Q: 1 / (2 * K - 1)}
     point |= {S: point[R], C: point[Q]}
-    if not vanishes(point[Q] - K * point[R] ** 2) or not all(
-        vanishes(drift()[x].subs(point)) for x in STATE
-    ):
-        raise ArithmeticError("the plateau moves")
+    proved(
+        vanishes(point[Q] - K * point[R] ** 2)
+        and all(vanishes(drift()[x].subs(point)) for x in STATE),
+        "the plateau moves",
+    )
     return point
 
 
@@ -92,8 +93,9 @@ def escape_rate() -> sp.Expr:
     )
     form = 2 * K / (sp.pi * sp.sqrt(2 * K - 1) * sp.sqrt(2 * K + 1) ** 3)
     grows = form.subs(K, t + sp.Rational(1, 2))
-    if not all(map(vanishes, (block[0, 0] - grows, block[0, 1], block[1, 1]))):
-        raise ArithmeticError("not the only growth")
+    proved(
+        all(map(vanishes, (block[0, 0] - grows, block[0, 1], block[1, 1]))), "not the only growth"
+    )
     return eta * form
 
 
@@ -111,8 +113,9 @@ def block(order: int) -> sp.Matrix:
     moved = [parts[Q] - 2 * parts[R], parts[C] - 2 * parts[S]]
     slopes = {z: [sp.expand(sp.diff(f, z).subs(sigma, 0).subs(DONE)) for f in moved] for z in STATE}
     for whole, half in ((R, Q), (S, C)):
-        if any(not vanishes(a + 2 * b) for a, b in zip(slopes[whole], slopes[half], strict=True)):
-            raise ArithmeticError("the end does not close in Q - 2 R and C - 2 S")
+        pairs = zip(slopes[whole], slopes[half], strict=True)
+        closed = all(vanishes(a + 2 * b) for a, b in pairs)
+        proved(closed, "the end does not close in Q - 2 R and C - 2 S")
     return sp.Matrix([slopes[Q], slopes[C]]).T
 
 
@@ -134,8 +137,7 @@ def largest() -> sp.Expr:
     both = sp.Poly(sp.expand((sp.pi * block(1) + y * sp.pi**2 * block(2)).det()), y)
     square, linear, rest = map(sp.expand, both.all_coeffs())
     inside = sp.expand(linear**2 - 4 * square * rest)
-    if not all(map(positive, (square, -linear, rest, inside))):
-        raise ArithmeticError("not two positive roots")
+    proved(all(map(positive, (square, -linear, rest, inside))), "not two positive roots")
     return sp.pi * (-linear - sp.sqrt(inside)) / (2 * square)
 
 

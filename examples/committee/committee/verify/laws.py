@@ -2,12 +2,15 @@
 laws against its flow.
 """
 
+from collections.abc import Iterator
+from functools import partial
+
 import numpy as np
 
 from committee import simulate
 from committee.theory import Parameters, equations, flow
 from committee.theory.onset import HALF
-from verify.check import Check, at_most, near, sampled
+from verify.check import Check, against, at_most, listed, near, sampled
 from verify.report import Table, reporting
 
 EARLY = Parameters(K=3, N=500, eta=0.8, R_0=0.3, sigma=0.2)
@@ -44,7 +47,8 @@ def specialised(p: Parameters, seed: int, every: int = 50) -> float:
     return np.nan
 
 
-def overlaps(table: Table) -> list[Check]:
+@listed
+def overlaps(table: Table) -> Iterator[Check]:
     """Early, with label noise: students of two sizes, linear in 1/N to infinite N."""
     steps = round(TIME * EARLY.N)
     made = [
@@ -52,14 +56,12 @@ def overlaps(table: Table) -> list[Check]:
         for p in (EARLY, EARLY.replace(N=2 * EARLY.N))
     ]
     curve = flow().solve(EARLY, at=[steps / EARLY.N], alpha=TIME)
-    rows = []
     for name, scale in (("R", None), ("S", 0.3), ("Q", None), ("C", 0.3), ("loss", None)):
         small, large = (np.array([x[name] for x in runs]) for runs in made)
         expected = float(curve[name].values[-1])
         equation = "error" if name == "loss" else f"d{name}_dalpha"
         what = f"{name} of students, alpha = {TIME:g}"
-        rows.append(sampled(what, equation, expected, 2 * large - small, scale=scale))
-    return rows
+        yield sampled(what, equation, expected, 2 * large - small, scale=scale)
 
 
 def specialisation(table: Table) -> list[Check]:
@@ -72,70 +74,43 @@ def specialisation(table: Table) -> list[Check]:
     return [sampled("time of R - S = 1/2 of students", "dR_dalpha", escape(HEAD), found)]
 
 
-def laws(table: Table) -> list[Check]:
+@listed
+def laws(table: Table) -> Iterator[Check]:
     """Small steps: error on the plateau, growth on it, end with and without noise."""
-    p, rows = SLOW, []
-    known = p.values()
-    level = float(table["plateau_error"].evaluate(known))
+    p, known, row = SLOW, SLOW.values(), partial(against, table, near)
     curve = flow().solve(p, at=np.linspace(0, 400 / p.eta, 801), alpha=400 / p.eta)
     apart = (curve.R - curve.S).values
     inside = (apart > 1e-3) & (apart < 1e-2)
-    rate = np.polyfit(curve.alpha.values[inside], np.log(apart[inside]), 1)[0]
-    rows.append(
-        near("error on the plateau", "plateau_error", level, curve.loss.values[inside][0], *NEXT)
-    )
-    rows.append(
-        near(
-            "rate of escape",
-            "escape_rate",
-            float(table["escape_rate"].evaluate(known)),
-            rate,
-            *NEXT,
-        )
-    )
+    there = curve.isel(alpha=inside)
+    rate = np.polyfit(there.alpha, np.log(apart[inside]), 1)[0]
+    yield row("error on the plateau", "plateau_error", known, there.loss[0], *NEXT)
+    yield row("rate of escape", "escape_rate", known, rate, *NEXT)
     for name in ("R", "Q"):
-        there = float(table[f"plateau_{name}"].evaluate(known))
-        rows.append(
-            near(
-                f"{name} on the plateau",
-                f"plateau_{name}",
-                there,
-                curve[name].values[inside][0],
-                *NEXT,
-            )
-        )
+        yield row(f"{name} on the plateau", f"plateau_{name}", known, there[name][0], *NEXT)
     for name, eta, sigma, off in (
         ("error_noise_slow", 0.02, 0.3, NEXT),
         ("error_noise", 0.8, 0.05, (0.01, "next order in sigma^2 = 0.0025")),
     ):
         noisy = Parameters(K=3, eta=eta, sigma=sigma, R_0=0.9, Q_0=1.0)
-        end = float(flow().solve(noisy, at=[1e4], alpha=1e4).loss[-1])
-        told = float(table[name].evaluate(noisy.values()))
-        rows.append(
-            near(f"error at the end with label noise, eta = {eta:g}", name, told, end, *off)
-        )
-    return rows
+        end = flow().solve(noisy, at=[1e4], alpha=1e4).loss[-1]
+        label = f"error at the end with label noise, eta = {eta:g}"
+        yield row(label, name, noisy.values(), end, *off)
 
 
-def stability(table: Table) -> list[Check]:
+@listed
+def stability(table: Table) -> Iterator[Check]:
     """The fixed point is stable below the largest learning rate and unstable above it."""
-    rows = []
     for K in (2, 5):
         p = Parameters(K=K, R_0=1 - 1e-4, Q_0=1.0)
         largest = float(table["eta_max"].evaluate(p.values()))
-        for share, word in ((0.95, "below"), (1.05, "above")):
+        for share, word, sign in ((0.95, "below", 1), (1.05, "above", -1)):
             curve = flow().solve(p.replace(eta=share * largest), at=[0.0, 20.0, 60.0], alpha=60.0)
-            ratio = np.log(float(curve.loss[-1] / curve.loss[1]))
-            rows.append(
-                at_most(
-                    f"growth of the error {word} the largest eta, K = {K}",
-                    "eta_max",
-                    0.0,
-                    ratio if share < 1 else -ratio,
-                    "decays below, grows above",
-                )
+            growth = sign * np.log(float(curve.loss[-1] / curve.loss[1]))
+            label, why = (
+                f"growth of the error {word} the largest eta, K = {K}",
+                "decays below, grows above",
             )
-    return rows
+            yield at_most(label, "eta_max", 0.0, growth, why)
 
 
 report = reporting(laws, stability, overlaps, specialisation, equations=equations)

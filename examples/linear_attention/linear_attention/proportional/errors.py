@@ -11,7 +11,7 @@ from linear_attention.proportional import ridge, spectrum
 from linear_attention.proportional import symbols as S
 from linear_attention.proportional.symbols import M_x, M_z, kappa, rho, tau, width, x, xi, z
 from linear_attention.statement import D, N, lam, trace
-from theory import Equation, vanishes, written_as
+from theory import Equation, proved, vanishes, written_as
 
 AT_X = {M_z: M_x, S.slope: S.slope_x}
 MANY = "no ridge, tau > 1"
@@ -44,8 +44,7 @@ def without_ridge() -> tuple[sp.Expr, sp.Expr]:
     ArithmeticError
         If it does not.
     """
-    if not vanishes(ridge.penalty().subs(xi, 0)):
-        raise ArithmeticError("the effective ridge does not vanish")
+    proved(vanishes(ridge.penalty().subs(xi, 0)), "the effective ridge does not vanish")
     first, second = (e.subs(xi, 0).subs(AT_X) for e in (ridge.error(), on_new()))
     form = tau * (rho + x - x**2 * M_x) / (tau - 1)
     return written_as(form, first), second.subs(S.trained, form)
@@ -61,12 +60,10 @@ def xi_below() -> sp.Expr:
         If it is not.
     """
     m = (1 - tau) / xi
-    if not vanishes(ridge.penalty().subs(M_z, m)):
-        raise ArithmeticError("the effective ridge has another equation")
+    proved(vanishes(ridge.penalty().subs(M_z, m)), "the effective ridge has another equation")
     lean = x + 1 - tau / kappa
     root = (1 - tau) / (2 * tau) * (lean + sp.sqrt(lean**2 + 4 * x * tau / kappa))
-    if not vanishes(((x + xi) * m + m / (1 + m / kappa) - 1).subs(xi, root)):
-        raise ArithmeticError("not a root")
+    proved(vanishes(((x + xi) * m + m / (1 + m / kappa) - 1).subs(xi, root)), "not a root")
     return root  # positive; the product of both roots is negative
 
 

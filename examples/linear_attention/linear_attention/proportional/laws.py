@@ -2,7 +2,7 @@
 attention on a pool at d = 100 and 200, all extrapolated to infinite d.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from linear_attention.proportional import Parameters, equations, error_new
 from linear_attention.proportional.fits import draws, fit, tasks, unlimited
 from theory.streams import keyed
-from verify.check import Check, near, sampled
+from verify.check import Check, against, listed, near, sampled
 from verify.report import Table, reporting
 
 SETTINGS = {  # d is the smaller of two sizes
@@ -31,77 +31,46 @@ def at_infinity(p: Parameters, made: Callable[..., Any]) -> np.ndarray:
     return (2 * draws(p.replace(d=2 * p.d), made) - draws(p, made)).T
 
 
-def fits(table: Table) -> list[Check]:
+@listed
+def fits(table: Table) -> Iterator[Check]:
     """Both errors of fits to sequences."""
-    rows = []
     for label, p in SETTINGS.items():
-        trained, new = at_infinity(p, fit)
-        known = p.values()
-        of_trained = float(table["error_trained"].evaluate(known))
-        of_new = float(table["error_new"].evaluate(known | {"error_trained": of_trained}))
-        rows.append(
-            sampled(f"error on trained tasks, {label}", "error_trained", of_trained, trained)
-        )
-        rows.append(sampled(f"error on new tasks, {label}", "error_new", of_new, new))
-    return rows
+        for kind, found in zip(("trained", "new"), at_infinity(p, fit), strict=True):
+            told, name = f"error on {kind} tasks, {label}", f"error_{kind}"
+            known = p.values() | {"error_trained": table["error_trained"].evaluate(p.values())}
+            yield against(table, sampled, told, name, known, found)
 
 
-def pools(table: Table) -> list[Check]:
+@listed
+def pools(table: Table) -> Iterator[Check]:
     """Error on new tasks of the best attention on a pool."""
-    rows = []
     for label, p in POOLS.items():
-        expected = float(table["new_unlimited"].evaluate(p.values()))
-        found = at_infinity(p, unlimited)[1]
-        rows.append(
-            sampled(f"error without limit on sequences, {label}", "new_unlimited", expected, found)
-        )
-    return rows
+        told, found = f"error without limit on sequences, {label}", at_infinity(p, unlimited)[1]
+        yield against(table, sampled, told, "new_unlimited", p.values(), found)
 
 
-def spectrum(table: Table) -> list[Check]:
+@listed
+def spectrum(table: Table) -> Iterator[Check]:
     """M and M' at z, of eigenvalues of one large pool."""
-    rows, p = [], Parameters(kappa=0.7, d=600)
+    p, why = Parameters(kappa=0.7, d=600), (0.01, "traces of one pool scatter by 1/d")
     pool = tasks(p, keyed(0, 0))
     r = np.linalg.eigvalsh(pool.T @ pool / len(pool))
     for z in (0.1, 1.0):
         known = {"kappa": p.kappa, "z": z}
-        M = float(table["mp_transform"].evaluate(known))
-        slope = float(table["mp_slope"].evaluate(known | {"M_z": M}))
-        why = "traces of one pool scatter by 1/d"
-        for name, expected, found in (
-            ("mp_transform", M, (1 / (r + z)).mean()),
-            ("mp_slope", slope, -(1 / (r + z) ** 2).mean()),
-        ):
-            rows.append(
-                near(
-                    f"{name.replace('_', ' ')} of a pool, z = {z:g}",
-                    name,
-                    expected,
-                    found,
-                    0.01,
-                    why,
-                )
-            )
-    return rows
+        known["M_z"] = float(table["mp_transform"].evaluate(known))
+        for name, found in (("transform", 1 / (r + z)), ("slope", -1 / (r + z) ** 2)):
+            label = f"mp {name} of a pool, z = {z:g}"
+            yield against(table, near, label, f"mp_{name}", known, found.mean(), *why)
 
 
-def limits(table: Table) -> list[Check]:
+@listed
+def limits(table: Table) -> Iterator[Check]:
     """Laws of the ends, against the errors: the peak at tau = 1 from both sides, the transition at
     kappa = 1.
     """
-    p, off = Parameters(alpha=3.0, kappa=0.8), 1e-5
-    height = float(table["error_peak"].evaluate(p.values()))
-    found = off * error_new(p, tau=[1 - off, 1 + off])
-    rows = [
-        near(
-            "height of the peak from both sides",
-            "error_peak",
-            height,
-            found,
-            1e-3,
-            "tau off 1 by 1e-5",
-        )
-    ]
+    p, off, label = Parameters(alpha=3.0, kappa=0.8), 1e-5, "height of the peak from both sides"
+    found, why = off * error_new(p, tau=[1 - off, 1 + off]), (1e-3, "tau off 1 by 1e-5")
+    yield against(table, near, label, "error_peak", p.values(), found, *why)
     for s in (-2.0, 0.0, 1.0):
         x = 1e-8
         q = Parameters(alpha=1e6, kappa=1 + s * x**0.5, rho=0.01)
@@ -109,19 +78,9 @@ def limits(table: Table) -> list[Check]:
         M = float(table["mp_transform"].evaluate(known | {"z": x}))
         slope = float(table["mp_slope"].evaluate(known | {"z": x, "M_z": M}))
         whole = table["new_unlimited"].evaluate(known | {"M_x": M, "dM_x": slope})
-        law = float(table["transition"].evaluate({"s": s}))
-        excess = (float(whole) - q.rho) / x**0.5
-        rows.append(
-            near(
-                f"excess at the transition, s = {s:g}",
-                "transition",
-                law,
-                excess,
-                1e-3,
-                "sqrt(x) = 1e-4",
-            )
-        )
-    return rows
+        excess, why = (float(whole) - q.rho) / x**0.5, (1e-3, "sqrt(x) = 1e-4")
+        label = f"excess at the transition, s = {s:g}"
+        yield against(table, near, label, "transition", {"s": s}, excess, *why)
 
 
 report = reporting(spectrum, limits, pools, fits, equations=equations)

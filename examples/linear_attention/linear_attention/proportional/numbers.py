@@ -8,8 +8,7 @@ OFF_PEAK = Limit(  # nearer, the error is a difference of numbers that agree in 
     "tau",
     "at least 1e-9 away from 1 for a ridge below 1e-20",
     lambda p, runs: p.ridge >= 1e-20 or abs(p.tau - 1) >= 1e-9,
-    lambda p, runs: p.tau,
-    ("ridge",),
+    reads=("ridge",),
 )
 ERRORS = Scope(
     "the error of a fit",

@@ -8,7 +8,7 @@ import sympy as sp
 
 from linear_attention.proportional.spectrum import mean
 from linear_attention.proportional.symbols import M_z, r, rho, ridge, slope, tau, trained, x, xi, z
-from theory.algebra import linear_root, vanishes, written_as
+from theory.algebra import linear_root, proved, vanishes, written_as
 
 F = r + x  # variance of a feature: of a context along an eigenvector of R
 TARGET = r / F  # best weight there, which shrinks the noisy context
@@ -55,8 +55,7 @@ def error() -> sp.Expr:
     """
     bias, noise = weight()
     stationary = sp.diff(b * T + b * (trained + v**2) / T, T)  # trained stands for sigma^2
-    if not vanishes(stationary.subs(trained, T**2 - v**2)):
-        raise ArithmeticError("T^2 is not the error")
+    proved(vanishes(stationary.subs(trained, T**2 - v**2)), "T^2 is not the error")
     least = rho + r * (1 - TARGET)
     own = over(sp.cancel(least + at_mode(bias) ** 2 - rho)) + rho
     above = rho + x + (xi**2 - x**2) * M_z + xi * (x + xi) ** 2 * slope

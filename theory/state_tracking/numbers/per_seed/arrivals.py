@@ -12,7 +12,9 @@ from theory.optimisers import Steps
 from theory.state_tracking import arrivals
 from theory.state_tracking.arrivals import equations
 from theory.state_tracking.numbers.per_seed.attention import Attention
+from theory.state_tracking.numbers.per_seed.runs import half_epochs
 from theory.state_tracking.numbers.per_seed.start import Start, started
+from theory.state_tracking.numbers.per_seed.strides import Single
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import ARRIVALS
 from theory.state_tracking.symbols import L, N, d_g, n_train
@@ -24,7 +26,7 @@ PARTS = 5  # of single entries in initial value and in counts
 
 @cache
 def _forms() -> dict[str, Callable]:
-    """What single entries add, compiled from the equations."""
+    """Contributions of single entries, compiled from the equations."""
     eq = equations()
     k, x = arrivals.arriving, arrivals
     return {
@@ -42,7 +44,7 @@ class Kinds:
     Attributes
     ----------
     share, k, offset : ndarray
-        As `arrivals.BASES`.
+        As the arrays of `theory.state_tracking.arrivals`.
     N, d_g : int
         States and actions.
     """
@@ -131,12 +133,12 @@ class Arrivals:
     def gradients(self) -> list[np.ndarray]:
         """Derivative of the loss by single weights."""
         p, d, (W_Q, W_K, right, wrong) = self.p, self.p.d_g, self.state
-        at = self.attention.forward(W_Q, W_K)
-        own, all_squares = np.einsum("bii->bi", at), (at**2).sum(2)[..., None]
+        attention = self.attention.forward(W_Q, W_K)
+        on_own, all_squares = np.einsum("bii->bi", attention), (attention**2).sum(2)[..., None]
         typical = wrong @ self.of_part
-        *by_entry, by_own, squares, mass = self.kinds.slopes(own, right, typical)
+        *by_entry, by_own, squares, mass = self.kinds.slopes(on_own, right, typical)
         by_right, by_wrong = (
-            np.divide(x.mean(1), n, out=np.zeros((len(own), n.size)), where=n > 0)
+            np.divide(x.mean(1), n, out=np.zeros((len(on_own), n.size)), where=n > 0)
             for x, n in zip(by_entry, self.many, strict=True)
         )
         # Single wrong entries about the mean of their kind.
@@ -144,7 +146,9 @@ class Arrivals:
         off = np.sqrt(p.initial_variance * (1 - 1 / d)) * self.own_start
         off = off + wrong - typical[..., None]
         answer = f["answer"](all_squares, mass, p.N, d).mean(1)
-        counted = f["counts"](own[..., None], all_squares, mass, k, p.N, d, p.n_train, p.L).mean(1)
+        counted = f["counts"](on_own[..., None], all_squares, mass, k, p.N, d, p.n_train, p.L).mean(
+            1
+        )
         single = by_wrong[..., None] + answer[..., None] * off
         single += np.sqrt(counted)[..., None] * self.own_counts
         # Variance of M over actions, at the states that are likely.
@@ -152,18 +156,13 @@ class Arrivals:
         heavy = mass * self.kinds.share
         V = (heavy * scatter[:, None]).sum(2) / heavy.sum(2)
         noise = V * (1 - squares)
-        force = (noise[..., None] * at + by_own[..., None] * np.eye(p.L)) / p.L
-        heads = self.attention.backward(W_Q, W_K, at, force)
+        force = (noise[..., None] * attention + by_own[..., None] * np.eye(p.L)) / p.L
+        heads = self.attention.backward(W_Q, W_K, attention, force)
         return [*heads, by_right, single]
 
-    def step(self) -> None:
-        """One step of the optimiser."""
+    def epoch(self) -> None:
+        """One step of the optimiser, which takes all data."""
         self.state = self.steps(self.state, self.gradients())
-
-    def attend(self) -> np.ndarray:
-        """Attention A per student."""
-        at = self.attention.forward(*self.state[:2])
-        return np.einsum("bii->b", at) / self.p.L
 
 
 @scope.guard(ARRIVALS)
@@ -183,19 +182,4 @@ def emergence_steps(p: Parameters, start: Start) -> np.ndarray:
         0 where A starts at or above 1/2; NaN where a run ends before.
     """
     started(p, start)
-    system, A = Arrivals(p, start), []
-    for _ in range(p.updates + 1):
-        A.append(system.attend())
-        if (A[-1] > 0.5).all():
-            break
-        system.step()
-    rows = np.array(A).T
-    out = np.full(len(rows), np.nan)
-    for b, row in enumerate(rows):
-        above = np.flatnonzero(row >= 0.5)
-        if above.size and above[0] == 0:
-            out[b] = 0
-        elif above.size:
-            j = above[0]
-            out[b] = j - 1 + (0.5 - row[j - 1]) / (row[j] - row[j - 1])
-    return out
+    return half_epochs(Single(Arrivals(p, start)), p.updates)

@@ -44,8 +44,8 @@ class Never(Exception):
 
 
 class Path:
-    """Full-batch path of one start until A = 1/2, by the dressed theory, and the answer of the time
-    to what happens on it.
+    """Full-batch path of one start until A = 1/2 by the dressed theory, and the linear response of
+    that time to perturbations on the way.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Path:
         ends = self._pi(self.states[-1] + SMALL * np.eye(self.size))
         ends -= self._pi(self.states[-1] - SMALL * np.eye(self.size))
         rise = np.einsum("bii->b", ends) / p.L / (2 * SMALL)
-        self.answers = [-rise / (A[-1] - A[-2])]  # of the time to a change of the state
+        self.answers = [-rise / (A[-1] - A[-2])]  # responses of the time to a change of the state
         for J in reversed(self.jacobians):
             self.answers.insert(0, self.answers[0] + J @ self.answers[0])
 
@@ -121,7 +121,7 @@ class Path:
         return wrong, np.array([form.evaluate(numbers | {"g": g}) for g in wrong], dtype=float)
 
     def to_force(self, n: int) -> np.ndarray:
-        """Answer of the time to a force on attention at a step."""
+        """Response of the time to a force on attention at a step."""
         along = self.answers[n + 1]
         h = SMALL / np.linalg.norm(along)
         moved = self._pi(self.states[n] + h * along) - self._pi(self.states[n] - h * along)
@@ -131,26 +131,26 @@ class Path:
         """Derivatives of all attention entries by the state, shape (L^2, state)."""
         L = self.p.L
         W_Q, W_K = (np.repeat(x, L**2, 0) for x in self._unpacked(self.states[n])[:2])
-        at = np.repeat(self._at(n)[None], L**2, 0)
-        found = np.zeros((L**2, self.size))
+        attention = np.repeat(self._at(n)[None], L**2, 0)
+        derivatives = np.zeros((L**2, self.size))
         one = np.eye(L**2).reshape(-1, L, L)
-        found[:, : self.heads] = np.concatenate(
-            self.system.attention.backward(W_Q, W_K, at, one), 1
+        derivatives[:, : self.heads] = np.concatenate(
+            self.system.attention.backward(W_Q, W_K, attention, one), 1
         )
-        return found
+        return derivatives
 
     def bend(self, n: int, along: np.ndarray) -> np.ndarray:
-        """Second derivative of every attention entry, along the time's answer and along its own
-        direction.
+        """Mixed second derivative of every attention entry, along the vector of the time's response
+        and along a direction given for each entry.
         """
         h = SMALL**0.5
         length = np.maximum(np.linalg.norm(along, axis=1, keepdims=True), SMALL)
         other = h * along / length
         answer = self.answers[n + 1]
-        own = h * answer / np.linalg.norm(answer)
+        along_answer = h * answer / np.linalg.norm(answer)
         entry = np.arange(len(along))
         corners = [
-            sign * self._pi(self.states[n] + a * own + b * other).reshape(len(along), -1)
+            sign * self._pi(self.states[n] + a * along_answer + b * other).reshape(len(along), -1)
             for a, b, sign in ((1, 1, 1), (1, -1, -1), (-1, 1, -1), (-1, -1, 1))
         ]
         scale = np.linalg.norm(answer) * length[:, 0] / (4 * h**2)
@@ -218,19 +218,19 @@ def _answered(p: Parameters, start: Start, half: float | None) -> tuple[float, f
     for n in range(path.steps):
         if n % m == 0:
             squares, sums = 0.0, np.zeros((L, L))
-            moved, own = np.zeros((L, L)), np.zeros((L**2, path.size))
+            moved, carried = np.zeros((L, L)), np.zeros((L**2, path.size))
             done = variance
         wrong, force = path.errors(n)
-        answer, at = path.to_force(n), path._at(n)
-        # Scatter: answers to the forces of single sequences.
+        answer, attention = path.to_force(n), path._at(n)
+        # Scatter: responses to the forces of single sequences.
         kernel = answer * np.sqrt(force)[:, None]
         squares, sums = squares + (kernel**2).sum(), sums + kernel
         variance = done + (m * squares - (sums**2).sum()) / (p.n_train - 1)
-        # Mean: what sequences have not yet done to M, and to keys and queries.
+        # Mean: steps that sequences have not yet made in M, and in keys and queries.
         error = wrong * np.sqrt(p.N / (p.N - 1))
         shift += p.eta / (p.n_train * L) * (answer * moved * error[:, None]).sum()
-        bend = (np.repeat(force, L) * path.bend(n, own)).sum()
+        bend = (np.repeat(force, L) * path.bend(n, carried)).sum()
         shift -= (p.eta / L) ** 2 / p.n_train * bend
-        moved += at * error[:, None]
-        own += own @ path.jacobians[n] + path.slopes(n)
+        moved += attention * error[:, None]
+        carried += carried @ path.jacobians[n] + path.slopes(n)
     return half or path.half, float(shift), float(np.sqrt(variance))

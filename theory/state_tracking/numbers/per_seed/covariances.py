@@ -2,8 +2,6 @@
 `theory.state_tracking.covariances`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from theory.runtime import memory

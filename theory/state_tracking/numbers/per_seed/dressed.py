@@ -18,8 +18,6 @@ class Dressed:
         Sizes and learning rate.
     start : Start
         Initial values of the seeds.
-    annealed : bool
-        Use the annealed average ln <Z> instead of the quenched <ln Z>.
     pull : ndarray, shape (B, L, L), optional
         Constant force on the attention entries of every position: the deviation of one training set
         from the mean.
@@ -27,10 +25,8 @@ class Dressed:
 
     BY_SEED = ("pull", "zeta")
 
-    def __init__(
-        self, p: Parameters, start: Start, annealed: bool = False, pull: np.ndarray | float = 0.0
-    ) -> None:
-        self.p, self.annealed, self.attention = p, annealed, Attention(p)
+    def __init__(self, p: Parameters, start: Start, pull: np.ndarray | float = 0.0) -> None:
+        self.p, self.attention = p, Attention(p)
         self.pull = pull + np.zeros((len(start.R), 1, 1))
         pooled = (start.variance_right + (p.N - 1) * start.variance_wrong) / p.N
         self.state = [
@@ -43,30 +39,26 @@ class Dressed:
         seed and position.
         """
         W_Q, W_K, R, S, _ = self.state
-        at = self.attention.forward(W_Q, W_K)
-        own = np.einsum("bii->bi", at)
-        correct = forms()["logit"](own, R[:, None], S[:, None], self.p.d_g)
-        spread = forms()["spread"]((at**2).sum(2), self.p.d_g)
-        return at, own, spread, correct, forms()["margin"](correct, self.zeta, self.p.N)
+        attention = self.attention.forward(W_Q, W_K)
+        on_right = np.einsum("bii->bi", attention)
+        correct = forms()["logit"](on_right, R[:, None], S[:, None], self.p.d_g)
+        spread = forms()["spread"]((attention**2).sum(2), self.p.d_g)
+        return attention, on_right, spread, correct, forms()["margin"](correct, self.zeta, self.p.N)
 
     def rates(self) -> list[np.ndarray]:
         """Change of the state per epoch."""
         p, f = self.p, forms()
         W_Q, W_K, R, S, V = self.state
-        at, own, spread, _, margin = self._means()
+        attention, on_right, spread, _, margin = self._means()
         wrong = f["g"](margin, p.N)
-        if self.annealed:
-            force = at * V[:, None, None] * (1 - 1 / p.d_g)
-            on = -wrong * p.N / (p.N - 1) * (1 - 1 / p.d_g) * (R - S)[:, None]
-        else:
-            force, on = forces(p, at, wrong, V, R, S)
+        force, on = forces(p, attention, wrong, V, R, S)
         d_q, d_k = self.attention.backward(
-            W_Q, W_K, at, (force + self.pull + on[..., None] * np.eye(p.L)) / p.L
+            W_Q, W_K, attention, (force + self.pull + on[..., None] * np.eye(p.L)) / p.L
         )
         q = f["curvature"](wrong, p.N)
         by_alpha = [
-            p.eta * (wrong * f["weight"](own, p.d_g)).mean(1),
-            p.eta * (wrong * (1 - own)).mean(1) / p.d_g,
+            p.eta * (wrong * f["weight"](on_right, p.d_g)).mean(1),
+            p.eta * (wrong * (1 - on_right)).mean(1) / p.d_g,
             -2 * p.eta * (q * spread).mean(1) * V,
         ]
         return [-p.eta * d_q, -p.eta * d_k, *(x / (p.d_g * p.N) for x in by_alpha)]
@@ -75,14 +67,14 @@ class Dressed:
         """Order parameters, logits, loss and accuracies per seed."""
         p, f = self.p, forms()
         _, _, R, S, V = self.state
-        _, own, spread, correct, margin = self._means()
+        _, on_right, spread, correct, margin = self._means()
         noise = spread * V[:, None]
         other = f["other"](correct, self.zeta, p.N)
-        cost = 1.0 if self.annealed else f["cost"](f["g"](margin, p.N), p.N)
+        cost = f["cost"](f["g"](margin, p.N), p.N)
         steps = gaussian_accuracy(margin, np.sqrt(noise), np.sqrt(noise), p.N)
         return summary(
             p,
-            own=own,
+            own=on_right,
             R=R,
             S=S,
             right=correct,

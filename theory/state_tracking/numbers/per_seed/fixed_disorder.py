@@ -1,7 +1,5 @@
 """Numerical fixed-disorder theory: groups of training rows, vectorised over seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

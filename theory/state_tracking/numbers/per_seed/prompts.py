@@ -2,8 +2,6 @@
 `theory.state_tracking.reward_prompts`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 

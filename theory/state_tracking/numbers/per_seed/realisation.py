@@ -79,12 +79,12 @@ class Realisation:
             permutations.
         """
         memory.require(pairs_memory, p, "counts of pairs of actions")
-        own = None if permutations is None else task.check_permutations(permutations, p)
+        given_teachers = None if permutations is None else task.check_permutations(permutations, p)
         parts = []
         for seed in seeds:
             stream = task.streams(int(seed), p.data_draw)
             drawn = task.draw_permutations(p, stream["task"])
-            teachers = drawn if own is None else own
+            teachers = drawn if given_teachers is None else given_teachers
             data = task.draw_sequences(teachers, p.n_train, p.L, stream["train"])
             M = task.draw_weights(p, stream["initialisation"])["M"]
             parts.append(cls._of_data(teachers, M, data))
@@ -136,10 +136,10 @@ class Realisation:
             Naming the difference: sizes, seeds, training sets, or the overlap R at time 0, which
             depends on teachers and weights.
         """
-        sizes, own = (p.N, p.L, p.d_g), self.share.shape[1:]
-        if own != sizes:
+        sizes, own_sizes = (p.N, p.L, p.d_g), self.share.shape[1:]
+        if own_sizes != sizes:
             raise ParameterError(
-                f"given: (N, L, d_g) = {own}, must be {sizes} as the parameters say"
+                f"given: (N, L, d_g) = {own_sizes}, must be {sizes} as the parameters say"
             )
         if self.data_draw not in (None, p.data_draw):
             raise ParameterError(
@@ -161,10 +161,10 @@ class Realisation:
             start = np.atleast_1d(runs.R.isel(alpha=0).values)
             gap = np.abs(self.overlap() - start)
             if not (gap <= SINGLE).all():
-                at = int(np.argmax(np.where(np.isfinite(gap), gap, np.inf)))
+                worst = int(np.argmax(np.where(np.isfinite(gap), gap, np.inf)))
                 raise ParameterError(
-                    f"given: teachers and M overlap by R = {self.overlap()[at]:.5g}, but the runs "
-                    f"start at {start[at]:.5g}: they have other teachers or other weights"
+                    f"given: teachers and M overlap by R = {self.overlap()[worst]:.5g}, but the runs "
+                    f"start at {start[worst]:.5g}: they have other teachers or other weights"
                 )
 
     def overlap(self) -> np.ndarray:
@@ -222,10 +222,10 @@ class Realisation:
         """
         counts, seeds = [], self.seeds or range(len(self.teachers))
         for k, (seed, data) in enumerate(zip(seeds, self.sequences or (), strict=True)):
-            own = task.batch(p, int(seed), step)
+            chosen = task.batch(p, int(seed), step)
             teachers, M = self.teachers[k], self.M[k]
-            counts.append(self.counted(teachers, M, data.actions[own], data.states[own]))
-        return self.joined(counts), len(own)
+            counts.append(self.counted(teachers, M, data.actions[chosen], data.states[chosen]))
+        return self.joined(counts), len(chosen)
 
     @classmethod
     def joined(cls, members: list[Self]) -> Self:
@@ -264,15 +264,15 @@ def matched(teachers: np.ndarray, start: Start, k: int, rng: np.random.Generator
     start.
     """
     d_g, N = teachers.shape
-    own = (teachers[:, None, :] == np.arange(N)[:, None]).astype(float)
-    M = rng.uniform(-1, 1, own.shape)
+    own_entries = (teachers[:, None, :] == np.arange(N)[:, None]).astype(float)
+    M = rng.uniform(-1, 1, own_entries.shape)
     for which, variance in (
-        (own == 1, start.variance_right[k]),
-        (own == 0, start.variance_wrong[k]),
+        (own_entries == 1, start.variance_right[k]),
+        (own_entries == 0, start.variance_wrong[k]),
     ):
         M[which] *= np.sqrt(variance / M[which].var())
-    others = own.sum(0) - own
-    along = np.stack([own.ravel(), others.ravel(), np.ones(own.size)])
+    others = own_entries.sum(0) - own_entries
+    along = np.stack([own_entries.ravel(), others.ravel(), np.ones(own_entries.size)])
     size = np.array([d_g * N, d_g * (d_g - 1) * N, d_g * N])
     want = np.array([start.R[k], start.S[k], start.zeta[k]]) * size
     lift = np.linalg.lstsq(along @ along.T, want - along @ M.ravel(), rcond=None)[0]

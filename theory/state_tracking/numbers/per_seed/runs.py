@@ -1,7 +1,5 @@
 """Curves and times of single seeds by the per-seed theory."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable
 from typing import Annotated
@@ -30,11 +28,11 @@ def members(system: System) -> list[System]:
     """Every seed on its own, so that its strides do not depend on others."""
     alone = []
     for k in range(len(system.state[0])):
-        one, own = copy.copy(system), slice(k, k + 1)
-        one.state = [x[own] for x in system.state]
+        one, one_seed = copy.copy(system), slice(k, k + 1)
+        one.state = [x[one_seed] for x in system.state]
         for name in system.BY_SEED:
             value = getattr(system, name)
-            setattr(one, name, None if value is None else value[own])
+            setattr(one, name, None if value is None else value[one_seed])
         alone.append(one)
     return alone
 
@@ -83,17 +81,17 @@ def half_times(
     """Time of A = 1/2 per seed, in alpha; NaN if it is not reached within the given epochs.
     ``tolerance`` as for `solve`.
     """
-    found = [_half_times(path, epochs) for path in _paths(system, tolerance)]
-    return system.p.alpha(np.concatenate(found))
+    half = [half_epochs(path, epochs) for path in _paths(system, tolerance)]
+    return system.p.alpha(np.concatenate(half))
 
 
-def _half_times(path: Strides | Single, epochs: int) -> np.ndarray:
+def half_epochs(path: Strides | Single, epochs: int) -> np.ndarray:
     """Epoch of A = 1/2 of every member of a path, linear between epochs."""
     system = path.system
 
     def A(epoch: int) -> np.ndarray:
-        at = system.attention.forward(*path.at(epoch)[:2])
-        return np.einsum("bii->b", at) / system.p.L
+        attention = system.attention.forward(*path.at(epoch)[:2])
+        return np.einsum("bii->b", attention) / system.p.L
 
     times = np.where(A(0) >= 0.5, 0.0, np.nan)
     while np.isnan(times).any() and path.epoch + path.length < epochs:
@@ -152,5 +150,5 @@ def data_scatter(
     )
     pull = rng.normal(scale=np.sqrt(size), size=(len(many.R), p.L, p.L))
     path = Strides(Dressed(p, many, pull=pull))  # in strides of all
-    times = _half_times(path, p.run_to(alpha).epochs).reshape(-1, draws)
+    times = half_epochs(path, p.run_to(alpha).epochs).reshape(-1, draws)
     return times.std(1, ddof=1) / times.mean(1)

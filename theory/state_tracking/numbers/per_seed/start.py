@@ -1,6 +1,7 @@
 """Initial values of seeds: measured in an ensemble, or drawn from the initialisation."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
@@ -8,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from theory.parameters import Allowed, ParameterError, number
+from theory.state_tracking import task
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import ARCHITECTURE
 
@@ -53,14 +55,29 @@ class Start:
         ParameterError
             Naming a variable that is not finite at time 0.
         """
-        at = runs.isel(alpha=0).transpose("seed", ...)
-        start = {field: at[name].values for field, name in MEASURED.items()}
+        first = runs.isel(alpha=0).transpose("seed", ...)
+        start = {field: first[name].values for field, name in MEASURED.items()}
         if runs.attrs.get("parameters") and json.loads(runs.attrs["parameters"]).get("d_g") == 1:
             start["S"] = np.zeros_like(start["R"])  # a single action has no S
         for field, values in start.items():
             if not np.isfinite(values).all():
                 raise ParameterError(f"runs: {MEASURED[field]} at time 0 must be finite")
         return cls(**start)
+
+    @classmethod
+    def of_seeds(cls, p: Parameters, seeds: Iterable[int]) -> Self:
+        """Initial values of the students that training with these seeds produces."""
+        rows = []
+        for seed in seeds:
+            stream, pairs = task.streams(int(seed), p.data_draw), p.d_g * p.N
+            teachers = task.draw_permutations(p, stream["task"])
+            right = teachers[:, None, :] == np.arange(p.N)[:, None]
+            weights = task.draw_weights(p, stream["initialisation"])
+            W_Q, W_K, M = weights["W_Q"][:, 0], weights["W_K"][:, 0], weights["M"]
+            R = M[right].sum() / pairs
+            S = ((right.sum(0) * M.sum(0)).sum() / pairs - R) / max(p.d_g - 1, 1)
+            rows.append((W_Q, W_K, R, S, M.sum() / pairs, M[right].var(), M[~right].var()))
+        return cls(*map(np.stack, zip(*rows, strict=True)))
 
     @classmethod
     def drawn(cls, p: Parameters, seeds: int, rng: np.random.Generator) -> Self:
@@ -80,9 +97,9 @@ class Start:
         bound = np.sqrt(3 * var)
         W_Q, W_K = rng.uniform(-bound, bound, (2, seeds, p.d_h))
         mean = rng.normal(scale=np.sqrt(var / p.d_g), size=seeds)
-        rest = np.sqrt(var * (1 - 1 / p.N) / (p.N * p.d_g))
-        R = mean / p.N + rng.normal(scale=rest, size=seeds)
-        S = mean / p.N + rng.normal(scale=rest / np.sqrt(max(p.d_g - 1, 1)), size=seeds)
+        scatter = np.sqrt(var * (1 - 1 / p.N) / (p.N * p.d_g))
+        R = mean / p.N + rng.normal(scale=scatter, size=seeds)
+        S = mean / p.N + rng.normal(scale=scatter / np.sqrt(max(p.d_g - 1, 1)), size=seeds)
         return cls(W_Q, W_K, R, S, mean, np.full(seeds, var), np.full(seeds, var))
 
 

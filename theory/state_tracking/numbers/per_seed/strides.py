@@ -6,8 +6,6 @@ the method of Adams would integrate it: the finite size of steps is kept, and st
 are descent itself.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
