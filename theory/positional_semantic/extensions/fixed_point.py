@@ -191,9 +191,11 @@ def solve(p: Parameters, near: Point | None = None, points: Points = POINTS) -> 
         For students that the theory does not describe, a solution of another branch or layer as
         ``near``, or no convergence.
     """
-    for name in SAME if near is not None else ():
-        if getattr(near.p, name) != (wanted := getattr(p, name)):
-            raise ParameterError(f"near: is for another {name}; must have {name} = {wanted!r}")
+    if near is not None:
+        for name in SAME:
+            wanted = getattr(p, name)
+            if getattr(near.p, name) != wanted:
+                raise ParameterError(f"near: is for another {name}; must have {name} = {wanted!r}")
     with in_range(p):
         system = extended(p, points)
         x, values = starting(system) if near is None else (near.order, near.values)
