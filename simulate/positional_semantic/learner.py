@@ -161,6 +161,14 @@ class Learner(learner.Learner):
         return {name: ((), found[name], {"long_name": text}) for name, text in MEANING.items()}
 
 
+def descended(problem: Problem, weights: Weights, steps: int, eta: float) -> Weights:
+    """Minimum reached by gradient descent and then L-BFGS, for one run."""
+    for _ in range(steps):
+        _, slopes = problem.gradient(weights)
+        weights = {name: w - eta * slopes[name] for name, w in weights.items()}
+    return polish(problem, weights)
+
+
 def polish(problem: Problem, weights: Weights) -> Weights:
     """Local minimum reached from the weights by L-BFGS in float64, for one run."""
     shapes = {k: v.shape for k, v in weights.items()}

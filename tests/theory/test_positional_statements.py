@@ -232,5 +232,5 @@ def test_where_the_next_alpha_is_looked_for():
     for low, high in ((0.0, np.inf), (0.0, 2.0), (1.0, np.inf)):
         assert in_numbers._between(low, high, 3.0) == 3.0
     assert in_numbers._between(1.0, 1.03, 3.0) == pytest.approx(np.sqrt(1.03), rel=1e-15)
-    with pytest.raises(in_numbers._Missing, match="no alpha at which both branches exist"):
+    with pytest.raises(in_numbers.Missing, match="no alpha at which both branches exist"):
         in_numbers._between(1.0, 1.01, 3.0)

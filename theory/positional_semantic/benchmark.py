@@ -14,6 +14,7 @@ import numpy as np
 
 from theory.positional_semantic.numbers import low_degree
 from theory.positional_semantic.numbers.branches import phase_diagram
+from theory.positional_semantic.numbers.evolution import OVERLAP
 from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve
 from theory.positional_semantic.onset import _at_crossing, _crossings, onset
 from theory.positional_semantic.parameters import Parameters
@@ -23,7 +24,6 @@ OMEGAS, ALPHAS = (
     np.linspace(0.01, 2, 25),
 )  # alphas of the paper's figures
 AT, BESIDE = 1.3, 1.25
-BRANCHES = ("positional", "semantic")
 FINE = 24  # nodes per axis of the reference
 AGREE = 5e-3  # relative in q and overlap: a few permille at 16 nodes, more at small omega
 REPEATS = 3
@@ -37,8 +37,8 @@ CHECKED = (
 
 def distance(point: Any, reference: FixedPoint) -> float:
     """Largest relative difference in q and in the overlap of the branch."""
-    own = "m" if reference.branch == "positional" else "theta"
-    return max(abs(abs(float(point[k])) / abs(getattr(reference.state, k)) - 1) for k in ("q", own))
+    names = "q", OVERLAP[reference.branch]
+    return max(abs(abs(float(point[k])) / abs(getattr(reference.state, k)) - 1) for k in names)
 
 
 def timed(way: Callable[[], Any]) -> tuple[float, Any]:
@@ -112,7 +112,7 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
             solve(p.replace(omega=w, alpha=a, order=FINE), k),
         )
         for w, a in nearest(omegas, alphas)
-        for k in BRANCHES
+        for k in OVERLAP
     ]
     add(
         f"phase diagram, {len(alphas)} alpha x {len(omegas)} omega, both branches, all cores",
@@ -120,7 +120,7 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
         seconds,
         max(errors),
     )
-    for branch in BRANCHES:
+    for branch in OVERLAP:
         there = p.replace(alpha=AT)
         reference = solve(there.replace(order=FINE), branch)
         near = solve(p.replace(alpha=BESIDE), branch)

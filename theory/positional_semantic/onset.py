@@ -10,6 +10,7 @@ from scipy.interpolate import PchipInterpolator
 from theory import Onset, ParameterError, scope, sweep
 from theory.positional_semantic import errors, linear, state_evolution
 from theory.positional_semantic.numbers.branches import curve
+from theory.positional_semantic.numbers.evolution import OVERLAP
 from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve, transverse
 from theory.positional_semantic.numbers.linear import baseline
 from theory.positional_semantic.numbers.thresholds import Thresholds, line
@@ -18,14 +19,13 @@ from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.scope import MINIMUM
 
 SETTING = ("omega", "sigma", "lam", "L", "target", "prox")  # in the title of the figure
-SHOWN = ("q", "m", "V", "theta", "train_loss", "test_mse_half")
 DRAWN_ORDER = 8  # nodes per axis for figures only: alpha_c to half a percent
 OMEGAS, START = (
     0.1,
     0.3,
 )  # spacing of omega, and its start if there is no crossing at the given omega
 DRAWN = 33  # points per branch, enough for a smooth curve
-BOTH = ("positional", "semantic")
+BOTH = tuple(OVERLAP)  # branches
 LABELS = {
     "omega": "positional fraction of the target",
     "alpha_c": "sample complexity n/d above which semantic is the global minimum",
@@ -87,10 +87,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
                 )
                 notes.append(details["reasons"][f"at_alpha.{k}"])
             else:
-                own = "m" if k == "positional" else "theta"
-                shown = ", ".join(
-                    f"{x} = {values[x]:.5g}" for x in ("q", own, "V", "train_loss", "test_mse_half")
-                )
+                names = "q", OVERLAP[k], "V", "train_loss", "test_mse_half"
+                shown = ", ".join(f"{x} = {values[x]:.5g}" for x in names)
                 notes.append(f"at alpha = {p.alpha:g}, {k} branch, {p.prox} prox: {shown}")
     for place in ("at_alpha_c", "at_alpha"):
         unstable = [
@@ -130,9 +128,9 @@ def _crossings(p: Parameters) -> Thresholds:
 @lru_cache(64)
 def _at_crossing(p: Parameters) -> dict[str, FixedPoint]:
     """Fixed points of both branches at alpha_c, with their error."""
-    found = _crossings(p)
-    at = p.replace(alpha=found.alpha_c)
-    return {k: solve(at, k, near, error=True) for k, near in found.at_alpha_c.items()}
+    crossing = _crossings(p)
+    p = p.replace(alpha=crossing.alpha_c)
+    return {k: solve(p, k, near, error=True) for k, near in crossing.at_alpha_c.items()}
 
 
 @scope.guard(MINIMUM)

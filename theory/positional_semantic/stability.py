@@ -33,11 +33,11 @@ def equations() -> dict[str, Equation]:
     slope = -sp.diff(zero, s) / sp.diff(zero, V)
     slope = slope.subs(sp.diff(V_hat(V), V), -replicon / V**2)
     slope = slope.subs(V_hat(V), sp.solve(zero, V_hat(V))[0])
-    found = sp.solve(slope + sigma**2 * H_2, replicon)[0]
+    of_trace = sp.solve(slope + sigma**2 * H_2, replicon)[0]
     return table(
         "cui2024, beyond Eq. (43)",
         *RS,
         "no spectral weight of the Hessian at zero",
         status="closure",
-        R=(replicon, sp.simplify(found)),
+        R=(replicon, sp.simplify(of_trace)),
     )

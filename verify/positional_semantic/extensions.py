@@ -9,7 +9,7 @@ import torch
 import xarray as xr
 
 from simulate.positional_semantic import task
-from simulate.positional_semantic.learner import polish
+from simulate.positional_semantic.learner import descended
 from simulate.positional_semantic.measure import measure, test_error
 from simulate.positional_semantic.student import Problem, initial_weights
 from theory.positional_semantic import Parameters
@@ -54,10 +54,7 @@ def end(p: Parameters, seed: int) -> dict[str, float]:
     problem, streams = Problem([data], p.lam, p.heads), task.streams(seed)
     start = initial_weights(p, teacher, streams["initialisation"])
     weights = {k: torch.as_tensor(v)[None] for k, v in start.items()}
-    for _ in range(p.steps):
-        slope = problem.gradient(weights)[1]
-        weights = {k: w - p.eta * slope[k] for k, w in weights.items()}
-    weights = polish(problem, weights)
+    weights = descended(problem, weights, p.steps, p.eta)
     value, slope = problem.gradient(weights)
     size = float(sum(g.square().sum() for g in slope.values())) ** 0.5
     last = {k: w[0] for k, w in weights.items()}

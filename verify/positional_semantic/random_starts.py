@@ -97,11 +97,11 @@ def ends(runs: xr.Dataset) -> xr.DataArray:
     the teacher and with the positions.
     """
     loss = runs.train_loss
-    own, other = (loss.sel(student=name, drop=True) for name in BRANCHES)
+    of_semantic, of_positional = (loss.sel(student=name, drop=True) for name in BRANCHES)
     random = runs.sel(student=[*OPTIMISERS])
-    there = [np.abs(random.train_loss / of - 1) < SAME for of in (own, other)]
+    there = [np.abs(random.train_loss / of - 1) < SAME for of in (of_semantic, of_positional)]
     teacher = random.theta / BASE.sigma > BASE.sigma * random.m  # cosines times sqrt(q)
-    one = np.abs(own / other - 1) < SAME
+    one = np.abs(of_semantic / of_positional - 1) < SAME
     semantic, positional = (
         (of & ~one) | (of & one & kind) for of, kind in zip(there, (teacher, ~teacher), strict=True)
     )

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from simulate.positional_semantic import task
-from simulate.positional_semantic.learner import polish
+from simulate.positional_semantic.learner import descended
 from simulate.positional_semantic.student import Problem, initial_weights
 from theory.positional_semantic import Parameters, stability
 from theory.positional_semantic.numbers import prox
@@ -36,11 +36,8 @@ def trained(
     streams = task.streams(seed)
     Q = initial_weights(p, teacher, streams["initialisation"])["Q"]
     Q = Q + spread * streams["initialisation"].standard_normal(Q.shape)
-    weights = {"Q": torch.as_tensor(Q)[None]}
-    for _ in range(STEPS):
-        _, slope = problem.gradient(weights)
-        weights = {"Q": weights["Q"] - RATE * slope["Q"]}
-    return problem, polish(problem, weights)["Q"][0, :, 0].numpy(), Q[:, 0], teacher
+    minimum = descended(problem, {"Q": torch.as_tensor(Q)[None]}, STEPS, RATE)
+    return problem, minimum["Q"][0, :, 0].numpy(), Q[:, 0], teacher
 
 
 def cavity(p: Parameters, problem: Any, Q: np.ndarray) -> dict[str, Any]:
@@ -70,7 +67,7 @@ def cavity(p: Parameters, problem: Any, Q: np.ndarray) -> dict[str, Any]:
     }
 
 
-def occupation(p: Parameters, found: dict[str, Any], side: np.ndarray) -> tuple[int, int]:
+def occupation(p: Parameters, fields: dict[str, Any], side: np.ndarray) -> tuple[int, int]:
     """Number of sentences with two wells of which the deeper one is not on a given side, and of
     those among them that lie in the well on that side.
 
@@ -78,12 +75,12 @@ def occupation(p: Parameters, found: dict[str, Any], side: np.ndarray) -> tuple[
     ----------
     p : Parameters
         Model.
-    found : dict
+    fields : dict
         Of `cavity`.
     side : ndarray, shape (2, n)
         Fields that say which side: the mean field for the local selection.
     """
-    z, w, Y, V = (found[name] for name in ("z", "w", "Y", "V"))
+    z, w, Y, V = (fields[name] for name in ("z", "w", "Y", "V"))
     z_0 = prox.target_solution(Y)
     toward = z_0 * np.where((z_0 * side).sum(0) < 0, -1.0, 1.0)
     here, f_here, _ = prox.descend(toward, w, Y, V, p.sigma)
@@ -109,10 +106,10 @@ def occupations(p: Parameters, seeds: Any, spread: float = 0.0) -> dict[str, np.
     rows = []
     for seed in seeds:
         problem, Q, begun, teacher = trained(p, seed, spread)
-        found = cavity(p, problem, Q)
-        differ, local = occupation(p, found, mean_field(p, problem, Q, teacher))
+        fields = cavity(p, problem, Q)
+        differ, local = occupation(p, fields, mean_field(p, problem, Q, teacher))
         start = (problem.tokens[0].numpy() @ begun / np.sqrt(p.d)).T
-        across, stayed = occupation(p, found, start)
+        across, stayed = occupation(p, fields, start)
         risk = float(problem.objective({"Q": torch.as_tensor(Q)[None, :, None]})[0])
         rows.append(
             {
@@ -123,8 +120,8 @@ def occupations(p: Parameters, seeds: Any, spread: float = 0.0) -> dict[str, np.
                 "m": abs(Q.mean()),
                 "theta": p.sigma**2 * abs(Q @ teacher) / p.d,
                 "loss": risk / p.d,
-                "least": found["least"],
-                "replicon": found["replicon"],
+                "least": fields["least"],
+                "replicon": fields["replicon"],
             }
         )
     return {name: np.array([r[name] for r in rows]) for name in rows[0]}

@@ -105,9 +105,9 @@ def _left(p: Parameters, x: general.Order) -> float:
     """Smallest overlap of the branch relative to the weights."""
     q, m, theta = _queries(p, x)
     scale = np.sqrt(np.trace(q))
-    own = {"positional": np.linalg.norm(m), "semantic": np.linalg.norm(theta) / p.sigma}
-    names = [p.start] if p.start in own else list(own)
-    return float(min(own[name] for name in names) / scale)
+    overlaps = {"positional": np.linalg.norm(m), "semantic": np.linalg.norm(theta) / p.sigma}
+    names = [p.start] if p.start in overlaps else list(overlaps)
+    return float(min(overlaps[name] for name in names) / scale)
 
 
 def _queries(p: Parameters, x: general.Order) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -141,8 +141,8 @@ def step(system: Extended, x: general.Order, values: Values) -> tuple[general.Or
     for k, kind in enumerate(columns):
         if kind != "positional":
             hats["m"][:, :, k] = 0
-        own = {"semantic": 0, "values": 1 + k - p.rank}.get(kind, -1)
-        others = np.arange(1 + p.value_rank) != own
+        teacher = {"semantic": 0, "values": 1 + k - p.rank}.get(kind, -1)
+        others = np.arange(1 + p.value_rank) != teacher
         hats["theta"][:, :, k, others] = 0
     for name in ("q", "V"):
         hats[name] = hats[name] * np.eye(len(columns))
@@ -191,9 +191,11 @@ def solve(p: Parameters, near: Point | None = None, points: Points = POINTS) -> 
         For students that the theory does not describe, a solution of another branch or layer as
         ``near``, or no convergence.
     """
-    for name in SAME if near is not None else ():
-        if getattr(near.p, name) != (wanted := getattr(p, name)):
-            raise ParameterError(f"near: is for another {name}; must have {name} = {wanted!r}")
+    if near is not None:
+        for name in SAME:
+            wanted = getattr(p, name)
+            if getattr(near.p, name) != wanted:
+                raise ParameterError(f"near: is for another {name}; must have {name} = {wanted!r}")
     with in_range(p):
         system = extended(p, points)
         x, values = starting(system) if near is None else (near.order, near.values)

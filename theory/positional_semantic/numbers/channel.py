@@ -124,7 +124,7 @@ def averages(p: Parameters, state: State, near: Averages | None = None) -> Avera
     z, value, hessian = lines.descend(start, along)
     density = np.exp(-(((where - lines.centre) / spread) ** 2) / 2) / np.sqrt(2 * np.pi) / spread
     total = weights[:, None] * share
-    of_channel = _integrands(p, state, h[:, :, None], lines.at(along), z, lines.Y[:, :, None])
+    of_channel = integrands(p, state, h[:, :, None], lines.at(along), z, lines.Y[:, :, None])
     means = {"E_M": value, **of_channel}
     return Averages(
         {name: float((total * values).sum()) for name, values in means.items()},
@@ -145,14 +145,15 @@ def _from_nearby(
     return np.where(same, wells, start)
 
 
-def _integrands(
+def integrands(
     p: Parameters, state: State, h: np.ndarray, w: np.ndarray, z: np.ndarray, Y: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Integrands on ``(line, node)``. Odd ones are set to zero, as on the half plane of h their
-    cancellation would be missed.
+    """Integrands of the averages, from fields of shape ``(2, ...)``. Odd ones are set to zero, as
+    on the half plane of h their cancellation would be missed.
     """
     g = (z - w) / state.V
-    xi = (w - np.array([state.m, -state.m])[:, None, None]) / np.sqrt(state.q)
+    mean = np.reshape([state.m, -state.m], (2, *[1] * (w.ndim - 1)))
+    xi = (w - mean) / np.sqrt(state.q)
     eta = (h - state.theta / np.sqrt(state.q) * xi) / np.sqrt(p.sigma**2 - state.theta**2 / state.q)
     nothing = np.zeros(g.shape[1:])
     return {
@@ -189,15 +190,10 @@ def _two_sides(
     inside = np.clip(cut, low, high)  # nodes only where the Gaussian has weight
     sides = []
     for begin, end, well in ((low, inside, minus), (inside, high, plus)):
-        at = begin[:, None] + (end - begin)[:, None] * x
-        density = np.exp(-(((at - centre[:, None]) / spread) ** 2) / 2)
-        sides.append(
-            (
-                at,
-                (end - begin)[:, None] * weight * density,
-                np.broadcast_to(well[..., None], (2, *at.shape)),
-            )
-        )
+        nodes = begin[:, None] + (end - begin)[:, None] * x
+        density = np.exp(-(((nodes - centre[:, None]) / spread) ** 2) / 2)
+        shares = (end - begin)[:, None] * weight * density
+        sides.append((nodes, shares, np.broadcast_to(well[..., None], (2, *nodes.shape))))
     along, weights, start = (np.concatenate(parts, -1) for parts in zip(*sides, strict=True))
     return along, weights / weights.sum(-1, keepdims=True), start
 

@@ -21,7 +21,7 @@ from theory import scope
 from theory.arguments import checked
 from theory.parameters import Allowed
 from theory.positional_semantic.numbers import prox
-from theory.positional_semantic.numbers.channel import Averages, State, target
+from theory.positional_semantic.numbers.channel import Averages, State, integrands, target
 from theory.positional_semantic.numbers.evolution import (
     Branch,
     conjugates,
@@ -85,19 +85,12 @@ def averages(p: Parameters, state: State, degree: int = 7) -> Averages:
     nodes, weights = rule(degree)
     xi, eta = np.repeat(nodes, weights.size, 1), np.tile(nodes, weights.size)
     total = np.outer(weights, weights).ravel()
-    rest = np.sqrt(p.sigma**2 - state.theta**2 / state.q)
+    spread = np.sqrt(p.sigma**2 - state.theta**2 / state.q)
     w = np.array([[state.m], [-state.m]]) + np.sqrt(state.q) * xi
-    Y = target(p, state.theta / np.sqrt(state.q) * xi + rest * eta)
+    h = state.theta / np.sqrt(state.q) * xi + spread * eta
+    Y = target(p, h)
     z, value, _ = prox.descend(np.zeros_like(w), w, Y, state.V, p.sigma)
-    g = (z - w) / state.V
-    numbers = {
-        "E_gg": (g * g).sum(0),
-        "E_g": g[0] - g[1],
-        "E_gxi": (g * xi).sum(0),
-        "E_geta": (g * eta).sum(0),
-        "E_M": value,
-        "E_loss": value - ((z - w) ** 2).sum(0) / (2 * state.V),
-    }
+    numbers = {"E_M": value, **integrands(p, state, h, w, z, Y)}
     return Averages(
         {k: float(total @ v) for k, v in numbers.items()}, np.nan, np.nan, np.empty(0), z
     )

@@ -105,15 +105,6 @@ def crossing(
     """
     low, high, lost = 0.0, math.inf, ""  # no semantic branch below, no positional branch above
 
-    def between(free: float) -> float:
-        """Next alpha: between the two bounds, or ``free`` while one of them is unknown."""
-        if not low or math.isinf(high):
-            return free
-        if high >= NARROW * low:
-            return math.sqrt(low * high)
-        bounds = f"no semantic one at {low:.4g}, no positional one at {high:.4g}"
-        raise Missing(f"no alpha at which both branches exist ({bounds}){lost}")
-
     for _ in range(STEPS):
         try:
             semantic = solve_at(alpha, "semantic", starts.get("semantic"))
@@ -122,7 +113,7 @@ def crossing(
         if semantic is None or not semantic.exists:
             # The semantic branch starts at larger alpha, if at all.
             low, starts = max(low, alpha), {}
-            alpha = between(1.5 * alpha)
+            alpha = _between(low, high, 1.5 * alpha, lost)
             if alpha > LARGEST:
                 raise Missing(f"no semantic branch up to alpha = {LARGEST:g}{lost}")
             continue
@@ -130,7 +121,7 @@ def crossing(
         if not positional.exists:
             # At small omega the positional branch ends at large alpha, well above the crossing.
             high, starts = min(high, alpha), {}
-            alpha = between(0.6 * alpha)
+            alpha = _between(low, high, 0.6 * alpha, lost)
             if alpha < SMALLEST:
                 raise Missing(f"no positional branch down to alpha = {SMALLEST:g}{lost}")
             continue
@@ -149,6 +140,18 @@ def crossing(
         if not rises:
             starts = {}
     raise Missing(f"Newton did not settle in {STEPS} steps, last alpha = {alpha:g}{lost}")
+
+
+def _between(low: float, high: float, free: float, lost: str = "") -> float:
+    """Next alpha of the search: between the two bounds, or ``free`` while one of them is
+    unknown.
+    """
+    if not low or math.isinf(high):
+        return free
+    if high >= NARROW * low:
+        return math.sqrt(low * high)
+    bounds = f"no semantic one at {low:.4g}, no positional one at {high:.4g}"
+    raise Missing(f"no alpha at which both branches exist ({bounds}){lost}")
 
 
 def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[float, FixedPoint]:

@@ -66,10 +66,10 @@ def drift() -> dict[sp.Symbol, sp.Expr]:
     rates = UNITS.rates(population_loss().subs(inner, simultaneous=True))
     orthonormal = {UNITS.T(1, 1): 1, UNITS.T(2, 2): 1, UNITS.T(1, 2): 0}
     outer = {w: q / sigma**2, to_teacher: theta / sigma**2, to_p: m}
-    found = {q: sigma**2 * rates[w], m: rates[to_p], theta: sigma**2 * rates[to_teacher]}
+    moved = {q: sigma**2 * rates[w], m: rates[to_p], theta: sigma**2 * rates[to_teacher]}
     return {
         x: gathered(r.doit().subs(orthonormal).subs(outer, simultaneous=True))
-        for x, r in found.items()
+        for x, r in moved.items()
     }
 
 

@@ -93,11 +93,11 @@ def small_loss() -> sp.Expr:
         sp.S.Zero,
     )
     # Over the teacher's fields: odd terms vanish, and the tokens are exchangeable.
-    found = sp.S.Zero
+    total = sp.S.Zero
     for (i, j, *of_T), c in sp.Poly(sp.expand(averaged), h_1, h_2, T_12, T_21).terms():
         if (i + j) % 2 == 0:
-            found += c * teacher_moment(i, j, *of_T)
-    return sp.factor(sp.expand(found))
+            total += c * teacher_moment(i, j, *of_T)
+    return sp.factor(sp.expand(total))
 
 
 def teacher_moment(i: int, j: int, k: int, l: int) -> sp.Expr:

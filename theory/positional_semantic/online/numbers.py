@@ -71,17 +71,17 @@ def growth_rates(p: Parameters) -> xr.Dataset:
     Dataset
         ``growth_m``, ``growth_theta``, ``T_m``, ``T_theta``.
     """
-    found, values = {}, numbers_at(p)
+    results, values = {}, numbers_at(p)
     for x in ("m", "theta"):
         equation = early.equations()[f"growth_{x}{'_held' if p.norm == 'held' else ''}"]
         rate = float(equation.evaluate(values))
-        found[f"growth_{x}"] = rate
+        results[f"growth_{x}"] = rate
         escape = early.equations()["T_escape"]
         given = {"d": p.d, "growth": rate}
-        found[f"T_{x}"] = float(escape.evaluate(given)) if rate > 0 else math.inf
+        results[f"T_{x}"] = float(escape.evaluate(given)) if rate > 0 else math.inf
         if p.norm == "free":
-            found[f"T_{x}"] = math.nan
-    return xr.Dataset({name: ((), v) for name, v in found.items()})
+            results[f"T_{x}"] = math.nan
+    return xr.Dataset({name: ((), v) for name, v in results.items()})
 
 
 def numbers_at(p: Parameters) -> Values:
@@ -120,13 +120,13 @@ def end_of(p: Parameters, name: str) -> End:
     """One of the `ends`."""
     zero, start = BRANCHES[name]
     last = _settle(flow_of(p).held(**{zero: 0.0}), p.replace(**start))
-    at = {x: float(last[x]) for x in ("q", "m", "theta")}
+    place = {x: float(last[x]) for x in ("q", "m", "theta")}
     whole = flow_of(p)
     numbers = sweep.numbers(p, [s.name for s in whole._compiled[0]])
     _, jacobian, _ = whole._functions(numbers, 1.0)
-    place = ("q", "m", "theta").index(zero)
-    along = float(jacobian(0.0, np.array([*at.values()]))[place, place])
-    return End(**at, loss=float(last.loss), transverse=along)
+    row = [*place].index(zero)
+    along = float(jacobian(0.0, np.array([*place.values()]))[row, row])
+    return End(**place, loss=float(last.loss), transverse=along)
 
 
 def _settle(of: Flow, p: Parameters) -> xr.Dataset:
@@ -168,8 +168,9 @@ def basin(p: Parameters) -> xr.Dataset:
         teacher is the larger one, else zero, NaN where both vanish.
     """
     last = _settle(flow_of(p), p).drop_vars("t")
-    own, other = abs(last.cosine_teacher), abs(last.cosine_p)
-    return last.assign(semantic=(own > other).where(own + other > INFORMED))
+    teacher, positions = abs(last.cosine_teacher), abs(last.cosine_p)
+    informed = teacher + positions > INFORMED
+    return last.assign(semantic=(teacher > positions).where(informed))
 
 
 def ended(p: Parameters) -> str:
@@ -208,12 +209,12 @@ def shares(p: Parameters) -> dict[str, float]:
     """
     x, weight = np.polynomial.laguerre.laggauss(RADII)
     radii = np.sqrt(2 * x / p.d).clip(max=0.99)
-    found = dict.fromkeys((*BRANCHES, NEITHER), 0.0)
+    shares_by_end = dict.fromkeys((*BRANCHES, NEITHER), 0.0)
     for radius, part in zip(radii, weight, strict=True):
         edge, below, above = boundary(p, float(radius))
-        found[below] += float(part) * edge / (math.pi / 2)
-        found[above] += float(part) * (1 - edge / (math.pi / 2))
-    return found
+        shares_by_end[below] += float(part) * edge / (math.pi / 2)
+        shares_by_end[above] += float(part) * (1 - edge / (math.pi / 2))
+    return shares_by_end
 
 
 @scope.guard(ANY)
@@ -242,8 +243,8 @@ def equal_growth(p: Parameters) -> float:
     """Omega at which both overlaps grow at one rate; NaN if there is none."""
 
     def faster(omega: float) -> float:
-        found = growth_rates(p.replace(omega=omega))
-        return float(found.growth_m - found.growth_theta)
+        rates = growth_rates(p.replace(omega=omega))
+        return float(rates.growth_m - rates.growth_theta)
 
     return _zero(faster, 0.0, 1.0)
 
