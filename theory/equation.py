@@ -41,6 +41,7 @@ def _read(rhs: Any, given: frozenset) -> tuple[frozenset[str], list[Any], bool]:
 
 _read_once = functools.lru_cache(maxsize=512)(_read)
 
+
 class _WhenRead:
     """Descriptor of a right-hand side. If it is given as a function, the function is called once,
     when the right-hand side is first read.
