@@ -36,7 +36,7 @@ SMOOTH = 4.0
 LARGEST = 700.0  # logits beyond, where e^z overflows, are of descent that diverges
 
 
-def _polynomial(*coefficients: float) -> Callable[[float], float]:
+def _polynomial(*coefficients: float) -> Any:
     """Machine code without a loop, so that the compiler takes several numbers at once; emitted, as
     a function of its own per power would be compiled for seconds.
     """
