@@ -15,6 +15,8 @@ PIP ?=
 DEMO := output/demo
 OUT ?= output/device
 SECONDS_LEFT ?= 1800
+# Python keeps compiled sources: without, each process of tests and pages compiles the toolkit again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-all faults check docs-setup docs docs-all site setup clean gpu gpu-dry-run
 

@@ -7,7 +7,7 @@ import fnmatch
 import textwrap
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -131,7 +131,11 @@ def computed(claim: Claim, found: Found) -> str:
 
 def coverage(claims: list[Claim], found: Found) -> dict[str, int]:
     """Number of claims per computed verdict."""
-    counts = Counter(computed(c, found) for c in claims)
+    return _counts(computed(c, found) for c in claims)
+
+
+def _counts(words: Iterable[str]) -> dict[str, int]:
+    counts = Counter(words)
     return {v: counts[v] for v in (*VERDICTS, "FAIL")}
 
 
@@ -139,7 +143,13 @@ def digest(claims: list[Claim], found: Found) -> str:
     """Eight hexadecimal digits that follow from which claim has which verdict: opposite changes of
     two claims leave the counts as they are, but not this.
     """
-    return sources.hashed(sorted(f"{c.id}: {computed(c, found)}\n" for c in claims))[:8]
+    return _which(claims, [computed(c, found) for c in claims])
+
+
+def _which(claims: list[Claim], words: list[str]) -> str:
+    return sources.hashed(
+        sorted(f"{c.id}: {word}\n" for c, word in zip(claims, words, strict=True))
+    )[:8]
 
 
 def without_result(claims: list[Claim], found: Found) -> list[str]:
@@ -163,10 +173,11 @@ def different(
     if they are not those of ``typed`` (`counted`; a digest that is not typed is not compared, and
     nothing is if ``typed`` is empty).
     """
-    ids = [c.id for c in claims if not expected(c, computed(c, found))]
+    words = [computed(c, found) for c in claims]
+    ids = [c.id for c, word in zip(claims, words, strict=True) if not expected(c, word)]
     if not typed:
         return ids
-    now, which = coverage(claims, found), digest(claims, found)
+    now, which = _counts(words), _which(claims, words)
     off = [f"{n} {v} instead of {typed.get(v, 0)}" for v, n in now.items() if n != typed.get(v, 0)]
     if (before := typed.get("digest", which)) != which:
         off.append(f"digest {which} instead of {before}")

@@ -19,6 +19,12 @@ import pytest
 
 os.environ.setdefault("SYMPY_CACHE_SIZE", "50000")  # all models in one process, not a session's few
 
+# A worker keeps to one core, as there is one per core: what it trains is trained in its process
+# unless a test asks for others, which would import everything once more beside a busy core.
+if (_worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_setaffinity"):
+    _cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {_cores[int(_worker.removeprefix("gw")) % len(_cores)]})
+
 from theory import registry
 
 gc.set_threshold(100_000)  # small objects of SymPy are rarely cyclic: as `theory.runtime.cli.run`

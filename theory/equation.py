@@ -20,6 +20,28 @@ STATUSES = ("exact", "leading order", "closure", "empirical")
 _compiled = functools.lru_cache(maxsize=512)(numeric.function)  # for sweeps
 
 
+def _read(rhs: Any, given: frozenset) -> tuple[frozenset[str], list[Any], bool]:
+    """What a right-hand side needs beside what is given by symbol or sub-expression: names of its
+    symbols and arrays; these, sorted by name, without what is given; whether entries of arrays
+    stand at places that need their own evaluation.
+    """
+    remaining = rhs.xreplace({x: sp.Dummy() for x in given if not isinstance(x, sp.IndexedBase)})
+    bases = remaining.atoms(sp.IndexedBase)
+    labels = {base.label for base in bases}
+    symbols = {
+        s
+        for s in remaining.free_symbols
+        if isinstance(s, sp.Symbol) and not isinstance(s, sp.Dummy)
+    } - labels
+    names = frozenset(s.name for s in symbols | labels)
+    # The order of arguments fixes the order of operations, and so the last bit.
+    needed = sorted((bases | symbols) - given, key=lambda s: s.name)
+    return names, needed, bool(bases) and numeric.has_places(remaining)
+
+
+_read_once = functools.lru_cache(maxsize=512)(_read)
+
+
 class _WhenRead:
     """Descriptor of a right-hand side. If it is given as a function, the function is called once,
     when the right-hand side is first read.
@@ -106,25 +128,14 @@ class Equation:
             If a derived quantity would not follow another that is overridden, or a value is not a
             real number (None, complex, masked).
         """
+        read = _read_once if isinstance(self.rhs, sp.Basic) else _read
         if swept or not isinstance(values, Mapping):
-            known = {s.name for s in self.rhs.free_symbols if isinstance(s, sp.Symbol)}
-            values = sweep.numbers(values, known, **swept)
+            values = sweep.numbers(values, read(self.rhs, frozenset())[0], **swept)
         given = {key: values[key] for key in values if not isinstance(key, str)}
-        remaining = self.rhs.xreplace(
-            {key: sp.Dummy() for key in given if not isinstance(key, sp.IndexedBase)}
-        )
-        bases = remaining.atoms(sp.IndexedBase)
-        labels = {base.label for base in bases}
-        symbols = {
-            s
-            for s in remaining.free_symbols
-            if isinstance(s, sp.Symbol) and not isinstance(s, sp.Dummy)
-        } - labels
-        given_all = all(s.name in values for s in symbols | labels)
-        if bases and modules == "numpy" and given_all and numeric.has_places(remaining):
+        names, needed, places = read(self.rhs, frozenset(given))
+        if places and modules == "numpy" and all(name in values for name in names):
             return lowered.number(self.rhs.xreplace(given), values)
-        # Sorted by name: the order of arguments fixes the order of operations, and so the last bit.
-        for symbol in sorted((bases | symbols) - set(given), key=lambda s: s.name):
+        for symbol in needed:
             if symbol.name not in values:
                 raise KeyError(f"{self.name}: no value for {symbol.name}")
             given[symbol] = value = values[symbol.name]

@@ -420,8 +420,10 @@ def explorable() -> list[registry.Model]:
 
 def explorers() -> str:
     """Links to the explorer's pages, where they are made."""
+    if not EXPLORERS:
+        return "Left out of this quick build."
     made = [f'<li><a href="explore/{m.name}.html">{m.title}</a></li>' for m in explorable()]
-    return f"<ul>{''.join(made)}</ul>" if EXPLORERS else "Left out of this quick build."
+    return f"<ul>{''.join(made)}</ul>"
 
 
 def explore(app: Sphinx, error: Exception | None) -> None:

@@ -72,7 +72,9 @@ def test_evaluate_sums_over_arrays():
     """An indexed array takes the last axis of what it is given; everything else broadcasts."""
     values, weights = np.array([0.1, 0.2, 0.3]), np.array([1.0, -1.0, 2.0])
     expected = (np.exp(values) * weights).sum()
-    found = TOTAL.evaluate({"y": np.array([[1.0], [2.0]]), "v": values, "w": weights, "size": 3})
+    given = {"y": np.array([[1.0], [2.0]]), "size": 3}
+    found = TOTAL.evaluate({**given, "v": values, "w": weights})
+    np.testing.assert_array_equal(TOTAL.evaluate({**given, v: values, w: weights}), found)
     np.testing.assert_allclose(
         found, 1 + np.array([[1.0], [2.0]]) * expected, rtol=1e-14
     )  # rounding of a short sum

@@ -364,7 +364,9 @@ def test_command(places, most, tmp_path, monkeypatch):
     text = (tmp_path / "x.html").read_text()
     L = numbers_of(text, "L")
     assert L["values"][L["start"]] == 5 and len(text) < most
+    assert build.offers(find("state_tracking"))
     for name in NOTHING:
+        assert not build.offers(find(name))
         with pytest.raises(ParameterError, match=f"^{name}: has no flow and no curve"):
             explore.main([name, "--out", str(tmp_path / "y.html")])
         assert not (tmp_path / "y.html").exists()

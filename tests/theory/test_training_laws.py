@@ -173,7 +173,8 @@ def test_clipping_under_adam():
     """Clipping from the first step, and from where attention sets in: the delay of emergence is
     that of the fixed-disorder theory, which has the norm of all single gradients, within a quarter.
     """
-    p = Parameters.demo().replace(optimizer="adam", eta=0.006, unit="step", epochs=200)
+    # to just after the last seed has emerged
+    p = Parameters.demo().replace(optimizer="adam", eta=0.006, unit="step", epochs=150)
     start = Start.drawn(p, 3, np.random.default_rng(2))
     given = Realisation.drawn(p, start, np.random.default_rng(3))
     times = {}

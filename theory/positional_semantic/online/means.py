@@ -202,12 +202,18 @@ def value(
         return float(s[0, 0]) if not of_theta else 0.0
     n = min(len(s), DEGREE - 2 * of_q - of_m)
     t = coefficients(target, False, 0.0, sigma)
-    total = np.add.outer(np.arange(n), np.arange(n))
-    factor = np.ones((n, n))
-    for k in range(of_theta):
-        factor = factor * (total - k)
-    power = (theta / (sigma * spread)) ** np.maximum(total - of_theta, 0)
+    factor, exponent = _slope_of_powers(n, of_theta)
+    power = ((theta / (sigma * spread)) ** np.arange(2 * n))[exponent]
     return float((factor * power * t[:n, :n] * s[:n, :n]).sum() / (sigma * spread) ** of_theta)
+
+
+@cache
+def _slope_of_powers(n: int, order: int) -> tuple[np.ndarray, np.ndarray]:
+    """Factor and exponent of a derivative of ``x^(j + k)``, with j, k below n."""
+    total = np.add.outer(np.arange(n), np.arange(n))
+    return np.prod([np.ones((n, n)), *(total - k for k in range(order))], 0), np.maximum(
+        total - order, 0
+    )
 
 
 def _raised(s: np.ndarray, steps: int) -> np.ndarray:

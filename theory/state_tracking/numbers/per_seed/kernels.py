@@ -13,7 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import njit
+from numba.extending import intrinsic
 from scipy.special import ndtr
 
 # Sums are reordered, NaN is preserved, and no division checks for zero.
@@ -34,12 +36,19 @@ SMOOTH = 4.0
 LARGEST = 700.0  # logits beyond, where e^z overflows, are of descent that diverges
 
 
-def _polynomial(first: float, *rest: float) -> Callable[[float], float]:
-    """Machine code without a loop, so that the compiler takes several numbers at once."""
-    if not rest:
-        return njit(lambda x: first)
-    inner = _polynomial(*rest)
-    return njit(lambda x: first + x * inner(x), fastmath=HOW["fastmath"])
+def _polynomial(*coefficients: float) -> Any:
+    """Machine code without a loop, so that the compiler takes several numbers at once; emitted, as
+    a function of its own per power would be compiled for seconds.
+    """
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        flags = sorted(HOW["fastmath"])
+        total, *others = (ir.Constant(args[0].type, c) for c in reversed(coefficients))
+        for constant in others:
+            total = builder.fadd(constant, builder.fmul(args[0], total, flags=flags), flags=flags)
+        return total
+
+    return intrinsic(lambda context, x: (x(x), emit))
 
 
 def _even(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[float], float]:
