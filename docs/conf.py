@@ -67,6 +67,7 @@ nb_execution_show_tb = True
 nb_merge_streams = True
 
 autodoc_member_order = "bysource"
+autodoc_use_type_comments = False  # there are none, and looking for them takes seconds
 autodoc_typehints = "none"  # numpydoc docstrings say types and shapes
 autodoc_class_signature = "separated"
 napoleon_google_docstring = False

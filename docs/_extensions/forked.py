@@ -2,12 +2,12 @@
 has loaded the libraries, so that these are imported once for the whole site instead of seventy
 times. Nothing of this project is loaded there: models of tutorials are found as in a new process.
 
-This file is also what ``python`` is within pages: ``forked.py SOCKET ARGUMENTS`` asks the server,
-and starts the usual interpreter for anything but ``-m``.
+This file is also what ``python`` is within pages: ``forked.py SOCKET ARGUMENTS`` asks the server.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import json
@@ -32,42 +32,42 @@ LIBRARIES = (
 
 
 def start(app: Any) -> None:
-    """Start the server, and lead kernels and commands to it. It loads when it is first asked."""
-    if sys.platform != "linux":  # elsewhere libraries may not survive a fork
+    """Start the server, and lead kernels and commands to it, in a parallel build, which keeps each
+    process to one core. Ordinary kernels use all cores, and serve where a fork may not work.
+    """
+    if sys.platform != "linux" or app.parallel == 1:
         return
-    folder = Path(app.doctreedir) / "forked"
-    kernel = folder / "kernels" / "python3" / "kernel.json"
-    kernel.parent.mkdir(parents=True, exist_ok=True)
-    place = tempfile.mkdtemp() + "/socket"  # paths of sockets are short
-    shim = folder / "bin" / "python"
-    shim.parent.mkdir(exist_ok=True)
-    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS "{__file__}" {place} "$@"\n')
-    shim.chmod(0o755)
-    argv = [str(shim), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    folder = Path(tempfile.mkdtemp())
+    python, kernel = folder / "python", folder / "kernels" / "python3" / "kernel.json"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS "{__file__}" {folder}/socket "$@"\n')
+    python.chmod(0o755)
+    kernel.parent.mkdir(parents=True)
+    argv = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=ERROR"]
     kernel.write_text(json.dumps({"argv": argv, "display_name": "Python", "language": "python"}))
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
-        listening.bind(place)
+        listening.bind(f"{folder}/socket")
         listening.listen(64)
-        subprocess.Popen(
+        server = subprocess.Popen(
             [sys.executable, __file__, str(listening.fileno())],
+            stdin=subprocess.PIPE,  # closed when this process ends, however it does
             pass_fds=[listening.fileno()],
             env={**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"},
         )
+    atexit.register(server.communicate)
     os.environ["JUPYTER_PATH"] = str(folder)
-    os.environ["PATH"] = os.pathsep.join((str(shim.parent), os.environ["PATH"]))
+    os.environ["PATH"] = os.pathsep.join((str(folder), os.environ["PATH"]))
 
 
 def serve(server: socket.socket) -> None:
-    """Fork a process per request, until the process that started this one has ended."""
-    builder = os.getppid()
-    server.settimeout(2)
-    while os.getppid() == builder:
-        try:
-            asked, _ = server.accept()
-        except TimeoutError:
-            continue
-        for name in LIBRARIES:
-            importlib.import_module(name)
+    """Load the libraries, and fork a process per request, until the build has ended."""
+    # Libraries that see one core start no threads when they are loaded. A fork would lose them.
+    os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+    for name in LIBRARIES:
+        importlib.import_module(name)
+    if len(os.listdir("/proc/self/task")) > 1:
+        raise RuntimeError("a library has started threads: kernels cannot be forked from here")
+    while sys.stdin not in select.select([server, sys.stdin], [], [])[0]:
+        asked, _ = server.accept()
         if os.fork() == 0:
             answer(asked)
         asked.close()
@@ -82,11 +82,12 @@ def answer(asked: socket.socket) -> None:
     asked, as kernels are at the end of their page; does not return.
     """
     request, files, _, _ = socket.recv_fds(asked, 2**20, 3)
+    asked.send(b"taken")
     child = os.fork()
     if child == 0:
         become(json.loads(request), files)
     running = os.pidfd_open(child)
-    ended, _, _ = select.select([running, asked.fileno()], [], [])
+    ended, _, _ = select.select([running, asked], [], [])
     if running not in ended:
         os.killpg(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
@@ -114,9 +115,9 @@ def become(request: dict[str, Any], files: list[int]) -> None:
 
 
 def ask(place: str, arguments: list[str]) -> int:
-    """Exit code of ``python -m``, run by the server with the files of this process."""
-    if arguments[:1] != ["-m"]:
-        os.execv(sys.executable, [sys.executable, *arguments])
+    """Exit code of ``python -m``, run by the server with the files of this process. The usual
+    interpreter runs anything else, and all where the server could not load.
+    """
     request = {
         "arguments": arguments[1:],
         "environment": dict(os.environ),
@@ -124,9 +125,12 @@ def ask(place: str, arguments: list[str]) -> int:
         "cores": sorted(os.sched_getaffinity(0)),
     }
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
-        server.connect(place)
-        socket.send_fds(server, [json.dumps(request).encode()], [0, 1, 2])
-        return (server.recv(1) or b"\x01")[0]
+        if arguments[:1] == ["-m"] and not server.connect_ex(place):
+            socket.send_fds(server, [json.dumps(request).encode()], [0, 1, 2])
+            if server.recv(8):
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # Jupyter sends it to end a kernel
+                return (server.recv(1) or b"\x01")[0]
+    os.execv(sys.executable, [sys.executable, *arguments])
 
 
 def setup(app: Any) -> dict[str, bool]:
