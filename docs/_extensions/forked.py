@@ -87,7 +87,7 @@ def answer(asked: socket.socket) -> None:
     if child == 0:
         become(json.loads(request), files)
     running = os.pidfd_open(child)
-    ended, _, _ = select.select([running, asked], [], [])
+    ended, _, _ = select.select([running, asked.fileno()], [], [])
     if running not in ended:
         os.killpg(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
