@@ -33,7 +33,8 @@ sources_hash = os.environ["DOCS_SOURCES"] = sources()  # names the caches
 
 project = "solvable-transformers"
 author = "the authors of solvable-transformers"
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml", "generated"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions += ["mathml", "generated", "forked"]
 exclude_patterns = ["_extensions", "_static"]
 templates_path: list[str] = []
 html_theme = "furo"
@@ -66,6 +67,7 @@ nb_execution_show_tb = True
 nb_merge_streams = True
 
 autodoc_member_order = "bysource"
+autodoc_use_type_comments = False  # there are none, and looking for them takes seconds
 autodoc_typehints = "none"  # numpydoc docstrings say types and shapes
 autodoc_class_signature = "separated"
 napoleon_google_docstring = False

@@ -14,6 +14,7 @@ import json
 import multiprocessing
 import os
 import re
+import unittest.mock
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 
 import figures
 from docutils.parsers.rst import directives
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.parallel import make_chunks
@@ -454,8 +456,13 @@ def alone(app: Sphinx, *_: Any) -> None:
 
 
 def deal(app: Sphinx, env: Any, pages: list[str]) -> None:
-    """Order pages so that neighbours, which cost alike, are read by different processes."""
+    """Order pages so that neighbours, which cost alike, are read by different processes; and derive
+    what all of these would, before they are forked: this is SymPy alone and starts no thread.
+    """
     hands = len(make_chunks(pages, app.parallel)) or 1
+    if hands > 1:
+        for model in registry.MODELS:
+            found_equations(model)
     pages[:] = [page for first in range(hands) for page in pages[first::hands]]
 
 
@@ -490,6 +497,26 @@ def cost(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: A
         )
 
 
+def navigation(app: Sphinx, builder: Any) -> None:
+    """Make the navigation, which shows titles alone, from contents without sections and functions:
+    they would be copied for each page, to be left out, in most of the time that pages are written.
+    """
+    titles = {page: toc.deepcopy() for page, toc in app.env.tocs.items()}
+    for top in (node for toc in titles.values() for node in toc if len(node) > 1):
+        top[1][:] = list(top.findall(addnodes.toctree))
+
+    def short(_: Sphinx, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
+        whole = context["toctree"]
+
+        def toctree(**options: Any) -> str:
+            with unittest.mock.patch.object(app.env, "tocs", titles):
+                return whole(**options)
+
+        context["toctree"] = toctree
+
+    app.connect("html-page-context", short, priority=400)  # before the theme asks
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register one directive per maker."""
     makers = (
@@ -513,6 +540,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("build-finished", explore)
     app.connect("env-before-read-docs", deal)
     app.connect("source-read", alone)
+    app.connect("write-started", navigation)
     # What directives are made of is no file that Sphinx watches: all pages follow this hash.
     app.add_config_value("sources_hash", "", "env")
     return {"parallel_read_safe": True, "parallel_write_safe": True}
