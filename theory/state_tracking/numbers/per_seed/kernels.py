@@ -31,7 +31,7 @@ SERIES = tuple(math.log(2) ** k / math.factorial(k) for k in range(14))
 MIDDLE, DEGREE, FAR = 60.0, 20, 8.0
 # Ten Gauss nodes average a normal probability over so many standard deviations to 1e-10.
 SMOOTH = 4.0
-LARGEST = 700.0  # logits beyond, where e^z overflows, are of descent that diverges
+MOST = 1e290  # sums of e^z beyond, or below its inverse, are of descent that diverges
 
 
 def _polynomial(first: float, *rest: float) -> Callable[[float], float]:
@@ -91,21 +91,17 @@ def _largest(x):
 
 
 @njit(**HOW)
-def _softmax(z):
-    """Replace rows of logits by probabilities; returns logarithms of their sums."""
-    rows, N = z.shape
-    normaliser = np.empty(rows)
-    for g in range(rows):
-        row = z[g]
-        top, total = _largest(row), 0.0
-        for r in range(N):
-            row[r] = _exp(row[r] - top)
-            total += row[r]
-        scale = 1 / total if abs(top) < LARGEST else math.nan
-        for r in range(N):
-            row[r] *= scale
-        normaliser[g] = top + math.log(total)
-    return normaliser
+def _exponentials(z):
+    """Replace logits by ``e^z``, without a shift, which numbers of double precision do not need."""
+    flat = z.reshape(-1)
+    for k in range(len(flat)):
+        flat[k] = _exp(flat[k])
+
+
+@njit(**HOW)
+def _inverse(total):
+    """Of a sum of exponentials; NaN if they are of descent that diverges."""
+    return 1 / total if 1 / MOST < total < MOST else math.nan
 
 
 @njit(**HOW)
@@ -120,7 +116,7 @@ def _moments(M):
 
 
 @njit(**HOW)
-def _weights(at, pairs, share, O):
+def weights(at, pairs, share, O):
     """Mean weights of actions in the groups of one state, rows over step and correct action."""
     L, d = share.shape
     O[:] = 0
@@ -148,9 +144,9 @@ def _variances(at, share, left):
     L, d = share.shape
     spread = np.zeros(L * d)
     for i in range(L):
-        rest = -(at[i, i] ** 2)
+        rest = 0.0
         for j in range(L):
-            rest += at[i, j] ** 2
+            rest += at[i, j] ** 2 if j != i else 0.0
         for a in range(d):
             if share[i, a] > 0:
                 spread[i * d + a] = rest * left[i, a] / share[i, a]
@@ -158,80 +154,110 @@ def _variances(at, share, left):
 
 
 @njit(**HOW)
+def _table(M):
+    """Entries of one state, their variances over actions, and ones, in rows and in columns: one
+    matrix product of either with weights, or probabilities, gives all sums of a group.
+    """
+    d, N = M.shape
+    deviation = _moments(M)[1]
+    rows = np.ones((d + 2, N))
+    rows[:d], rows[d] = M, (deviation**2).sum(0) / d
+    return rows, rows.T.copy(), deviation
+
+
+@njit(**HOW)
+def _averages(e, columns, sums):
+    """From exponentials of logits to means of the entries of M under the softmax, less their mean
+    over actions; ``sums`` has these means themselves, then of variances, then the normaliser.
+    """
+    np.dot(e, columns, sums)
+    groups, d = len(sums), sums.shape[1] - 2
+    centred = np.empty((groups, d))
+    for g in range(groups):
+        scale, mean = _inverse(sums[g, d + 1]), 0.0
+        for c in range(d + 1):
+            sums[g, c] *= scale
+        for c in range(d):
+            mean += sums[g, c] / d
+        for c in range(d):
+            centred[g, c] = sums[g, c] - mean
+    return centred
+
+
+@njit(**HOW)
+def force(pairs, met, out):
+    """Add to derivatives by attention those of one state's groups, whose derivatives by mean
+    weights are ``met``.
+    """
+    L, d = len(out), met.shape[1]
+    for i in range(L):
+        gain = met[i * d : (i + 1) * d].reshape(-1)
+        for j in range(L):
+            count, total = pairs[i, j].reshape(-1), 0.0
+            for k in range(d * d):
+                total += count[k] * gain[k]
+            out[i, j] += total
+
+
+@njit(**HOW)
 def gradients(at, pairs, share, left, M, target, absent):
     """Derivatives of one student's loss by M, ``(s, a, r)``, and by attention."""
     N, L, d = share.shape
-    d_M, force, cost = np.empty(M.shape), np.zeros((L, L)), np.zeros(L)
-    O, P = np.empty((L * d, d)), np.empty((L * d, N))
-    H, error = np.empty_like(P), np.empty_like(P)
-    along, met, by_scatter = np.empty_like(O), np.empty_like(O), np.empty((d, N))
+    d_M, by_at, cost = np.empty(M.shape), np.zeros((L, L)), np.zeros(L)
+    O, z, sums = np.empty((L * d, d)), np.empty((L * d, N)), np.empty((L * d, d + 2))
+    lifted, met, grown = np.empty((L * d, d + 1)), np.empty((L * d, d)), np.empty((d + 1, N))
     for s in range(N):
-        _, deviation = _moments(M[s])
-        C = np.dot(deviation.T, deviation) / d
-        square = np.diag(C).copy()
-        _weights(at, pairs[s], share[s], O)
+        rows, columns, deviation = _table(M[s])
+        weights(at, pairs[s], share[s], O)
         spread = _variances(at, share[s], left[s])
-        np.dot(O, M[s], P)
-        error[:] = P
-        _softmax(P)
-        np.dot(P, C, H)
+        np.dot(O, M[s], z)
+        _exponentials(z)
+        along = _averages(z, columns, sums)
+        # The lift of logits by their variance is linear in M and in its variances.
         for g in range(L * d):
-            for r in range(N):
-                P[g, r] = error[g, r] + spread[g] / 2 * (square[r] - 2 * H[g, r])
-        _softmax(P)
-        # The loss due to the variance of logits: how probabilities spread along actions.
-        np.dot(P, deviation.T, along)
-        diagonal = np.zeros(N)
+            for c in range(d):
+                lifted[g, c] = O[g, c] - spread[g] / d * along[g, c]
+            lifted[g, d] = spread[g] / 2
+        np.dot(lifted, rows[: d + 1], z)
+        _exponentials(z)
+        along = _averages(z, columns, sums)
+        d_M[s] = 0
         for i in range(L):
             for a in range(d):
-                g = i * d + a
-                price, noisy = 0.0, spread[g] * share[s, i, a]
-                for r in range(N):
-                    price += P[g, r] * square[r]
-                    diagonal[r] += noisy * P[g, r]
-                    error[g, r] = P[g, r]
+                g, y = i * d + a, target[s, a]
+                weight, noisy = share[s, i, a], spread[g] * share[s, i, a] / d
+                # The loss due to the variance of logits: how probabilities spread along actions.
+                price, scale = sums[g, d], _inverse(sums[g, d + 1])
                 for c in range(d):
                     price -= along[g, c] ** 2 / d
-                    along[g, c] *= noisy / d
+                    met[g, c] = sums[g, c] - M[s, c, y]
+                    lifted[g, c] = weight * O[g, c] * scale
+                    d_M[s, c, y] -= weight * O[g, c]
+                    if not absent[s, c]:
+                        lifted[g, c] -= noisy * along[g, c] * scale
+                lifted[g, d] = noisy * scale
                 cost[i] += left[s, i, a] * price
-                error[g, target[s, a]] -= 1
-        np.dot(along.T, P, by_scatter)
-        for a in range(d):
+        np.dot(lifted.T, z, grown)
+        for c in range(d):
             for r in range(N):
-                by_scatter[a, r] = diagonal[r] / d * deviation[a, r] - by_scatter[a, r]
-        if pairs.size == 0:
-            mean, _ = _moments(M[s])
-            for i in range(L):
-                for a in range(d):
-                    own, other = 0.0, 0.0
-                    for r in range(N):
-                        own += error[i * d + a, r] * M[s, a, r]
-                        other += error[i * d + a, r] * mean[r]
-                    for j in range(L):
-                        force[i, j] += share[s, i, a] * (own if i == j else other)
-        else:
-            np.dot(error, M[s].T, met)
-            for i in range(L):
-                gain = met[i * d : (i + 1) * d].reshape(-1)
-                for j in range(L):
-                    count, total = pairs[s, i, j].reshape(-1), 0.0
-                    for k in range(d * d):
-                        total += count[k] * gain[k]
-                    force[i, j] += total
+                d_M[s, c, r] += grown[c, r]
+                if not absent[s, c]:
+                    d_M[s, c, r] += grown[d, r] * deviation[c, r]
+        if pairs.size > 0:
+            force(pairs[s], met, by_at)
+            continue
         for i in range(L):
             for a in range(d):
-                for r in range(N):
-                    error[i * d + a, r] *= share[s, i, a]
-        np.dot(O.T, error, d_M[s])
-        for a in range(d):
-            if not absent[s, a]:
-                for r in range(N):
-                    d_M[s, a, r] += by_scatter[a, r]
+                g, other = i * d + a, 0.0
+                for c in range(d):
+                    other += met[g, c] / d
+                for j in range(L):
+                    by_at[i, j] += share[s, i, a] * (met[g, a] if i == j else other)
     for i in range(L):
         for j in range(L):
             if i != j:
-                force[i, j] += at[i, j] * cost[i]
-    return d_M, force
+                by_at[i, j] += at[i, j] * cost[i]
+    return d_M, by_at
 
 
 @njit(**HOW)
@@ -239,32 +265,31 @@ def observed(at, pairs, share, left, M, target):
     """Per step: first and second moments of the correct and of all logits, and the loss."""
     N, L, d = share.shape
     found = np.zeros((5, L))
-    O, H = np.empty((L * d, d)), np.empty((L * d, d))
+    O, z, sums = np.empty((L * d, d)), np.empty((L * d, N)), np.empty((L * d, d + 2))
     for s in range(N):
-        _, deviation = _moments(M[s])
-        square = (deviation**2).sum(0) / d
-        _weights(at, pairs[s], share[s], O)
+        rows, columns, _ = _table(M[s])
+        square, all_squares = rows[d], rows[d].sum()
+        weights(at, pairs[s], share[s], O)
         spread = _variances(at, share[s], left[s])
-        z = np.dot(O, M[s])
-        P = z.copy()
-        normaliser = _softmax(P)
-        np.dot(P, deviation.T, H)
+        np.dot(O, M[s], z)
+        e = z.copy()
+        _exponentials(e)
+        along = _averages(e, columns, sums)
         for i in range(L):
             for a in range(d):
                 g, y = i * d + a, target[s, a]
                 weight, right = share[s, i, a], z[g, y]
-                one, two, price = 0.0, 0.0, 0.0
+                one, two, price = 0.0, spread[g] * all_squares, sums[g, d]
                 for r in range(N):
                     one += z[g, r]
-                    two += z[g, r] ** 2 + spread[g] * square[r]
-                    price += P[g, r] * square[r]
+                    two += z[g, r] ** 2
                 for c in range(d):
-                    price -= H[g, c] ** 2 / d
+                    price -= along[g, c] ** 2 / d
                 found[0, i] += weight * right
                 found[1, i] += weight * (right**2 + spread[g] * square[y])
                 found[2, i] += weight * one
                 found[3, i] += weight * two
-                found[4, i] += weight * (normaliser[g] - right + spread[g] * price / 2)
+                found[4, i] += weight * (math.log(sums[g, d + 1]) - right + spread[g] * price / 2)
     return found
 
 
