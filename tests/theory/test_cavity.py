@@ -371,7 +371,7 @@ def test_column_sums_are_conserved():
         np.testing.assert_allclose(
             total, start.zeta[:, None].repeat(len(system.share), 1), atol=1e-11
         )
-    assert (system.observe()["accuracy"] > 0.5).any()  # something was learned on the way
+    assert (system.observe()["steps"].mean(1) > 0.5).any()  # something was learned on the way
 
 
 @pytest.mark.slow

@@ -31,6 +31,9 @@ SERIES = tuple(math.log(2) ** k / math.factorial(k) for k in range(14))
 MIDDLE, DEGREE, FAR = 60.0, 20, 8.0
 # Ten Gauss nodes average a normal probability over so many standard deviations to 1e-10.
 SMOOTH = 4.0
+# A normal probability is at most e^(-x^2 / 2 - HALF) at -x < 0; a product of e^-NEVER, 1e-20, does
+# not count beside 1.
+HALF, NEVER = math.log(2), 46.0
 MOST = 1e290  # sums of e^z beyond, or below its inverse, are of descent that diverges
 
 
@@ -116,7 +119,7 @@ def _moments(M):
 
 
 @njit(**HOW)
-def weights(at, pairs, share, O):
+def _weights(at, pairs, share, O):
     """Mean weights of actions in the groups of one state, rows over step and correct action."""
     L, d = share.shape
     O[:] = 0
@@ -136,6 +139,16 @@ def weights(at, pairs, share, O):
             scale = 1 / share[i, a] if share[i, a] > 0 else 0.0
             for b in range(d):
                 block[a * d + b] *= scale
+
+
+@njit(**HOW)
+def weights(at, pairs, share):
+    """Mean weights ``(s, i a, b)`` of actions in the groups of one student."""
+    N, L, d = share.shape
+    O = np.empty((N, L * d, d))
+    for s in range(N):
+        _weights(at, pairs[s], share[s], O[s])
+    return O
 
 
 @njit(**HOW)
@@ -185,30 +198,47 @@ def _averages(e, columns, sums):
 
 
 @njit(**HOW)
-def force(pairs, met, out):
-    """Add to derivatives by attention those of one state's groups, whose derivatives by mean
-    weights are ``met``.
-    """
-    L, d = len(out), met.shape[1]
+def _force(pairs, share, met, out):
+    """Add derivatives by attention of one state's groups, from those by the weights of a row."""
+    L, d = share.shape
     for i in range(L):
         gain = met[i * d : (i + 1) * d].reshape(-1)
         for j in range(L):
-            count, total = pairs[i, j].reshape(-1), 0.0
-            for k in range(d * d):
-                total += count[k] * gain[k]
+            total = 0.0
+            if pairs.size == 0:
+                for a in range(d):
+                    one = gain[a * d : (a + 1) * d]
+                    total += share[i, a] * (one[a] if i == j else one.sum() / d)
+            else:
+                count = pairs[i, j].reshape(-1)
+                for k in range(d * d):
+                    total += count[k] * gain[k]
             out[i, j] += total
 
 
 @njit(**HOW)
-def gradients(at, pairs, share, left, M, target, absent):
-    """Derivatives of one student's loss by M, ``(s, a, r)``, and by attention."""
+def force(pairs, share, met):
+    """Derivatives of one student's loss by attention, at fixed scatter within groups; ``met[s, i a,
+    b]`` is that of a row by the weight of action b.
+    """
+    out = np.zeros((share.shape[1], share.shape[1]))
+    for s in range(len(share)):
+        _force(pairs[s], share[s], met[s], out)
+    return out
+
+
+@njit(**HOW)
+def gradients(at, pairs, share, left, M, target, keep):
+    """Derivatives of one student's loss by M, ``(s, a, r)``, and by attention. ``keep`` is 1 for
+    actions that occur beside a state, and 0 for others.
+    """
     N, L, d = share.shape
     d_M, by_at, cost = np.empty(M.shape), np.zeros((L, L)), np.zeros(L)
     O, z, sums = np.empty((L * d, d)), np.empty((L * d, N)), np.empty((L * d, d + 2))
     lifted, met, grown = np.empty((L * d, d + 1)), np.empty((L * d, d)), np.empty((d + 1, N))
     for s in range(N):
         rows, columns, deviation = _table(M[s])
-        weights(at, pairs[s], share[s], O)
+        _weights(at, pairs[s], share[s], O)
         spread = _variances(at, share[s], left[s])
         np.dot(O, M[s], z)
         _exponentials(z)
@@ -221,38 +251,28 @@ def gradients(at, pairs, share, left, M, target, absent):
         np.dot(lifted, rows[: d + 1], z)
         _exponentials(z)
         along = _averages(z, columns, sums)
-        d_M[s] = 0
+        asked = np.zeros((d, d))
         for i in range(L):
             for a in range(d):
-                g, y = i * d + a, target[s, a]
-                weight, noisy = share[s, i, a], spread[g] * share[s, i, a] / d
+                g = i * d + a
+                right, scale = columns[target[s, a]], _inverse(sums[g, d + 1])
+                weight, noisy = share[s, i, a] * scale, spread[g] * share[s, i, a] / d * scale
                 # The loss due to the variance of logits: how probabilities spread along actions.
-                price, scale = sums[g, d], _inverse(sums[g, d + 1])
+                price = sums[g, d]
                 for c in range(d):
                     price -= along[g, c] ** 2 / d
-                    met[g, c] = sums[g, c] - M[s, c, y]
-                    lifted[g, c] = weight * O[g, c] * scale
-                    d_M[s, c, y] -= weight * O[g, c]
-                    if not absent[s, c]:
-                        lifted[g, c] -= noisy * along[g, c] * scale
-                lifted[g, d] = noisy * scale
+                    met[g, c] = sums[g, c] - right[c]
+                    lifted[g, c] = weight * O[g, c] - noisy * keep[s, c] * along[g, c]
+                    asked[a, c] += share[s, i, a] * O[g, c]
+                lifted[g, d] = noisy
                 cost[i] += left[s, i, a] * price
         np.dot(lifted.T, z, grown)
         for c in range(d):
             for r in range(N):
-                d_M[s, c, r] += grown[c, r]
-                if not absent[s, c]:
-                    d_M[s, c, r] += grown[d, r] * deviation[c, r]
-        if pairs.size > 0:
-            force(pairs[s], met, by_at)
-            continue
-        for i in range(L):
+                d_M[s, c, r] = grown[c, r] + keep[s, c] * grown[d, r] * deviation[c, r]
             for a in range(d):
-                g, other = i * d + a, 0.0
-                for c in range(d):
-                    other += met[g, c] / d
-                for j in range(L):
-                    by_at[i, j] += share[s, i, a] * (met[g, a] if i == j else other)
+                d_M[s, c, target[s, a]] -= asked[a, c]
+        _force(pairs[s], share[s], met, by_at)
     for i in range(L):
         for j in range(L):
             if i != j:
@@ -269,7 +289,7 @@ def observed(at, pairs, share, left, M, target):
     for s in range(N):
         rows, columns, _ = _table(M[s])
         square, all_squares = rows[d], rows[d].sum()
-        weights(at, pairs[s], share[s], O)
+        _weights(at, pairs[s], share[s], O)
         spread = _variances(at, share[s], left[s])
         np.dot(O, M[s], z)
         e = z.copy()
@@ -294,14 +314,27 @@ def observed(at, pairs, share, left, M, target):
 
 
 @njit(**HOW)
+def _furthest(x, y):
+    """How far the largest other entry is above that at y."""
+    most = -np.inf
+    for r in range(len(x)):
+        most = max(most, x[r] if r != y else most)
+    return most - x[y]
+
+
+@njit(**HOW)
 def accuracies(at, M, target, nodes, weight):
     """Probability that the correct logit is the largest on new sequences: step, state, action."""
     (N, d, _), L = M.shape, len(at)
     out = np.zeros((L, N, d))
     noise, scale, z, behind = np.empty(N), np.empty(N), np.empty(N), np.empty(N)
+    ahead = np.empty((2, d))
     for s in range(N):
         mean, deviation = _moments(M[s])
         square = (deviation**2).sum(0) / d
+        for a in range(d):
+            y = target[s, a]
+            ahead[0, a], ahead[1, a] = _furthest(M[s, a], y), _furthest(mean, y)
         for i in range(L):
             own, rest = at[i, i], 0.0
             for j in range(L):
@@ -312,20 +345,27 @@ def accuracies(at, M, target, nodes, weight):
             if not noise.sum() < np.inf:  # descent has diverged
                 out[i, s] = math.nan
                 continue
+            widest = _largest(noise)
             for a in range(d):
                 y = target[s, a]
+                bound = own * ahead[0, a] + (1 - own) * ahead[1, a] - noise[y] * nodes[0]
+                if bound <= -FAR * widest:  # no other logit comes near
+                    out[i, s, a] = weight.sum()
+                    continue
                 for r in range(N):
                     z[r] = own * M[s, a, r] + (1 - own) * mean[r]
+                right, z[y] = z[y], -np.inf
                 for n in range(len(nodes)):
-                    right = z[y] + noise[y] * nodes[n]
+                    at_node, near, price, first = right + noise[y] * nodes[n], 0.0, 0.0, 1.0
                     for r in range(N):
-                        behind[r] = (z[r] - right) * scale[r]
-                    behind[y] = -FAR
-                    most, first = _largest(behind), 1.0
-                    if most <= -FAR:  # and further behind at all larger nodes
+                        x = (z[r] - at_node) * scale[r]
+                        near += 1.0 if x > -FAR else 0.0
+                        price += max(x, 0.0) ** 2 / 2 + (HALF if x > 0 else 0.0)
+                        behind[r] = x
+                    if near == 0:  # and further behind at all larger nodes
                         out[i, s, a] += weight[n:].sum()
                         break
-                    if most < FAR:
+                    if price < NEVER:
                         for r in range(N):
                             first *= _normal(-behind[r])
                         out[i, s, a] += weight[n] * first

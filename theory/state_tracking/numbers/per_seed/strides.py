@@ -25,10 +25,11 @@ def sums(nodes: np.ndarray, many: int) -> np.ndarray:
     """Weights of the values at some epochs in the sum over epochs 0 to ``many - 1`` of the
     polynomial through them.
     """
-    size = max(many, np.abs(nodes).max(), 1)
-    powers = np.arange(len(nodes))
-    moments = ((np.arange(many) / size)[:, None] ** powers).sum(0)
-    return np.linalg.solve((nodes / size) ** powers[:, None], moments)
+    # Binomials of the epoch are a basis of polynomials, whose sums are the next binomials of `many`.
+    order = np.arange(len(nodes))
+    values, moments = np.ones((len(nodes), len(nodes))), (many - order) / (order + 1)
+    values[1:] = (nodes - order[:-1, None]) / order[1:, None]
+    return np.linalg.solve(values.cumprod(0), moments.cumprod())
 
 
 class Strides:
@@ -56,7 +57,7 @@ class Strides:
         self.shapes = [np.shape(x) for x in system.state]
         sizes = [size for shape in self.shapes for size in [math.prod(shape[1:])] * shape[0]]
         self.members = np.cumsum([0, *sizes[:-1]])  # where arrays of members begin in all numbers
-        self.start = self._flat(system.state)
+        self.start = self.end = self.change = self._flat(system.state)
         self.kept = np.zeros((ORDER + 1, len(self.start)))  # rates at `times`
         self.times = np.zeros(ORDER + 1)
         self.recent: list[int] = []  # places in them, the latest first
@@ -89,7 +90,7 @@ class Strides:
             if error <= 1 or many == 1:
                 break
             many = max(1, int(min(max(fits, SHORTER * many), SAFE * many)))
-        self.recent, self.length = [free, *past], many
+        self.recent, self.length, self.end = [free, *past], many, self.start + self.change
         self.next = max(1, int(min(fits, LONGER * many)))
 
     def at(self, epoch: int) -> list[np.ndarray]:
@@ -99,6 +100,8 @@ class Strides:
     def _reached(self, epoch: int) -> np.ndarray:
         if epoch == self.epoch or not self.recent:
             return self.start
+        if epoch == self.epoch + self.length:
+            return self.end
         return self.start + self._weights(self.recent, epoch - self.epoch) @ self.kept
 
     @staticmethod
@@ -122,7 +125,8 @@ class Strides:
         """Error by the polynomial of one degree less, over the tolerance."""
         weights = self._weights(places, many)
         lower = weights - self._weights(places[:-1], many)
-        of_all = np.stack([self.start, weights @ self.kept, lower @ self.kept])
+        self.change, wrong = np.stack([weights, lower]) @ self.kept
+        of_all = np.stack([self.start, self.change, wrong])
         size, change, error = np.sqrt(np.add.reduceat(of_all**2, self.members, axis=1))
         share = error / (change + FLOOR * size + np.finfo(float).tiny)
         return float(np.nan_to_num(share, nan=np.inf).max()) / self.tolerance
