@@ -76,7 +76,9 @@ class FixedDisorder:
     def rates(self) -> list[np.ndarray]:
         """Change of the state per step of plain descent, with coupled weight decay."""
         p, slopes = self.p, self.gradients()
-        return [-p.eta * (g + p.weight_decay * w) for g, w in zip(slopes, self.state, strict=True)]
+        if p.weight_decay:
+            slopes = [g + p.weight_decay * w for g, w in zip(slopes, self.state, strict=True)]
+        return [-p.eta * g for g in slopes]
 
     def _each(self, at: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
         """What the kernels take of every student: attention, counts, M and teachers."""

@@ -114,7 +114,7 @@ class Strides:
 
     def _rates(self, epoch: int, place: int) -> None:
         self.times[place] = epoch
-        self.kept[place] = self._flat(self.system.rates())
+        np.concatenate([x.ravel() for x in self.system.rates()], out=self.kept[place])
 
     def _weights(self, places: list[int], many: int) -> np.ndarray:
         found = np.zeros(ORDER + 1)
@@ -126,8 +126,9 @@ class Strides:
         weights = self._weights(places, many)
         lower = weights - self._weights(places[:-1], many)
         self.change, wrong = np.stack([weights, lower]) @ self.kept
-        of_all = np.stack([self.start, self.change, wrong])
-        size, change, error = np.sqrt(np.add.reduceat(of_all**2, self.members, axis=1))
+        size, change, error = (
+            np.sqrt(np.add.reduceat(x * x, self.members)) for x in (self.start, self.change, wrong)
+        )
         share = error / (change + FLOOR * size + np.finfo(float).tiny)
         return float(np.nan_to_num(share, nan=np.inf).max()) / self.tolerance
 
