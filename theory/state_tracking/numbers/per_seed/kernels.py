@@ -31,9 +31,7 @@ SERIES = tuple(math.log(2) ** k / math.factorial(k) for k in range(14))
 MIDDLE, DEGREE, FAR = 60.0, 20, 8.0
 # Ten Gauss nodes average a normal probability over so many standard deviations to 1e-10.
 SMOOTH = 4.0
-# A normal probability is at most e^(-x^2 / 2 - HALF) at -x < 0; a product of e^-NEVER, 1e-20, does
-# not count beside 1.
-HALF, NEVER = math.log(2), 46.0
+TINY = 1e-20  # probabilities that do not count beside 1
 MOST = 1e290  # sums of e^z beyond, or below its inverse, are of descent that diverges
 
 
@@ -327,7 +325,7 @@ def accuracies(at, M, target, nodes, weight):
     """Probability that the correct logit is the largest on new sequences: step, state, action."""
     (N, d, _), L = M.shape, len(at)
     out = np.zeros((L, N, d))
-    noise, scale, z, behind = np.empty(N), np.empty(N), np.empty(N), np.empty(N)
+    noise, scale, z = np.empty(N), np.empty(N), np.empty(N)
     ahead = np.empty((2, d))
     for s in range(N):
         mean, deviation = _moments(M[s])
@@ -355,20 +353,22 @@ def accuracies(at, M, target, nodes, weight):
                 for r in range(N):
                     z[r] = own * M[s, a, r] + (1 - own) * mean[r]
                 right, z[y] = z[y], -np.inf
-                for n in range(len(nodes)):
-                    at_node, near, price, first = right + noise[y] * nodes[n], 0.0, 0.0, 1.0
+                near, low = 0.0, right + noise[y] * nodes[0]
+                for r in range(N):
+                    near += 1.0 if (z[r] - low) * scale[r] > -FAR else 0.0
+                if near == 0:
+                    out[i, s, a] = weight.sum()
+                    continue
+                first = 1.0
+                for n in range(len(nodes) - 1, -1, -1):
+                    above, first, point = first, 1.0, right + noise[y] * nodes[n]
                     for r in range(N):
-                        x = (z[r] - at_node) * scale[r]
-                        near += 1.0 if x > -FAR else 0.0
-                        price += max(x, 0.0) ** 2 / 2 + (HALF if x > 0 else 0.0)
-                        behind[r] = x
-                    if near == 0:  # and further behind at all larger nodes
-                        out[i, s, a] += weight[n:].sum()
+                        first *= _normal((point - z[r]) * scale[r])
+                    out[i, s, a] += weight[n] * first
+                    # Products of normal probabilities are log-concave: the next is smaller than
+                    # this one by the same factor again, and all others are still smaller.
+                    if first * first < TINY * above:
                         break
-                    if price < NEVER:
-                        for r in range(N):
-                            first *= _normal(-behind[r])
-                        out[i, s, a] += weight[n] * first
     return out
 
 
