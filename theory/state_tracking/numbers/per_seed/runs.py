@@ -64,7 +64,9 @@ def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANC
             records.append(path.system.observe())
         found.append({name: np.stack([f[name] for f in records], 1) for name in records[0]})
     every = {name: np.concatenate([f[name] for f in found]) for name in found[0]}
-    every = accuracies(system.p, every.pop("steps")) | every  # some levels have rollouts of their own
+    every = (
+        accuracies(system.p, every.pop("steps")) | every
+    )  # some levels have rollouts of their own
     data = {name: (("seed", "alpha"), x) for name, x in every.items()}
     return xr.Dataset(data, coords={"alpha": system.p.alpha(epochs), "epoch": ("alpha", epochs)})
 
