@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import softmax
 import test_fixed_disorder as second
 from later import Later
+from scipy.special import softmax
 
 from theory.parameters import ParameterError
 from theory.runtime import memory

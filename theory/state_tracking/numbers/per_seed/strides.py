@@ -25,7 +25,7 @@ def sums(nodes: np.ndarray, many: int) -> np.ndarray:
     """Weights of the values at some epochs in the sum over epochs 0 to ``many - 1`` of the
     polynomial through them.
     """
-    # Binomials of the epoch are a basis of polynomials, whose sums are the next binomials of `many`.
+    # Binomials of the epoch are a basis of polynomials; their sums are the next binomials.
     order = np.arange(len(nodes))
     values, moments = np.ones((len(nodes), len(nodes))), (many - order) / (order + 1)
     values[1:] = (nodes - order[:-1, None]) / order[1:, None]
