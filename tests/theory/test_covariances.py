@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import test_fixed_disorder as second
 from later import Later
+from scipy.special import softmax
 
 from theory.parameters import ParameterError
 from theory.runtime import memory
@@ -70,8 +71,7 @@ def excess_loss(
 ) -> float:
     """The Equation, of M[s, a, r] and attention, all its arrays by their own Equations."""
     system = FourthOrder(p, Start.drawn(p, 1, np.random.default_rng(0)), given)
-    own = np.einsum("ii->i", at)[None]
-    z = (system._weights(at[None], own) @ M[None])[0]
+    z = (system._weights(at[None]) @ M[None])[0]
     plain = np.exp(z) / np.exp(z).sum(2, keepdims=True)
     x = {
         **{"N": p.N, "L": p.L, "d_g": p.d_g, "pi": at, "nu": given.share[0]},
@@ -113,13 +113,11 @@ def test_numbers_are_those_of_the_equations():
     np.testing.assert_allclose(found * mask, excess * mask, atol=1e-7)
     assert np.abs(excess * mask).max() > 1e-3
     at, M = system._attention()[0], system.state[2]
-    P_ = second.per_seed.fixed_disorder._softmax(system._weights(at, np.einsum("bii->bi", at)) @ M)
+    P_ = softmax(system._weights(at) @ M, -1)
     by_P, by_M, by_at = system.covariances.slopes(at, P_, system.rows, M)
     error = P_ * (by_P - (P_ * by_P).sum(3, keepdims=True))
-    by_M = by_M + system._weights(at, np.einsum("bii->bi", at)).swapaxes(2, 3) @ (
-        system.rows * error
-    )
-    by_at = by_at + system._force(error, M)
+    by_M = by_M + system._weights(at).swapaxes(2, 3) @ (system.rows * error)
+    by_at = by_at + system._force(at, error)
     rng = np.random.default_rng(1)
     along = rng.normal(size=at.shape), rng.normal(size=M.shape)
     ends = [

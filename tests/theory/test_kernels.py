@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from numba import njit
-from scipy.special import ndtr
+from scipy.special import logsumexp, ndtr, softmax
 
 from theory.special import gauss_hermite, gauss_legendre
 from theory.state_tracking.numbers.per_seed import kernels
@@ -81,14 +81,21 @@ def test_diverged_entries_have_no_accuracy(value):
     assert np.isnan(kernels.accuracies(at * np.nan, M, target, *nodes)).all()
 
 
-def test_softmax_and_its_normaliser():
-    """Rows sum to one; logits that only diverging descent has give NaN."""
-    z = np.random.default_rng(0).normal(size=(5, 7)) * 9
-    p = z.copy()
-    normaliser = kernels._softmax(p)
-    np.testing.assert_allclose(p, np.exp(z - normaliser[:, None]), rtol=1e-13)
-    np.testing.assert_allclose(p.sum(1), 1, rtol=1e-14)
+def test_averages_under_the_softmax():
+    """Against a softmax of the library; logits that only diverging descent has give NaN."""
+    rng = np.random.default_rng(0)
+    z, M, sums = 9 * rng.normal(size=(5, 7)), rng.normal(size=(3, 7)), np.empty((5, 5))
+    rows, columns, _ = kernels._table(M)
+    e = z.copy()
+    kernels._exponentials(e)
+    centred = kernels._averages(e, columns, sums)
+    means = softmax(z, 1) @ rows[:4].T
+    np.testing.assert_allclose(sums[:, :4], means, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(np.log(sums[:, 4]), logsumexp(z, 1), rtol=1e-14)
+    means = means[:, :3]
+    np.testing.assert_allclose(centred, means - means.mean(1)[:, None], rtol=0, atol=1e-13)
+    np.testing.assert_allclose(rows[3], M.var(0), rtol=1e-14)
     for far in (1e3, -1e3, np.inf, np.nan):
-        p = np.full((1, 4), far)
-        kernels._softmax(p)
-        assert np.isnan(p).all()
+        e = np.full((5, 7), far)
+        kernels._exponentials(e)
+        assert np.isnan(kernels._averages(e, columns, sums)).all()

@@ -3,9 +3,10 @@ loss of `theory.state_tracking.fourth_order`.
 """
 
 import numpy as np
+from scipy.special import softmax
 
 from theory.state_tracking.numbers.per_seed.covariances import Covariances
-from theory.state_tracking.numbers.per_seed.fixed_disorder import FixedDisorder, _softmax
+from theory.state_tracking.numbers.per_seed.fixed_disorder import FixedDisorder
 from theory.state_tracking.numbers.per_seed.realisation import Realisation
 
 
@@ -54,9 +55,10 @@ class FourthOrder(FixedDisorder):
         W_Q, W_K, M = self.state
         B, N = M.shape[:2]
         at, own, T = self._attention()
-        _, x, C = self._moments()
-        weights = self._weights(at, own)
-        P = _softmax(weights @ M)
+        x = M - M.mean(2, keepdims=True)
+        C = x.swapaxes(2, 3) @ x / d
+        weights = self._weights(at)
+        P = softmax(weights @ M, -1)
         T3, T4 = ((at**k).sum(2) - own**k for k in (3, 4))
 
         def by_group(of_step: np.ndarray) -> np.ndarray:
@@ -116,11 +118,9 @@ class FourthOrder(FixedDisorder):
         by_x -= by_x.mean(2, keepdims=True)
         if beyond is not None:
             by_x += beyond[1]
-        if self.absent is not None:
-            by_x[self.absent] = 0
-        d_M = weights.swapaxes(2, 3) @ (rows * error) + by_x
+        d_M = weights.swapaxes(2, 3) @ (rows * error) + self.keep[..., None] * by_x
         # Attention: in the mean logits, and in the scatter.
-        force = self._force(error, M)
+        force = self._force(at, error)
 
         def by_step(found: np.ndarray) -> np.ndarray:
             return (rows[..., 0] * found).reshape(B, N, p.L, d).sum((1, 3))[..., None]

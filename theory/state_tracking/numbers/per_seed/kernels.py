@@ -26,14 +26,13 @@ HOW: dict[str, Any] = {
     "nogil": True,
 }
 LOG2E = 1 / math.log(2)
-# Series of 2^f for |f| <= 1/2: the next term is 1e-17.
-SERIES = tuple(math.log(2) ** k / math.factorial(k) for k in range(14))
 # Normal probabilities, and their integral, as polynomials in (x^2 - MIDDLE) / (x^2 + MIDDLE), exact
 # to 5e-14; beyond FAR a probability is 0 or 1 to 1e-15.
 MIDDLE, DEGREE, FAR = 60.0, 20, 8.0
 # Ten Gauss nodes average a normal probability over so many standard deviations to 1e-10.
 SMOOTH = 4.0
-LARGEST = 700.0  # logits beyond, where e^z overflows, are of descent that diverges
+TINY = 1e-20  # probabilities that do not count beside 1
+MOST = 1e290  # sums of e^z beyond, or below its inverse, are of descent that diverges
 
 
 def _polynomial(*coefficients: float) -> Any:
@@ -51,18 +50,22 @@ def _polynomial(*coefficients: float) -> Any:
     return intrinsic(lambda context, x: (x(x), emit))
 
 
+def _fitted(function: Callable, degree: int, low: float, high: float) -> Callable[[float], float]:
+    """Machine code of a function as a polynomial between two numbers."""
+    fitted = np.polynomial.Chebyshev.interpolate(function, degree, domain=[low, high])
+    return _polynomial(*fitted.convert(kind=np.polynomial.Polynomial, domain=[-1, 1]).coef.tolist())
+
+
 def _even(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[float], float]:
     """Machine code of an even function up to FAR."""
     end = (FAR**2 - MIDDLE) / (FAR**2 + MIDDLE)
-    fitted = np.polynomial.Chebyshev.interpolate(
-        lambda t: function(np.sqrt(MIDDLE * (1 + t) / (1 - t))), DEGREE, domain=[-1, end]
-    )
-    return _polynomial(*fitted.convert(kind=np.polynomial.Polynomial, domain=[-1, 1]).coef.tolist())
+    return _fitted(lambda t: function(np.sqrt(MIDDLE * (1 + t) / (1 - t))), DEGREE, -1, end)
 
 
 _over_x = _even(lambda x: (ndtr(x) - 0.5) / x)
 _integral = _even(lambda x: x * (ndtr(x) - 0.5) + np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi))
-_power_of_two = _polynomial(*SERIES)
+# For |f| <= 1/2, to 4e-18 beside the rounding.
+_power_of_two = _fitted(np.exp2, 11, -0.5, 0.5)
 
 
 @njit(inline="always", **HOW)
@@ -100,21 +103,17 @@ def _largest(x):
 
 
 @njit(**HOW)
-def _softmax(z):
-    """Replace rows of logits by probabilities; returns logarithms of their sums."""
-    rows, N = z.shape
-    normaliser = np.empty(rows)
-    for g in range(rows):
-        row = z[g]
-        top, total = _largest(row), 0.0
-        for r in range(N):
-            row[r] = _exp(row[r] - top)
-            total += row[r]
-        scale = 1 / total if abs(top) < LARGEST else math.nan
-        for r in range(N):
-            row[r] *= scale
-        normaliser[g] = top + math.log(total)
-    return normaliser
+def _exponentials(z):
+    """Replace logits by ``e^z``, without a shift, which numbers of double precision do not need."""
+    flat = z.reshape(-1)
+    for k in range(len(flat)):
+        flat[k] = _exp(flat[k])
+
+
+@njit(**HOW)
+def _inverse(total):
+    """Of a sum of exponentials; NaN if they are of descent that diverges."""
+    return 1 / total if 1 / MOST < total < MOST else math.nan
 
 
 @njit(**HOW)
@@ -152,14 +151,24 @@ def _weights(at, pairs, share, O):
 
 
 @njit(**HOW)
+def weights(at, pairs, share):
+    """Mean weights ``(s, i a, b)`` of actions in the groups of one student."""
+    N, L, d = share.shape
+    O = np.empty((N, L * d, d))
+    for s in range(N):
+        _weights(at, pairs[s], share[s], O[s])
+    return O
+
+
+@njit(**HOW)
 def _variances(at, share, left):
     """Variance of logits per variance of M of the groups of one state."""
     L, d = share.shape
     spread = np.zeros(L * d)
     for i in range(L):
-        rest = -(at[i, i] ** 2)
+        rest = 0.0
         for j in range(L):
-            rest += at[i, j] ** 2
+            rest += at[i, j] ** 2 if j != i else 0.0
         for a in range(d):
             if share[i, a] > 0:
                 spread[i * d + a] = rest * left[i, a] / share[i, a]
@@ -167,80 +176,121 @@ def _variances(at, share, left):
 
 
 @njit(**HOW)
-def gradients(at, pairs, share, left, M, target, absent):
-    """Derivatives of one student's loss by M, ``(s, a, r)``, and by attention."""
+def _table(M):
+    """Entries of one state, their variances over actions, and ones, in rows and in columns: one
+    matrix product of either with weights, or probabilities, gives all sums of a group.
+    """
+    d, N = M.shape
+    deviation = _moments(M)[1]
+    rows = np.ones((d + 2, N))
+    rows[:d], rows[d] = M, (deviation**2).sum(0) / d
+    return rows, rows.T.copy(), deviation
+
+
+@njit(**HOW)
+def _averages(e, columns, sums):
+    """From exponentials of logits to means of the entries of M under the softmax, less their mean
+    over actions; ``sums`` has these means themselves, then of variances, then the normaliser.
+    """
+    np.dot(e, columns, sums)
+    groups, d = len(sums), sums.shape[1] - 2
+    centred = np.empty((groups, d))
+    for g in range(groups):
+        scale, mean = _inverse(sums[g, d + 1]), 0.0
+        for c in range(d + 1):
+            sums[g, c] *= scale
+        for c in range(d):
+            mean += sums[g, c] / d
+        for c in range(d):
+            centred[g, c] = sums[g, c] - mean
+    return centred
+
+
+@njit(**HOW)
+def _force(pairs, share, met, out):
+    """Add derivatives by attention of one state's groups, from those by the weights of a row."""
+    L, d = share.shape
+    for i in range(L):
+        gain = met[i * d : (i + 1) * d].reshape(-1)
+        for j in range(L):
+            total = 0.0
+            if pairs.size == 0:
+                for a in range(d):
+                    one = gain[a * d : (a + 1) * d]
+                    total += share[i, a] * (one[a] if i == j else one.sum() / d)
+            else:
+                count = pairs[i, j].reshape(-1)
+                for k in range(d * d):
+                    total += count[k] * gain[k]
+            out[i, j] += total
+
+
+@njit(**HOW)
+def force(pairs, share, met):
+    """Derivatives of one student's loss by attention, at fixed scatter within groups; ``met[s, i a,
+    b]`` is that of a row by the weight of action b.
+    """
+    out = np.zeros((share.shape[1], share.shape[1]))
+    for s in range(len(share)):
+        _force(pairs[s], share[s], met[s], out)
+    return out
+
+
+@njit(**HOW)
+def gradients(at, pairs, share, left, M, target, keep):
+    """Derivatives of one student's loss by M, ``(s, a, r)``, and by attention. ``keep`` is 1 for
+    actions that occur beside a state, and 0 for others.
+    """
     N, L, d = share.shape
-    d_M, force, cost = np.empty(M.shape), np.zeros((L, L)), np.zeros(L)
-    O, P = np.empty((L * d, d)), np.empty((L * d, N))
-    H, error = np.empty_like(P), np.empty_like(P)
-    along, met, by_scatter = np.empty_like(O), np.empty_like(O), np.empty((d, N))
+    d_M, by_at, cost = np.empty(M.shape), np.zeros((L, L)), np.zeros(L)
+    O, z, sums = np.empty((L * d, d)), np.empty((L * d, N)), np.empty((L * d, d + 2))
+    lifted, met, grown = np.empty((L * d, d + 1)), np.empty((L * d, d)), np.empty((d + 1, N))
     for s in range(N):
-        _, deviation = _moments(M[s])
-        C = np.dot(deviation.T, deviation) / d
-        square = np.diag(C).copy()
+        rows, columns, deviation = _table(M[s])
         _weights(at, pairs[s], share[s], O)
         spread = _variances(at, share[s], left[s])
-        np.dot(O, M[s], P)
-        error[:] = P
-        _softmax(P)
-        np.dot(P, C, H)
+        np.dot(O, M[s], z)
+        _exponentials(z)
+        along = _averages(z, columns, sums)
+        # The lift of logits by their variance is linear in M and in its variances.
         for g in range(L * d):
-            for r in range(N):
-                P[g, r] = error[g, r] + spread[g] / 2 * (square[r] - 2 * H[g, r])
-        _softmax(P)
-        # The loss due to the variance of logits: how probabilities spread along actions.
-        np.dot(P, deviation.T, along)
-        diagonal = np.zeros(N)
+            for c in range(d):
+                lifted[g, c] = O[g, c] - spread[g] / d * along[g, c]
+            lifted[g, d] = spread[g] / 2
+        np.dot(lifted, rows[: d + 1], z)
+        _exponentials(z)
+        along = _averages(z, columns, sums)
+        asked = np.zeros((d, d))
         for i in range(L):
             for a in range(d):
                 g = i * d + a
-                price, noisy = 0.0, spread[g] * share[s, i, a]
-                for r in range(N):
-                    price += P[g, r] * square[r]
-                    diagonal[r] += noisy * P[g, r]
-                    error[g, r] = P[g, r]
+                right, scale = columns[target[s, a]], _inverse(sums[g, d + 1])
+                weight, noisy = share[s, i, a] * scale, spread[g] * share[s, i, a] / d * scale
+                # The loss due to the variance of logits: how probabilities spread along actions.
+                # In loops of few arrays, which the compiler takes several numbers at once.
+                price = sums[g, d]
                 for c in range(d):
                     price -= along[g, c] ** 2 / d
-                    along[g, c] *= noisy / d
+                for c in range(d):
+                    met[g, c] = sums[g, c] - right[c]
+                for c in range(d):
+                    lifted[g, c] = weight * O[g, c] - noisy * keep[s, c] * along[g, c]
+                for c in range(d):
+                    asked[a, c] += share[s, i, a] * O[g, c]
+                lifted[g, d] = noisy
                 cost[i] += left[s, i, a] * price
-                error[g, target[s, a]] -= 1
-        np.dot(along.T, P, by_scatter)
-        for a in range(d):
+        np.dot(lifted.T, z, grown)
+        for c in range(d):
             for r in range(N):
-                by_scatter[a, r] = diagonal[r] / d * deviation[a, r] - by_scatter[a, r]
-        if pairs.size == 0:
-            mean, _ = _moments(M[s])
-            for i in range(L):
-                for a in range(d):
-                    own, other = 0.0, 0.0
-                    for r in range(N):
-                        own += error[i * d + a, r] * M[s, a, r]
-                        other += error[i * d + a, r] * mean[r]
-                    for j in range(L):
-                        force[i, j] += share[s, i, a] * (own if i == j else other)
-        else:
-            np.dot(error, M[s].T, met)
-            for i in range(L):
-                gain = met[i * d : (i + 1) * d].reshape(-1)
-                for j in range(L):
-                    count, total = pairs[s, i, j].reshape(-1), 0.0
-                    for k in range(d * d):
-                        total += count[k] * gain[k]
-                    force[i, j] += total
-        for i in range(L):
+                d_M[s, c, r] = grown[c, r] + keep[s, c] * grown[d, r] * deviation[c, r]
             for a in range(d):
-                for r in range(N):
-                    error[i * d + a, r] *= share[s, i, a]
-        np.dot(O.T, error, d_M[s])
-        for a in range(d):
-            if not absent[s, a]:
-                for r in range(N):
-                    d_M[s, a, r] += by_scatter[a, r]
+                d_M[s, c, target[s, a]] -= asked[a, c]
+        _force(pairs[s], share[s], met, by_at)
     for i in range(L):
         for j in range(L):
             if i != j:
-                force[i, j] += at[i, j] * cost[i]
-    return d_M, force
+                by_at[i, j] += at[i, j] * cost[i]
+    return d_M, by_at
 
 
 @njit(**HOW)
@@ -248,33 +298,44 @@ def observed(at, pairs, share, left, M, target):
     """Per step: first and second moments of the correct and of all logits, and the loss."""
     N, L, d = share.shape
     found = np.zeros((5, L))
-    O, H = np.empty((L * d, d)), np.empty((L * d, d))
+    O, z, sums = np.empty((L * d, d)), np.empty((L * d, N)), np.empty((L * d, d + 2))
     for s in range(N):
-        _, deviation = _moments(M[s])
-        square = (deviation**2).sum(0) / d
+        rows, columns, _ = _table(M[s])
+        square, all_squares = rows[d], rows[d].sum()
         _weights(at, pairs[s], share[s], O)
         spread = _variances(at, share[s], left[s])
-        z = np.dot(O, M[s])
-        P = z.copy()
-        normaliser = _softmax(P)
-        np.dot(P, deviation.T, H)
+        np.dot(O, M[s], z)
         for i in range(L):
             for a in range(d):
                 g, y = i * d + a, target[s, a]
                 weight, right = share[s, i, a], z[g, y]
-                one, two, price = 0.0, 0.0, 0.0
+                one, two = 0.0, spread[g] * all_squares
                 for r in range(N):
                     one += z[g, r]
-                    two += z[g, r] ** 2 + spread[g] * square[r]
-                    price += P[g, r] * square[r]
-                for c in range(d):
-                    price -= H[g, c] ** 2 / d
+                    two += z[g, r] ** 2
                 found[0, i] += weight * right
                 found[1, i] += weight * (right**2 + spread[g] * square[y])
                 found[2, i] += weight * one
                 found[3, i] += weight * two
-                found[4, i] += weight * (normaliser[g] - right + spread[g] * price / 2)
+                found[4, i] -= weight * right
+        _exponentials(z)
+        along = _averages(z, columns, sums)
+        for i in range(L):
+            for a in range(d):
+                g = i * d + a
+                price = sums[g, d]
+                for c in range(d):
+                    price -= along[g, c] ** 2 / d
+                found[4, i] += share[s, i, a] * (math.log(sums[g, d + 1]) + spread[g] * price / 2)
     return found
+
+
+@njit(**HOW)
+def _furthest(x, y, others):
+    """How far the largest other entry is above that at y."""
+    others[:] = x
+    others[y] = -np.inf
+    return _largest(others) - x[y]
 
 
 @njit(**HOW)
@@ -282,10 +343,14 @@ def accuracies(at, M, target, nodes, weight):
     """Probability that the correct logit is the largest on new sequences: step, state, action."""
     (N, d, _), L = M.shape, len(at)
     out = np.zeros((L, N, d))
-    noise, scale, z, behind = np.empty(N), np.empty(N), np.empty(N), np.empty(N)
+    noise, scale, z = np.empty(N), np.empty(N), np.empty(N)
+    ahead = np.empty((2, d))
     for s in range(N):
         mean, deviation = _moments(M[s])
         square = (deviation**2).sum(0) / d
+        for a in range(d):
+            y = target[s, a]
+            ahead[0, a], ahead[1, a] = _furthest(M[s, a], y, z), _furthest(mean, y, z)
         for i in range(L):
             own, rest = at[i, i], 0.0
             for j in range(L):
@@ -296,23 +361,32 @@ def accuracies(at, M, target, nodes, weight):
             if not noise.sum() < np.inf:  # descent has diverged
                 out[i, s] = math.nan
                 continue
+            widest = _largest(noise)
             for a in range(d):
                 y = target[s, a]
+                bound = own * ahead[0, a] + (1 - own) * ahead[1, a] - noise[y] * nodes[0]
+                if bound <= -FAR * widest:  # no other logit comes near
+                    out[i, s, a] = weight.sum()
+                    continue
                 for r in range(N):
                     z[r] = own * M[s, a, r] + (1 - own) * mean[r]
-                for n in range(len(nodes)):
-                    right = z[y] + noise[y] * nodes[n]
+                right, z[y] = z[y], -np.inf
+                near, low = 0.0, right + noise[y] * nodes[0]
+                for r in range(N):
+                    near += 1.0 if (z[r] - low) * scale[r] > -FAR else 0.0
+                if near == 0:
+                    out[i, s, a] = weight.sum()
+                    continue
+                first = 1.0
+                for n in range(len(nodes) - 1, -1, -1):
+                    above, first, point = first, 1.0, right + noise[y] * nodes[n]
                     for r in range(N):
-                        behind[r] = (z[r] - right) * scale[r]
-                    behind[y] = -FAR
-                    most, first = _largest(behind), 1.0
-                    if most <= -FAR:  # and further behind at all larger nodes
-                        out[i, s, a] += weight[n:].sum()
+                        first *= _normal((point - z[r]) * scale[r])
+                    out[i, s, a] += weight[n] * first
+                    # Products of normal probabilities are log-concave: the next is smaller than
+                    # this one by the same factor again, and all others are still smaller.
+                    if first * first < TINY * above:
                         break
-                    if most < FAR:
-                        for r in range(N):
-                            first *= _normal(-behind[r])
-                        out[i, s, a] += weight[n] * first
     return out
 
 

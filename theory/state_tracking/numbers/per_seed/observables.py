@@ -71,8 +71,8 @@ def summary(
     loss_: np.ndarray,
     steps: np.ndarray,
 ) -> dict[str, np.ndarray]:
-    """Observables from means and variances per (seed, position). Variances over rows include the
-    variance of the means.
+    """Observables from means and variances per (seed, position), and accuracies of ``steps``.
+    Variances over rows include the variance of the means.
     """
     return {
         "A": own.mean(1),
@@ -83,6 +83,10 @@ def summary(
         "variance_correct": right_variance.mean(1) + right.var(1),
         "variance_other": other_variance.mean(1) + other.var(1),
         "loss": loss_.mean(1),
-        "accuracy": steps.mean(1),
-        "rollout_accuracy": rollout(steps, p.N)[..., -1],
+        "steps": steps,
     }
+
+
+def accuracies(p: Parameters, steps: np.ndarray) -> dict[str, np.ndarray]:
+    """Accuracy of one step and of a whole rollout, from that of every step (the last axis)."""
+    return {"accuracy": steps.mean(-1), "rollout_accuracy": rollout(steps, p.N)[..., -1]}

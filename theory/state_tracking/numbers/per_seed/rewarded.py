@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from theory import numeric, scope
 from theory.state_tracking import reward_gains, rewards
@@ -49,9 +50,9 @@ class Kernels:
         T = (at**2).sum(1) - own**2
         C = np.einsum("sar,saq->srq", M - mean[:, None], M - mean[:, None]) / M.shape[1]
         share = own[:, None, None, None]
-        plain = _softmax(share * M + (1 - share) * mean[:, None])
+        plain = softmax(share * M + (1 - share) * mean[:, None], -1)
         tilt = np.einsum("srr->sr", C)[:, None] - 2 * plain @ C
-        return cls(M, at, C, plain, tilt, _softmax(_logits(plain) + _half(T) * tilt))
+        return cls(M, at, C, plain, tilt, softmax(_logits(plain) + _half(T) * tilt, -1))
 
     def slopes(self, G: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Derivatives by M and attention of an objective whose derivative by P is G."""
@@ -252,11 +253,6 @@ def _half(T: np.ndarray) -> np.ndarray:
 
 def _logits(probability: np.ndarray) -> np.ndarray:
     return np.log(np.maximum(probability, np.finfo(float).tiny))
-
-
-def _softmax(z: np.ndarray) -> np.ndarray:
-    e = np.exp(z - z.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
 
 
 def _through(P: np.ndarray, slope: np.ndarray) -> np.ndarray:

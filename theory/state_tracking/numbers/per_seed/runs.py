@@ -14,6 +14,7 @@ from theory.state_tracking import dressed
 from theory.state_tracking.numbers.per_seed.cavity import Cavity
 from theory.state_tracking.numbers.per_seed.dressed import Dressed
 from theory.state_tracking.numbers.per_seed.fixed_disorder import FixedDisorder
+from theory.state_tracking.numbers.per_seed.observables import accuracies
 from theory.state_tracking.numbers.per_seed.rewarded import Rewarded
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.numbers.per_seed.strides import TOLERANCE, Single, Strides
@@ -60,9 +61,11 @@ def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANC
             path.system.state = path.at(epoch)
             records.append(path.system.observe())
         found.append({name: np.stack([f[name] for f in records], 1) for name in records[0]})
-    data = {
-        name: (("seed", "alpha"), np.concatenate([f[name] for f in found])) for name in found[0]
-    }
+    every = {name: np.concatenate([f[name] for f in found]) for name in found[0]}
+    every = (
+        accuracies(system.p, every.pop("steps")) | every
+    )  # some levels have rollouts of their own
+    data = {name: (("seed", "alpha"), x) for name, x in every.items()}
     return xr.Dataset(data, coords={"alpha": system.p.alpha(epochs), "epoch": ("alpha", epochs)})
 
 

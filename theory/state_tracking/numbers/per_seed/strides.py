@@ -23,10 +23,11 @@ def sums(nodes: np.ndarray, many: int) -> np.ndarray:
     """Weights of the values at some epochs in the sum over epochs 0 to ``many - 1`` of the
     polynomial through them.
     """
-    size = max(many, np.abs(nodes).max(), 1)
-    powers = np.arange(len(nodes))
-    moments = ((np.arange(many) / size)[:, None] ** powers).sum(0)
-    return np.linalg.solve((nodes / size) ** powers[:, None], moments)
+    # Binomials of the epoch are a basis of polynomials; their sums are the next binomials.
+    order = np.arange(len(nodes))
+    values, moments = np.ones((len(nodes), len(nodes))), (many - order) / (order + 1)
+    values[1:] = (nodes - order[:-1, None]) / order[1:, None]
+    return np.linalg.solve(values.cumprod(0), moments.cumprod())
 
 
 class Strides:
@@ -54,7 +55,7 @@ class Strides:
         self.shapes = [np.shape(x) for x in system.state]
         sizes = [size for shape in self.shapes for size in [math.prod(shape[1:])] * shape[0]]
         self.members = np.cumsum([0, *sizes[:-1]])  # where arrays of members begin in all numbers
-        self.start = self._flat(system.state)
+        self.start = self.end = self.change = self._flat(system.state)
         self.kept = np.zeros((ORDER + 1, len(self.start)))  # rates at `times`
         self.times = np.zeros(ORDER + 1)
         self.recent: list[int] = []  # places in them, the latest first
@@ -87,7 +88,7 @@ class Strides:
             if error <= 1 or many == 1:
                 break
             many = max(1, int(min(max(fits, SHORTER * many), SAFE * many)))
-        self.recent, self.length = [free, *past], many
+        self.recent, self.length, self.end = [free, *past], many, self.start + self.change
         self.next = max(1, int(min(fits, LONGER * many)))
 
     def at(self, epoch: int) -> list[np.ndarray]:
@@ -97,6 +98,8 @@ class Strides:
     def _reached(self, epoch: int) -> np.ndarray:
         if epoch == self.epoch or not self.recent:
             return self.start
+        if epoch == self.epoch + self.length:
+            return self.end
         return self.start + self._weights(self.recent, epoch - self.epoch) @ self.kept
 
     @staticmethod
@@ -109,7 +112,7 @@ class Strides:
 
     def _rates(self, epoch: int, place: int) -> None:
         self.times[place] = epoch
-        self.kept[place] = self._flat(self.system.rates())
+        np.concatenate([x.ravel() for x in self.system.rates()], out=self.kept[place])
 
     def _weights(self, places: list[int], many: int) -> np.ndarray:
         found = np.zeros(ORDER + 1)
@@ -120,8 +123,10 @@ class Strides:
         """Error by the polynomial of one degree less, over the tolerance."""
         weights = self._weights(places, many)
         lower = weights - self._weights(places[:-1], many)
-        of_all = np.stack([self.start, weights @ self.kept, lower @ self.kept])
-        size, change, error = np.sqrt(np.add.reduceat(of_all**2, self.members, axis=1))
+        self.change, wrong = np.stack([weights, lower]) @ self.kept
+        size, change, error = (
+            np.sqrt(np.add.reduceat(x * x, self.members)) for x in (self.start, self.change, wrong)
+        )
         share = error / (change + FLOOR * size + np.finfo(float).tiny)
         return float(np.nan_to_num(share, nan=np.inf).max()) / self.tolerance
 
