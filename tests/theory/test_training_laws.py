@@ -188,12 +188,32 @@ def test_clipping_under_adam():
         assert ours == pytest.approx(theirs, rel=0.25)
 
 
+def spelled(count):
+    """Loss without the cost of random entries, and sum of squared probabilities, for so many kinds,
+    with symbols in place of the arrays of the kinds.
+    """
+    a = arrivals
+    eq, every = a.equations(), range(1, count + 1)
+    bases = (a.share, a.arrivals, a.offset, a.right, a.wrong)
+    names = [[sp.Symbol(f"{base.name}_{n}") for n in every] for base in bases]
+    x = {base[n]: own[n - 1] for base, own in zip(bases, names, strict=True) for n in every}
+
+    def whole(form):
+        return form.subs(a.kinds, count).doit()
+
+    steps = {"kind_mean": a.mean, "kind_right": a.z_right, "kind_wrong": a.z_wrong}
+    for name, base in (*steps.items(), ("kind_normalisation", a.Z)):
+        x |= {base[n]: whole(eq[name].rhs).subs(a.c, n).xreplace(x) for n in every}
+    known, sums = (whole(eq[name].rhs.subs(a.T, 0)) for name in ("kind_loss", "kind_squares"))
+    return known.xreplace(x), sums.xreplace(x), names
+
+
 def test_slopes_by_kind_are_those_of_the_loss():
     """Array code against derivatives of the stated loss, for three kinds."""
     rng = np.random.default_rng(4)
     law = Kinds(np.array([0.5, 0.3, 0.2]), np.array([0.0, 1.0, 2.0]), rng.normal(size=3), 6, 5)
     own, right, wrong = rng.uniform(size=(1, 2)), *rng.normal(size=(2, 1, 3))
-    loss, squares, (*known, x, y) = arrivals.spelled(3)
+    loss, squares, (*known, x, y) = spelled(3)
     values = dict(zip((*x, *y), (*right[0], *wrong[0]), strict=True)) | {N: 6, d_g: 5}
     for names, array in zip(known, (law.share, law.k, law.offset), strict=True):
         values |= dict(zip(names, array, strict=True))

@@ -240,7 +240,7 @@ class Logic:  # of the GPU's kernels, as far as devices go
     def __getattr__(self, name):
         def there(pi, columns):
             assert pi.device == columns.device == DEVICE
-            return tuple(v.to(DEVICE) for v in getattr(self.own, name)(pi.cpu(), cavity.cpu()))
+            return tuple(v.to(DEVICE) for v in getattr(self.own, name)(pi.cpu(), columns.cpu()))
         return there
 
 with Elsewhere():

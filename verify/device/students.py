@@ -33,7 +33,7 @@ TOLERANCE = {
 # Sizes that need padding to powers of two, and about forty rows per state, more than a block of 32.
 WIDE = dict(N=3, L=3, d_g=17, d_h=8, n_train=120, n_test=16)
 # Small enough for Triton's interpreter.
-FEW = dict(N=2, L=2, d_g=2, d_h=4, n_train=24, n_test=8, epochs=4, eval_every=2)
+FEW = dict(N=2, L=3, d_g=2, d_h=4, n_train=24, n_test=8, epochs=4, eval_every=2)
 # Ensembles compared with the CPU, and the compared variables.
 COMPARED = {
     "state_tracking.student": ("A", "R", "S", "loss", "variance_other", "rollout_accuracy"),
