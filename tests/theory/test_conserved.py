@@ -103,7 +103,7 @@ def test_growth_rates():
     for part in dynamics.PARTS:
         squares = {m.rate**2 for m in modes if part.w in m.direction}
         assert len(squares) == 1 and vanishes(
-            squares.pop() - timescales.growth_rate(part.name) ** 2
+            squares.pop() - timescales.growth_rate(part) ** 2
         )
     numbers = flow.linearised({q.name: 0 for q in flow.state}, p)
     expected = sorted(

@@ -9,6 +9,7 @@ from theory.parameters import ParameterError
 from theory.registry import MODELS
 from theory.state_tracking import Parameters
 from verify import measured
+from verify.check import identity
 from verify.report import Request, collect
 from verify.state_tracking import optimisers
 
@@ -51,8 +52,9 @@ def test_missing_students_are_named():
     def lacks() -> list:
         raise measured.Missing("x")
 
-    rows, missing = measured.known({"here": lambda: ["row"], "there": lacks})
-    assert rows == ["row"] and missing == ["there"]
+    row = identity("row", "equation", 1.0, 1.0, 0.0, "the same number")
+    rows, missing = measured.known({"here": lambda: [row], "there": lacks})
+    assert rows == [row] and missing == ["there"]
 
 
 def test_shipped_students_are_those_of_the_command():
