@@ -102,9 +102,7 @@ def test_growth_rates():
         assert all(vanishes(entry) for entry in jacobian * v - rate * v)
     for part in dynamics.PARTS:
         squares = {m.rate**2 for m in modes if part.w in m.direction}
-        assert len(squares) == 1 and vanishes(
-            squares.pop() - timescales.growth_rate(part) ** 2
-        )
+        assert len(squares) == 1 and vanishes(squares.pop() - timescales.growth_rate(part) ** 2)
     numbers = flow.linearised({q.name: 0 for q in flow.state}, p)
     expected = sorted(
         (float(m.rate.subs({s: p.values()[s.name] for s in m.rate.free_symbols})) for m in modes),
