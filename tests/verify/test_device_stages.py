@@ -38,6 +38,12 @@ def run(out, *names, seconds=1800.0):
     return stages.run(names, CPU, out, out / "store", seconds, True, said.append), said
 
 
+def test_every_student_has_a_tiny_setting():
+    """The first stage, on a real device as well, resumes each in it: a field must not exclude it."""
+    for name in students.kinds():
+        students.ensemble(name, tiny=True)
+
+
 def test_stages_leave_one_report_and_few_small_files(tmp_path, monkeypatch):
     """What is done is not done again, a stage that fails takes no other with it and is tried again,
     a report of another device is refused.
