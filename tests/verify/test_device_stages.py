@@ -39,7 +39,7 @@ def run(out, *names, seconds=1800.0):
 
 
 def test_every_student_has_a_tiny_setting():
-    """The first stage, on a real device as well, resumes each in it: a field must not exclude it."""
+    """The first stage, on a real device as well, resumes each in it."""
     for name in students.kinds():
         students.ensemble(name, tiny=True)
 
