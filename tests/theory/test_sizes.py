@@ -196,7 +196,7 @@ def test_most_formulas_are_held_against_mpmath():
             if isinstance(x, sp.Indexed)
         )
     ]
-    assert len(held) > 200 and 10 * len(open_) < len(held)
+    assert len(held) > 400 and len(open_) <= 23
 
 
 @pytest.mark.parametrize(
