@@ -99,3 +99,46 @@ def test_averages_under_the_softmax():
         e = np.full((5, 7), far)
         kernels._exponentials(e)
         assert np.isnan(kernels._averages(e, columns, sums)).all()
+
+
+def test_accuracies_against_the_library():
+    """Every node of every group, where the kernel leaves out groups and nodes that are certain: at
+    all sizes of logits, noise and lead, and where noise is of other logits alone. To 5e-14 for each
+    of the N normal probabilities, and 1e-13 for what does not count.
+    """
+    rng, (nodes, weight) = np.random.default_rng(0), gauss_hermite(5)
+    N, d, L = 8, 3, 4
+    cases = []
+    for sharp in (0, 2, 5):
+        at = softmax(sharp * np.eye(L) + 0.3 * rng.normal(size=(L, L)), 1)
+        for lead in np.linspace(0, 12, 25):
+            M, target = rng.normal(size=(N, d, N)), rng.integers(N, size=(N, d))
+            np.put_along_axis(M, target[..., None], lead, 2)
+            cases += [(at, size * M, target) for size in (0.01, 1, 30)]
+    for behind in np.linspace(0, 9, 25):
+        M = np.zeros((N, d, N))
+        M[:, :, 1] = rng.choice([-1, 1], N)[:, None] * np.array([1, -1, 0]) + behind * 0.35
+        M[:, :, 2:] = -50
+        cases.append((np.full((L, L), 1 / L), M, np.zeros((N, d), int)))
+    found = []
+    for at, M, target in cases:
+        own = np.diag(at)[:, None, None, None]
+        rest = np.array([(np.delete(row, i) ** 2).sum() for i, row in enumerate(at)])
+        z = own * M + (1 - own) * M.mean(1, keepdims=True)  # step, state, action, next state
+        noise = np.sqrt(rest[:, None, None, None] * M.var(1, keepdims=True)) + 1e-9
+        noise, y = (
+            np.broadcast_to(noise, z.shape),
+            np.broadcast_to(target[..., None], z.shape)[..., :1],
+        )
+        right, own_noise = (np.take_along_axis(x, y, 3) for x in (z, noise))
+        chance = ndtr(
+            (right[..., None] + own_noise[..., None] * nodes - z[..., None]) / noise[..., None]
+        )
+        np.put_along_axis(chance, y[..., None], 1.0, 3)
+        found.append(chance.prod(3) @ weight)
+        accuracy = kernels.accuracies(at, M, target, nodes, weight)
+        np.testing.assert_allclose(accuracy, found[-1], rtol=0, atol=N * 5e-14 + 1e-13)
+    # Where bounds decide, at both ends: between what they leave out and a thousand times that.
+    found = np.concatenate([x.ravel() for x in found])
+    for chance in (found, 1 - found):
+        assert ((chance > 1e-12) & (chance < 1e-9)).sum() >= 5

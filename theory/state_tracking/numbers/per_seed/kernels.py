@@ -31,7 +31,7 @@ LOG2E = 1 / math.log(2)
 MIDDLE, DEGREE, FAR = 60.0, 20, 8.0
 # Ten Gauss nodes average a normal probability over so many standard deviations to 1e-10.
 SMOOTH = 4.0
-TINY = 1e-20  # probabilities that do not count beside 1
+TINY = 1e-13  # probabilities below do not count: the polynomials know no smaller ones
 MOST = 1e290  # sums of e^z beyond, or below its inverse, are of descent that diverges
 
 
@@ -377,15 +377,12 @@ def accuracies(at, M, target, nodes, weight):
                 if near == 0:
                     out[i, s, a] = weight.sum()
                     continue
-                first = 1.0
                 for n in range(len(nodes) - 1, -1, -1):
-                    above, first, point = first, 1.0, right + noise[y] * nodes[n]
+                    first, point = 1.0, right + noise[y] * nodes[n]
                     for r in range(N):
                         first *= _normal((point - z[r]) * scale[r])
                     out[i, s, a] += weight[n] * first
-                    # Products of normal probabilities are log-concave: the next is smaller than
-                    # this one by the same factor again, and all others are still smaller.
-                    if first * first < TINY * above:
+                    if first < TINY:  # and smaller at all smaller nodes
                         break
     return out
 
