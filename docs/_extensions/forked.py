@@ -124,12 +124,15 @@ def ask(place: str, arguments: list[str]) -> int:
         "folder": os.getcwd(),
         "cores": sorted(os.sched_getaffinity(0)),
     }
+    taken = b""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         if arguments[:1] == ["-m"] and not server.connect_ex(place):
-            socket.send_fds(server, [json.dumps(request).encode()], [0, 1, 2])
-            if server.recv(8):
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # Jupyter sends it to end a kernel
-                return (server.recv(1) or b"\x01")[0]
+            with contextlib.suppress(ConnectionError):  # it ends before it has taken the request
+                socket.send_fds(server, [json.dumps(request).encode()], [0, 1, 2])
+                taken = server.recv(8)
+        if taken:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Jupyter sends it to end a kernel
+            return (server.recv(1) or b"\x01")[0]
     os.execv(sys.executable, [sys.executable, *arguments])
 
 

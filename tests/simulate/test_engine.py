@@ -18,7 +18,7 @@ from numba.core.extending import _Intrinsic
 from simulate.state_tracking import Parameters, cpu, rows, train
 from simulate.state_tracking.gradients import Grouped, Plain
 from simulate.state_tracking.student import Students
-from theory.state_tracking.numbers.per_seed import kernels
+from theory.state_tracking.numbers.per_seed import accuracy_kernels, kernels
 
 
 def found(
@@ -139,7 +139,7 @@ def test_rows_of_any_length_in_groups_of_any_size(tiny, make, N, n_train):
         assert (ours - other).abs().max() <= 1e-11 * other.abs().max()
 
 
-@pytest.mark.parametrize("module", [cpu, rows, kernels])
+@pytest.mark.parametrize("module", [cpu, rows, kernels, accuracy_kernels])
 def test_kept_machine_code_is_of_one_file(module):
     """Numba compiles again what it keeps if its file changes, and not if another does."""
     every = vars(module).values()

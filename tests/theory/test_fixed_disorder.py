@@ -20,7 +20,7 @@ from theory.state_tracking.numbers.per_seed import (
     FixedDisorder,
     Realisation,
     Start,
-    kernels,
+    accuracy_kernels,
 )
 from theory.state_tracking.numbers.per_seed.observables import accuracies
 from theory.state_tracking.numbers.per_seed.strides import Strides
@@ -212,7 +212,7 @@ def test_accuracy_is_the_integral():
     system = FixedDisorder(P, start, given)
     at, own, T = system._attention()
     mean, C = system.state[2].mean(2), [np.cov(M.T, bias=True) for M in system.state[2][0]]
-    found = kernels.accuracies(
+    found = accuracy_kernels.accuracies(
         at[0], system.state[2][0], given.teachers[0].T.copy(), *gauss_hermite(61)
     ).mean((1, 2))
     y, ahead, r = given.one_hot()[0].transpose(1, 2, 0), EQUATIONS["lead"], fixed_disorder.r

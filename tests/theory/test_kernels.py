@@ -6,7 +6,7 @@ from numba import njit
 from scipy.special import logsumexp, ndtr, softmax
 
 from theory.special import gauss_hermite, gauss_legendre
-from theory.state_tracking.numbers.per_seed import kernels
+from theory.state_tracking.numbers.per_seed import accuracy_kernels, kernels
 from theory.state_tracking.numbers.per_seed.cavity import _between as between
 
 
@@ -29,6 +29,8 @@ def test_exponential():
     np.testing.assert_allclose(over(kernels._exp)(x), np.exp(x), rtol=2e-13)
     x = np.linspace(-30, 30, 20011)
     np.testing.assert_allclose(over(kernels._exp)(x), np.exp(x), rtol=1e-14)
+    x /= 100  # a few roundings where the exponent is 0
+    np.testing.assert_allclose(over(kernels._exp)(x), np.exp(x), rtol=1e-15)
     assert np.isnan(over(kernels._exp)(np.array([np.nan])))[0]
     assert over(kernels._exp)(np.array([-1e6]))[0] < 1e-300
 
@@ -36,11 +38,11 @@ def test_exponential():
 def test_normal_probability_and_its_integral():
     """To the 5e-14 that the polynomials claim; beyond `FAR` a probability is 0 or 1."""
     x = np.concatenate([np.linspace(-12, 12, 20011), [-1e9, 1e9]])
-    np.testing.assert_allclose(over(kernels._normal)(x), ndtr(x), rtol=0, atol=5e-14)
-    assert ndtr(-kernels.FAR) < 1e-15
-    x = x[abs(x) <= kernels.FAR]
+    np.testing.assert_allclose(over(accuracy_kernels._normal)(x), ndtr(x), rtol=0, atol=5e-14)
+    assert ndtr(-accuracy_kernels.FAR) < 1e-15
+    x = x[abs(x) <= accuracy_kernels.FAR]
     exact = x * ndtr(x) + np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
-    np.testing.assert_allclose(over(kernels._ramp)(x), exact, rtol=0, atol=5e-14)
+    np.testing.assert_allclose(over(accuracy_kernels._ramp)(x), exact, rtol=0, atol=5e-14)
 
 
 def test_accuracies_by_nodes_and_by_cells():
@@ -56,9 +58,11 @@ def test_accuracies_by_nodes_and_by_cells():
         to_cells = [between(v_0, x) for x in (fine, (fine[1:] + fine[:-1]) / 2)]
         noise = np.array([width**2])
         rest = (*to_cells, of_v / 2, 15, 500, nodes, weight)
-        return kernels.column_accuracies(scale * (z + 0.5), scale * z, noise, noise, *rest)[0, 0]
+        return accuracy_kernels.column_accuracies(
+            scale * (z + 0.5), scale * z, noise, noise, *rest
+        )[0, 0]
 
-    limit = 2 / kernels.SMOOTH  # of the noise, as logits range over 2
+    limit = 2 / accuracy_kernels.SMOOTH  # of the noise, as logits range over 2
     by_nodes, by_cells = (accuracy(limit * (1 + sign * 1e-7), 1000) for sign in (1, -1))
     assert by_nodes == pytest.approx(by_cells, abs=1e-6)  # of a thousand cells: 1e-6 of the width
     assert abs(accuracy(1.1 * limit, 1000) - by_nodes) > 1e-3  # a wrong width would be seen
@@ -71,14 +75,14 @@ def test_diverged_entries_have_no_accuracy(value):
     rng = np.random.default_rng(0)
     at, M = np.array([[1.0, 0], [0.2, 0.8]]), rng.normal(size=(3, 2, 3))
     target, nodes = rng.integers(3, size=(3, 2)), gauss_hermite(5)
-    exact = kernels.accuracies(at, M, target, *nodes)
+    exact = accuracy_kernels.accuracies(at, M, target, *nodes)
     for r in range(3):
         wrong = M.copy()
         wrong[1, 0, r] = value
-        found = kernels.accuracies(at, wrong, target, *nodes)
+        found = accuracy_kernels.accuracies(at, wrong, target, *nodes)
         assert np.isnan(found[:, 1]).all()
         np.testing.assert_array_equal(found[:, ::2], exact[:, ::2])
-    assert np.isnan(kernels.accuracies(at * np.nan, M, target, *nodes)).all()
+    assert np.isnan(accuracy_kernels.accuracies(at * np.nan, M, target, *nodes)).all()
 
 
 def test_averages_under_the_softmax():
@@ -99,3 +103,46 @@ def test_averages_under_the_softmax():
         e = np.full((5, 7), far)
         kernels._exponentials(e)
         assert np.isnan(kernels._averages(e, columns, sums)).all()
+
+
+def test_accuracies_against_the_library():
+    """Every node of every group, where the kernel leaves out groups and nodes that are certain: at
+    all sizes of logits, noise and lead, and where noise is of other logits alone. To 5e-14 for each
+    of the N normal probabilities, and 1e-13 for what does not count.
+    """
+    rng, (nodes, weight) = np.random.default_rng(0), gauss_hermite(5)
+    N, d, L = 8, 3, 4
+    cases = []
+    for sharp in (0, 2, 5):
+        at = softmax(sharp * np.eye(L) + 0.3 * rng.normal(size=(L, L)), 1)
+        for lead in np.linspace(0, 12, 25):
+            M, target = rng.normal(size=(N, d, N)), rng.integers(N, size=(N, d))
+            np.put_along_axis(M, target[..., None], lead, 2)
+            cases += [(at, size * M, target) for size in (0.01, 1, 30)]
+    for behind in np.linspace(0, 9, 25):
+        M = np.zeros((N, d, N))
+        M[:, :, 1] = rng.choice([-1, 1], N)[:, None] * np.array([1, -1, 0]) + behind * 0.35
+        M[:, :, 2:] = -50
+        cases.append((np.full((L, L), 1 / L), M, np.zeros((N, d), int)))
+    found = []
+    for at, M, target in cases:
+        own = np.diag(at)[:, None, None, None]
+        rest = np.array([(np.delete(row, i) ** 2).sum() for i, row in enumerate(at)])
+        z = own * M + (1 - own) * M.mean(1, keepdims=True)  # step, state, action, next state
+        noise = np.sqrt(rest[:, None, None, None] * M.var(1, keepdims=True)) + 1e-9
+        noise, y = (
+            np.broadcast_to(noise, z.shape),
+            np.broadcast_to(target[..., None], z.shape)[..., :1],
+        )
+        right, own_noise = (np.take_along_axis(x, y, 3) for x in (z, noise))
+        chance = ndtr(
+            (right[..., None] + own_noise[..., None] * nodes - z[..., None]) / noise[..., None]
+        )
+        np.put_along_axis(chance, y[..., None], 1.0, 3)
+        found.append(chance.prod(3) @ weight)
+        accuracy = accuracy_kernels.accuracies(at, M, target, nodes, weight)
+        np.testing.assert_allclose(accuracy, found[-1], rtol=0, atol=N * 5e-14 + 1e-13)
+    # Where bounds decide, at both ends: between what they leave out and a thousand times that.
+    found = np.concatenate([x.ravel() for x in found])
+    for chance in (found, 1 - found):
+        assert ((chance > 1e-12) & (chance < 1e-9)).sum() >= 5

@@ -21,7 +21,7 @@ from theory.state_tracking.numbers.per_seed import (
     FixedDisorder,
     Realisation,
     Start,
-    kernels,
+    accuracy_kernels,
     solve,
 )
 from theory.state_tracking.predict import ACCURACIES
@@ -126,7 +126,7 @@ def test_accuracies_of_fixed_disorder_may_be_left_out(changes, monkeypatch):
     given = Realisation.drawn(p, start, np.random.default_rng(8))
     runs.attrs.clear()  # which say how they were trained
     whole = st.predict(p, runs, level="fixed_disorder", given=given)
-    monkeypatch.setattr(kernels, "accuracies", None)
+    monkeypatch.setattr(accuracy_kernels, "accuracies", None)
     quick = st.predict(p, runs, level="fixed_disorder", given=given, accuracies=False)
     assert set(whole) - set(quick) == set(ACCURACIES)
     xr.testing.assert_equal(quick, whole[list(quick)])

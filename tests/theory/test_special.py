@@ -51,3 +51,17 @@ def test_an_array_of_another_length_is_refused(modules):
     assert total([1.0, 2.0, 3.0], 3) == 14
     with pytest.raises(ParameterError, match="sum from 1 to last: has 3 terms, but the array 5"):
         total([1.0, 2.0, 3.0, 4.0, 5.0], 3)
+
+
+def test_binomial_coefficients():
+    """Up to the largest that double precision has, C(1029, 514), to the rounding of logarithms up
+    to 6000, 1e-12 each; one beyond is refused, also among others.
+    """
+    n, k = sp.symbols("n k")
+    chosen = numeric.function(sp.binomial(n, k), (n, k))
+    sizes = np.array([1, 170, 171, 1000, 1029])
+    exact = [math.comb(int(size), int(size) // 2) for size in sizes]
+    np.testing.assert_allclose(chosen(sizes, sizes // 2), np.array(exact, float), rtol=1e-11)
+    for beyond in (1030, np.append(sizes, 1030)):
+        with pytest.raises(ParameterError, match="binomial coefficient: too large"):
+            chosen(beyond, beyond // 2)

@@ -114,3 +114,13 @@ def test_predict_serves_them(tmp_path):
     bare = replace(Realisation.of(p, runs), sequences=None)
     with pytest.raises(ParameterError, match="given: has no sequences"):
         predict(p, runs, level="fixed_disorder", given=bare)
+
+
+@pytest.mark.parametrize("d_g", [3, 1])
+def test_starts_of_seeds_are_those_of_their_students(d_g, tmp_path):
+    """As measured at time 0, to single precision of the weights; without training."""
+    p = Parameters(N=6, L=3, d_g=d_g, d_h=8, n_train=16, n_test=8)
+    runs = train(p, seeds=(3, 5), alpha=p.alpha(1), store=tmp_path, workers=1, progress=False)
+    measured, found = Start.measured(runs), Start.of_seeds(p, (3, 5))
+    for name, value in vars(measured).items():
+        np.testing.assert_allclose(vars(found)[name], value, rtol=0, atol=1e-6, err_msg=name)

@@ -198,12 +198,14 @@ class Cavity:
         sharp time; therefore the logits, smooth in v_0 and epsilon, are interpolated to many values
         of both.
         """
-        from theory.state_tracking.numbers.per_seed import kernels  # compiled, when it is needed
+        from theory.state_tracking.numbers.per_seed import (
+            accuracy_kernels,
+        )  # compiled, when it is needed
 
         z_k, z_w = (self.to_shares @ z for z in (found.z_k, found.z_w))
         columns = zip(z_k, z_w, found.u_k, found.u_w, strict=True)
         rest = (*self.to_cells, self.of_v, self.p.N - 1, 2 * FINE, *gauss_hermite(7))
-        each = np.array([kernels.column_accuracies(*own, *rest) for own in columns])
+        each = np.array([accuracy_kernels.column_accuracies(*own, *rest) for own in columns])
         return each @ self.of_fine_share
 
 

@@ -109,7 +109,7 @@ class FixedDisorder:
 
     def observe(self) -> dict[str, np.ndarray]:
         """Order parameters, logits, loss and accuracies per seed."""
-        from theory.state_tracking.numbers.per_seed import kernels
+        from theory.state_tracking.numbers.per_seed import accuracy_kernels, kernels
 
         p, M = self.p, self.state[2]
         N, d = M.shape[1:3]
@@ -124,7 +124,7 @@ class FixedDisorder:
         if self.accuracies:
             rule = gauss_hermite(NOISE)
             for b, each in enumerate(every):
-                first[b] = kernels.accuracies(each[0], *each[4:], *rule)
+                first[b] = accuracy_kernels.accuracies(each[0], *each[4:], *rule)
         found = summary(
             p,
             own=own,

@@ -1,6 +1,5 @@
-"""Machine code of the theory of single students. Of the fixed-disorder theory: groups of rows, a
-current state at a time, so that what belongs to a state stays in the cache; matrix products go to
-BLAS. Of the cavity equations: accuracies.
+"""Machine code of the fixed-disorder theory: groups of rows, a current state at a time, so that
+what belongs to a state stays in the cache; matrix products go to BLAS.
 
 Arrays are those of `fixed_disorder`, without the axis over students; ``pairs`` without entries
 stands for an infinite training set.
@@ -9,14 +8,10 @@ stands for an infinite training set.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba import njit
-from numba.extending import intrinsic
-from scipy.special import ndtr
 
 # Sums are reordered, NaN is preserved, and no division checks for zero.
 HOW: dict[str, Any] = {
@@ -26,46 +21,10 @@ HOW: dict[str, Any] = {
     "nogil": True,
 }
 LOG2E = 1 / math.log(2)
-# Normal probabilities, and their integral, as polynomials in (x^2 - MIDDLE) / (x^2 + MIDDLE), exact
-# to 5e-14; beyond FAR a probability is 0 or 1 to 1e-15.
-MIDDLE, DEGREE, FAR = 60.0, 20, 8.0
-# Ten Gauss nodes average a normal probability over so many standard deviations to 1e-10.
-SMOOTH = 4.0
-TINY = 1e-20  # probabilities that do not count beside 1
+# Series of 2^f for |f| <= 1/2: the next term is 4e-18.
+DEGREE = 13
+SERIES = np.array([math.log(2) ** k / math.factorial(k) for k in range(DEGREE + 1)])
 MOST = 1e290  # sums of e^z beyond, or below its inverse, are of descent that diverges
-
-
-def _polynomial(*coefficients: float) -> Any:
-    """Machine code without a loop, so that the compiler takes several numbers at once; emitted, as
-    a function of its own per power would be compiled for seconds.
-    """
-
-    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        flags = sorted(HOW["fastmath"])
-        total, *others = (ir.Constant(args[0].type, c) for c in reversed(coefficients))
-        for constant in others:
-            total = builder.fadd(constant, builder.fmul(args[0], total, flags=flags), flags=flags)
-        return total
-
-    return intrinsic(lambda context, x: (x(x), emit))
-
-
-def _fitted(function: Callable, degree: int, low: float, high: float) -> Callable[[float], float]:
-    """Machine code of a function as a polynomial between two numbers."""
-    fitted = np.polynomial.Chebyshev.interpolate(function, degree, domain=[low, high])
-    return _polynomial(*fitted.convert(kind=np.polynomial.Polynomial, domain=[-1, 1]).coef.tolist())
-
-
-def _even(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[float], float]:
-    """Machine code of an even function up to FAR."""
-    end = (FAR**2 - MIDDLE) / (FAR**2 + MIDDLE)
-    return _fitted(lambda t: function(np.sqrt(MIDDLE * (1 + t) / (1 - t))), DEGREE, -1, end)
-
-
-_over_x = _even(lambda x: (ndtr(x) - 0.5) / x)
-_integral = _even(lambda x: x * (ndtr(x) - 0.5) + np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi))
-# For |f| <= 1/2, to 4e-18 beside the rounding.
-_power_of_two = _fitted(np.exp2, 11, -0.5, 0.5)
 
 
 @njit(inline="always", **HOW)
@@ -77,29 +36,10 @@ def _exp(x):
         max(x * LOG2E, -1000.0), 1023.0
     )  # far from numbers without leading digit, which are slow
     k = np.floor(y + 0.5)
-    f = y - k
-    return _power_of_two(f) * np.int64((np.int64(k) + 1023) << 52).view(np.float64)
-
-
-@njit(inline="always", **HOW)
-def _normal(x):
-    """Probability that a standard normal number is below x."""
-    x = min(max(x, -FAR), FAR)
-    return 0.5 + x * _over_x((x * x - MIDDLE) / (x * x + MIDDLE))
-
-
-@njit(inline="always", **HOW)
-def _ramp(x):
-    """Its integral up to x, ``x Phi(x) + phi(x)``, for x within FAR."""
-    return x / 2 + _integral((x * x - MIDDLE) / (x * x + MIDDLE))
-
-
-@njit(**HOW | {"fastmath": HOW["fastmath"] | {"nnan"}})
-def _largest(x):
-    top = x[0]
-    for r in range(1, len(x)):
-        top = max(top, x[r])
-    return top
+    f, power = y - k, SERIES[DEGREE]
+    for n in range(DEGREE - 1, -1, -1):
+        power = SERIES[n] + f * power
+    return power * np.int64((np.int64(k) + 1023) << 52).view(np.float64)
 
 
 @njit(**HOW)
@@ -328,128 +268,3 @@ def observed(at, pairs, share, left, M, target):
                     price -= along[g, c] ** 2 / d
                 found[4, i] += share[s, i, a] * (math.log(sums[g, d + 1]) + spread[g] * price / 2)
     return found
-
-
-@njit(**HOW)
-def _furthest(x, y, others):
-    """How far the largest other entry is above that at y."""
-    others[:] = x
-    others[y] = -np.inf
-    return _largest(others) - x[y]
-
-
-@njit(**HOW)
-def accuracies(at, M, target, nodes, weight):
-    """Probability that the correct logit is the largest on new sequences: step, state, action."""
-    (N, d, _), L = M.shape, len(at)
-    out = np.zeros((L, N, d))
-    noise, scale, z = np.empty(N), np.empty(N), np.empty(N)
-    ahead = np.empty((2, d))
-    for s in range(N):
-        mean, deviation = _moments(M[s])
-        square = (deviation**2).sum(0) / d
-        for a in range(d):
-            y = target[s, a]
-            ahead[0, a], ahead[1, a] = _furthest(M[s, a], y, z), _furthest(mean, y, z)
-        for i in range(L):
-            own, rest = at[i, i], 0.0
-            for j in range(L):
-                rest += at[i, j] ** 2 if j != i else 0.0
-            for r in range(N):
-                noise[r] = math.sqrt(rest * square[r]) + 1e-9
-                scale[r] = 1 / noise[r]
-            if not noise.sum() < np.inf:  # descent has diverged
-                out[i, s] = math.nan
-                continue
-            widest = _largest(noise)
-            for a in range(d):
-                y = target[s, a]
-                bound = own * ahead[0, a] + (1 - own) * ahead[1, a] - noise[y] * nodes[0]
-                if bound <= -FAR * widest:  # no other logit comes near
-                    out[i, s, a] = weight.sum()
-                    continue
-                for r in range(N):
-                    z[r] = own * M[s, a, r] + (1 - own) * mean[r]
-                right, z[y] = z[y], -np.inf
-                near, low = 0.0, right + noise[y] * nodes[0]
-                for r in range(N):
-                    near += 1.0 if (z[r] - low) * scale[r] > -FAR else 0.0
-                if near == 0:
-                    out[i, s, a] = weight.sum()
-                    continue
-                first = 1.0
-                for n in range(len(nodes) - 1, -1, -1):
-                    above, first, point = first, 1.0, right + noise[y] * nodes[n]
-                    for r in range(N):
-                        first *= _normal((point - z[r]) * scale[r])
-                    out[i, s, a] += weight[n] * first
-                    # Products of normal probabilities are log-concave: the next is smaller than
-                    # this one by the same factor again, and all others are still smaller.
-                    if first * first < TINY * above:
-                        break
-    return out
-
-
-@njit(**HOW)
-def _below(low, step, wrong, width, first):
-    """Distribution function of a number that is uniform between neighbours in ``wrong``, plus
-    Gaussian noise, at equally spaced points.
-    """
-    points, cells = len(first), len(wrong) - 1
-    ramp, last = np.empty(points), np.empty(points)
-    for m in range(cells + 1):
-        # Far from the edge of a cell the integral is zero or a straight line.
-        begin, reach = low - wrong[m], FAR * width
-        start = int(min(max((-begin - reach) / step + 1, 0.0), points))
-        stop = int(min(max((-begin + reach) / step + 1, 0.0), points))
-        ramp[:start] = 0
-        for n in range(start, stop):
-            ramp[n] = width * _ramp((begin + n * step) / width)
-        for n in range(stop, points):
-            ramp[n] = begin + n * step
-        if m > 0:
-            scale = 1 / (cells * (wrong[m] - wrong[m - 1]))
-            for n in range(points):
-                first[n] += (last[n] - ramp[n]) * scale
-        last, ramp = ramp, last
-
-
-@njit(**HOW)
-def column_accuracies(z_k, z_w, u_k, u_w, fine, middle, of_v, others, points, nodes, weight):
-    """Probability that a column's correct logit is above all others, by step and share.
-
-    Logits are polynomials in the initial value, given at its nodes of weight ``of_v``; ``fine`` and
-    ``middle`` interpolate to edges and middles of cells. Wrong entries, ``z_w``, are uniform
-    between edges, correct ones, ``z_k``, are equally likely at middles; to both Gaussian noise of
-    variance ``u_w`` and ``u_k`` is added. The distribution function of a wrong logit is computed at
-    equally spaced points.
-    """
-    L, shares, _ = z_k.shape
-    out, first, K = np.empty((L, shares)), np.empty(points), len(middle)
-    for i in range(L):
-        s_k, s_w = math.sqrt(u_k[i]), math.sqrt(u_w[i])
-        edge, width = 5 * max(s_k, s_w), max(s_w, 1e-9)
-        for e in range(shares):
-            right, wrong = np.dot(middle, z_k[i, e]), np.dot(fine, z_w[i, e])
-            low = min(right[0], wrong[0]) - edge
-            step = (max(right[-1], wrong[-1]) + edge - low) / (points - 1)
-            if not abs(step) < np.inf:  # descent has diverged
-                out[i, e] = math.nan
-                continue
-            first[:] = 0
-            if abs(wrong[-1] - wrong[0]) < SMOOTH * width:
-                for q in range(len(of_v)):
-                    for n in range(points):
-                        first[n] += of_v[q] * _normal((low + n * step - z_w[i, e, q]) / width)
-            else:
-                _below(low, step, wrong, width, first)
-            for n in range(points):
-                first[n] = max(first[n], 0.0) ** others
-            total = 0.0
-            for m in range(K):
-                for n in range(len(nodes)):
-                    at = min(max((right[m] + s_k * nodes[n] - low) / step, 0.0), points - 1.0)
-                    k = min(int(at), points - 2)
-                    total += weight[n] * (first[k] + (at - k) * (first[k + 1] - first[k]))
-            out[i, e] = total / K
-    return out

@@ -1,0 +1,84 @@
+"""Commands of pages are forked from a server, and run as usual where there is none."""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+FILE = Path(__file__).parents[2] / "docs" / "_extensions" / "forked.py"
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages are forked on Linux")
+COMMAND = """
+import os, sys, time
+print(sys.argv[1:], os.environ["WORD"], os.getcwd(), "forked" in sys.modules, flush=True)
+print(os.getpid(), flush=True)
+time.sleep(float(sys.argv[1]))
+sys.exit(7)
+"""
+SERVER = "import forked, socket; forked.LIBRARIES = (); forked.serve(socket.socket(fileno={}))"
+
+
+@pytest.fixture
+def listening(tmp_path):
+    """A socket in a folder of its own, beside a module that is run by its name."""
+    (tmp_path / "own.py").write_text(COMMAND)
+    (tmp_path / "at").mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as made:
+        made.bind(str(tmp_path / "at" / "socket"))
+        made.listen(4)
+        yield made
+
+
+def ask(tmp_path: Path, seconds: float) -> subprocess.Popen:
+    """``python -m own SECONDS``, as a page runs it."""
+    return subprocess.Popen(
+        [sys.executable, FILE, tmp_path / "at" / "socket", "-m", "own", str(seconds)],
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        env={**os.environ, "WORD": "given"},
+        text=True,
+    )
+
+
+def test_a_command_is_forked(tmp_path, listening):
+    """With its arguments, environment, folder, output and exit code; it ends with who asked, and
+    the server with the build.
+    """
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER.format(listening.fileno())],
+        stdin=subprocess.PIPE,
+        pass_fds=[listening.fileno()],
+        env={**os.environ, "PYTHONPATH": str(FILE.parent)},
+    )
+    one, other = ask(tmp_path, 0), ask(tmp_path, 60)
+    said, _ = one.communicate(timeout=60)
+    assert said.splitlines()[0] == f"['0'] given {tmp_path} True"
+    assert one.returncode == 7
+    other.stdout.readline()
+    command = int(other.stdout.readline())
+    other.send_signal(signal.SIGKILL)
+    other.communicate()
+    until = time.monotonic() + 30
+    while Path(f"/proc/{command}").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{command}").exists()
+    server.communicate(timeout=60)
+    assert server.returncode == 0 and not (tmp_path / "at").exists()
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_without_a_server_a_command_runs_as_usual(tmp_path, listening, waits):
+    """Where it has ended, before the command asks or while it waits to be taken."""
+    asked = ask(tmp_path, 0) if waits else None
+    if waits:
+        assert select.select([listening], [], [], 60)[0]
+    listening.close()
+    asked = asked or ask(tmp_path, 0)
+    said, _ = asked.communicate(timeout=60)
+    assert said.splitlines()[0] == f"['0'] given {tmp_path} False"
+    assert asked.returncode == 7
