@@ -65,10 +65,6 @@ class LinearAttention(nn.Module):
         """Logits ``(n, answers)`` of sequences ``(n, T)``."""
         return (self.w[tokens][..., None] * self.V[tokens]).sum(1)
 
-    def of_counts(self, counts: Tensor) -> Tensor:
-        """Logits from token counts ``(n, vocabulary)``."""
-        return (counts * self.w) @ self.V
-
 
 class Learner:
     """Stochastic gradient descent on token counts, with hand-written gradients (NumPy).
