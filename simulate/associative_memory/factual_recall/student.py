@@ -179,11 +179,6 @@ def identity(p: Parameters, optimizer: Optimiser | None = None) -> dict[str, Any
     return optimisers.identity(optimizer)
 
 
-def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
-    """Flow time."""
-    return p.eta * steps
-
-
 SYSTEM = training.System(
     "associative_memory.factual_recall",
     Parameters,
@@ -191,7 +186,6 @@ SYSTEM = training.System(
     MEANING,
     memory,
     time="t",
-    clock=clock,
     default_dtype="float32",
     devices=("cpu",),
     identity=identity,
