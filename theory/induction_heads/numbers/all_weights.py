@@ -201,7 +201,7 @@ def flow_of(
         If query, mask or names are not known.
     """
     trained = set(moving(mask) if names is None else map(str, names))
-    if not trained or (unknown := trained - {*NAMES}):
+    if (unknown := trained - {*NAMES}):
         said = ", ".join(sorted(unknown)) if trained else "nothing"
         raise ParameterError(f"names: there is no {said}; must be some of {', '.join(NAMES)}")
     return descend(loss_of(size, query, mask, right), size, trained, **options)
