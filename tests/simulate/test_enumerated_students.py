@@ -25,6 +25,7 @@ from theory.associative_memory.k_hop import equations as hop_equations
 from theory.associative_memory.k_hop import overlaps as hop_overlaps
 from theory.induction_heads import structure
 from theory.induction_heads import symbols as q
+from theory.parameters import ParameterError
 
 DOUBLE = torch.float64
 
@@ -74,6 +75,14 @@ def test_second_gradient_by_enumeration(sizes):
     # far.
     if p.K > 1:
         assert abs(block[0, 1]) < 0.5 * abs(block[0, 0])
+
+
+def test_second_gradient_after_a_larger_first_step_is_refused():
+    """Per unit of the first step one number up to the limit, beyond it none."""
+    p = Steps(first_step=0.1)
+    assert second_gradient(p) == second_gradient(p.replace(first_step=0.01))
+    with pytest.raises(ParameterError, match=r"first_step = 0\.11: must be at most 0\.1, where"):
+        second_gradient(p.replace(first_step=0.11))
 
 
 def test_softmax_kernels_climb_as_the_flow_says():

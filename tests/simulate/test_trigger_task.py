@@ -212,6 +212,18 @@ def test_own_text(tmp_path, capsys):
         command.main(words)
 
 
+@pytest.mark.parametrize("triggers", ["fixed", "drawn"])
+def test_probes_are_of_the_tokens_that_may_be_triggers(triggers, monkeypatch):
+    """The most frequent ones, or all of them if triggers are drawn; their recall is measured."""
+    learner, asked = Learner(P.replace(triggers=triggers, n_test=4), 0), []
+    most = fixed_triggers(P, synthetic_table(P.N)).tolist()
+    probes = learner.student.probes
+    monkeypatch.setattr(learner.student, "probes", lambda t: asked.append(t) or probes(t))
+    measured = learner.measure()
+    assert asked[0].tolist() == (most if triggers == "fixed" else list(range(P.N)))
+    assert probes(asked[0]).items() <= measured.items()
+
+
 def test_what_a_student_or_table_does_not_have_is_refused():
     """A transformer has no matrices to train in stages; a token that only follows itself has no
     other output.

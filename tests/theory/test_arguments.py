@@ -198,8 +198,9 @@ def test_times_of_overlaps_at_the_ends_of_their_reach():
     """Zero where they start above, one line where they do not get there."""
     p = k_hop.Parameters(N=5, k=3, m_0=0.9)
     assert k_hop.mixture_time(p) == k_hop.direct_time(p) == 0
-    short = k_hop.mixture_time(p, product=0.95), k_hop.direct_time(p, product=0.95)
-    assert 0 < short[0] < short[1]  # the mixture pulls on the first hops more
+    for product in (0.8, 0.95):  # above 0.9^3, below and above 0.9
+        short = k_hop.mixture_time(p, product=product), k_hop.direct_time(p, product=product)
+        assert 0 < short[0] < short[1]  # the mixture pulls on the first hops more
     for call, message in (
         (
             lambda: k_hop.curriculum_times(p, "softmax", N=10**6),

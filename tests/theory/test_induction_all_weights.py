@@ -16,7 +16,7 @@ from theory.algebra import vanishes
 from theory.induction_heads import attention, dynamics, network, structure
 from theory.induction_heads.all_weights import law, plateau, scores
 from theory.induction_heads.numbers import all_weights as times
-from theory.induction_heads.numbers import all_weights_loss, leading_order
+from theory.induction_heads.numbers import all_weights_loss, emergence, leading_order
 from theory.induction_heads.symbols import alpha, beta, gamma
 from theory.parameters import ParameterError
 
@@ -271,6 +271,17 @@ def test_time_of_gamma_for_the_last_pair():
         found, rel=2 * np.log(256) / 256
     )
     assert found == pytest.approx(0.9337154855655, abs=1e-12)
+
+
+def test_flow_of_some_pseudo_parameters():
+    """Of the paper's three the times of their own solver, at the tolerance of an integrator; of
+    none, or of others than there are, one line.
+    """
+    three = times.times(8, names=[*structure.HEAD.values()])
+    assert three == pytest.approx(emergence.times(8), rel=1e-6)
+    for names, said in (([], "nothing"), (["delta_1"], "delta_1")):
+        with pytest.raises(ParameterError, match=f"^names: must be some of .*, not {said}$"):
+            times.flow_of(8, names=names)
 
 
 @pytest.mark.slow

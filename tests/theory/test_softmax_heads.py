@@ -151,6 +151,17 @@ def test_the_subject_waits():
     assert told.a_s.values == pytest.approx(subject, rel=1e-6)
 
 
+def test_plateau_of_the_relation():
+    """The loss of the flow where the relation's read-out is large and the subject's zero."""
+    p = softmax_recall.Parameters(S=20, R=3, D=5)
+    level = softmax_recall.onset(p).numbers["plateau"]
+    flow = softmax_recall.emergence.flow()
+    at = dict.fromkeys(flow.state, 0.0) | {softmax_recall.emergence.V: 200.0 * p.T}
+    there = flow.observables["loss"].subs(at)
+    there = there.subs({x: getattr(p, x.name) for x in there.free_symbols})
+    assert level == pytest.approx(float(there), rel=1e-12)  # e^-200 is left of the relation
+
+
 def test_time_of_many_tokens():
     """The closed form is the limit."""
     p = softmax_recall.Parameters(S=64, R=4, D=4, n=32, T=10**6)

@@ -65,10 +65,6 @@ class LinearAttention(nn.Module):
         """Logits ``(n, answers)`` of sequences ``(n, T)``."""
         return (self.w[tokens][..., None] * self.V[tokens]).sum(1)
 
-    def of_counts(self, counts: Tensor) -> Tensor:
-        """Logits from token counts ``(n, vocabulary)``."""
-        return (counts * self.w) @ self.V
-
 
 class Learner:
     """Stochastic gradient descent on token counts, with hand-written gradients (NumPy).
@@ -183,11 +179,6 @@ def identity(p: Parameters, optimizer: Optimiser | None = None) -> dict[str, Any
     return optimisers.identity(optimizer)
 
 
-def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
-    """Flow time."""
-    return p.eta * steps
-
-
 SYSTEM = training.System(
     "associative_memory.factual_recall",
     Parameters,
@@ -195,7 +186,6 @@ SYSTEM = training.System(
     MEANING,
     memory,
     time="t",
-    clock=clock,
     default_dtype="float32",
     devices=("cpu",),
     identity=identity,

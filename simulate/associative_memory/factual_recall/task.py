@@ -18,13 +18,6 @@ def fact_table(p: Parameters) -> np.ndarray:
     return np.arange(p.R) * p.D + (np.arange(p.S)[:, None] * p.D) // p.S
 
 
-def random_table(p: Parameters, rng: np.random.Generator) -> np.ndarray:
-    """Answers drawn at random within their relation. They are unbalanced, so that the symmetric
-    theory is approximate.
-    """
-    return np.arange(p.R) * p.D + rng.integers(p.D, size=(p.S, p.R))
-
-
 @dataclass(frozen=True)
 class Batch:
     """Sequences given by subject, relation, answer (each ``(n,)``) and the counts of noise tokens

@@ -142,11 +142,6 @@ class Learner:
         )
 
 
-def clock(p: Parameters, steps: np.ndarray) -> np.ndarray:
-    """Flow time."""
-    return p.eta * steps
-
-
 SYSTEM = training.System(
     "associative_memory.k_hop",
     Parameters,
@@ -154,7 +149,6 @@ SYSTEM = training.System(
     MEANING,
     memory,
     time="t",
-    clock=clock,
     dimensions={"overlap": ("hop",)},
     default_dtype="float64",
     finite="product",

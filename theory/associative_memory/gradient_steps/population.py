@@ -67,8 +67,10 @@ def mean_reach() -> sp.Expr:
         and summed.subs(T, 2) == 0,
         "the sum of harmonic numbers is wrong",
     )
+    form = sp.harmonic(T) / T - summed / (T * (T - 2))
+    mean = weight_of_position().subs(sp.harmonic(s - 1), summed / (T - 2))  # of s - 1 = t0
     # Uses digamma functions, because SymPy's NumPy printer drops brackets around a harmonic number.
-    return (sp.harmonic(T) / T - summed / (T * (T - 2))).rewrite(sp.digamma)
+    return written_as(form, mean).rewrite(sp.digamma)
 
 
 @cache

@@ -203,7 +203,7 @@ def flow_of(
     trained = set(moving(mask) if names is None else map(str, names))
     if not trained or (unknown := trained - {*NAMES}):
         said = ", ".join(sorted(unknown)) if trained else "nothing"
-        raise ParameterError(f"names: there is no {said}; must be some of {', '.join(NAMES)}")
+        raise ParameterError(f"names: must be some of {', '.join(NAMES)}, not {said}")
     return descend(loss_of(size, query, mask, right), size, trained, **options)
 
 
