@@ -409,3 +409,20 @@ def test_message_passing_is_tracked_by_state_evolution(p, start, coarsest):
     # Four of these are seen: 2% of the variance; of the overlaps a tenth, of theta in the second
     # case, where little of it is left, a quarter.
     assert first.max() < coarsest and second[2] < 0.005
+
+
+def test_long_steps_leave_the_initial_well(tmp_path, monkeypatch):
+    """And steps within the limit of the theory's scope do not, of descent and of Adam."""
+    monkeypatch.setattr("simulate.pool.cores", lambda: 1)
+    p = Parameters(d=100, start="positional", steps=300, n_test=1)
+
+    def ends(**words):
+        found = train(p.replace(**words), range(100, 104), alpha=[1.0], store=tmp_path)
+        return found.m.isel(alpha=0)
+
+    def left(**words):
+        return int((abs(ends(**words) / reference - 1) > 0.2).sum())
+
+    reference = ends()
+    assert left(eta=2.0) == left(optimizer="adam", eta=0.1) == 0
+    assert left(optimizer="adam", eta=1.0) > 1 and left(eta=100.0) > 1

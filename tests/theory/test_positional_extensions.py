@@ -340,10 +340,21 @@ def test_students_swept_over_alpha_have_one_prediction_each():
         xr.testing.assert_allclose(found.sel(alpha=alpha, drop=True), one, rtol=1e-12)
 
 
-def test_steps_of_adam_that_leave_the_well_are_refused():
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"optimizer": "adam", "eta": 0.2},
+        {"optimizer": "adam", "eta": 0.1, "sigma": 0.6},
+        {"eta": 2.1},
+        {"eta": 0.51, "sigma": 1.0},
+        {"sigma": 2.0},
+    ],
+)
+def test_steps_that_leave_the_well_are_refused(words):
     """A minimum other than that of the initial well is not predicted."""
-    p = Parameters(alpha=2.0, optimizer="adam", eta=0.2)
+    p = Parameters(alpha=2.0)
     for function in (ps.predict, extensions.predict):
-        with pytest.raises(ParameterError, match="eta = 0.2: must be at most 0.1 with Adam"):
-            function(p)
-    assert ps.predict(p.replace(eta=0.1)).theta > 0.1
+        with pytest.raises(ParameterError, match=r"eta = .*: must be at most 0.5 / max\(sigma"):
+            function(p.replace(**words))
+    for longest in ({"optimizer": "adam", "eta": 0.1}, {"eta": 2.0}):
+        assert ps.predict(p.replace(**longest)).theta > 0.1
