@@ -285,11 +285,11 @@ def test_signs_are_free():
 
 def test_ridge_is_a_case_of_the_general_regulariser():
     """Prox of the ridge, averaged numerically, against the closed form; a lasso sets weights to
-    zero.
+    zero. The ridge of the parameters does not enter.
     """
     p = Parameters(alpha=2.0, order=8)
-    closed = solve(p, "semantic")
-    ridge = regulariser.solve(p, "semantic", regulariser.elastic_net(p.lam, 0.0), closed.state)
+    closed, ridge = solve(p, "semantic"), regulariser.elastic_net(p.lam, 0.0)
+    ridge = regulariser.solve(p.replace(lam=1.0), "semantic", ridge)
     assert ridge.state == pytest.approx(closed.state, rel=1e-6, abs=1e-12)
     assert ridge.train_loss == pytest.approx(closed.train_loss, rel=1e-7)
     sparse = regulariser.solve(p, "semantic", regulariser.elastic_net(p.lam, 0.005), closed.state)
