@@ -47,7 +47,7 @@ class Allowed:
     above: float | None = None
     high: float | None = None
     below: float | None = None
-    choices: tuple[str, ...] | None = None
+    choices: tuple[str | int, ...] | None = None
     or_else: tuple[Callable[[str], bool], str] | None = None  # a test of further words, described
     multiple_of: int | None = None
 
@@ -55,7 +55,7 @@ class Allowed:
         """Description of the allowed values for messages."""
         if self.choices:
             more = f" or {self.or_else[1]}" if self.or_else else ""
-            return "one of " + ", ".join(self.choices) + more
+            return "one of " + ", ".join(map(str, self.choices)) + more
         bounds = ((">=", self.low), (">", self.above), ("<=", self.high), ("<", self.below))
         said = [f"{sign} {value:g}" for sign, value in bounds if value is not None]
         if self.low is not None and self.low == self.high:

@@ -8,7 +8,7 @@ import torch
 from tiny import ALONE
 
 from simulate.positional_semantic import __main__ as command
-from simulate.positional_semantic import task, train
+from simulate.positional_semantic import learner, task, train
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.learner import Learner
 from simulate.positional_semantic.linear import fit_linear
@@ -252,6 +252,7 @@ def test_linear_layer():
         ({"iterations": 0}, "iterations = 0: must be >= 1"),
         ({"start": np.ones(3)}, "start: has dimension 3, must have d = 12"),
         ({"p": Parameters(d=20, alpha=1.0)}, "data: has dimension 12, must have d = 20"),
+        ({"p": Parameters(d=12, alpha=1.0, tied=False)}, "tied = False: must be True"),
     ],
 )
 def test_message_passing_refuses_what_does_not_fit(words, message):
@@ -409,3 +410,32 @@ def test_message_passing_is_tracked_by_state_evolution(p, start, coarsest):
     # Four of these are seen: 2% of the variance; of the overlaps a tenth, of theta in the second
     # case, where little of it is left, a quarter.
     assert first.max() < coarsest and second[2] < 0.005
+
+
+def test_long_steps_leave_the_initial_well(tmp_path, monkeypatch):
+    """And steps within the limit of the theory's scope do not, of descent and of Adam."""
+    monkeypatch.setattr("simulate.pool.cores", lambda: 1)
+    p = Parameters(d=100, start="positional", steps=300, n_test=1)
+
+    def ends(**words):
+        found = train(p.replace(**words), range(100, 104), alpha=[1.0], store=tmp_path)
+        return found.m.isel(alpha=0)
+
+    def left(**words):
+        return int((abs(ends(**words) / reference - 1) > 0.2).sum())
+
+    reference = ends()
+    assert left(eta=2.0) == left(optimizer="adam", eta=0.1) == 0
+    assert left(optimizer="adam", eta=1.0) > 1 and left(eta=100.0) > 1
+
+
+def test_descent_of_one_run_takes_the_steps_of_students(monkeypatch):
+    """Before it is polished."""
+    monkeypatch.setattr(learner, "polish", lambda problem, weights: weights)
+    one = Learner(TINY, [0], torch.device("cpu"), torch.float64)
+    begun = {name: w.clone() for name, w in one.weights.items()}
+    for number in range(5):
+        one.step(number)
+    ended = learner.descended(one.problem, begun, 5, TINY.eta)
+    torch.testing.assert_close(ended["Q"], one.weights["Q"], rtol=1e-13, atol=0)  # rounding
+    assert (ended["Q"] != begun["Q"]).any()

@@ -4,6 +4,8 @@ and direct sums over what it averages.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import sympy as sp
@@ -313,6 +315,12 @@ def test_predict_sweeps_and_checks_runs():
     assert found["theta"].shape == (2,) and found["q"][0] > found["q"][1] > 0
 
 
+def test_a_branch_that_does_not_exist_is_not_predicted():
+    """A target of positions alone has no semantic minimum."""
+    found = extensions.predict(Parameters(alpha=2.0, omega=1.0), points=64)
+    assert all(np.isnan(x) for x in found.values())
+
+
 @pytest.mark.parametrize(
     "words", [{"start": "positional"}, {"rank": 2}, {"value": True}, {"value_rank": 1}]
 )
@@ -322,6 +330,14 @@ def test_a_solution_of_another_branch_or_layer_is_no_start(words):
     name = next(iter(words))
     with pytest.raises(ParameterError, match=f"near: is for another {name}; must have"):
         extensions.solve(Parameters(alpha=2.0, **words), near, points=64)
+
+
+def test_a_solution_with_two_columns_is_no_start_of_two_heads():
+    """Which layer a point belongs to is read from its parameters."""
+    columns = Parameters(alpha=2.0, rank=2, start="mixed")
+    near = extensions.solve(Parameters(alpha=2.0), points=64)
+    with pytest.raises(ParameterError, match="near: is for another heads; must have heads = True"):
+        extensions.solve(columns.replace(heads=True), replace(near, p=columns), points=64)
 
 
 def test_students_swept_over_alpha_have_one_prediction_each():
@@ -340,10 +356,21 @@ def test_students_swept_over_alpha_have_one_prediction_each():
         xr.testing.assert_allclose(found.sel(alpha=alpha, drop=True), one, rtol=1e-12)
 
 
-def test_steps_of_adam_that_leave_the_well_are_refused():
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"optimizer": "adam", "eta": 0.2},
+        {"optimizer": "adam", "eta": 0.1, "sigma": 0.6},
+        {"eta": 2.1},
+        {"eta": 0.51, "sigma": 1.0},
+        {"sigma": 2.0},
+    ],
+)
+def test_steps_that_leave_the_well_are_refused(words):
     """A minimum other than that of the initial well is not predicted."""
-    p = Parameters(alpha=2.0, optimizer="adam", eta=0.2)
+    p = Parameters(alpha=2.0)
     for function in (ps.predict, extensions.predict):
-        with pytest.raises(ParameterError, match="eta = 0.2: must be at most 0.1 with Adam"):
-            function(p)
-    assert ps.predict(p.replace(eta=0.1)).theta > 0.1
+        with pytest.raises(ParameterError, match=r"eta = .*: must be at most 0.5 / max\(sigma"):
+            function(p.replace(**words))
+    for longest in ({"optimizer": "adam", "eta": 0.1}, {"eta": 2.0}):
+        assert ps.predict(p.replace(**longest)).theta > 0.1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -285,11 +286,11 @@ def test_signs_are_free():
 
 def test_ridge_is_a_case_of_the_general_regulariser():
     """Prox of the ridge, averaged numerically, against the closed form; a lasso sets weights to
-    zero.
+    zero. The ridge of the parameters does not enter.
     """
     p = Parameters(alpha=2.0, order=8)
-    closed = solve(p, "semantic")
-    ridge = regulariser.solve(p, "semantic", regulariser.elastic_net(p.lam, 0.0), closed.state)
+    closed, ridge = solve(p, "semantic"), regulariser.elastic_net(p.lam, 0.0)
+    ridge = regulariser.solve(p.replace(lam=1.0), "semantic", ridge)
     assert ridge.state == pytest.approx(closed.state, rel=1e-6, abs=1e-12)
     assert ridge.train_loss == pytest.approx(closed.train_loss, rel=1e-7)
     sparse = regulariser.solve(p, "semantic", regulariser.elastic_net(p.lam, 0.005), closed.state)
@@ -468,11 +469,23 @@ def test_a_start_of_another_shape_is_refused():
         general.solve(system, start)
 
 
+@pytest.mark.parametrize(("branch", "unit"), [("positional", 1.0), ("semantic", 0.5)])
+def test_a_branch_exists_with_its_overlap(branch, unit):
+    """m, or theta by sigma, relative to the weights."""
+    point = solve(Parameters(alpha=2.0, sigma=0.5, order=4), branch)
+    name = {"positional": "m", "semantic": "theta"}[branch]
+    for share, exists in ((1.1, True), (-1.1, True), (0.9, False)):
+        overlap = share * fixed_point.VANISHED * unit * math.sqrt(point.state.q)
+        state = point.state._replace(m=0.0, theta=0.0)._replace(**{name: overlap})
+        assert replace(point, state=state).exists is exists
+
+
 def test_the_agnostic_branch_is_left_by_the_faster_overlap():
     """Both overlaps vanish there; at small omega and large alpha that with the teacher grows
     faster.
     """
     point = solve(Parameters(alpha=3.0, omega=0.05), "agnostic")
+    assert point.exists
     size, coarse = 1e-3, point.p.replace(order=fixed_point.COARSE)
     growth = {}
     for name in ("m", "theta"):

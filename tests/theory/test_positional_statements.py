@@ -5,6 +5,7 @@ solutions, the replica average.
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from theory.positional_semantic import symbols as s
 from theory.positional_semantic.numbers import thresholds as in_numbers
 from theory.positional_semantic.numbers.channel import State, averages
 from theory.positional_semantic.numbers.evolution import update
+from theory.positional_semantic.numbers.prox import NotConverged
 from theory.positional_semantic.numbers.thresholds import thresholds
 
 P = Parameters(order=8)
@@ -234,3 +236,33 @@ def test_where_the_next_alpha_is_looked_for():
     assert in_numbers._between(1.0, 1.03, 3.0) == pytest.approx(np.sqrt(1.03), rel=1e-15)
     with pytest.raises(in_numbers.Missing, match="no alpha at which both branches exist"):
         in_numbers._between(1.0, 1.01, 3.0)
+
+
+def test_where_the_gap_falls_the_crossing_lies_above():
+    """Made-up losses: a parabola that falls up to alpha = 1.5 and is zero at 2.5. Starting points
+    from where it fell are not followed.
+    """
+    asked = []
+
+    def solve_at(alpha, branch, start):
+        asked.append((alpha, branch, start))
+        gap, slope = (alpha - 1.5) ** 2 - 1, 2 * (alpha - 1.5)
+        own = branch == "positional"
+        return SimpleNamespace(exists=True, train_loss=own * gap, slope=own * slope)
+
+    alpha, points = in_numbers.crossing(solve_at, 1.0)
+    # The error of a last step below 1e-4 is half the curvature over the slope times its square.
+    assert alpha == pytest.approx(2.5, abs=1e-8) and points["positional"].slope > 0
+    falls = {alpha for alpha, _, _ in asked if alpha <= 1.5}
+    assert len(falls) == 2 and min(falls) == 1.0
+    assert all(start is None for alpha, _, start in asked if alpha <= 2.25)
+
+
+def test_a_branch_that_did_not_converge_is_named():
+    """It may exist all the same, so that its absence is not all that is said."""
+
+    def solve_at(alpha, branch, start):
+        raise NotConverged("too slow")
+
+    with pytest.raises(in_numbers.Missing, match="no semantic branch up to.*converged: too slow"):
+        in_numbers.crossing(solve_at)

@@ -264,6 +264,10 @@ def test_informed_descents_take_the_local_minimiser():
         ps.predict(p.replace(start="random"), runs)
     with pytest.raises(ParameterError, match="sigma = 0.4: the runs were trained"):
         ps.predict(p.replace(sigma=0.4), runs)
+    # Whether students stay in their well depends on their steps, so that these must be known.
+    far = runs.assign_attrs(parameters=p.replace(optimizer="adam", eta=1.0).as_json())
+    with pytest.raises(ParameterError, match="optimizer = gd: the runs were trained with adam"):
+        ps.predict(p, far)
 
 
 HEADS = ih.Parameters(N=2, D=4, data="orthonormal", query="last", steps=24, eval_every=4)

@@ -20,7 +20,7 @@ from theory.positional_semantic.numbers import prox
 from verify import gradients as gradients_command
 from verify import thresholds as thresholds_command
 from verify import timescales as timescales_command
-from verify.positional_semantic import gradients, limits, pictures, thresholds
+from verify.positional_semantic import gradients, limits, minima, pictures, thresholds
 from verify.report import Request
 
 mpl.use("Agg")
@@ -106,7 +106,7 @@ def test_the_selection_that_students_do_not_make_has_bands_and_theirs_has_none(m
     """Students that follow the local selection: it agrees or is undecided everywhere, and only the
     global one may lie in a band, where the two differ.
     """
-    names = thresholds.POINTS[0][2] + ("m",)
+    names = minima.POINTS[0][2] + ("m",)
     numbers = {"global": 1.0, "local": 2.0}
 
     def solved(p, branch):
@@ -117,16 +117,25 @@ def test_the_selection_that_students_do_not_make_has_bands_and_theirs_has_none(m
         row = (("seed", "alpha"), numbers["local"] * noise)
         return xr.Dataset({x: row for x in names}, {"seed": seeds, "alpha": [alpha]})
 
-    monkeypatch.setattr(thresholds, "solve", solved)
-    monkeypatch.setattr(thresholds, "train", trained)
-    p = thresholds.DEMO
-    checks = thresholds.order_parameters(p, (50, 100, 200), list(range(8)), {})
+    monkeypatch.setattr(minima, "solve", solved)
+    monkeypatch.setattr(minima, "train", trained)
+    p = minima.DEMO
+    checks = minima.order_parameters(p, (50, 100, 200), list(range(8)), {})
     assert len(checks) == 24
     banded = {c.name.partition(" by ")[0] for c in checks if c.band is not None}
     apart = {"semantic": ("theta", "train_loss", "test_mse_half"), "positional": ("q", "m")}
     assert banded == {f"{x} of the {b} branch" for b, names in apart.items() for x in names}
     assert all("by global prox" in c.name for c in checks if c.band is not None)
     assert all(c.verdict == "agrees" for c in checks if "by local prox" in c.name)
+
+
+@pytest.mark.parametrize(
+    "words", [{"omega": 0.4}, {"sigma": 0.6}, {"lam": 0.02}, {"target": "alternative"}]
+)
+def test_bands_belong_to_the_setting_that_was_measured(words):
+    """In another one nobody knows how far off the paper's selection is."""
+    assert minima.band(minima.DEMO, "q, positional") is not None
+    assert minima.band(minima.DEMO.replace(**words), "q, positional") is None
 
 
 def test_losses_beside_the_main_text_are_those_of_the_theory(monkeypatch):
@@ -208,7 +217,7 @@ def test_message_passing_is_compared_beside_descent(monkeypatch):
 
     def trained(p, seeds, alpha, **options):
         values = [[state(s, p.d) * (1 + 1 / p.d)] for s in seeds]
-        names = {n for _, _, these in thresholds.POINTS for n in these}
+        names = {n for _, _, these in minima.POINTS for n in these}
         row = (("seed", "alpha"), np.array(values))
         return xr.Dataset(dict.fromkeys(names, row), {"seed": list(seeds), "alpha": [alpha]})
 
@@ -218,14 +227,14 @@ def test_message_passing_is_compared_beside_descent(monkeypatch):
 
     summary = dict.fromkeys(("q", "m", "theta", "V"), 1.0)
     point = SimpleNamespace(exists=True, summary=lambda: summary)
-    monkeypatch.setattr(thresholds, "solve", lambda p, branch: point)
-    monkeypatch.setattr(thresholds, "train", trained)
-    monkeypatch.setattr(thresholds, "_overlaps", passed)
-    monkeypatch.setattr(thresholds, "each", lambda f, arguments: [f(*a) for a in arguments])
+    monkeypatch.setattr(minima, "solve", lambda p, branch: point)
+    monkeypatch.setattr(minima, "train", trained)
+    monkeypatch.setattr(minima, "_overlaps", passed)
+    monkeypatch.setattr(minima, "each", lambda f, arguments: [f(*a) for a in arguments])
 
     def found():
         seeds, p = list(range(4000)), Parameters(d=400)
-        checks, _ = thresholds.message_passing(p, (200, 400, 800), seeds, {})
+        checks, _ = minima.message_passing(p, (200, 400, 800), seeds, {})
         return [(x, c.verdict) for c in checks if (x := c.name.partition(" ")[0]) != "V"]
 
     names = ["q", "theta", "q", "m"]
@@ -261,9 +270,9 @@ def test_thresholds_command(tmp_path, monkeypatch, capsys):
         "local": Thresholds(0.3, 1.24, 1.48),
     }  # tested with the theory
     monkeypatch.setattr(thresholds, "thresholds", lambda p: predicted[p.prox])
-    monkeypatch.setattr(thresholds, "SOBOL", 64)
+    monkeypatch.setattr(minima, "SOBOL", 64)
     monkeypatch.setattr(
-        thresholds, "message_passing", lambda *given: ([], [])
+        minima, "message_passing", lambda *given: ([], [])
     )  # tested with the students
     monkeypatch.setattr(
         thresholds, "FACTORS", {"alpha_c": (0.5, 1.0, 1.8), "alpha_l": (0.7, 1.3, 2.2)}
@@ -279,7 +288,7 @@ def test_thresholds_command(tmp_path, monkeypatch, capsys):
         "95% interval" in n for n in found["notes"]
     )
     names = [c["name"] for c in found["checks"]]
-    monkeypatch.setattr(thresholds, "untied_keys", None)  # minutes: not without --full
+    monkeypatch.setattr(minima, "untied_keys", None)  # minutes: not without --full
     thresholds_command.main(["--seeds", "3", "--json", "--quiet"])
     short = json.loads(capsys.readouterr().out)
     assert [c["name"] for c in short["checks"]] == names[: len(short["checks"])] != names
@@ -292,6 +301,8 @@ def test_thresholds_command(tmp_path, monkeypatch, capsys):
         (["--seeds", "2"], "at least 3 seeds"),
         (["--set", "alpha=1"], "must be unset"),
         (["--set", "rank=2"], "rank = 2"),
+        (["--set", "polish=false"], "polish = False: must be True"),
+        (["--set", "start=random"], "start = 'random': must be positional or semantic"),
     ],
 )
 def test_bad_input(words, message):
@@ -310,11 +321,11 @@ def test_untied_keys_are_held_to_both_columns(off, monkeypatch):
     order = SimpleNamespace(q=np.array([[[[4.0, 0.0], [0.0, 9.0]]]]), theta=np.ones((1, 1, 2, 1)))
     found = SimpleNamespace(order=order, train_loss=0.1, test_full=0.4)
     near = SimpleNamespace(state=SimpleNamespace(q=1.0, V=1.0))
-    monkeypatch.setattr(thresholds, "solve", lambda p, branch: near)
-    monkeypatch.setattr(thresholds, "replace", lambda system, **changes: system)
+    monkeypatch.setattr(minima, "solve", lambda p, branch: near)
+    monkeypatch.setattr(minima, "replace", lambda system, **changes: system)
     for name in ("headline", "starting_order"):
-        monkeypatch.setattr(thresholds.general, name, lambda *given: None)
-    monkeypatch.setattr(thresholds.general, "solve", lambda *given, **more: found)
+        monkeypatch.setattr(minima.general, name, lambda *given: None)
+    monkeypatch.setattr(minima.general, "solve", lambda *given, **more: found)
 
     def train(p, seeds, alpha, **options):
         assert not p.tied and p.start == "semantic"
@@ -324,6 +335,6 @@ def test_untied_keys_are_held_to_both_columns(off, monkeypatch):
         found = {k: (("seed", "alpha"), v * spread) for k, v in names.items()}
         return xr.Dataset(found, {"seed": list(seeds), "alpha": [1.0]})
 
-    monkeypatch.setattr(thresholds, "train", train)
-    checks = thresholds.untied_keys(Parameters(), (200, 400, 800), list(range(16)), {})
+    monkeypatch.setattr(minima, "train", train)
+    checks = minima.untied_keys(Parameters(), (200, 400, 800), list(range(16)), {})
     assert {c.name.split()[0] for c in checks if not c.within} == {off} - {None}

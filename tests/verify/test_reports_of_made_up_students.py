@@ -30,8 +30,8 @@ from verify.induction_heads import (
     pictures,
     timescales,
 )
+from verify.positional_semantic import minima, thresholds
 from verify.positional_semantic import pictures as slices
-from verify.positional_semantic import thresholds
 from verify.report import Request
 
 
@@ -111,19 +111,20 @@ def _general(system, start, **more):
 def test_thresholds(monkeypatch):
     """Made-up minima and theory; message passing of a seed by itself, below."""
     monkeypatch.setattr("simulate.pool.cores", lambda: 1)
-    for module in (thresholds, slices):
+    for module in (thresholds, minima, slices):
         monkeypatch.setattr(module, "train", pretend.sentences)
+    for module in (minima, slices):
         monkeypatch.setattr(module, "solve", _state_evolution)
-    monkeypatch.setattr(thresholds.general, "solve", _general)
+    monkeypatch.setattr(minima.general, "solve", _general)
     monkeypatch.setattr(thresholds, "fit_linear", pretend.minimum)
     monkeypatch.setattr(
-        thresholds,
+        minima,
         "_overlaps",
         lambda p, seed: {x: 1 + pretend.drawn(pretend.asked(p, {})[0], seed, x) for x in OVERLAPS},
     )
     predicted = {"global": Thresholds(0.3, 1.25, 1.49), "local": Thresholds(0.3, 1.2, 1.48)}
     monkeypatch.setattr(thresholds, "thresholds", lambda p: predicted[p.prox])
-    monkeypatch.setattr(thresholds, "GAMP_SEEDS", 4)
+    monkeypatch.setattr(minima, "GAMP_SEEDS", 4)
     report = thresholds.report(Request(find("positional_semantic"), seeds="5"))
     frozen.hold_all("made-up sentences", [report.notes, report.numbers])
     shown = thresholds.overlaps(thresholds.DEMO, "semantic", "theta", range(3), {})
@@ -138,7 +139,7 @@ LOSSES = ("train_loss", "test_mse_half")
 @pytest.mark.parametrize(("start", "alpha"), [("semantic", 2.0), ("positional", 1.0)])
 def test_message_passing_of_a_seed(start, alpha):
     """At a small size, to its fixed point; the sentences and the start are those of the seed."""
-    found = thresholds._overlaps(Sentences(d=40, alpha=alpha, start=start), 3)
+    found = minima._overlaps(Sentences(d=40, alpha=alpha, start=start), 3)
     residues = {x: found.pop(x) for x in ("step", "gradient")}
     assert all(0 <= r < 1e-3 for r in residues.values())
     frozen.hold_all(f"message passing, {start}", found)

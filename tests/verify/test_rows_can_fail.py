@@ -23,7 +23,7 @@ from verify.associative_memory.trigger_task import laws as trigger_task
 from verify.check import sampled
 from verify.induction_heads import all_weights_equations
 from verify.induction_heads import timescales as heads
-from verify.positional_semantic import pictures, thresholds
+from verify.positional_semantic import minima, pictures, thresholds
 from verify.report import Request
 from verify.significance import MANY, Shape, normal_z, path, skewness
 from verify.state_tracking import trajectories as tracking
@@ -259,7 +259,7 @@ def test_standard_error_of_message_passing_is_that_of_simulation(monkeypatch):
     rng = np.random.default_rng(2)
 
     def trained(p, seeds, alpha, **options):
-        names = {n for _, _, these in thresholds.POINTS for n in these}
+        names = {n for _, _, these in minima.POINTS for n in these}
         values = (("seed", "alpha"), rng.normal(1, 0.1, (len(seeds), 1)))
         return xr.Dataset(dict.fromkeys(names, values), {"seed": list(seeds), "alpha": [alpha]})
 
@@ -269,14 +269,14 @@ def test_standard_error_of_message_passing_is_that_of_simulation(monkeypatch):
 
     summary = dict.fromkeys(("q", "m", "theta", "V"), 1.0)
     point = SimpleNamespace(exists=True, summary=lambda: summary)
-    monkeypatch.setattr(thresholds, "solve", lambda p, branch: point)
-    monkeypatch.setattr(thresholds, "train", trained)
-    monkeypatch.setattr(thresholds, "_overlaps", passed)
-    monkeypatch.setattr(thresholds, "each", lambda f, arguments: [f(*a) for a in arguments])
+    monkeypatch.setattr(minima, "solve", lambda p, branch: point)
+    monkeypatch.setattr(minima, "train", trained)
+    monkeypatch.setattr(minima, "_overlaps", passed)
+    monkeypatch.setattr(minima, "each", lambda f, arguments: [f(*a) for a in arguments])
     off = []
     for _ in range(60):
         p = Sentences(d=400)
-        rows, _ = thresholds.message_passing(p, (200, 400, 800), list(range(32)), {})
+        rows, _ = minima.message_passing(p, (200, 400, 800), list(range(32)), {})
         off += [(c.measured - 1) / c.standard_error for c in rows]
     # Student's t of 15 degrees of freedom has variance 15 / 13; 240 values and more.
     assert np.mean(np.square(off)) == pytest.approx(15 / 13, rel=4 * np.sqrt(2 / len(off)))

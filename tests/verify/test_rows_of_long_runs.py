@@ -13,7 +13,7 @@ import xarray as xr
 from theory.positional_semantic import Parameters as Sentences
 from verify.associative_memory.trigger_task import laws as trigger_task
 from verify.induction_heads import timescales as heads
-from verify.positional_semantic import thresholds
+from verify.positional_semantic import minima, thresholds
 
 SCATTER = 1 + 1e-3 * np.linspace(-1, 1, len(heads.SEEDS))
 
@@ -67,8 +67,8 @@ def test_scatter_that_does_not_fall_with_d_fails(power, monkeypatch):
             theta=xr.DataArray(0.5 + p.d**power * rng.permutation(np.linspace(-1, 1, len(seeds))))
         )
 
-    monkeypatch.setattr(thresholds, "train", train)
-    (row,), _ = thresholds.concentration(Sentences(), (200, 400, 800), list(range(64)), {})
+    monkeypatch.setattr(minima, "train", train)
+    (row,), _ = minima.concentration(Sentences(), (200, 400, 800), list(range(64)), {})
     assert row.measured == pytest.approx(power) and row.within == (power < 0)
     assert set(asked) == {("semantic", "gaussian", 2.0)}
 
@@ -90,7 +90,7 @@ def test_gaps_of_losses_rise_through_zero():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thresholds, "train", train)
-        patch.setattr(thresholds, "each", each)
+        patch.setattr(minima, "each", each)
         of_loss = thresholds._gap("alpha_c", p, centre, seeds, {})
         of_error = thresholds._gap("alpha_l", p, centre, seeds, {})
     np.testing.assert_allclose(of_loss, 0.2)

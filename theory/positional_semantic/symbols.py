@@ -64,3 +64,4 @@ def ref(place: str) -> str:
 
 ORDER = (q, m, V, theta)
 CONJUGATE = (q_hat, m_hat, V_hat, theta_hat)
+MOMENTS = (E_gg, E_g, E_gxi, E_geta)  # averages in the conjugates

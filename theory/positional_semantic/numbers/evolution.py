@@ -13,17 +13,13 @@ from theory.positional_semantic.numbers.channel import Averages, State
 from theory.positional_semantic.numbers.prox import NotConverged
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.symbols import (
+    CONJUGATE,
+    MOMENTS,
     ORDER,
-    E_g,
-    E_geta,
-    E_gg,
-    E_gxi,
-    V_hat,
     alpha,
     lam,
-    m_hat,
+    nu,
     q,
-    q_hat,
     rho,
     sigma,
     theta,
@@ -40,8 +36,6 @@ STARTS = {
     "semantic": State(0.115, 0.0, 12.5, 0.158),
     "agnostic": State(0.1, 0.0, 15.0, 0.0),
 }
-HATS = (q_hat, m_hat, theta_hat, V_hat)
-MOMENTS = (E_gg, E_g, E_gxi, E_geta)
 Found = TypeVar("Found")
 
 
@@ -49,11 +43,10 @@ Found = TypeVar("Found")
 def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Compiled equations (7): conjugates from averages, and order parameters from conjugates."""
     eq = state_evolution.equations()
-    nu = {state_evolution.nu: eq["nu"].rhs}
-    hats = [eq[x.name].rhs.subs(nu) for x in HATS]
-    hats = [hat.subs(theta_hat, hats[HATS.index(theta_hat)]) for hat in hats]
+    inner = [(x, eq[x.name].rhs) for x in (theta_hat, nu)]  # theta_hat contains nu
+    hats = [eq[x.name].rhs.subs(inner) for x in CONJUGATE]
     out = numeric.function(hats, (alpha, rho, q, theta, *MOMENTS))
-    into = numeric.function([eq[x.name].rhs for x in ORDER], (lam, sigma, rho, *HATS))
+    into = numeric.function([eq[x.name].rhs for x in ORDER], (lam, sigma, rho, *CONJUGATE))
     return out, into
 
 
@@ -61,14 +54,14 @@ def conjugates(p: Parameters, state: State, averages: Averages) -> dict[str, flo
     """Conjugates by the first half of (7), from averages taken at ``state``."""
     moments = [averages.numbers[x.name] for x in MOMENTS]
     hats = _compiled()[0](p.alpha, p.sigma**2, state.q, state.theta, *moments)
-    return dict(zip((x.name for x in HATS), map(float, hats), strict=True))
+    return dict(zip((x.name for x in CONJUGATE), map(float, hats), strict=True))
 
 
 def input_channel(p: Parameters, hats: dict[str, float]) -> State:
     """Order parameters by the second half of (7)."""
     if p.lam + p.sigma**2 * hats["V_hat"] <= 0:
         raise NotConverged("left its domain, D <= 0")
-    new = _compiled()[1](p.lam, p.sigma, p.sigma**2, *(hats[x.name] for x in HATS))
+    new = _compiled()[1](p.lam, p.sigma, p.sigma**2, *(hats[x.name] for x in CONJUGATE))
     return State(*map(float, new))
 
 

@@ -77,15 +77,11 @@ class FixedPoint:
     @property
     def exists(self) -> bool:
         """Whether the branch exists, i.e. its overlap is nonzero."""
-        if self.branch not in OVERLAP:
+        name = OVERLAP.get(self.branch)
+        if name is None:
             return True
-        return bool(self.overlap > VANISHED * np.sqrt(self.state.q))
-
-    @property
-    def overlap(self) -> float:
-        """Size of the overlap of the branch: ``|m|``, or ``|theta|/sigma``."""
-        name = OVERLAP[self.branch]
-        return abs(getattr(self.state, name)) / (self.p.sigma if name == "theta" else 1)
+        overlap = abs(getattr(self.state, name)) / (self.p.sigma if name == "theta" else 1)
+        return bool(overlap > VANISHED * np.sqrt(self.state.q))
 
     @property
     def along(self) -> float:

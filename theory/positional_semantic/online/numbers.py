@@ -239,6 +239,7 @@ def window(p: Parameters) -> dict[str, float]:
     return {"omega_growth": equal_growth(p), "omega_loss": equal_loss(p)}
 
 
+@scope.guard(ANY)
 def equal_growth(p: Parameters) -> float:
     """Omega at which both overlaps grow at one rate; NaN if there is none."""
 
@@ -249,6 +250,7 @@ def equal_growth(p: Parameters) -> float:
     return _zero(faster, 0.0, 1.0)
 
 
+@scope.guard(ANY)
 def equal_loss(p: Parameters) -> float:
     """Omega at which both ends have one loss; NaN if there is none.
 
