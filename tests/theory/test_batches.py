@@ -123,7 +123,9 @@ def test_attention_that_starts_above_a_half_needs_no_steps():
     ready, late = begin(), begin()
     path = Path(P, late)
     ready.W_Q[:], ready.W_K[:] = np.split(path.states[-1][:, : path.heads], 2, 1)  # A is 1/2
-    both = Start(*(np.concatenate(x) for x in zip(vars(ready).values(), vars(late).values())))
+    both = Start(
+        *(np.concatenate(x) for x in zip(vars(ready).values(), vars(late).values(), strict=True))
+    )
     for half in (None, [3.0, 200.0]):
         found = batch_times(P, both, half)
         for x in (found.half, found.shift, found.deviation):
