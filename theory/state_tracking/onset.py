@@ -249,7 +249,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         return decayed.onset(p, until)
     numbers, half = p.values(), float(emergence_time(p))
     scale, star, edge = np.inf, np.inf, -np.inf
-    if moves := numbers["c_omega"] > 0 and p.d_g > 1 and p.L > 1:
+    if moves := numbers["c_omega"] > 0 and p.d_g > 1:
         scale, star = (
             float(equations()[x].evaluate(numbers)) for x in ("onset_time_scale", "alpha_star")
         )
