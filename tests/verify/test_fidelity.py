@@ -251,9 +251,7 @@ def test_the_command_prints_the_ladder_and_exits_0(monkeypatch, capsys, ladder):
 
 
 def test_every_term_can_be_left_out():
-    """Each system has other rates than the whole; as it says, scatter within groups is what lifts
-    the softmax.
-    """
+    """Each system has other rates than the whole, and lacks what it says."""
     p = Parameters(N=5, L=4, d_g=4, d_h=8, n_train=200)
     start = Start.drawn(p, 2, np.random.default_rng(0))
     known = Realisation.drawn(p, start, np.random.default_rng(1))
@@ -261,8 +259,12 @@ def test_every_term_can_be_left_out():
     whole = rates.pop("whole")
     for term, other in rates.items():
         assert max(np.abs(x - y).max() for x, y in zip(whole, other, strict=True)) > 1e-4, term
-    bare = measured.TERMS["no scatter within groups"](p, start, known)
-    assert (bare.left == 0).all()
+    without = {term: make(p, start, known) for term, make in measured.TERMS.items()}
+    assert (without["no scatter within groups"].left == 0).all()
+    # The factor 1 - 1/n of a group of n rows is left out.
+    assert (without["variance about the true mean"].left == known.share).all()
+    for term in ("no counts", "no M"):
+        assert np.ptp(without[term].share) == 0
 
 
 def small_scatter(name, tick):
