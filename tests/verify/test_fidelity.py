@@ -14,6 +14,7 @@ from known_errors import best
 
 from simulate.state_tracking import train
 from theory.state_tracking import Parameters
+from theory.state_tracking.levels import LEVELS
 from theory.state_tracking.numbers.per_seed import Realisation, Start
 from verify import fidelity as command
 from verify.check import estimated, failed
@@ -265,6 +266,16 @@ def test_every_term_can_be_left_out():
     assert (without["variance about the true mean"].left == known.share).all()
     for term in ("no counts", "no M"):
         assert np.ptp(without[term].share) == 0
+
+
+def test_counts_are_those_of_a_seed_without_pairs_and_matrices():
+    p, runs = ensemble.shipped("demo")
+    runs = runs.isel(seed=slice(0, 1))
+    whole = Realisation.of(p, runs)
+    (counts,) = LEVELS["disorder_counts"].known(p, runs, Start.measured(runs))
+    assert (counts.share == whole.share).all() and (counts.teachers == whole.teachers).all()
+    assert whole.pairs is not None and counts.pairs is None
+    assert (counts.M != whole.M).all()
 
 
 def small_scatter(name, tick):
