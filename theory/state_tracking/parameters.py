@@ -174,7 +174,9 @@ class Parameters(Stepped, Optimiser):
         if not groups.is_group(group):
             raise ParameterError(f"group = {group!r}: must be {groups.WORDS}")
         order, points = groups.sizes(group)
-        sizes = dict(N=points, d_g=order, permutations=group, epochs=4 * order * points)
+        sizes: dict[str, Any] = dict(
+            N=points, d_g=order, permutations=group, epochs=4 * order * points
+        )
         return cls(**(sizes | fields))
 
     @property
