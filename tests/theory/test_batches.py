@@ -109,7 +109,24 @@ def test_time_of_students_moves_to_theirs():
     """A known full-batch time is that of the path; sizes that do not divide are refused."""
     own = batch_times(P, begin()).half
     known = batch_times(P, begin(), half=1.05 * own)
-    assert known.half == pytest.approx(1.05 * own, rel=2e-3)
+    slower = batch_times(P.replace(eta=P.eta / 1.05), begin())
+    assert slower.half == pytest.approx(known.half, rel=2e-3)  # of an Euler step
+    for mine, other in ((known.shift, slower.shift), (known.deviation, slower.deviation)):
+        assert mine == pytest.approx(other)
     with pytest.raises(ParameterError, match="batch_size = 100: must divide n_train = 2048"):
         batch_times(P.replace(batch_size=100), begin())
     assert np.isnan(batch_times(P.replace(epochs=3), begin()).shift).all()
+
+
+def test_attention_that_starts_above_a_half_needs_no_steps():
+    """Whatever the order of batches, and where students are said to have taken some."""
+    ready, late = begin(), begin()
+    path = Path(P, late)
+    ready.W_Q[:], ready.W_K[:] = np.split(path.states[-1][:, : path.heads], 2, 1)  # A is 1/2
+    both = Start(
+        *(np.concatenate(x) for x in zip(vars(ready).values(), vars(late).values(), strict=True))
+    )
+    for half in (None, [3.0, 200.0]):
+        found = batch_times(P, both, half)
+        for x in (found.half, found.shift, found.deviation):
+            assert x[0] == 0 < x[1]

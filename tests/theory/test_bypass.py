@@ -251,3 +251,10 @@ def test_neither_theory_takes_the_other_student():
         bypass.emergence_time(st.Parameters())
     with pytest.raises(ParameterError, match="^d_g = 1: must be at least 2 and below N"):
         bypass.emergence_time(bypass.Parameters(N=12, d_g=1))
+
+
+def test_onset_has_both_times():
+    """Each under its name; the guess is first where few states are reached."""
+    p = bypass.Parameters(b=2.0)
+    found = bypass.onset(p).numbers
+    assert found["T_guess"] == bypass.guess_time(p) != bypass.emergence_time(p) == found["T_A"]

@@ -171,6 +171,22 @@ def test_onset_answers_for_decay():
     dead = onset(P.replace(weight_decay=0.005))
     assert np.isnan(dead.numbers["alpha_half"]) and dead.numbers["A_learned"] > 0.9
     assert dead.curves().keys() == {"flow", "decay"} and dead.notes
+    edges, ends = thresholds(P), late(P.replace(weight_decay=0.005))
+    for name in ("decay_unlearned", "decay_lost"):
+        assert dead.numbers[name] == float(edges[name])
+    for name in "ARSP":
+        assert dead.numbers[f"{name}_learned"] == float(ends[name].sel(state="learned"))
+    branch = dead.curves()["decay"]
+    assert not branch.stable[0] and branch.stable[-1]
+    # The stable branch ends at the largest decay of a learned state.
+    assert float(branch.weight_decay.where(~branch.stable).max()) <= edges.decay_lost
+    assert float(branch.A.where(branch.stable).min()) >= float(branch.A.where(~branch.stable).max())
+    learned = P.replace(weight_decay=0.002, A_0=0.6, R_0=0.5)
+    assert onset(learned).numbers["alpha_half"] == 0
+    lost = onset(P.replace(weight_decay=2 * float(edges.decay_lost)))
+    for name in "ARSP":
+        assert np.isnan(lost.numbers[f"{name}_learned"])
+        assert lost.absent[f"{name}_learned"] == "no learned state"
     for changed, words in (
         (dict(optimizer="adamw"), "optimizer = 'adamw': must be sgd"),
         (

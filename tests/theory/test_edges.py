@@ -63,7 +63,7 @@ INNER = {
     "linear": "moments",
     "numbers.rewards": "clock success time_of waited panels curve",
     "prox": "objective loss target_solution newton descend",
-    "state_tracking.onset": "rise secant waited sharp at_large_sizes rates growth early_mass "
+    "state_tracking.onset": "secant sharp at_large_sizes rates growth early_mass "
     "early_difference exponent onset_A gain_of_flow departure_of_sharp",
     "linear_attention.theory": "plateau level merged_time",
     "onset": "curves curve draw report lines interpolated",

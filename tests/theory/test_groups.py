@@ -159,3 +159,4 @@ def test_presets_of_word_problems():
         p = st.Parameters.presets()[name]()
         assert (p.N, p.d_g, p.values()["tau"]) == (order, order, 0)
         assert p.alpha(p.epochs) > 2 * float(st.emergence_times(p).alpha_half)
+        assert st.Parameters.presets()[name](L=12, epochs=5) == p.replace(L=12, epochs=5)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import warnings
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -46,7 +49,7 @@ def test_onset_numbers_and_curves():
     assert result.numbers["c_omega"] == v["c_omega"]
     scale, half = result.numbers["T_alpha"], result.numbers["alpha_half"]
     assert scale == pytest.approx(np.sqrt(2 / v["c_omega"]) / p.eta, rel=1e-14)  # rounding
-    curve, early, grown = (result.curves()[q] for q in ("flow (15)", "early time", "onset"))
+    curve, early, grown, sharp = result.curves().values()
     assert curve.alpha[-1] == pytest.approx(2.5 * half, rel=1e-12)  # rounding
     # The nearest of 601 times is within 2.1e-3 of alpha_half, where A rises by 0.7 per unit.
     assert curve.A.sel(alpha=half, method="nearest").item() == pytest.approx(0.5, abs=5e-3)
@@ -56,6 +59,11 @@ def test_onset_numbers_and_curves():
     np.testing.assert_allclose(early.R, mass * (1 / p.L + (1 - 1 / p.L) / p.d_g), rtol=1e-13)
     np.testing.assert_allclose(early.S, mass * (1 - 1 / p.L) / p.d_g, rtol=1e-13)
     np.testing.assert_allclose(grown.A, growth / p.L, rtol=1e-13)
+    star = result.numbers["alpha_star"]
+    assert star == pytest.approx(np.pi / 2 * scale, rel=1e-14)
+    secant = 1 / np.cos(np.pi / 2 * curve.alpha / star) ** 2
+    # It ends where it diverges; rounding of the phase, near there.
+    np.testing.assert_allclose(sharp.A, secant.where(curve.alpha < star) / p.L, rtol=1e-10)
     # App. G: R outgrows S at every time, by (79) at the start, up to g's change in a step.
     assert (np.diff(curve.R) > np.diff(curve.S)).all()
     gap = float(curve.R[1] - curve.S[1]) / float(curve.alpha[1])
@@ -85,6 +93,16 @@ def test_onset_when_attention_starts_high():
     result = onset(TABLE_1.replace(A_0=0.5))
     assert result.numbers["alpha_half"] == 0 and result.notes
     assert result.curves()["flow (15)"].A[-1] > 0.9
+    with np.errstate(all="raise"):
+        assert onset(TABLE_1.replace(A_0=1.0)).numbers["D_separatrix"] == -np.inf
+
+
+def test_figure_where_approximations_overflow():
+    """Long after the onset Eq. (81) is beyond the largest number, which Matplotlib cannot place."""
+    result = onset(Parameters.demo(), until=600.0)
+    assert np.isinf(result.curves()["onset"].A[-1])
+    with warnings.catch_warnings(action="error"):
+        result.draw().savefig(io.BytesIO())
 
 
 LATE = [

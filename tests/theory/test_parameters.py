@@ -174,6 +174,7 @@ def test_unknown_names_get_the_nearest(wrong, near):
         ({"N": 3, "d_g": 7, "permutations": "distinct"}, "d_g = 7: must be <= N! = 6"),
         ({"batch_size": 4097, "n_train": 4096}, "batch_size = 4097: must be <= n_train = 4096"),
         ({"d_model": 2}, "d_model = 2: must be 1 with fix_embedding"),
+        ({"schedule": "cosine", "epochs": 12, "warmup": 12}, "warmup = 12: must be < 12"),
     ],
 )
 def test_fields_must_fit_together(changes, message):
@@ -182,6 +183,7 @@ def test_fields_must_fit_together(changes, message):
         Parameters(**changes)
     assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
     assert Parameters(N=3, d_g=7) and Parameters(N=3, d_g=6, permutations="distinct")
+    assert Parameters(epochs=12, warmup=12)  # a run that ends within it
     assert Parameters(batch_size=4096, n_train=4096) and Parameters(d_model=2, fix_embedding=False)
 
 

@@ -171,6 +171,11 @@ def test_onset_answers(capsys):
     assert "alpha_half_best" in shown and "success_even" in shown
     found = st.onset(P).numbers
     assert found["alpha_half_best"] < found["alpha_half_supervised"] < found["alpha_half"]
+    fewer = st.onset(P.replace(rollouts=P.n_train // 2)).numbers
+    assert fewer["success_even_rollout"] < fewer["success_even"]  # a rollout costs as much as ever
+    one = st.onset(P.replace(horizon=1)).numbers
+    assert np.isnan(one["success_even"])  # a clock of s(1 - 1/G) is slower at every s
+    assert one["alpha_half_best"] == one["alpha_half_supervised"]
     scratch = st.onset(P.replace(pretrain=0.0))
     assert scratch.numbers["alpha_half"] == np.inf and "no student learns" in scratch.notes[0]
     curves = st.onset(P).curves()

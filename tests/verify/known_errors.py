@@ -6,7 +6,7 @@ from verify.state_tracking import ensemble, fidelity, ladder
 
 
 @functools.cache
-def best(setting: str = "table_1") -> ladder.Fidelity:
+def best(setting: str) -> ladder.Fidelity:
     """Errors seed by seed, as `python -m verify.fidelity` finds them."""
     p, runs = ensemble.shipped(setting)
     runs = runs.isel(alpha=slice(None, None, ladder.EVERY))

@@ -165,7 +165,7 @@ def attention_times(monkeypatch):
     ratio to the rate of R - S.
     """
     right_flow, right_exact = st.flow, exact.equations()
-    best()
+    best("table_1")
 
     @functools.cache
     def flow(*options, factor):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from theory.parameters import ParameterError
 from theory.registry import MODELS
@@ -136,3 +137,14 @@ def test_other_rewards_are_refused(seeds):
     for name, value in (("reward", "step"), ("pretrain", 0.4), ("kl", 0.1), ("eval_every", 8)):
         with pytest.raises(ParameterError, match=f"{name} = {value}: the runs were trained with"):
             predict(p.replace(**{name: value}), seeds, level="fixed_disorder")
+
+
+def test_errors_are_those_of_the_theory():
+    """A theory that is half as late is off by -1/2."""
+    rising = xr.DataArray(
+        np.linspace(0, 1, 11)[None], {"alpha": np.arange(11.0)}, ("seed", "alpha")
+    )
+    late = xr.Dataset(dict.fromkeys(("expected_reward", "success", "A"), rising))
+    early = late.assign_coords(alpha=late.alpha / 2)
+    for error in single._errors(early, late).values():
+        assert error == pytest.approx(-0.5)

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from theory import clocks as law
+from theory.registry import MODELS
 from theory.state_tracking import Parameters
 from verify.check import Band
-from verify.state_tracking import adam, batches, clocks, decay, edge, optimisers, phases
+from verify.report import Request
+from verify.state_tracking import adam, batches, clocks, decay, edge, laws, optimisers, phases
 from verify.state_tracking.clocks import gaps
 
 TINY = Parameters(N=8, L=4, d_g=8, d_h=16, n_train=1024, n_test=512, unit="step")
@@ -109,14 +111,25 @@ def test_order_of_batches():
     assert seen.within and shift.within
 
 
+def test_groups_of_laws(monkeypatch):
+    """One for every optimiser at every setting; those that train do so with the options given."""
+    assert len(optimisers.GROUPS) == len(optimisers.cases())
+    adams = [x.args[1] for name, x in adam.GROUPS.items() if name.startswith("Adam from sizes")]
+    assert adams == [p for p in optimisers.cases().values() if p.optimizer == "adam"]
+    given = []
+    monkeypatch.setattr(decay, "GROUPS", {"ends": lambda **options: given.append(options)})
+    request = Request(MODELS["state_tracking"], device="cuda")
+    made = laws.groups(request)
+    made["ends"]()
+    assert given == [request.training]
+    modules = (clocks, adam, decay, phases, edge, optimisers)
+    assert made.keys() == {"groups", "order of batches"}.union(*(x.GROUPS for x in modules))
+
+
 def test_laws_without_training(monkeypatch):
     """Without ``--full`` no group is asked, and the report says so; with it, groups whose students
     do not come with the code are named.
     """
-    from theory.registry import MODELS
-    from verify.report import Request
-    from verify.state_tracking import laws
-
     monkeypatch.setattr(laws.reward_clocks, "checks", lambda request: [])
     monkeypatch.setattr(laws.reward_seeds, "checks", lambda: [])  # held by their own tests
     monkeypatch.setattr(laws, "groups", None)

@@ -9,9 +9,8 @@ import sympy as sp
 from theory import Equation, function, proved, symbol, table, written_as
 from theory.series import truncated
 from theory.state_tracking import exact
-from theory.state_tracking.exact import BEYOND, D_0, D, epsilon, kappa, level, x
+from theory.state_tracking.exact import BEYOND, D_0, D, epsilon, kappa, level, rise, x
 from theory.state_tracking.late_time import INDEPENDENT, S_inf, m_0
-from theory.state_tracking.onset import waited
 from theory.state_tracking.symbols import A_0, A, L, N, S, eta, ref
 
 alpha_level = symbol("alpha_level", r"\alpha_{a}", "time at which A = a", positive=True)
@@ -30,6 +29,19 @@ def lock(z: sp.Expr) -> sp.Expr:
     return 1 / (1 - sp.exp(-(z**2) / 2)) - 2 / z**2
 
 
+@cache
+def waited() -> sp.Expr:
+    """T(D) while A is small: the integral of 1/A over D, an arc tangent."""
+    up = sp.Symbol("rise", positive=True)
+    inverse = (
+        sp.sqrt(2)
+        * sp.atan(sp.sqrt(2) * x * sp.sqrt(kappa) / (2 * sp.sqrt(up)))
+        / (sp.sqrt(kappa) * sp.sqrt(up))
+    )
+    written_as(1 / rise().subs({epsilon: up, D: x}), inverse.diff(x))
+    return (inverse.subs(x, D) - inverse.subs(x, D_0)).subs(up, epsilon)
+
+
 def large_L() -> sp.Expr:
     """Time of A = a, starting at A_0 = 1/L, R_0 = S_0 = zeta = 0, expanded in powers of L^(-1/2) up
     to 1/L.
@@ -38,13 +50,13 @@ def large_L() -> sp.Expr:
     (N-1)/N until D is of order 1.
     """
     e, depth = sp.symbols("e depth", positive=True)  # L^(-1/2) and -ln(1-a)
-    rise = exact.equations()["epsilon"].rhs.subs({D_0: 0, A_0: e**2})
-    up = sp.sqrt(2 * (depth - rise) / (steep / e**2))  # D_a
+    begun = exact.equations()["epsilon"].rhs.subs({D_0: 0, A_0: e**2})
+    up = sp.sqrt(2 * (depth - begun) / (steep / e**2))  # D_a
     target = exact.equations()["D_of_level"].rhs.subs(
         {D_0: 0, A_0: e**2, level: 1 - sp.exp(-depth), kappa: steep / e**2}
     )
     written_as(up**2, target)
-    onset_part = waited().subs({D_0: 0, D: up}).subs({kappa: steep / e**2, epsilon: rise})
+    onset_part = waited().subs({D_0: 0, D: up}).subs({kappa: steep / e**2, epsilon: begun})
     onset_part = onset_part.replace(sp.atan, lambda y: sp.pi / 2 - sp.atan(1 / y))  # y > 0 is large
     series = truncated(onset_part, 2, e)
     argument = up * sp.sqrt(steep) / e
@@ -67,13 +79,13 @@ def proper_time() -> sp.Expr:
     bracket.
     """
     both = waited() + (H(sp.sqrt(kappa) * D) - H(sp.sqrt(kappa) * D_0)) / sp.sqrt(kappa)
-    split = 1 / (epsilon + kappa * D**2 / 2) + lock(sp.sqrt(kappa) * D)
+    split = 1 / rise() + lock(sp.sqrt(kappa) * D)
     derivative = both.diff(D).subs(
         sp.Subs(sp.Derivative(H(t), t), t, sp.sqrt(kappa) * D), lock(sp.sqrt(kappa) * D)
     )
     derivative = derivative.doit().replace(sp.Subs, lambda f, v, p: lock(p[0]))
-    rise = sp.Symbol("rise", positive=True)
-    written_as(split.subs(epsilon, rise), derivative.subs(epsilon, rise))
+    up = sp.Symbol("rise", positive=True)
+    written_as(split.subs(epsilon, up), derivative.subs(epsilon, up))
     return both
 
 

@@ -109,6 +109,18 @@ def height() -> sp.Expr:
 
 
 @cache
+def rise() -> sp.Expr:
+    """E = -ln(1-A) as a function of D = R - S: E = epsilon + kappa D^2/2, which equals A to leading
+    order while A is small.
+    """
+    E = epsilon + kappa * D**2 / 2
+    start = 1 - sp.exp(-E.subs(D, D_0))
+    written_as(1 - sp.exp(-E), attention_of_difference().subs(A_0, start))
+    small = sp.Symbol("e", positive=True)
+    return written_as(E, sp.diff(1 - sp.exp(-small * E), small).subs(small, 0))
+
+
+@cache
 def off_target() -> sp.Expr:
     """S as a function of T and D. With dT = pace eta g dalpha, dD/dT = A and dS/dT = (1-A)/d_g +
     drift.

@@ -24,7 +24,7 @@ from theory.onset import Onset, tabulated
 from theory.state_tracking import decayed, exact, loss, overlaps, rewarded
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.early_time import equations as early_equations
-from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, x
+from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, rise
 from theory.state_tracking.numbers import inversion
 from theory.state_tracking.numbers.quadrature import emergence_time
 from theory.state_tracking.parameters import Parameters
@@ -65,20 +65,6 @@ FAR = 1e6  # approximations are drawn no further up: Matplotlib cannot place wha
 
 
 @cache
-def rise() -> sp.Expr:
-    """E = -ln(1-A) as a function of D = R - S: E = epsilon + kappa D^2/2, which equals A to leading
-    order while A is small.
-    """
-    height = epsilon + kappa * D**2 / 2
-    written_as(
-        1 - sp.exp(-height),
-        exact.equations()["A_of_D"].rhs.subs(A_0, 1 - sp.exp(-epsilon - kappa * D_0**2 / 2)),
-    )
-    small = sp.Symbol("e", positive=True)
-    return written_as(height, sp.diff(1 - sp.exp(-small * height), small).subs(small, 0))
-
-
-@cache
 def secant() -> sp.Expr:
     """A(T) while A is small: dD/dT = A = epsilon + kappa D^2/2 is a Riccati equation, solved by a
     tangent.
@@ -99,19 +85,6 @@ def secant() -> sp.Expr:
     angle = sp.Symbol("angle", real=True)
     square = written_as(epsilon * sp.sec(angle) ** 2, rise().subs(D, path.subs(phase, angle)))
     return square.subs(angle, phase)
-
-
-@cache
-def waited() -> sp.Expr:
-    """T(D) while A is small: the integral of 1/A over D, an arc tangent."""
-    up = sp.Symbol("rise", positive=True)
-    inverse = (
-        sp.sqrt(2)
-        * sp.atan(sp.sqrt(2) * x * sp.sqrt(kappa) / (2 * sp.sqrt(up)))
-        / (sp.sqrt(kappa) * sp.sqrt(up))
-    )
-    written_as(1 / rise().subs({epsilon: up, D: x}), inverse.diff(x))
-    return (inverse.subs(x, D) - inverse.subs(x, D_0)).subs(up, epsilon)
 
 
 @cache
@@ -276,7 +249,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         return decayed.onset(p, until)
     numbers, half = p.values(), float(emergence_time(p))
     scale, star, edge = np.inf, np.inf, -np.inf
-    if moves := numbers["c_omega"] > 0 and p.d_g > 1 and p.L > 1:
+    if moves := numbers["c_omega"] > 0 and p.d_g > 1:
         scale, star = (
             float(equations()[x].evaluate(numbers)) for x in ("onset_time_scale", "alpha_star")
         )

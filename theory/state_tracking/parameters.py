@@ -162,9 +162,9 @@ class Parameters(Stepped, Optimiser):
         return super().presets() | words
 
     @classmethod
-    def words(cls, group: str) -> Self:
+    def words(cls, group: str, **fields: Any) -> Self:
         """Word problem of a group: the running product of a word of elements, which act on the
-        group itself.
+        group itself; other fields as given.
 
         Raises
         ------
@@ -174,7 +174,10 @@ class Parameters(Stepped, Optimiser):
         if not groups.is_group(group):
             raise ParameterError(f"group = {group!r}: must be {groups.WORDS}")
         order, points = groups.sizes(group)
-        return cls(N=points, d_g=order, permutations=group, epochs=4 * order * points)
+        sizes: dict[str, Any] = dict(
+            N=points, d_g=order, permutations=group, epochs=4 * order * points
+        )
+        return cls(**(sizes | fields))
 
     @property
     def teachers(self) -> str:

@@ -59,8 +59,9 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     free = p.replace(kl=0.0)
     begun = float(numbers.success(p, 0.0)[0]) if pretrained == 0 else p.pretrain
     even, labelled = numbers.best_switch(free), numbers.time_of(p, half)
-    best = free.replace(pretrain=0.0 if not even < 1 else even)
-    best_time = numbers.rewards_time(best, half) if even < 1 else labelled
+    best_time = labelled
+    if even < 1:
+        best_time = numbers.rewards_time(free.replace(pretrain=even), half)
     time, stall = numbers.rewards_time(p, half), numbers.reward_stall(p)
     notes = []
     if not np.isfinite(time) and np.isfinite(labelled):

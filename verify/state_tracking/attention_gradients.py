@@ -13,16 +13,7 @@ from theory.state_tracking.symbols import i as i_symbol
 from theory.state_tracking.symbols import k as k_symbol
 from verify.check import Check, identity, listed, sampled
 from verify.report import Table
-from verify.state_tracking.inputs import (
-    AUTOGRAD,
-    AUTOGRAD_WHY,
-    DRAWS,
-    EXACT,
-    EXACT_WHY,
-    GENERATOR,
-    Inputs,
-    P,
-)
+from verify.state_tracking.inputs import AUTOGRAD, DRAWS, EXACT, GENERATOR, Inputs, P
 
 
 def of_blocks(x: Inputs) -> dict[str, Any]:
@@ -116,33 +107,28 @@ def attention_derivatives(eq: Table) -> list[Check]:
     lam = np.append(1.0, eq["lambda"].evaluate({"omega_n": omega, "L": p.L}))  # omega_1 = 2 pi
     values = {"A": 0.37, "N": p.N, "d_g": p.d_g, "d_h": p.d_h, "lambda": lam, **norms}
     return [
-        identity("attention", "attention_logit", rows, pi.detach().numpy(), EXACT, EXACT_WHY),
+        identity("attention", "attention_logit", rows, pi.detach().numpy(), *EXACT),
         identity(
             "grad A by W_Q",
             "dl_dq_1, dl_dq_2, softmax_derivative, dA_dpi",
             pieces["q"],
             by_autograd["q"][:, 0].numpy(),
-            AUTOGRAD,
-            AUTOGRAD_WHY,
+            *AUTOGRAD,
         ),
         identity(
             "grad A by W_K",
             "dl_dk_1, dl_dk_2, softmax_derivative, dA_dpi",
             pieces["k"],
             by_autograd["k"][:, 0].numpy(),
-            AUTOGRAD,
-            AUTOGRAD_WHY,
+            *AUTOGRAD,
         ),
-        identity(
-            "lambda_n, mean over pairs i != k", "lambda", lam[1:], double_sum, EXACT, EXACT_WHY
-        ),
+        identity("lambda_n, mean over pairs i != k", "lambda", lam[1:], double_sum, *EXACT),
         identity(
             "c(A) with attention pinned to the ansatz",
             "c_ansatz",
             eq["c_ansatz"].evaluate(values),
             ansatz_factor(student, 0.37, student.W_Q[None], student.W_K[None])[0],
-            AUTOGRAD,
-            AUTOGRAD_WHY,
+            *AUTOGRAD,
         ),
     ]
 

@@ -14,7 +14,7 @@ from theory.lowered import Lowered
 from theory.state_tracking import Parameters, dressed, task
 from verify.check import Check, Sides, identity, listed
 from verify.report import Table
-from verify.state_tracking.inputs import AUTOGRAD, AUTOGRAD_WHY, GENERATOR
+from verify.state_tracking.inputs import AUTOGRAD, GENERATOR
 
 N, L, WEIGHT = 6, 4, 0.2  # states, steps and weight of the penalty
 BEFORE = 0.4  # margin of the right state where rewards took over
@@ -62,16 +62,14 @@ def dressed_derivatives(eq: Table) -> Iterator[Check]:
             "dloss_dpi_margin",
             eq["dloss_dpi_margin"].evaluate(values),
             part[0].item(),
-            AUTOGRAD,
-            AUTOGRAD_WHY,
+            *AUTOGRAD,
         ),
         identity(
             "force against concentration",
             "dloss_dpi_noise",
             against,
             (whole - part).numpy(),
-            AUTOGRAD,
-            AUTOGRAD_WHY,
+            *AUTOGRAD,
         ),
     ]
     # Every sequence of a small task at M = 0, where all logits are equal: curvature of the loss
@@ -108,8 +106,7 @@ def dressed_derivatives(eq: Table) -> Iterator[Check]:
         "dV_dalpha",
         rate,
         -2 * p.eta * p.d_g * p.N * bend * V,
-        AUTOGRAD,
-        AUTOGRAD_WHY,
+        *AUTOGRAD,
     )
 
 
@@ -133,7 +130,7 @@ def clocks(eq: Table) -> list[Check]:
     the margin of the mean-field student.
     """
     old = policy(torch.tensor(BEFORE, dtype=torch.float64))
-    sides = Sides(eq, AUTOGRAD, AUTOGRAD_WHY)
+    sides = Sides(eq, *AUTOGRAD)
     for value in MARGINS:
         margin = torch.tensor(value, dtype=torch.float64, requires_grad=True)
         new = policy(margin)
@@ -177,7 +174,7 @@ def transitions(eq: Table) -> list[Check]:
     (slope,) = Lowered({entry.lhs: entry.rhs}, [entry.lhs])(values)
     by_logit = P * (slope - (P * slope).sum(2, keepdims=True))
     name = "slope of the penalty, through the softmax"
-    return [identity(name, "divergence_slope", by_logit, measured, AUTOGRAD, AUTOGRAD_WHY)]
+    return [identity(name, "divergence_slope", by_logit, measured, *AUTOGRAD)]
 
 
 def penalty_derivatives(eq: Table) -> list[Check]:

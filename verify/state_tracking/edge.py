@@ -148,5 +148,7 @@ def on_the_way(
 
 
 # Rows by title.
-GROUPS = {f"sharpness under decay {x:g}": functools.partial(at_decay, x) for x in DECAYS}
-GROUPS |= {"edge on the way": functools.partial(on_the_way)}
+GROUPS = {
+    **{f"sharpness under decay {x:g}": functools.partial(at_decay, x) for x in DECAYS},
+    "edge on the way": on_the_way,
+}

@@ -15,10 +15,8 @@ from verify.check import Check, Sides, identity, listed, sampled
 from verify.report import Table
 from verify.state_tracking.inputs import (
     AUTOGRAD,
-    AUTOGRAD_WHY,
     DRAWS,
     EXACT,
-    EXACT_WHY,
     GENERATOR,
     Inputs,
     P,
@@ -97,12 +95,7 @@ def flow_at_paper_overlap(eq: Table) -> Iterator[Check]:
             rhs = rhs.subs(short, meaning)
         flow_value = Equation(name, rhs, rhs, "", "exact").evaluate(values)
         yield identity(
-            f"flow (15) of {name} from its pieces",
-            f"d{name}_dalpha",
-            flow_value,
-            piece,
-            EXACT,
-            EXACT_WHY,
+            f"flow (15) of {name} from its pieces", f"d{name}_dalpha", flow_value, piece, *EXACT
         )
 
 
@@ -110,7 +103,7 @@ def mean_logits(eq: Table) -> list[Check]:
     """Mean logits (11, 12, 35) over all inputs."""
     x = Inputs()
     values, (correct, other) = x.values(), (v.detach() for v in x.mean_logits())
-    sides = Sides(eq, EXACT, "exact average over all inputs, float64")
+    sides = Sides(eq, EXACT[0], "exact average over all inputs, float64")
     sides.add("mean correct logit", "logit_correct", values, correct)
     sides.add("  at one position", "logit_correct_position", values, correct)
     sides.add("mean other logit", "logit_other", values, other)
@@ -125,7 +118,7 @@ def loss_derivatives(eq: Table) -> list[Check]:
         torch.tensor(values[k], dtype=torch.float64, requires_grad=True) for k in ("z_k", "z_kbar")
     ]
     loss = cross_entropy(z[0], z[1], x.p.N)
-    sides = Sides(eq, AUTOGRAD, AUTOGRAD_WHY)
+    sides = Sides(eq, *AUTOGRAD)
     for name, equation, measured in (
         ("mean-field loss", "loss", float(loss.detach())),
         ("mean-field loss by the margin", "loss_of_margin", float(loss.detach())),
@@ -159,8 +152,7 @@ def entry_derivatives(eq: Table) -> list[Check]:
         ("update of M through all inputs", "update_M", step),
     ]
     return [
-        identity(name, e, of_entries(eq[e], x), measured, AUTOGRAD, AUTOGRAD_WHY)
-        for name, e, measured in pairs
+        identity(name, e, of_entries(eq[e], x), measured, *AUTOGRAD) for name, e, measured in pairs
     ]
 
 
@@ -182,7 +174,7 @@ def overlap_updates(eq: Table) -> list[Check]:
         np.trace(teachers[a].T @ teachers[c])
         for a, b, c in itertools.permutations(range(x.p.d_g), 3)
     ]
-    sides, exact = Sides(eq, AUTOGRAD, AUTOGRAD_WHY), Sides(eq, EXACT, EXACT_WHY)
+    sides, exact = Sides(eq, *AUTOGRAD), Sides(eq, *EXACT)
     sides.add("update of R", "delta_R", values, dR)
     sides.add("update of S", "delta_S", values, dS)
     exact.add("sigma = tau", "sigma_overlap", values, np.mean(triples) / x.p.N)

@@ -25,7 +25,7 @@ from verify.state_tracking.flow_gradients import (
     overlap_updates,
     seed_means,
 )
-from verify.state_tracking.inputs import EXACT, EXACT_WHY, GENERATOR
+from verify.state_tracking.inputs import EXACT, GENERATOR
 
 
 @listed
@@ -48,16 +48,9 @@ def engine(eq: Table) -> Iterator[Check]:
                 if w.grad is not None
             }
         )
-    yield identity("training loss", "engine", losses[0], losses[1], EXACT, EXACT_WHY)
+    yield identity("training loss", "engine", losses[0], losses[1], *EXACT)
     yield from [
-        identity(
-            f"training gradient of {name}",
-            "engine",
-            grads[0][name],
-            grads[1][name],
-            EXACT,
-            EXACT_WHY,
-        )
+        identity(f"training gradient of {name}", "engine", grads[0][name], grads[1][name], *EXACT)
         for name in grads[0]
     ]
 

@@ -8,20 +8,12 @@ import torch
 from simulate.state_tracking.student import Student
 from theory.state_tracking import Parameters, task
 
-P = Parameters(
-    N=4, L=3, d_g=4, d_h=6, rope_theta=10.0
-)  # frequencies that distinguish three positions
-
-
+# Frequencies that distinguish three positions.
+P = Parameters(N=4, L=3, d_g=4, d_h=6, rope_theta=10.0)
 DRAWS = 8000  # standard errors below 1%: an error of 5% is detected at 5 sigma or more
-
-
-EXACT, EXACT_WHY = 1e-12, "both sides float64, few operations"
-
-
-AUTOGRAD, AUTOGRAD_WHY = 1e-9, "autograd in float64"
-
-
+# Relative tolerances, and why.
+EXACT = 1e-12, "both sides float64, few operations"
+AUTOGRAD = 1e-9, "autograd in float64"
 GENERATOR = 20260616  # any fixed seed; the checks hold for all
 
 

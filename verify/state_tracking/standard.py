@@ -351,9 +351,6 @@ def architectures(by_setting: Mapping[str, xr.Dataset]) -> Iterator[list[str]]:
         yield row
 
 
-# fmt: skip
-
-
 def _said(values: np.ndarray, digits: int) -> str:
     """Mean and standard error over the seeds that got there, and how many did not."""
     there = values[np.isfinite(values)]
@@ -391,5 +388,5 @@ def picture(checks: Sequence[Check]) -> Iterator[list[str]]:
             here if held == len(its_rows) > 0 else f"{here} (most rows)" if most else "undecided"
         )
         shows = max((c.detectable for c in its_rows), default=np.inf)
-        listed = ["; ".join(dict.fromkeys(names)) for names in where.values()]
-        yield [said, answer, f"{held} of {len(its_rows)}", *listed, f"{shows:.2f}"]
+        settings = ["; ".join(dict.fromkeys(names)) for names in where.values()]
+        yield [said, answer, f"{held} of {len(its_rows)}", *settings, f"{shows:.2f}"]

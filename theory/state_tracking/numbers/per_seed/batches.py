@@ -27,7 +27,7 @@ class Orders:
     Attributes
     ----------
     half : ndarray
-        Of full-batch descent.
+        Of full-batch descent; 0 from a start with A at or above 1/2, as are the other two.
     shift : ndarray
         Mean over orders, less that.
     deviation : ndarray
@@ -74,7 +74,9 @@ class Path:
             ]
             self.states.append(self._packed(self.system.state))
             A.append(self._A(self._at(len(A))))
-        self.steps = len(A) - 1
+        self.steps, self.half = len(A) - 1, 0.0
+        if not self.steps:
+            return
         self.half = self.steps - 1 + (0.5 - A[-2]) / (A[-1] - A[-2])
         self.jacobians = [self._jacobian(n) for n in range(self.steps)]
         ends = self._pi(self.states[-1] + SMALL * np.eye(self.size))
@@ -211,6 +213,8 @@ def _one(p: Parameters, start: Start, half: float | None) -> tuple[float, float,
 
 def _answered(p: Parameters, start: Start, half: float | None) -> tuple[float, float, float]:
     path, L, m = Path(p, start), p.L, p.batches
+    if path.half == 0:
+        return 0.0, 0.0, 0.0
     if half is not None:  # as many steps by another learning rate
         p = p.replace(eta=p.eta * path.half / half)
         path = Path(p, start)
