@@ -98,15 +98,47 @@ def listed(make: Callable[P, Iterable[T]]) -> Callable[P, list[T]]:
 def with_notes(
     make: Callable[P, Iterable[Check | str]],
 ) -> Callable[P, tuple[list[Check], list[str]]]:
-    """Decorator: the rows that a function yields, and the notes, which are text."""
+    """Decorator: the rows that a function yields, and the notes, which are text.
+
+    Raises
+    ------
+    TypeError
+        By the decorated function, for what is neither.
+    """
 
     @functools.wraps(make)
     def group(*given: P.args, **named: P.kwargs) -> tuple[list[Check], list[str]]:
-        made = list(make(*given, **named))
-        rows = [x for x in made if isinstance(x, Check)]
-        return rows, [x for x in made if isinstance(x, str)]
+        rows: list[Check] = []
+        notes: list[str] = []
+        for made in make(*given, **named):
+            if isinstance(made, Check):
+                rows.append(made)
+            elif isinstance(made, str):
+                notes.append(made)
+            else:
+                raise TypeError(f"{make.__name__}: yields {made!r}, must yield Checks and text")
+        return rows, notes
 
     return group
+
+
+def sided(
+    tolerance: float, reason: str
+) -> Callable[[Callable[[Sides], Iterable[Check] | None]], Callable[..., list[Check]]]:
+    """Decorator: a group of checks from a function that adds to `Sides`, and may return or yield
+    rows that come after those.
+    """
+
+    def decorate(add: Callable[[Sides], Iterable[Check] | None]) -> Callable[..., list[Check]]:
+        @functools.wraps(add)
+        def group(table: Mapping[str, Equation]) -> list[Check]:
+            sides = Sides(table, tolerance, reason)
+            further = list(add(sides) or ())  # a generator adds only when it is run
+            return [*sides.checks(), *further]
+
+        return group
+
+    return decorate
 
 
 def against(
