@@ -122,25 +122,6 @@ def with_notes(
     return group
 
 
-def sided(
-    tolerance: float, reason: str
-) -> Callable[[Callable[[Sides], Iterable[Check] | None]], Callable[..., list[Check]]]:
-    """Decorator: a group of checks from a function that adds to `Sides`, and may return or yield
-    rows that come after those.
-    """
-
-    def decorate(add: Callable[[Sides], Iterable[Check] | None]) -> Callable[..., list[Check]]:
-        @functools.wraps(add)
-        def group(table: Mapping[str, Equation]) -> list[Check]:
-            sides = Sides(table, tolerance, reason)
-            further = list(add(sides) or ())  # a generator adds only when it is run
-            return [*sides.checks(), *further]
-
-        return group
-
-    return decorate
-
-
 def against(
     table: Mapping[str, Equation],
     check: Callable[..., Check],

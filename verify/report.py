@@ -6,14 +6,14 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
 from theory import Equation, Model, ParameterError, scope
 from theory.runtime import cli, output, progress
 from verify import check, check_table
-from verify.check import Check
+from verify.check import Check, Sides
 
 Table = Mapping[str, Equation]
 
@@ -249,6 +249,25 @@ def with_device(request: Request, checks: list[Check]) -> Report:
 
         checks = [*checks, *students.checks(request.model.name.partition(".")[0], where)]
     return Report(checks)
+
+
+def sided(
+    tolerance: float, reason: str
+) -> Callable[[Callable[[Sides], Iterable[Check] | None]], Callable[..., list[Check]]]:
+    """Decorator: a group of checks from a function that adds to `Sides`, and may return or yield
+    rows that come after those.
+    """
+
+    def decorate(add: Callable[[Sides], Iterable[Check] | None]) -> Callable[..., list[Check]]:
+        @wraps(add)
+        def group(table: Table) -> list[Check]:
+            sides = Sides(table, tolerance, reason)
+            further = list(add(sides) or ())  # a generator adds only when it is run
+            return [*sides.checks(), *further]
+
+        return group
+
+    return decorate
 
 
 Covers = Mapping[Any, Any]  # groups of checks and the equations that they test

@@ -22,12 +22,11 @@ from verify.check import (
     near,
     sampled,
     samples_needed,
-    sided,
     together,
     vanishing,
     with_notes,
 )
-from verify.report import Report, merged
+from verify.report import Report, merged, sided
 
 OFF = Band(0.1, 0.2, "mean field")
 

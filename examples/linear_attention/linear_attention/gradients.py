@@ -15,8 +15,8 @@ from linear_attention.theory import equations
 from simulate.gradient_flow import rates as moved_by
 from theory.special import gauss_legendre
 from theory.statement import kept
-from verify.check import Check, Sides, against, at_least, identity, sampled, sided, vanishing
-from verify.report import Table, derivations
+from verify.check import Check, Sides, against, at_least, identity, sampled, vanishing
+from verify.report import Table, derivations, sided
 from verify.statement.entries import Entries, every, invariant, rates
 from verify.statement.printed import generic
 
