@@ -347,6 +347,9 @@ def test_training_time():
     p = Parameters(N=4, d_g=5)
     assert p.alpha(30) == 1.5
     assert p.run_to(2.5).epochs == 50 and p.run_to(1e-9).epochs == 1 and p.run_to(None) is p
+    assert p.run_to(2.58).epochs == 52  # the nearest whole number
+    with pytest.raises(ParameterError, match=r"^alpha = 1e\+19: must be below .* 2\^63 epochs"):
+        p.run_to(1e19)
     for bad in (0.0, -1.0, NAN, INF):
         with pytest.raises(ParameterError, match="^alpha = "):
             p.run_to(bad)
