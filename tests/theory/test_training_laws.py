@@ -35,8 +35,8 @@ BALLS = [Optimiser(momentum=0.7), Optimiser(momentum=0.7, nesterov=True)]
 
 @pytest.mark.parametrize("end", [0.9, 0.2])
 def test_steps_delay(end):
-    """Of dx/dt = x (1 - x): descent by steps of h arrives later than by h / 2, by half the delay, to
-    order h^2.
+    """Of dx/dt = x (1 - x): descent by steps of h arrives later than by steps of h / 2, by half the
+    delay, to order h^2.
     """
     x, h, begun = sp.Symbol("x"), 0.01, 0.05
     shift = float(clocks.delay(x * (1 - x), x, begun, end).subs(clocks.eta, h))
