@@ -121,6 +121,10 @@ class System:
         kind = self.parameters
         if self.clock is None and issubclass(kind, Stepped) and self.time == kind.TIME:
             object.__setattr__(self, "clock", elapsed)
+        if self.clock is None and self.time not in (None, self.counter):
+            raise ParameterError(
+                f"{self.name}: time = {self.time!r}: needs a clock, or Stepped parameters with this TIME"
+            )
 
     def learner(self, p: Any, seeds: Sequence[int], *where: Any, **own: Any) -> Learner:
         """Learner of the given seeds, with clamped weights if any."""

@@ -49,13 +49,14 @@ class Named(type):
 
     def __getattr__(cls, name: str) -> Any:
         """A preset, which takes further fields by keyword."""
-        if name.startswith("__") or name not in (named := cls.presets()):
-            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
-        return named[name]
+        if name not in cls.PRESETS:
+            said = f"type object {cls.__name__!r} has no attribute {name!r}"
+            raise AttributeError(said, name=name, obj=cls)  # so that Python names the nearest
+        return functools.partial(cls._preset, name)
 
     def __dir__(cls) -> list[str]:
         """Presets among the names that an interpreter offers."""
-        return [*super().__dir__(), *cls.presets()]
+        return [*super().__dir__(), *cls.PRESETS]
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,17 @@ class BaseParameters(metaclass=Named):
     """By name of a preset: the fields that it sets. ``Parameters.NAME()`` makes it."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Refuse the old name of ``quantities``."""
+        """Refuse the old name of ``quantities``, and presets that a field or method would hide."""
         super().__init_subclass__(**options)
         if "__repr__" not in vars(cls):  # otherwise subclasses get the dataclass repr
             cls.__repr__ = BaseParameters.__repr__  # type: ignore[method-assign]
         if "values" in vars(cls):
             raise ParameterError(
                 f"{cls.__name__}.values: is called quantities now; values() uses it"
+            )
+        if hidden := [name for name in cls.PRESETS if name in type.__dir__(cls)]:
+            raise ParameterError(
+                f"{cls.__name__}.PRESETS: {hidden[0]}: is the name of a field or method"
             )
 
     def __new__(cls, *args: Any, **values: Any) -> Self:
@@ -138,7 +143,15 @@ class BaseParameters(metaclass=Named):
     @classmethod
     def presets(cls) -> dict[str, typing.Callable[..., Self]]:
         """Named settings."""
-        return {name: functools.partial(cls, **changes) for name, changes in cls.PRESETS.items()}
+        return {name: getattr(cls, name) for name in cls.PRESETS}
+
+    @classmethod
+    def _preset(cls, preset: str, /, *given: Any, **changes: Any) -> Self:
+        if given:
+            raise ParameterError(
+                f"{cls.__name__}.{preset}: takes fields by keyword, NAME=VALUE, not {shown(given[0])}"
+            )
+        return cls(**{**cls.PRESETS[preset], **changes})
 
     def replace(self, **changes: Any) -> Self:
         """Copy with some fields changed."""

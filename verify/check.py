@@ -98,13 +98,26 @@ def listed(make: Callable[P, Iterable[T]]) -> Callable[P, list[T]]:
 def with_notes(
     make: Callable[P, Iterable[Check | str]],
 ) -> Callable[P, tuple[list[Check], list[str]]]:
-    """Decorator: the rows that a function yields, and the notes, which are text."""
+    """Decorator: the rows that a function yields, and the notes, which are text.
+
+    Raises
+    ------
+    TypeError
+        By the decorated function, for what is neither.
+    """
 
     @functools.wraps(make)
     def group(*given: P.args, **named: P.kwargs) -> tuple[list[Check], list[str]]:
-        made = list(make(*given, **named))
-        rows = [x for x in made if isinstance(x, Check)]
-        return rows, [x for x in made if isinstance(x, str)]
+        rows: list[Check] = []
+        notes: list[str] = []
+        for made in make(*given, **named):
+            if isinstance(made, Check):
+                rows.append(made)
+            elif isinstance(made, str):
+                notes.append(made)
+            else:
+                raise TypeError(f"{make.__name__}: yields {made!r}, must yield Checks and text")
+        return rows, notes
 
     return group
 

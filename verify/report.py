@@ -254,15 +254,15 @@ def with_device(request: Request, checks: list[Check]) -> Report:
 def sided(
     tolerance: float, reason: str
 ) -> Callable[[Callable[[Sides], Iterable[Check] | None]], Callable[..., list[Check]]]:
-    """Decorator: a group of checks from a function that adds to `Sides`, and may return rows that
-    come after those.
+    """Decorator: a group of checks from a function that adds to `Sides`, and may return or yield
+    rows that come after those.
     """
 
     def decorate(add: Callable[[Sides], Iterable[Check] | None]) -> Callable[..., list[Check]]:
         @wraps(add)
         def group(table: Table) -> list[Check]:
             sides = Sides(table, tolerance, reason)
-            further = add(sides) or ()
+            further = list(add(sides) or ())  # a generator adds only when it is run
             return [*sides.checks(), *further]
 
         return group

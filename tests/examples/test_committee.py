@@ -223,6 +223,7 @@ def test_students(many, seeds, monkeypatch):
 def test_starts_and_measures():
     """Overlaps of the parameters, and their error, which the flow has, too."""
     p = Parameters(K=4, N=60, R_0=0.2, S_0=0.1, Q_0=0.4, C_0=0.05)
+    assert p.run_to(2.5).steps == 150  # examples
     found = simulate.Student(p, 0, None, None).measure()
     for name in "RSQC":
         assert found[name] == pytest.approx(getattr(p, f"{name}_0"), abs=1e-14)

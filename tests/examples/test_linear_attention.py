@@ -21,7 +21,7 @@ import torch
 from linear_attention import gradients, laws, merged, separate
 from linear_attention import simulate as student
 from linear_attention import statement as S
-from linear_attention.theory import Head, Parameters, onset
+from linear_attention.theory import Head, Parameters, merged_time, onset
 
 from simulate import gradient_flow
 from theory import plugins, registry
@@ -80,6 +80,11 @@ def test_numbers_of_the_drop():
     assert laws.drop(p, 0) == pytest.approx(4.105, abs=1e-3)  # to the digits given
     answer = onset(white).numbers
     assert answer["T_drop"] == pytest.approx(answer["T_white"], rel=1e-9)  # two integrations
+    drawn = onset(white).curves()
+    assert float(drawn["merged"].t[-1]) == pytest.approx(4 * answer["T_drop"])
+    for curve, first in (("merged", "T_drop"), ("separate", "t_1")):
+        marks = drawn[curve].attrs["marks"]
+        assert marks[0] == first and {n[0] for n in marks} == {first[0], "L"}
 
 
 @pytest.mark.parametrize("drops", [2, pytest.param(4, marks=pytest.mark.slow)])
@@ -217,6 +222,7 @@ def test_merged_loss_drops_once():
     for start in (1e-3, 1e-5):
         p = Parameters(start=start)
         begun, drop = student.start(p, 0), laws.drop(p, 0)
+        assert merged_time(p) == pytest.approx(drop, rel=1e-2)  # of all heads; order of the start
         at = np.linspace(0, 2.5 * drop, 60)
         path = laws.follow(p, begun, at[-1], at=at[1:])[0]
         loss = np.array(laws.losses(p, [begun, *path]))

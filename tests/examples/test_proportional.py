@@ -213,6 +213,7 @@ def test_what_is_refused():
     """In one line: the peak without a ridge, and a time."""
     for call in (
         lambda: numbers.error_new(Parameters(tau=1.0)),
+        lambda: numbers.error_new(Parameters(tau=1.0, ridge=0.1), ridge=[0.1, 1e-25]),
         lambda: onset.onset(Parameters(), 3.0),
         lambda: Parameters(alpha=0.0),
     ):

@@ -260,6 +260,14 @@ def test_a_run_that_would_step_for_ever_is_told_before_its_first_step(name, tmp_
 
 
 @EACH_KIND
+def test_a_time_without_a_clock_is_told(name):
+    """Of Stepped parameters, too, if their time has another name."""
+    system, _ = student(name)
+    with pytest.raises(ParameterError, match=f"^{system.name}: time = 'later': needs a clock, or"):
+        dataclasses.replace(system, time="later", clock=None)
+
+
+@EACH_KIND
 def test_a_configuration_that_is_no_text_is_told(name, tmp_path):
     system, p = student(name)
     odd = dataclasses.replace(system, identity=lambda p: {"rule": torch.zeros(1)})

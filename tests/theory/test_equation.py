@@ -15,6 +15,7 @@ from theory.algebra import (
     delta_sum,
     gaussian_moment,
     linear_root,
+    proved,
     vanishes,
     written_as,
 )
@@ -153,6 +154,13 @@ def test_written_as_proves_what_it_prints():
     assert written_as((x + y) ** 2, x**2 + 2 * x * y + y**2) == (x + y) ** 2
     with pytest.raises(ArithmeticError, match="is not the derived"):
         written_as((x + y) ** 2, x**2 + y**2)
+
+
+def test_a_step_that_does_not_hold_ends_a_derivation():
+    """In words of the step."""
+    proved(True, "the sides differ")
+    with pytest.raises(ArithmeticError, match="^the sides differ$"):
+        proved(False, "the sides differ")
 
 
 def test_delta_sum():

@@ -208,6 +208,25 @@ def test_presets():
     assert one.initial_variance == 1 / 3
 
 
+def test_presets_take_fields_by_keyword():
+    """By position they would set whichever field comes first."""
+    assert Parameters.table_1(L=3) == Parameters(L=3) and Parameters.demo(L=3).N == 16
+    assert "table_2" in dir(Parameters)
+    for preset in (Parameters.table_1, Parameters.presets()["table_2"]):
+        with pytest.raises(ParameterError, match="^Parameters.table_[12]: takes fields by keyword"):
+            preset(3)
+    with pytest.raises(AttributeError, match="no attribute 'table_3'"):
+        Parameters.table_3()
+
+
+@pytest.mark.parametrize("name", ["share", "replace"])
+def test_presets_do_not_hide(name):
+    """``Share.replace()`` would be the method, ``Share.share()`` a call of the field's default."""
+    changes = {"PRESETS": {name: {}}, "share": parameter(0.5, "of something")}
+    with pytest.raises(ParameterError, match=f"^Share.PRESETS: {name}: is the name of a field"):
+        type(BaseParameters)("Share", (BaseParameters,), changes)
+
+
 READ = [
     ("N=8", "N", 8),
     ("n_train=1e5", "n_train", 100000),
@@ -330,6 +349,9 @@ def test_training_time():
     p = Parameters(N=4, d_g=5)
     assert p.alpha(30) == 1.5
     assert p.run_to(2.5).epochs == 50 and p.run_to(1e-9).epochs == 1 and p.run_to(None) is p
+    assert p.run_to(2.58).epochs == 52  # the nearest whole number
+    with pytest.raises(ParameterError, match=r"^alpha = 1e\+19: must be below .* 2\^63 epochs"):
+        p.run_to(1e19)
     for bad in (0.0, -1.0, NAN, INF):
         with pytest.raises(ParameterError, match="^alpha = "):
             p.run_to(bad)

@@ -33,6 +33,23 @@ CLOCKS, DECAY = Later(clocks.equations), Later(decay.equations)
 BALLS = [Optimiser(momentum=0.7), Optimiser(momentum=0.7, nesterov=True)]
 
 
+@pytest.mark.parametrize("end", [0.9, 0.2])
+def test_steps_delay(end):
+    """Of dx/dt = x (1 - x): descent by steps of h arrives later than by steps of h / 2, by half the
+    delay, to order h^2.
+    """
+    x, h, begun = sp.Symbol("x"), 0.01, 0.05
+    shift = float(clocks.delay(x * (1 - x), x, begun, end).subs(clocks.eta, h))
+    times = []
+    for step in (h, h / 2):
+        path = [begun]
+        while path[-1] < end:
+            path.append(path[-1] + step * path[-1] * (1 - path[-1]))
+        odds = np.log(path) - np.log1p(-np.array(path))  # almost linear in time: interpolates well
+        times.append(step * np.interp(np.log(end / (1 - end)), odds, np.arange(len(path))))
+    assert 2 * (times[0] - times[1]) == pytest.approx(shift, abs=h**2)
+
+
 @pytest.mark.parametrize("how", BALLS, ids=["heavy ball", "Nesterov"])
 def test_memory_of_momentum(how):
     """Weights of past gradients from the answer to one impulse: their sum, their mean age, and the

@@ -24,8 +24,9 @@ from verify.check import (
     samples_needed,
     together,
     vanishing,
+    with_notes,
 )
-from verify.report import Report, merged
+from verify.report import Report, merged, sided
 
 OFF = Band(0.1, 0.2, "mean field")
 
@@ -50,6 +51,44 @@ def test_sides_are_gathered_by_label():
     assert (twice.name, twice.equation, twice.verdict) == ("twice", "double", "exact")
     assert twice.measured == 6.0 and not failed([twice])
     assert (squared.predicted, squared.measured, squared.verdict) == (9.0, 9.5, "FAIL")
+
+
+def test_rows_come_after_those_of_the_sides():
+    """Whether they are returned, yielded or missing, and of the table that is given."""
+    double = table("nowhere", status="exact", double=(a := sp.Symbol("a"), 2 * a))
+    row = vanishing("rest", "double", 0.0, 0.0, "why")
+
+    def added(sides):
+        """Only both sides of an equation."""
+        sides.add("twice", "double", {"a": 3.0}, 6.0)
+
+    def returned(sides):
+        """Rows as a list."""
+        added(sides)
+        return [row]
+
+    def yielded(sides):
+        """Rows one by one."""
+        added(sides)
+        yield row
+
+    for add, names in (
+        (added, ["twice"]),
+        (returned, ["twice", "rest"]),
+        (yielded, ["twice", "rest"]),
+    ):
+        rows = sided(1e-9, "rounding")(add)(double)
+        assert [c.name for c in rows] == names and not failed(rows)
+        assert (rows[0].tolerance, rows[0].reason) == (1e-9, "rounding")
+
+
+def test_rows_and_notes_are_told_apart():
+    """And nothing else is dropped, such as a list of rows that was yielded as one."""
+    row = vanishing("rest", "double", 0.0, 0.0, "why")
+    assert with_notes(lambda: iter(["before", row, "after"]))() == ([row], ["before", "after"])
+    for other in ([row], None):
+        with pytest.raises(TypeError, match="must yield Checks and text"):
+            with_notes(lambda other=other: iter([row, other]))()
 
 
 def test_of_several_numbers_the_farthest_counts():

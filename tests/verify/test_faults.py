@@ -74,10 +74,15 @@ def cite(rows, equation):
     ] or rows
 
 
-@pytest.fixture
-def quick(name, monkeypatch):
-    """Fewer points and sizes than the checks as they are."""
+@pytest.fixture(autouse=True)
+def before(name):
+    """Rows of the equations as they are, made before a test, whichever of them runs first."""
     found(name)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Fewer points and sizes than the checks as they are."""
     for module in (gradients, score_gradients):
         monkeypatch.setattr(module, "SIZES", (2, 3))
     monkeypatch.setattr(gradients, "POINTS", 2)
