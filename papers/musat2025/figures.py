@@ -47,7 +47,7 @@ def pseudo_panel(axis: Any, runs: xr.Dataset) -> None:
 
 
 @plotting.panels(2, 2, height=2.8)
-def ablation(source: Source, name: str, axes: Any) -> None:
+def ablation(name: str, source: Source, axes: Any) -> None:
     """Figs. 4, 15, 16: 19 pseudo-parameters and loss, all weights (top) and three directions only
     (bottom).
     """
@@ -262,7 +262,7 @@ FIGURES = {
         Figure(
             "4",
             "Pseudo-parameters and loss, all weights and three directions only; N = 16, D = 32.",
-            partial(ablation, name="4"),
+            partial(ablation, "4"),
         ),
         Figure(
             "5",
@@ -270,8 +270,8 @@ FIGURES = {
             emergence_times,
         ),
         *_structure_figures(),
-        Figure("15", "As Fig. 4 for N = 32, D = 16.", partial(ablation, name="15")),
-        Figure("16", "As Fig. 4 for N = 8, D = 32.", partial(ablation, name="16")),
+        Figure("15", "As Fig. 4 for N = 32, D = 16.", partial(ablation, "15")),
+        Figure("16", "As Fig. 4 for N = 8, D = 32.", partial(ablation, "16")),
         Figure(
             "17",
             "Loss of the standard transformer; every batch is new, so training loss is test loss.",

@@ -2,6 +2,7 @@
 twice.
 """
 
+import inspect
 import re
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from PIL import Image
 from papers import __main__ as command
 from papers.forner2026 import FIGURES, figures, robustness, writeup
 from papers.source import Figure, Source, described
-from theory import titles
+from theory import registry, titles
 from theory.parameters import ParameterError
 from theory.runtime import plotting
 from theory.state_tracking import Parameters, onset
@@ -128,6 +129,18 @@ def test_figures_say_what_they_are_made_of():
     two = [(TINY, 2), (TINY.replace(L=5), 2)]
     assert re.match(r"N = 4; L = 3, 5; d_g = 4; .*; 2 seeds$", described(two))
     assert "seed" not in described([(TINY, 0)])
+
+
+@pytest.mark.parametrize("model", {m.paper: m for m in registry.MODELS.values()}.values())
+def test_every_figure_can_be_called(model):
+    """Panels are given by position: no argument before them may be given by keyword."""
+    for figure in model.ledger().FIGURES.values():
+        draw = getattr(figure, "draw", figure)  # of a table, itself
+        named = getattr(draw, "keywords", {})
+        given = list(inspect.signature(getattr(draw, "func", draw)).parameters) if named else []
+        for name in named:
+            after = [q for q in given[given.index(name) + 1 :] if q not in named]
+            assert not after, f"{figure.name}: {name} before {after}"
 
 
 def test_titles_in_symbols():
