@@ -34,25 +34,26 @@ class Attention:
         offset = (
             steps[None, :] - steps[:, None] - p.L
         )  # j - i with i = L + 1 + step, j = 1 + column
-        angle, norm = offset[..., None] * torch.as_tensor(p.frequencies), p.d_h**0.5
-        self.cos, self.sin = ((f / norm).to(device, dtype) for f in (angle.cos(), angle.sin()))
+        angle = offset[..., None] * torch.as_tensor(p.frequencies)
+        turns = torch.view_as_real(torch.polar(torch.full_like(angle, p.d_h**-0.5), angle))
+        self.table = turns.reshape(p.L**2, p.d_h).to(device, dtype)
         self.L = p.L
 
     def forward(self, W_Q: Tensor, W_K: Tensor) -> Tensor:
         """Attention matrices, shape ``(B, L, L)``."""
-        (q1, q2), (k1, k2) = _pairs(W_Q), _pairs(W_K)
-        logits = torch.einsum("ijn,bn->bij", self.cos, q1 * k1 + q2 * k2)
-        logits += torch.einsum("ijn,bn->bij", self.sin, q2 * k1 - q1 * k2)
-        return torch.softmax(logits, dim=2)
+        (Q, _), (K, turned) = _pairs(W_Q), _pairs(W_K)
+        products = torch.stack([(Q * K).sum(2), (Q * turned).sum(2)], dim=2)
+        # Not a matrix product, whose sums depend on the number of students.
+        logits = (self.table * products.view(-1, 1, self.table.shape[1])).sum(2)
+        return torch.softmax(logits.view(-1, self.L, self.L), dim=2)
 
     def backward(self, W_Q: Tensor, W_K: Tensor, pi: Tensor, d_pi: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients of W_Q and W_K from that of the attention matrices."""
         d_l = pi * (d_pi - (pi * d_pi).sum(2, keepdim=True))
-        even, odd = (torch.einsum("bij,ijn->bn", d_l, table) for table in (self.cos, self.sin))
-        (q1, q2), (k1, k2) = _pairs(W_Q), _pairs(W_K)
-        d_q = torch.stack([even * k1 - odd * k2, even * k2 + odd * k1], dim=2)
-        d_k = torch.stack([even * q1 + odd * q2, even * q2 - odd * q1], dim=2)
-        return d_q.reshape(W_Q.shape), d_k.reshape(W_K.shape)
+        even, odd = (d_l.flatten(1)[..., None] * self.table).sum(1).view(len(pi), -1, 2).split(1, 2)
+        (Q, turned_Q), (K, turned_K) = _pairs(W_Q), _pairs(W_K)
+        d_q, d_k = even * K + odd * turned_K, even * Q - odd * turned_Q
+        return d_q.view(W_Q.shape), d_k.view(W_K.shape)
 
     def gradient_of_A(self, W_Q: Tensor, W_K: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients of A = mean of the attention diagonal (Eqs. 62-68)."""
@@ -61,7 +62,9 @@ class Attention:
 
 
 def _pairs(w: Tensor) -> tuple[Tensor, Tensor]:
-    return w[:, 0::2, 0], w[:, 1::2, 0]
+    """Rotary pairs ``(B, d_h / 2, 2)``, and the same turned by a right angle."""
+    pairs = w.reshape(len(w), -1, 2)
+    return pairs, torch.stack([-pairs[..., 1], pairs[..., 0]], dim=2)
 
 
 class Grouped:
@@ -114,7 +117,7 @@ class Grouped:
 
 def _columns(M: Tensor) -> Tensor:
     """Logic matrices as ``(B, current state, action, next state)``."""
-    return M.detach().permute(0, 3, 1, 2).contiguous()
+    return M.detach().permute(0, 3, 1, 2)
 
 
 class Plain:
