@@ -42,7 +42,7 @@ class Logic:
         self.lanes = LANES * len(self.parts)
         kind = np.min_scalar_type(int(groups.actions.max()) * self.lanes)
         places = np.multiply(groups.actions, self.lanes, dtype=np.result_type(kind, np.uint16))
-        self.groups = replace(groups, actions=places)
+        self.groups, self.rows = replace(groups, actions=places), places.shape[1]
 
     def _over_states(self, kernel: Any, pi: Tensor, columns: Tensor, *results: Tensor) -> None:
         g, large = self.groups, ~(columns.abs().amax((1, 2, 3)) <= LARGEST)
@@ -69,7 +69,7 @@ class Logic:
 
     def moments(self, pi: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """Summed loss ``(B,)`` and sums of powers of logits ``(B, 2, 4)``: correct, all."""
-        loss = pi.new_empty(columns.shape[:2], dtype=torch.float64)
+        loss = pi.new_empty(*columns.shape[:2], dtype=torch.float64)
         powers = loss.new_empty(*loss.shape, 2, 4)
         self._over_states(_moments, pi, self._filled(columns), loss, powers)
         return loss.sum(1), powers.sum(1)

@@ -9,8 +9,10 @@ for the device.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,6 +24,8 @@ from theory.state_tracking.task import Sequences
 
 if TYPE_CHECKING:
     from simulate.state_tracking import gpu
+
+Chosen = Sequence[np.ndarray] | None  # sequences of a batch by number, of every student
 
 
 class Attention:
@@ -81,25 +85,28 @@ class Grouped:
     """
 
     def __init__(self, students: Students, data: list[Sequences], threads: int = 1) -> None:
-        groups, device = Groups.of(data, students.p.N), students.M.device
-        self.attention = Attention(students.p, students.M.dtype, device)
-        self.logic: cpu.Logic | gpu.Logic
+        self.attention = Attention(students.p, students.M.dtype, students.M.device)
+        self.data = [Sequences(d.actions.astype(np.uint16), d.states.astype(np.uint16)) for d in data]
+        self.threads = threads
+        self.logic = self._logic(students)
+
+    def _logic(self, students: Students, chosen: Chosen = None) -> cpu.Logic | gpu.Logic:
+        groups = Groups.of(self.data, students.p.N, chosen)
         if _served_by_triton(students):
             from simulate.state_tracking import gpu
 
-            self.logic = gpu.Logic(groups, device)
-        else:
-            self.logic = cpu.Logic(groups, threads)
-        self.rows = groups.targets.shape[1]
+            return gpu.Logic(groups, students.M.device)
+        return cpu.Logic(groups, self.threads)
 
     @torch.no_grad()
-    def gradients(self, students: Students) -> None:
-        """Set ``.grad`` of W_Q, W_K and M."""
+    def gradients(self, students: Students, chosen: Chosen = None) -> None:
+        """Set ``.grad`` of W_Q, W_K and M, from all sequences or those chosen of each student."""
         W_Q, W_K, M = students.W_Q, students.W_K, students.M
+        logic = self.logic if chosen is None else self._logic(students, chosen)
         pi = self.attention.forward(W_Q, W_K)
-        d_pi, d_columns = self.logic.gradients(pi, _columns(M))
-        W_Q.grad, W_K.grad = self.attention.backward(W_Q, W_K, pi, d_pi / self.rows)
-        M.grad = (d_columns / self.rows).permute(0, 2, 3, 1).contiguous()
+        d_pi, d_columns = logic.gradients(pi, _columns(M))
+        W_Q.grad, W_K.grad = self.attention.backward(W_Q, W_K, pi, d_pi / logic.rows)
+        M.grad = (d_columns / logic.rows).permute(0, 2, 3, 1).contiguous()
 
     @torch.no_grad()
     def statistics(self, students: Students) -> dict[str, Tensor]:
@@ -108,7 +115,7 @@ class Grouped:
         """
         pi = self.attention.forward(students.W_Q, students.W_K)
         loss, powers = self.logic.moments(pi, _columns(students.M))
-        return {**_describe(loss, powers, self.rows, students.p.N), "attention": pi}
+        return {**_describe(loss, powers, self.logic.rows, students.p.N), "attention": pi}
 
     def attend(self, students: Students, actions: Tensor, current: Tensor, step: int) -> Tensor:
         """Attention at one step, the same for all sequences, shape ``(B, 1, L)``."""
@@ -135,15 +142,18 @@ class Plain:
         ]
         self.size = slice_size
 
-    def _slices(self, b: int) -> list[tuple[Tensor, Tensor]]:
-        return list(zip(*(x.split(self.size) for x in self.data[b]), strict=True))
+    def _slices(self, b: int, chosen: Chosen = None) -> list[tuple[Tensor, Tensor]]:
+        data = self.data[b] if chosen is None else [x[chosen[b]] for x in self.data[b]]
+        return list(zip(*(x.split(self.size) for x in data), strict=True))
 
-    def gradients(self, students: Students) -> None:
-        """Set ``.grad`` of all parameters."""
+    def gradients(self, students: Students, chosen: Chosen = None) -> None:
+        """Set ``.grad`` of all parameters, from all sequences or those chosen of each student."""
         for b, student in enumerate(students.members):
             student.zero_grad()
-            for actions, states in self._slices(b):
-                (student.loss(actions, states) * (len(actions) / len(self.data[b][0]))).backward()
+            slices = self._slices(b, chosen)
+            rows = sum(len(actions) for actions, _ in slices)
+            for actions, states in slices:
+                (student.loss(actions, states) * (len(actions) / rows)).backward()
         for name, stacked in students.named_parameters():
             stacked.grad = torch.stack(
                 [_gradient(member.get_parameter(name)) for member in students.members]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from simulate import learner, pool, training
-from simulate.state_tracking.gradients import Grouped, Plain, engine
+from simulate.state_tracking.gradients import engine
 from simulate.state_tracking.measure import MEANING, measure
 from simulate.state_tracking.student import Student, Students
 from theory.optimisers import CLIPPED
@@ -159,30 +159,23 @@ class Learner(learner.Learner):
         self.teachers = torch.as_tensor(
             np.stack([task.teacher_matrices(x) for x in self.permutations]), device=device
         )
-        self.engine = engine(self.students)
-        self.full = self.engine(self.students, self.train_data, pool.share())
+        self.full = engine(self.students)(self.students, self.train_data, pool.share())
         self.optimizer = optimizer(p, self.students)
 
     def step(self, number: int) -> None:
         """One epoch, or one step where those are counted."""
-        for at, batch in zip(self.p.steps_of(number), self.batches(number), strict=True):
-            batch.gradients(self.students)
+        for at in self.p.steps_of(number):
+            self.full.gradients(self.students, self.batch(at))
             self._clip()
             for group in self.optimizer.param_groups:
                 group["lr"] = self.p.eta * self.p.share(at, self.p.updates)
             self.optimizer.step()
 
-    def batches(self, number: int) -> Iterator[Grouped | Plain]:
-        """All training data, or the minibatches of this epoch or step."""
-        for at in self.p.steps_of(number):
-            if self.p.batches == 1:
-                yield self.full
-                continue
-            part = []
-            for data, seed in zip(self.train_data, self.seeds, strict=True):
-                own = task.batch(self.p, seed, at)
-                part.append(task.Sequences(data.actions[own], data.states[own]))
-            yield self.engine(self.students, part, pool.share())
+    def batch(self, at: int) -> list[np.ndarray] | None:
+        """Sequences of a step by number, for every student; None for all."""
+        if self.p.batches == 1:
+            return None
+        return [task.batch(self.p, seed, at) for seed in self.seeds]
 
     @torch.no_grad()
     def _clip(self) -> None:

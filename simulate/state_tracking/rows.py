@@ -284,7 +284,8 @@ def _gradients(
         column, d_column = columns[s].reshape(-1), d_columns[s].reshape(-1)
         for t in range(L):
             weight, end = pi[t], np.uint64(bounds[s * L + t + one])
-            for i in range(np.uint64(bounds[s * L + t]), end, four):
+            low = np.uint64(bounds[s * L + t])
+            for i in range(low, end, four):
                 i1 = min(i + one, end - one)
                 i2, i3 = min(i + two, end - one), min(i + three, end - one)
                 z0 = z1 = z2 = z3 = begin
@@ -317,9 +318,11 @@ def _gradients(
                     store(errors, a1, add(load(errors, a1, parts), z1))
                     store(errors, a2, add(load(errors, a2, parts), z2))
                     store(errors, a3, add(load(errors, a3, parts), z3))
+            few = end - low < d_g
             for j in range(L):
                 w, slope = spread(weight[j], parts), zero
-                for a in range(np.uint64(0), size, lanes):
+                for k in range(end - low if few else d_g):
+                    a = np.uint64(places[(low + k) * L + j]) if few else k * lanes
                     summed = load(errors, j * size + a, parts)
                     store(errors, j * size + a, zero)
                     store(d_column, a, multiply_add(w, summed, load(d_column, a, parts)))

@@ -245,8 +245,8 @@ def wrong_lag(monkeypatch):
 def wrong_order(monkeypatch):
     right = groups.Groups.of
 
-    def of(data, N):
-        groups = right(data, N)
+    def of(*given):
+        groups = right(*given)
         groups.targets[:] = groups.targets[:, ::-1]
         return groups
 
@@ -256,8 +256,8 @@ def wrong_order(monkeypatch):
 def transposed_logic(monkeypatch):
     right = Grouped.gradients
 
-    def gradients(self, students):
-        right(self, students)
+    def gradients(self, students, *given):
+        right(self, students, *given)
         students.M.grad = students.M.grad.transpose(2, 3).contiguous()
 
     monkeypatch.setattr(Grouped, "gradients", gradients)
