@@ -42,21 +42,24 @@ class Attention:
         turns = torch.view_as_real(torch.polar(torch.full_like(angle, p.d_h**-0.5), angle))
         self.table = turns.reshape(p.L**2, p.d_h).to(device, dtype)
         self.L = p.L
+        # A pair, and the same turned by a right angle; then turned back.
+        both = torch.tensor([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, -1.0, 0.0]]).to(device, dtype)
+        self.turned, self.back = both, torch.cat([both[:, :2], -both[:, 2:]], dim=1)
 
     def forward(self, W_Q: Tensor, W_K: Tensor) -> Tensor:
         """Attention matrices, shape ``(B, L, L)``."""
-        (Q, _), (K, turned) = _pairs(W_Q), _pairs(W_K)
-        products = torch.stack([(Q * K).sum(2), (Q * turned).sum(2)], dim=2)
-        # Not a matrix product, whose sums depend on the number of students.
-        logits = (self.table * products.view(-1, 1, self.table.shape[1])).sum(2)
+        products = (_pairs(W_Q)[:, :, None] * _turned(W_K, self.turned)).sum(3)
+        # By batches, as the sums of one product of all depend on the number of students.
+        logits = torch.bmm(self.table.expand(len(W_Q), -1, -1), products.view(W_Q.shape))
         return torch.softmax(logits.view(-1, self.L, self.L), dim=2)
 
     def backward(self, W_Q: Tensor, W_K: Tensor, pi: Tensor, d_pi: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients of W_Q and W_K from that of the attention matrices."""
         d_l = pi * (d_pi - (pi * d_pi).sum(2, keepdim=True))
-        even, odd = (d_l.flatten(1)[..., None] * self.table).sum(1).view(len(pi), -1, 2).split(1, 2)
-        (Q, turned_Q), (K, turned_K) = _pairs(W_Q), _pairs(W_K)
-        d_q, d_k = even * K + odd * turned_K, even * Q - odd * turned_Q
+        d_products = torch.bmm(d_l.view(len(pi), 1, -1), self.table.expand(len(pi), -1, -1))
+        d_products = d_products.view(len(pi), -1, 2, 1)
+        d_q = (d_products * _turned(W_K, self.turned)).sum(2)
+        d_k = (d_products * _turned(W_Q, self.back)).sum(2)
         return d_q.view(W_Q.shape), d_k.view(W_K.shape)
 
     def gradient_of_A(self, W_Q: Tensor, W_K: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,10 +68,13 @@ class Attention:
         return self.backward(W_Q, W_K, pi, (torch.eye(self.L).to(pi) / self.L).expand_as(pi))
 
 
-def _pairs(w: Tensor) -> tuple[Tensor, Tensor]:
-    """Rotary pairs ``(B, d_h / 2, 2)``, and the same turned by a right angle."""
-    pairs = w.reshape(len(w), -1, 2)
-    return pairs, torch.stack([-pairs[..., 1], pairs[..., 0]], dim=2)
+def _pairs(w: Tensor) -> Tensor:
+    return w.reshape(len(w), -1, 2)
+
+
+def _turned(w: Tensor, both: Tensor) -> Tensor:
+    """Rotary pairs, and the same turned by a right angle, shape ``(B, d_h / 2, 2, 2)``."""
+    return (_pairs(w) @ both).view(len(w), -1, 2, 2)
 
 
 class Grouped:
