@@ -49,11 +49,9 @@ class Logic:
         for b in range(len(pi)):
             given = (pi[b].numpy(), columns[b].numpy(), g.actions[b], g.targets[b], g.bounds[b])
             more = (self.parts, bool(large[b]), *(x[b].numpy() for x in results))
-            others = [
-                _threads(len(self.ranges) - 1).submit(kernel, *states, *given, *more)
-                for states in self.ranges[1:]
-            ]
-            kernel(*self.ranges[0], *given, *more)
+            first, *rest = [(*states, *given, *more) for states in self.ranges]
+            others = [_threads(len(rest)).submit(kernel, *call) for call in rest]
+            kernel(*first)
             for other in others:
                 other.result()
 

@@ -92,7 +92,9 @@ class Grouped:
 
     def __init__(self, students: Students, data: list[Sequences], threads: int = 1) -> None:
         self.attention = Attention(students.p, students.M.dtype, students.M.device)
-        self.data = [Sequences(d.actions.astype(np.uint16), d.states.astype(np.uint16)) for d in data]
+        self.data = [
+            Sequences(d.actions.astype(np.uint16), d.states.astype(np.uint16)) for d in data
+        ]
         self.threads = threads
         self.logic = self._logic(students)
 

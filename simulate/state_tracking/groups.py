@@ -34,10 +34,8 @@ class Groups:
     N: int
 
     @classmethod
-    def of(
-        cls, data: list[Sequences], N: int, chosen: Sequence[np.ndarray] | None = None
-    ) -> Self:
-        """Group all sequences, or those ``chosen`` by number. Needed only once for the same ones, as
+    def of(cls, data: list[Sequences], N: int, chosen: Sequence[np.ndarray] | None = None) -> Self:
+        """Group all sequences, or those ``chosen`` by number; once for the same ones, as
         current states are fixed under teacher forcing.
         """
         if chosen is None:

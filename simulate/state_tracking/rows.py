@@ -94,7 +94,7 @@ _fused = _called("fmuladd")  # x y + z, rounded once where the machine can
 
 
 def _exponential(builder: Any, x: Any) -> Any:
-    """``2^k 2^f`` with ``|f| <= 1/2``, the second by its Chebyshev series to an order whose error is
+    """``2^k 2^f`` with ``|f| <= 1/2``, the second by a Chebyshev series whose error is
     below one unit in the last place. At the least k the power, and therefore the result, is 0.
     """
     single = x.type.element == ir.FloatType()
@@ -105,7 +105,9 @@ def _exponential(builder: Any, x: Any) -> Any:
         return ir.Constant(x.type, [rounded] * LANES)
 
     taylor = [math.log(2) ** k / math.factorial(k) / 2**k for k in range(2 * order)]  # in 2 f
-    first, *others = reversed(cheb2poly(poly2cheb(taylor)[: order + 1]) * 2.0 ** np.arange(order + 1))
+    first, *others = reversed(
+        cheb2poly(poly2cheb(taylor)[: order + 1]) * 2.0 ** np.arange(order + 1)
+    )
     # Added to a number of this size, another one keeps its whole part alone, in the last bits.
     whole, per = constant(1.5 * 2**shift + bias), constant(1 / math.log(2))
     x = _larger(builder, x, constant(-bias * math.log(2)))
@@ -262,9 +264,7 @@ def _zeros(size, like):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _gradients(
-    first, last, pi, columns, places, target, bounds, parts, large, d_pi, d_columns
-):
+def _gradients(first, last, pi, columns, places, target, bounds, parts, large, d_pi, d_columns):
     """Sums over the rows of states ``first <= s < last``; ``d_pi`` has one slice per state.
 
     ``columns`` are filled up to whole vectors, and ``places`` are where those of a row's actions
@@ -343,7 +343,9 @@ def _moments(first, last, pi, columns, places, target, bounds, parts, large, los
         z1 = z2 = z3 = z4 = doubled(zero)
         for t in range(L):
             weight, product = pi[t], 1.0
-            for i in range(np.uint64(bounds[s * L + t]), np.uint64(bounds[s * L + t + np.uint64(1)])):
+            for i in range(
+                np.uint64(bounds[s * L + t]), np.uint64(bounds[s * L + t + np.uint64(1)])
+            ):
                 z = zero
                 for j in range(L):
                     at = np.uint64(places[i * L + j])
