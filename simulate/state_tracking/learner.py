@@ -95,7 +95,7 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
         grouped = rows * 8
         tables = some * (3 * p.N**2 + 8 * p.d_h + 4 * p.d_g + 4 * p.L) * itemsize
         sums = p.n_test * p.L * (6 * p.d_h) * itemsize
-    tested = p.n_test * (4 * p.N * itemsize + 8 * p.L)
+    tested = p.n_test * ((2 * p.L + 3) * p.N * itemsize + 8 * p.L)  # looked up, weighted
     records = (
         (p.epochs // p.eval_every + 2) * 8 * (p.L**2 + p.L + 24) * 4
     )  # stored, stacked, packed, written
