@@ -195,7 +195,7 @@ class Logic:
         ):  # kernels start on the current device, not on that of the data
             _gradients[grid](
                 pi.contiguous(),
-                columns,
+                columns.contiguous(),
                 self.actions,
                 self.targets,
                 self.bounds,
@@ -214,7 +214,7 @@ class Logic:
         with torch.cuda.device_of(pi):
             _moments[grid](
                 pi.contiguous(),
-                columns,
+                columns.contiguous(),
                 self.actions,
                 self.targets,
                 self.bounds,

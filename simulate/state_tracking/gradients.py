@@ -9,8 +9,10 @@ for the device.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,6 +25,8 @@ from theory.state_tracking.task import Sequences
 if TYPE_CHECKING:
     from simulate.state_tracking import gpu
 
+Chosen = Sequence[np.ndarray] | None  # sequences of a batch by number, of every student
+
 
 class Attention:
     """Attention of students with the same embedding for all tokens, and its derivative; weights
@@ -34,25 +38,29 @@ class Attention:
         offset = (
             steps[None, :] - steps[:, None] - p.L
         )  # j - i with i = L + 1 + step, j = 1 + column
-        angle, norm = offset[..., None] * torch.as_tensor(p.frequencies), p.d_h**0.5
-        self.cos, self.sin = ((f / norm).to(device, dtype) for f in (angle.cos(), angle.sin()))
+        angle = offset[..., None] * torch.as_tensor(p.frequencies)
+        turns = torch.view_as_real(torch.polar(torch.full_like(angle, p.d_h**-0.5), angle))
+        self.table = turns.reshape(p.L**2, p.d_h).to(device, dtype)
         self.L = p.L
+        # A pair, and the same turned by a right angle; then turned back.
+        both = torch.tensor([[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, -1.0, 0.0]]).to(device, dtype)
+        self.turned, self.back = both, torch.cat([both[:, :2], -both[:, 2:]], dim=1)
 
     def forward(self, W_Q: Tensor, W_K: Tensor) -> Tensor:
         """Attention matrices, shape ``(B, L, L)``."""
-        (q1, q2), (k1, k2) = _pairs(W_Q), _pairs(W_K)
-        logits = torch.einsum("ijn,bn->bij", self.cos, q1 * k1 + q2 * k2)
-        logits += torch.einsum("ijn,bn->bij", self.sin, q2 * k1 - q1 * k2)
-        return torch.softmax(logits, dim=2)
+        products = (_pairs(W_Q)[:, :, None] * _turned(W_K, self.turned)).sum(3)
+        # By batches, as the sums of one product of all depend on the number of students.
+        logits = torch.bmm(self.table.expand(len(W_Q), -1, -1), products.view(W_Q.shape))
+        return torch.softmax(logits.view(-1, self.L, self.L), dim=2)
 
     def backward(self, W_Q: Tensor, W_K: Tensor, pi: Tensor, d_pi: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients of W_Q and W_K from that of the attention matrices."""
         d_l = pi * (d_pi - (pi * d_pi).sum(2, keepdim=True))
-        even, odd = (torch.einsum("bij,ijn->bn", d_l, table) for table in (self.cos, self.sin))
-        (q1, q2), (k1, k2) = _pairs(W_Q), _pairs(W_K)
-        d_q = torch.stack([even * k1 - odd * k2, even * k2 + odd * k1], dim=2)
-        d_k = torch.stack([even * q1 + odd * q2, even * q2 - odd * q1], dim=2)
-        return d_q.reshape(W_Q.shape), d_k.reshape(W_K.shape)
+        d_products = torch.bmm(d_l.view(len(pi), 1, -1), self.table.expand(len(pi), -1, -1))
+        d_products = d_products.view(len(pi), -1, 2, 1)
+        d_q = (d_products * _turned(W_K, self.turned)).sum(2)
+        d_k = (d_products * _turned(W_Q, self.back)).sum(2)
+        return d_q.view(W_Q.shape), d_k.view(W_K.shape)
 
     def gradient_of_A(self, W_Q: Tensor, W_K: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients of A = mean of the attention diagonal (Eqs. 62-68)."""
@@ -60,8 +68,13 @@ class Attention:
         return self.backward(W_Q, W_K, pi, (torch.eye(self.L).to(pi) / self.L).expand_as(pi))
 
 
-def _pairs(w: Tensor) -> tuple[Tensor, Tensor]:
-    return w[:, 0::2, 0], w[:, 1::2, 0]
+def _pairs(w: Tensor) -> Tensor:
+    return w.reshape(len(w), -1, 2)
+
+
+def _turned(w: Tensor, both: Tensor) -> Tensor:
+    """Rotary pairs, and the same turned by a right angle, shape ``(B, d_h / 2, 2, 2)``."""
+    return (_pairs(w) @ both).view(len(w), -1, 2, 2)
 
 
 class Grouped:
@@ -78,25 +91,30 @@ class Grouped:
     """
 
     def __init__(self, students: Students, data: list[Sequences], threads: int = 1) -> None:
-        groups, device = Groups.of(data, students.p.N), students.M.device
-        self.attention = Attention(students.p, students.M.dtype, device)
-        self.logic: cpu.Logic | gpu.Logic
+        self.attention = Attention(students.p, students.M.dtype, students.M.device)
+        self.data = [
+            Sequences(d.actions.astype(np.uint16), d.states.astype(np.uint16)) for d in data
+        ]
+        self.threads = threads
+        self.logic = self._logic(students)
+
+    def _logic(self, students: Students, chosen: Chosen = None) -> cpu.Logic | gpu.Logic:
+        groups = Groups.of(self.data, students.p.N, chosen)
         if _served_by_triton(students):
             from simulate.state_tracking import gpu
 
-            self.logic = gpu.Logic(groups, device)
-        else:
-            self.logic = cpu.Logic(groups, threads)
-        self.rows = groups.targets.shape[1]
+            return gpu.Logic(groups, students.M.device)
+        return cpu.Logic(groups, self.threads)
 
     @torch.no_grad()
-    def gradients(self, students: Students) -> None:
-        """Set ``.grad`` of W_Q, W_K and M."""
+    def gradients(self, students: Students, chosen: Chosen = None) -> None:
+        """Set ``.grad`` of W_Q, W_K and M, from all sequences or those chosen of each student."""
         W_Q, W_K, M = students.W_Q, students.W_K, students.M
+        logic = self.logic if chosen is None else self._logic(students, chosen)
         pi = self.attention.forward(W_Q, W_K)
-        d_pi, d_columns = self.logic.gradients(pi, _columns(M))
-        W_Q.grad, W_K.grad = self.attention.backward(W_Q, W_K, pi, d_pi / self.rows)
-        M.grad = (d_columns / self.rows).permute(0, 2, 3, 1).contiguous()
+        d_pi, d_columns = logic.gradients(pi, _columns(M))
+        W_Q.grad, W_K.grad = self.attention.backward(W_Q, W_K, pi, d_pi / logic.rows)
+        M.grad = (d_columns / logic.rows).permute(0, 2, 3, 1).contiguous()
 
     @torch.no_grad()
     def statistics(self, students: Students) -> dict[str, Tensor]:
@@ -105,7 +123,7 @@ class Grouped:
         """
         pi = self.attention.forward(students.W_Q, students.W_K)
         loss, powers = self.logic.moments(pi, _columns(students.M))
-        return {**_describe(loss, powers, self.rows, students.p.N), "attention": pi}
+        return {**_describe(loss, powers, self.logic.rows, students.p.N), "attention": pi}
 
     def attend(self, students: Students, actions: Tensor, current: Tensor, step: int) -> Tensor:
         """Attention at one step, the same for all sequences, shape ``(B, 1, L)``."""
@@ -114,7 +132,7 @@ class Grouped:
 
 def _columns(M: Tensor) -> Tensor:
     """Logic matrices as ``(B, current state, action, next state)``."""
-    return M.detach().permute(0, 3, 1, 2).contiguous()
+    return M.detach().permute(0, 3, 1, 2)
 
 
 class Plain:
@@ -132,15 +150,18 @@ class Plain:
         ]
         self.size = slice_size
 
-    def _slices(self, b: int) -> list[tuple[Tensor, Tensor]]:
-        return list(zip(*(x.split(self.size) for x in self.data[b]), strict=True))
+    def _slices(self, b: int, chosen: Chosen = None) -> list[tuple[Tensor, Tensor]]:
+        data = self.data[b] if chosen is None else [x[chosen[b]] for x in self.data[b]]
+        return list(zip(*(x.split(self.size) for x in data), strict=True))
 
-    def gradients(self, students: Students) -> None:
-        """Set ``.grad`` of all parameters."""
+    def gradients(self, students: Students, chosen: Chosen = None) -> None:
+        """Set ``.grad`` of all parameters, from all sequences or those chosen of each student."""
         for b, student in enumerate(students.members):
             student.zero_grad()
-            for actions, states in self._slices(b):
-                (student.loss(actions, states) * (len(actions) / len(self.data[b][0]))).backward()
+            slices = self._slices(b, chosen)
+            rows = sum(len(actions) for actions, _ in slices)
+            for actions, states in slices:
+                (student.loss(actions, states) * (len(actions) / rows)).backward()
         for name, stacked in students.named_parameters():
             stacked.grad = torch.stack(
                 [

@@ -1,9 +1,11 @@
 """Training rows sorted by current state and step."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from numba import njit
 
 from theory.state_tracking.task import Sequences
 
@@ -30,15 +32,34 @@ class Groups:
     N: int
 
     @classmethod
-    def of(cls, data: list[Sequences], N: int) -> Self:
-        """Group sequences. Needed only once, as current states are fixed under teacher forcing."""
-        actions, targets, bounds = [], [], []
-        for d in data:
-            n, L = d.actions.shape
-            key = (d.states[:, :-1] * L + np.arange(L)).ravel()
-            # Short integers are sorted by radix, in the same order.
-            order = np.argsort(key.astype(np.min_scalar_type(N * L)), kind="stable")
-            actions.append(d.actions[order // L].astype(np.uint16))
-            targets.append(d.states[:, 1:].ravel()[order].astype(np.uint16))
-            bounds.append(np.searchsorted(key[order], np.arange(N * L + 1)))
-        return cls(np.stack(actions), np.stack(targets), np.stack(bounds), N)
+    def of(cls, data: list[Sequences], N: int, chosen: Sequence[np.ndarray] | None = None) -> Self:
+        """Group all sequences, or those ``chosen`` by number; once for the same ones, as
+        current states are fixed under teacher forcing.
+        """
+        if chosen is None:
+            chosen = [np.arange(len(d.actions)) for d in data]
+        n, L, B = len(chosen[0]), data[0].actions.shape[1], len(data)
+        actions = np.empty((B, n * L, L), np.uint16)
+        targets = np.empty((B, n * L), np.uint16)
+        bounds = np.zeros((B, N * L + 1), np.int64)
+        for b, d in enumerate(data):
+            _sort(chosen[b], d.actions, d.states, actions[b], targets[b], bounds[b])
+        return cls(actions, targets, bounds, N)
+
+
+@njit(cache=True, nogil=True)
+def _sort(chosen, actions, states, rows, targets, bounds):
+    """Count the rows of every group, then write each row to the next place of its own."""
+    L = actions.shape[1]
+    for i in chosen:
+        for t in range(L):
+            bounds[states[i, t] * L + t + 1] += 1
+    bounds[:] = bounds.cumsum()
+    free = bounds.copy()
+    for i in chosen:
+        for t in range(L):
+            group = states[i, t] * L + t
+            k = free[group]
+            free[group], targets[k] = k + 1, states[i, t + 1]
+            for j in range(L):
+                rows[k, j] = actions[i, j]

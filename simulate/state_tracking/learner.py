@@ -1,7 +1,7 @@
 """Students of the state-tracking task: full-batch or minibatch descent of a stack."""
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from simulate import learner, pool, training
-from simulate.state_tracking.gradients import Grouped, Plain, engine
+from simulate.state_tracking.gradients import engine
 from simulate.state_tracking.measure import MEANING, measure
 from simulate.state_tracking.student import Student, Students
 from theory.optimisers import CLIPPED
@@ -93,7 +93,7 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
         grouped = rows * 8
         tables = some * (3 * p.N**2 + 8 * p.d_h + 4 * p.d_g + 4 * p.L) * itemsize
         sums = p.n_test * p.L * (6 * p.d_h) * itemsize
-    tested = p.n_test * (4 * p.N * itemsize + 8 * p.L)
+    tested = p.n_test * ((2 * p.L + 3) * p.N * itemsize + 8 * p.L)  # looked up, weighted
     records = (
         (p.epochs // p.eval_every + 2) * 8 * (p.L**2 + p.L + 24) * 4
     )  # stored, stacked, packed, written
@@ -157,30 +157,23 @@ class Learner(learner.Learner):
         self.teachers = torch.as_tensor(
             np.stack([task.teacher_matrices(x) for x in self.permutations]), device=device
         )
-        self.engine = engine(self.students)
-        self.full = self.engine(self.students, self.train_data, pool.share())
+        self.full = engine(self.students)(self.students, self.train_data, pool.share())
         self.optimizer = optimizer(p, self.students)
 
     def step(self, number: int) -> None:
         """One epoch, or one step where those are counted."""
-        for update, batch in zip(self.p.steps_of(number), self.batches(number), strict=True):
-            batch.gradients(self.students)
+        for update in self.p.steps_of(number):
+            self.full.gradients(self.students, self.batch(update))
             self._clip()
             for group in self.optimizer.param_groups:
                 group["lr"] = self.p.eta * self.p.share(update, self.p.updates)
             self.optimizer.step()
 
-    def batches(self, number: int) -> Iterator[Grouped | Plain]:
-        """All training data, or the minibatches of this epoch or step."""
-        for update in self.p.steps_of(number):
-            if self.p.batches == 1:
-                yield self.full
-                continue
-            part = []
-            for data, seed in zip(self.train_data, self.seeds, strict=True):
-                rows = task.batch(self.p, seed, update)
-                part.append(task.Sequences(data.actions[rows], data.states[rows]))
-            yield self.engine(self.students, part, pool.share())
+    def batch(self, update: int) -> list[np.ndarray] | None:
+        """Sequences of a step by number, for every student; None for all."""
+        if self.p.batches == 1:
+            return None
+        return [task.batch(self.p, seed, update) for seed in self.seeds]
 
     @torch.no_grad()
     def _clip(self) -> None:

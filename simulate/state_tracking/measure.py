@@ -71,17 +71,14 @@ def predictions(
     actions, states : Tensor, shapes (B, n, L) and (B, n, L + 1)
         Test sequences.
     """
-    B, n, L = actions.shape
+    B, _, L = actions.shape
     columns = students.M.permute(0, 3, 1, 2).contiguous()
-    which = torch.arange(B, device=actions.device)[:, None]
+    which = torch.arange(B, device=actions.device)[:, None, None]
     rolled, hits = states[..., 0], []
     for t in range(L):
         for current, forced in ((states[..., t], True), (rolled, False)):
             pi = engine.attend(students, actions, current, t)
-            logits = torch.zeros(B, n, students.p.N, dtype=columns.dtype, device=columns.device)
-            for j in range(L):
-                logits += pi[..., j, None] * columns[which, current, actions[..., j]]
-            guess = logits.argmax(-1)
+            guess = (pi[..., None] * columns[which, current[..., None], actions]).sum(2).argmax(-1)
             if forced:
                 hits.append((guess == states[..., t + 1]).double().mean(1))
             else:

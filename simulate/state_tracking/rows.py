@@ -6,7 +6,7 @@ have one order, stated here, so that results depend on no compiler's choice of v
 a tuple whose length is the number of vectors; places are counted in numbers from the start of an
 array and do not wrap around.
 
-The kernel made of rows stands here, too: Numba keeps machine code by file, and would go on with the
+The kernels made of rows stand here, too: Numba keeps machine code by file, and would go on with the
 old after a change of another.
 """
 
@@ -22,9 +22,13 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 from numba.np.arrayobj import make_array
+from numpy.polynomial.chebyshev import cheb2poly, poly2cheb
 
 LANES = 16
 INT = ir.IntType(32)
+NEVER = -1e30  # a logit whose softmax is 0
+LARGEST = 40.0  # exp of a logit of this size and its inverse are normal numbers in single precision
+FULL = 1e200  # product of sums in double precision, before its logarithm is taken
 
 
 class Row(types.Type):
@@ -90,37 +94,52 @@ _fused = _called("fmuladd")  # x y + z, rounded once where the machine can
 
 
 def _exponential(builder: Any, x: Any) -> Any:
-    """``2^k e^(f ln 2)`` with ``|f| <= 1/2``, the series to an order that is exact to one unit in
-    the last place. At the least k the power, and therefore the result, is 0.
+    """``2^k 2^f`` with ``|f| <= 1/2``, the second by a Chebyshev series whose error is
+    below one unit in the last place. At the least k the power, and therefore the result, is 0.
     """
     single = x.type.element == ir.FloatType()
-    order, bits, bias, shift = (6, 32, 127, 23) if single else (13, 64, 1023, 52)
+    order, bits, bias, shift = (5, 32, 127, 23) if single else (11, 64, 1023, 52)
 
     def constant(value: float) -> Any:
-        rounded = float(np.float32(value)) if single else value
+        rounded = float(np.float32(value)) if single else float(value)
         return ir.Constant(x.type, [rounded] * LANES)
 
-    y = _larger(builder, builder.fmul(x, constant(1 / math.log(2))), constant(-bias))
-    k = _called("floor")(builder, builder.fadd(y, constant(0.5)))
-    f, found = builder.fsub(y, k), constant(math.log(2) ** order / math.factorial(order))
-    for power in reversed(range(order)):
-        found = _fused(builder, f, found, constant(math.log(2) ** power / math.factorial(power)))
-    whole = ir.VectorType(ir.IntType(bits), LANES)
-    exponent = builder.add(builder.fptosi(k, whole), ir.Constant(whole, [bias] * LANES))
-    exponent = builder.shl(exponent, ir.Constant(whole, [shift] * LANES))
+    taylor = [math.log(2) ** k / math.factorial(k) / 2**k for k in range(2 * order)]  # in 2 f
+    first, *others = reversed(
+        cheb2poly(poly2cheb(taylor)[: order + 1]) * 2.0 ** np.arange(order + 1)
+    )
+    # Added to a number of this size, another one keeps its whole part alone, in the last bits.
+    whole, per = constant(1.5 * 2**shift + bias), constant(1 / math.log(2))
+    x = _larger(builder, x, constant(-bias * math.log(2)))
+    k = _fused(builder, x, per, whole)
+    f, found = _fused(builder, x, per, builder.fsub(whole, k)), constant(first)
+    for coefficient in others:
+        found = _fused(builder, f, found, constant(coefficient))
+    integers = ir.VectorType(ir.IntType(bits), LANES)
+    exponent = builder.shl(builder.bitcast(k, integers), ir.Constant(integers, [shift] * LANES))
     return builder.fmul(found, builder.bitcast(exponent, x.type))
 
 
 add = _binary(_sum)
 subtract = _binary(lambda builder, x, y: builder.fsub(x, y))
 multiply = _binary(lambda builder, x, y: builder.fmul(x, y))
-exponential = intrinsic(lambda context, x: (x(x), _elementwise(_exponential)))  # of x <= 0
+exponential = intrinsic(lambda context, x: (x(x), _elementwise(_exponential)))  # of x <= 2 LARGEST
 
 
 @intrinsic
 def multiply_add(context, x, y, z):
     """The row ``x y + z``, rounded once where the machine can."""
     return x(x, y, z), _elementwise(_fused)
+
+
+def _doubled(builder: Any, x: Any) -> Any:
+    return builder.fpext(x, ir.VectorType(ir.DoubleType(), LANES))
+
+
+@intrinsic
+def doubled(context, x):
+    """The row in double precision."""
+    return Row(types.float64, x.parts)(x), _elementwise(_doubled)
 
 
 def _spread(builder: Any, number: Any, kind: Any) -> Any:
@@ -179,23 +198,6 @@ def store(context, array, place, row):
     return types.none(array, types.uint64, row), build
 
 
-@intrinsic
-def less_one_at(context, row, place):
-    """The row with one subtracted at a place."""
-
-    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind, lanes = args[0].type, ir.VectorType(INT, LANES)
-        place, one = _spread(builder, builder.trunc(args[1], INT), lanes), [1.0] * LANES
-        found = []
-        for k, vector in enumerate(_parts(builder, args[0])):
-            own = ir.Constant(lanes, list(range(LANES * k, LANES * (k + 1))))
-            less = builder.fsub(vector, ir.Constant(kind.element, one))
-            found.append(builder.select(builder.icmp_signed("==", place, own), less, vector))
-        return _joined(builder, kind, found)
-
-    return row(row, types.uint64), build
-
-
 def _folded(builder: Any, fold: Callable, row: Any) -> Any:
     first, *others = _parts(builder, row)
     for vector in others:
@@ -244,7 +246,10 @@ def _across(fold: Callable, finish: Callable) -> Any:
 
 
 def _inverse(builder: Any, x: Any) -> Any:
-    return builder.fdiv(ir.Constant(x.type, [1.0] * LANES), x)
+    """One division for all, of the four numbers."""
+    x = _shuffled(builder, x, x, [0, 4, 8, 12])
+    found = builder.fdiv(ir.Constant(x.type, [1.0] * 4), x)
+    return _shuffled(builder, found, found, [lane // 4 for lane in range(LANES)])
 
 
 largest_of_four = _across(_larger, lambda builder, x: x)
@@ -252,72 +257,114 @@ inverse_totals_of_four = _across(_sum, _inverse)
 
 
 @njit(inline="always", error_model="numpy")
-def _add(errors, actions, i, L, d_g, error, parts):
-    """Add a row's error to the sums of its places."""
-    lanes = np.uint64(LANES * len(parts))
-    for j in range(L):
-        at = (j * d_g + np.uint64(actions[i * L + j])) * lanes
-        store(errors, at, add(load(errors, at, parts), error))
+def _zeros(size, like):
+    """Zeros from a multiple of 64 bytes on, so that no vector lies in two cache lines."""
+    found = np.zeros(size + LANES, like.dtype)
+    return found[LANES - found.ctypes.data // found.itemsize % LANES :]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _gradients(
-    first, last, pi, columns, actions, target, bounds, d_pi, d_columns, parts, start, errors
-):
+def _gradients(first, last, pi, columns, places, target, bounds, parts, large, d_pi, d_columns):
     """Sums over the rows of states ``first <= s < last``; ``d_pi`` has one slice per state.
 
-    Four rows at a time share the weights and their sums over logits; the last of a group is
-    repeated, and added once. ``columns`` and ``d_columns`` are filled up to whole vectors, where
-    ``start``, from which all logits begin, is so low that softmax is exactly 0. ``errors`` is
-    working memory.
+    ``columns`` are filled up to whole vectors, and ``places`` are where those of a row's actions
+    begin. Four rows at a time share the weights and their sums over logits; the last of a group is
+    repeated, with an error of 0. Only where logits may be ``large`` is their largest subtracted.
     """
     one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
     lanes, L, d_g = np.uint64(LANES * len(parts)), np.uint64(len(pi)), np.uint64(columns.shape[1])
-    actions, begin = actions.reshape(-1), load(start, np.uint64(0), parts)
+    places, size, start = places.reshape(-1), d_g * lanes, _zeros(lanes, columns)
+    start[len(d_pi) : lanes] = NEVER
+    begin = load(start, np.uint64(0), parts)
     zero = subtract(begin, begin)
+    # A row of which lane r is -1 begins r numbers before the middle.
+    minus_one, errors = _zeros(two * lanes, columns), _zeros(L * size, columns)
+    minus_one[lanes] = -1
     for s in range(np.uint64(first), np.uint64(last)):
         column, d_column = columns[s].reshape(-1), d_columns[s].reshape(-1)
-        for a in range(d_g):
-            store(d_column, a * lanes, zero)
         for t in range(L):
-            weight = pi[t]
-            for k in range(L * d_g):
-                store(errors, k * lanes, zero)
-            end = np.uint64(bounds[s * L + t + one])
-            for i in range(np.uint64(bounds[s * L + t]), end, four):
-                i1, i2, i3 = (
-                    min(i + one, end - one),
-                    min(i + two, end - one),
-                    min(i + three, end - one),
-                )
+            weight, end = pi[t], np.uint64(bounds[s * L + t + one])
+            low = np.uint64(bounds[s * L + t])
+            for i in range(low, end, four):
+                i1 = min(i + one, end - one)
+                i2, i3 = min(i + two, end - one), min(i + three, end - one)
                 z0 = z1 = z2 = z3 = begin
                 for j in range(L):
                     w = spread(weight[j], parts)
-                    a0, a1 = np.uint64(actions[i * L + j]), np.uint64(actions[i1 * L + j])
-                    a2, a3 = np.uint64(actions[i2 * L + j]), np.uint64(actions[i3 * L + j])
-                    z0 = multiply_add(w, load(column, a0 * lanes, parts), z0)
-                    z1 = multiply_add(w, load(column, a1 * lanes, parts), z1)
-                    z2 = multiply_add(w, load(column, a2 * lanes, parts), z2)
-                    z3 = multiply_add(w, load(column, a3 * lanes, parts), z3)
-                m0, m1, m2, m3 = largest_of_four(z0, z1, z2, z3)
-                z0, z1 = exponential(subtract(z0, m0)), exponential(subtract(z1, m1))
-                z2, z3 = exponential(subtract(z2, m2)), exponential(subtract(z3, m3))
+                    a0, a1 = np.uint64(places[i * L + j]), np.uint64(places[i1 * L + j])
+                    a2, a3 = np.uint64(places[i2 * L + j]), np.uint64(places[i3 * L + j])
+                    z0 = multiply_add(w, load(column, a0, parts), z0)
+                    z1 = multiply_add(w, load(column, a1, parts), z1)
+                    z2 = multiply_add(w, load(column, a2, parts), z2)
+                    z3 = multiply_add(w, load(column, a3, parts), z3)
+                if large:
+                    m0, m1, m2, m3 = largest_of_four(z0, z1, z2, z3)
+                    z0, z1 = subtract(z0, m0), subtract(z1, m1)
+                    z2, z3 = subtract(z2, m2), subtract(z3, m3)
+                z0, z1, z2, z3 = exponential(z0), exponential(z1), exponential(z2), exponential(z3)
                 m0, m1, m2, m3 = inverse_totals_of_four(z0, z1, z2, z3)
-                z0 = less_one_at(multiply(z0, m0), np.uint64(target[i]))
-                z1 = less_one_at(multiply(z1, m1), np.uint64(target[i1]))
-                z2 = less_one_at(multiply(z2, m2), np.uint64(target[i2]))
-                z3 = less_one_at(multiply(z3, m3), np.uint64(target[i3]))
-                _add(errors, actions, i, L, d_g, z0, parts)
-                if i + one < end:
-                    _add(errors, actions, i1, L, d_g, z1, parts)
-                if i + two < end:
-                    _add(errors, actions, i2, L, d_g, z2, parts)
-                if i + three < end:
-                    _add(errors, actions, i3, L, d_g, z3, parts)
+                z0 = multiply_add(z0, m0, load(minus_one, lanes - np.uint64(target[i]), parts))
+                z1 = multiply_add(z1, m1, load(minus_one, lanes - np.uint64(target[i1]), parts))
+                z2 = multiply_add(z2, m2, load(minus_one, lanes - np.uint64(target[i2]), parts))
+                z3 = multiply_add(z3, m3, load(minus_one, lanes - np.uint64(target[i3]), parts))
+                z1 = z1 if i + one < end else zero
+                z2 = z2 if i + two < end else zero
+                z3 = z3 if i + three < end else zero
+                for j in range(L):
+                    a0, a1 = np.uint64(places[i * L + j]), np.uint64(places[i1 * L + j])
+                    a2, a3 = np.uint64(places[i2 * L + j]), np.uint64(places[i3 * L + j])
+                    a0, a1, a2, a3 = a0 + j * size, a1 + j * size, a2 + j * size, a3 + j * size
+                    store(errors, a0, add(load(errors, a0, parts), z0))
+                    store(errors, a1, add(load(errors, a1, parts), z1))
+                    store(errors, a2, add(load(errors, a2, parts), z2))
+                    store(errors, a3, add(load(errors, a3, parts), z3))
+            few = end - low < d_g
             for j in range(L):
                 w, slope = spread(weight[j], parts), zero
-                for a in range(d_g):
-                    at, summed = a * lanes, load(errors, (j * d_g + a) * lanes, parts)
-                    store(d_column, at, multiply_add(w, summed, load(d_column, at, parts)))
-                    slope = multiply_add(summed, load(column, at, parts), slope)
+                for k in range(end - low if few else d_g):
+                    a = np.uint64(places[(low + k) * L + j]) if few else k * lanes
+                    summed = load(errors, j * size + a, parts)
+                    store(errors, j * size + a, zero)
+                    store(d_column, a, multiply_add(w, summed, load(d_column, a, parts)))
+                    slope = multiply_add(summed, load(column, a, parts), slope)
                 d_pi[s, t, j] = total(slope)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _moments(first, last, pi, columns, places, target, bounds, parts, large, loss, powers):
+    """Loss and sums of powers 1 to 4 of correct (0) and of all logits (1), per state."""
+    lanes, L = np.uint64(LANES * len(parts)), np.uint64(len(pi))
+    places, start = places.reshape(-1), _zeros(lanes, columns)
+    zero = load(start, np.uint64(0), parts)
+    start[len(loss) : lanes] = NEVER
+    begin, kept = load(start, np.uint64(0), parts), _zeros(lanes, columns)
+    for s in range(np.uint64(first), np.uint64(last)):
+        column, loss[s], powers[s] = columns[s].reshape(-1), 0, 0
+        z1 = z2 = z3 = z4 = doubled(zero)
+        for t in range(L):
+            weight, product = pi[t], 1.0
+            for i in range(
+                np.uint64(bounds[s * L + t]), np.uint64(bounds[s * L + t + np.uint64(1)])
+            ):
+                z = zero
+                for j in range(L):
+                    at = np.uint64(places[i * L + j])
+                    z = multiply_add(spread(weight[j], parts), load(column, at, parts), z)
+                store(kept, np.uint64(0), z)
+                x = np.float64(kept[target[i]])
+                for k in range(4):
+                    powers[s, 0, k] += x ** (k + 1)
+                x = doubled(z)
+                square = multiply(x, x)
+                z1, z2 = add(z1, x), add(z2, square)
+                z3, z4 = multiply_add(square, x, z3), multiply_add(square, square, z4)
+                z = add(z, begin)
+                z = subtract(z, largest_of_four(z, z, z, z)[0])
+                store(kept, np.uint64(0), z)
+                loss[s] -= kept[target[i]]
+                product *= total(exponential(z))
+                if product > FULL:
+                    loss[s], product = loss[s] + math.log(product), 1.0
+            loss[s] += math.log(product)
+        powers[s, 1, 0], powers[s, 1, 1] = total(z1), total(z2)
+        powers[s, 1, 2], powers[s, 1, 3] = total(z3), total(z4)

@@ -109,11 +109,11 @@ def test_students_take_these_steps(way, rates):
     plain, steps = Learner(p, [0, 1], torch.device("cpu"), torch.float64), Steps(p, ETA, STEPS)
     for epoch in range(p.epochs):
         run.step(epoch)
-        for batch in plain.batches(epoch):
+        for at in p.steps_of(epoch):
             with torch.no_grad():
                 for w, value in zip(plain.students.parameters(), weights, strict=True):
                     w.copy_(torch.as_tensor(value))
-            batch.gradients(plain.students)
+            plain.full.gradients(plain.students, plain.batch(at))
             weights = steps(weights, [w.grad.numpy() for w in plain.students.parameters()])
     for name, ours, theirs in zip(names, weights, run.students.parameters(), strict=True):
         # Adam makes 1e-17 / epsilon of the rounding of a gradient that vanishes by symmetry.
