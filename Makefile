@@ -12,6 +12,8 @@ TESTS := $(VENV)/.ready-for-tests
 DOCS := $(VENV)/.ready-for-docs
 # Options for pip. Without a GPU, PIP="--extra-index-url https://download.pytorch.org/whl/cpu" spares gigabytes.
 PIP ?=
+# Python compiles what is imported; compiling all that is installed doubles the time of an installation.
+INSTALL = $(RUN) -m pip install --quiet --disable-pip-version-check --no-compile $(PIP) -c constraints.txt
 DEMO := output/demo
 OUT ?= output/device
 SECONDS_LEFT ?= 1800
@@ -28,12 +30,12 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "error: $(PYTHON) has no venv module (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	@echo "setting up $(VENV) (first time: a few minutes)"
 	@test -x $(RUN) || $(PYTHON) -m venv --clear $(VENV)
-	@$(RUN) -m pip install --quiet --disable-pip-version-check $(PIP) -c constraints.txt -e .
+	@$(INSTALL) -e .
 	@touch $@
 
 $(TESTS): $(READY)
 	@echo "adding what the tests need to $(VENV)"
-	@$(RUN) -m pip install --quiet --disable-pip-version-check $(PIP) -c constraints.txt -e ".[test]" -e ./examples/linear_attention
+	@$(INSTALL) -e ".[test]" -e ./examples/linear_attention
 	@touch $@
 
 demo: $(READY)
@@ -61,7 +63,7 @@ gpu-dry-run: $(TESTS)
 
 $(DOCS): $(READY)
 	@echo "installing Sphinx into $(VENV)"
-	@$(RUN) -m pip install --quiet --disable-pip-version-check $(PIP) -c constraints.txt -e ".[docs]"
+	@$(INSTALL) -e ".[docs]"
 	@touch $@
 
 docs-setup: $(DOCS)
