@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import inspect
 import operator
+import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -287,9 +288,11 @@ class System:
             pairs = zip(seeds, stored, strict=True)
             old = [str(k) for k, run in pairs if run.attrs.get("code", self.code) != self.code]
             if old:
+                named = textwrap.shorten(", ".join(old), 40, placeholder=" ...")
                 warnings.warn(
                     f"{storage.place(store, config, 0).parent}: trained by other code than "
-                    f"{self.name} has now: seeds {', '.join(old)}; remove them to train again",
+                    f"{self.name} has now: {len(old)} of {len(seeds)} seeds ({named}); "
+                    "remove them to train again",
                     stacklevel=2,
                 )
             parts.append(runs.combine(stored, seeds))

@@ -127,7 +127,9 @@ def test_runs_of_other_code_are_reported(tiny, tmp_path, monkeypatch):
     with pytest.warns(UserWarning, match="trained by other code than state_tracking has now"):
         again = train(tiny, seeds=[0], store=tmp_path, **ALONE)
     assert again.identical(run)
-    with pytest.warns(UserWarning, match="has now: seeds 0; remove them to train again"):
+    with pytest.warns(
+        UserWarning, match=r"has now: 1 of 2 seeds \(0\); remove them to train again"
+    ):
         train(tiny, seeds=[0, 1], store=tmp_path, **ALONE)
     with pytest.warns(UserWarning, match="trained by different code; remove"):
         assert runs.open(tmp_path).seed.values.tolist() == [0, 1]
