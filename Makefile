@@ -69,7 +69,7 @@ $(DOCS): $(READY)
 docs-setup: $(DOCS)
 
 docs: $(DOCS)
-	$(RUN) -m sphinx -j 2 -W --keep-going -q -d output/docs-doctrees docs output/docs
+	$(RUN) docs/_extensions/forked.py -j 2 -W --keep-going -q -d output/docs-doctrees docs output/docs
 	@echo "open output/docs/index.html"
 
 site: docs

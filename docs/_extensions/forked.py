@@ -1,14 +1,16 @@
-"""Kernels of pages, and the ``python -m`` commands that pages run, are forked from one process that
-has loaded the libraries, so that these are imported once for the whole site instead of seventy
-times. Nothing of this project is loaded there: models of tutorials are found as in a new process.
+"""Build the site: ``forked.py OPTIONS`` is ``python -m sphinx OPTIONS`` in a process that has first
+loaded the libraries and derived the equations of all models. In a parallel build on Linux, kernels
+of pages and the ``python -m`` commands that pages run are forked from it, so that this happens once
+for the whole site instead of seventy times. The table of models is not made before, and packages of
+tutorials are found as in a new process.
 
 This file is also what ``python`` is within pages: ``forked.py SOCKET ARGUMENTS`` asks the server.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -17,12 +19,13 @@ import select
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).parents[2]
+INLINE = "module://matplotlib_inline.backend_inline"  # where kernels draw
 LIBRARIES = (
     *("sympy", "mpmath", "xarray", "netCDF4", "pandas", "numba", "torch", "tqdm", "joblib"),
     *("scipy.optimize", "scipy.integrate", "scipy.stats", "scipy.special", "filelock"),
@@ -31,42 +34,77 @@ LIBRARIES = (
 )
 
 
-def start(app: Any) -> None:
-    """Start the server, and lead kernels and commands to it, in a parallel build, which keeps each
-    process to one core. Ordinary kernels use all cores, and serve where a fork may not work.
+def build(options: list[str]) -> None:
+    """Run Sphinx, beside the server; does not return. Where a fork may not work, kernels and
+    commands are ordinary processes.
     """
-    if sys.platform != "linux" or app.parallel == 1:
+    sys.argv = ["sphinx", *options]
+    if sys.platform != "linux":
+        runpy.run_module("sphinx", run_name="__main__", alter_sys=True)
+    cores = os.sched_getaffinity(0)
+    # Libraries that see one core start no threads when they are loaded. A fork would lose them.
+    os.sched_setaffinity(0, [min(cores)])
+    prepare()
+    if len(os.listdir("/proc/self/task")) > 1:
+        raise RuntimeError("a library has started threads: kernels cannot be forked from here")
+    ended, building = os.pipe()
+    folder = tempfile.mkdtemp()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(f"{folder}/socket")
+        listening.listen(64)
+        server = os.fork()
+        if server == 0:
+            os.close(building)
+            serve(listening, ended)
+            os._exit(0)
+    os.close(ended)
+    os.sched_setaffinity(0, cores)
+    os.environ["DOCS_SERVER"] = folder
+    importlib.import_module("matplotlib").use("agg")
+    try:
+        runpy.run_module("sphinx", run_name="__main__", alter_sys=True)
+    finally:
+        os.close(building)
+        os.waitpid(server, 0)
+        shutil.rmtree(folder)
+
+
+def prepare() -> None:
+    """Load the libraries, and derive every equation of this toolkit."""
+    os.environ["MPLBACKEND"] = INLINE
+    for name in LIBRARIES:
+        importlib.import_module(name)
+    del os.environ["MPLBACKEND"]
+    sys.path.insert(0, str(ROOT))
+    gc.disable()
+    for model in importlib.import_module("theory.registry").OWN:
+        for equation in model.wing("theory").equations().values():
+            _ = equation.rhs  # some are derived when they are first read
+    gc.enable()
+    gc.freeze()  # or each process would look through all this again, and so copy it
+    sys.path.pop(0)
+
+
+def lead(app: Any) -> None:
+    """Lead kernels and commands to the server in a parallel build, which keeps each process to one
+    core. Ordinary kernels use all cores.
+    """
+    folder = Path(os.environ.get("DOCS_SERVER", ""))
+    if folder == Path() or app.parallel == 1:
         return
-    folder = Path(tempfile.mkdtemp())
     python, kernel = folder / "python", folder / "kernels" / "python3" / "kernel.json"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -IS "{__file__}" {folder}/socket "$@"\n')
     python.chmod(0o755)
     kernel.parent.mkdir(parents=True)
     argv = [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}", "--log-level=ERROR"]
     kernel.write_text(json.dumps({"argv": argv, "display_name": "Python", "language": "python"}))
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
-        listening.bind(f"{folder}/socket")
-        listening.listen(64)
-        server = subprocess.Popen(
-            [sys.executable, __file__, str(listening.fileno())],
-            stdin=subprocess.PIPE,  # closed when this process ends, however it does
-            pass_fds=[listening.fileno()],
-            env={**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"},
-        )
-    atexit.register(server.communicate)
     os.environ["JUPYTER_PATH"] = str(folder)
     os.environ["PATH"] = os.pathsep.join((str(folder), os.environ["PATH"]))
 
 
-def serve(server: socket.socket) -> None:
-    """Load the libraries, and fork a process per request, until the build has ended."""
-    # Libraries that see one core start no threads when they are loaded. A fork would lose them.
-    os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
-    for name in LIBRARIES:
-        importlib.import_module(name)
-    if len(os.listdir("/proc/self/task")) > 1:
-        raise RuntimeError("a library has started threads: kernels cannot be forked from here")
-    while sys.stdin not in select.select([server, sys.stdin], [], [])[0]:
+def serve(server: socket.socket, ended: int) -> None:
+    """Fork a process per request, until the build has ended, which closes its end of a pipe."""
+    while ended not in select.select([server.fileno(), ended], [], [])[0]:
         asked, _ = server.accept()
         if os.fork() == 0:
             answer(asked)
@@ -74,7 +112,6 @@ def serve(server: socket.socket) -> None:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-    shutil.rmtree(Path(server.getsockname()).parent)
 
 
 def answer(asked: socket.socket) -> None:
@@ -110,6 +147,8 @@ def become(request: dict[str, Any], files: list[int]) -> None:
     own = [p for p in sys.path[1:] if p not in before]  # the first is the folder of this file
     sys.path[:] = [request["folder"], *filter(None, paths), *own]
     module, *sys.argv[1:] = request["arguments"]
+    if not hasattr(sys.modules.get(module), "__path__"):
+        sys.modules.pop(module, None)  # or runpy warns that it has been imported
     runpy.run_module(module, run_name="__main__", alter_sys=True)
     sys.exit()
 
@@ -137,12 +176,12 @@ def ask(place: str, arguments: list[str]) -> int:
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Start the server before pages are read."""
-    app.connect("builder-inited", start)
+    """Lead pages to the server before they are read."""
+    app.connect("builder-inited", lead)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
+    if sys.argv[1].endswith("/socket"):
         sys.exit(ask(sys.argv[1], sys.argv[2:]))
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    build(sys.argv[1:])

@@ -456,13 +456,8 @@ def alone(app: Sphinx, *_: Any) -> None:
 
 
 def deal(app: Sphinx, env: Any, pages: list[str]) -> None:
-    """Order pages so that neighbours, which cost alike, are read by different processes; and derive
-    what all of these would, before they are forked: this is SymPy alone and starts no thread.
-    """
+    """Order pages so that neighbours, which cost alike, are read by different processes."""
     hands = len(make_chunks(pages, app.parallel)) or 1
-    if hands > 1:
-        for model in registry.MODELS:
-            found_equations(model)
     pages[:] = [page for first in range(hands) for page in pages[first::hands]]
 
 
