@@ -54,7 +54,8 @@ def _sort(chosen, actions, states, rows, targets, bounds):
     for i in chosen:
         for t in range(L):
             bounds[states[i, t] * L + t + 1] += 1
-    bounds[:] = bounds.cumsum()
+    for k in range(1, len(bounds)):
+        bounds[k] += bounds[k - 1]
     free = bounds.copy()
     for i in chosen:
         for t in range(L):

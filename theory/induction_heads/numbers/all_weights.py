@@ -6,7 +6,7 @@ central difference of the exact gradient.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -204,7 +204,26 @@ def flow_of(
     if not trained or (unknown := trained - {*NAMES}):
         said = ", ".join(sorted(unknown)) if trained else "nothing"
         raise ParameterError(f"names: must be some of {', '.join(NAMES)}, not {said}")
-    return descend(loss_of(size, query, mask, right), size, trained, **options)
+    if speed := options.pop("speed", None):
+        options["speed"] = tuple(speed.items())
+    return _flow(size, query, mask, frozenset(trained), right, **options)
+
+
+@lru_cache(16)
+def _flow(
+    size: int,
+    query: str,
+    mask: str,
+    names: frozenset[str],
+    right: int,
+    speed: tuple[tuple[str, float], ...] = (),
+    **options: Any,
+) -> Any:
+    """The same flow is integrated once for times and curves, and for learning rates and sizes of
+    vectors that it does not depend on.
+    """
+    of = loss_of(size, query, mask, right)
+    return descend(of, size, names, speed=dict(speed), **options)
 
 
 def times(

@@ -141,14 +141,16 @@ def held_flow() -> Flow:
     return _flow("online_held", held(rates()), HELD)
 
 
+def flow_of(p: Parameters, zero: str | None = None) -> Flow:
+    """The flow that describes these students; also with an overlap that stays zero."""
+    return _described(held_flow if p.norm == "held" else flow, bool(p.batch), zero)
+
+
 @cache
-def quiet(of: Callable[[], Flow]) -> Flow:
-    """The flow without the noise of steps: of the population gradient."""
-    whole = of()
-    return replace(whole, rhs={x: r.subs(s.step, 0) for x, r in whole.rhs.items()}, where={})
-
-
-def flow_of(p: Parameters) -> Flow:
-    """The flow that describes these students."""
-    of = held_flow if p.norm == "held" else flow
-    return of() if p.batch else quiet(of)
+def _described(of: Callable[[], Flow], noisy: bool, zero: str | None) -> Flow:
+    """Without batches there is no noise of steps: the flow is that of the population gradient."""
+    found = of()
+    if not noisy:
+        rhs = {x: r.subs(s.step, 0) for x, r in found.rhs.items()}
+        found = replace(found, rhs=rhs, where={})
+    return found.held(**{zero: 0.0}) if zero else found

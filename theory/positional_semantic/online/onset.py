@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -54,7 +55,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     until : float, optional
         Length of the curve (also ``t=``).
     """
-    rates = growth_rates(p)
+    first = _start(p, until)
     reasons: dict[str, str] = {}
 
     def known(name: str, found: Callable[[], Any], absent: Any = math.nan) -> Any:
@@ -65,7 +66,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
             reasons[name] = f"{name}: {error}"
             return absent
 
-    numbers = {name: float(rates[name]) for name in ("growth_m", "growth_theta", "T_m", "T_theta")}
+    numbers, absent = first.numbers, first.absent
     found = {name: known(f"loss_{name}", partial(end_of, p, name), None) for name in BRANCHES}
     end = {name: vars(of) for name, of in found.items() if of is not None}
     numbers |= {f"loss_{name}": end.get(name, {}).get("loss", math.nan) for name in BRANCHES}
@@ -84,25 +85,33 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     word = known("end", lambda: ended(p), None)
     notes += [f"from {start}: ends {word}"] if word else []
     notes += reasons.values()
-    never = "does not grow" if p.norm == "held" else "norm and rate change on the way: --plot"
     late = "descent does not come to an end: see notes"
+    absent |= dict.fromkeys(("loss_positional", "loss_semantic"), late)
+    absent |= {"omega_growth": "none", "omega_loss": late if "omega_loss" in reasons else "none"}
+    return replace(first, notes=notes, details={"ends": end, "reasons": reasons})
+
+
+@scope.guard(ANY)
+def _start(p: Parameters, until: float | None = None) -> Onset:
+    """The growth rates and times alone, without ends, for which descent is followed."""
+    rates = growth_rates(p)
+    never = "does not grow" if p.norm == "held" else "norm and rate change on the way: --plot"
     return Onset(
-        numbers=numbers,
+        numbers={
+            name: float(rates[name]) for name in ("growth_m", "growth_theta", "T_m", "T_theta")
+        },
         labels=LABELS,
-        absent=dict.fromkeys(("T_m", "T_theta"), never)
-        | dict.fromkeys(("loss_positional", "loss_semantic"), late)
-        | {"omega_growth": "none", "omega_loss": late if "omega_loss" in reasons else "none"},
-        notes=notes,
+        absent=dict.fromkeys(("T_m", "T_theta"), never),
+        notes=[],
         curves=lambda: curves(p, until),
         plot=lambda result, axes: draw(p, result, axes),
-        details={"ends": end, "reasons": reasons},
         setting={name: getattr(p, name) for name in SETTING},
         equations=lambda: [*dynamics.equations().values(), *early.equations().values()],
         times={"T_m": "t", "T_theta": "t"},
     )
 
 
-emergence_times = of_onset(onset)
+emergence_times = of_onset(_start)
 
 
 def curves(p: Parameters, end: float | None) -> dict[str, xr.Dataset]:

@@ -10,6 +10,7 @@ from functools import cache
 import sympy as sp
 
 from theory import Equation, symbol, table
+from theory.algebra import replaced
 from theory.state_tracking.bypass.statement import N, b, d_g, stated
 from theory.state_tracking.symbols import ref
 from theory.statement import kept
@@ -45,14 +46,15 @@ def by_two(expr: sp.Expr) -> sp.Expr:
 
     point = {theta: POINT["theta"], D: POINT["D"], h: POINT["h"], b: sp.Rational(4, 5)}
     point |= {N: sp.Integer(9), d_g: sp.Integer(7)}
-    numbers = [
-        expr.xreplace(split(x)).xreplace(point).evalf(30) for x in (sp.S.Zero, sp.Rational(1, 3))
-    ]
+    numbers = []
+    for share in (sp.S.Zero, sp.Rational(1, 3)):
+        at = point | {x: form.subs(point) for x, form in split(share).items()}
+        numbers.append(replaced(expr, {x: value.evalf(40) for x, value in at.items()}))
     if abs(numbers[0] - numbers[1]) > 1e-25:
         raise ArithmeticError(
             f"{numbers[0]} at one point, {numbers[1]} at another with the same D, h"
         )
-    return expr.xreplace(split(sp.S.Zero))
+    return replaced(expr, split(sp.S.Zero))
 
 
 def state() -> dict[str, sp.Symbol]:

@@ -22,6 +22,8 @@ from theory.state_tracking.numbers.quadrature import (
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import FLOW
 
+ROUNDING = 4e-16  # of numbers up to 1
+
 
 @scope.guard(FLOW)
 @by_dimension(along="alpha")
@@ -127,36 +129,42 @@ def _moving(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
         half[..., None] * (run.alpha_rate @ to.T)[row, k] for to in (TO_INTEGRAL, TO_LEGENDRE)
     )
     wanted = times - run.alpha[row, k]
-    inside = solve_monotone(lambda t: legendre(t, grown), lambda t: legendre(t, rate), wanted)
+    inside = solve_monotone(lambda t: legendre(t, grown, rate), wanted)
     s = run.edge[row, k] + half * (1 + inside)
     c = points[:, None]
     D, E, _ = c.chart(s)
-    T = run.T[row, k] + half * legendre(inside, (run.T_rate @ TO_INTEGRAL.T)[row, k])
+    (within,) = legendre(inside, (run.T_rate @ TO_INTEGRAL.T)[row, k])
+    T = run.T[row, k] + half * within
     S = c.off_target(D, T)
     over = (times > run.alpha[:, -1:]) & (stop == locked)[:, None]
     D_late, S_late = _coast(c, np.ones_like(D), D, S, times - run.alpha[:, -1:])
     return np.where(over, 1.0, -np.expm1(-E)), np.where(over, D_late, D), np.where(over, S_late, S)
 
 
-def legendre(t: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+def legendre(t: np.ndarray, *series: np.ndarray) -> list[np.ndarray]:
     """Legendre series with different coefficients for every t."""
-    return np.einsum(
-        "...j,...j", np.polynomial.legendre.legvander(t, coefficients.shape[-1] - 1), coefficients
-    )
+    most = max(c.shape[-1] for c in series)
+    basis = np.polynomial.legendre.legvander(t, most - 1)
+    return [np.einsum("...j,...j", basis[..., : c.shape[-1]], c) for c in series]
 
 
-def solve_monotone(value: Any, slope: Any, wanted: np.ndarray) -> np.ndarray:
+def solve_monotone(of: Any, wanted: np.ndarray) -> np.ndarray:
     """Solve ``value(t) = wanted`` for an increasing function on [-1, 1] by bracketed Newton
-    steps.
+    steps, to rounding; ``of(t)`` gives value and slope.
     """
-    low, high, t = np.full(wanted.shape, -1.0), np.full(wanted.shape, 1.0), np.zeros(wanted.shape)
+    low, high = np.full(wanted.shape, -1.0), np.full(wanted.shape, 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.clip(np.nan_to_num(2 * wanted / of(high)[0], nan=1.0) - 1, low, high)  # a line
+    finest = ROUNDING * np.abs(wanted)  # where it is flat, t is known less well
     for _ in range(100):
-        gap = value(t) - wanted
+        value, slope = of(t)
+        gap = value - wanted
         low, high = np.where(gap < 0, t, low), np.where(gap < 0, high, t)
         with np.errstate(divide="ignore", invalid="ignore"):
-            step = t - gap / slope(t)
+            step = t - gap / slope
         step = np.where((step >= low) & (step <= high), step, (low + high) / 2)
-        done = np.all(np.abs(step - t) <= 4e-16)
+        step = np.where(np.abs(gap) > finest, step, t)  # also where the value is no number
+        done = np.all(np.abs(step - t) <= ROUNDING)
         t = step
         if done:
             break

@@ -12,7 +12,7 @@ from numba import njit
 from numba.extending import intrinsic
 from scipy.special import ndtr
 
-from theory.state_tracking.numbers.per_seed.kernels import HOW
+from theory.state_tracking.numbers.per_seed.kernels import HOW, _moments
 
 # Normal probabilities, and their integral, as polynomials in (x^2 - MIDDLE) / (x^2 + MIDDLE), exact
 # to 5e-14; beyond FAR a probability is 0 or 1 to 1e-15.
@@ -74,8 +74,8 @@ def _largest(x):
 @njit(**HOW)
 def _furthest(x, y, others):
     """How far the largest other entry is above that at y."""
-    others[:] = x
-    others[y] = -np.inf
+    for r in range(len(x)):
+        others[r] = x[r] if r != y else -np.inf
     return _largest(others) - x[y]
 
 
@@ -87,8 +87,7 @@ def accuracies(at, M, target, nodes, weight):
     noise, scale, z = np.empty(N), np.empty(N), np.empty(N)
     ahead = np.empty((2, d))
     for s in range(N):
-        mean = M[s].sum(0) / d
-        square = ((M[s] - mean) ** 2).sum(0) / d
+        mean, _, square = _moments(M[s])
         for a in range(d):
             y = target[s, a]
             ahead[0, a], ahead[1, a] = _furthest(M[s, a], y, z), _furthest(mean, y, z)

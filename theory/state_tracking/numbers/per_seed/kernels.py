@@ -58,13 +58,20 @@ def _inverse(total):
 
 @njit(**HOW)
 def _moments(M):
-    """Mean and deviations of the entries of one state over actions."""
+    """Mean, deviations and variance of the entries of one state over actions.
+
+    By loops: shapes that are checked, as of ``M - mean``, take seconds to compile.
+    """
     d, N = M.shape
-    mean = np.zeros(N)
+    mean, deviation, variance = np.zeros(N), np.empty((d, N)), np.zeros(N)
     for a in range(d):
         for r in range(N):
             mean[r] += M[a, r] / d
-    return mean, M - mean
+    for a in range(d):
+        for r in range(N):
+            deviation[a, r] = M[a, r] - mean[r]
+            variance[r] += deviation[a, r] ** 2 / d
+    return mean, deviation, variance
 
 
 @njit(**HOW)
@@ -121,9 +128,12 @@ def _table(M):
     matrix product of either with weights, or probabilities, gives all sums of a group.
     """
     d, N = M.shape
-    deviation = _moments(M)[1]
+    _, deviation, variance = _moments(M)
     rows = np.ones((d + 2, N))
-    rows[:d], rows[d] = M, (deviation**2).sum(0) / d
+    for r in range(N):
+        for a in range(d):
+            rows[a, r] = M[a, r]
+        rows[d, r] = variance[r]
     return rows, rows.T.copy(), deviation
 
 
