@@ -39,7 +39,11 @@ HALF = {"part": factual_recall.dynamics.SUBJECT, "share": 0.5}
 STATE = State(q=0.2, m=0.1, theta=0.05, V=0.3)
 LATER = [0.0, 0.5, 3.0]
 # Function: its own arguments, the swept field and its values.
-STATED = {"onset": ({"until": 4.0}, "eta", [0.1]), "emergence_times": ({}, "eta", [0.1, 0.2])}
+STATED = {
+    "onset": ({"until": 4.0}, "eta", [0.1]),
+    "emergence_times": ({}, "eta", [0.1, 0.2]),
+    "predict": ({}, "steps", [20, 20]),
+}
 CASES = {
     "state_tracking": {
         "c_omega": ({}, "L", [1, 3, 8]),
