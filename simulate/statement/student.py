@@ -246,7 +246,6 @@ def system(stated: Statement) -> Stated:
         functools.partial(Unstacked, functools.partial(Learner, stated)),
         {"loss": "mean loss: of all inputs, or of a test sample where they are not listed"},
         functools.partial(memory, stated),
-        time="t",
         default_dtype="float64",
         devices=("cpu",),
         identity=functools.partial(_identity, text),
