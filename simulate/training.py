@@ -132,7 +132,7 @@ class System:
             object.__setattr__(self, "clock", elapsed)
         if self.clock is None and self.time not in (None, self.counter):
             raise ParameterError(
-                f"{self.name}: time = {self.time!r}: needs a clock: clock(p, steps), or Stepped parameters with this TIME"
+                f"{self.name}: time = {self.time!r}: needs a clock, or Stepped parameters with this TIME"
             )
 
     def learner(self, p: Any, seeds: Sequence[int], *where: Any, **own: Any) -> Learner:

@@ -269,6 +269,23 @@ def test_correlation_moves_the_transition():
     assert other / one == pytest.approx(1.58, abs=0.03)
 
 
+def test_the_crossing_is_where_the_losses_of_solved_branches_cross():
+    """Their gap, on the same Sobol points from the usual starts, changes its sign within 1e-4, the square
+    of the last step's largest size: Newton's error is of second order in it.
+    """
+    p = Parameters(correlation=0.2)
+    found = extensions.critical(p, points=64)
+
+    def gap(alpha):
+        positional, semantic = (
+            extensions.solve(p.replace(alpha=alpha, start=branch), points=64).train_loss
+            for branch in ("positional", "semantic")
+        )
+        return positional - semantic
+
+    assert gap(found - 0.01**2) < 0 < gap(found + fixed_point.CLOSE**2)
+
+
 def test_two_columns_take_one_overlap_each():
     """From any informed start: column 1 the teacher, column 2 the positions, exactly."""
     p = Parameters(alpha=2.0, rank=2)

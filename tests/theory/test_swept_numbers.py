@@ -32,7 +32,6 @@ SMALL = {
     "induction_heads.bursty": {"N": 16, "B": 1},
     "induction_heads.in_weights": {"L": 2, "C": 2048, "R": 8, "c_0": 0.3},
     "induction_heads.markov": {"k": 16, "m": 4, "D": 40},  # bigrams come too early at rho = 0.1
-    "associative_memory.gradient_steps": {"first_step": 0.1},
     "associative_memory.k_hop": {"N": 4, "k": 2, "m_0": 0.2, "steps": 200},
 }
 HALF = {"part": factual_recall.dynamics.SUBJECT, "share": 0.5}
