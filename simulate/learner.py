@@ -123,16 +123,15 @@ class Clamped(Learner):
     def _clamp(self) -> None:
         states = [self.learner.state(b) for b in range(self.students)]
         for (text, value), state in itertools.product(self.values.items(), states):
-            found = re.fullmatch(r"([\w.]+?)(?:\[(\d+)(?::(\d+))?\])?", text)
-            name, first, last = found.groups() if found else (text, None, None)
+            parts = re.fullmatch(r"([\w.]+?)(?:\[(\d+)(?::(\d+))?\])?", text)
+            name, first, last = parts.groups() if parts else (text, None, None)
             weights = dict(_tensors(state))
-            if name not in weights or (
-                first and int(last or first) >= len(weights[name]) + bool(last)
-            ):
+            length = next(iter(weights[name].shape), 0) if name in weights else 0
+            if name not in weights or (first and int(last or first) >= length + bool(last)):
                 known = ", ".join(f"{n} {tuple(w.shape)}" for n, w in weights.items())
                 raise ParameterError(f"held: no weight {text}; there are {known}")
-            at = slice(None) if first is None else slice(int(first), int(last or int(first) + 1))
-            weights[name][at] = value
+            place = ... if first is None else slice(int(first), int(last or int(first) + 1))
+            weights[name][place] = value
         self.learner.load(states)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import operator
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +20,7 @@ from simulate import arguments, checkpoints, interface_checks, jobs, runs, stora
 from simulate import device as devices
 from simulate.learner import Clamped, Learner
 from simulate.stack import seconds_per_step, train_stack
-from theory.parameters import BaseParameters, ParameterError, Stepped, error_summary, nearest
+from theory.parameters import BaseParameters, ParameterError, error_summary, nearest
 
 PRECISIONS = ("float32", "float64")
 
@@ -31,6 +30,11 @@ def records(p: Any, numbers: int) -> float:
     packed, written.
     """
     return (p.steps // p.eval_every + 2) * 4 * 8 * numbers
+
+
+def steps_of(p: Any) -> int:
+    """Number of steps of a run: the field that counts them."""
+    return getattr(p, getattr(p, "LENGTH", "steps"))
 
 
 def elapsed(p: Any, steps: np.ndarray) -> np.ndarray:
@@ -59,14 +63,15 @@ class System:
         Extra dimensions of a measured quantity.
     time : str or None
         Time dimension of the measurements, made every ``p.eval_every`` steps; None if only final
-        results are recorded (`Learner.finish`).
+        results are recorded (`Learner.finish`). By default that of `theory.parameters.Stepped`
+        parameters, otherwise the step number.
     clock : callable, optional
-        ``clock(p, steps)`` converts steps to the unit of ``time``; `elapsed` if not given and the
-        parameters are `theory.parameters.Stepped`, otherwise time is the step number.
+        ``clock(p, steps)`` converts steps to the unit of ``time``; `elapsed` by default, if the
+        parameters are `Stepped`.
     counter : str
-        Name of a step.
+        Name of a step; by default as the field that counts them, without its s.
     length : callable
-        ``length(p)``: number of steps of a run.
+        ``length(p)``: number of steps of a run; by default the field that counts them.
     sweep_parameter : str
         Parameter, if any, that is a dimension of results; `train` accepts several values of it.
     stack : int
@@ -101,10 +106,10 @@ class System:
     meaning: Mapping[str, str]
     memory: Callable[..., float]
     dimensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    time: str | None = "step"
+    time: str | None = ""
     clock: Callable[[Any, np.ndarray], Any] | None = None
-    counter: str = "step"
-    length: Callable[[Any], int] = operator.attrgetter("steps")
+    counter: str = ""
+    length: Callable[[Any], int] = steps_of
     sweep_parameter: str = ""
     stack: int = 1
     default_dtype: str | None = None
@@ -118,9 +123,13 @@ class System:
     held: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """The clock that follows from the parameters, if none is given."""
-        kind = self.parameters
-        if self.clock is None and issubclass(kind, Stepped) and self.time == kind.TIME:
+        """Names and clock that follow from the parameters, where none are given."""
+        counter = self.counter or getattr(self.parameters, "LENGTH", "steps").removesuffix("s")
+        usual = getattr(self.parameters, "TIME", counter)
+        object.__setattr__(self, "counter", counter)
+        if self.time == "":
+            object.__setattr__(self, "time", usual)
+        if self.clock is None and self.time == usual != counter:
             object.__setattr__(self, "clock", elapsed)
         if self.clock is None and self.time not in (None, self.counter):
             raise ParameterError(

@@ -84,7 +84,7 @@ FILES = {
                 self.u = state["u"]
 
         MEANING = {"a": "product of the weights", "loss": "(1 - a)^2 / 2"}
-        SYSTEM = training.System("toy_product", Parameters, partial(Unstacked, Student), MEANING, lambda p, itemsize: 1e6, time="t",
+        SYSTEM = training.System("toy_product", Parameters, partial(Unstacked, Student), MEANING, lambda p, itemsize: 1e6,
                                  devices=("cpu",))
         SYSTEMS, train = {"student": SYSTEM}, SYSTEM.train
     ''',

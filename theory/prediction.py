@@ -12,6 +12,8 @@ import numpy as np
 import xarray as xr
 
 from theory import registry, scope
+from theory.flow import Flow
+from theory.optimisers import Optimiser
 from theory.parameters import BaseParameters, ParameterError
 
 MOST_STEPS = 10**7  # followed one by one, in an hour or so
@@ -37,13 +39,16 @@ def check_runs(
     Raises
     ------
     ParameterError
-        Naming a missing variable, or a field of ``p`` in which the runs differ.
+        Naming a missing variable, a field of ``p`` in which the runs differ, or a weight that did
+        not move.
     """
     if not isinstance(runs, xr.Dataset):
         raise ParameterError(f"runs: must be a Dataset, got {type(runs).__name__}")
     missing = [name for name in needed if name not in runs.variables]
     if missing:
         raise ParameterError(f"runs: variable {', '.join(missing)} is missing")
+    if held := scope.configuration(runs).get("held"):
+        raise ParameterError(f"runs: {', '.join(held)} is held; solve flow().held(...) instead")
     trained = _parameters(runs, "runs", p)
     for name, value in p.as_dict(training_only=True).items():
         if name in (*MEASURED, *free) or name not in trained:
@@ -141,12 +146,12 @@ def evaluations(last: int, every: int, name: str = "steps") -> np.ndarray:
 
 
 def finite(p: Any, follow: Callable[[], xr.Dataset]) -> xr.Dataset:
-    """Curves of a descent with the learning rate ``p.eta``.
+    """What ``follow()`` gives: curves of a descent with the learning rate ``p.eta``.
 
     Raises
     ------
     ParameterError
-        If they are finite at first and do not stay so.
+        If they are finite at first and do not stay so: the descent diverges.
     """
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -166,6 +171,52 @@ def diverged(p: Any) -> ParameterError:
     return ParameterError(f"eta = {p.eta:g}: the descent diverges; take it smaller")
 
 
+def optimiser(runs: xr.Dataset | None) -> Optimiser | None:
+    """The optimiser of students; none if it is plain descent."""
+    stored = scope.configuration(runs).get("optimizer")
+    return None if stored is None else Optimiser(**stored)
+
+
+def linear(how: Optimiser | None) -> bool:
+    """Whether steps are linear in the gradients, so that the noise of batches averages out."""
+    return how is None or (how.optimizer == "sgd" and how.clip is None)
+
+
+LINEAR = scope.Limit(
+    "batch_size",
+    "of sgd without clipping (other optimisers divide by the size of a batch's gradient)",
+    lambda p, runs: p.batch_size == 0 or linear(optimiser(runs)),
+    lambda p, runs: f"{p.batch_size} under {getattr(optimiser(runs), 'optimizer', 'sgd')}",
+)
+
+
+def descent(flow: Flow, p: Any, runs: xr.Dataset | None, until: float | None) -> xr.Dataset:
+    """Steps of the students' optimiser on a flow, without batch noise: one curve for all seeds.
+
+    Parameters
+    ----------
+    flow : Flow
+        In the time ``t = eta * steps``.
+    p, runs, until
+        As for `clock`.
+
+    Returns
+    -------
+    Dataset
+        Variables of the flow over ``t``, with the steps as a second coordinate.
+
+    Raises
+    ------
+    ParameterError
+        As `clock` and `finite`.
+    """
+    steps, times = clock(p, runs, until)
+    how, last = optimiser(runs), int(np.max(steps[-1]))
+    length = last if how is None else max(last, p.steps)  # a schedule knows the length of the run
+    follow = lambda: flow.descend(p, p.eta, length, optimizer=how).isel(t=steps)  # noqa: E731
+    return finite(p, follow).assign_coords(t=times, step=("t", steps))
+
+
 def clock(p: Any, runs: xr.Dataset | None, t: float | None) -> tuple[np.ndarray, np.ndarray]:
     """Steps and times at which to evaluate a curve that is the same for all seeds.
 
@@ -181,7 +232,7 @@ def clock(p: Any, runs: xr.Dataset | None, t: float | None) -> tuple[np.ndarray,
     Raises
     ------
     ParameterError
-        As `held`.
+        As `check_runs` and `evaluations`.
     """
     if runs is not None:
         check_runs(p, runs, ("t", "step"), free=("batch_size",))

@@ -6,102 +6,34 @@ no page types what the code knows.
 
 from __future__ import annotations
 
-import argparse
 import ast
-import functools
-import importlib
 import json
-import multiprocessing
-import os
 import re
-import unittest.mock
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import building
 import figures
+import interface
+from cells import anchor, below, code, filtered, linked, mark, table, text
 from docutils.parsers.rst import directives
-from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
-from sphinx.util.parallel import make_chunks
 
 from papers import claims, evidence
-from theory import explorer, registry
+from theory import registry
 from theory.equation import STATUSES
-from theory.runtime import cli, output
 from verify.check import VERDICTS
 
 ROOT = Path(__file__).parents[2]
 WINGS = ("theory", "simulate", "verify", "papers")
-# What users call, in the order in which the pages of the API open with it.
-FIRST = (
-    *("Parameters", "predict", "train", "emergence_times", "thresholds"),
-    *("flow", "onset", "equations"),
-)
-# The same of wings, whose packages export little.
-CALLED = {
-    "theory": ("theory.equation.Equation", "theory.flow.Flow", "theory.registry.find"),
-    "simulate": ("simulate.runs.open", "simulate.runs.ensemble"),
-    "verify": (
-        *("verify.trajectories.compare", "verify.times.emergence_times", "verify.times.exponents"),
-        *("verify.check.Check", "verify.check_table.table"),
-    ),
-}
 EXAMPLES = {  # folders of systems without a statement; their students and checks
     "committee": ("committee/committee", "simulate/*.py", "verify/*.py"),
     "linear_attention.proportional": ("linear_attention/linear_attention/proportional", "fits.py", "laws.py"),
 }  # fmt: skip
-EXPLORERS = os.environ.get("DOCS_EXECUTION") not in ("off", "stored")  # seconds each
 PERFORMANCE = Path(__file__).parents[1] / "performance.json"
-
-
-def text(words: object) -> str:
-    """Plain words made safe for a cell of a Markdown table; code in backticks passes through."""
-    parts = re.split(r"(`[^`]*`)", " ".join(str(words).split()))
-    return "".join(
-        p.replace("|", r"\|") if p.startswith("`") else re.sub(r"([\\*_|<>\[\]$#~^{}])", r"\\\1", p)
-        for p in parts
-    )
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Markdown table; cells are Markdown."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
-
-
-def code(words: object) -> str:
-    """Words as code, in a cell."""
-    return f"`{words}`".replace("|", r"\|")
-
-
-def anchor(kind: str, *names: str) -> str:
-    """Name of a place in a page, of an equation or a check."""
-    return re.sub(r"[^a-z0-9]+", "-", " ".join((kind, *names)).lower())
-
-
-def linked(model: registry.Model, names: Iterable[str]) -> str:
-    """Names of equations, each a link to its formula where there is one."""
-    known = [n for n in names if n in found_equations(model.name)]
-    return ", ".join(f"[{code(n)}](#{anchor('equation', model.name, n)})" for n in known)
-
-
-@functools.cache
-def found_equations(model: str) -> frozenset[str]:
-    """Names of a model's equations."""
-    return frozenset(registry.find(model).wing("theory").equations())
-
-
-def mark(verdict: str) -> str:
-    """A verdict with the class that colours it, and gives it a sign of its own."""
-    return f"[{verdict}]{{.verdict .{verdict.lower().replace(' ', '-')}}}"
-
-
-def below(*notes: str) -> str:
-    """Notes of a row, each on a line below what it says."""
-    return "".join(f" [{note}]{{.note}}" for note in notes if note)
 
 
 # ---- What is derived
@@ -190,11 +122,6 @@ def verified(model: str, commands: Sequence[str] = ()) -> str:
     return "\n".join(out)
 
 
-def filtered(made: str, kind: str = "") -> str:
-    """A table that `_static/filter.js` gives a field for words and a button per verdict."""
-    return f":::::{{container}} filtered {kind}\n{made}:::::\n"
-
-
 def _ledger(paper: str) -> tuple[registry.Model, list[claims.Claim], claims.Found]:
     model = next(m for m in registry.MODELS.values() if m.paper == paper)
     return model, claims.load(claims.place(model)), evidence.found(evidence.load(model))
@@ -225,120 +152,6 @@ def ledger(paper: str, kinds: Sequence[str] = (), words: Sequence[str] = ()) -> 
         said = text(c.says) + below(text(c.note), on)
         rows.append([text(c.id), said, mark(claims.computed(c, found))])
     return filtered(table(("where", "what it says", "verdict"), rows), "ledger")
-
-
-# ---- Commands
-
-
-class _Asked(Exception):
-    """Carries a parser out of the command that made it."""
-
-
-def modules() -> list[str]:
-    """Every module that is a command, but for the names that models give ``simulate``."""
-    found = []
-    for wing in WINGS:
-        for path in sorted((ROOT / wing).rglob("*.py")):
-            name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
-            if "cli.run(" in path.read_text() and not (
-                name.startswith("simulate.") and path.name == "__main__.py"
-            ):
-                found.append(name)
-    return sorted(found, key=lambda name: (WINGS.index(name.partition(".")[0]), name))
-
-
-def parser_of(module: str) -> argparse.ArgumentParser:
-    """The parser of a command, as its ``main`` makes it."""
-    made = importlib.import_module(module)
-    if not hasattr(made, "main"):
-        made = importlib.import_module(f"{module}.__main__")
-
-    def ask(self: argparse.ArgumentParser, *_: Any) -> None:
-        raise _Asked(self)
-
-    kept, cli.Parser.parse_args = cli.Parser.parse_args, ask  # type: ignore[assignment, method-assign]
-    try:
-        made.main([])
-    except _Asked as asked:
-        return asked.args[0]
-    finally:
-        cli.Parser.parse_args = kept  # type: ignore[method-assign]
-    raise RuntimeError(f"{module}: parsed nothing")
-
-
-def commands() -> str:
-    """Every command with its arguments."""
-    out = []
-    for module in modules():
-        parser = parser_of(module)
-        out.append(f"({module}-command)=\n## `{parser.prog}`\n\n{text(parser.description or '')}\n")
-        rows = []
-        for action in parser._actions:
-            if action.help == argparse.SUPPRESS or action.dest == "help":
-                continue
-            value = str(action.metavar or "|".join(action.choices or ()))
-            takes = not isinstance(action, argparse._StoreTrueAction)
-            flag = " ".join(filter(None, (", ".join(action.option_strings), value * takes)))
-            rows.append([code(flag), text((action.help or "").replace("%%", "%"))])
-        out.append(table(("argument", "what it is"), rows) if rows else "No arguments.\n")
-    return "\n".join(out)
-
-
-# ---- API
-
-
-def _listed(wing: str) -> dict[str, list[str]]:
-    """Modules of a wing by package: the wing's own, then those of each model."""
-    groups: dict[str, list[str]] = {}
-    for path in sorted((ROOT / wing).rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        if parts[-1] == "__main__" or any(p.startswith("_") and p != "__init__" for p in parts):
-            continue
-        name = ".".join(parts).removesuffix(".__init__")
-        group = ".".join(name.split(".")[:2])
-        if not (ROOT / Path(*group.split("."))).is_dir():
-            group = wing
-        groups.setdefault(group, []).append(name)
-    return groups
-
-
-def offered(group: str) -> dict[str, Any]:
-    """What a group is imported for, by name: what its package exports, and of a wing `CALLED`."""
-    module = importlib.import_module(group)
-    names = sorted(set(getattr(module, "__all__", ())) - {"__version__"}, key=_rank)
-    found = {name: getattr(module, name) for name in names}
-    for path in CALLED.get(group, ()):
-        place, _, name = path.rpartition(".")
-        found[path.removeprefix(f"{group}.")] = getattr(importlib.import_module(place), name)
-    return {name: value for name, value in found.items() if callable(value)}
-
-
-def _rank(name: str) -> tuple[int, str]:
-    return FIRST.index(name) if name in FIRST else len(FIRST), name
-
-
-def called(group: str) -> str:
-    """Table of what a group is imported for, each with the first sentence of its docstring."""
-    rows = []
-    for name, value in offered(group).items():
-        said = re.split(r"\.\s+(?=[A-Z])|\n\n", value.__doc__ or "")[0].rstrip(".")
-        place = f"{value.__module__}.{getattr(value, '__qualname__', name)}"
-        link = code(name) if "<locals>" in place else f"{{py:obj}}`{name} <{place}>`"
-        rows.append([link, text(said.replace("``", "`"))])
-    return f"## What it is imported for\n\n{table(('call', 'what it is'), rows)}" if rows else ""
-
-
-def api(group: str) -> str:
-    """What a group is imported for; then ``automodule`` of all modules, first those it is from."""
-    wing = group.partition(".")[0]
-    made = {value.__module__ for value in offered(group).values()}
-    out = [called(group)]
-    for name in sorted(_listed(wing)[group], key=lambda n: (n != group, n not in made)):
-        out.append(
-            f"## `{name}`\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n"
-            f"   :ignore-module-all:\n   :show-inheritance:\n```\n"
-        )
-    return "\n".join(out)
 
 
 # ---- Performance
@@ -414,53 +227,6 @@ def sizes() -> str:
     return table(("system", "statement", "theory", "own students", "checks", "in all"), rows)
 
 
-def explorable() -> list[registry.Model]:
-    """Models of this package with something to explore."""
-    own = [m for m in registry.TABLE.values() if not m.package and not m.systems]
-    return [m for m in own if explorer.offers(m)]
-
-
-def explorers() -> str:
-    """Links to the explorer's pages, where they are made."""
-    if not EXPLORERS:
-        return "Left out of this quick build."
-    made = [f'<li><a href="explore/{m.name}.html">{m.title}</a></li>' for m in explorable()]
-    return f"<ul>{''.join(made)}</ul>"
-
-
-def explore(app: Sphinx, error: Exception | None) -> None:
-    """Write the explorer's pages beside those of the site, as many at once as pages are read."""
-    if error is None and EXPLORERS and app.builder.format == "html":
-        folder = Path(app.outdir) / "explore"
-        folder.mkdir(exist_ok=True)
-        names = [model.name for model in explorable()]
-        with multiprocessing.get_context("fork").Pool(app.parallel) as pool:
-            pool.map(functools.partial(explored, folder), names, chunksize=1)
-
-
-def explored(folder: Path, name: str) -> None:
-    """Write the explorer's page of a model."""
-    model = registry.find(name)
-    with output.atomic(folder / f"{name}.html") as temporary:
-        temporary.write_text(explorer.page(model, explorer.opening(model)))
-
-
-def alone(app: Sphinx, *_: Any) -> None:
-    """Keep a process of a parallel build to one core: the students of its pages are then trained in
-    the process that asks for them, instead of in two that import torch once more.
-    """
-    place = multiprocessing.current_process()._identity
-    if place and hasattr(os, "sched_setaffinity"):
-        cores = sorted(os.sched_getaffinity(os.getppid()))
-        os.sched_setaffinity(0, {cores[place[-1] % len(cores)]})
-
-
-def deal(app: Sphinx, env: Any, pages: list[str]) -> None:
-    """Order pages so that neighbours, which cost alike, are read by different processes."""
-    hands = len(make_chunks(pages, app.parallel)) or 1
-    pages[:] = [page for first in range(hands) for page in pages[first::hands]]
-
-
 class Generated(SphinxDirective):
     """A directive that parses the Markdown its maker returns."""
 
@@ -477,41 +243,6 @@ class Generated(SphinxDirective):
         return self.parse_text_to_nodes(made, allow_section_headings=True)
 
 
-def plain_bars(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Absolute values in docstrings are not substitutions."""
-    lines[:] = [x if "`" in x else x.replace("|", r"\|") for x in lines]
-
-
-def cost(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
-    """At the end of a page with cells: how long they took to run."""
-    data = getattr(app.env, "nb_metadata", {}).get(page, {}).get("exec_data") or {}
-    if data.get("runtime"):
-        context["body"] += (
-            f'<p class="cost">The cells of this page took {data["runtime"]:.0f} s to run '
-            f"when they were last executed.</p>"
-        )
-
-
-def navigation(app: Sphinx, builder: Any) -> None:
-    """Make the navigation, which shows titles alone, from contents without sections and functions:
-    they would be copied for each page, to be left out, in most of the time that pages are written.
-    """
-    titles = {page: toc.deepcopy() for page, toc in app.env.tocs.items()}
-    for top in (node for toc in titles.values() for node in toc if len(node) > 1):
-        top[1][:] = list(top.findall(addnodes.toctree))
-
-    def short(_: Sphinx, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
-        whole = context["toctree"]
-
-        def toctree(**options: Any) -> str:
-            with unittest.mock.patch.object(app.env, "tocs", titles):
-                return whole(**options)
-
-        context["toctree"] = toctree
-
-    app.connect("html-page-context", short, priority=400)  # before the theme asks
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register one directive per maker."""
     makers = (
@@ -520,22 +251,22 @@ def setup(app: Sphinx) -> dict[str, bool]:
         verified,
         coverage,
         ledger,
-        commands,
-        api,
+        interface.commands,
+        interface.api,
         performance,
         costs,
         sizes,
     )
     drawn = (figures.gallery, figures.picture, figures.thumbnails)
-    for maker in (*makers, explorers, *drawn):
+    for maker in (*makers, building.explorers, *drawn):
         kind = type(maker.__name__, (Generated,), {"make": staticmethod(maker)})
         app.add_directive(maker.__name__, kind)
-    app.connect("autodoc-process-docstring", plain_bars)
-    app.connect("html-page-context", cost)
-    app.connect("build-finished", explore)
-    app.connect("env-before-read-docs", deal)
-    app.connect("source-read", alone)
-    app.connect("write-started", navigation)
+    app.connect("autodoc-process-docstring", building.plain_bars)
+    app.connect("html-page-context", building.cost)
+    app.connect("build-finished", building.explore)
+    app.connect("env-before-read-docs", building.deal)
+    app.connect("source-read", building.alone)
+    app.connect("write-started", building.navigation)
     # What directives are made of is no file that Sphinx watches: all pages follow this hash.
     app.add_config_value("sources_hash", "", "env")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -146,7 +146,6 @@ DISENTANGLED = training.System(
     partial(Unstacked, Learner),
     MEANING,
     memory,
-    time="t",
     identity=identity,
     dimensions={
         "pseudo": ("parameter",),

@@ -115,7 +115,6 @@ SYSTEM = training.System(
     partial(Unstacked, OnePass),
     MEANING,
     memory,
-    time="t",
     default_dtype="float64",
     devices=("cpu",),
 )

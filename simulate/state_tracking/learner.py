@@ -1,6 +1,5 @@
 """Students of the state-tracking task: full-batch or minibatch descent of a stack."""
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -252,10 +251,7 @@ SYSTEM = training.System(
     Learner,
     MEANING,
     memory,
-    time="alpha",
     clock=Parameters.alpha,
-    counter="epoch",
-    length=operator.attrgetter("epochs"),
     dimensions={"step_accuracy": ("step",), "attention": ("step", "action")},
     stack=GPU_STACK,
     identity=identity,

@@ -20,8 +20,7 @@ from simulate.statement import data as law
 from simulate.streams import keyed
 from theory.optimisers import Optimiser
 from theory.runtime import sources
-from theory.statement import arrays, model, onset
-from theory.statement.derived import Derived
+from theory.statement import arrays, model
 from theory.statement.stated import Statement
 from theory.statement.symmetry import compiled
 from theory.statement.tree import Function, Index, Node, Value, Weight, require, subterms
@@ -112,7 +111,7 @@ class Learner:
         optimizer: Optimiser | None = None,
     ) -> None:
         self.p, self.seed, self.student = p, seed, Student(stated, dtype)
-        self.made = at_sizes(stated, p)
+        self.made = model.at_sizes(stated, p)
         self.numbers = law.counted(p.as_dict())
         sized = arrays.Data(self.numbers)
         self.tables = dict(tables or arrays.teachers(stated, sized, keyed(seed, TEACHERS)))
@@ -190,25 +189,6 @@ class Learner:
             self.moves.load(state)
 
 
-def at_sizes(stated: Statement, p: Any) -> Derived:
-    """Derived results of a statement at the sizes of parameters.
-
-    Raises
-    ------
-    ParameterError
-        If a size or number has no value, or the student has no classes (a closure).
-    """
-    made = _written(stated, tuple(onset.sized(stated, p).items()))
-    said = f"statement {stated.name}: of a closure over teachers there are no students yet"
-    require(not made.shared, said)
-    return made
-
-
-@functools.lru_cache(maxsize=16)  # the flow of written sums takes seconds
-def _written(stated: Statement, sizes: tuple[tuple[str, int], ...]) -> Derived:
-    return model.offered(stated).derived().written(dict(sizes))
-
-
 def memory(stated: Statement, p: Any, itemsize: int = 8) -> float:
     """Bytes at the peak of one run: tensors that autograd stores for every node of the tree."""
     numbers = law.counted(p.as_dict())
@@ -266,7 +246,6 @@ def system(stated: Statement) -> Stated:
         functools.partial(Unstacked, functools.partial(Learner, stated)),
         {"loss": "mean loss: of all inputs, or of a test sample where they are not listed"},
         functools.partial(memory, stated),
-        time="t",
         default_dtype="float64",
         devices=("cpu",),
         identity=functools.partial(_identity, text),

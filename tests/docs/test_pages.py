@@ -1,5 +1,6 @@
 """Sources of the site: links, required content, and the output of the directives."""
 
+import importlib
 import json
 import re
 import subprocess
@@ -209,32 +210,48 @@ def test_a_missed_target_is_an_answer(monkeypatch, code):
         assert measure.ask("verify.start") == {"rows": []}
 
 
-@pytest.fixture(scope="module")
-def generated():
-    """What the directives are made of."""
+def extension(name):
+    """A module of `docs/_extensions`."""
     for package in ("sphinx", "latex2mathml"):
         pytest.importorskip(package, reason=f"{package} is not installed (extra docs)")
     sys.path.insert(0, str(ROOT / "docs/_extensions"))
     try:
-        import generated as made
+        return importlib.import_module(name)
     finally:
         sys.path.pop(0)
-    return made
 
 
-def test_commands_know_their_flags(generated):
+@pytest.fixture(scope="module")
+def generated():
+    """Equations, evidence, ledgers and costs."""
+    return extension("generated")
+
+
+@pytest.fixture(scope="module")
+def interface():
+    """Commands and API."""
+    return extension("interface")
+
+
+@pytest.fixture(scope="module")
+def cells():
+    """Markdown of tables."""
+    return extension("cells")
+
+
+def test_commands_know_their_flags(interface):
     """Every module that is a command is listed, with flags its parser has."""
-    text = generated.commands()
+    text = interface.commands()
     assert "`python -m theory.onset`" in text and "`python -m verify.device`" in text
-    assert text.count("\n## ") == len(generated.modules()) > 10
+    assert text.count("\n## ") == len(interface.modules()) > 10
     assert "`--grid NAME=V1,V2`" in text and "SUPPRESS" not in text
 
 
-def test_api_lists_every_module(generated):
+def test_api_lists_every_module(interface):
     """Each public module of the wings stands in exactly one group, and each group has a page."""
     index = (ROOT / "docs/api/index.md").read_text()
-    for wing in generated.WINGS:
-        groups = generated._listed(wing)
+    for wing in interface.WINGS:
+        groups = interface._listed(wing)
         names = [name for group in groups.values() for name in group]
         assert len(names) == len(set(names)) and f"{wing}" in groups
         for group in groups:
@@ -265,15 +282,15 @@ def test_ledger_has_every_claim(generated):
     assert 0 < errata < len(listed)
 
 
-def test_pages_of_the_api_open_with_what_is_called(generated):
+def test_pages_of_the_api_open_with_what_is_called(interface):
     """Predictions and training before the rest, and modules that define them before others."""
-    theory, students = (generated.api(f"{wing}.state_tracking") for wing in ("theory", "simulate"))
+    theory, students = (interface.api(f"{wing}.state_tracking") for wing in ("theory", "simulate"))
     calls = theory[: theory.index("## `theory.state_tracking`")]
     assert calls.index("`Parameters <") < calls.index("`predict <") < calls.index("`c_omega <")
     assert "`train <simulate.training.System.train>`" in students
     assert theory.index(".predict`\n") < theory.index(".cavity`\n")
     assert all(
-        f"`{name} <" in generated.called("verify") for name in ("ensembles", "times.exponents")
+        f"`{name} <" in interface.called("verify") for name in ("ensembles", "times.exponents")
     )
 
 
@@ -289,22 +306,18 @@ def test_evidence_shows_why(generated, monkeypatch):
     assert "[`dA_dalpha`](#equation-state-tracking-da-dalpha)" in made
 
 
-def test_cells_survive_what_is_in_them(generated):
+def test_cells_survive_what_is_in_them(cells):
     """A bar, a star or a dollar does not break a table."""
-    made = generated.table(("a",), [[generated.text("|z| <= 4 * x_1 $y$ [b](c)")]])
+    made = cells.table(("a",), [[cells.text("|z| <= 4 * x_1 $y$ [b](c)")]])
     assert made.splitlines()[2].count("|") - made.splitlines()[2].count(r"\|") == 2
     assert r"\$y\$" in made and r"\[b\]" in made
 
 
-def test_mathematics_becomes_mathml(generated):
+def test_mathematics_becomes_mathml():
     """A flow's block has rows, no command is left, and an unknown one is named."""
-    sys.path.insert(0, str(ROOT / "docs/_extensions"))
-    try:
-        import mathml
-    finally:
-        sys.path.pop(0)
     from theory import state_tracking
 
+    mathml = extension("mathml")
     stacked = mathml.mathml(r"{W^{(1)}}_{m,n} \overline{C} \left(N - 1\right)", "inline", None)
     assert "<msubsup>" in stacked and "\u203e" in stacked and 'stretchy="true" fence' not in stacked
     tall = mathml.mathml(r"\left(\frac{a}{b}\right)", "inline", None)

@@ -79,7 +79,8 @@ def test_second_gradient_by_enumeration(sizes):
 
 def test_second_gradient_after_a_larger_first_step_is_refused():
     """Per unit of the first step one number up to the limit, beyond it none."""
-    p = Steps(first_step=0.1)
+    p = Steps()
+    assert p.first_step == 0.1
     assert second_gradient(p) == second_gradient(p.replace(first_step=0.01))
     with pytest.raises(ParameterError, match=r"first_step = 0\.11: must be at most 0\.1, where"):
         second_gradient(p.replace(first_step=0.11))

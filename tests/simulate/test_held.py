@@ -7,10 +7,13 @@ import pytest
 
 from simulate.associative_memory.factual_recall.student import SYSTEM
 from simulate.induction_heads.learner import DISENTANGLED
-from theory.associative_memory.factual_recall import Parameters
+from simulate.systems import find
+from theory.associative_memory.factual_recall import Parameters, predict
 from theory.associative_memory.factual_recall.dynamics import flow
 from theory.induction_heads import Parameters as Induction
+from theory.induction_heads import bursty
 from theory.parameters import ParameterError
+from theory.statement.model import at_sizes
 
 P = Parameters(S=4, R=2, D=2, noise_tokens=2, T=4, batch_size=512, eta=0.5, steps=60, eval_every=20)
 RELATIONS = replace(SYSTEM, held={f"w[{P.S}:{P.S + P.R}]": 0.4})
@@ -65,3 +68,27 @@ def test_one_of_three_numbers_held():
         learner.step(number)
     found = learner.measure()
     assert found["alpha"] == 2.0 and {0.0, 2.0}.isdisjoint([*found["beta"], *found["gamma"]])
+
+
+def test_a_single_number_held():
+    """A weight without axes is named without a place; the flow with it held is followed."""
+    _, system = find("induction_heads.bursty")
+    p = bursty.Parameters(N=4, B=2, eta=0.2, steps=20)
+    held = replace(system, held={"alpha": 0.3})
+    learner = held.learner(p, [0], system.device("cpu"), system.precision(None))
+    for number in range(p.steps):
+        learner.step(number)
+    flow_held = at_sizes(bursty.stated, p).flow.held(alpha=0.3)
+    expected = flow_held.descend(p, p.eta, p.steps).isel(t=-1)
+    for name, value in learner.measure().items():
+        known = expected.get(name, 0.3)
+        assert value == pytest.approx(float(known), rel=1e-12), name
+    with pytest.raises(ParameterError, match=r"^held: no weight alpha\[0\]; there are gamma \(\)"):
+        replace(system, held={"alpha[0]": 0.3}).learner(p, [0], None, system.precision(None))
+
+
+def test_no_curve_is_predicted_for_clamped_students(tmp_path):
+    """The flow of all weights is not theirs."""
+    runs = RELATIONS.train(P, range(2), store=tmp_path, **ALONE)
+    with pytest.raises(ParameterError, match=r"^runs: w\[4:6\] is held; solve flow\(\)\.held"):
+        predict(P, runs)

@@ -35,7 +35,7 @@ def message(prox):
 
 def three_steps(samples=300):
     """Gradients, probes, accuracies."""
-    p = gradient_steps.Parameters(N=12, T=8, samples=samples)
+    p = gradient_steps.Parameters(N=12, T=8, samples=samples, first_step=1.0)
     return dataclasses.asdict(gradient_steps.run(p, seed=3))
 
 

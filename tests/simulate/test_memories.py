@@ -137,7 +137,7 @@ def test_three_steps_small():
     """A small task in seconds: probes right after their steps, accuracy near one after the
     third.
     """
-    p = StepParameters(N=10, K=2, T=10, samples=8000)
+    p = StepParameters(N=10, K=2, T=10, samples=8000, first_step=1.0)
     tokens, answer, place = sample_steps(p, 100, np.random.default_rng(0))
     rows = np.arange(100)
     assert (tokens[rows, place] == tokens[:, -1]).all() and (

@@ -140,7 +140,7 @@ def test_attention_focuses_step_by_step():
     """Key idea 3: each association makes attention on the answer grow: from 1/T, by the second
     step, to nearly 1 by the third.
     """
-    p = Parameters(N=10, K=2, T=10, samples=8000)
+    p = Parameters(N=10, K=2, T=10, samples=8000, first_step=1.0)
     out = run(p)
     assert out.attention[0] == out.attention[1] == pytest.approx(1 / p.T, rel=1e-6)
     assert out.attention[2] > 1.5 / p.T and out.attention[3] > 0.9

@@ -71,13 +71,13 @@ def test_length_of_a_run(name):
     time = "alpha" if name == "state_tracking" else "t"
     for question in {"onset", "predict"} & there.keys():
         own = {"seeds": 1, "level": "dressed"} if (question, time) == ("predict", "alpha") else {}
-        a, b = (there[question](p, **own, **{word: 2.0}) for word in ("until", time))
+        a, b = (there[question](p, **own, **{word: 4.0}) for word in ("until", time))
         if question == "onset":
             assert a.numbers == pytest.approx(b.numbers, rel=1e-12, nan_ok=True)
         else:
             xr.testing.assert_identical(a, b)
-            lengths = [float(np.max(x[time])) for x in (a, there[question](p, **own, until=1.0))]
-            assert lengths[1] < lengths[0] <= 2.0 * (1 + 1e-12)
+            lengths = [float(np.max(x[time])) for x in (a, there[question](p, **own, until=2.0))]
+            assert lengths[1] < lengths[0] <= 4.0 * (1 + 1e-12)
         with pytest.raises(ParameterError, match="same as until"):
             there[question](p, **own, **{"until": 2.0, time: 2.0})
 

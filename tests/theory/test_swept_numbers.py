@@ -32,14 +32,17 @@ SMALL = {
     "induction_heads.bursty": {"N": 16, "B": 1},
     "induction_heads.in_weights": {"L": 2, "C": 2048, "R": 8, "c_0": 0.3},
     "induction_heads.markov": {"k": 16, "m": 4, "D": 40},  # bigrams come too early at rho = 0.1
-    "associative_memory.gradient_steps": {"first_step": 0.1},
     "associative_memory.k_hop": {"N": 4, "k": 2, "m_0": 0.2, "steps": 200},
 }
 HALF = {"part": factual_recall.dynamics.SUBJECT, "share": 0.5}
 STATE = State(q=0.2, m=0.1, theta=0.05, V=0.3)
 LATER = [0.0, 0.5, 3.0]
 # Function: its own arguments, the swept field and its values.
-STATED = {"onset": ({"until": 4.0}, "eta", [0.1]), "emergence_times": ({}, "eta", [0.1, 0.2])}
+STATED = {
+    "onset": ({"until": 4.0}, "eta", [0.1]),
+    "emergence_times": ({}, "eta", [0.1, 0.2]),
+    "predict": ({}, "steps", [20, 20]),
+}
 CASES = {
     "state_tracking": {
         "c_omega": ({}, "L", [1, 3, 8]),

@@ -36,11 +36,12 @@ def scope_of(
     filled: Sequence[Limit] = (),
 ) -> Scope:
     """Which students the flow of a statement describes, derived at some sizes or at any."""
+    free = ("eta", "steps", "eval_every", "batch_size")
     return Scope(
         f"the flow of {of.name}",
         "gradient descent in small steps",
         (*(only(s.name, n) for s, n in sizes.items()), *filled),
-        free=("eta", "steps", "eval_every", "batch_size"),
+        free=tuple(x for x in free if x not in [limit.field for limit in filled]),
     )
 
 

@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import sympy as sp
+import xarray as xr
 
-from theory import scope, sweep
+from theory import prediction, scope, sweep
 from theory.catalogue import catalogue
 from theory.emergence import of_onset, until
 from theory.equation import Equation
 from theory.parameters import BaseParameters, ParameterError, Stepped, nearest, parameter
 from theory.registry import COMMANDS, Model, of_all
-from theory.statement.derived import scope_of
+from theory.statement.derived import Derived, scope_of
 from theory.statement.stated import UNNAMED, Statement, unread
 from theory.statement.tree import Spectrum, require
 
@@ -90,6 +91,38 @@ def offered(stated: Statement) -> types.SimpleNamespace:
     def own_onset(p: Any, until: float | None = None) -> Any:
         return onset.onset(offers(), p, until)
 
+    @until("t")
+    @scope.guard(scope_of(stated, filled=(prediction.LINEAR,)))
+    @sweep.over_fields
+    def predict(
+        p: Any, runs: xr.Dataset | None = None, *, until: float | None = None
+    ) -> xr.Dataset:
+        """Predict a training run: descent on all inputs by the students' optimiser, the same for
+        every seed.
+
+        Parameters
+        ----------
+        p : Parameters
+            Parameters of the training run.
+        runs : Dataset, optional
+            Students over ``(seed, t)``; the curve is evaluated at their times.
+        until : float, optional
+            Length of the curve without runs, in ``t = eta * steps`` (also ``t=``); by default
+            that of ``p.steps``.
+
+        Returns
+        -------
+        Dataset
+            Order parameters, loss and observables of the flow over ``t``.
+
+        Raises
+        ------
+        ParameterError
+            If the runs lack their steps or were trained with other parameters, a size has no value,
+            the descent diverges, or the flow is a closure, which no student follows.
+        """
+        return prediction.descent(at_sizes(stated, p).flow, p, runs, until)
+
     return types.SimpleNamespace(
         statement=stated,
         Parameters=parameters(stated),
@@ -98,9 +131,31 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         sections=lambda: offers().sections(),
         flow=lambda: flows()[stated.name],
         flows=flows,
+        predict=predict,
         onset=own_onset,
         emergence_times=of_onset(own_onset),
     )
+
+
+def at_sizes(stated: Statement, p: Any) -> Derived:
+    """Derived results of a statement at the sizes of parameters.
+
+    Raises
+    ------
+    ParameterError
+        If a size or number has no value, or the student has no classes (a closure).
+    """
+    from theory.statement import onset
+
+    made = _written(stated, tuple(onset.sized(stated, p).items()))
+    said = f"statement {stated.name}: of a closure over teachers there are no students yet"
+    require(not made.shared, said)
+    return made
+
+
+@functools.lru_cache(maxsize=16)  # the flow of written sums takes seconds
+def _written(stated: Statement, sizes: tuple[tuple[str, int], ...]) -> Derived:
+    return offered(stated).derived().written(dict(sizes))
 
 
 PRINTED = 300  # operations of a rate that is printed in a package's sections
@@ -131,9 +186,9 @@ def served(
     Returns
     -------
     tuple
-        ``Parameters``, ``derived``, ``flow``, ``flows``, ``sections``, ``equations``, ``onset`` and
-        ``emergence_times``. Names of equations begin with the statement's, so that systems of a
-        family differ.
+        ``Parameters``, ``derived``, ``flow``, ``flows``, ``sections``, ``equations``, ``onset``,
+        ``emergence_times`` and ``predict``. Names of equations begin with the statement's, so that
+        systems of a family differ.
     """
     base = offered(stated)
 
@@ -185,7 +240,7 @@ def served(
         return {e.name: e for part in sections().values() for e in part}
 
     shared = (base.Parameters, base.derived, base.flow, base.flows)
-    return *shared, sections, equations, onset, of_onset(onset)
+    return *shared, sections, equations, onset, of_onset(onset), base.predict
 
 
 @functools.cache

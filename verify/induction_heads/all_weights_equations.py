@@ -12,7 +12,7 @@ from theory.equation import Equation
 from theory.induction_heads.all_weights import plateau
 from theory.induction_heads.all_weights.plateau import FIVE
 from theory.induction_heads.all_weights.scores import THETA
-from theory.induction_heads.network import MASKS
+from theory.induction_heads.network import ENDS, MASKS
 from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
 from theory.induction_heads.symbols import N as N_symbol
 from verify.check import Check, identity, listed, near
@@ -33,7 +33,7 @@ def by_equations(eq: Table, theta: np.ndarray, size: int, pair: int, mask: str) 
     """Loss from the equations only: scores of all rows, softmax, retrieved tokens, output, sum of
     squares. Not for pair 1.
     """
-    end = "" if mask == "strict" else "_inclusive"
+    end = ENDS[mask]
     numbers = dict(zip(NAMES, theta.tolist(), strict=True)) | {"N": size, "q": pair}
     scores = np.zeros(2 * size + 1)
 

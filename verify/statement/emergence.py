@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from simulate.statement import of
-from simulate.statement.student import at_sizes
+from theory.statement import model
 from theory.statement.stated import Statement
 from verify.check import Band, Check, identity, sampled, with_notes
 from verify.emergence import first_crossing
@@ -59,14 +59,14 @@ def emergence(
     for p in settings:
         time = predicted(p)
         p = p.run_to(LONGER * time)
-        flow = at_sizes(stated, p).flow
+        flow = model.at_sizes(stated, p).flow
         shown = flow.observables.get(variable) or next(x for x in flow.state if x.name == variable)
         event = {"time": shown - level}
         exact = float(flow.solve(p, at=[0.0], t=LONGER * time, events=event)["time"])
-        descent = flow.descend(p, p.eta, p.steps)[variable].expand_dims("seed")
         runs = of(stated).train(p, seeds=tuple(seeds), progress=progress)
         times = first_crossing(runs[variable], level).values
-        slow = float(first_crossing(descent.isel(t=runs.step.values), level).values[0])
+        descent = model.offered(stated).predict(p, runs)[variable].expand_dims("seed")
+        slow = float(first_crossing(descent, level).values[0])
         where = setting(stated, p)
         what = f"time of {variable} = {level:g}"
         yield from [

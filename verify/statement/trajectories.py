@@ -8,10 +8,10 @@ import numpy as np
 import xarray as xr
 
 from simulate.statement.data import coinciding, counted
-from simulate.statement.student import at_sizes
 from theory import titles
 from theory.parameters import described
 from theory.runtime import plotting
+from theory.statement import model
 from theory.statement.arrays import Data
 from theory.statement.stated import Statement
 from verify import ensemble
@@ -25,16 +25,9 @@ DISTINCT = "values of a sample are taken to be distinct (injective='leading orde
 WHY = "steps on all inputs in float64: rounding, which grows as the weights do"
 
 
-def descent(stated: Statement, p: Any, runs: xr.Dataset) -> xr.Dataset:
-    """The flow in steps of the learning rate, at the times of students."""
-    curve = at_sizes(stated, p).flow.descend(p, p.eta, int(runs.step.max()))
-    curve = curve.isel(t=runs.step.values)
-    return curve.assign_coords(t=runs.t.values)
-
-
 def checks(stated: Statement, p: Any, runs: xr.Dataset) -> list[Check]:
     """Students on all inputs are descent to rounding; others are so on average, to a percent."""
-    curve = descent(stated, p, runs)
+    curve = model.offered(stated).predict(p, runs)
     if p.batch_size:
         share = coinciding(stated, Data(counted(p.as_dict())))
         why = f"{DISTINCT}, and coincide in {share:.0%} of inputs: its size is not large"
@@ -48,8 +41,8 @@ def checks(stated: Statement, p: Any, runs: xr.Dataset) -> list[Check]:
 
 def lag(stated: Statement, p: Any, runs: xr.Dataset) -> str:
     """How far descent is from the flow."""
-    steps = descent(stated, p, runs)
-    flow = at_sizes(stated, p).flow.solve(p, at=runs.t.values, t=float(runs.t[-1]))
+    steps = model.offered(stated).predict(p, runs)
+    flow = model.at_sizes(stated, p).flow.solve(p, at=runs.t.values, t=float(runs.t[-1]))
     off = {
         str(x): float(np.abs(flow[x] - v).max() / (np.abs(flow[x]).max() or 1))
         for x, v in steps.data_vars.items()
@@ -64,7 +57,7 @@ def lag(stated: Statement, p: Any, runs: xr.Dataset) -> str:
 @plotting.panels(1, 2, width=3.9, height=3.0)
 def draw(stated: Statement, p: Any, runs: xr.Dataset, *axes: Any) -> Any:
     """Loss and order parameters over time: students, and descent of the flow."""
-    curve = descent(stated, p, runs)
+    curve = model.offered(stated).predict(p, runs)
     names = [str(x) for x in curve.data_vars]
     for axis, shown in zip(axes, (["loss"], [x for x in names if x != "loss"]), strict=True):
         for k, name in enumerate(shown):

@@ -208,7 +208,6 @@ SYSTEM = training.System(
     MEANING,
     memory,
     dimensions={"learned": ("direction",), "invariant": ("pair",)},
-    time="t",
     default_dtype="float64",
 )
 SYSTEMS = {k: replace(SYSTEM, settings={"attention": k}) for k in ("merged", "separate")}

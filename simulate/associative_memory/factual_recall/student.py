@@ -185,7 +185,6 @@ SYSTEM = training.System(
     partial(Unstacked, Learner),
     MEANING,
     memory,
-    time="t",
     default_dtype="float32",
     devices=("cpu",),
     identity=identity,

@@ -148,7 +148,6 @@ SYSTEM = training.System(
     partial(Unstacked, Learner),
     MEANING,
     memory,
-    time="t",
     dimensions={"overlap": ("hop",)},
     default_dtype="float64",
     finite="product",

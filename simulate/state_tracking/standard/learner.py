@@ -1,6 +1,5 @@
 """Standard transformers under training, and their system."""
 
-import operator
 from functools import partial
 from typing import Any
 
@@ -92,10 +91,7 @@ SYSTEM = training.System(
     partial(Unstacked, Learner),
     interventions.MEANING,
     memory,
-    time="alpha",
     clock=StandardParameters.alpha,
-    counter="epoch",
-    length=operator.attrgetter("epochs"),
     dimensions=interventions.DIMENSIONS,
     identity=identity,
     displayed=("A", "B", "R", "S", "heuristic", "logic", "accuracy", "rollout_accuracy"),

@@ -23,6 +23,8 @@ from simulate import pool, statement, sweep, training
 from simulate.statement import data as law
 from simulate.statement import student as kind
 from simulate.streams import keyed
+from theory import Optimiser, prediction
+from theory.induction_heads import bursty
 from theory.parameters import ParameterError
 from theory.statement import (
     arrays,
@@ -255,3 +257,36 @@ def test_students_on_all_inputs_are_descent_of_the_flow(stated, tmp_path):
     found = trajectories.checks(stated, p, runs)
     assert found and {c.verdict for c in found} == {"exact"}
     assert not np.allclose(runs.loss[:, 0], runs.loss[:, -1])
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        None,
+        Optimiser(momentum=0.9, nesterov=True),
+        Optimiser(optimizer="adamw", weight_decay=0.01),
+        Optimiser(schedule="cosine", warmup=5, clip=0.05),
+    ],
+)
+def test_predict_follows_students_under_their_optimiser(how, tmp_path):
+    """To rounding on all inputs; where batches do not average out it says so."""
+    system = statement.of(bursty.stated).SYSTEMS["student"]
+    p = bursty.Parameters(N=4, B=2, eta=0.2, steps=24, eval_every=4)
+    given = {} if how is None else {"optimizer": how}
+    runs = system.train(p, range(2), store=tmp_path, **ALONE, **given)
+    curve = bursty.predict(p, runs)
+    assert set(curve.data_vars) == set(runs.data_vars)
+    for name, values in curve.data_vars.items():  # the same sums in another order, 24 times
+        np.testing.assert_allclose(runs[name], values.expand_dims(seed=2), rtol=1e-11, atol=1e-13)
+    batches = runs.assign_attrs(parameters=p.replace(batch_size=8).as_json(training_only=True))
+    if how is None or prediction.linear(how):
+        assert bursty.predict(p.replace(batch_size=8), batches).loss.shape == curve.loss.shape
+    else:
+        with pytest.raises(ParameterError, match="^batch_size = 8 under .*must be of sgd"):
+            bursty.predict(p.replace(batch_size=8), batches)
+
+
+def test_no_student_follows_a_closure():
+    mean = model.offered(systems.tracking())
+    with pytest.raises(ParameterError, match="of a closure over teachers there are no students"):
+        mean.predict(mean.Parameters(N=3, d=3, A=0.5))

@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 
-import xarray as xr
-
-from theory import Limit, Optimiser, ParameterError, Scope, Stepped, parameter, scope
+from theory import ParameterError, Scope, Stepped, parameter, prediction, scope
 
 
 @dataclass(frozen=True)
@@ -57,28 +55,11 @@ class Parameters(Stepped):
         return self.S + self.R + self.noise_tokens + 1
 
 
-def optimiser(runs: xr.Dataset | None) -> Optimiser | None:
-    """The optimiser of students; none if it is plain descent."""
-    stored = scope.configuration(runs).get("optimizer")
-    return None if stored is None else Optimiser(**stored)
-
-
-def linear(how: Optimiser | None) -> bool:
-    """Whether steps are linear in the gradients, so that the noise of batches averages out."""
-    return how is None or (how.optimizer == "sgd" and how.clip is None)
-
-
 # The weights of noise tokens do not change, and batches only add noise.
-LINEAR = Limit(
-    "batch_size",
-    "of sgd without clipping (other optimisers divide by the size of a batch's gradient)",
-    lambda p, runs: linear(optimiser(runs)),
-    lambda p, runs: f"{p.batch_size} under {getattr(optimiser(runs), 'optimizer', 'sgd')}",
-)
 RECALL = Scope(
     "the flow of factual recall",
     "linear attention on balanced facts",
-    (LINEAR,),
+    (prediction.LINEAR,),
     ("noise_tokens", "steps", "eval_every"),
 )
 applies = scope.applies({"flow": RECALL})

@@ -1,11 +1,10 @@
 """Predicted curves of a training run: full-batch descent with the students' optimiser."""
 
-import numpy as np
 import xarray as xr
 
 from theory import prediction, scope, sweep, until
 from theory.associative_memory.factual_recall.dynamics import flow
-from theory.associative_memory.factual_recall.parameters import RECALL, Parameters, optimiser
+from theory.associative_memory.factual_recall.parameters import RECALL, Parameters
 
 
 @until("t")
@@ -37,9 +36,4 @@ def predict(
     ParameterError
         If the runs lack their steps or were trained with other parameters.
     """
-    steps, times = prediction.clock(p, runs, until)
-    how, last = optimiser(runs), int(np.max(steps[-1]))
-    length = last if how is None else max(last, p.steps)  # a schedule knows the length of the run
-    curves = lambda: flow().descend(p, p.eta, length, optimizer=how)  # noqa: E731
-    curve = prediction.finite(p, lambda: curves().isel(t=steps))
-    return curve.rename(accuracy="probability").assign_coords(t=times, step=("t", steps))
+    return prediction.descent(flow(), p, runs, until).rename(accuracy="probability")

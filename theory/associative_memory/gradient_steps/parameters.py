@@ -19,14 +19,14 @@ class Parameters(BaseParameters):
         For an unknown name, a value out of range, or too few tokens that are not triggers.
     """
 
-    # First step small enough for the softmax not to saturate; thirty times larger: it saturates and
-    # later steps fail.
+    # A first step of 1 leaves the softmax unsaturated, too, though no longer linear; at 30 it
+    # saturates and later steps fail.
     PRESETS = {"unsaturated": {}, "saturated": dict(first_step=30.0)}
     N: int = parameter(30, "tokens, triggers included", low=4)
     K: int = parameter(3, "triggers", low=1)
     T: int = parameter(32, "sequence length", low=5)
     samples: int = parameter(50000, "sequences per gradient", low=100)
-    first_step: float = parameter(1.0, "learning rate of the first step, in units of N T", above=0)
+    first_step: float = parameter(0.1, "learning rate of the first step, in units of N T", above=0)
     second_gain: float = parameter(
         20.0, "mean weight of trigger associations after the second step", above=0
     )

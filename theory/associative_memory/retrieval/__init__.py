@@ -17,10 +17,11 @@ __all__ = [
     "flow",
     "flows",
     "onset",
+    "predict",
     "sections",
     "stated",
 ]
 
-Parameters, derived, flow, flows, sections, equations, onset, emergence_times = served(
+Parameters, derived, flow, flows, sections, equations, onset, emergence_times, predict = served(
     stated, {"Retrieval by a softmax head: emergence": [emergence]}, TIMES
 )

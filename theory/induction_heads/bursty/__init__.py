@@ -19,13 +19,14 @@ __all__ = [
     "flow",
     "flows",
     "onset",
+    "predict",
     "random_time",
     "sections",
     "spread_time",
     "stated",
 ]
 
-Parameters, derived, flow, flows, sections, equations, onset, emergence_times = served(
+Parameters, derived, flow, flows, sections, equations, onset, emergence_times, predict = served(
     stated,
     {"Burst of right pairs: emergence": [emergence], "Bursts of random size": [mixture]},
     NUMBERS,

@@ -31,12 +31,13 @@ __all__ = [
     "lost_below",
     "lost_time",
     "onset",
+    "predict",
     "sections",
     "solved_time",
     "stated",
 ]
 
-Parameters, derived, flow, flows, sections, equations, onset, emergence_times = served(
+Parameters, derived, flow, flows, sections, equations, onset, emergence_times, predict = served(
     stated,
     {
         "In-context against in-weights learning: the race": [emergence],

@@ -24,11 +24,12 @@ __all__ = [
     "flows",
     "onset",
     "plateau_length",
+    "predict",
     "sections",
     "stated",
     "unigram_time",
 ]
 
-Parameters, derived, flow, flows, sections, equations, onset, emergence_times = served(
+Parameters, derived, flow, flows, sections, equations, onset, emergence_times, predict = served(
     stated, {"In-context Markov chains: plateau": [emergence]}, TIMES
 )

@@ -18,10 +18,11 @@ __all__ = [
     "flows",
     "guess_time",
     "onset",
+    "predict",
     "sections",
     "stated",
 ]
 
-Parameters, derived, flow, flows, sections, equations, onset, emergence_times = served(
+Parameters, derived, flow, flows, sections, equations, onset, emergence_times, predict = served(
     stated, {"State tracking with a bypass: stages": [stages]}, TIMES
 )

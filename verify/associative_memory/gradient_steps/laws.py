@@ -9,7 +9,7 @@ from theory.associative_memory.gradient_steps import equations, second_gradient
 from verify.check import Check, at_least, at_most, sampled
 from verify.report import reporting
 
-P = Parameters(samples=20000)
+P = Parameters(samples=20000, first_step=1.0)
 BATCHES = 14  # independent gradients, for standard errors
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from simulate.induction_heads.student import NAMES
 from simulate.pool import one_thread
 from theory.induction_heads.all_weights import burst, burst_loss
+from theory.induction_heads.network import ENDS
 from theory.induction_heads.numbers import leading_order, recent
 from theory.induction_heads.numbers.burst_loss import loss_and_gradient
 from verify.check import Check, identity, listed, together, with_notes
@@ -45,7 +46,7 @@ def running_sums() -> Iterator[Check]:
 
 def by_equations(eq: Table, theta: np.ndarray, size: int, right: int, mask: str) -> float:
     """Loss from the equations only: scores, softmax, retrieved tokens, output, sum of squares."""
-    end = "" if mask == "strict" else "_inclusive"
+    end = ENDS[mask]
     known: dict[str, Any] = dict(zip(NAMES, theta.tolist(), strict=True))
     known |= {"N": size, "B": right}
 

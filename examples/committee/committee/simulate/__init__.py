@@ -81,8 +81,6 @@ SYSTEM = training.System(
     partial(Unstacked, Student),
     MEANING,
     memory,
-    time="alpha",
-    clock=lambda p, steps: steps / p.N,
     default_dtype="float64",
     devices=("cpu",),
 )
