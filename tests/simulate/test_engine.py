@@ -40,9 +40,16 @@ def test_results_do_not_depend_on_the_stack(tiny, make, dtype):
     assert len({tuple(bits) for bits in together}) == 3
 
 
-@pytest.mark.parametrize("threads", [2, 3, 100])
+@pytest.mark.parametrize("threads", [2, 3, 4, 100])
 def test_results_do_not_depend_on_the_threads(tiny, make, threads):
     assert found(make, tiny, [0, 1], threads) == found(make, tiny, [0, 1])
+
+
+def test_a_forked_process_has_threads_of_its_own(tiny, make, forked):
+    """Those of its parent are not in it, and whoever waits for them waits for ever."""
+    expected = found(make, tiny, [0], threads=2)
+    again = forked(lambda: print(found(make, tiny, [0], threads=2) == expected), seconds=30)
+    assert (again.returncode, again.stdout) == (0, "True\n")
 
 
 def test_rows_of_a_group_may_fill_several_blocks(tiny, make):
