@@ -57,22 +57,29 @@ def test_large_logits_of_one_student_do_not_change_another(tiny, make):
     assert not torch.equal(grads[0][1], grads[1][1])
 
 
-@pytest.mark.parametrize("shift", [-1000, -rows.LARGEST, 0.99 * rows.LARGEST, 1000])
-def test_a_constant_added_to_all_logits_changes_nothing(tiny, make, shift):
+def test_sums_of_logits_that_are_not_shifted_are_normal_numbers():
+    """Of 2^16 states, more than any student has, and their inverses."""
+    limits = np.finfo(np.float32)
+    assert 2.0**16 * np.exp(rows.LARGEST) < 1 / limits.tiny
+    assert np.exp(-rows.LARGEST) > limits.tiny
+
+
+@pytest.mark.parametrize("times", [-25, -0.99, 0.99, 25])
+def test_a_constant_added_to_all_logits_changes_nothing(tiny, make, times):
     """A logit is rounded by at most eps |shift| / 2 when stored, in each of L = 4 sums and in the
     exponent, up or down: together some 2 eps |shift|.
     """
     for dtype in (torch.float32, torch.float64):
         student, data, _ = make(tiny, dtype=dtype)
         students = Students([student])
-        engine = Grouped(students, [data])
+        engine, shift = Grouped(students, [data]), times * (rows.LARGEST - student.M.abs().max())
         found = []
         for more in (0, shift):
             with torch.no_grad():
                 students.M += more
             engine.gradients(students)
             found.append((students.M.grad.double(), engine.statistics(students)["loss"]))
-        allowed = 2 * torch.finfo(dtype).eps * abs(shift)
+        allowed = 2 * torch.finfo(dtype).eps * abs(shift.item())
         for one, other in zip(*found, strict=True):
             assert (one - other).abs().max() < allowed
 
