@@ -10,6 +10,7 @@ instead of once per row. A row's logits, softmax and error stay in registers (`r
 from __future__ import annotations
 
 import functools
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,8 @@ from simulate.state_tracking.groups import Groups
 from simulate.state_tracking.rows import LANES, LARGEST, _gradients, _moments
 
 _threads = functools.cache(ThreadPoolExecutor)
+if hasattr(os, "register_at_fork"):  # a forked process has none of its parent's threads
+    os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 class Logic:

@@ -49,8 +49,9 @@ class Attention:
     def forward(self, W_Q: Tensor, W_K: Tensor) -> Tensor:
         """Attention matrices, shape ``(B, L, L)``."""
         products = (_pairs(W_Q)[:, :, None] * _turned(W_K, self.turned)).sum(3)
-        # By batches, as the sums of one product of all depend on the number of students.
-        logits = torch.bmm(self.table.expand(len(W_Q), -1, -1), products.view(W_Q.shape))
+        # A row by a matrix for each student: other products are summed in an order that depends on
+        # the number of students.
+        logits = torch.bmm(products.view(len(W_Q), 1, -1), self.table.T.expand(len(W_Q), -1, -1))
         return torch.softmax(logits.view(-1, self.L, self.L), dim=2)
 
     def backward(self, W_Q: Tensor, W_K: Tensor, pi: Tensor, d_pi: Tensor) -> tuple[Tensor, Tensor]:

@@ -34,15 +34,96 @@ def found(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_results_do_not_depend_on_the_stack(tiny, make, dtype):
-    together = found(make, tiny, [0, 1, 2], dtype=dtype)
-    assert together == [found(make, tiny, [seed], dtype=dtype)[0] for seed in (0, 1, 2)]
+@pytest.mark.parametrize("d_h", [8, 32])  # torch has other products for a table of 400 numbers
+def test_results_do_not_depend_on_the_stack(tiny, make, dtype, d_h):
+    p = tiny.replace(d_h=d_h)
+    together = found(make, p, [0, 1, 2], dtype=dtype)
+    assert together == [found(make, p, [seed], dtype=dtype)[0] for seed in (0, 1, 2)]
     assert len({tuple(bits) for bits in together}) == 3
 
 
-@pytest.mark.parametrize("threads", [2, 3, 100])
+def test_large_logits_of_one_student_do_not_change_another(tiny, make):
+    """Whether the largest logit is subtracted is each student's own affair."""
+    students = Students([make(tiny, seed, torch.float32)[0] for seed in (0, 1)])
+    engine = Grouped(students, [make(tiny, seed)[1] for seed in (0, 1)])
+    grads = []
+    for scale in (1, 1000):
+        with torch.no_grad():
+            students.M[1] *= scale
+        engine.gradients(students)
+        grads.append(students.M.grad.clone())
+    assert students.M[1].abs().max() > rows.LARGEST
+    assert torch.equal(grads[0][0], grads[1][0])
+    assert not torch.equal(grads[0][1], grads[1][1])
+
+
+def test_sums_of_logits_that_are_not_shifted_are_normal_numbers():
+    """Of 2^16 states, more than any student has, and their inverses."""
+    limits = np.finfo(np.float32)
+    assert 2.0**16 * np.exp(rows.LARGEST) < 1 / limits.tiny
+    assert np.exp(-rows.LARGEST) > limits.tiny
+
+
+@pytest.mark.parametrize("times", [-25, -0.99, 0.99, 25])
+def test_a_constant_added_to_all_logits_changes_nothing(tiny, make, times):
+    """A logit is rounded by at most eps |shift| / 2 when stored, in each of L = 4 sums and in the
+    exponent, up or down: together some 2 eps |shift|.
+    """
+    for dtype in (torch.float32, torch.float64):
+        student, data, _ = make(tiny, dtype=dtype)
+        students = Students([student])
+        engine, shift = Grouped(students, [data]), times * (rows.LARGEST - student.M.abs().max())
+        found = []
+        for more in (0, shift):
+            with torch.no_grad():
+                students.M += more
+            engine.gradients(students)
+            found.append((students.M.grad.double(), engine.statistics(students)["loss"]))
+        allowed = 2 * torch.finfo(dtype).eps * abs(shift.item())
+        for one, other in zip(*found, strict=True):
+            assert (one - other).abs().max() < allowed
+
+
+def test_the_loss_of_many_rows(tiny, make):
+    """The product of the sums of 2000 rows and more would overflow at 1024 rows of two states."""
+    p = tiny.replace(N=2, L=1, d_g=1, n_train=5000)
+    student, data, _ = make(p)
+    students = Students([student])
+    ours, other = (kind(students, [data]).statistics(students)["loss"] for kind in (Grouped, Plain))
+    assert (ours - other).abs().max() < 1e-12  # rounding of a mean of order one
+
+
+def test_many_actions_of_long_rows(tiny, make):
+    """Places of the last actions need more than 16 bits."""
+    p = tiny.replace(N=17, d_g=2100)
+    student, data, _ = make(p)
+    assert data.actions.max() * 2 * rows.LANES > np.iinfo(np.uint16).max
+    found = []
+    for kind in (Grouped, Plain):
+        students = Students([student])
+        kind(students, [data]).gradients(students)
+        found.append(students.M.grad.clone())
+    assert (found[0] - found[1]).abs().max() < 1e-12 * found[1].abs().max()  # double precision
+
+
+@pytest.mark.parametrize("size", [1, 16, 37])
+def test_zeros_are_aligned(size):
+    for like in (np.zeros(1, np.float32), np.zeros(1)):
+        kept = rows._zeros(size, like)
+        assert len(kept) >= size and not kept.any() and kept.dtype == like.dtype
+        assert kept.ctypes.data % (rows.LANES * kept.itemsize) == 0
+
+
+@pytest.mark.parametrize("threads", [2, 3, 4, 100])
 def test_results_do_not_depend_on_the_threads(tiny, make, threads):
     assert found(make, tiny, [0, 1], threads) == found(make, tiny, [0, 1])
+
+
+def test_a_forked_process_has_threads_of_its_own(tiny, make, forked):
+    """Those of its parent are not in it, and whoever waits for them waits for ever."""
+    expected = found(make, tiny, [0], threads=2)
+    again = forked(lambda: print(found(make, tiny, [0], threads=2) == expected), seconds=30)
+    assert (again.returncode, again.stdout) == (0, "True\n")
 
 
 def test_rows_of_a_group_may_fill_several_blocks(tiny, make):

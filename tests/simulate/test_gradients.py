@@ -78,10 +78,20 @@ def test_states_do_not_occur_in_the_case_that_says_so(tiny, make):
     assert len(np.unique(data.states)) < p.N
 
 
-def test_gradients_of_a_minibatch_equal_autograd(tiny, make):
-    student, data, _ = make(tiny)
-    part = task.Sequences(data.actions[5:12], data.states[5:12])
-    assert disagreement(engine(student, part), autograd(student, part)) < EXACT
+@pytest.mark.parametrize("kind", [Grouped, Plain])
+def test_gradients_of_a_minibatch_equal_autograd(tiny, make, kind):
+    """Other sequences for every student of a stack, in any order, some of them twice."""
+    made = [make(tiny, seed) for seed in (0, 1)]
+    students = Students([student for student, _, _ in made])
+    chosen = [np.array([11, 5, 5, 63, 0]), np.array([2, 40, 7, 8, 40])]
+    kind(students, [data for _, data, _ in made]).gradients(students, chosen)
+    for b, (_, data, _) in enumerate(made):
+        student = students.members[b]
+        found = {name: w.grad[b].clone() for name, w in students.named_parameters()}
+        part = task.Sequences(data.actions[chosen[b]], data.states[chosen[b]])
+        expected = autograd(student, part)
+        del expected["loss"]
+        assert disagreement(found, expected) < EXACT
 
 
 def test_gradients_after_training_equal_autograd(tiny, make):
