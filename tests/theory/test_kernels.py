@@ -88,21 +88,25 @@ def test_diverged_entries_have_no_accuracy(value):
 def test_averages_under_the_softmax():
     """Against a softmax of the library; logits that only diverging descent has give NaN."""
     rng = np.random.default_rng(0)
-    z, M, sums = 9 * rng.normal(size=(5, 7)), rng.normal(size=(3, 7)), np.empty((5, 5))
-    rows, columns, _ = kernels._table(M)
+    z, M, price = 9 * rng.normal(size=(7, 5)), rng.normal(size=(3, 7)), np.empty(5)
+    rows, p = kernels._table(M), softmax(z, 0)
     e = z.copy()
     kernels._exponentials(e)
-    centred = kernels._averages(e, columns, sums)
-    means = softmax(z, 1) @ rows[:4].T
-    np.testing.assert_allclose(sums[:, :4], means, rtol=0, atol=1e-13)
-    np.testing.assert_allclose(np.log(sums[:, 4]), logsumexp(z, 1), rtol=1e-14)
-    means = means[:, :3]
-    np.testing.assert_allclose(centred, means - means.mean(1)[:, None], rtol=0, atol=1e-13)
-    np.testing.assert_allclose(rows[3], M.var(0), rtol=1e-14)
+    sums = rows[3:8] @ e
+    scale = kernels._normalised(sums, price)
+    np.testing.assert_allclose(np.log(sums[4]), logsumexp(z, 0), rtol=1e-14)
+    means = M @ p
+    np.testing.assert_allclose(sums[1:4] * scale, means - means.mean(0), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(rows[8] @ e * scale, M.mean(0) @ p, rtol=0, atol=1e-13)
+    C = np.cov(M.T, bias=True)
+    of_logits = [np.diag(C) @ x - x @ C @ x for x in p.T]
+    np.testing.assert_allclose(price, of_logits, rtol=0, atol=1e-13)
     for far in (1e3, -1e3, np.inf, np.nan):
-        e = np.full((5, 7), far)
+        e = np.full((7, 5), far)
         kernels._exponentials(e)
-        assert np.isnan(kernels._averages(e, columns, sums)).all()
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums = rows[3:8] @ e
+        assert np.isnan(kernels._normalised(sums, price)).all()
 
 
 def test_accuracies_against_the_library():

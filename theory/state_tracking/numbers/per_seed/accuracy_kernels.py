@@ -12,7 +12,7 @@ from numba import njit
 from numba.extending import intrinsic
 from scipy.special import ndtr
 
-from theory.state_tracking.numbers.per_seed.kernels import HOW, _moments
+from theory.state_tracking.numbers.per_seed.kernels import HOW
 
 # Normal probabilities, and their integral, as polynomials in (x^2 - MIDDLE) / (x^2 + MIDDLE), exact
 # to 5e-14; beyond FAR a probability is 0 or 1 to 1e-15.
@@ -80,6 +80,22 @@ def _furthest(x, y, others):
 
 
 @njit(**HOW)
+def _moments(M):
+    """Mean and variance of one state's entries over actions, by loops: shapes that are checked,
+    as of ``M - mean``, take seconds to compile.
+    """
+    d, N = M.shape
+    mean, variance = np.zeros(N), np.zeros(N)
+    for a in range(d):
+        for r in range(N):
+            mean[r] += M[a, r] / d
+    for a in range(d):
+        for r in range(N):
+            variance[r] += (M[a, r] - mean[r]) ** 2 / d
+    return mean, variance
+
+
+@njit(**HOW)
 def accuracies(at, M, target, nodes, weight):
     """Probability that the correct logit is the largest on new sequences: step, state, action."""
     (N, d, _), L = M.shape, len(at)
@@ -87,7 +103,7 @@ def accuracies(at, M, target, nodes, weight):
     noise, scale, z = np.empty(N), np.empty(N), np.empty(N)
     ahead = np.empty((2, d))
     for s in range(N):
-        mean, _, square = _moments(M[s])
+        mean, square = _moments(M[s])
         for a in range(d):
             y = target[s, a]
             ahead[0, a], ahead[1, a] = _furthest(M[s, a], y, z), _furthest(mean, y, z)

@@ -32,7 +32,9 @@ class FixedDisorder:
         Compute accuracies; otherwise they are NaN.
     """
 
-    BY_SEED: tuple[str, ...] = ("given", "keep", "left", "others", "share", "teachers")
+    BY_SEED: tuple[str, ...] = (
+        *("counts", "given", "keep", "left", "others", "share", "target", "teachers"),
+    )
 
     def __init__(
         self, p: Parameters, start: Start, given: Realisation, accuracies: bool = True
@@ -40,6 +42,7 @@ class FixedDisorder:
         self.p, self.attention, self.accuracies = p, Attention(p), accuracies
         self.teachers = given.one_hot()  # (B, s, a, r), as M below
         self.others = self.teachers.sum(2)
+        self.target = np.ascontiguousarray(given.teachers.swapaxes(1, 2))
         M = np.ascontiguousarray(given.M.transpose(0, 3, 1, 2), dtype=float)
         self.state = [start.W_Q.astype(float), start.W_K.astype(float), M]
         self.see(given, p.n_train)
@@ -52,10 +55,12 @@ class FixedDisorder:
         within = np.where(rows > 0, 1 - 1 / np.maximum(rows, 1), 0)
         self.left = given.share * (1.0 if given.pairs is None else within)
         # Actions that never occur beside a state have no gradient there: Adam divides by its size.
-        B, N, _, d = given.share.shape
-        self.keep = np.ones((B, N, d))
+        B, N, L, d = given.share.shape
+        self.keep, self.counts = np.ones((B, N, d)), np.empty((B, N, 0, 0, 0), np.float32)
         if given.pairs is not None:
-            self.keep[:] = given.pairs.reshape(B, N, -1, d).max(2) > 0
+            counts = np.ascontiguousarray(given.pairs.transpose(0, 1, 3, 5, 2, 4))
+            self.counts = counts.reshape(B, N, L, d, L * d)
+            self.keep[:] = self.counts.max((2, 4)) > 0
 
     def _attention(self) -> tuple[np.ndarray, ...]:
         """Attention, its diagonal (weight on correct actions), and the sum of squares of the other
@@ -69,32 +74,31 @@ class FixedDisorder:
         """Mean weights (B, s, i a, b) of the actions in every group."""
         from theory.state_tracking.numbers.per_seed import kernels  # compiled, when it is needed
 
-        return np.stack([kernels.weights(*each[:3]) for each in self._each(at)])
+        return np.stack([kernels.weights(*each[:3]) for each in self._each(at)]).swapaxes(2, 3)
 
     def rates(self) -> list[np.ndarray]:
         """Change of the state per step of plain descent, with coupled weight decay."""
         p, slopes = self.p, self.gradients()
         if p.weight_decay:
             slopes = [g + p.weight_decay * w for g, w in zip(slopes, self.state, strict=True)]
-        return [-p.eta * g for g in slopes]
+        for g in slopes:
+            g *= -p.eta
+        return slopes
 
     def _each(self, at: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
         """What the kernels take of every student: attention, counts, M and teachers."""
-        pairs, M = self.given.pairs, np.ascontiguousarray(self.state[2])
-        for b, (share, left) in enumerate(zip(self.share, self.left, strict=True)):
-            counts = np.empty((len(share), 0, 0, 0, 0), np.float32) if pairs is None else pairs[b]
-            target = np.ascontiguousarray(self.given.teachers[b].T)
-            yield at[b], counts, share, left, M[b], target
+        M = np.ascontiguousarray(self.state[2])
+        return zip(at, self.counts, self.share, self.left, M, self.target, strict=True)
 
     def gradients(self) -> list[np.ndarray]:
         """Derivatives of the loss by the state."""
         from theory.state_tracking.numbers.per_seed import kernels
 
-        W_Q, W_K, _ = self.state
+        W_Q, W_K, M = self.state
         at = self.attention.forward(W_Q, W_K)
-        every = zip(self._each(at), self.keep, strict=True)
-        found = [kernels.gradients(*each, keep) for each, keep in every]
-        d_M, force = (np.stack(x) for x in zip(*found, strict=True))
+        force, d_M = np.empty_like(at), np.empty(M.shape)
+        for b, each in enumerate(self._each(at)):
+            force[b] = kernels.gradients(*each, self.keep[b], d_M[b])
         d_q, d_k = self.attention.backward(W_Q, W_K, at, force)
         return [d_q, d_k, d_M]
 
@@ -104,7 +108,7 @@ class FixedDisorder:
         """
         from theory.state_tracking.numbers.per_seed import kernels
 
-        every = zip(self._each(at), error @ self.state[2].swapaxes(2, 3), strict=True)
+        every = zip(self._each(at), self.state[2] @ error.swapaxes(2, 3), strict=True)
         return np.stack([kernels.force(*each[1:3], met) for each, met in every])
 
     def observe(self) -> dict[str, np.ndarray]:
@@ -118,8 +122,8 @@ class FixedDisorder:
         sums = p.L * np.array([kernels.observed(*each) for each in every])
         right, right_square, total, square, loss_ = sums.swapaxes(0, 1)
         other = (total - right) / (N - 1)
-        overlap = np.einsum("bsar,bsar->b", self.teachers, M)
-        all_teachers = np.einsum("bsr,bsr->b", self.others, M.sum(2))
+        overlap = np.take_along_axis(M, self.target[..., None], 3).sum((1, 2, 3))
+        all_teachers = np.einsum("bsr,bsr->b", self.others, np.ones(d) @ M)
         first = np.full((len(M), p.L, N, d), np.nan)
         if self.accuracies:
             rule = gauss_hermite(NOISE)

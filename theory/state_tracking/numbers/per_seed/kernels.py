@@ -1,8 +1,9 @@
 """Machine code of the fixed-disorder theory: groups of rows, a current state at a time, so that
-what belongs to a state stays in the cache; matrix products go to BLAS.
+what belongs to a state stays in the cache; matrix products go to BLAS. The groups of a state, step
+and correct action, are the last axis of all arrays, over which the compiler takes several at once.
 
-Arrays are those of `fixed_disorder`, without the axis over students; ``pairs`` without entries
-stands for an infinite training set.
+Arrays are those of `fixed_disorder`, without the axis over students. Counts of pairs stand as
+``pairs[s, j, b, i a]``; without entries they stand for an infinite training set.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.extending import intrinsic
+from numpy.polynomial.chebyshev import cheb2poly, poly2cheb
 
 # Sums are reordered, NaN is preserved, and no division checks for zero.
 HOW: dict[str, Any] = {
@@ -21,10 +24,25 @@ HOW: dict[str, Any] = {
     "nogil": True,
 }
 LOG2E = 1 / math.log(2)
-# Series of 2^f for |f| <= 1/2: the next term is 4e-18.
-DEGREE = 13
-SERIES = np.array([math.log(2) ** k / math.factorial(k) for k in range(DEGREE + 1)])
+# Chebyshev series of 2^f for |f| <= 1/2, by powers of f: the next term is 3e-18.
+DEGREE = 11
+TAYLOR = [(math.log(2) / 2) ** k / math.factorial(k) for k in range(2 * DEGREE)]  # in 2 f
+SERIES = cheb2poly(poly2cheb(TAYLOR)[: DEGREE + 1]) * 2.0 ** np.arange(DEGREE + 1)
 MOST = 1e290  # sums of e^z beyond, or below its inverse, are of descent that diverges
+
+
+@intrinsic
+def _wide(context):
+    """Lets the compiler use the widest registers of the machine in the loops of a function; on some
+    machines it takes half of them if not asked.
+    """
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        # llvmlite lists the attributes that it knows, without those that have values.
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+
+    return types.none(), emit
 
 
 @njit(inline="always", **HOW)
@@ -45,6 +63,7 @@ def _exp(x):
 @njit(**HOW)
 def _exponentials(z):
     """Replace logits by ``e^z``, without a shift, which numbers of double precision do not need."""
+    _wide()
     flat = z.reshape(-1)
     for k in range(len(flat)):
         flat[k] = _exp(flat[k])
@@ -57,224 +76,270 @@ def _inverse(total):
 
 
 @njit(**HOW)
-def _moments(M):
-    """Mean, deviations and variance of the entries of one state over actions.
-
-    By loops: shapes that are checked, as of ``M - mean``, take seconds to compile.
-    """
-    d, N = M.shape
-    mean, deviation, variance = np.zeros(N), np.empty((d, N)), np.zeros(N)
-    for a in range(d):
-        for r in range(N):
-            mean[r] += M[a, r] / d
-    for a in range(d):
-        for r in range(N):
-            deviation[a, r] = M[a, r] - mean[r]
-            variance[r] += deviation[a, r] ** 2 / d
-    return mean, deviation, variance
+def _attended(at, d):
+    """Attention of the groups of a state to every place, and the sum of its squares elsewhere."""
+    L = len(at)
+    to, rest = np.empty((L, L * d)), np.zeros(L * d)
+    for i in range(L):
+        own = slice(i * d, (i + 1) * d)
+        for j in range(L):
+            to[j, own] = at[i, j]
+            if j != i:
+                rest[own] += at[i, j] ** 2
+    return to, rest
 
 
 @njit(**HOW)
-def _weights(at, pairs, share, O):
-    """Mean weights of actions in the groups of one state, rows over step and correct action."""
-    L, d = share.shape
-    O[:] = 0
-    for i in range(L):
-        block = O[i * d : (i + 1) * d].reshape(-1)
+def _weights(to, pairs, share, O):
+    """Mean weights of actions in the groups of one state; returns the inverse shares of these, 0
+    for groups without rows.
+    """
+    _wide()
+    (L, groups), d = to.shape, len(O)
+    inverse = np.empty(groups)
+    for g in range(groups):
+        inverse[g] = 1 / share[g] if share[g] > 0 else 0.0
+    for b in range(d):
+        row = O[b]
+        row[:] = 0
         if pairs.size == 0:
-            for a in range(d):
-                for b in range(d):
-                    block[a * d + b] = (1 - at[i, i]) / d
-                block[a * d + a] += at[i, i]
+            for g in range(groups):
+                own = to[g // d, g]
+                row[g] = (1 - own) / d + (own if g % d == b else 0.0)
             continue
-        for j in range(L):
-            weight, count = at[i, j], pairs[i, j].reshape(-1)
-            for k in range(d * d):
-                block[k] += weight * count[k]
-        for a in range(d):
-            scale = 1 / share[i, a] if share[i, a] > 0 else 0.0
-            for b in range(d):
-                block[a * d + b] *= scale
+        for j in range(0, L - 1, 2):  # two at once: half as many sums in memory
+            one, other, count, rest = to[j], to[j + 1], pairs[j, b], pairs[j + 1, b]
+            for g in range(groups):
+                row[g] += one[g] * count[g] + other[g] * rest[g]
+        for j in range(L - L % 2, L):
+            one, count = to[j], pairs[j, b]
+            for g in range(groups):
+                row[g] += one[g] * count[g]
+        for g in range(groups):
+            row[g] *= inverse[g]
+    return inverse
 
 
 @njit(**HOW)
 def weights(at, pairs, share):
-    """Mean weights ``(s, i a, b)`` of actions in the groups of one student."""
+    """Mean weights ``(s, b, i a)`` of actions in the groups of one student."""
     N, L, d = share.shape
-    O = np.empty((N, L * d, d))
+    O, to = np.empty((N, d, L * d)), _attended(at, d)[0]
     for s in range(N):
-        _weights(at, pairs[s], share[s], O[s])
+        _weights(to, pairs[s], share[s].reshape(-1), O[s])
     return O
 
 
 @njit(**HOW)
-def _variances(at, share, left):
-    """Variance of logits per variance of M of the groups of one state."""
-    L, d = share.shape
-    spread = np.zeros(L * d)
-    for i in range(L):
-        rest = 0.0
-        for j in range(L):
-            rest += at[i, j] ** 2 if j != i else 0.0
-        for a in range(d):
-            if share[i, a] > 0:
-                spread[i * d + a] = rest * left[i, a] / share[i, a]
-    return spread
-
-
-@njit(**HOW)
 def _table(M):
-    """Entries of one state, their variances over actions, and ones, in rows and in columns: one
-    matrix product of either with weights, or probabilities, gives all sums of a group.
+    """Of one state: entries, their variance over actions, their deviations from the mean, ones, and
+    the mean. A matrix product of some of these rows with weights, or probabilities, gives the sums
+    of a group.
     """
     d, N = M.shape
-    _, deviation, variance = _moments(M)
-    rows = np.ones((d + 2, N))
-    for r in range(N):
-        for a in range(d):
+    rows = np.ones((2 * d + 3, N))
+    variance, mean = rows[d], rows[2 * d + 2]
+    variance[:], mean[:] = 0, 0
+    for a in range(d):
+        for r in range(N):
             rows[a, r] = M[a, r]
-        rows[d, r] = variance[r]
-    return rows, rows.T.copy(), deviation
+            mean[r] += M[a, r] / d
+    for a in range(d):
+        apart = rows[d + 1 + a]
+        for r in range(N):
+            apart[r] = M[a, r] - mean[r]
+            variance[r] += apart[r] ** 2 / d
+    return rows
 
 
 @njit(**HOW)
-def _averages(e, columns, sums):
-    """From exponentials of logits to means of the entries of M under the softmax, less their mean
-    over actions; ``sums`` has these means themselves, then of variances, then the normaliser.
+def _normalised(sums, price):
+    """Inverse sums of exponentials of the groups of one state; ``price`` becomes the variance of
+    the logits of a row under the softmax, per variance of M.
     """
-    np.dot(e, columns, sums)
-    groups, d = len(sums), sums.shape[1] - 2
-    centred = np.empty((groups, d))
-    for g in range(groups):
-        scale, mean = _inverse(sums[g, d + 1]), 0.0
-        for c in range(d + 1):
-            sums[g, c] *= scale
-        for c in range(d):
-            mean += sums[g, c] / d
-        for c in range(d):
-            centred[g, c] = sums[g, c] - mean
-    return centred
+    _wide()
+    d, scale = len(sums) - 2, np.empty(sums.shape[1])
+    for g in range(len(scale)):
+        scale[g] = _inverse(sums[d + 1, g])
+        price[g] = sums[0, g] * scale[g]
+    for c in range(1, d + 1):
+        along = sums[c]
+        for g in range(len(scale)):
+            price[g] -= (along[g] * scale[g]) ** 2 / d
+    return scale
+
+
+@njit(**HOW)
+def _lifted(O, along, slope, keep, scale, out):
+    """Weights of a group less what correlates with its logits, times a scale."""
+    _wide()
+    for c in range(len(O)):
+        weight, met, lifted, kept = O[c], along[c], out[c], keep[c]
+        for g in range(len(slope)):
+            lifted[g] = scale[g] * (weight[g] - kept * slope[g] * met[g])
+
+
+@njit(**HOW)
+def _met(along, scale, level, right, out):
+    """Derivatives of the loss of a row by its weights; ``right`` are entries at the right states,
+    ``level`` what all actions have in common.
+    """
+    _wide()
+    d = len(right)
+    for b in range(d):
+        met, sums, row = out[b], along[b], right[b]
+        for g in range(len(scale)):
+            met[g] = sums[g] * scale[g] + level[g]
+        for g in range(0, len(scale), d):
+            for a in range(d):
+                met[g + a] -= row[a]
+
+
+@njit(**HOW)
+def _over_steps(O, share, out):
+    """Sums over steps of the weights of actions, times the shares of groups."""
+    _wide()
+    d = len(O)
+    for b in range(d):
+        total, weight = out[b], O[b]
+        total[:] = 0
+        for g in range(0, len(share), d):
+            for a in range(d):
+                total[a] += share[g + a] * weight[g + a]
 
 
 @njit(**HOW)
 def _force(pairs, share, met, out):
-    """Add derivatives by attention of one state's groups, from those by the weights of a row."""
-    L, d = share.shape
-    for i in range(L):
-        gain = met[i * d : (i + 1) * d].reshape(-1)
-        for j in range(L):
-            total = 0.0
-            if pairs.size == 0:
-                for a in range(d):
-                    one = gain[a * d : (a + 1) * d]
-                    total += share[i, a] * (one[a] if i == j else one.sum() / d)
-            else:
-                count = pairs[i, j].reshape(-1)
-                for k in range(d * d):
-                    total += count[k] * gain[k]
-            out[i, j] += total
+    """Add derivatives by attention of one state's groups to every place, from those by the weights
+    of a row.
+    """
+    _wide()
+    d, groups = met.shape
+    for j in range(len(out)):
+        total = out[j]
+        if pairs.size == 0:
+            for b in range(d):
+                for g in range(groups):
+                    if g // d != j:
+                        total[g] += share[g] * met[b, g] / d
+                    elif g % d == b:
+                        total[g] += share[g] * met[b, g]
+            continue
+        for b in range(0, d - 1, 2):
+            one, other, count, rest = met[b], met[b + 1], pairs[j, b], pairs[j, b + 1]
+            for g in range(groups):
+                total[g] += one[g] * count[g] + other[g] * rest[g]
+        for b in range(d - d % 2, d):
+            one, count = met[b], pairs[j, b]
+            for g in range(groups):
+                total[g] += one[g] * count[g]
 
 
 @njit(**HOW)
-def force(pairs, share, met):
-    """Derivatives of one student's loss by attention, at fixed scatter within groups; ``met[s, i a,
-    b]`` is that of a row by the weight of action b.
-    """
-    out = np.zeros((share.shape[1], share.shape[1]))
-    for s in range(len(share)):
-        _force(pairs[s], share[s], met[s], out)
+def _by_step(found, d):
+    """Sums over correct actions, ``(i, ...)``, of what is per group."""
+    many, groups = found.shape
+    out = np.empty((groups // d, many))
+    for k in range(many):
+        for i in range(groups // d):
+            out[i, k] = found[k, i * d : (i + 1) * d].sum()
     return out
 
 
 @njit(**HOW)
-def gradients(at, pairs, share, left, M, target, keep):
-    """Derivatives of one student's loss by M, ``(s, a, r)``, and by attention. ``keep`` is 1 for
-    actions that occur beside a state, and 0 for others.
+def force(pairs, share, met):
+    """Derivatives of one student's loss by attention, at fixed scatter within groups; ``met[s, b,
+    i a]`` is that of a row by the weight of action b.
     """
     N, L, d = share.shape
-    d_M, by_at, cost = np.empty(M.shape), np.zeros((L, L)), np.zeros(L)
-    O, z, sums = np.empty((L * d, d)), np.empty((L * d, N)), np.empty((L * d, d + 2))
-    lifted, met, grown = np.empty((L * d, d + 1)), np.empty((L * d, d)), np.empty((d + 1, N))
+    by_group = np.zeros((L, L * d))
     for s in range(N):
-        rows, columns, deviation = _table(M[s])
-        _weights(at, pairs[s], share[s], O)
-        spread = _variances(at, share[s], left[s])
-        np.dot(O, M[s], z)
+        _force(pairs[s], share[s].reshape(-1), met[s], by_group)
+    return _by_step(by_group, d)
+
+
+@njit(**HOW)
+def gradients(at, pairs, share, left, M, target, keep, d_M):
+    """Derivatives of one student's loss by attention, and by M, ``(s, a, r)``, which are written
+    to ``d_M``. ``keep`` is 1 for actions that occur beside a state, and 0 for others.
+    """
+    N, L, d = share.shape
+    groups, (to, rest) = L * d, _attended(at, d)
+    by_group, cost = np.zeros((L, groups)), np.zeros((1, groups))
+    O, z, sums = np.empty((d, groups)), np.empty((N, groups)), np.empty((d + 3, groups))
+    lifted, met, grown = np.empty((d + 1, groups)), np.empty((d, groups)), np.empty((d + 1, N))
+    price, level = np.empty(groups), np.empty(groups)
+    asked = np.empty((d, d))
+    ones, every = np.ones(groups), np.ones(d)
+    for s in range(N):
+        rows, part = _table(M[s]), share[s].reshape(-1)
+        mean, apart, along = rows[2 * d + 2], rows[d + 1 : 2 * d + 1], sums[1 : d + 1]
+        spread = rest * left[s].reshape(-1) * _weights(to, pairs[s], part, O)
+        np.dot(rows[:d].T, O, z)
         _exponentials(z)
-        along = _averages(z, columns, sums)
+        np.dot(rows[d : 2 * d + 2], z, sums[: d + 2])
+        scale = _normalised(sums[: d + 2], price)
         # The lift of logits by their variance is linear in M and in its variances.
-        for g in range(L * d):
-            for c in range(d):
-                lifted[g, c] = O[g, c] - spread[g] / d * along[g, c]
-            lifted[g, d] = spread[g] / 2
-        np.dot(lifted, rows[: d + 1], z)
+        _lifted(O, along, spread / d * scale, every, ones, lifted)
+        lifted[d] = spread / 2
+        np.dot(rows[: d + 1].T, lifted, z)
         _exponentials(z)
-        along = _averages(z, columns, sums)
-        asked = np.zeros((d, d))
-        for i in range(L):
-            for a in range(d):
-                g = i * d + a
-                right, scale = columns[target[s, a]], _inverse(sums[g, d + 1])
-                weight, noisy = share[s, i, a] * scale, spread[g] * share[s, i, a] / d * scale
-                # The loss due to the variance of logits: how probabilities spread along actions.
-                # In loops of few arrays, which the compiler takes several numbers at once.
-                price = sums[g, d]
-                for c in range(d):
-                    price -= along[g, c] ** 2 / d
-                for c in range(d):
-                    met[g, c] = sums[g, c] - right[c]
-                for c in range(d):
-                    lifted[g, c] = weight * O[g, c] - noisy * keep[s, c] * along[g, c]
-                for c in range(d):
-                    asked[a, c] += share[s, i, a] * O[g, c]
-                lifted[g, d] = noisy
-                cost[i] += left[s, i, a] * price
-        np.dot(lifted.T, z, grown)
+        np.dot(rows[d:], z, sums)
+        scale = _normalised(sums[: d + 2], price)
+        right = apart[:, target[s]]
+        for g in range(groups):
+            level[g] = sums[d + 2, g] * scale[g] - mean[target[s, g % d]]
+            cost[0, g] += left[s, g // d, g % d] * price[g]
+        _met(along, scale, level, right, met)
+        _force(pairs[s], part, met, by_group)
+        _lifted(O, along, spread / d * scale, keep[s], part * scale, lifted)
+        lifted[d] = spread / d * part * scale
+        np.dot(lifted, z.T, grown)
+        _over_steps(O, part, asked)
         for c in range(d):
             for r in range(N):
-                d_M[s, c, r] = grown[c, r] + keep[s, c] * grown[d, r] * deviation[c, r]
+                d_M[s, c, r] = grown[c, r] + keep[s, c] * grown[d, r] * apart[c, r]
             for a in range(d):
-                d_M[s, c, target[s, a]] -= asked[a, c]
-        _force(pairs[s], share[s], met, by_at)
+                d_M[s, c, target[s, a]] -= asked[c, a]
+    by_at, price_of = _by_step(by_group, d), _by_step(cost, d)
     for i in range(L):
         for j in range(L):
             if i != j:
-                by_at[i, j] += at[i, j] * cost[i]
-    return d_M, by_at
+                by_at[i, j] += at[i, j] * price_of[i, 0]
+    return by_at
 
 
 @njit(**HOW)
 def observed(at, pairs, share, left, M, target):
     """Per step: first and second moments of the correct and of all logits, and the loss."""
+    _wide()
     N, L, d = share.shape
-    found = np.zeros((5, L))
-    O, z, sums = np.empty((L * d, d)), np.empty((L * d, N)), np.empty((L * d, d + 2))
+    groups, (to, rest) = L * d, _attended(at, d)
+    found, price = np.zeros((5, groups)), np.empty(groups)
+    one, two = np.empty(groups), np.empty(groups)
+    O, z, sums = np.empty((d, groups)), np.empty((N, groups)), np.empty((d + 2, groups))
     for s in range(N):
-        rows, columns, _ = _table(M[s])
-        square, all_squares = rows[d], rows[d].sum()
-        _weights(at, pairs[s], share[s], O)
-        spread = _variances(at, share[s], left[s])
-        np.dot(O, M[s], z)
-        for i in range(L):
-            for a in range(d):
-                g, y = i * d + a, target[s, a]
-                weight, right = share[s, i, a], z[g, y]
-                one, two = 0.0, spread[g] * all_squares
-                for r in range(N):
-                    one += z[g, r]
-                    two += z[g, r] ** 2
-                found[0, i] += weight * right
-                found[1, i] += weight * (right**2 + spread[g] * square[y])
-                found[2, i] += weight * one
-                found[3, i] += weight * two
-                found[4, i] -= weight * right
+        rows, part = _table(M[s]), share[s].reshape(-1)
+        square = rows[d]
+        spread = rest * left[s].reshape(-1) * _weights(to, pairs[s], part, O)
+        np.dot(rows[:d].T, O, z)
+        one[:], two[:] = 0, spread * square.sum()
+        for r in range(N):
+            logit = z[r]
+            for g in range(groups):
+                one[g] += logit[g]
+                two[g] += logit[g] ** 2
+        for g in range(groups):
+            y = target[s, g % d]
+            right = z[y, g]
+            found[0, g] += part[g] * right
+            found[1, g] += part[g] * (right**2 + spread[g] * square[y])
+            found[2, g] += part[g] * one[g]
+            found[3, g] += part[g] * two[g]
+            found[4, g] -= part[g] * right
         _exponentials(z)
-        along = _averages(z, columns, sums)
-        for i in range(L):
-            for a in range(d):
-                g = i * d + a
-                price = sums[g, d]
-                for c in range(d):
-                    price -= along[g, c] ** 2 / d
-                found[4, i] += share[s, i, a] * (math.log(sums[g, d + 1]) + spread[g] * price / 2)
-    return found
+        np.dot(rows[d : 2 * d + 2], z, sums)
+        _normalised(sums, price)
+        for g in range(groups):
+            found[4, g] += part[g] * (math.log(sums[d + 1, g]) + spread[g] * price[g] / 2)
+    return _by_step(found, d).T

@@ -179,7 +179,8 @@ class Realisation:
         L+1)``, counted from 0.
         """
         (n, L), (d_g, N) = actions.shape, teachers.shape
-        pairs = np.empty((N, L, L, d_g, d_g), np.float32)
+        # In memory as the machine code reads it: state, place, action there, group.
+        pairs = np.empty((N, L, d_g, L, d_g), np.float32).transpose(0, 3, 1, 4, 2)
         for i in range(L):
             group = (states[:, i] * d_g + actions[:, i]) * d_g
             for j in range(L):

@@ -57,6 +57,8 @@ class Strides:
         self.members = np.cumsum([0, *sizes[:-1]])  # where arrays of members begin in all numbers
         self.start = self.end = self.change = self._flat(system.state)
         self.kept = np.zeros((ORDER + 1, len(self.start)))  # rates at `times`
+        # Change and error of a stride, and squares: new arrays of this size cost more than sums.
+        self.made = np.empty((3, len(self.start)))
         self.times = np.zeros(ORDER + 1)
         self.recent: list[int] = []  # places in them, the latest first
 
@@ -81,7 +83,8 @@ class Strides:
         """Predict from past rates, correct by the rates there, until the error is small enough."""
         while True:
             ahead = self._weights(past, many) @ self.kept
-            self.system.state = self._arrays(self.start + ahead)
+            ahead += self.start
+            self.system.state = self._arrays(ahead)
             self._rates(self.epoch + many, free)
             error = self._error([free, *past], many)
             fits = many * SAFE * max(error, 1e-9) ** (-1 / (len(past) + 1))
@@ -100,7 +103,9 @@ class Strides:
             return self.start
         if epoch == self.epoch + self.length:
             return self.end
-        return self.start + self._weights(self.recent, epoch - self.epoch) @ self.kept
+        reached = self._weights(self.recent, epoch - self.epoch) @ self.kept
+        reached += self.start
+        return reached
 
     @staticmethod
     def _flat(arrays: list[np.ndarray]) -> np.ndarray:
@@ -123,12 +128,14 @@ class Strides:
         """Error by the polynomial of one degree less, over the tolerance."""
         weights = self._weights(places, many)
         lower = weights - self._weights(places[:-1], many)
-        self.change, wrong = np.stack([weights, lower]) @ self.kept
+        *found, squares = self.made
+        self.change = np.matmul([weights, lower], self.kept, out=self.made[:2])[0]
         size, change, error = (
-            np.sqrt(np.add.reduceat(x * x, self.members)) for x in (self.start, self.change, wrong)
+            np.sqrt(np.add.reduceat(np.square(x, out=squares), self.members))
+            for x in (self.start, *found)
         )
-        share = error / (change + FLOOR * size + np.finfo(float).tiny)
-        return float(np.nan_to_num(share, nan=np.inf).max()) / self.tolerance
+        worst = float((error / (change + FLOOR * size + np.finfo(float).tiny)).max())
+        return math.inf if math.isnan(worst) else worst / self.tolerance
 
 
 class Single:
