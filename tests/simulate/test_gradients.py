@@ -23,6 +23,7 @@ CASES = {
     "two_states": dict(N=2),
     "one_sequence": dict(n_train=1),
     "states_that_never_occur": dict(N=40, n_train=3),
+    "states_of_two_bytes": dict(N=300, n_train=8),
     "plain": dict(rope="plain"),
     "linear": dict(rope="linear"),
     "theta": dict(rope_theta=10.0),
