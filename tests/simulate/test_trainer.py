@@ -134,6 +134,21 @@ def test_minibatches_of_different_seeds_differ(tiny):
     )  # a quarter; one in 64 agrees by chance
 
 
+def test_a_stack_is_trained_and_measured_as_each_student_alone(tiny):
+    """As on a GPU; up to the order of sums in double precision, which kurtoses amplify."""
+    p = tiny.replace(batch_size=20)
+    stack = Learner(p, [0, 1], torch.device("cpu"), torch.float64)
+    each = [start(p, seed) for seed in (0, 1)]
+    for run in (stack, *each):
+        for epoch in range(3):
+            run.step(epoch)
+    together, alone = stack.measure(), [run.measure() for run in each]
+    for name, found in together.items():
+        expected = np.concatenate([quantities[name] for quantities in alone])
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-14, err_msg=name)
+    assert not np.array_equal(*together["step_accuracy"])
+
+
 def test_minibatch_descent_is_the_hand_written_loop(tiny, make):
     p = tiny.replace(epochs=6, eval_every=3, batch_size=20)
     run = start(p, 7)
