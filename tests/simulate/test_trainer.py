@@ -123,13 +123,30 @@ def test_minibatches_are_a_partition_shuffled_anew_every_epoch(tiny):
 
 def test_minibatches_of_different_seeds_differ(tiny):
     """The same positions in the data, were the shuffle not the seed's own."""
-    p, orders = tiny.replace(batch_size=20), []
-    for seed in (0, 1):
-        run = start(p, seed)
-        orders.append([row for at in p.steps_of(0) for row in run.batch(at)[0]])
+    p = tiny.replace(batch_size=20)
+    stack = Learner(p, [0, 1], torch.device("cpu"), torch.float32)
+    taken = [stack.batch(at) for at in p.steps_of(0)]
+    orders = [[row for rows in taken for row in rows[b]] for b in (0, 1)]
+    alone = [row for at in p.steps_of(0) for row in start(p, 1).batch(at)[0]]
+    assert orders[1] == alone
     assert (
         sum(a == b for a, b in zip(*orders, strict=True)) < 16
     )  # a quarter; one in 64 agrees by chance
+
+
+def test_a_stack_is_trained_and_measured_as_each_student_alone(tiny):
+    """As on a GPU; up to the order of sums in double precision, which kurtoses amplify."""
+    p = tiny.replace(batch_size=20)
+    stack = Learner(p, [0, 1], torch.device("cpu"), torch.float64)
+    each = [start(p, seed) for seed in (0, 1)]
+    for run in (stack, *each):
+        for epoch in range(3):
+            run.step(epoch)
+    together, alone = stack.measure(), [run.measure() for run in each]
+    for name, found in together.items():
+        expected = np.concatenate([quantities[name] for quantities in alone])
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-14, err_msg=name)
+    assert not np.array_equal(*together["step_accuracy"])
 
 
 def test_minibatch_descent_is_the_hand_written_loop(tiny, make):
