@@ -12,7 +12,7 @@ from numba import njit
 from numba.extending import intrinsic
 from scipy.special import ndtr
 
-from theory.state_tracking.numbers.per_seed.kernels import HOW, _moments
+from theory.state_tracking.numbers.per_seed.kernels import HOW
 
 # Normal probabilities, and their integral, as polynomials in (x^2 - MIDDLE) / (x^2 + MIDDLE), exact
 # to 5e-14; beyond FAR a probability is 0 or 1 to 1e-15.
@@ -85,9 +85,16 @@ def accuracies(at, M, target, nodes, weight):
     (N, d, _), L = M.shape, len(at)
     out = np.zeros((L, N, d))
     noise, scale, z = np.empty(N), np.empty(N), np.empty(N)
+    mean, square = np.empty(N), np.empty(N)
     ahead = np.empty((2, d))
     for s in range(N):
-        mean, _, square = _moments(M[s])
+        mean[:], square[:] = 0, 0
+        for a in range(d):
+            for r in range(N):
+                mean[r] += M[s, a, r] / d
+        for a in range(d):
+            for r in range(N):
+                square[r] += (M[s, a, r] - mean[r]) ** 2 / d
         for a in range(d):
             y = target[s, a]
             ahead[0, a], ahead[1, a] = _furthest(M[s, a], y, z), _furthest(mean, y, z)

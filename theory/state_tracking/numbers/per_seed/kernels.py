@@ -57,24 +57,6 @@ def _inverse(total):
 
 
 @njit(**HOW)
-def _moments(M):
-    """Mean, deviations and variance of the entries of one state over actions.
-
-    By loops: shapes that are checked, as of ``M - mean``, take seconds to compile.
-    """
-    d, N = M.shape
-    mean, deviation, variance = np.zeros(N), np.empty((d, N)), np.zeros(N)
-    for a in range(d):
-        for r in range(N):
-            mean[r] += M[a, r] / d
-    for a in range(d):
-        for r in range(N):
-            deviation[a, r] = M[a, r] - mean[r]
-            variance[r] += deviation[a, r] ** 2 / d
-    return mean, deviation, variance
-
-
-@njit(**HOW)
 def _weights(at, pairs, share, O):
     """Mean weights of actions in the groups of one state, rows over step and correct action."""
     L, d = share.shape
@@ -128,12 +110,16 @@ def _table(M):
     matrix product of either with weights, or probabilities, gives all sums of a group.
     """
     d, N = M.shape
-    _, deviation, variance = _moments(M)
-    rows = np.ones((d + 2, N))
+    rows, deviation = np.ones((d + 2, N)), np.empty((d, N))
+    # By loops: shapes that are checked, as of ``M - mean``, take seconds to compile.
     for r in range(N):
+        mean, variance = 0.0, 0.0
         for a in range(d):
-            rows[a, r] = M[a, r]
-        rows[d, r] = variance[r]
+            mean += M[a, r] / d
+        for a in range(d):
+            rows[a, r], deviation[a, r] = M[a, r], M[a, r] - mean
+            variance += deviation[a, r] ** 2 / d
+        rows[d, r] = variance
     return rows, rows.T.copy(), deviation
 
 
