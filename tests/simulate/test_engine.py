@@ -2,8 +2,10 @@
 double.
 """
 
+import functools
+import importlib
 import itertools
-import json
+import math
 import os
 import subprocess
 import sys
@@ -15,9 +17,10 @@ import torch
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
 
-from simulate.state_tracking import Parameters, cpu, rows, train
+from simulate.state_tracking import Parameters, Student, cpu, gpu, groups, rows, train
 from simulate.state_tracking.gradients import Grouped, Plain
 from simulate.state_tracking.student import Students
+from theory.state_tracking import task
 from theory.state_tracking.numbers.per_seed import accuracy_kernels, kernels
 
 
@@ -240,44 +243,43 @@ def test_single_precision_follows_double():
         ).all(), name
 
 
-GPU = """
-import json, math, sys
-import torch
-from simulate.state_tracking import Parameters, Student, cpu, gpu
-from simulate.state_tracking import groups
-from theory.state_tracking import task
-from simulate.state_tracking.gradients import Grouped
-from simulate.state_tracking.student import Students
+def interpreted(sizes: list[dict[str, int]]) -> None:
+    """Kernels for a GPU, run as NumPy by Triton, against Numba's."""
+    os.environ["TRITON_INTERPRET"] = "1"
+    torch.set_num_threads(1)  # a fork has no other threads
+    for name in [x for x in sys.modules if x.startswith("triton") and "._C" not in x]:
+        del sys.modules[name]  # which asks when a kernel is defined, its own ones, too
+    importlib.reload(gpu)
+    plain, made = torch.Tensor.new_empty, []
 
-plain, made = torch.Tensor.new_empty, []
+    def guarded(like, *shape, **more):  # results, and behind them what no kernel may write to
+        made.append(plain(like, math.prod(shape) + 64, **more).fill_(7))
+        return made[-1][:-64].view(shape)
 
-def guarded(like, *shape, **more):  # results, and behind them what no kernel may write to
-    made.append(plain(like, math.prod(shape) + 64, **more).fill_(7))
-    return made[-1][:-64].view(shape)
-
-torch.Tensor.new_empty = guarded
-for sizes in json.loads(sys.argv[1]):
-    p, members, data = Parameters(d_h=8, **sizes), [], []
-    for seed in (0, 1):
-        stream = task.streams(seed)
-        data.append(task.draw_sequences(task.draw_permutations(p, stream["task"]), p.n_train, p.L, stream["train"]))
-        members.append(Student(p, task.draw_weights(p, stream["initialisation"])))
-    students = Students(members)
-    assert gpu.serves(students)
-    found = []
-    for on_gpu in (False, True):
-        engine = Grouped(students, data)  # with Triton's interpreter on, its kernels; replaced by Numba's once
-        assert isinstance(engine.logic, gpu.Logic)
-        if not on_gpu:
-            engine.logic = cpu.Logic(groups.Groups.of(data, p.N))
-        engine.gradients(students)
-        found.append([w.grad.clone() for w in students.parameters()] + list(engine.statistics(students).values()))
-    for one, other in zip(*found, strict=True):
-        worst = ((one - other).abs().max() / other.abs().max().clamp(min=1e-3)).item()
-        assert worst < 2e-5, (sizes, worst)  # single precision, sums of hundreds of terms that cancel
-    assert made and all((m[-64:] == 7).all() for m in made), (sizes, "written beyond the end")
-print("same")
-"""
+    torch.Tensor.new_empty = guarded
+    for size in sizes:
+        p, members, data = Parameters(d_h=8, **size), [], []
+        for seed in (0, 1):
+            stream = task.streams(seed)
+            teachers = task.draw_permutations(p, stream["task"])
+            data.append(task.draw_sequences(teachers, p.n_train, p.L, stream["train"]))
+            members.append(Student(p, task.draw_weights(p, stream["initialisation"])))
+        students = Students(members)
+        assert gpu.serves(students)
+        found = []
+        for on_gpu in (False, True):
+            engine = Grouped(students, data)
+            assert isinstance(engine.logic, gpu.Logic)
+            if not on_gpu:
+                engine.logic = cpu.Logic(groups.Groups.of(data, p.N))
+            engine.gradients(students)
+            found.append([w.grad.clone() for w in students.parameters()])
+            found[-1] += engine.statistics(students).values()
+        for one, other in zip(*found, strict=True):
+            worst = ((one - other).abs().max() / other.abs().max().clamp(min=1e-3)).item()
+            assert worst < 2e-5, (size, worst)  # sums of hundreds of terms that cancel
+        assert made and all((m[-64:] == 7).all() for m in made), (size, "written beyond the end")
+    print("same")
 
 
 PADDED = dict(N=3, L=3, d_g=17, n_train=120)  # some forty rows of a state, where a block holds 32
@@ -289,18 +291,12 @@ SIZES = [
 
 
 @pytest.mark.parametrize("sizes", [[PADDED], pytest.param(SIZES, marks=pytest.mark.slow)], ids=len)
-def test_the_gpu_kernels_agree_in_triton_s_interpreter(sizes):
+def test_the_gpu_kernels_agree_in_triton_s_interpreter(sizes, forked):
     """Without a GPU: Triton runs its kernels as NumPy, on stacks of two students and sizes that
     need padding.
     """
     pytest.importorskip("triton", reason="Triton has no wheel for this platform")
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", GPU, json.dumps(sizes)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=os.environ | {"TRITON_INTERPRET": "1"},
-    )
+    done = forked(functools.partial(interpreted, sizes), seconds=300)
     assert done.stdout.strip() == "same", done.stderr[-800:]
 
 

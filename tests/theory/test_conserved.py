@@ -32,23 +32,26 @@ def toy(*rates, **more):
 
 COMMON = 1 / (1 + sp.exp(x * y))
 KNOWN = {  # flow, and what is known of it: typed, or derived by the model on a road of its own
-    "pendulum": (lambda: toy(-RATE * y, x), [x**2 + RATE * y**2]),
-    "softmax": (lambda: toy(COMMON * (N - 1) / N, -COMMON / N), [x + (N - 1) * y]),
-    "frozen": (lambda: toy(y * COMMON, x * COMMON, sp.S.Zero), [z, x**2 - y**2]),
-    "nothing moves": (lambda: toy(sp.S.Zero, sp.S.Zero), [x, y]),
+    "pendulum": (lambda: toy(-RATE * y, x), lambda: [x**2 + RATE * y**2]),
+    "softmax": (lambda: toy(COMMON * (N - 1) / N, -COMMON / N), lambda: [x + (N - 1) * y]),
+    "frozen": (lambda: toy(y * COMMON, x * COMMON, sp.S.Zero), lambda: [z, x**2 - y**2]),
+    "nothing moves": (lambda: toy(sp.S.Zero, sp.S.Zero), lambda: [x, y]),
     "predator and prey": (
         lambda: toy(x - x * y, RATE * (x * y - y)),
-        [RATE * (sp.log(x) - x) + sp.log(y) - y],
+        lambda: [RATE * (sp.log(x) - x) + sp.log(y) - y],
     ),
-    "none": (lambda: toy(x + y**3, y), []),
-    "almost": (lambda: toy(y, -x + sp.Rational(1, 10**13) * x * y), []),
-    "factual recall": (dynamics.flow, [dynamics.conserved(part) for part in dynamics.PARTS]),
-    "induction heads": (induction.flow, [induction.equations()["invariant"].rhs]),
+    "none": (lambda: toy(x + y**3, y), lambda: []),
+    "almost": (lambda: toy(y, -x + sp.Rational(1, 10**13) * x * y), lambda: []),
+    "factual recall": (
+        dynamics.flow,
+        lambda: [dynamics.conserved(part) for part in dynamics.PARTS],
+    ),
+    "induction heads": (induction.flow, lambda: [induction.equations()["invariant"].rhs]),
     "state tracking": (
         lambda: tracking("tau"),
-        [exact.first_integral().subs(exact.kappa, exact.steepness())],
+        lambda: [exact.first_integral().subs(exact.kappa, exact.steepness())],
     ),
-    "hops mixed": (lambda: overlaps.mixture(2), [sp.log(1 - m_1**2) - 2 * sp.log(1 - m_2)]),
+    "hops mixed": (lambda: overlaps.mixture(2), lambda: [sp.log(1 - m_1**2) - 2 * sp.log(1 - m_2)]),
 }
 
 
@@ -57,7 +60,7 @@ def test_what_is_known_is_found_and_nothing_else(name):
     """As many quantities as are known; each of these is a function of those that are found: its
     gradient adds nothing to theirs.
     """
-    flow, expected = KNOWN[name][0](), KNOWN[name][1]
+    flow, expected = KNOWN[name][0](), KNOWN[name][1]()
     found = [e.rhs for e in flow.conserved()]
     assert len(found) == len(expected)
     at = dict(zip(flow.state, sp.symbols("a b c d"), strict=False))

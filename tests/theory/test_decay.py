@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.integrate
+from later import Later
 
 from theory.numeric import function
 from theory.parameters import ParameterError
@@ -14,7 +15,7 @@ from theory.state_tracking.numbers.decay import of_attention, widest
 from theory.state_tracking.symbols import A
 
 P = Parameters.demo()
-EQ = phases.equations()
+EQ = Later(phases.equations)
 
 
 def test_flow_ends_where_fixed_points_are():

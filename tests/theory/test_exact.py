@@ -22,7 +22,7 @@ from theory.state_tracking.symbols import A_0, A, L, N, R, S, c_omega, d_g, eta,
 
 TABLE_1 = Parameters()
 EQUATIONS = Later(exact.equations)
-RATE = state_tracking.flow("tau").rhs
+RATE = Later(lambda: state_tracking.flow("tau").rhs)
 GENERAL = Parameters(N=7, d_g=5, L=4, d_h=6, eta=0.8, zeta=0.4, A_0=0.3, R_0=0.2, S_0=-0.1)
 DISTINCT = Parameters(N=3, d_g=4, L=4, d_h=8, rope="plain", permutations="distinct")
 CASES = {  # what is run, and to which alpha

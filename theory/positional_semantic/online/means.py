@@ -86,6 +86,8 @@ class Mean(sp.Function):
     def _imp_(target: Any, student: Any, orders: Any, *state: Any) -> Any:
         """Numerical value, for `sympy.lambdify`; arrays of order parameters are broadcast."""
         target, student, orders = (tuple(map(int, x)) for x in (target, student, orders))
+        if all(isinstance(x, float) for x in state):  # as integrators ask, thousands of times
+            return value(target, student, orders, *map(float, state))
         many = np.broadcast_arrays(*(np.asarray(x, float) for x in state))
         points = zip(*(a.ravel().tolist() for a in many), strict=True)
         found = [value(target, student, orders, *x) for x in points]
@@ -221,7 +223,12 @@ def _raised(s: np.ndarray, steps: int) -> np.ndarray:
     spread.
     """
     out = np.zeros_like(s)
-    j = np.arange(len(s) - steps)
-    factor = np.sqrt(j + 1.0) if steps == 1 else np.sqrt((j + 1.0) * (j + 2.0))
-    out[: len(j)] = factor[:, None] * s[steps:]
+    np.multiply(_norms(len(s), steps), s[steps:], out=out[: len(s) - steps])
     return out
+
+
+@cache
+def _norms(n: int, steps: int) -> np.ndarray:
+    """Of derivatives of orthonormal polynomials, as a column."""
+    j = np.arange(n - steps)[:, None]
+    return np.sqrt(j + 1.0) if steps == 1 else np.sqrt((j + 1.0) * (j + 2.0))

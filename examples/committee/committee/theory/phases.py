@@ -22,6 +22,7 @@ from committee.theory.dynamics import (
     spread,
 )
 from theory import Equation, proved, symbol, table, vanishes, written_as
+from theory.algebra import replaced, slope
 
 SMALL = "first order in eta"
 on_plateau = symbol("R_plateau", r"R^{\star}", "overlap with all teachers there", positive=True)
@@ -111,7 +112,13 @@ def block(order: int) -> sp.Matrix:
     """
     parts = {1: drift, 2: spread}[order]()
     moved = [parts[Q] - 2 * parts[R], parts[C] - 2 * parts[S]]
-    slopes = {z: [sp.expand(sp.diff(f, z).subs(sigma, 0).subs(DONE)) for f in moved] for z in STATE}
+
+    def slope_at_end(of: sp.Expr, by: sp.Symbol) -> sp.Expr:
+        """Slope in one overlap, the others at their end."""
+        known = {z: sp.Integer(n) for z, n in DONE.items() if z != by} | {sigma: sp.S.Zero}
+        return sp.expand(slope(replaced(of, known), by).subs(by, DONE[by]))
+
+    slopes = {z: [slope_at_end(f, z) for f in moved] for z in STATE}
     for whole, half in ((R, Q), (S, C)):
         pairs = zip(slopes[whole], slopes[half], strict=True)
         closed = all(vanishes(a + 2 * b) for a, b in pairs)
