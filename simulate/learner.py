@@ -200,7 +200,7 @@ class Descent:
         return {"state": {k: {"momentum_buffer": v} for k, v in self.kept.items()}}
 
     def load_state_dict(self, state: State) -> None:
-        """Take up the momentum."""
+        """Restore the momentum."""
         found = state["state"].items()
         self.kept = {int(k): v["momentum_buffer"].clone() for k, v in found}
 

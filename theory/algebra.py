@@ -28,7 +28,7 @@ def rebuilt(expr: sp.Expr, rule: Callable[[sp.Expr, Rebuild], sp.Expr | None]) -
 
 
 def replaced(expr: sp.Expr, by: Mapping[sp.Expr, sp.Expr]) -> sp.Expr:
-    """An expression with others in the places of some."""
+    """An expression with some subexpressions replaced."""
     return rebuilt(expr, lambda e, of: by.get(e))
 
 

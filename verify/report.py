@@ -78,7 +78,7 @@ class Request:
         return cli.preset(kind, self.preset, base).parse(list(self.assignments))
 
     def of_its_own(self) -> None:
-        """Reject flags that specify students, for a command whose settings are fixed.
+        """Reject flags that choose students, for a command whose settings are fixed.
 
         Raises
         ------

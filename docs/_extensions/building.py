@@ -62,8 +62,8 @@ def alone(app: Sphinx, *_: Any) -> None:
 
 
 def deal(app: Sphinx, env: Any, pages: list[str]) -> None:
-    """Order pages so that neighbours, which cost alike, are read by different processes; and derive
-    what all of these would, before they are forked: this is SymPy alone and starts no thread.
+    """Deal neighbouring pages, which cost about the same, to different processes; and derive all
+    equations before processes are forked, so that each is derived once.
     """
     hands = len(make_chunks(pages, app.parallel)) or 1
     if hands > 1:

@@ -52,7 +52,7 @@ def inputs(
 def _sample(
     f: Function, shape: tuple[int, ...], size: int, count: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Values that are independent; distinct where that is stated, and not only nearly so."""
+    """Independent values of a sample; all distinct if it is stated to be exactly one-to-one."""
     if not f.injective or f.leading:
         return rng.integers(size, size=(count, *shape))
     said = "one-to-one in several arguments cannot be drawn; batch_size = 0 lists all inputs"

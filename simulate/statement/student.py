@@ -182,7 +182,7 @@ class Learner:
         return {w.name: x.clone() for w, x in self.weights.items()} | kept
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take up weights."""
+        """Restore the weights."""
         for w, x in self.weights.items():
             x.copy_(state[w.name])
         if self.moves is not None:
@@ -199,7 +199,7 @@ def memory(stated: Statement, p: Any, itemsize: int = 8) -> float:
     inputs = max(p.batch_size, listed if p.batch_size == 0 else min(listed, TESTED))
 
     def kept(n: Node) -> tuple[float, frozenset[Index]]:
-        """Numbers kept below a node, and the sums that it depends on."""
+        """Numbers that autograd keeps for a node and below it, and the sums that it depends on."""
         below = [kept(c) for c in n.parts]
         read = {s for t in n.terms for s in subterms(t)}
         own = frozenset(t for t in read if isinstance(t, Index) and t.bound)
@@ -223,7 +223,7 @@ class Stated(training.System):
 
     @property
     def code(self) -> str:
-        """Digest of what makes a step."""
+        """Digest of the code that makes a step."""
         return sources.digest(ENGINE)
 
 

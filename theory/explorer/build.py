@@ -21,7 +21,7 @@ POINTS = 200  # of a student's curve
 
 
 def script(flow: Flow, needs: list[sp.Symbol]) -> tuple[str, list[str], list[str]]:
-    """JavaScript of a flow, the observables that it carries, and those that it has no words for."""
+    """JavaScript of a flow, its observables that JavaScript can evaluate, and those it cannot."""
     y = list(flow.state)
     carried: dict[str, sp.Expr] = {}
     left: dict[str, sp.Expr] = {}

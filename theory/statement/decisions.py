@@ -92,7 +92,9 @@ class Decisions:
 
     @property
     def _random(self) -> bool:
-        """Whether a number of equal terms must not be random here."""
+        """Whether the number of equal terms has to be known here, as the innermost sum is inside a
+        nonlinear function.
+        """
         return len(self.frames) > 1 and not self.frames[-1].linear
 
     def _choose(

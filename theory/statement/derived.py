@@ -83,7 +83,7 @@ class Derived:
         return [c for c in self.classes if isinstance(c.symbol, sp.Indexed)]
 
     def at(self, **sizes: int) -> Derived:
-        """The same at concrete sizes: sums written out, a class per direction.
+        """This derivation at concrete sizes: sums written out, a class per direction.
 
         Raises
         ------
@@ -112,7 +112,9 @@ class Derived:
         )
 
     def written(self, numbers: Mapping[str, Any]) -> Derived:
-        """The same at the sizes among numbers, where sums over sizes have to be written out."""
+        """This derivation, at the sizes among the numbers if sums over sizes have to be written
+        out.
+        """
         if not (self.directions or self.loss.has(sp.Sum)):
             return self
         return self.at(**{s.name: numbers[s.name] for s in self.statement.symbols if s.is_integer})
@@ -193,7 +195,7 @@ class Derived:
 
     @property
     def filled(self) -> list[Limit]:
-        """Limits: sizes at which a class has no entry leave nothing that its rate could follow."""
+        """Limits on sizes: every class needs an entry, as the rate of an empty one is undefined."""
         sizes = [s for s in self.statement.symbols if s.is_integer and s not in self.sizes]
         many = [] if self.shared else [c.size for c in self.classes if c.size.free_symbols]
 

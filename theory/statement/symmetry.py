@@ -205,8 +205,8 @@ class Points:
         self.counts = sp.lambdify(self.sizes, limits, "math")
 
     def cost(self, sizes: tuple[int, ...]) -> float:
-        """What sizes cost that fit one-to-one functions and fill every class, else infinity: equal
-        ones hide faults.
+        """Cost of choosing these sizes: their sum, and more for equal sizes, which hide faults;
+        infinite if they do not fit one-to-one functions or leave a class empty.
         """
         try:
             sorts, classes, room = self.counts(*sizes)

@@ -122,7 +122,7 @@ def checks(made: Derived, sizes: int = SIZES) -> list[Check]:
 
 @functools.cache
 def of(stated: Statement) -> types.SimpleNamespace:
-    """What answers to ``verify.gradients``."""
+    """The ``report`` of a statement, for ``verify.gradients``."""
 
     def report(request: Request) -> Report:
         """All checks."""

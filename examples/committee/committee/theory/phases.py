@@ -143,8 +143,8 @@ def largest() -> sp.Expr:
 
 @cache
 def of_noise() -> sp.Expr:
-    """Error at the end with label noise, to first order in sigma^2: where what noise adds is what
-    descent takes.
+    """Error at the end with label noise, to first order in sigma^2: there the error that noise adds
+    per step equals what descent removes.
     """
     added = sp.Matrix([sp.expand(spread()[z].subs(DONE)) for z in (Q, C)])
     taken = -(block(1) + eta * block(2))

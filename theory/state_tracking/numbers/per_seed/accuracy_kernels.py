@@ -23,8 +23,8 @@ TINY = 1e-13  # probabilities below do not count: the polynomials know no smalle
 
 
 def _polynomial(*coefficients: float) -> Any:
-    """Machine code without a loop, so that the compiler takes several numbers at once; emitted, as
-    a function of its own per power would be compiled for seconds.
+    """A polynomial as machine code without a loop, so that the compiler can vectorise it. It is
+    emitted directly, because one Python function per power would take seconds to compile.
     """
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:

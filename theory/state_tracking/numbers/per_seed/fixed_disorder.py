@@ -45,7 +45,7 @@ class FixedDisorder:
         self.see(given, p.n_train)
 
     def see(self, given: Realisation, sequences: int) -> None:
-        """From now on take the loss over these counts of so many sequences."""
+        """Evaluate the loss on these pair counts, of so many sequences, from now on."""
         self.given, self.share = given, given.share.astype(float)
         rows = given.share * sequences * self.p.L
         # Factor 1 - 1/n of the variance that remains about the known mean of a group of n rows.
@@ -79,7 +79,7 @@ class FixedDisorder:
         return [-p.eta * g for g in slopes]
 
     def _each(self, at: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
-        """What the kernels take of every student: attention, counts, M and teachers."""
+        """Arguments of the kernels for every student: attention, counts, M and teachers."""
         pairs, M = self.given.pairs, np.ascontiguousarray(self.state[2])
         for b, (share, left) in enumerate(zip(self.share, self.left, strict=True)):
             counts = np.empty((len(share), 0, 0, 0, 0), np.float32) if pairs is None else pairs[b]

@@ -25,7 +25,7 @@ class FourthOrder(FixedDisorder):
     covariances: Covariances | None = None
 
     def see(self, given: Realisation, sequences: int) -> None:
-        """From now on take the loss over these counts of so many sequences."""
+        """Evaluate the loss on these pair counts, of so many sequences, from now on."""
         super().see(given, sequences)
         B, N, L, d = given.share.shape
         n = np.maximum(given.share * sequences * self.p.L, 1)

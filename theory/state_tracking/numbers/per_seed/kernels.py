@@ -52,7 +52,7 @@ def _exponentials(z):
 
 @njit(**HOW)
 def _inverse(total):
-    """Of a sum of exponentials; NaN if they are of descent that diverges."""
+    """One over a sum of exponentials; NaN where descent has diverged."""
     return 1 / total if 1 / MOST < total < MOST else math.nan
 
 

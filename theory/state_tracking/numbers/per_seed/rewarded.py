@@ -118,7 +118,7 @@ class Paths:
 
 
 class Rewarded(FourthOrder):
-    """Students with a reward. State per seed: W_Q, W_K and M; seeds take over one by one.
+    """Students with a reward. State per seed: W_Q, W_K and M; rewards take over seed by seed.
 
     Parameters
     ----------
@@ -175,8 +175,8 @@ class Rewarded(FourthOrder):
         self.rewarded |= now
 
     def room(self, epoch: int) -> tuple[int, bool]:
-        """How many epochs from this one a stride may have, until rewards may take over at a
-        measurement, and whether they have taken over at this one, before the step.
+        """Largest length of a stride from this epoch, which ends at the next measurement, where
+        rewards may take over; and whether they have just taken over, at this epoch.
         """
         if self.rewarded.all():
             return sys.maxsize, False

@@ -70,7 +70,7 @@ def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANC
 
 
 def _paths(system: System, tolerance: float) -> Iterable[Strides | Single]:
-    """Seeds on their own, where they can be taken apart."""
+    """Descent of a system: seed by seed, where seeds are independent of each other."""
     if isinstance(system, Trained):
         return [Single(system)]
     alone = [system] if isinstance(system, Rewarded) else members(system)
