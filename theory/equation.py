@@ -125,8 +125,8 @@ class Equation:
         KeyError
             If a free symbol has no value.
         ParameterError
-            If a derived quantity would not follow another that is overridden, or a value is not a
-            real number (None, complex, masked).
+            If a derived quantity would not be computed from another that is overridden, or a value
+            is not a real number (None, complex, masked).
         """
         read = _read_once if isinstance(self.rhs, sp.Basic) else _read
         if swept or not isinstance(values, Mapping):

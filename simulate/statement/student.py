@@ -238,7 +238,10 @@ def system(stated: Statement) -> Stated:
     names = {s.name for s in stated.symbols} & model.TRAINING.keys()
     names |= ({w.name for w in stated.weights} | stated.observables.keys()) & TAKEN
     taken = ", ".join(sorted(names))
-    require(not names, f"statement {stated.name}: {taken}: is a word of training")
+    require(
+        not names,
+        f"statement {stated.name}: {taken}: is the name of a field or result of training; choose another",
+    )
     text = hashlib.sha256(stated.text.encode()).hexdigest()[:16]
     return Stated(
         f"statement.{stated.name}",

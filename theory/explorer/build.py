@@ -140,7 +140,7 @@ def page(model: Model, p: BaseParameters, runs: Path | None = None) -> str:
     code += curves.entries(model, p)
     if not code:
         raise ParameterError(
-            f"{model.name}: has no flow and no curve to explore; python -m theory {model.name}"
+            f"{model.name}: has no flow and no curve to explore; see python -m theory {model.name}"
         )
     setting = ", ".join(f"{k} = {v}" for k, v in p.stored().items() if v is not None)
     words = {

@@ -185,7 +185,10 @@ class Decisions:
                 return e
             if gap is not None and index.sort.ordered:
                 if not (gap.is_nonpositive or gap.is_nonnegative):
-                    raise ParameterError(f"fixed {index!r}: before or after place {e.place}?")
+                    said = (
+                        f"fixed {index!r}: its place is neither surely before {e.place} nor after"
+                    )
+                    raise ParameterError(f"{said} at all sizes")
                 behind = k if gap.is_nonpositive else behind
         made = self._new(role, None, index.place if index.sort.ordered else None, behind)
         made.place = index.place

@@ -92,7 +92,9 @@ class Derived:
         """
         known = {s.name: s for s in self.statement.symbols if s.is_integer}
         for name in sizes:
-            require(name in known, f"{name}: no size of it; there are {', '.join(known)}")
+            require(
+                name in known, f"{name}: is no size of this statement, which has {', '.join(known)}"
+            )
         numbers = {known[n]: sp.Integer(v) for n, v in sizes.items()}
         write = functools.partial(gaussian.at_size, numbers=numbers)
         classes = []

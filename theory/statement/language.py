@@ -67,7 +67,7 @@ def sort(
     whole = made.is_integer and not made.is_nonpositive
     require(whole, f"sort {name}: size = {size}: must be a positive whole number")
     one = ordered + vector + (of is not None) < 2
-    require(one, f"sort {name}: is one of ordered, vector, of another sort")
+    require(one, f"sort {name}: must be at most one of ordered=True, vector=True and of=SORT")
     return Sort(name, made, of, ordered, vector)
 
 

@@ -258,7 +258,9 @@ def parameters(stated: Statement) -> type[BaseParameters]:
     for s in stated.symbols:
         low, high = (1, None) if s.is_integer else stated.bounds.get(s.name, (None, None))
         allowed: dict[str, Any] = {k: x for k, x in (("low", low), ("high", high)) if x is not None}
-        of = next((f"how many there are of {q.name}" for q in stated.sorts if q.size == s), "size")
+        of = next(
+            (f"number of elements of sort {q.name}" for q in stated.sorts if q.size == s), "size"
+        )
         default, kind = given.pop(s.name, None), int if s.is_integer else float
         value = parameter(default, of if s.is_integer else "number", **allowed)
         fields[s.name] = (kind | None if default is None else kind, value)

@@ -183,7 +183,7 @@ def statement(
     taken = {s.name for s in symbols} | RESERVED
     for w in (w.name for w in weights):
         require(w.isidentifier(), f"{what}: weight {w!r}: must be a name")
-        require(w not in taken, f"{what}: weight {w}: something else is called so")
+        require(w not in taken, f"{what}: weight {w}: its name is that of something else")
     draws = sorted((i for i in indices if not i.bound), key=lambda i: i.number)
     for s in (s for s in symbols if s.is_integer):
         said = f"{s.name} = {(values or {}).get(s.name)}: a size must be a whole number"
