@@ -36,15 +36,15 @@ class _Asked(Exception):
 
 def modules() -> list[str]:
     """Every module that is a command, without ``simulate.MODEL``, which repeats ``simulate``."""
-    found = []
+    names = []
     for wing in WINGS:
         for path in sorted((ROOT / wing).rglob("*.py")):
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
             if "cli.run(" in path.read_text() and not (
                 name.startswith("simulate.") and path.name == "__main__.py"
             ):
-                found.append(name)
-    return sorted(found, key=lambda name: (WINGS.index(name.partition(".")[0]), name))
+                names.append(name)
+    return sorted(names, key=lambda name: (WINGS.index(name.partition(".")[0]), name))
 
 
 def parser_of(module: str) -> argparse.ArgumentParser:
@@ -103,11 +103,11 @@ def offered(group: str) -> dict[str, Any]:
     """What users import from a group, by name: what its package exports, for a wing `CALLED`."""
     module = importlib.import_module(group)
     names = sorted(set(getattr(module, "__all__", ())) - {"__version__"}, key=_rank)
-    found = {name: getattr(module, name) for name in names}
+    calls = {name: getattr(module, name) for name in names}
     for path in CALLED.get(group, ()):
         place, _, name = path.rpartition(".")
-        found[path.removeprefix(f"{group}.")] = getattr(importlib.import_module(place), name)
-    return {name: value for name, value in found.items() if callable(value)}
+        calls[path.removeprefix(f"{group}.")] = getattr(importlib.import_module(place), name)
+    return {name: value for name, value in calls.items() if callable(value)}
 
 
 def _rank(name: str) -> tuple[int, str]:

@@ -126,8 +126,8 @@ def page(model: Model, p: BaseParameters, runs: Path | None = None) -> str:
         raise ParameterError(f"--runs {runs}: {model.name} has no flow, whose students are drawn")
     drawn, trained = students(runs, list(flows.values()))
     if trained:
-        own = {f.name for f in dataclasses.fields(p)}
-        p = p.replace(**{k: v for k, v in json.loads(trained).items() if k in own})
+        fields = {f.name for f in dataclasses.fields(p)}
+        p = p.replace(**{k: v for k, v in json.loads(trained).items() if k in fields})
     code, refused = [], []
     for name, flow in flows.items():
         try:

@@ -124,8 +124,8 @@ class Derived:
     def members(self, data: arrays.Data) -> dict[Weight, np.ndarray]:
         """Place of every entry's class among all of them, -1 for one that is zero."""
         first = {c.weight: k for k, c in reversed([*enumerate(self.classes)])}
-        own = {w: arrays.class_numbers(of, data) for w, of in self.roles.classes.items()}
-        return {w: np.where(x < 0, -1, x + first.get(w, 0)) for w, x in own.items()}
+        numbers = {w: arrays.class_numbers(of, data) for w, of in self.roles.classes.items()}
+        return {w: np.where(x < 0, -1, x + first.get(w, 0)) for w, x in numbers.items()}
 
     @functools.cached_property
     def rates(self) -> dict[sp.Symbol, sp.Expr]:

@@ -104,12 +104,12 @@ def table(folder: Path | str) -> str:
         raise ParameterError(f"{folder}: has no repl_softmax_*.csv")
     rows = []
     for file in files:
-        found = changes(file)
+        off = changes(file)
         p, branch, theirs = read(file)
-        cells = [f"{found[x]:.1g}" if found[x] > 1e-9 else "" for x in State._fields]
+        cells = [f"{off[x]:.1g}" if off[x] > 1e-9 else "" for x in State._fields]
         rows.append(
             [f"{p.omega:g}", p.target, branch, str(theirs.alpha.size)]
-            + [found["target"], str(found["degree"]), *cells]
+            + [off["target"], str(off["degree"]), *cells]
         )
     head = ("omega", "named", "branch", "rows", "target", "degree", *State._fields)
     return output.table(head, rows)

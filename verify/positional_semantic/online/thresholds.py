@@ -41,7 +41,7 @@ def report(request: Request) -> Report:
         runs, of = starts.ensemble(seeds), "trained here"
     else:
         runs, of = starts.shipped(), "that come with the code"
-    found = starts.ends(runs)
+    ends = starts.ends(runs)
     flow = predictions(runs)
     least = starts.settled(runs)
     n = runs.sizes["seed"]
@@ -55,10 +55,10 @@ def report(request: Request) -> Report:
         "it does not know how few sentences there are, and is checked at the most of them alone",
     ]
     return Report(
-        [*sizes(found), *optimisers(found), *fewer(found), *by_flow(found, flow)],
+        [*sizes(ends), *optimisers(ends), *fewer(ends), *by_flow(ends, flow)],
         notes,
-        {"ends of random starts": (HEADER, rows(found, flow))},
-        draw=lambda: draw(found, flow),
+        {"ends of random starts": (HEADER, rows(ends, flow))},
+        draw=lambda: draw(ends, flow),
     )
 
 
@@ -76,8 +76,8 @@ def predictions(
     ]
     shares = [[of(*cell)[name] for name in starts.ENDS] for cell in cells]
     values = np.reshape(shares, (*(v.size for v in places.values()), len(starts.ENDS)))
-    found = xr.DataArray(values, {**places, "end": [*starts.ENDS]}, (*CELL, "end"))
-    return found.transpose("end", *CELL)
+    shares_at = xr.DataArray(values, {**places, "end": [*starts.ENDS]}, (*CELL, "end"))
+    return shares_at.transpose("end", *CELL)
 
 
 def cells(found: xr.DataArray) -> Any:

@@ -61,9 +61,9 @@ class FixedDisorder:
         """Attention, its diagonal (weight on correct actions), and the sum of squares of the other
         entries.
         """
-        at = self.attention.forward(*self.state[:2])
-        own = np.einsum("bii->bi", at)
-        return at, own, (at**2).sum(2) - own**2
+        pi = self.attention.forward(*self.state[:2])
+        on_right = np.einsum("bii->bi", pi)
+        return pi, on_right, (pi**2).sum(2) - on_right**2
 
     def _weights(self, at: np.ndarray) -> np.ndarray:
         """Mean weights (B, s, i a, b) of the actions in every group."""
@@ -91,11 +91,11 @@ class FixedDisorder:
         from theory.state_tracking.numbers.per_seed import kernels
 
         W_Q, W_K, _ = self.state
-        at = self.attention.forward(W_Q, W_K)
-        every = zip(self._each(at), self.keep, strict=True)
-        found = [kernels.gradients(*each, keep) for each, keep in every]
-        d_M, force = (np.stack(x) for x in zip(*found, strict=True))
-        d_q, d_k = self.attention.backward(W_Q, W_K, at, force)
+        pi = self.attention.forward(W_Q, W_K)
+        every = zip(self._each(pi), self.keep, strict=True)
+        slopes = [kernels.gradients(*each, keep) for each, keep in every]
+        d_M, force = (np.stack(x) for x in zip(*slopes, strict=True))
+        d_q, d_k = self.attention.backward(W_Q, W_K, pi, force)
         return [d_q, d_k, d_M]
 
     def _force(self, at: np.ndarray, error: np.ndarray) -> np.ndarray:
@@ -113,8 +113,8 @@ class FixedDisorder:
 
         p, M = self.p, self.state[2]
         N, d = M.shape[1:3]
-        at, own, _ = self._attention()
-        every = list(self._each(at))
+        pi, on_right, _ = self._attention()
+        every = list(self._each(pi))
         sums = p.L * np.array([kernels.observed(*each) for each in every])
         right, right_square, total, square, loss_ = sums.swapaxes(0, 1)
         other = (total - right) / (N - 1)
@@ -125,9 +125,9 @@ class FixedDisorder:
             rule = gauss_hermite(NOISE)
             for b, each in enumerate(every):
                 first[b] = accuracy_kernels.accuracies(each[0], *each[4:], *rule)
-        found = summary(
+        observed = summary(
             p,
-            own=own,
+            own=on_right,
             R=overlap / (d * N),
             S=(all_teachers - overlap) / max(d * (d - 1) * N, 1),
             right=right,
@@ -137,7 +137,7 @@ class FixedDisorder:
             loss_=loss_,
             steps=first.mean((2, 3)),
         )
-        return found | self._rolled(first)
+        return observed | self._rolled(first)
 
     def _rolled(self, first: np.ndarray) -> dict[str, np.ndarray]:
         """Effect on rollout accuracy of the accuracies by seed, step, state and action; zero to

@@ -106,12 +106,12 @@ def _variances(at, share, left):
     L, d = share.shape
     spread = np.zeros(L * d)
     for i in range(L):
-        rest = 0.0
+        squares = 0.0
         for j in range(L):
-            rest += at[i, j] ** 2 if j != i else 0.0
+            squares += at[i, j] ** 2 if j != i else 0.0
         for a in range(d):
             if share[i, a] > 0:
-                spread[i * d + a] = rest * left[i, a] / share[i, a]
+                spread[i * d + a] = squares * left[i, a] / share[i, a]
     return spread
 
 
