@@ -69,8 +69,8 @@ class Unstacked(Learner):
 
     def measure(self) -> Mapping[str, Any]:
         """Stacked measurements of all students."""
-        found = [member.measure() for member in self.members]
-        return {name: np.stack([np.asarray(f[name]) for f in found]) for name in found[0]}
+        measured = [member.measure() for member in self.members]
+        return {name: np.stack([np.asarray(f[name]) for f in measured]) for name in measured[0]}
 
     def state(self, b: int) -> State:
         """State of one student."""
@@ -201,8 +201,8 @@ class Descent:
 
     def load_state_dict(self, state: State) -> None:
         """Restore the momentum."""
-        found = state["state"].items()
-        self.kept = {int(k): v["momentum_buffer"].clone() for k, v in found}
+        saved = state["state"].items()
+        self.kept = {int(k): v["momentum_buffer"].clone() for k, v in saved}
 
 
 class Module:

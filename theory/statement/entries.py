@@ -48,7 +48,7 @@ def mean(
                 [s.of for s in sums], coefficients, pairs, indices, traces or {}
             )
             terms[limits] = terms.get(limits, sp.S.Zero) + term
-    return sp.Add(*(sp.Sum(sp.expand(x), *at) if at else x for at, x in terms.items()))
+    return sp.Add(*(sp.Sum(sp.expand(x), *ranges) if ranges else x for ranges, x in terms.items()))
 
 
 def _contracted(

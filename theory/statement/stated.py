@@ -105,8 +105,8 @@ class Statement:
         size = {s: int(known[s.size] if s.size in known else s.size.subs(known)) for s in given}
         for s, n in size.items():
             of = ", ".join(f"{x} = {known[x]}" for x in sorted(s.size.free_symbols, key=str))
-            own = "" if s.size.is_Symbol else f"{of}: "
-            require(n >= 1, f"sort {s}: {own}{s.size} = {n}: must be at least 1")
+            prefix = "" if s.size.is_Symbol else f"{of}: "
+            require(n >= 1, f"sort {s}: {prefix}{s.size} = {n}: must be at least 1")
         for f in self.functions:
             if not {*f.sorts, f.to} <= size.keys():
                 continue

@@ -70,10 +70,10 @@ def changes(path: Path | str) -> dict[str, Any]:
     best: dict[str, Any] = {"largest": np.inf}
     for target, degree in itertools.product(TARGETS, low_degree.DEGREES):
         off = [_change(p.replace(target=target), degree, row) for row in rows]
-        found = {x: max(abs(row[x]) for row in off) for x in State._fields}
-        largest = max(found[x] for x in ("q", "m", "theta"))
+        change = {x: max(abs(row[x]) for row in off) for x in State._fields}
+        largest = max(change[x] for x in ("q", "m", "theta"))
         if largest < best["largest"]:
-            best = {"largest": largest, "target": target, "degree": degree, **found}
+            best = {"largest": largest, "target": target, "degree": degree, **change}
     return best
 
 

@@ -190,8 +190,8 @@ def aligned(table: Table) -> Rows:
     yield against(table, near, label, "t_leading", tiny, t_d.evaluate(tiny), 1e-3, why)
     learned = train(p, **ALONE).learned
     for d, mode in enumerate(p.modes[:2]):
-        base, at, one = float(t_d.evaluate(mode)), f"drop {d + 1}", learned.isel(direction=d)
-        yield added_by_steps(table, "t_step", base, mode, one, at)
+        base, drop_name, one = float(t_d.evaluate(mode)), f"drop {d + 1}", learned.isel(direction=d)
+        yield added_by_steps(table, "t_step", base, mode, one, drop_name)
 
 
 def generic(table: Table) -> Rows:

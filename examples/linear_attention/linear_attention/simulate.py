@@ -62,12 +62,12 @@ def block(name: str, D: int) -> tuple[slice, ...]:
 
 def embedded(weights: Weights, D: int) -> Weights:
     """Weights of the full attention for given weights of the reduced model, zero elsewhere."""
-    found = {}
+    weights_of = {}
     for name, w in weights.items():
         rows = w.shape[1] if name in "KQ" else D + 1
-        whole = found[LONG[name]] = w.new_zeros((len(w), rows, D + 1))
+        whole = weights_of[LONG[name]] = w.new_zeros((len(w), rows, D + 1))
         whole[block(name, D)] = w[:, None, None] if name == "v" else w
-    return found
+    return weights_of
 
 
 def extracted(weights: Weights) -> Weights:

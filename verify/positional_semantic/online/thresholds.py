@@ -91,17 +91,17 @@ def cells(found: xr.DataArray) -> Any:
 @listed
 def rows(found: xr.DataArray, flow: xr.DataArray) -> Iterator[list[str]]:
     """The table."""
-    for at, cell in cells(found):
+    for labels, cell in cells(found):
         n = cell.sizes["seed"]
         shares = []
         for name in starts.ENDS:
             count = int(cell.sel(end=name).sum())
             low, high = starts.interval(count, n)
             shares.append(f"{count / n:.2f} [{low:.2f}, {high:.2f}]")
-        there = flow.sel({x: at[x] for x in CELL})
+        there = flow.sel({x: labels[x] for x in CELL})
         best = str(there.end[int(there.values.argmax())].item())
-        place = [f"{at[x]:g}" for x in CELL]
-        yield [*place, at["student"], *shares, best, f"{float(there.max()):.2f}"]
+        place = [f"{labels[x]:g}" for x in CELL]
+        yield [*place, labels["student"], *shares, best, f"{float(there.max()):.2f}"]
 
 
 def difference(first: xr.DataArray, second: xr.DataArray, paired: bool) -> tuple[float, float]:

@@ -237,7 +237,7 @@ def gradients(at, pairs, share, left, M, target, keep):
 def observed(at, pairs, share, left, M, target):
     """Per step: first and second moments of the correct and of all logits, and the loss."""
     N, L, d = share.shape
-    found = np.zeros((5, L))
+    totals = np.zeros((5, L))
     O, z, sums = np.empty((L * d, d)), np.empty((L * d, N)), np.empty((L * d, d + 2))
     for s in range(N):
         rows, columns, _ = _table(M[s])
@@ -253,11 +253,11 @@ def observed(at, pairs, share, left, M, target):
                 for r in range(N):
                     one += z[g, r]
                     two += z[g, r] ** 2
-                found[0, i] += weight * right
-                found[1, i] += weight * (right**2 + spread[g] * square[y])
-                found[2, i] += weight * one
-                found[3, i] += weight * two
-                found[4, i] -= weight * right
+                totals[0, i] += weight * right
+                totals[1, i] += weight * (right**2 + spread[g] * square[y])
+                totals[2, i] += weight * one
+                totals[3, i] += weight * two
+                totals[4, i] -= weight * right
         _exponentials(z)
         along = _averages(z, columns, sums)
         for i in range(L):
@@ -266,5 +266,5 @@ def observed(at, pairs, share, left, M, target):
                 price = sums[g, d]
                 for c in range(d):
                     price -= along[g, c] ** 2 / d
-                found[4, i] += share[s, i, a] * (math.log(sums[g, d + 1]) + spread[g] * price / 2)
-    return found
+                totals[4, i] += share[s, i, a] * (math.log(sums[g, d + 1]) + spread[g] * price / 2)
+    return totals
