@@ -45,9 +45,9 @@ def check_table(checks: Sequence[Check]) -> str:
 
 def claims_table(folder: Path) -> str:
     """Ledger of a paper's folder as a table."""
-    found = evidence.found(evidence.read(folder / "evidence.json"))
+    results = evidence.found(evidence.read(folder / "evidence.json"))
     ledger = claims.load(folder / "claims.toml")
-    rows = [(c.id, claims.computed(c, found), c.says, c.note) for c in ledger]
+    rows = [(c.id, claims.computed(c, results), c.says, c.note) for c in ledger]
     return tabular(("where", "verdict", "says", "note"), rows, "p{28mm}p{18mm}p{58mm}p{52mm}")
 
 
@@ -75,10 +75,10 @@ def fill(folder: Path, make: Makers) -> str:
     lines = []
     for line in (folder / "template.tex").read_text().splitlines():
         if line.startswith("%!"):
-            kind, _, rest = line[2:].partition(" ")
+            kind, _, words = line[2:].partition(" ")
             lines += [
                 f"% begin generated: {line[2:]}",
-                make[kind](rest),
+                make[kind](words),
                 f"% end generated: {line[2:]}",
             ]
         else:
@@ -118,7 +118,7 @@ def write_all(
         )
     if done.returncode:
         raise OSError(f"{tex}: pdflatex failed: {done.stdout[-600:]}")
-    for rest in (".aux", ".log"):
-        tex.with_suffix(rest).unlink(missing_ok=True)
+    for suffix in (".aux", ".log"):
+        tex.with_suffix(suffix).unlink(missing_ok=True)
     source.made(tex.with_suffix(".pdf"))
     return [*written, tex.with_suffix(".pdf")]

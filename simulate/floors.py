@@ -1,5 +1,5 @@
-"""Training steps of students that have no kernels: what their learner takes, the plain module, and
-the floor that their matrix products set; CPU time of one thread.
+"""Training steps of students without kernels of their own, in CPU time of one thread: the learner's
+step, the plain module's, and the lower bound set by their matrix products.
 """
 
 from __future__ import annotations

@@ -106,7 +106,9 @@ def records(
 
 @contextlib.contextmanager
 def named(what: str) -> Iterator[None]:
-    """Context manager: add to a storage error whose data it concerns."""
+    """Context manager: begin the message of a storage error with the quantity and student it
+    concerns.
+    """
     try:
         yield
     except ParameterError as error:

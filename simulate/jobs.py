@@ -82,7 +82,9 @@ def carry_out(jobs: Sequence[Job], workers: int | None = None, progress: bool = 
                 else []
             )
         except TerminatedWorkerError:
-            warnings.warn("a worker process died; what it left is begun again", stacklevel=2)
+            warnings.warn(
+                "a worker process died; its unfinished jobs are started again", stacklevel=2
+            )
             continue
         failures += [
             (job, e) for job, e in zip(waiting, outcomes, strict=True) if isinstance(e, Exception)

@@ -69,8 +69,8 @@ class Unstacked(Learner):
 
     def measure(self) -> Mapping[str, Any]:
         """Stacked measurements of all students."""
-        found = [member.measure() for member in self.members]
-        return {name: np.stack([np.asarray(f[name]) for f in found]) for name in found[0]}
+        measured = [member.measure() for member in self.members]
+        return {name: np.stack([np.asarray(f[name]) for f in measured]) for name in measured[0]}
 
     def state(self, b: int) -> State:
         """State of one student."""
@@ -200,9 +200,9 @@ class Descent:
         return {"state": {k: {"momentum_buffer": v} for k, v in self.kept.items()}}
 
     def load_state_dict(self, state: State) -> None:
-        """Take up the momentum."""
-        found = state["state"].items()
-        self.kept = {int(k): v["momentum_buffer"].clone() for k, v in found}
+        """Restore the momentum."""
+        saved = state["state"].items()
+        self.kept = {int(k): v["momentum_buffer"].clone() for k, v in saved}
 
 
 class Module:

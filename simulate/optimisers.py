@@ -1,5 +1,5 @@
-"""Students of any kind under any optimiser: steps of `theory.optimisers`, with what they remember
-stored beside the weights.
+"""Students of any kind under any optimiser: steps of `theory.optimisers`, whose memory is stored
+beside the weights.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Moves:
         return [np.asarray(w[0]) for w in moved]
 
     def state(self) -> dict[str, Any]:
-        """What is remembered, by names that no weight has."""
+        """The optimiser's memory, under names that no weight has."""
         remembered: dict[str, Any] = {f"{PREFIX}number": torch.tensor(self.steps.number)}
         for name in ("first", "second"):
             for k, x in enumerate(getattr(self.steps, name)):
@@ -61,7 +61,7 @@ class Moves:
         return remembered
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Remember what a state holds."""
+        """Restore the optimiser's memory from a state."""
         self.steps.number = int(state[f"{PREFIX}number"])
         for name in ("first", "second"):
             prefix = f"{PREFIX}{name}."

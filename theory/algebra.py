@@ -28,7 +28,7 @@ def rebuilt(expr: sp.Expr, rule: Callable[[sp.Expr, Rebuild], sp.Expr | None]) -
 
 
 def replaced(expr: sp.Expr, by: Mapping[sp.Expr, sp.Expr]) -> sp.Expr:
-    """An expression with others in the places of some."""
+    """An expression with some subexpressions replaced."""
     return rebuilt(expr, lambda e, of: by.get(e))
 
 
@@ -44,8 +44,8 @@ def slope(expr: sp.Expr, x: sp.Symbol) -> sp.Expr:
         if e.is_Add or not any(inner):
             return sp.Add(*inner)
         if e.is_Mul:
-            rest = (sp.Mul(*e.args[:k], *e.args[k + 1 :]) for k in range(len(inner)))
-            return sp.Add(*(d * r for d, r in zip(inner, rest, strict=True) if d != 0))
+            other_factors = (sp.Mul(*e.args[:k], *e.args[k + 1 :]) for k in range(len(inner)))
+            return sp.Add(*(d * r for d, r in zip(inner, other_factors, strict=True) if d != 0))
         if e.is_Pow and inner[1] == 0:
             return inner[0] * e.exp * e.base ** (e.exp - 1)
         outer = {sp.exp: e, sp.log: 1 / e.args[0]}

@@ -77,8 +77,8 @@ def moments(rule: Rule) -> tuple[sp.Expr, sp.Expr]:
 
 
 def second_order(rule: Rule) -> sp.Expr:
-    """What acts on w where the gradient times -rate is on the other side, to second order in D: the
-    difference of two steps over the memory, as both are slow.
+    """Operator K(D) in ``K(D) w = -rate * gradient``, to second order in D = d/d(steps): the step
+    of w divided by the optimiser's memory, for slowly varying gradients.
     """
     total, _ = moments(rule)
     both = total * (sp.exp(D) - 1) / memory(rule).subs(back, sp.exp(-D))

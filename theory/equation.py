@@ -21,9 +21,9 @@ _compiled = functools.lru_cache(maxsize=512)(numeric.function)  # for sweeps
 
 
 def _read(rhs: Any, given: frozenset) -> tuple[frozenset[str], list[Any], bool]:
-    """What a right-hand side needs beside what is given by symbol or sub-expression: names of its
-    symbols and arrays; these, sorted by name, without what is given; whether entries of arrays
-    stand at places that need their own evaluation.
+    """What evaluating a right-hand side needs, where some symbols or sub-expressions are given: the
+    names of the other symbols and arrays; the arguments, sorted by name; and whether array entries
+    at fixed positions or under sums have to be evaluated entry by entry.
     """
     remaining = rhs.xreplace({x: sp.Dummy() for x in given if not isinstance(x, sp.IndexedBase)})
     bases = remaining.atoms(sp.IndexedBase)
@@ -125,8 +125,8 @@ class Equation:
         KeyError
             If a free symbol has no value.
         ParameterError
-            If a derived quantity would not follow another that is overridden, or a value is not a
-            real number (None, complex, masked).
+            If a derived quantity would not be computed from another that is overridden, or a value
+            is not a real number (None, complex, masked).
         """
         read = _read_once if isinstance(self.rhs, sp.Basic) else _read
         if swept or not isinstance(values, Mapping):

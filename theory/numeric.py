@@ -88,8 +88,10 @@ def _real_lambert(z: Any, branch: Any = 0) -> Any:
 
 def _binomial(n: Any, k: Any) -> Any:
     """SymPy would print a ratio of gamma functions, which overflow at 171."""
-    if not np.isfinite(value := scipy.special.binom(n, k)).all():
-        raise ParameterError("binomial coefficient: too large for double precision; use mpmath")
+    value = scipy.special.binom(n, k)
+    if not np.isfinite(value).all():
+        large = f"binomial({np.max(n):g}, k)"
+        raise ParameterError(f"{large}: too large for double precision; evaluate by mpmath")
     return value
 
 

@@ -156,10 +156,10 @@ def draw(result: Onset, axes: Any) -> None:
     if len(panels) == 1:
         ((_, curve, names, marks),) = panels
         first = "loss" if "loss" in names else names[0]
-        rest = [x for x in names if x != first]
-        title = "order parameters" if rest else f"{first}, logarithmic"
-        panels = [(first, curve, [first], marks), (title, curve, rest or names, ())]
-        if not rest:
+        others = [x for x in names if x != first]
+        title = "order parameters" if others else f"{first}, logarithmic"
+        panels = [(first, curve, [first], marks), (title, curve, others or names, ())]
+        if not others:
             axes[1].set_yscale("log")
     for axis, (title, curve, names, marks) in zip(axes, panels, strict=True):
         time = str(curve[names[0]].dims[0])

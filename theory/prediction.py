@@ -184,7 +184,7 @@ def linear(how: Optimiser | None) -> bool:
 
 LINEAR = scope.Limit(
     "batch_size",
-    "of sgd without clipping (other optimisers divide by the size of a batch's gradient)",
+    "trained by sgd without clipping (other optimisers divide by the size of a batch's gradient)",
     lambda p, runs: p.batch_size == 0 or linear(optimiser(runs)),
     lambda p, runs: f"{p.batch_size} under {getattr(optimiser(runs), 'optimizer', 'sgd')}",
 )

@@ -65,8 +65,8 @@ class Limit:
 
     def broken(self, p: Any, runs: xr.Dataset | None) -> str:
         """The actual value, and the allowed ones."""
-        found = self.value(p, runs) if self.value else shown(getattr(p, self.field))
-        return f"{self.field} = {found}: must be {self.words}"
+        value = self.value(p, runs) if self.value else shown(getattr(p, self.field))
+        return f"{self.field} = {value}: must be {self.words}"
 
 
 def only(field: str, *values: Any, words: str = "") -> Limit:

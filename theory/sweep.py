@@ -216,7 +216,7 @@ def _overridden(p: BaseParameters, names: Iterable[str] | None, swept: dict[str,
                 f"{name}: neither a parameter nor a symbol used here; {hint}".rstrip(" ;")
             )
     values |= {n: v if n in fields else arguments.array(n, v) for n, v in swept.items()}
-    here = [n for n in used if n in values]  # an error if one would not follow what is overridden
+    here = [n for n in used if n in values]  # an error if one should follow from what is overridden
     for name in swept:
         if name not in fields and name not in here:
             raise ParameterError(f"{name}: not used here; used are {', '.join(sorted(used))}")

@@ -74,7 +74,9 @@ class Values(Mapping[Any, Any]):
         """The number of a symbol, given its name."""
         for of in self.of.INPUTS.get(name, ()) if name not in self.changes else ():
             if of in self.changes:
-                raise ParameterError(f"{of}: {name} would not follow it; give {name} instead")
+                raise ParameterError(
+                    f"{of}: {name} would not be computed from it; give {name} instead"
+                )
         return self._numbers[name]
 
     def __iter__(self) -> Iterator[Any]:
@@ -92,8 +94,8 @@ class Values(Mapping[Any, Any]):
     def keys(self) -> NoReturn:
         """Refuse to be unpacked into a dictionary, in which nothing would be computed again."""
         raise ParameterError(
-            "values of Parameters: cannot be unpacked, as nothing would follow a changed number; "
-            'names: list(p.values()); other numbers: take p.values() | {"name": value}'
+            "values of Parameters: cannot be unpacked, as nothing would be computed again from a "
+            'changed number; take p.values() | {"name": value}; for names alone list(p.values())'
         )
 
     def __repr__(self) -> str:

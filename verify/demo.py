@@ -65,7 +65,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = cli.parser(
         "verify.demo", "What make demo has derived, trained and found.", model=False
     )
-    parser.add_argument("--folder", type=Path, default=Path("output/demo"), help="where it wrote")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("output/demo"), help="where make demo wrote its results"
+    )
     print("\n".join(lines(parser.parse_args(argv).folder)))
     return 0
 

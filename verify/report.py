@@ -78,7 +78,7 @@ class Request:
         return cli.preset(kind, self.preset, base).parse(list(self.assignments))
 
     def of_its_own(self) -> None:
-        """Reject flags that specify students, for a command whose settings are fixed.
+        """Reject flags that choose students, for a command whose settings are fixed.
 
         Raises
         ------
@@ -193,7 +193,9 @@ def collect(request: Request, command: str) -> Report:
     for model in progress.each(request.model.offering(command), "systems", lambda m: m.name):
         module = model.wing("verify", command)
         if request.renew and not getattr(module, "TRAINS", False):
-            raise ParameterError(f"--train: not for {model.name}, with which no students come")
+            raise ParameterError(
+                f"--train: not for {model.name}, which comes without trained students"
+            )
         reports.append(module.report(replace(request, model=model)))
     return merged([*reports, Report([], [f"beyond its scope: {line}" for line in scope.broken()])])
 

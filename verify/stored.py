@@ -64,7 +64,7 @@ def answer(
 
 
 def _once(request: Request) -> bool:
-    """Whether a key would not identify it: a file of the user's is involved."""
+    """Whether the report cannot be stored, as it depends on a file of the user."""
     ours = TABLE.get(request.model.name) is request.model
     return not ours or request.runs is not None or request.renew
 

@@ -98,7 +98,9 @@ def _numbers(path: Path, lines: list[dict[str, str]], text: str) -> np.ndarray:
     try:
         values = factor * np.array([float(line[column] or "nan") for line in lines])
     except (TypeError, ValueError):
-        raise ParameterError(f"{path}: column {column!r} holds what is no number") from None
+        raise ParameterError(
+            f"{path}: column {column!r} holds a value that is not a number"
+        ) from None
     if np.isinf(values).any():
         raise ParameterError(f"{path}: column {column!r} holds an infinite number")
     return values

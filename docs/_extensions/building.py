@@ -21,8 +21,8 @@ EXPLORERS = os.environ.get("DOCS_EXECUTION") not in ("off", "stored")  # seconds
 
 def explorable() -> list[registry.Model]:
     """Models of this package with something to explore."""
-    own = [m for m in registry.TABLE.values() if not m.package and not m.systems]
-    return [m for m in own if explorer.offers(m)]
+    models = [m for m in registry.TABLE.values() if not m.package and not m.systems]
+    return [m for m in models if explorer.offers(m)]
 
 
 def explorers() -> str:

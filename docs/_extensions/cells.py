@@ -47,7 +47,7 @@ def found_equations(model: str) -> frozenset[str]:
 
 
 def mark(verdict: str) -> str:
-    """A verdict with the class that colours it, and gives it a sign of its own."""
+    """A verdict with the CSS class that gives it its colour and sign."""
     return f"[{verdict}]{{.verdict .{verdict.lower().replace(' ', '-')}}}"
 
 

@@ -122,10 +122,10 @@ def shown(path: Path | None, title: str, figure: Figure, paper: str) -> str:
     how, said = f"`{command(paper, figure)}`", ""
     if path is None:
         path = copy_of(paper, figure)
-        at = commits().get(f"{paper}/{figure.name}")
-        if at is None or path is None:
+        commit = commits().get(f"{paper}/{figure.name}")
+        if commit is None or path is None:
             return f"*{figure.name}: {figure.caption} Its students are not here:* {how}\n"
-        said = f" Small copy, drawn at commit {at}."
+        said = f" Small copy, drawn at commit {commit}."
     if path.suffix == ".txt":
         return f"**{figure.name}** {figure.caption}{said} {how}\n```text\n{path.read_text()}\n```\n"
     where = os.path.relpath(path, ROOT / "docs")
@@ -177,11 +177,11 @@ def thumbnails(paper: str) -> str:
     for name, figure in known.items():
         alike.setdefault(re.sub(r"\d+", "#", figure.caption), []).append(name)
     out = ["::::{container} gallery\n"]
-    for first, *rest in alike.values():
+    for first, *others in alike.values():
         figure = known[first]
-        more = ", ".join(f"[{name}](#{place(paper, name)})" for name in rest)
+        more = ", ".join(f"[{name}](#{place(paper, name)})" for name in others)
         said = f"[{first}](#{place(paper, first)}): {figure.caption}" + f" Others: {more}." * bool(
-            rest
+            others
         )
         path = draw(figure, paper, scale) or copy_of(paper, figure)
         if path is None or path.suffix == ".txt":

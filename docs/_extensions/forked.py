@@ -144,8 +144,8 @@ def become(request: dict[str, Any], files: list[int]) -> None:
     os.chdir(request["folder"])
     os.sched_setaffinity(0, request["cores"])
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    own = [p for p in sys.path[1:] if p not in before]  # the first is the folder of this file
-    sys.path[:] = [request["folder"], *filter(None, paths), *own]
+    added = [p for p in sys.path[1:] if p not in before]  # the first is the folder of this file
+    sys.path[:] = [request["folder"], *filter(None, paths), *added]
     module, *sys.argv[1:] = request["arguments"]
     if not hasattr(sys.modules.get(module), "__path__"):
         sys.modules.pop(module, None)  # or runpy warns that it has been imported

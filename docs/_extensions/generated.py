@@ -43,9 +43,9 @@ def statuses(model: str) -> str:
     """How many equations a model has in each section, by status."""
     rows, total = [], Counter[str]()
     for name, equations in registry.find(model).wing("theory").sections().items():
-        found = Counter(e.status for e in equations)
-        total += found
-        rows.append([text(name), *(found[s] or "" for s in STATUSES)])
+        counts = Counter(e.status for e in equations)
+        total += counts
+        rows.append([text(name), *(counts[s] or "" for s in STATUSES)])
     rows.append(["**all**", *(f"**{total[s]}**" if total[s] else "" for s in STATUSES)])
     return table(("section", *STATUSES), rows)
 
@@ -53,9 +53,9 @@ def statuses(model: str) -> str:
 def equations(model: str) -> str:
     """Every equation of a model: name, reference, status, assumptions, formula."""
     out, met = [], set()
-    for name, found in registry.find(model).wing("theory").sections().items():
+    for name, listed in registry.find(model).wing("theory").sections().items():
         out.append(f"## {text(name)}\n")
-        for e in found:
+        for e in listed:
             assumed = f" Assumes: {text('; '.join(e.assumptions))}." if e.assumptions else ""
             head = f"{code(e.name)}: {text(e.reference)}; *{e.status}*.{assumed}"
             target = anchor("equation", model, e.name)
@@ -77,15 +77,15 @@ def verified(model: str, commands: Sequence[str] = ()) -> str:
     """Stored evidence of a model, one table per ``verify`` command (all, or some), one row per kind
     of check.
     """
-    found, out = registry.find(model), []
-    stored = evidence.load(found)
-    for command in commands or found.checks:
-        said = f"`python -m verify.{command} {found.name}`"
+    system, out = registry.find(model), []
+    stored = evidence.load(system)
+    for command in commands or system.checks:
+        said = f"`python -m verify.{command} {system.name}`"
         record = stored.get(command)
         if record is None:
             out.append(
                 f"**{said}**: no result is stored with this version; "
-                f"`python -m papers {found.paper} --claims --run {command}` stores one.\n"
+                f"`python -m papers {system.paper} --claims --run {command}` stores one.\n"
             )
             continue
         counts = Counter(row["verdict"] for row in record["checks"])
@@ -102,10 +102,10 @@ def verified(model: str, commands: Sequence[str] = ()) -> str:
             tested = sorted({n for row in same for n in re.split(r",\s*", row["equation"])})
             name = text(worst["name"].partition(",")[0] if len(same) > 1 else worst["name"])
             if not commands:  # the page of the model has all its checks, and is where links lead
-                name = f"[{name}]{{#{anchor('check', found.name, command, worst['id'])}}}"
+                name = f"[{name}]{{#{anchor('check', system.name, command, worst['id'])}}}"
             rows.append(
                 [
-                    name + below(text(evidence.reason(worst)), linked(found, tested)),
+                    name + below(text(evidence.reason(worst)), linked(system, tested)),
                     len(same),
                     number(worst["predicted"]),
                     number(worst["measured"]) + (f" ± {error:.1e}" if error else ""),
@@ -129,8 +129,8 @@ def _ledger(paper: str) -> tuple[registry.Model, list[claims.Claim], claims.Foun
 
 def coverage(paper: str) -> str:
     """How many claims of a paper have each verdict, as computed from the stored evidence."""
-    _, ledger, found = _ledger(paper)
-    counts = claims.coverage(ledger, found)
+    _, ledger, results = _ledger(paper)
+    counts = claims.coverage(ledger, results)
     shown = [v for v in counts if counts[v]]
     return (
         f"{len(ledger)} claims: " + " &ensp;".join(f"{mark(v)} {counts[v]}" for v in shown) + "\n"
@@ -139,18 +139,18 @@ def coverage(paper: str) -> str:
 
 def ledger(paper: str, kinds: Sequence[str] = (), words: Sequence[str] = ()) -> str:
     """Claims of a paper with computed verdicts: all, of some kinds, or those that name a word."""
-    model, listed, found = _ledger(paper)
+    model, listed, results = _ledger(paper)
     rows = []
     for c in listed:
         if (kinds and c.kind not in kinds) or (
             words and not any(w in f"{c.id} {c.says} {c.note}" for w in words)
         ):
             continue
-        checks = [a for a in c.evidence("check") if a in found.verdicts]
+        checks = [a for a in c.evidence("check") if a in results.verdicts]
         links = [f"[{code(a)}](#{anchor('check', model.name, a)})" for a in checks]
         on = " · ".join(filter(None, (linked(model, c.evidence("equation")), ", ".join(links))))
         said = text(c.says) + below(text(c.note), on)
-        rows.append([text(c.id), said, mark(claims.computed(c, found))])
+        rows.append([text(c.id), said, mark(claims.computed(c, results))])
     return filtered(table(("where", "what it says", "verdict"), rows), "ledger")
 
 
@@ -197,21 +197,21 @@ def lines(files: Iterable[Path]) -> int:
 
 def imported(files: Iterable[Path]) -> set[Path]:
     """Files of ``simulate`` that others import, packages left out."""
-    found = set()
+    paths = set()
     for file in files:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("simulate"):
                 room = ROOT.joinpath(*str(node.module).split("."))
-                found |= {room.with_suffix(".py"), *(room / f"{x.name}.py" for x in node.names)}
-    return {file for file in found if file.is_file()}
+                paths |= {room.with_suffix(".py"), *(room / f"{x.name}.py" for x in node.names)}
+    return {file for file in paths if file.is_file()}
 
 
 def sizes() -> str:
     """Lines that each stated system took: its statement, its theory in all, students of its own
     (that no other checks use), checks. Then the systems of the examples.
     """
-    own = [m for m in registry.TABLE.values() if m.stated and not m.package]
-    folders = {m.name: [ROOT.joinpath(w, *m.name.split(".")) for w in WINGS[:3]] for m in own}
+    models = [m for m in registry.TABLE.values() if m.stated and not m.package]
+    folders = {m.name: [ROOT.joinpath(w, *m.name.split(".")) for w in WINGS[:3]] for m in models}
     checks = {name: set(places[2].rglob("*.py")) for name, places in folders.items()}
     shared = imported({*(ROOT / "verify").rglob("*.py")} - set().union(*checks.values()))
     rows = []

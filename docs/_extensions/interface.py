@@ -35,16 +35,16 @@ class _Asked(Exception):
 
 
 def modules() -> list[str]:
-    """Every module that is a command, but for the names that models give ``simulate``."""
-    found = []
+    """Every module that is a command, without ``simulate.MODEL``, which repeats ``simulate``."""
+    names = []
     for wing in WINGS:
         for path in sorted((ROOT / wing).rglob("*.py")):
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
             if "cli.run(" in path.read_text() and not (
                 name.startswith("simulate.") and path.name == "__main__.py"
             ):
-                found.append(name)
-    return sorted(found, key=lambda name: (WINGS.index(name.partition(".")[0]), name))
+                names.append(name)
+    return sorted(names, key=lambda name: (WINGS.index(name.partition(".")[0]), name))
 
 
 def parser_of(module: str) -> argparse.ArgumentParser:
@@ -100,14 +100,14 @@ def _listed(wing: str) -> dict[str, list[str]]:
 
 
 def offered(group: str) -> dict[str, Any]:
-    """What a group is imported for, by name: what its package exports, and of a wing `CALLED`."""
+    """What users import from a group, by name: what its package exports, for a wing `CALLED`."""
     module = importlib.import_module(group)
     names = sorted(set(getattr(module, "__all__", ())) - {"__version__"}, key=_rank)
-    found = {name: getattr(module, name) for name in names}
+    calls = {name: getattr(module, name) for name in names}
     for path in CALLED.get(group, ()):
         place, _, name = path.rpartition(".")
-        found[path.removeprefix(f"{group}.")] = getattr(importlib.import_module(place), name)
-    return {name: value for name, value in found.items() if callable(value)}
+        calls[path.removeprefix(f"{group}.")] = getattr(importlib.import_module(place), name)
+    return {name: value for name, value in calls.items() if callable(value)}
 
 
 def _rank(name: str) -> tuple[int, str]:
@@ -115,7 +115,7 @@ def _rank(name: str) -> tuple[int, str]:
 
 
 def called(group: str) -> str:
-    """Table of what a group is imported for, each with the first sentence of its docstring."""
+    """Table of what users import from a group, each with the first sentence of its docstring."""
     rows = []
     for name, value in offered(group).items():
         said = re.split(r"\.\s+(?=[A-Z])|\n\n", value.__doc__ or "")[0].rstrip(".")
@@ -126,7 +126,9 @@ def called(group: str) -> str:
 
 
 def api(group: str) -> str:
-    """What a group is imported for; then ``automodule`` of all modules, first those it is from."""
+    """What users import from a group; then ``automodule`` of all modules, those that define it
+    first.
+    """
     wing = group.partition(".")[0]
     made = {value.__module__ for value in offered(group).values()}
     out = [called(group)]

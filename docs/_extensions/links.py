@@ -70,11 +70,11 @@ def broken(site: dict[Path, Page]) -> list[tuple[str, str]]:
 
 
 if __name__ == "__main__":
-    found = pages(Path(sys.argv[1]))
-    lost = broken(found)
+    built = pages(Path(sys.argv[1]))
+    lost = broken(built)
     for name, href in lost:
         print(f"{name}: {href} leads nowhere", file=sys.stderr)
     print(
-        f"{sum(len(p.links) for p in found.values())} links on {len(found)} pages, {len(lost)} broken"
+        f"{sum(len(p.links) for p in built.values())} links on {len(built)} pages, {len(lost)} broken"
     )
-    sys.exit(1 if lost or not found else 0)
+    sys.exit(1 if lost or not built else 0)

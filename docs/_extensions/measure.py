@@ -43,7 +43,7 @@ def machine() -> str:
 
 def numbers(model: str) -> dict[str, Any]:
     """A model's numbers against the plain way."""
-    found = ask("theory.benchmark", model)
+    told = ask("theory.benchmark", model)
     rows = [
         [
             r["way"],
@@ -52,44 +52,44 @@ def numbers(model: str) -> dict[str, Any]:
             f"{r['microseconds_per_point']:.4g}",
             f"{r['error']:.1e}",
         ]
-        for r in found["rows"]
+        for r in told["rows"]
     ]
     return {
         "command": f"python -m theory.benchmark {model}",
         "about": "A model's numbers, against the plain way.",
         "header": ["way", "points", "seconds", "microseconds per point", "error"],
         "rows": rows,
-        "notes": [f"Ratio {found['ratio']:.3g}. {found['note']}"],
+        "notes": [f"Ratio {told['ratio']:.3g}. {told['note']}"],
     }
 
 
 def steps() -> dict[str, Any]:
     """A training step, plain module against engine."""
-    found = ask("simulate.benchmark", "state_tracking", "--quiet")
+    told = ask("simulate.benchmark", "state_tracking", "--quiet")
     rows = [
         [r["name"], r["threads"], r["seeds"], f"{r['ms']:.3g}", f"{r['ratio']:.1f}"]
-        for r in found["rows"]
+        for r in told["rows"]
     ]
     return {
         "command": "python -m simulate.benchmark state_tracking",
         "about": "One training step.",
         "header": ["how", "threads", "seeds", "ms per seed-step", "ratio"],
         "rows": rows,
-        "notes": found["notes"],
+        "notes": told["notes"],
     }
 
 
 def costs(table: str) -> dict[str, Any]:
     """CPU times of one of the benchmark's other tables."""
     words = ("simulate.benchmark", "state_tracking", "--table", table)
-    found = ask(*words)
-    return {"command": " ".join(["python -m", *words]), **found}
+    told = ask(*words)
+    return {"command": " ".join(["python -m", *words]), **told}
 
 
 def starts() -> dict[str, Any]:
     """CPU time of first answers."""
-    found = ask("verify.start", "--rounds", "3")
-    rows = [[r["command"], f"{r['seconds']:.2f}", f"{r['ratio']:.2f}"] for r in found["rows"]]
+    told = ask("verify.start", "--rounds", "3")
+    rows = [[r["command"], f"{r['seconds']:.2f}", f"{r['ratio']:.2f}"] for r in told["rows"]]
     return {
         "command": "python -m verify.start --rounds 3",
         "about": "CPU time of first answers in fresh processes; ratio to importing the libraries.",

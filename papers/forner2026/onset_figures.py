@@ -39,16 +39,21 @@ def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
     ):
         star = float(onset_equations()["alpha_star"].evaluate(numbers))
         end = 1.6 * star
-        at = numbers | {"alpha": np.linspace(0, end, 801)}
+        numbers_at = numbers | {"alpha": np.linspace(0, end, 801)}
         axis.plot(
-            at["alpha"],
-            st.inversion.states(numbers, at["alpha"])["A"],
+            numbers_at["alpha"],
+            st.inversion.states(numbers, numbers_at["alpha"])["A"],
             color="0.75",
             lw=4,
             label="exact",
         )
-        axis.plot(at["alpha"], onset_equations()["onset_A"].evaluate(at), "C0:", label="(81)")
-        before = at | {"alpha": at["alpha"][at["alpha"] < star]}
+        axis.plot(
+            numbers_at["alpha"],
+            onset_equations()["onset_A"].evaluate(numbers_at),
+            "C0:",
+            label="(81)",
+        )
+        before = numbers_at | {"alpha": numbers_at["alpha"][numbers_at["alpha"] < star]}
         axis.plot(
             before["alpha"],
             onset_equations()["onset_sharp"].evaluate(before),

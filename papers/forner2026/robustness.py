@@ -104,34 +104,34 @@ def draw(found: dict[str, list[dict[str, Any]]]) -> Any:
     """
     figure, axes = plotting.figure(2, len(found), width=1.75, height=2.2)
     for (upper, lower), (name, rows) in zip(axes.T, found.items(), strict=True):
-        at = np.arange(len(rows))
+        places = np.arange(len(rows))
         for k, (key, label) in enumerate(
             (("accuracy", "next token"), ("rollout_accuracy", "rollout"))
         ):
             upper.plot(
-                at + 0.16 * k - 0.08,
+                places + 0.16 * k - 0.08,
                 [r[key].mean() for r in rows],
                 "os"[k],
                 color=f"C{k}",
                 ms=5,
                 label=label,
             )
-        for x, r in zip(at, rows, strict=True):
+        for x, r in zip(places, rows, strict=True):
             lower.plot(np.full(len(r["students"]), x), r["students"], ".", color="C0", alpha=0.5)
-        lower.plot(at, [r["flow"] for r in rows], "k_", ms=14, mew=1.6, label="flow (15)")
+        lower.plot(places, [r["flow"] for r in rows], "k_", ms=14, mew=1.6, label="flow (15)")
         lower.plot([], [], ".", color="C0", label="students")
         times = np.concatenate([[r["flow"], *r["students"]] for r in rows])
         top = 1.15 * times[times < LATE].max()
-        for x, r in zip(at, rows, strict=True):
+        for x, r in zip(places, rows, strict=True):
             if not r["flow"] < top:
                 words = rf"flow: not within $10^{np.log10(LATE):.0f}$"
                 lower.text(x, 0.5 * top, words, ha="center", va="center", fontsize=6, rotation=90)
-        upper.set(ylim=(-0.03, 1.05), xticks=at, xticklabels=[])
+        upper.set(ylim=(-0.03, 1.05), xticks=places, xticklabels=[])
         ticks = [r["value"] if isinstance(r["value"], str) else f"{r['value']:g}" for r in rows]
-        lower.set(xlabel=LABELS[name], xticks=at, xticklabels=ticks, ylim=(0, top))
+        lower.set(xlabel=LABELS[name], xticks=places, xticklabels=ticks, ylim=(0, top))
         lower.tick_params(axis="x", labelsize=7)
         for axis in (upper, lower):
-            axis.set_xlim(at[0] - 0.5, at[-1] + 0.5)
+            axis.set_xlim(places[0] - 0.5, places[-1] + 0.5)
     axes[0, 0].set_ylabel("final accuracy")
     axes[1, 0].set_ylabel(r"time of $A=1/2$, in $\alpha$")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower left", ncols=2)

@@ -221,7 +221,7 @@ class Learner:
     def finish(self) -> dict[str, Any]:
         """Quantities in `MEANING` for both solutions."""
         rows = {kind: self._compare(kind) for kind in KINDS}
-        found = {
+        measured = {
             name: (
                 ("kind", *AXES[np.ndim(rows[KINDS[0]][name])]),
                 np.stack([rows[kind][name] for kind in KINDS]),
@@ -232,7 +232,7 @@ class Learner:
         return {
             "kind": list(KINDS),
             "sequences": (("sequence", "query"), self.test[:2].cpu().numpy()),
-            **found,
+            **measured,
         }
 
     def _compare(self, kind: str) -> dict[str, Any]:
@@ -297,8 +297,8 @@ def solutions(
     """Both solutions of one seed by kind: quantities in `MEANING` and ``sequences``. Trained once,
     then read from the store.
     """
-    found = SYSTEM.train(p, [seed], device=device, progress=progress).isel(seed=0)
+    runs = SYSTEM.train(p, [seed], device=device, progress=progress).isel(seed=0)
     return {
-        kind: {str(name): v.values for name, v in found.sel(kind=kind).data_vars.items()}
+        kind: {str(name): v.values for name, v in runs.sel(kind=kind).data_vars.items()}
         for kind in KINDS
     }

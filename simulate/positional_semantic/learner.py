@@ -155,10 +155,10 @@ class Learner(learner.Learner):
             rows.append(
                 measure(p, {name: w[0] for name, w in state.items()}, teacher, float(value), size)
             )
-        found = {name: float(np.mean([r[name] for r in rows])) for name in rows[0]}
+        means = {name: float(np.mean([r[name] for r in rows])) for name in rows[0]}
         last = {name: w[0] for name, w in states[-1].items()}
-        found["test_mse_half"] = test_error(p, last, teacher, task.streams(self.seeds[b])["test"])
-        return {name: ((), found[name], {"long_name": text}) for name, text in MEANING.items()}
+        means["test_mse_half"] = test_error(p, last, teacher, task.streams(self.seeds[b])["test"])
+        return {name: ((), means[name], {"long_name": text}) for name, text in MEANING.items()}
 
 
 def descended(problem: Problem, weights: Weights, steps: int, eta: float) -> Weights:

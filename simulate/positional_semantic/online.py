@@ -51,8 +51,8 @@ class OnePass:
         axes, _ = np.linalg.qr(np.stack([self.positions[0].double().numpy(), *draws], 1))
         axes *= np.sign(axes[0, 0])  # the first is the positional encoding
         self.teacher = torch.as_tensor(axes[:, 1] * np.sqrt(p.d)).to(dtype)
-        rest = np.sqrt(1 - p.cos_p**2 - p.cos_teacher**2)
-        start = p.scale * np.sqrt(p.d) * axes @ [p.cos_p, p.cos_teacher, rest]
+        sine = np.sqrt(1 - p.cos_p**2 - p.cos_teacher**2)
+        start = p.scale * np.sqrt(p.d) * axes @ [p.cos_p, p.cos_teacher, sine]
         self.student = Student({"Q": torch.as_tensor(start).to(dtype)[:, None]})
         self.test = self.sentences(TESTED, TEST)
 

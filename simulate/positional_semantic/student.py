@@ -122,8 +122,8 @@ class Problem:
         """Objective and its gradient with respect to every weight."""
         leaves = {k: v.detach().requires_grad_() for k, v in weights.items()}
         value = self.objective(leaves)
-        found = torch.autograd.grad(value.sum(), list(leaves.values()))
-        return value.detach(), dict(zip(leaves, found, strict=True))
+        slopes = torch.autograd.grad(value.sum(), list(leaves.values()))
+        return value.detach(), dict(zip(leaves, slopes, strict=True))
 
 
 def initial_weights(

@@ -1,5 +1,5 @@
-"""What theory and training of single students cost, in CPU seconds of one thread: over each other,
-and against sizes.
+"""Cost of theory and of training for single students, in CPU seconds of one thread: their ratio,
+and how both grow with sizes.
 """
 
 import functools
@@ -36,7 +36,7 @@ AT_LEAST = 0.1  # CPU seconds of a timing
 
 
 def cpu() -> float:
-    """CPU seconds of this process and of those that it has ended."""
+    """CPU seconds of this process and of its finished child processes."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(u.ru_utime + u.ru_stime for u in used)
 

@@ -78,6 +78,6 @@ class Logic:
     def _filled(self, columns: Tensor) -> Tensor:
         """Columns filled up to whole vectors."""
         B, N, d_g = columns.shape[:3]
-        found = columns.new_zeros(B, N, d_g, self.lanes)
-        found[..., :N] = columns
-        return found
+        filled = columns.new_zeros(B, N, d_g, self.lanes)
+        filled[..., :N] = columns
+        return filled

@@ -47,10 +47,10 @@ class _Model(models.PrimitiveModel):
 
 
 def _joined(builder: Any, kind: Any, vectors: Any) -> Any:
-    found = cgutils.get_null_value(kind)
+    joined = cgutils.get_null_value(kind)
     for k, vector in enumerate(vectors):
-        found = builder.insert_value(found, vector, k)
-    return found
+        joined = builder.insert_value(joined, vector, k)
+    return joined
 
 
 def _parts(builder: Any, row: Any) -> list[Any]:
@@ -112,12 +112,12 @@ def _exponential(builder: Any, x: Any) -> Any:
     whole, per = constant(1.5 * 2**shift + bias), constant(1 / math.log(2))
     x = _larger(builder, x, constant(-bias * math.log(2)))
     k = _fused(builder, x, per, whole)
-    f, found = _fused(builder, x, per, builder.fsub(whole, k)), constant(first)
+    f, power = _fused(builder, x, per, builder.fsub(whole, k)), constant(first)
     for coefficient in others:
-        found = _fused(builder, f, found, constant(coefficient))
+        power = _fused(builder, f, power, constant(coefficient))
     integers = ir.VectorType(ir.IntType(bits), LANES)
     exponent = builder.shl(builder.bitcast(k, integers), ir.Constant(integers, [shift] * LANES))
-    return builder.fmul(found, builder.bitcast(exponent, x.type))
+    return builder.fmul(power, builder.bitcast(exponent, x.type))
 
 
 add = _binary(_sum)
@@ -168,8 +168,8 @@ def spread(context, number, parts):
 def _addresses(context: Any, builder: Any, sig: Any, args: Any, kind: Any) -> list[Any]:
     data = make_array(sig.args[0])(context, builder, args[0]).data
     start = builder.gep(data, [args[1]])
-    at = [builder.gep(start, [INT(LANES * k)]) for k in range(kind.count)]
-    return [builder.bitcast(pointer, kind.element.as_pointer()) for pointer in at]
+    pointers = [builder.gep(start, [INT(LANES * k)]) for k in range(kind.count)]
+    return [builder.bitcast(pointer, kind.element.as_pointer()) for pointer in pointers]
 
 
 @intrinsic
@@ -179,8 +179,8 @@ def load(context, array, place, parts):
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         kind = context.get_value_type(row)
-        at = _addresses(context, builder, sig, args, kind)
-        return _joined(builder, kind, [builder.load(pointer, align=4) for pointer in at])
+        pointers = _addresses(context, builder, sig, args, kind)
+        return _joined(builder, kind, [builder.load(pointer, align=4) for pointer in pointers])
 
     return row(array, types.uint64, parts), build
 
@@ -190,8 +190,8 @@ def store(context, array, place, row):
     """Write a row to a place of a contiguous array."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        at = _addresses(context, builder, sig, args, args[2].type)
-        for vector, pointer in zip(_parts(builder, args[2]), at, strict=True):
+        pointers = _addresses(context, builder, sig, args, args[2].type)
+        for vector, pointer in zip(_parts(builder, args[2]), pointers, strict=True):
             builder.store(vector, pointer, align=4)
         return context.get_dummy_value()
 
@@ -215,10 +215,10 @@ def total(context, row):
     """Sum of a row: over vectors first, then over lanes at distance 8, 4, 2, 1."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        found = _folded(builder, _sum, args[0])
+        vector = _folded(builder, _sum, args[0])
         for distance in (8, 4, 2, 1):
-            found = _swapped(builder, _sum, found, distance)
-        return builder.extract_element(found, INT(0))
+            vector = _swapped(builder, _sum, vector, distance)
+        return builder.extract_element(vector, INT(0))
 
     return row.dtype(row), build
 
@@ -248,8 +248,8 @@ def _across(fold: Callable, finish: Callable) -> Any:
 def _inverse(builder: Any, x: Any) -> Any:
     """One division for all, of the four numbers."""
     x = _shuffled(builder, x, x, [0, 4, 8, 12])
-    found = builder.fdiv(ir.Constant(x.type, [1.0] * 4), x)
-    return _shuffled(builder, found, found, [lane // 4 for lane in range(LANES)])
+    inverse = builder.fdiv(ir.Constant(x.type, [1.0] * 4), x)
+    return _shuffled(builder, inverse, inverse, [lane // 4 for lane in range(LANES)])
 
 
 largest_of_four = _across(_larger, lambda builder, x: x)
@@ -259,8 +259,8 @@ inverse_totals_of_four = _across(_sum, _inverse)
 @njit(inline="always", error_model="numpy")
 def _zeros(size, like):
     """Zeros from a multiple of 64 bytes on, so that no vector lies in two cache lines."""
-    found = np.zeros(size + LANES, like.dtype)
-    return found[LANES - found.ctypes.data // found.itemsize % LANES :]
+    padded = np.zeros(size + LANES, like.dtype)
+    return padded[LANES - padded.ctypes.data // padded.itemsize % LANES :]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -348,8 +348,8 @@ def _moments(first, last, pi, columns, places, target, bounds, parts, large, los
             ):
                 z = zero
                 for j in range(L):
-                    at = np.uint64(places[i * L + j])
-                    z = multiply_add(spread(weight[j], parts), load(column, at, parts), z)
+                    place = np.uint64(places[i * L + j])
+                    z = multiply_add(spread(weight[j], parts), load(column, place, parts), z)
                 store(kept, np.uint64(0), z)
                 x = np.float64(kept[target[i]])
                 for k in range(4):

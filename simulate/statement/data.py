@@ -52,14 +52,14 @@ def inputs(
 def _sample(
     f: Function, shape: tuple[int, ...], size: int, count: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Values that are independent; distinct where that is stated, and not only nearly so."""
+    """Independent values of a sample; all distinct if it is stated to be exactly one-to-one."""
     if not f.injective or f.leading:
         return rng.integers(size, size=(count, *shape))
     said = "one-to-one in several arguments cannot be drawn; batch_size = 0 lists all inputs"
     require(len(f.injective) == 1, f"sample {f.name}: {said}")
     (j,) = f.injective
-    rest = shape[:j] + shape[j + 1 :]
-    chosen = rng.random((count, *rest, size)).argsort(-1)[..., : shape[j]]
+    others = shape[:j] + shape[j + 1 :]
+    chosen = rng.random((count, *others, size)).argsort(-1)[..., : shape[j]]
     return np.moveaxis(chosen, -1, j + 1)
 
 
@@ -78,10 +78,10 @@ def _draw(i: Index, data: Data, count: int, rng: np.random.Generator) -> np.ndar
 def most(stated: Statement, numbers: Mapping[str, float]) -> float:
     """Upper bound on the number of inputs, if they can be listed."""
     data = Data(numbers)
-    found = sum(math.log(data.size(i.sort)) for i in stated.draws if i.place is None)
+    logarithm = sum(math.log(data.size(i.sort)) for i in stated.draws if i.place is None)
     for f in (f for f in stated.functions if not f.kept):
-        found += math.prod(data.shape(f.sorts)) * math.log(data.size(f.to))
-    return math.inf if stated.gausses else math.exp(min(found, 700.0))
+        logarithm += math.prod(data.shape(f.sorts)) * math.log(data.size(f.to))
+    return math.inf if stated.gausses else math.exp(min(logarithm, 700.0))
 
 
 def coinciding(stated: Statement, data: Data) -> float:

@@ -52,7 +52,7 @@ class Student:
         return arrays.Data(
             data.numbers,
             {f: whole(table) for f, table in data.tables.items()},
-            {i: whole(at) for i, at in data.draws.items()},
+            {i: whole(places) for i, places in data.draws.items()},
             {g: real(x) for g, x in data.gausses.items()},
             real(data.chances),
             data.known,
@@ -71,8 +71,8 @@ class Student:
         """Mean loss and its gradients by all weights, by autograd."""
         held = {w: x.detach().requires_grad_() for w, x in weights.items()}
         loss = self.mean(held, data)
-        found = torch.autograd.grad(loss, list(held.values()), materialize_grads=True)
-        return loss.detach(), dict(zip(held, found, strict=True))
+        slopes = torch.autograd.grad(loss, list(held.values()), materialize_grads=True)
+        return loss.detach(), dict(zip(held, slopes, strict=True))
 
 
 class Learner:
@@ -133,7 +133,7 @@ class Learner:
     def lift(self, values: Mapping[sp.Symbol, float]) -> dict[Weight, Tensor]:
         """Weights whose entries have the values of their classes."""
         of = [values[c.symbol] for c in self.made.classes]
-        lifted = {w: arrays.lifted(own, of) for w, own in self.members.items()}
+        lifted = {w: arrays.lifted(numbers, of) for w, numbers in self.members.items()}
         return {w: torch.tensor(x, dtype=self.student.dtype) for w, x in lifted.items()}
 
     def batch(self, number: int) -> arrays.Data:
@@ -162,12 +162,14 @@ class Learner:
         """Order parameters of the flow as means over classes, mean loss and observables."""
         weights = {w: x.numpy() for w, x in self.weights.items()}
         of = [(weights[c.weight], self.members[c.weight]) for c in self.made.classes]
-        orders = self.orders(*(float(x[own == k].mean()) for k, (x, own) in enumerate(of)))
-        found = dict(
+        orders = self.orders(*(float(x[numbers == k].mean()) for k, (x, numbers) in enumerate(of)))
+        measured = dict(
             zip((x.name for x in self.made.quotient.order), map(float, orders), strict=True)
         )
         trees = self.student.stated.trees.items()
-        return found | {k: float(self.student.mean(self.weights, self.test, v)) for k, v in trees}
+        return measured | {
+            k: float(self.student.mean(self.weights, self.test, v)) for k, v in trees
+        }
 
     @functools.cached_property
     def orders(self) -> Any:
@@ -182,7 +184,7 @@ class Learner:
         return {w.name: x.clone() for w, x in self.weights.items()} | kept
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take up weights."""
+        """Restore the weights."""
         for w, x in self.weights.items():
             x.copy_(state[w.name])
         if self.moves is not None:
@@ -199,11 +201,11 @@ def memory(stated: Statement, p: Any, itemsize: int = 8) -> float:
     inputs = max(p.batch_size, listed if p.batch_size == 0 else min(listed, TESTED))
 
     def kept(n: Node) -> tuple[float, frozenset[Index]]:
-        """Numbers kept below a node, and the sums that it depends on."""
+        """Numbers that autograd keeps for a node and below it, and the sums that it depends on."""
         below = [kept(c) for c in n.parts]
         read = {s for t in n.terms for s in subterms(t)}
-        own = frozenset(t for t in read if isinstance(t, Index) and t.bound)
-        axes = own.union(*(a for _, a in below))
+        summed = frozenset(t for t in read if isinstance(t, Index) and t.bound)
+        axes = summed.union(*(a for _, a in below))
         index = sum(isinstance(t, Value) for t in read) + isinstance(n.of, Weight)
         many = math.prod(data.size(i.sort) for i in axes) * inputs * (1 + index * 8 / itemsize)
         return many + sum(b for b, _ in below), axes - {n.of}
@@ -223,7 +225,7 @@ class Stated(training.System):
 
     @property
     def code(self) -> str:
-        """Digest of what makes a step."""
+        """Digest of the code that makes a step."""
         return sources.digest(ENGINE)
 
 
@@ -238,7 +240,10 @@ def system(stated: Statement) -> Stated:
     names = {s.name for s in stated.symbols} & model.TRAINING.keys()
     names |= ({w.name for w in stated.weights} | stated.observables.keys()) & TAKEN
     taken = ", ".join(sorted(names))
-    require(not names, f"statement {stated.name}: {taken}: is a word of training")
+    require(
+        not names,
+        f"statement {stated.name}: {taken}: is the name of a field or result of training; choose another",
+    )
     text = hashlib.sha256(stated.text.encode()).hexdigest()[:16]
     return Stated(
         f"statement.{stated.name}",

@@ -250,7 +250,9 @@ def test_recall_under_momentum_and_adam(tmp_path):
     )
     q = p.replace(steps=4, eval_every=2, eta=0.01)
     adam = train_recall(q, [0], optimizer=Optimiser(optimizer="adam"), **here)
-    with pytest.raises(ParameterError, match="batch_size = 256 under adam: must be of sgd without"):
+    with pytest.raises(
+        ParameterError, match="batch_size = 256 under adam: must be trained by sgd without"
+    ):
         factual_recall.predict(q, adam)
     plain = train_recall(q, [0], optimizer=Optimiser(), **here)
     assert plain.attrs["configuration"] == train_recall(q, [0], **here).attrs["configuration"]

@@ -86,10 +86,10 @@ def end(p):
         ({"L": {2, 3}}, "L = {2, 3}: must be numbers, holds set"),
         ({"L": [[2], [2, 3]]}, "L = .*lists in it differ in length"),
         ({"L": 3j}, "L = 3j: must be numbers, not complex"),
-        ({"sigma2": 1.0}, "sigma2: c_omega would not follow it; give c_omega instead"),
-        ({"omega": 1.0}, "omega: c_omega would not follow it"),
-        ({"d_h": 16, "sigma2": 1.0}, "sigma2: c_omega would not follow"),
-        ({"d_h": 16, "omega": [1.0]}, "omega: c_omega would not follow"),
+        ({"sigma2": 1.0}, "sigma2: c_omega would not be computed from it; give c_omega instead"),
+        ({"omega": 1.0}, "omega: c_omega would not be computed from it"),
+        ({"d_h": 16, "sigma2": 1.0}, "sigma2: c_omega would not be computed"),
+        ({"d_h": 16, "omega": [1.0]}, "omega: c_omega would not be computed"),
         ({"tau": 2.0}, "tau = 2.0: must be >= 0 and <= 1"),
     ],
 )
@@ -131,7 +131,7 @@ def test_numbers_in_place_of_what_follows():
     law, values = st.equations()["c_omega"], P.values()
     assert law.evaluate(P, sigma2=2 / 3) == pytest.approx(2 * values["c_omega"], rel=1e-14)
     with pytest.raises(
-        ParameterError, match="^sigma2: c_omega would not follow it; give c_omega instead"
+        ParameterError, match="^sigma2: c_omega would not be computed from it; give c_omega instead"
     ):
         st.numbers.quadrature.emergence_time(values | {"sigma2": 1.0})
     assert st.numbers.quadrature.emergence_time(

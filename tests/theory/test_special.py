@@ -63,5 +63,5 @@ def test_binomial_coefficients():
     exact = [math.comb(int(size), int(size) // 2) for size in sizes]
     np.testing.assert_allclose(chosen(sizes, sizes // 2), np.array(exact, float), rtol=1e-11)
     for beyond in (1030, np.append(sizes, 1030)):
-        with pytest.raises(ParameterError, match="binomial coefficient: too large"):
+        with pytest.raises(ParameterError, match=r"^binomial\(1030, k\): too large"):
             chosen(beyond, beyond // 2)

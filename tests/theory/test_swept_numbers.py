@@ -287,11 +287,11 @@ def test_arrays_that_are_given_may_change_later():
 
 
 def test_numbers_given_by_their_symbols():
-    """As by their names, also to array code: what would not follow is refused."""
+    """As by their names, also to array code: what would not be computed again is refused."""
     p, package = small("state_tracking"), find("state_tracking").wing("theory")
     onset, time = package.equations()["onset_A"], package.numbers.quadrature.emergence_time
     sigma2 = sp.Symbol("sigma2", positive=True)
-    with pytest.raises(ParameterError, match=r"^sigma2: c_omega would not follow it"):
+    with pytest.raises(ParameterError, match=r"^sigma2: c_omega would not be computed from it"):
         onset.evaluate(p.values() | {sigma2: 1.0, "alpha": 1.0})
     (c_omega,) = (s for s in onset.rhs.free_symbols if s.name == "c_omega")
     both = p.values() | {sigma2: 1.0, c_omega: 0.3, "alpha": 1.0}

@@ -86,7 +86,7 @@ def test_one_curve_and_a_model_without_a_flow(tmp_path):
     runs = tables.read(path, {"alpha": "t", "theta": "x"})
     assert runs.theta.dims == ("alpha",) and np.isnan(runs.theta[1])
     path.write_text("t,x\n0,one\n")
-    with pytest.raises(ParameterError, match="column 'x' holds what is no number"):
+    with pytest.raises(ParameterError, match="column 'x' holds a value that is not a number"):
         tables.read(path, {"alpha": "t", "theta": "x"})
     path.write_text("t,x\n0,1\n2,3\n")
     with pytest.raises(ParameterError, match="has no flow"):

@@ -21,7 +21,7 @@ POINTS = 200  # of a student's curve
 
 
 def script(flow: Flow, needs: list[sp.Symbol]) -> tuple[str, list[str], list[str]]:
-    """JavaScript of a flow, the observables that it carries, and those that it has no words for."""
+    """JavaScript of a flow, its observables that JavaScript can evaluate, and those it cannot."""
     y = list(flow.state)
     carried: dict[str, sp.Expr] = {}
     left: dict[str, sp.Expr] = {}
@@ -126,8 +126,8 @@ def page(model: Model, p: BaseParameters, runs: Path | None = None) -> str:
         raise ParameterError(f"--runs {runs}: {model.name} has no flow, whose students are drawn")
     drawn, trained = students(runs, list(flows.values()))
     if trained:
-        own = {f.name for f in dataclasses.fields(p)}
-        p = p.replace(**{k: v for k, v in json.loads(trained).items() if k in own})
+        fields = {f.name for f in dataclasses.fields(p)}
+        p = p.replace(**{k: v for k, v in json.loads(trained).items() if k in fields})
     code, refused = [], []
     for name, flow in flows.items():
         try:
@@ -140,7 +140,7 @@ def page(model: Model, p: BaseParameters, runs: Path | None = None) -> str:
     code += curves.entries(model, p)
     if not code:
         raise ParameterError(
-            f"{model.name}: has no flow and no curve to explore; python -m theory {model.name}"
+            f"{model.name}: has no flow and no curve to explore; see python -m theory {model.name}"
         )
     setting = ", ".join(f"{k} = {v}" for k, v in p.stored().items() if v is not None)
     words = {

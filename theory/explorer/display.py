@@ -26,7 +26,7 @@ def formula(left: Any, right: sp.Expr) -> str:
 
 
 def word(name: str) -> str:
-    """A name as letters and subscripts, or in words where it is made of such."""
+    """A name as a letter with subscripts; one with a long subscript as words."""
     _, *subscripts = name.split("_")
     if max(map(len, subscripts), default=0) > 2 and not name.endswith("_omega"):
         return name.replace("_", " ")

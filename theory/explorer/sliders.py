@@ -194,8 +194,8 @@ def slider(p: BaseParameters, field: str, values: list[Any]) -> dict[str, Any]:
     """A slider: its values, the index of the one nearest to the field's own value, and the meaning
     of the field.
     """
-    own = getattr(p, field)
-    near = range(len(values)) if own is None else np.argsort([abs(v - own) for v in values])
-    start = len(values) // 2 if own is None else int(near[0])
+    current = getattr(p, field)
+    near = range(len(values)) if current is None else np.argsort([abs(v - current) for v in values])
+    start = len(values) // 2 if current is None else int(near[0])
     doc = next(f.metadata["doc"] for f in dataclasses.fields(p) if f.name == field)
     return {"values": values, "start": start, "doc": doc}

@@ -63,7 +63,7 @@ def error_square() -> sp.Expr:
 
 
 def over_orders() -> sp.Expr:
-    """Variance of a sum over steps of answers to batch means."""
+    """Variance of a sum over steps of responses to batch means."""
     x, y = sp.symbols("x y")  # sum of squares of answers; square of their sum
     variance, between = (f.subs(of_all, 1) for f in of_pairs())
     form = (n_train / B * x - y) / (n_train - 1)
@@ -76,9 +76,9 @@ def over_orders() -> sp.Expr:
 
 
 def not_yet() -> sp.Expr:
-    """Full-batch descent moves M along the gradient of a sequence, over n, at every step; its error
-    at a later step meets that move at the same action. In an epoch of batches that is still to come
-    or long past.
+    """Force on attention by which a sequence acts on itself in full-batch descent: every step moves
+    M along the sequence's own gradient, over n, which changes its error at the same action at later
+    steps. In an epoch of batches this move comes later, or came long before.
     """
     move = eta / (n_train * L) * at[l, i, j] * size[l, i]
     return size[k, i] * sp.Sum(move, (l, 1, k - 1))

@@ -34,8 +34,8 @@ mean_right = array("right_mean", r"\bar{\mathcal{A}}", "accuracy by step")
 
 
 def remaining(order: int) -> sp.Expr:
-    """Cumulant of one row less the mean of its n independent rows: every row's share, to this
-    power.
+    """Cumulant of the deviation of one row from the mean of n independent rows, over the cumulant
+    of a row: the weights 1 - 1/n of the row itself and -1/n of the others, to this power.
     """
     n = sp.Symbol("rows", positive=True)
     by_itself, other = 1 - 1 / n, -1 / n
@@ -95,7 +95,9 @@ def loss() -> sp.Expr:
 
 
 def next_mass() -> sp.Expr:
-    """Right states lead on by right predictions; from wrong ones some return, anywhere alike."""
+    """Probability of being right in a state after the next step: right predictions lead on from
+    right states; from a wrong state a rollout returns to all right states with equal probability.
+    """
     step = right[t, s, a] * M_star[a, r, s] * mass[t, s] / d_g
     back = (1 - mean_right[t]) / (N - 1) * (1 - sp.Sum(mass[t, s], (s, 1, N))) / N
     return sp.Sum(step, (s, 1, N), (a, 1, d_g)) + back

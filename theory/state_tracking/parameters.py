@@ -60,7 +60,7 @@ class Parameters(Stepped, Optimiser):
     n_train: int = parameter(32768, "training sequences", low=1)
     n_test: int = parameter(256, "test sequences", low=1)
     data_draw: int = parameter(
-        0, "which of a seed's training sets; all else of the seed stays", low=0
+        0, "number of a seed's training set; teachers, weights and test data stay the same", low=0
     )
     batch_size: int | None = parameter(None, "sequences per step; none is full batch", low=1)
     rope_theta: float = parameter(1e4, "base of the rotary frequencies", above=1)
@@ -89,7 +89,7 @@ class Parameters(Stepped, Optimiser):
     )
     pretrain: float = parameter(
         0.0,
-        "mean probability of the right state from which on rewards train; 0 is from scratch",
+        "mean probability of the right state at which rewards take over; 0 is from scratch",
         low=0,
         below=1,
         theory_only=True,

@@ -161,14 +161,14 @@ class Evaluation:
     def _sent(self, t: Any) -> Any:
         *others, image = map(self.term, t.arguments)
         values = np.moveaxis(self.data.tables[t.function], t.solved, -1)[tuple(others)]
-        at, many = np.asarray(image), values.shape[-1]
-        return np.moveaxis(np.broadcast_to(values, (*at.shape, many)), -1, 0) == at
+        targets, many = np.asarray(image), values.shape[-1]
+        return np.moveaxis(np.broadcast_to(values, (*targets.shape, many)), -1, 0) == targets
 
     def _read(self, array: Any, terms: tuple[Term, ...], batched: bool) -> Any:
-        at = tuple(map(self.term, terms))
+        places = tuple(map(self.term, terms))
         if batched:
-            at = (self.xp.arange(array.shape[0]), *at)
-        return array[at] if at else array
+            places = (self.xp.arange(array.shape[0]), *places)
+        return array[places] if places else array
 
 
 def mean(data: Data, values: Any) -> Any:
@@ -208,23 +208,23 @@ def teacher_table(f: Function, shape: tuple[int, ...], size: int, rng: Any) -> n
         held: list[Any] = [
             [slice(None)] if k in f.injective else range(n) for k, n in enumerate(shape)
         ]
-        for at in itertools.product(*held):
+        for block in itertools.product(*held):
             axes = np.ix_(*(rng.permutation(size)[: shape[j]] for j in f.injective))
-            table[at] = rng.permutation(size)[sum(axes) % size]
+            table[block] = rng.permutation(size)[sum(axes) % size]
         return table
-    rest = [n for k, n in enumerate(shape) if k != f.parent]
-    groups = math.prod(shape) // math.prod(rest)
-    often = np.resize(np.arange(size), math.prod(rest))
-    table = np.reshape([rng.permutation(often) for _ in range(groups)], (groups, *rest))
+    lengths = [n for k, n in enumerate(shape) if k != f.parent]
+    groups = math.prod(shape) // math.prod(lengths)
+    often = np.resize(np.arange(size), math.prod(lengths))
+    table = np.reshape([rng.permutation(often) for _ in range(groups)], (groups, *lengths))
     return table[0] if f.parent is None else np.moveaxis(table, 0, f.parent)
 
 
 def teachers(stated: Statement, data: Data, rng: Any) -> dict[Function, np.ndarray]:
     """A table of every teacher, those that are made of others included."""
     kept = [f for f in stated.functions if f.kept]
-    own = [f for f in kept if not f.parts]
+    drawn = [f for f in kept if not f.parts]
     return completed(
-        kept, {f: teacher_table(f, data.shape(f.sorts), data.size(f.to), rng) for f in own}
+        kept, {f: teacher_table(f, data.shape(f.sorts), data.size(f.to), rng) for f in drawn}
     )
 
 
@@ -265,9 +265,9 @@ def _nodes(stated: Statement, g: Gauss, data: Data) -> tuple[np.ndarray, np.ndar
     products = [m for tree in stated.trees.values() for m in expanded(tree, {})]
     degree = max(sum(n.of is g for n in factors) for _, factors in products)
     nodes, masses = np.polynomial.hermite_e.hermegauss(degree // 2 + 1)
-    at = every_table(f"gauss {g.name}", len(nodes), data.shape(g.sorts))
-    of = (masses / masses.sum())[at].reshape(len(at), -1).prod(1)
-    return nodes[at] * np.sqrt(scales(g, data)), of
+    chosen = every_table(f"gauss {g.name}", len(nodes), data.shape(g.sorts))
+    of = (masses / masses.sum())[chosen].reshape(len(chosen), -1).prod(1)
+    return nodes[chosen] * np.sqrt(scales(g, data)), of
 
 
 def taken(i: Index, data: Data, count: int) -> np.ndarray:
@@ -301,8 +301,8 @@ def every_input(
     sources: list[tuple[dict[Any, Any], Any, Any, Any]] = []
     data.tables = completed(stated.functions, tables or teachers(stated, data, rng))
     for i in stated.draws:
-        at = slice(None) if i.place is None else [int(data.scalar(i.place)) - 1]
-        options = np.arange(data.size(i.sort))[at]
+        place = slice(None) if i.place is None else [int(data.scalar(i.place)) - 1]
+        options = np.arange(data.size(i.sort))[place]
         sources.append((data.draws, i, options, np.ones(len(options))))
     for f in (f for f in stated.functions if not f.kept):
         options = _samples(f, data)

@@ -65,7 +65,7 @@ def command(file: str) -> dict[str, Any]:
 
 
 def of(stated: Statement) -> types.SimpleNamespace:
-    """What answers to ``theory.benchmark``."""
+    """The ``benchmark`` of a statement, for ``theory.benchmark``."""
 
     def benchmark() -> dict[str, Any]:
         """A statement derived anew, and read again."""

@@ -82,11 +82,11 @@ def predicted(made: Any, data: arrays.Data, seed: int = 0, values: Any = None) -
     values, members = values or Points(made, seed + 2).values(), made.members(data)
     loss, slope = made.slopes(list(values.values()), data.numbers)
     sizes = np.array([data.scalar(c.size) for c in made.classes])
-    every = np.concatenate([own[own >= 0] for own in members.values()])
+    every = np.concatenate([numbers[numbers >= 0] for numbers in members.values()])
     return Predicted(
         float(loss),
-        {w: arrays.lifted(own, [*values.values()]) for w, own in members.items()},
-        {w: arrays.lifted(own, slope / sizes) for w, own in members.items()},
+        {w: arrays.lifted(numbers, [*values.values()]) for w, numbers in members.items()},
+        {w: arrays.lifted(numbers, slope / sizes) for w, numbers in members.items()},
         sizes,
         np.bincount(every, minlength=len(sizes)),
         members,
@@ -152,10 +152,10 @@ def confirm(made: Any, seed: int = 0) -> dict[str, float]:
     said = f"the classes do not close{choice}"
     said += f"; say where teachers are injective; {NEGLECTS}" if kept else ""
     for n, data in enumerate(itertools.islice(listed(made, seed), TEACHERS if kept else SIZES)):
-        at = " at " * bool(data.numbers)
-        at += ", ".join(f"{k} = {v:.3g}" for k, v in data.numbers.items())
+        where = " at " * bool(data.numbers)
+        where += ", ".join(f"{k} = {v:.3g}" for k, v in data.numbers.items())
         for what, error in compare(made, data, seed + n).items():
             close = error < AGREE
-            require(close, f"statement {stated.name}: {what} off by {error:.1e}{at}: {said}")
+            require(close, f"statement {stated.name}: {what} off by {error:.1e}{where}: {said}")
             worst[what] = max(error, worst[what])
     return worst

@@ -70,9 +70,9 @@ class Means(World):
         if not self._free(e):
             return [(sp.S.One, self._named(term))]
         known = [k for k in self._group(e.role, None) if not self._free(k)]
-        rest = term.sort.size - len(known)
-        among = [(-sp.S.One / rest, self._describe(k)) for k in known]
-        return [(term.sort.size / rest, Name(e.role)), *among]
+        unknown = term.sort.size - len(known)
+        among = [(-sp.S.One / unknown, self._describe(k)) for k in known]
+        return [(term.sort.size / unknown, Name(e.role)), *among]
 
     def _named(self, term: Term) -> Name:
         if isinstance(term, Value) and term.function.kept:

@@ -92,7 +92,9 @@ class Decisions:
 
     @property
     def _random(self) -> bool:
-        """Whether a number of equal terms must not be random here."""
+        """Whether the number of equal terms has to be known here, as the innermost sum is inside a
+        nonlinear function.
+        """
         return len(self.frames) > 1 and not self.frames[-1].linear
 
     def _choose(
@@ -183,7 +185,10 @@ class Decisions:
                 return e
             if gap is not None and index.sort.ordered:
                 if not (gap.is_nonpositive or gap.is_nonnegative):
-                    raise ParameterError(f"fixed {index!r}: before or after place {e.place}?")
+                    said = (
+                        f"fixed {index!r}: its place is neither surely before {e.place} nor after"
+                    )
+                    raise ParameterError(f"{said} at all sizes")
                 behind = k if gap.is_nonpositive else behind
         made = self._new(role, None, index.place if index.sort.ordered else None, behind)
         made.place = index.place
@@ -254,7 +259,9 @@ class Decisions:
         preimage.
         """
         keys = [(j, _without(args, j)) for j in f.injective]
-        return [e for e in group if any((f, j, (*rest, e)) in self.table for j, rest in keys)]
+        return [
+            e for e in group if any((f, j, (*arguments, e)) in self.table for j, arguments in keys)
+        ]
 
     def _statuses(self, f: Function, args: tuple[Element, ...], group: list[Element]) -> None:
         """Before a sum over values of a one-to-one function: decide which arguments are mapped to
@@ -355,11 +362,11 @@ class Decisions:
         vague: list[Element] = []
         for block in [e for e in group if (f, None, (e,)) not in self.table]:
             values, many = list(self._group(to, None)), int(block.many)
-            rest, options = size - len(values), []
+            unoccupied, options = size - len(values), []
             for counts in shares(many, len(values)):
                 left = many - sum(counts)
                 for parts in partitions(left) if f in self.whole else [(left,) * (left > 0)]:
-                    new = sp.ff(rest, len(parts)) if f in self.whole else rest**left
+                    new = sp.ff(unoccupied, len(parts)) if f in self.whole else unoccupied**left
                     options.append((ways(counts, parts) * new / size**many, (counts, parts)))
             counts, parts = self._choose(f, options, None, None)
             if f in self.whole:

@@ -83,7 +83,7 @@ class Derived:
         return [c for c in self.classes if isinstance(c.symbol, sp.Indexed)]
 
     def at(self, **sizes: int) -> Derived:
-        """The same at concrete sizes: sums written out, a class per direction.
+        """This derivation at concrete sizes: sums written out, a class per direction.
 
         Raises
         ------
@@ -92,7 +92,9 @@ class Derived:
         """
         known = {s.name: s for s in self.statement.symbols if s.is_integer}
         for name in sizes:
-            require(name in known, f"{name}: no size of it; there are {', '.join(known)}")
+            require(
+                name in known, f"{name}: is no size of this statement, which has {', '.join(known)}"
+            )
         numbers = {known[n]: sp.Integer(v) for n, v in sizes.items()}
         write = functools.partial(gaussian.at_size, numbers=numbers)
         classes = []
@@ -112,7 +114,9 @@ class Derived:
         )
 
     def written(self, numbers: Mapping[str, Any]) -> Derived:
-        """The same at the sizes among numbers, where sums over sizes have to be written out."""
+        """This derivation, at the sizes among the numbers if sums over sizes have to be written
+        out.
+        """
         if not (self.directions or self.loss.has(sp.Sum)):
             return self
         return self.at(**{s.name: numbers[s.name] for s in self.statement.symbols if s.is_integer})
@@ -120,8 +124,8 @@ class Derived:
     def members(self, data: arrays.Data) -> dict[Weight, np.ndarray]:
         """Place of every entry's class among all of them, -1 for one that is zero."""
         first = {c.weight: k for k, c in reversed([*enumerate(self.classes)])}
-        own = {w: arrays.class_numbers(of, data) for w, of in self.roles.classes.items()}
-        return {w: np.where(x < 0, -1, x + first.get(w, 0)) for w, x in own.items()}
+        numbers = {w: arrays.class_numbers(of, data) for w, of in self.roles.classes.items()}
+        return {w: np.where(x < 0, -1, x + first.get(w, 0)) for w, x in numbers.items()}
 
     @functools.cached_property
     def rates(self) -> dict[sp.Symbol, sp.Expr]:
@@ -193,7 +197,7 @@ class Derived:
 
     @property
     def filled(self) -> list[Limit]:
-        """Limits: sizes at which a class has no entry leave nothing that its rate could follow."""
+        """Limits on sizes: every class needs an entry, as the rate of an empty one is undefined."""
         sizes = [s for s in self.statement.symbols if s.is_integer and s not in self.sizes]
         many = [] if self.shared else [c.size for c in self.classes if c.size.free_symbols]
 

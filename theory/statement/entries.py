@@ -42,11 +42,13 @@ def mean(
     terms: dict[tuple[Any, ...], sp.Expr] = {}
     for sums, factors in expanded(stated.loss if tree is None else tree, {}):
         data = [f for f in factors if isinstance(f.of, Gauss)]
-        rest = [f for f in factors if not isinstance(f.of, Gauss)]
+        coefficients = [f for f in factors if not isinstance(f.of, Gauss)]
         for pairs in pairings(data):
-            limits, term = _contracted([s.of for s in sums], rest, pairs, indices, traces or {})
+            limits, term = _contracted(
+                [s.of for s in sums], coefficients, pairs, indices, traces or {}
+            )
             terms[limits] = terms.get(limits, sp.S.Zero) + term
-    return sp.Add(*(sp.Sum(sp.expand(x), *at) if at else x for at, x in terms.items()))
+    return sp.Add(*(sp.Sum(sp.expand(x), *ranges) if ranges else x for ranges, x in terms.items()))
 
 
 def _contracted(

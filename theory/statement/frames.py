@@ -27,17 +27,19 @@ class Quenched(ParameterError):
 
 
 class Vague(Exception):
-    """Values of a sample (its argument) that were only known to be none of the known ones are
-    compared.
+    """Raised if values of a sample (the argument) are compared of which only is known that they are
+    none of the known ones.
     """
 
 
 class NoTerms(Exception):
-    """A sum runs over no place, as one below the first."""
+    """Raised if a sum runs over no place, as one below the first."""
 
 
 class NeedOuter(Exception):
-    """At a depth of sums, or before all of them, a key has to be decided: its two arguments."""
+    """Raised if a choice has to be made in an outer sum, or before all sums; its arguments are the
+    depth of that sum and the key of the choice.
+    """
 
 
 @dataclass(eq=False)

@@ -39,14 +39,14 @@ def integrated(tree: Node) -> Iterator[Node]:
     """Parts of a tree's mean over Gaussian data: no vectors are left in them."""
     for sums, factors in expanded(tree, {}):
         data = [f for f in factors if isinstance(f.of, Gauss)]
-        rest = [f for f in factors if not isinstance(f.of, Gauss)]
-        inside = [n for f in rest for p in f.parts for n in walk(p)]
+        coefficients = [f for f in factors if not isinstance(f.of, Gauss)]
+        inside = [n for f in coefficients for p in f.parts for n in walk(p)]
         names = ", ".join(sorted({n.of.name for n in inside if isinstance(n.of, Gauss)}))
         said = f"gauss {names}: in a function that is no polynomial: state it in overlaps"
         require(not any(map(_vectors, inside)), f"{said} (theory.statement.overlaps)")
-        if all(len(_vectors(f)) != 1 for f in rest):
+        if all(len(_vectors(f)) != 1 for f in coefficients):
             for pairs in pairings(data):
-                yield _contracted(sums, rest, pairs)
+                yield _contracted(sums, coefficients, pairs)
 
 
 def _vectors(n: Node) -> list[Term]:
@@ -60,8 +60,8 @@ def pairings(data: list[Node]) -> Iterator[list[tuple[Node, Node]]]:
     first, *others = data
     for k, other in enumerate(others):
         if other.of is first.of:
-            for rest in pairings(others[:k] + others[k + 1 :]):
-                yield [(first, other), *rest]
+            for others_paired in pairings(others[:k] + others[k + 1 :]):
+                yield [(first, other), *others_paired]
 
 
 def _contracted(sums: tuple[Node, ...], rest: list[Node], pairs: list[tuple[Node, Node]]) -> Node:

@@ -105,11 +105,11 @@ def _up(stated: Statement, x: Any) -> Any:
     """What `_down` made lists of."""
     if not isinstance(x, list):
         return x
-    head, *rest = x
+    head, *items = x
     if head == "Symbol":
-        return sp.Symbol(rest[0], **rest[1])
+        return sp.Symbol(items[0], **items[1])
     if head == "IndexedBase":
-        return notation.array(*rest)
+        return notation.array(*items)
     if head == "Weight":
-        return next(w for w in stated.weights if w.name == rest[0])
-    return HEADS[head](*(_up(stated, part) for part in rest))
+        return next(w for w in stated.weights if w.name == items[0])
+    return HEADS[head](*(_up(stated, part) for part in items))

@@ -67,7 +67,7 @@ def sort(
     whole = made.is_integer and not made.is_nonpositive
     require(whole, f"sort {name}: size = {size}: must be a positive whole number")
     one = ordered + vector + (of is not None) < 2
-    require(one, f"sort {name}: is one of ordered, vector, of another sort")
+    require(one, f"sort {name}: must be at most one of ordered=True, vector=True and of=SORT")
     return Sort(name, made, of, ordered, vector)
 
 
@@ -129,8 +129,8 @@ def _function(
     inside = to.of is None or to.of in sorts
     require(inside, f"{what}: values are {to} of a {to.of}, which must be an argument")
     chosen = sorts if injective is True else tuple(injective or ())
-    own = set(chosen) <= set(sorts)
-    require(own, f"{what}: injective in {chosen}: must be among its arguments {sorts}")
+    fits = set(chosen) <= set(sorts)
+    require(fits, f"{what}: injective in {chosen}: must be among its arguments {sorts}")
     one_to_one = tuple(k for k, s in enumerate(sorts) if s in chosen and s is not to.of)
     for s in (sorts[k] for k in one_to_one):
         said = f"{what}: {s.size} {s} into {to.size} {to} cannot be one-to-one"
@@ -176,11 +176,15 @@ def draw(sort: Sort, *, distinct: Any = (), of: Term | None = None) -> Index:
 def fixed(sort: Sort, place: Any, *, of: Term | None = None) -> Index:
     """The element at a known place, counted from 1; no direction of a vector has one."""
     require(_is_sort(sort), f"fixed {sort!r}: must be of a sort: fixed(sort, place)")
-    at = node(place).of
-    inside = at.is_integer and not at.is_nonpositive and not (sort.size - at).is_negative
+    place_number = node(place).of
+    inside = (
+        place_number.is_integer
+        and not place_number.is_nonpositive
+        and not (sort.size - place_number).is_negative
+    )
     require(not sort.vector, f"fixed {sort}: directions of a vector have no places")
     require(inside, f"fixed {sort}: place = {place}: must lie in 1..{sort.size}")
-    return Index(sort, _parent(f"fixed {sort}", sort, of), place=at)
+    return Index(sort, _parent(f"fixed {sort}", sort, of), place=place_number)
 
 
 def _is_sort(s: Any) -> bool:
@@ -239,8 +243,8 @@ def total(
     for s in sorts:
         require(isinstance(s, Sort), f"total over {s!r}: must be a sort")
         above = [i for i in indices if i.sort is s.of]
-        own = above[-1] if above else (None if s.of is None else of)
-        indices.append(Index(s, _parent(f"total over {s}", s, own), bound=True))
+        parent = above[-1] if above else (None if s.of is None else of)
+        indices.append(Index(s, _parent(f"total over {s}", s, parent), bound=True))
     end = upto if below is None else below
     require(sorts and None in (below, upto), "total: needs a sort, and one of below and upto")
     if end is not None:

@@ -203,13 +203,13 @@ def served(
         """All equations, grouped as a write-up would; the loss in the order parameters. Rates that
         would fill a page are left out: they are in the flow.
         """
-        own = {
+        derived = {
             f"{stated.title}: {title.lower()}": [
                 renamed(e) for e in offers if e.name == "loss" or e.rhs.count_ops() <= PRINTED
             ]
             for title, offers in base.sections().items()
         }
-        return own | catalogue(contents)[1]()
+        return derived | catalogue(contents)[1]()
 
     @until("t")
     @scope.guard(scope_of(stated))
@@ -258,7 +258,9 @@ def parameters(stated: Statement) -> type[BaseParameters]:
     for s in stated.symbols:
         low, high = (1, None) if s.is_integer else stated.bounds.get(s.name, (None, None))
         allowed: dict[str, Any] = {k: x for k, x in (("low", low), ("high", high)) if x is not None}
-        of = next((f"how many there are of {q.name}" for q in stated.sorts if q.size == s), "size")
+        of = next(
+            (f"number of elements of sort {q.name}" for q in stated.sorts if q.size == s), "size"
+        )
         default, kind = given.pop(s.name, None), int if s.is_integer else float
         value = parameter(default, of if s.is_integer else "number", **allowed)
         fields[s.name] = (kind | None if default is None else kind, value)
@@ -328,9 +330,9 @@ def _run(path: str) -> dict[str, Any]:
     except Exception as error:  # a stranger's file may do anything
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
         line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
-        at = line or (lines[-1] if lines else 1)
+        number = line or (lines[-1] if lines else 1)
         kind = "" if isinstance(error, ParameterError) else f"{type(error).__name__}: "
         said = str(error).partition("\n")[0]
-        raise ParameterError(f"{path}, line {at}: {kind}{said}") from error
+        raise ParameterError(f"{path}, line {number}: {kind}{said}") from error
     finally:
         sys.path.remove(folder)

@@ -75,7 +75,7 @@ def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
 
 
 def concrete(made: Derived, p: Any) -> Derived:
-    """The same at the sizes of the parameters, where sums have to be written out.
+    """A derivation at the sizes of the parameters, if sums have to be written out.
 
     Raises
     ------

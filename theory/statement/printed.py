@@ -23,9 +23,9 @@ def spelled(expr: sp.Expr, where: Mapping[sp.Symbol, sp.Expr]) -> sp.Expr:
 def shortened(expr: sp.Expr, where: Mapping[sp.Symbol, sp.Expr]) -> sp.Expr:
     """An expression with the first abbreviation that is a factor of all its exponentials."""
     for short, meaning in where.items():
-        rest = sp.factor(expr / spelled(meaning, where))
-        if expr.has(sp.exp) and not rest.has(sp.exp):
-            return rest * short
+        factor = sp.factor(expr / spelled(meaning, where))
+        if expr.has(sp.exp) and not factor.has(sp.exp):
+            return factor * short
     return expr
 
 
@@ -47,16 +47,18 @@ def flow(
     **more
         Fields of `theory.flow.Flow`: name, time, reference, scope, observables and others.
     """
-    own = {x: names.get(x.name, x) for x in made.flow.state}
+    printed = {x: names.get(x.name, x) for x in made.flow.state}
     where = {**(where or {})}
-    rates = {own[x]: shortened(rate.xreplace(own), where) for x, rate in made.flow.rhs.items()}
-    start = {own[x]: value.xreplace(own) for x, value in made.flow.initial.items()}
+    rates = {
+        printed[x]: shortened(rate.xreplace(printed), where) for x, rate in made.flow.rhs.items()
+    }
+    start = {printed[x]: value.xreplace(printed) for x, value in made.flow.initial.items()}
     order = [x for x in names.values() if x in rates]
     order += [x for x in rates if x not in order]
 
     def entries() -> Entries:
         derived = made.entries()
-        return replace(derived, order={own[x]: form for x, form in derived.order.items()})
+        return replace(derived, order={printed[x]: form for x, form in derived.order.items()})
 
     given = {
         "name": made.statement.name,
@@ -78,11 +80,11 @@ def flow(
 
 def observables(made: Derived, names: Mapping[str, sp.Symbol]) -> dict[str, sp.Expr]:
     """Loss and what else the statement follows, in printed order parameters."""
-    own = {x: names.get(x.name, x) for x in made.flow.state}
-    return {k: value.xreplace(own) for k, value in made.flow.observables.items()}
+    printed = {x: names.get(x.name, x) for x in made.flow.state}
+    return {k: value.xreplace(printed) for k, value in made.flow.observables.items()}
 
 
 def invariants(made: Derived, names: Mapping[str, sp.Symbol]) -> list[sp.Expr]:
     """Conserved quantities, in printed order parameters."""
-    own = {x: names.get(x.name, x) for x in made.flow.state}
-    return [sp.expand(kept.xreplace(own)) for _, kept in made.invariants]
+    printed = {x: names.get(x.name, x) for x in made.flow.state}
+    return [sp.expand(kept.xreplace(printed)) for _, kept in made.invariants]

@@ -137,8 +137,8 @@ class Roles:
 
     def _terms(self, weight: Weight, slots: list[Index]) -> list[Term]:
         """Slots, fixed elements of their roles, and every teacher filled with terms."""
-        at = {self.of(s) for s in slots}
-        known = [d for d in self.stated.draws if d.place is not None and self.of(d) in at]
+        roles = {self.of(s) for s in slots}
+        known = [d for d in self.stated.draws if d.place is not None and self.of(d) in roles]
         terms: dict[Term, None] = dict.fromkeys([*slots, *known])
         kept = [f for f in self.stated.functions if f.kept]
         for _ in range(DEEPEST):
@@ -168,5 +168,5 @@ class Roles:
 
 
 def _depth(term: Term) -> int:
-    own = isinstance(term, Value) + (getattr(term, "solved", None) is not None)
-    return own + max(map(_depth, term.inner), default=0)
+    depth = isinstance(term, Value) + (getattr(term, "solved", None) is not None)
+    return depth + max(map(_depth, term.inner), default=0)

@@ -35,8 +35,8 @@ class Weighed:
 
     def outputs(self, x: Hashable, y: Hashable) -> sp.Expr:
         """Mean of the slopes times ``g(x) g(y)``."""
-        own = self.after(x, x), self.after(y, y), self.after(x, y)
-        return self.factor * mean_product("erf", *own)
+        covariances = self.after(x, x), self.after(y, y), self.after(x, y)
+        return self.factor * mean_product("erf", *covariances)
 
     def field_and_output(self, x: Hashable, y: Hashable) -> sp.Expr:
         """Mean of the slopes times ``x g(y)``: the covariance times the mean slope of y."""

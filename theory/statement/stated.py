@@ -105,8 +105,8 @@ class Statement:
         size = {s: int(known[s.size] if s.size in known else s.size.subs(known)) for s in given}
         for s, n in size.items():
             of = ", ".join(f"{x} = {known[x]}" for x in sorted(s.size.free_symbols, key=str))
-            own = "" if s.size.is_Symbol else f"{of}: "
-            require(n >= 1, f"sort {s}: {own}{s.size} = {n}: must be at least 1")
+            prefix = "" if s.size.is_Symbol else f"{of}: "
+            require(n >= 1, f"sort {s}: {prefix}{s.size} = {n}: must be at least 1")
         for f in self.functions:
             if not {*f.sorts, f.to} <= size.keys():
                 continue
@@ -183,7 +183,7 @@ def statement(
     taken = {s.name for s in symbols} | RESERVED
     for w in (w.name for w in weights):
         require(w.isidentifier(), f"{what}: weight {w!r}: must be a name")
-        require(w not in taken, f"{what}: weight {w}: something else is called so")
+        require(w not in taken, f"{what}: weight {w}: its name is that of something else")
     draws = sorted((i for i in indices if not i.bound), key=lambda i: i.number)
     for s in (s for s in symbols if s.is_integer):
         said = f"{s.name} = {(values or {}).get(s.name)}: a size must be a whole number"

@@ -32,14 +32,14 @@ def null_vectors(rows: np.ndarray) -> list[list[sp.Rational]]:
 
     Each says how one column is a sum of those before it that are no such sums.
     """
-    own: list[int] = []
+    pivots: list[int] = []
     vectors = []
     for k, column in enumerate(rows.T):
-        parts = np.linalg.lstsq(rows[:, own], column, rcond=None)[0] if own else np.empty(0)
+        parts = np.linalg.lstsq(rows[:, pivots], column, rcond=None)[0] if pivots else np.empty(0)
         vector = np.zeros(rows.shape[1])
-        vector[k], vector[own] = 1, -parts
+        vector[k], vector[pivots] = 1, -parts
         if np.abs(rows @ vector).max() > RANK * max(np.abs(rows).max(), SMALL):
-            own.append(k)
+            pivots.append(k)
             continue
         rounded = [sp.Rational(str(v)).limit_denominator(LARGEST) for v in vector]
         if np.abs(np.array(rounded, float) - vector).max() < AGREE:
@@ -72,7 +72,7 @@ def rational(expr: sp.Expr) -> tuple[sp.Expr, dict[sp.Symbol, sp.Expr]]:
         if not inside.is_polynomial(*inside.free_symbols):
             return name(sp.exp(inside))
         parts = (term.as_coeff_Mul() for term in sp.Add.make_args(sp.expand(inside)))
-        return sp.Mul(*(name(sp.exp(rest)) ** many for many, rest in parts if many != 0))
+        return sp.Mul(*(name(sp.exp(exponent)) ** many for many, exponent in parts if many != 0))
 
     return rebuilt(expr, spelled), meaning
 
@@ -205,8 +205,8 @@ class Points:
         self.counts = sp.lambdify(self.sizes, limits, "math")
 
     def cost(self, sizes: tuple[int, ...]) -> float:
-        """What sizes cost that fit one-to-one functions and fill every class, else infinity: equal
-        ones hide faults.
+        """Cost of choosing these sizes: their sum, and more for equal sizes, which hide faults;
+        infinite if they do not fit one-to-one functions or leave a class empty.
         """
         try:
             sorts, classes, room = self.counts(*sizes)
@@ -287,9 +287,9 @@ def quotient(made: Any) -> Quotient:
     free = {x: c for c, x in gauge.items() if c in shift}
 
     def mobility(c: sp.Symbol, d: sp.Symbol) -> sp.Expr:
-        own = 1 / size[c] if c == d else 0
+        diagonal = 1 / size[c] if c == d else 0
         return sp.factor(
-            own + sp.Add(*(a.get(c, 0) * a.get(d, 0) / size[b] for b, a in base.items()))
+            diagonal + sp.Add(*(a.get(c, 0) * a.get(d, 0) / size[b] for b, a in base.items()))
         )
 
     return Quotient(

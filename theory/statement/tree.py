@@ -333,13 +333,13 @@ def substituted(term: Term, by: Mapping[Term, Term]) -> Term:
 
 def renamed(n: Node, by: Mapping[Term, Term]) -> Node:
     """A node with other indices; every sum in it gets an index of its own."""
-    own = n.of
+    bound = n.of
     terms = tuple(substituted(t, by) for t in n.terms)
     if n.kind == "total":
         parent = None if n.of.parent is None else substituted(n.of.parent, by)
-        own = Index(n.of.sort, parent, bound=True, copied=n.of.copied or n.of)
-        by = {**by, n.of: own}
-    return Node(n.kind, tuple(renamed(p, by) for p in n.parts), terms, own)
+        bound = Index(n.of.sort, parent, bound=True, copied=n.of.copied or n.of)
+        by = {**by, n.of: bound}
+    return Node(n.kind, tuple(renamed(p, by) for p in n.parts), terms, bound)
 
 
 def expanded(n: Node, by: Mapping[Term, Term]) -> list[tuple[tuple[Node, ...], tuple[Node, ...]]]:

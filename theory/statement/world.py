@@ -51,14 +51,14 @@ class World(Decisions):
     def _added(self, frame: Frame, body: Callable[[], sp.Expr]) -> sp.Expr:
         """Sum over all branches; weights of equal values are added first."""
         counts: dict[sp.Expr, list[sp.Expr]] = {}
-        rest = []
+        unlike = []
         for value in self._branches(frame, body):
             if frame.positions:
-                rest.append(frame.summed(value))
+                unlike.append(frame.summed(value))
             else:
                 counts.setdefault(value, []).append(frame.weight)
         made = (v * _collected(tuple(w)) for v, w in counts.items())
-        return sp.Add(*made, *rest)
+        return sp.Add(*made, *unlike)
 
     def chances(self, body: Callable[[], Any]) -> dict[Any, sp.Expr]:
         """Probability of every outcome."""

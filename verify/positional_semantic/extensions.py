@@ -58,16 +58,16 @@ def end(p: Parameters, seed: int) -> dict[str, float]:
     value, slope = problem.gradient(weights)
     size = float(sum(g.square().sum() for g in slope.values())) ** 0.5
     last = {k: w[0] for k, w in weights.items()}
-    found = measure(p, last, teacher, float(value[0]), size)
-    found["test_mse_half"] = test_error(p, last, teacher, streams["test"])
+    measured = measure(p, last, teacher, float(value[0]), size)
+    measured["test_mse_half"] = test_error(p, last, teacher, streams["test"])
     if p.value:
-        found["theta_W"] = float(last["W"].trace()) / p.d
-        found["q_W"] = float(last["W"].square().sum()) / p.d
+        measured["theta_W"] = float(last["W"].trace()) / p.d
+        measured["q_W"] = float(last["W"].square().sum()) / p.d
     if p.value_rank:
         V, size = last["V"].numpy(), p.d * p.value_rank
-        found["theta_W"] = float((V * task.value_teacher(p, teacher)).sum()) / size
-        found["q_W"] = float((V**2).sum()) / size
-    return found
+        measured["theta_W"] = float((V * task.value_teacher(p, teacher)).sum()) / size
+        measured["q_W"] = float((V**2).sum()) / size
+    return measured
 
 
 def predicted(p: Parameters, point: Point) -> dict[str, float]:

@@ -111,7 +111,7 @@ def envelope(eq: Table) -> list[Check]:
     rows = (
         torch.softmax(leaf[:, None] * leaf[None, :], dim=1).detach().numpy()
     )  # scores of both tokens on both tokens
-    at = {
+    values = {
         "z_1": z[0],
         "z_2": z[1],
         "w_1": w[0],
@@ -129,7 +129,7 @@ def envelope(eq: Table) -> list[Check]:
     ]
     first = torch.autograd.grad(value.sum(), leaf, create_graph=True)[0]
     second = [torch.autograd.grad(first[k].sum(), leaf, retain_graph=True)[0] for k in (0, 1)]
-    f, *rest = prox.objective(z, w, Y, V, sigma)
+    f, *slopes = prox.objective(z, w, Y, V, sigma)
     expected = np.stack(
         [first[0].detach(), first[1].detach(), second[0][0], second[0][1], second[1][1]]
     )
@@ -144,7 +144,7 @@ def envelope(eq: Table) -> list[Check]:
     g_1 = function(eq["g_1"].rhs, [minimiser, symbols.w_1, symbols.V])
     return [
         *(
-            identity(name, e, eq[e].evaluate(at), measured, 1e-12, "both float64")
+            identity(name, e, eq[e].evaluate(values), measured, 1e-12, "both float64")
             for name, e, measured in pairs
         ),
         identity(
@@ -158,7 +158,7 @@ def envelope(eq: Table) -> list[Check]:
         identity(
             "its gradient and Hessian",
             "objective",
-            np.array(rest),
+            np.array(slopes),
             expected,
             AUTOGRAD,
             AUTOGRAD_WHY,
@@ -194,14 +194,14 @@ def training_loss(eq: Table) -> list[Check]:
     """Training loss from the data term against that from the envelope."""
     return [
         identity(
-            f"training loss by envelope and by data term, {', '.join(at)}",
+            f"training loss by envelope and by data term, {', '.join(point)}",
             "training_loss_data",
-            eq["training_loss_data"].evaluate(fixed(*at).values()),
-            fixed(*at).train_loss,
+            eq["training_loss_data"].evaluate(fixed(*point).values()),
+            fixed(*point).train_loss,
             1e-9,
             "the same averages",
         )
-        for at in POINTS
+        for point in POINTS
     ]
 
 

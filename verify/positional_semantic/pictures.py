@@ -97,8 +97,8 @@ def extensions(**more: Any) -> Iterator[Check]:
     """Shift of the transition by an extension, and its dependence on omega."""
     for what, (change, seeds, *alphas) in EXTENSIONS.items():
         one, lower = (
-            gap(BASE.replace(omega=w, **change), seeds, at, **more)
-            for w, at in zip(OMEGAS, alphas, strict=True)
+            gap(BASE.replace(omega=w, **change), seeds, alpha, **more)
+            for w, alpha in zip(OMEGAS, alphas, strict=True)
         )
         for name, other in {
             f"alpha_c with {what} over without": gap(BASE, seeds, PLAIN, **more),

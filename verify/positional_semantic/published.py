@@ -70,10 +70,10 @@ def changes(path: Path | str) -> dict[str, Any]:
     best: dict[str, Any] = {"largest": np.inf}
     for target, degree in itertools.product(TARGETS, low_degree.DEGREES):
         off = [_change(p.replace(target=target), degree, row) for row in rows]
-        found = {x: max(abs(row[x]) for row in off) for x in State._fields}
-        largest = max(found[x] for x in ("q", "m", "theta"))
+        change = {x: max(abs(row[x]) for row in off) for x in State._fields}
+        largest = max(change[x] for x in ("q", "m", "theta"))
         if largest < best["largest"]:
-            best = {"largest": largest, "target": target, "degree": degree, **found}
+            best = {"largest": largest, "target": target, "degree": degree, **change}
     return best
 
 
@@ -104,12 +104,12 @@ def table(folder: Path | str) -> str:
         raise ParameterError(f"{folder}: has no repl_softmax_*.csv")
     rows = []
     for file in files:
-        found = changes(file)
+        off = changes(file)
         p, branch, theirs = read(file)
-        cells = [f"{found[x]:.1g}" if found[x] > 1e-9 else "" for x in State._fields]
+        cells = [f"{off[x]:.1g}" if off[x] > 1e-9 else "" for x in State._fields]
         rows.append(
             [f"{p.omega:g}", p.target, branch, str(theirs.alpha.size)]
-            + [found["target"], str(found["degree"]), *cells]
+            + [off["target"], str(off["degree"]), *cells]
         )
     head = ("omega", "named", "branch", "rows", "target", "degree", *State._fields)
     return output.table(head, rows)

@@ -49,8 +49,8 @@ def train(p: Parameters, seeds: Sequence[int]) -> xr.Dataset:
             for number in range(p.steps):
                 learner.step(number)
             rows += [learner.finish(b) for b in range(len(learner.seeds))]
-    found = {name: ("seed", [float(r[name][1]) for r in rows]) for name in KEPT}
-    return xr.Dataset(found, {"seed": [*seeds]})
+    variables = {name: ("seed", [float(r[name][1]) for r in rows]) for name in KEPT}
+    return xr.Dataset(variables, {"seed": [*seeds]})
 
 
 def ensemble(
@@ -105,8 +105,8 @@ def ends(runs: xr.Dataset) -> xr.DataArray:
     semantic, positional = (
         (of & ~one) | (of & one & kind) for of, kind in zip(there, (teacher, ~teacher), strict=True)
     )
-    found = xr.concat([semantic, positional & ~semantic, ~(semantic | positional)], "end")
-    return found.assign_coords(end=[*ENDS]).astype(float)
+    ends = xr.concat([semantic, positional & ~semantic, ~(semantic | positional)], "end")
+    return ends.assign_coords(end=[*ENDS]).astype(float)
 
 
 def settled(runs: xr.Dataset) -> xr.DataArray:

@@ -138,15 +138,18 @@ def overlaps(
     """
     sizes = (p.d // 2, p.d, 2 * p.d)
     centre = thresholds(p.replace(prox="global")).alpha_c
-    own = [alpha for kind, alpha, _ in (*POINTS, WHERE_SELECTIONS_DIFFER) if kind == branch]
+    alphas = [alpha for kind, alpha, _ in (*POINTS, WHERE_SELECTIONS_DIFFER) if kind == branch]
     parts = [
         over_d(
-            [train(q.replace(d=d, start=branch), seeds, alpha=at, **options)[name] for d in sizes],
+            [
+                train(q.replace(d=d, start=branch), seeds, alpha=complexity, **options)[name]
+                for d in sizes
+            ],
             sizes,
         )
-        for q, at in (
+        for q, complexity in (
             (p.replace(n_test=1), [f * centre for f in FACTORS["alpha_c"]]),
-            (p, sorted(own)),
+            (p, sorted(alphas)),
         )
     ]
     return at_infinity(xr.concat(parts, "alpha")).sortby("alpha")

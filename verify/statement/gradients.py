@@ -50,8 +50,8 @@ def at(made: Derived, data: arrays.Data, seed: int = 0) -> Iterator[Check]:
     yield identity(f"loss{where}", "loss", told.loss, float(loss), ROUNDING, WHY)
     scale = largest(student, taken, seed)
     for w, slope in slopes.items():
-        own = [c.weight is w for c in made.classes]
-        sizes, counted = (np.append(x[own], 0) for x in (told.sizes, told.counted))
+        of_weight = [c.weight is w for c in made.classes]
+        sizes, counted = (np.append(x[of_weight], 0) for x in (told.sizes, told.counted))
         many, gap = len(np.unique(told.members[w])), np.abs(told.gradients[w] - slope.numpy())
         entries, by = f"entries of {w}{where}", f"classes of {w} by refinement{where}"
         yield from [
@@ -122,7 +122,7 @@ def checks(made: Derived, sizes: int = SIZES) -> list[Check]:
 
 @functools.cache
 def of(stated: Statement) -> types.SimpleNamespace:
-    """What answers to ``verify.gradients``."""
+    """The ``report`` of a statement, for ``verify.gradients``."""
 
     def report(request: Request) -> Report:
         """All checks."""

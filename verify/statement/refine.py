@@ -41,8 +41,8 @@ def refine(student: Student, data: Data, begun: Mapping[Weight, np.ndarray], see
     apart = APART * largest(student, data, seed)
     for _ in range(ROUNDS):
         weights = {
-            w: torch.tensor(lifted(own, rng.normal(size=own.max(initial=-1) + 1)))
-            for w, own in classes.items()
+            w: torch.tensor(lifted(numbers, rng.normal(size=numbers.max(initial=-1) + 1)))
+            for w, numbers in classes.items()
         }
         slopes = {w: s.numpy() for w, s in student.gradients(weights, data)[1].items()}
         refined = {w: _split(classes[w], s, apart) for w, s in slopes.items()}
@@ -64,19 +64,19 @@ def _split(own: np.ndarray, slope: np.ndarray, apart: float) -> np.ndarray:
     """Classes whose entries have the same gradient."""
     numbers, count = np.full(own.shape, -1), 0
     for k in range(-1, own.max(initial=-1) + 1):
-        at = (own == k) & (
+        members = (own == k) & (
             (k >= 0) | (np.abs(slope) > apart)
         )  # zero entries that nothing moves stay
-        order = np.sort(slope[at])
+        order = np.sort(slope[members])
         steps = np.flatnonzero(np.diff(order) > apart)
-        numbers[at] = count + np.searchsorted(order[steps] + apart / 2, slope[at])
-        count += len(steps) + bool(at.any())
+        numbers[members] = count + np.searchsorted(order[steps] + apart / 2, slope[members])
+        count += len(steps) + bool(members.any())
     return numbers
 
 
 def pieces(classes: Classes, finer: Classes) -> dict[Weight, int]:
     """Into how many pieces classes are split by others."""
     return {
-        w: len(np.unique(np.stack([own.ravel(), finer[w].ravel()], 1), axis=0))
-        for w, own in classes.items()
+        w: len(np.unique(np.stack([numbers.ravel(), finer[w].ravel()], 1), axis=0))
+        for w, numbers in classes.items()
     }

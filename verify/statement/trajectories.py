@@ -71,7 +71,7 @@ def draw(stated: Statement, p: Any, runs: xr.Dataset, *axes: Any) -> Any:
 
 @functools.cache
 def of(stated: Statement) -> types.SimpleNamespace:
-    """What answers to ``verify.trajectories``."""
+    """The ``report`` of a statement, for ``verify.trajectories``."""
 
     def report(request: Request) -> Report:
         """The requested students against the flow."""

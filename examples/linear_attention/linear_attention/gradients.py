@@ -90,10 +90,10 @@ def heads_of(system: str, R: int, *laws: str) -> Group:
     @sided(*EXACT)
     def heads(sides: Sides) -> list[Check]:
         """Rates and invariants of all pairs of heads."""
-        at = points(system, R)
-        rates(sides, at, system)
+        states = points(system, R)
+        rates(sides, states, system)
         measured = {n: lambda w, n=n: students.invariants(tensors(w))[n].numpy() for n in laws}
-        return [invariant(sides, at, n, of, EXACT) for n, of in measured.items()]
+        return [invariant(sides, states, n, of, EXACT) for n, of in measured.items()]
 
     return heads
 
@@ -149,12 +149,12 @@ def early(table: Table) -> list[Check]:
 def drawn(table: Table) -> list[Check]:
     """The loss on drawn prompts, to 1%."""
     weights = {n: SIZE * w / w.std() for n, w in students.start(DRAWN, SEED).items()}
-    whole, found = students.embedded(weights, DRAWN.eigenvalues.size), []
+    whole, losses = students.embedded(weights, DRAWN.eigenvalues.size), []
     for k in range(BATCHES):
         X, answers = students.sample(DRAWN, SEED, k)
-        found.append(float((answers - students.attention(whole, X)).square().mean()))
+        losses.append(float((answers - students.attention(whole, X)).square().mean()))
     known, label = DRAWN.values() | {"W": students.matrix(weights).numpy()}, "loss on drawn prompts"
-    return [against(table, sampled, label, "loss", known, found, required=0.01)]
+    return [against(table, sampled, label, "loss", known, losses, required=0.01)]
 
 
 def derived(_: Table) -> list[Check]:
@@ -177,11 +177,11 @@ def plain_of(attention: str, R: int = 1) -> Group:
                 return (share * (y - students.attention(w, X)) ** 2).sum() / 2
 
             moved = moved_by(half, students.embedded(tensors(x.weights), D))[1]
-            own = students.extracted(moved)
-            small = students.embedded(own, D)
+            reduced = students.extracted(moved)
+            small = students.embedded(reduced, D)
             outside += [float((moved[n] - w).abs().max()) for n, w in small.items()]
             inside += [float(w.abs().max()) for w in small.values()]
-            rows += [np.ravel(own[n].numpy() - w) for n, w in x.rates.items()]
+            rows += [np.ravel(reduced[n].numpy() - w) for n, w in x.rates.items()]
         label, off = f"{attention} rate of", np.concatenate(rows)
         why = "the same attention does move"
         return [

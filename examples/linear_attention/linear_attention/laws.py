@@ -53,12 +53,12 @@ def losses(p: Parameters, path: list[Weights]) -> list[float]:
 def conserved(table: Table, p: Parameters, begun: Weights, last: Weights) -> Rows:
     """Invariants at the end of a flow equal those at its start and those of the equation."""
     now, before = (student.invariants(w) for w in (last, begun))
-    (name, found), system = next(iter(now.items())), f"{p.attention} invariants"
+    (name, values), system = next(iter(now.items())), f"{p.attention} invariants"
     drift = torch.cat([(x - before[n]).flatten() for n, x in now.items()])
     yield vanishing(f"{system} along training", name, drift, 1e-7, ODE[1])
     known = p.values() | {n: w.detach().numpy() for n, w in last.items()}
     sides = Sides(table, 1e-9, "rounding of sums")
-    every(sides, f"{system} by the equation", name, known, found.numpy())
+    every(sides, f"{system} by the equation", name, known, values.numpy())
     yield from sides.checks()
 
 
@@ -73,8 +73,8 @@ def added_by_steps(
 
 def drop(p: Parameters, seed: int, begun: Weights | None = None) -> float:
     """Time at which the flow of all weights has done three quarters of its decrease of the loss."""
-    loss, at = student.population(p), level(p)
-    events = {"drop": lambda weights: loss(weights) - at}
+    loss, height = student.population(p), level(p)
+    events = {"drop": lambda weights: loss(weights) - height}
     return follow(p, begun or student.start(p, seed), 30, events=events)[1]["drop"]
 
 
@@ -86,13 +86,13 @@ def flow(table: Table) -> Rows:
         yield row(near, label, "T_drop", p.values(), [drop(p, seed) for seed in SEEDS], *SMALL)
     begun, known = student.start(ALIGNED, 0), ALIGNED.values()
     (last,), _ = follow(ALIGNED, begun, 3.0)
-    s, at = student.matrix(last)[0, 0], known | {"t": 3.0}
-    yield row(identity, "s of a balanced head", "merged_s", at, s, *ODE)
+    s, numbers = student.matrix(last)[0, 0], known | {"t": 3.0}
+    yield row(identity, "s of a balanced head", "merged_s", numbers, s, *ODE)
     begun["v"] = begun["v"] + 0.1
     v, u = float(begun["v"][0]), float(begun["U"].norm())
     known |= {"kappa": v**2 - u**2, "s_0": v * u / known["D"] ** 0.5}
-    label, found = "drop of an unbalanced head", drop(ALIGNED, 0, begun)
-    yield row(identity, label, "T_unbalanced", known, found, *ODE)
+    label, time = "drop of an unbalanced head", drop(ALIGNED, 0, begun)
+    yield row(identity, label, "T_unbalanced", known, time, *ODE)
 
 
 def early(table: Table) -> Rows:
@@ -168,8 +168,8 @@ def predicted(p: Parameters, seed: int, drops: int | None = None, eta: float = 0
 
 def between(p: Parameters, seed: int, expected: np.ndarray) -> list[float]:
     """Losses half-way between the drops on a logarithmic axis, and at the end."""
-    at = [*np.sqrt(expected[1:] * expected[:-1]), 1.3 * expected[-1]]
-    return losses(p, follow(p, student.start(p, seed), at[-1], at=at)[0])
+    times = [*np.sqrt(expected[1:] * expected[:-1]), 1.3 * expected[-1]]
+    return losses(p, follow(p, student.start(p, seed), times[-1], at=times)[0])
 
 
 def heights(table: Table, p: Parameters, seed: int, expected: np.ndarray) -> Rows:
@@ -190,16 +190,16 @@ def aligned(table: Table) -> Rows:
     yield against(table, near, label, "t_leading", tiny, t_d.evaluate(tiny), 1e-3, why)
     learned = train(p, **ALONE).learned
     for d, mode in enumerate(p.modes[:2]):
-        base, at, one = float(t_d.evaluate(mode)), f"drop {d + 1}", learned.isel(direction=d)
-        yield added_by_steps(table, "t_step", base, mode, one, at)
+        base, drop_name, one = float(t_d.evaluate(mode)), f"drop {d + 1}", learned.isel(direction=d)
+        yield added_by_steps(table, "t_step", base, mode, one, drop_name)
 
 
 def generic(table: Table) -> Rows:
     """Any start: times of the drops, heights between them, and conserved quantities."""
     expected = [predicted(STAIRS, seed) for seed in SEEDS]
-    found = [staircase(STAIRS, k, 1.15 * e[-1], 4) for k, e in zip(SEEDS, expected, strict=True)]
-    yield from conserved(table, STAIRS, student.start(STAIRS, SEEDS[0]), found[0][1])
-    ratio, by = np.array([times for times, _ in found]) / expected, "heads by quadrature"
+    paths = [staircase(STAIRS, k, 1.15 * e[-1], 4) for k, e in zip(SEEDS, expected, strict=True)]
+    yield from conserved(table, STAIRS, student.start(STAIRS, SEEDS[0]), paths[0][1])
+    ratio, by = np.array([times for times, _ in paths]) / expected, "heads by quadrature"
     what = "of generic heads, over the time by quadrature"
     yield near(f"first drop {what}", by, 1.0, ratio[:, 0], *FIRST)
     yield near(f"later drops {what}", by, 1.0, ratio[:, 1:], *LATER)

@@ -62,19 +62,19 @@ def block(name: str, D: int) -> tuple[slice, ...]:
 
 def embedded(weights: Weights, D: int) -> Weights:
     """Weights of the full attention for given weights of the reduced model, zero elsewhere."""
-    found = {}
+    weights_of = {}
     for name, w in weights.items():
         rows = w.shape[1] if name in "KQ" else D + 1
-        whole = found[LONG[name]] = w.new_zeros((len(w), rows, D + 1))
+        whole = weights_of[LONG[name]] = w.new_zeros((len(w), rows, D + 1))
         whole[block(name, D)] = w[:, None, None] if name == "v" else w
-    return found
+    return weights_of
 
 
 def extracted(weights: Weights) -> Weights:
     """Weights of the reduced model from those of the full attention."""
     D = weights["value"].shape[-1] - 1
-    found = {s: weights[n][block(s, D)] for s, n in LONG.items() if n in weights}
-    return found | {"v": found["v"][:, 0, 0]}
+    reduced = {s: weights[n][block(s, D)] for s, n in LONG.items() if n in weights}
+    return reduced | {"v": reduced["v"][:, 0, 0]}
 
 
 def matrix(weights: Mapping[str, Tensor]) -> Tensor:
@@ -174,14 +174,14 @@ class Student:
             zeroed = embedded(small, self.D)
             others = torch.stack([(w - zeroed[n]).abs().max() for n, w in self.weights.items()])
         W = matrix(small)
-        found = {
+        measured = {
             "loss": self.population(small),
             "learned": W.diagonal() / self.final.to(W),
             "rest": (W - W.diag().diag()).norm(),
             "others": others.max(),
             "invariant": torch.cat([x.flatten() for x in invariants(small).values()]),
         }
-        return {n: x.double().cpu().numpy() for n, x in found.items()}
+        return {n: x.double().cpu().numpy() for n, x in measured.items()}
 
     def state(self) -> Weights:
         """The weights."""

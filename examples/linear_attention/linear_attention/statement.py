@@ -101,8 +101,8 @@ def averaged() -> dict[int, sp.Expr]:
     """E (y_q - beta^T W x_q)^2, twice the statement's loss, as a sum over indices: its parts by how
     many indices they have.
     """
-    found = 2 * entries.mean(regression(), (i, j, d), {lam[d]: trace})
-    parts = [term.as_independent(sp.Sum) for term in sp.Add.make_args(found)]
+    mean = 2 * entries.mean(regression(), (i, j, d), {lam[d]: trace})
+    parts = [term.as_independent(sp.Sum) for term in sp.Add.make_args(mean)]
     return {len(x.limits) if x.has(sp.Sum) else 0: c * getattr(x, "function", x) for c, x in parts}
 
 

@@ -134,10 +134,10 @@ class Learner:
         block = probability.reshape(-1, p.R, p.D).sum(2)[rows, relation]
         loss, of_relation = -np.log(right).mean(), -np.log(block).mean()
         of_r, of_s = V[p.S : p.S + p.R].reshape(p.R, p.R, p.D), V[: p.S]
-        own = np.eye(p.R, dtype=bool)
+        same = np.eye(p.R, dtype=bool)
         hit = np.zeros_like(of_s, dtype=bool)
         hit[np.arange(p.S)[:, None], self.table] = True
-        delta_r = of_r[own].mean() - of_r[~own].mean()
+        delta_r = of_r[same].mean() - of_r[~same].mean()
         delta_s = of_s[hit].mean() - of_s[~hit].mean()
         w_r, w_s = w[p.S : p.S + p.R].mean(), w[: p.S].mean()
         c_r, c_s = p.D * (p.R - 1) / p.R, p.R * (p.D - 1) / p.D

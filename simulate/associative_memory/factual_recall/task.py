@@ -61,10 +61,10 @@ def draw_sequences(
     """
     tokens = rng.integers(p.noise_tokens, size=(n, p.T)) + p.S + p.R
     subject, relation = rng.integers(p.S, size=n), rng.integers(p.R, size=n)
-    at = rng.integers(p.T - 1, size=n)
-    other = (at + rng.integers(1, p.T - 1, size=n)) % (p.T - 1)
+    places = rng.integers(p.T - 1, size=n)
+    other = (places + rng.integers(1, p.T - 1, size=n)) % (p.T - 1)
     rows = np.arange(n)
-    tokens[rows, at], tokens[rows, other] = subject, p.S + relation
+    tokens[rows, places], tokens[rows, other] = subject, p.S + relation
     tokens[:, -1] = p.vocabulary - 1
     return tokens, table[subject, relation]
 

@@ -34,10 +34,10 @@ def answer(hidden: np.ndarray, given: np.ndarray, start: np.ndarray) -> np.ndarr
     """``sigma_k pi_k ... sigma_1 pi_1 (x)`` for hidden ``(k, N)``, given ``(n, k, N)`` and start
     ``(n,)``.
     """
-    at, rows = start, np.arange(len(start))
+    current, rows = start, np.arange(len(start))
     for j in range(len(hidden)):
-        at = given[rows, j, hidden[j, at]]
-    return at
+        current = given[rows, j, hidden[j, current]]
+    return current
 
 
 def apply(kernels: Tensor, given: Tensor, start: Tensor) -> Tensor:

@@ -220,7 +220,10 @@ def test_what_cannot_be_trained_is_refused_in_one_line(tmp_path):
     near = systems.retrieval(3, "leading order")
     rows = [
         (lambda: trained(systems.bigram()), "^N: has no value; set it by --set N=VALUE"),
-        (lambda: trained(stating(rate)), "^statement statement: eta: is a word of training$"),
+        (
+            lambda: trained(stating(rate)),
+            "^statement statement: eta: is the name of a field or result of training; ",
+        ),
         (lambda: trained(near, N=9, M=9), "^batch_size = 0: must be at least 1"),
         (lambda: trained(systems.retrieval(), N=30, M=30, P=9), "too many"),
         (lambda: trained(systems.tracking(), N=3, d=3, A=0.5), "no students yet$"),
@@ -282,7 +285,7 @@ def test_predict_follows_students_under_their_optimiser(how, tmp_path):
     if how is None or prediction.linear(how):
         assert bursty.predict(p.replace(batch_size=8), batches).loss.shape == curve.loss.shape
     else:
-        with pytest.raises(ParameterError, match="^batch_size = 8 under .*must be of sgd"):
+        with pytest.raises(ParameterError, match="^batch_size = 8 under .*must be trained by sgd"):
             bursty.predict(p.replace(batch_size=8), batches)
 
 

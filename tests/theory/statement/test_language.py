@@ -36,7 +36,7 @@ WRONG = {
     "cross_entropy(lambda y: W[z, y], over=token, target=(z, z))": "takes 1 indices",
     "W[z, teacher('f', (token,), sort('few', 2))(z)]": "of sort few, must be of sort token",
     "W[z, z] * weight('W', token)[z]": "two of its weights are called W",
-    "W[z, z] * weight('N', token)[z]": "weight N: something else is called so",
+    "W[z, z] * weight('N', token)[z]": "weight N: its name is that of something else",
     "W[z, z] * weight('a b', token)[z]": "must be a name",
     "W[z, z] > 1": "cannot be less or more than something; eq(i, j) compares",
     "eq(z, z) * (z < z)": "eq(i, j) compares",

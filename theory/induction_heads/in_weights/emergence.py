@@ -57,7 +57,8 @@ def read(x: sp.Expr) -> sp.Expr:
 
 
 def reads(form: sp.Expr, of: sp.Expr) -> sp.Expr:
-    """A printed form, proved to be ``of`` with the residual and sizes written out.
+    """Return a printed form after proving it equal to ``of``, with the residual and sizes written
+    out.
 
     Raises
     ------

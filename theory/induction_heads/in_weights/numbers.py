@@ -22,13 +22,13 @@ WEAK = 0.06  # weight decay of the head over that at which it does not begin
 
 @cache
 def equations() -> dict[str, Equation]:
-    """All that are evaluated."""
+    """Equations of emergence and transience, which the numbers below evaluate."""
     return emergence.equations() | transience.equations()
 
 
 @cache
 def compiled() -> dict[str, Any]:
-    """Array functions of the parts of both."""
+    """Array functions for the paths of head and memory."""
     attention = emergence.attention()
     on_law = emergence.speed().subs(w, emergence.law() ** (1 / 2))
     given = {
@@ -50,7 +50,7 @@ def from_sizes() -> dict[str, Any]:
 
 
 def sized(p: Any) -> dict[str, float]:
-    """Numbers that sizes make, and the parameters."""
+    """The parameters, and the numbers that follow from the sizes."""
     return p.as_dict() | {k: float(of(p.L, p.C, p.R, p.B)) for k, of in from_sizes().items()}
 
 

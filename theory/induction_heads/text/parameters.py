@@ -23,25 +23,22 @@ class Parameters(BaseParameters):
         choices=("topics", "zen"),
     )
     vocabulary: int = parameter(
-        64, "characters told apart: the most frequent ones, all others as one", low=2
+        64, "alphabet: the most frequent characters, and all others as one", low=2
     )
-    context: int = parameter(32, "characters that are seen, C", low=8)
+    context: int = parameter(32, "characters in the context, C", low=8)
     piece: int | None = parameter(
         None,
-        "windows of pieces of so many characters from anywhere in the text; none: as the text goes on",
+        "length of the pieces, from anywhere in the text, that windows consist of; none: consecutive text",
         low=1,
     )
     repeats: float = parameter(
-        1.0,
-        "share of windows that are one segment, of C/4 to C/2 characters, again and again",
-        low=0,
-        high=1,
+        1.0, "share of windows that repeat one segment, of C/4 to C/2 characters", low=0, high=1
     )
     D: int = parameter(64, "width of the residual stream", low=2)
     heads: int = parameter(4, "heads of a layer", low=1)
     eta: float = parameter(3e-3, "learning rate of Adam", above=0)
     batch_size: int = parameter(32, "windows per step, B", low=1)
-    n_test: int = parameter(64, "test windows, of text that is not trained on", low=1)
+    n_test: int = parameter(64, "test windows, from text held out of training", low=1)
     steps: int = parameter(1000, "length of a run", low=1)
     eval_every: int = parameter(25, "steps between measurements", low=1)
 

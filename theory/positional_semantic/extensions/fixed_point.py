@@ -238,12 +238,12 @@ def predict(p: Parameters, runs: xr.Dataset | None = None, points: Points = POIN
     """
 
     def ends(alphas: list[float]) -> xr.Dataset:
-        found = [solve(p.replace(alpha=alpha), points=points) for alpha in alphas]
+        solutions = [solve(p.replace(alpha=alpha), points=points) for alpha in alphas]
         rows = xr.Dataset(
-            {x: ("alpha", [point.summary()[x] for point in found]) for x in SHARED},
+            {x: ("alpha", [point.summary()[x] for point in solutions]) for x in SHARED},
             {"alpha": alphas},
         )
-        return rows.where(xr.DataArray([point.exists for point in found], dims="alpha"))
+        return rows.where(xr.DataArray([point.exists for point in solutions], dims="alpha"))
 
     return over_alpha(p, runs, ends)
 

@@ -225,11 +225,11 @@ class _Map:
 
 def continued(function: Callable[..., FixedPoint]) -> Callable[..., Any]:
     """As `sweep.over_fields`, where each point starts from the solution at the point before it."""
-    own, alone = inspect.signature(function).parameters, sweep.over_fields(function)
+    parameters, alone = inspect.signature(function).parameters, sweep.over_fields(function)
 
     @functools.wraps(function)
     def call(*given: Any, **more: Any) -> Any:
-        if not more.keys() - own.keys():
+        if not more.keys() - parameters.keys():
             return alone(*given, **more)
         last: list[FixedPoint] = []
 
@@ -277,10 +277,10 @@ def solve(
 
 def _solve(p: Parameters, branch: str, near: FixedPoint | None, error: bool) -> FixedPoint:
     fine, starts = _Map(p, branch), [STARTS[branch]]
-    found = None
+    solution = None
     if near is not None and near.exists and near.branch == branch:
-        found, starts = _continued(fine, near), [near.state, *starts]
-    if found is None:  # no nearby solution, or too far away
+        solution, starts = _continued(fine, near), [near.state, *starts]
+    if solution is None:  # no nearby solution, or too far away
         coarse = _Map(p.replace(order=min(COARSE, p.order)), branch)
         for start in starts:
             settled = coarse.settle(fine.pack(start))
@@ -288,8 +288,8 @@ def _solve(p: Parameters, branch: str, near: FixedPoint | None, error: bool) -> 
                 break
         else:  # the overlap decays to the agnostic solution
             return replace(_solve(p, "agnostic", None, False), branch=branch)
-        found = _chord(fine, settled, coarse.jacobian(settled))
-    x, residual, jacobian = found
+        solution = _chord(fine, settled, coarse.jacobian(settled))
+    x, residual, jacobian = solution
     if not residual < CONVERGED:
         raise NotConverged(f"did not converge on the {branch} branch (residual {residual:.1e})")
     result = fine.point(x, residual, jacobian)

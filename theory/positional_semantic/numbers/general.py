@@ -243,13 +243,13 @@ def fields(system: System, x: Order, rho: np.ndarray, shift: Any = 0) -> Fields:
     teacher's fields by token, ``shift`` the mean of the latter.
     """
     given_w = np.linalg.solve(x.q, x.theta)
-    rest = rho - np.einsum("lat,las->lts", x.theta, given_w)
+    unexplained = rho - np.einsum("lat,las->lts", x.theta, given_w)
     R = system.rank
     noise_w = np.einsum("lab,nlb->nla", np.linalg.cholesky(x.q), system.normals[..., :R])
-    noise_h = np.einsum("lts,nls->nlt", np.linalg.cholesky(rest), system.normals[..., R:])
+    noise_h = np.einsum("lts,nls->nlt", np.linalg.cholesky(unexplained), system.normals[..., R:])
     apart = np.einsum("lat,nla->nlt", given_w, noise_w) + noise_h
     mean = x.m + np.einsum("lat,lts,nls->nla", x.theta, np.linalg.inv(rho), apart)
-    return Fields(x.m + noise_w, noise_w, shift + apart, noise_h, mean, given_w, rest)
+    return Fields(x.m + noise_w, noise_w, shift + apart, noise_h, mean, given_w, unexplained)
 
 
 def conjugates(x: Order, of: Fields, z: np.ndarray) -> dict[str, np.ndarray]:
@@ -284,7 +284,9 @@ def output_channel(system: System, x: Order) -> tuple[dict[str, np.ndarray], flo
         z, value = proximal(system.loss, of.w, Y, order.V, trace, of.mean)
         for name, mean in conjugates(order, of, z).items():
             hats[name][each] += system.alpha * probability * mean
-        at_z, at_w = (system.loss(at.reshape(len(Y), -1), Y, trace)[0].mean() for at in (z, of.w))
+        at_z, at_w = (
+            system.loss(where.reshape(len(Y), -1), Y, trace)[0].mean() for where in (z, of.w)
+        )
         envelope += probability * float(value.mean())
         data += probability * float(at_z)
         test += probability * 2 * float(at_w)

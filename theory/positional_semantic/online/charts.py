@@ -20,7 +20,7 @@ def charts(p: Parameters) -> dict[str, xr.Dataset]:
     points = [
         [p.replace(omega=float(w), sigma=float(s), batch=None) for s in SIGMAS] for w in OMEGAS
     ]
-    at, places = ("omega", "sigma"), {"omega": OMEGAS, "sigma": SIGMAS}
+    axes, places = ("omega", "sigma"), {"omega": OMEGAS, "sigma": SIGMAS}
     about = {
         "reference": "beyond cui2024, one-pass descent",
         "status": "exact",
@@ -29,12 +29,12 @@ def charts(p: Parameters) -> dict[str, xr.Dataset]:
     rates = [[growth_rates(q) for q in row] for row in points]
     last = [[ends(q) for q in row] for row in points]
     growth = {
-        x: (at, [[float(r[x]) for r in row] for row in rates], {"long_name": "growth rates"})
+        x: (axes, [[float(r[x]) for r in row] for row in rates], {"long_name": "growth rates"})
         for x in RATES
     }
     losses = {
         f"loss_{name}": (
-            at,
+            axes,
             [[e[name]["loss"] for e in row] for row in last],
             {"long_name": "loss of the ends"},
         )

@@ -53,13 +53,13 @@ class Mean(sp.Function):
     def _eval_derivative(self, x: sp.Symbol) -> sp.Expr:
         """Derivative through the order parameters; sigma is not differentiated."""
         target, student, orders, *state = self.args
-        found, moves = sp.S.Zero, (any(student), any(student), any(student) and any(target))
+        total, moves = sp.S.Zero, (any(student), any(student), any(student) and any(target))
         for k, of in enumerate(state[:3]):
             if not moves[k]:
                 continue
             raised = sp.Tuple(*(n + (place == k) for place, n in enumerate(orders)))
-            found += Mean(target, student, raised, *state) * sp.diff(of, x)
-        return found
+            total += Mean(target, student, raised, *state) * sp.diff(of, x)
+        return total
 
     def _latex(self, printer: Any) -> str:
         target, student, orders, *state = self.args
@@ -71,16 +71,18 @@ class Mean(sp.Function):
             if n
         )
         numbers = [x for x in state[:3] if x.is_number]
-        at = rf"_{{{','.join(map(printer.doprint, state[:3]))}}}" if numbers else ""
-        return rf"{slopes}\mathbb{{E}}{at}\left[{inside}\right]"
+        subscript = rf"_{{{','.join(map(printer.doprint, state[:3]))}}}" if numbers else ""
+        return rf"{slopes}\mathbb{{E}}{subscript}\left[{inside}\right]"
 
     def _sympystr(self, printer: Any) -> str:
         target, student, orders, *state = self.args
         inside = printer.doprint(_monomial(target, TARGET) * _monomial(student, STUDENT))
         signs = zip(["q", "m", "theta"], orders, strict=True)
         slopes = "".join(f"d{x}{n if n > 1 else ''} " for x, n in signs if n)
-        at = [f"{x} = {v}" for x, v in zip(["q", "m", "theta"], state, strict=False) if v.is_number]
-        return f"{slopes}E[{inside}]" + (f"({', '.join(at)})" if at else "")
+        given = [
+            f"{x} = {v}" for x, v in zip(["q", "m", "theta"], state, strict=False) if v.is_number
+        ]
+        return f"{slopes}E[{inside}]" + (f"({', '.join(given)})" if given else "")
 
     @staticmethod
     def _imp_(target: Any, student: Any, orders: Any, *state: Any) -> Any:
@@ -90,8 +92,8 @@ class Mean(sp.Function):
             return value(target, student, orders, *map(float, state))
         many = np.broadcast_arrays(*(np.asarray(x, float) for x in state))
         points = zip(*(a.ravel().tolist() for a in many), strict=True)
-        found = [value(target, student, orders, *x) for x in points]
-        return np.reshape(found, many[0].shape)[()]
+        means = [value(target, student, orders, *x) for x in points]
+        return np.reshape(means, many[0].shape)[()]
 
 
 def mean(expr: sp.Expr) -> sp.Expr:

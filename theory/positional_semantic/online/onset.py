@@ -151,8 +151,8 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
     )
     omega, angle = np.meshgrid(map_.omega, map_.angle, indexing="ij")
     for value, word, mark, colour in ((0, "positional", "s", "C0"), (1, "semantic", "o", "C1")):
-        at = map_.semantic.values == value
-        right.plot(omega[at], angle[at], mark, color=colour, ms=5, label=f"ends {word}")
+        here = map_.semantic.values == value
+        right.plot(omega[here], angle[here], mark, color=colour, ms=5, label=f"ends {word}")
     for name, style in (("omega_growth", "-"), ("omega_loss", ":")):
         if np.isfinite(result.numbers[name]):
             words = {"omega_growth": "equal growth", "omega_loss": "equal loss of the ends"}

@@ -38,7 +38,9 @@ class Parameters(Stepped):
     eta: float = parameter(40.0, "learning rate", low=1e-9, high=1e6)
     d: int = parameter(400, "embedding dimension of the students", low=4, high=1e9)
     batch: int | None = parameter(
-        8, "fresh sentences of a step, which takes their mean; none: all there are", low=1
+        8,
+        "fresh sentences per step, over which gradients are averaged; none: all (the population)",
+        low=1,
     )
     steps: int = parameter(3000, "steps", low=1)
     eval_every: int = parameter(100, "steps between measurements", low=1)

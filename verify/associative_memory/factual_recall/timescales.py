@@ -174,20 +174,20 @@ def draw(sweeps: dict[str, Any]) -> Any:
     figure, axes = plotting.figure(1, len(sweeps), width=2.9, height=2.7)
     for axis, (name, rows) in zip(np.atleast_1d(axes), sweeps.items(), strict=True):
         (grid, label), whole = SWEPT[name], name != "epsilon"
-        at = [r["value"] for r in rows]
-        fine = at if whole else np.geomspace(min(grid), max(grid), 33).tolist()
+        values = [r["value"] for r in rows]
+        fine = values if whole else np.geomspace(min(grid), max(grid), 33).tolist()
         lengths = [plateau_steps(SMALL.replace(**{name: v})) for v in fine]
         # Only some sizes are allowed: one mark each.
         axis.plot(fine, lengths, "k_" if whole else "k--", ms=22, label="flow")
         slow, words = [r["descent"] for r in rows], r"descent, finite $\eta$"
-        axis.plot(at, slow, "x", color="C1", ms=7, label=words)
+        axis.plot(values, slow, "x", color="C1", ms=7, label=words)
         marks = [r["students"] for r in rows]
-        drawn = axis.plot(at, marks, "o", mfc="none", color="C0")
+        drawn = axis.plot(values, marks, "o", mfc="none", color="C0")
         drawn[0].set_label("students")
         axis.set(xlabel=label, ylabel="plateau length [steps]")
         axis.set_xscale("linear" if whole else "log")
         if whole:
-            axis.set_xticks(at)
+            axis.set_xticks(values)
     for axis in np.atleast_1d(axes)[:2]:  # the flow is a line over epsilon, a mark over sizes
         plotting.inside(axis)
     shared = {n: getattr(SMALL, n) for n in ("epsilon", "S", "R", "D", "eta", "batch_size")}

@@ -54,8 +54,8 @@ def shares(p: Any, seeds: Sequence[int], progress: bool) -> Check:
     runs, _ = trained(p, LONGER * emergence_time(p), seeds, progress)
     times, level = first_crossing(runs.logit, np.log(p.L + 1)).values, np.log(p.L + 1)
     head_shares = [
-        run.in_context.interp(t=at).item() / level
-        for (_, run), at in zip(runs.groupby("seed"), times, strict=True)
+        run.in_context.interp(t=time).item() / level
+        for (_, run), time in zip(runs.groupby("seed"), times, strict=True)
     ]
     band = Band(-0.03, 0.03, "steps of 0.25, and shares change fast around that time")
     return sampled(
@@ -92,7 +92,7 @@ def clocks(p: Any, seeds: Sequence[int], progress: bool) -> tuple[float, np.ndar
     ticks = runs.residual.cumulative_integrate("t")
     times = first_crossing(runs.in_weights, level).values
     rows = zip(ticks.transpose("seed", "t"), times, strict=True)
-    return told, np.array([float(row.interp(t=at)) for row, at in rows])
+    return told, np.array([float(row.interp(t=time)) for row, time in rows])
 
 
 def exponents(seeds: Sequence[int], progress: bool) -> tuple[list[Check], str]:

@@ -109,13 +109,13 @@ def growth(table: Table) -> Iterator[Check]:
     p = Parameters(omega=0.3, scale=SMALL, batch=None)
     known = numbers_at(p)
     for x in STUDENT:
-        found = _per_overlap(known, x)
+        measured = _per_overlap(known, x)
         predicted = float(table[f"growth_{x}_small"].evaluate(known))
         yield near(
             f"growth of small weights, {x}",
             f"growth_{x}_small",
             predicted,
-            found,
+            measured,
             1e-4,
             "next order in the norm",
         )

@@ -41,7 +41,7 @@ def report(request: Request) -> Report:
         runs, of = starts.ensemble(seeds), "trained here"
     else:
         runs, of = starts.shipped(), "that come with the code"
-    found = starts.ends(runs)
+    ends = starts.ends(runs)
     flow = predictions(runs)
     least = starts.settled(runs)
     n = runs.sizes["seed"]
@@ -55,10 +55,10 @@ def report(request: Request) -> Report:
         "it does not know how few sentences there are, and is checked at the most of them alone",
     ]
     return Report(
-        [*sizes(found), *optimisers(found), *fewer(found), *by_flow(found, flow)],
+        [*sizes(ends), *optimisers(ends), *fewer(ends), *by_flow(ends, flow)],
         notes,
-        {"ends of random starts": (HEADER, rows(found, flow))},
-        draw=lambda: draw(found, flow),
+        {"ends of random starts": (HEADER, rows(ends, flow))},
+        draw=lambda: draw(ends, flow),
     )
 
 
@@ -76,8 +76,8 @@ def predictions(
     ]
     shares = [[of(*cell)[name] for name in starts.ENDS] for cell in cells]
     values = np.reshape(shares, (*(v.size for v in places.values()), len(starts.ENDS)))
-    found = xr.DataArray(values, {**places, "end": [*starts.ENDS]}, (*CELL, "end"))
-    return found.transpose("end", *CELL)
+    shares_at = xr.DataArray(values, {**places, "end": [*starts.ENDS]}, (*CELL, "end"))
+    return shares_at.transpose("end", *CELL)
 
 
 def cells(found: xr.DataArray) -> Any:
@@ -91,17 +91,17 @@ def cells(found: xr.DataArray) -> Any:
 @listed
 def rows(found: xr.DataArray, flow: xr.DataArray) -> Iterator[list[str]]:
     """The table."""
-    for at, cell in cells(found):
+    for labels, cell in cells(found):
         n = cell.sizes["seed"]
         shares = []
         for name in starts.ENDS:
             count = int(cell.sel(end=name).sum())
             low, high = starts.interval(count, n)
             shares.append(f"{count / n:.2f} [{low:.2f}, {high:.2f}]")
-        there = flow.sel({x: at[x] for x in CELL})
+        there = flow.sel({x: labels[x] for x in CELL})
         best = str(there.end[int(there.values.argmax())].item())
-        place = [f"{at[x]:g}" for x in CELL]
-        yield [*place, at["student"], *shares, best, f"{float(there.max()):.2f}"]
+        place = [f"{labels[x]:g}" for x in CELL]
+        yield [*place, labels["student"], *shares, best, f"{float(there.max()):.2f}"]
 
 
 def difference(first: xr.DataArray, second: xr.DataArray, paired: bool) -> tuple[float, float]:

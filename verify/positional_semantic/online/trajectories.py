@@ -44,14 +44,14 @@ def at_many_dimensions(curve: xr.Dataset, runs: dict[int, xr.Dataset]) -> Iterat
     sizes = sorted(runs)
     end = float(curve.t[-1])
     for share in SHARES:
-        at = [runs[d].sel(t=share * end, method="nearest") for d in sizes]
-        there = curve.interp(t=float(at[-1].t), method="cubic")
+        curves = [runs[d].sel(t=share * end, method="nearest") for d in sizes]
+        there = curve.interp(t=float(curves[-1].t), method="cubic")
         for x in NAMES:
-            values = at_infinity(over_d([of[x].drop_vars("t") for of in at], sizes)).values
+            values = at_infinity(over_d([of[x].drop_vars("t") for of in curves], sizes)).values
             if np.ptp(values) < 1e-12 * np.abs(values).max():
                 continue  # held
             yield sampled(
-                f"{x} at t = {float(at[-1].t):.3g}",
+                f"{x} at t = {float(curves[-1].t):.3g}",
                 f"d{x}_dt",
                 float(there[x]),
                 values,

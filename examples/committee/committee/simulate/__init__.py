@@ -56,9 +56,9 @@ class Student:
         gram, sign = every @ every.T, np.repeat([1.0, -1.0], p.K)
         size = 1 + gram.diagonal()
         mean = 2 / np.pi * np.arcsin(gram / np.sqrt(size[:, None] * size))
-        own, rest = np.eye(p.K, dtype=bool), ~np.eye(p.K, dtype=bool)
+        same, different = np.eye(p.K, dtype=bool), ~np.eye(p.K, dtype=bool)
         to, among = gram[: p.K, p.K :], gram[: p.K, : p.K]
-        parts = {"R": to[own], "S": to[rest], "Q": among[own], "C": among[rest]}
+        parts = {"R": to[same], "S": to[different], "Q": among[same], "C": among[different]}
         return {n: x.mean() for n, x in parts.items()} | {"loss": sign @ mean @ sign / 2}
 
     def state(self) -> dict[str, Any]:

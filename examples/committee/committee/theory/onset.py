@@ -25,14 +25,14 @@ def error_left(p: Parameters) -> float:
     no noise.
     """
     of = numeric.function(list(rates().values()), [*STATE, *SET])
-    at = np.array([1.0, 0.0, 1.0, 0.0])
+    state = np.array([1.0, 0.0, 1.0, 0.0])
     for share in np.linspace(0, 1, NOISES)[1:]:
         noisy = p.K, p.eta, share * p.sigma
-        found = scipy.optimize.root(lambda x, noisy=noisy: of(*x, *noisy), at, tol=1e-13)
-        if not found.success:
+        solved = scipy.optimize.root(lambda x, noisy=noisy: of(*x, *noisy), state, tol=1e-13)
+        if not solved.success:
             return float("nan")
-        at = found.x
-    return float(numeric.function(loss(), [*STATE, *SET])(*at, p.K, p.eta, p.sigma))
+        state = solved.x
+    return float(numeric.function(loss(), [*STATE, *SET])(*state, p.K, p.eta, p.sigma))
 
 
 @until("alpha")

@@ -38,8 +38,8 @@ class Parameters(Stepped):
         super().__post_init__()
         if self.N < 2 * self.K:
             raise ParameterError(f"N = {self.N}: must be at least 2 K = {2 * self.K}")
-        own = (self.R_0 - self.S_0) ** 2, (self.R_0 + (self.K - 1) * self.S_0) ** 2
-        left = self.Q_0 - self.C_0 - own[0], self.Q_0 + (self.K - 1) * self.C_0 - own[1]
+        squares = (self.R_0 - self.S_0) ** 2, (self.R_0 + (self.K - 1) * self.S_0) ** 2
+        left = self.Q_0 - self.C_0 - squares[0], self.Q_0 + (self.K - 1) * self.C_0 - squares[1]
         if min(left) < 0:
             raise ParameterError(f"Q_0 = {self.Q_0}: too short for the other overlaps at the start")
 

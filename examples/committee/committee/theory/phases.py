@@ -81,12 +81,12 @@ def escape_rate() -> sp.Expr:
     x, y = sp.symbols("x y")
     point = plateau()
     away = {R: (1 - 1 / K) * x * point[R], S: -x * point[R] / K, Q: (1 - 1 / K) * y, C: -y / K}
-    at = {z: point[z] + away[z] for z in STATE}
+    near = {z: point[z] + away[z] for z in STATE}
     apart = [(drift()[R] - drift()[S]) / point[R], drift()[Q] - drift()[C]]
     block = sp.Matrix(
         [
             [
-                plain(sum(sp.diff(f, z) * sp.diff(at[z], w) for z in STATE).subs(point))
+                plain(sum(sp.diff(f, z) * sp.diff(near[z], w) for z in STATE).subs(point))
                 for w in (x, y)
             ]
             for f in apart
@@ -142,16 +142,16 @@ def largest() -> sp.Expr:
     """
     y = sp.Symbol("y", positive=True)  # eta over pi
     both = sp.Poly(sp.expand((sp.pi * block(1) + y * sp.pi**2 * block(2)).det()), y)
-    square, linear, rest = map(sp.expand, both.all_coeffs())
-    inside = sp.expand(linear**2 - 4 * square * rest)
-    proved(all(map(positive, (square, -linear, rest, inside))), "not two positive roots")
+    square, linear, constant = map(sp.expand, both.all_coeffs())
+    inside = sp.expand(linear**2 - 4 * square * constant)
+    proved(all(map(positive, (square, -linear, constant, inside))), "not two positive roots")
     return sp.pi * (-linear - sp.sqrt(inside)) / (2 * square)
 
 
 @cache
 def of_noise() -> sp.Expr:
-    """Error at the end with label noise, to first order in sigma^2: where what noise adds is what
-    descent takes.
+    """Error at the end with label noise, to first order in sigma^2: there the error that noise adds
+    per step equals what descent removes.
     """
     added = sp.Matrix([sp.expand(spread()[z].subs(DONE)) for z in (Q, C)])
     taken = -(block(1) + eta * block(2))

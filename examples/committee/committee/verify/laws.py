@@ -39,8 +39,8 @@ def specialised(p: Parameters, seed: int, every: int = 50) -> float:
     for n in range(1, 10**7):
         student.step(n)
         if n % every == 0:
-            found = student.measure()
-            now = found["R"] - found["S"] - 0.5
+            measured = student.measure()
+            now = measured["R"] - measured["S"] - 0.5
             if now > 0:
                 return (n - every * now / (now - before)) / p.N
             before = now
@@ -70,8 +70,8 @@ def specialisation(table: Table) -> list[Check]:
         np.array([specialised(p, seed) for seed in SEEDS])
         for p in (HEAD, HEAD.replace(N=2 * HEAD.N))
     ]
-    found = 2 * times[1] - times[0]
-    return [sampled("time of R - S = 1/2 of students", "dR_dalpha", escape(HEAD), found)]
+    limit = 2 * times[1] - times[0]
+    return [sampled("time of R - S = 1/2 of students", "dR_dalpha", escape(HEAD), limit)]
 
 
 @listed

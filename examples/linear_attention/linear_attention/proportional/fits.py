@@ -24,11 +24,11 @@ def errors(p: Parameters, weight: np.ndarray, pool: np.ndarray) -> tuple[float, 
     """Mean squared errors of ``x_q W beta`` over all prompts, at d and N: of tasks of the pool, and
     of new ones.
     """
-    found = []
+    both = []
     for R in (pool.T @ pool / len(pool), np.eye(p.d)):
         label, beta = moments(p, R)
-        found.append(float(label + ((weight @ beta) * weight - 2 * weight * R).sum() / p.d))
-    return found[0], found[1]
+        both.append(float(label + ((weight @ beta) * weight - 2 * weight * R).sum() / p.d))
+    return both[0], both[1]
 
 
 def tasks(p: Parameters, rng: np.random.Generator) -> np.ndarray:
@@ -44,10 +44,10 @@ def fit(p: Parameters, seed: int) -> tuple[float, float]:
     d, rng = p.d, keyed(seed, 0)
     pool, N, n = tasks(p, rng), round(p.alpha * d), round(p.tau * d**2)
     tokens, contexts, labels = [], [], []
-    for at in np.array_split(np.arange(n), max(1, n * N * d // CHUNK)):
-        w = pool[rng.integers(len(pool), size=at.size)]
-        x = rng.normal(size=(at.size, N + 1, d)) / d**0.5
-        noise = p.rho**0.5 * rng.normal(size=(at.size, N + 1))
+    for chunk in np.array_split(np.arange(n), max(1, n * N * d // CHUNK)):
+        w = pool[rng.integers(len(pool), size=chunk.size)]
+        x = rng.normal(size=(chunk.size, N + 1, d)) / d**0.5
+        noise = p.rho**0.5 * rng.normal(size=(chunk.size, N + 1))
         y = np.einsum("snd,sd->sn", x, w) + noise
         tokens.append(x[:, -1])
         contexts.append(np.einsum("sn,snd->sd", y[:, :-1], x[:, :-1]) * d / N)
@@ -59,8 +59,8 @@ def fit(p: Parameters, seed: int) -> tuple[float, float]:
         rmatvec=lambda rest: (X.T @ (np.ravel(rest)[:, None] * H)).ravel(),
     )
     damp = (n / d * p.ridge) ** 0.5
-    found = scipy.sparse.linalg.lsqr(features, y, damp, atol=EXACT, btol=EXACT)[0]
-    return errors(p, found.reshape(d, d), pool)
+    weights = scipy.sparse.linalg.lsqr(features, y, damp, atol=EXACT, btol=EXACT)[0]
+    return errors(p, weights.reshape(d, d), pool)
 
 
 def unlimited(p: Parameters, seed: int) -> tuple[float, float]:

@@ -35,18 +35,18 @@ def at_infinity(p: Parameters, made: Callable[..., Any]) -> np.ndarray:
 def fits(table: Table) -> Iterator[Check]:
     """Both errors of fits to sequences."""
     for label, p in SETTINGS.items():
-        for kind, found in zip(("trained", "new"), at_infinity(p, fit), strict=True):
+        for kind, errors in zip(("trained", "new"), at_infinity(p, fit), strict=True):
             told, name = f"error on {kind} tasks, {label}", f"error_{kind}"
             known = p.values() | {"error_trained": table["error_trained"].evaluate(p.values())}
-            yield against(table, sampled, told, name, known, found)
+            yield against(table, sampled, told, name, known, errors)
 
 
 @listed
 def pools(table: Table) -> Iterator[Check]:
     """Error on new tasks of the best attention on a pool."""
     for label, p in POOLS.items():
-        told, found = f"error without limit on sequences, {label}", at_infinity(p, unlimited)[1]
-        yield against(table, sampled, told, "new_unlimited", p.values(), found)
+        told, errors = f"error without limit on sequences, {label}", at_infinity(p, unlimited)[1]
+        yield against(table, sampled, told, "new_unlimited", p.values(), errors)
 
 
 @listed
@@ -58,9 +58,9 @@ def spectrum(table: Table) -> Iterator[Check]:
     for z in (0.1, 1.0):
         known = {"kappa": p.kappa, "z": z}
         known["M_z"] = float(table["mp_transform"].evaluate(known))
-        for name, found in (("transform", 1 / (r + z)), ("slope", -1 / (r + z) ** 2)):
+        for name, function in (("transform", 1 / (r + z)), ("slope", -1 / (r + z) ** 2)):
             label = f"mp {name} of a pool, z = {z:g}"
-            yield against(table, near, label, f"mp_{name}", known, found.mean(), *why)
+            yield against(table, near, label, f"mp_{name}", known, function.mean(), *why)
 
 
 @listed
@@ -69,8 +69,8 @@ def limits(table: Table) -> Iterator[Check]:
     kappa = 1.
     """
     p, off, label = Parameters(alpha=3.0, kappa=0.8), 1e-5, "height of the peak from both sides"
-    found, why = off * error_new(p, tau=[1 - off, 1 + off]), (1e-3, "tau off 1 by 1e-5")
-    yield against(table, near, label, "error_peak", p.values(), found, *why)
+    peaks, why = off * error_new(p, tau=[1 - off, 1 + off]), (1e-3, "tau off 1 by 1e-5")
+    yield against(table, near, label, "error_peak", p.values(), peaks, *why)
     for s in (-2.0, 0.0, 1.0):
         x = 1e-8
         q = Parameters(alpha=1e6, kappa=1 + s * x**0.5, rho=0.01)

@@ -72,14 +72,14 @@ def draw(result: Onset, axes: Any) -> None:
     """Double descent (left) and the transition in the number of tasks (right)."""
     from theory.runtime import plotting  # imports matplotlib, needed for figures only
 
-    found, (left, right) = result.curves(), axes
+    curves, (left, right) = result.curves(), axes
     for color, name in enumerate(("trained", "new")):
         label = f"{name} tasks"
-        left.loglog(found["sequences"].tau, found["sequences"][name], f"C{color}", label=label)
+        left.loglog(curves["sequences"].tau, curves["sequences"][name], f"C{color}", label=label)
     left.axvline(1, color="0.7", lw=0.9, zorder=0)
     left.set(xlabel=r"training sequences $\tau = n/d^2$", ylabel="mean squared error")
     rho = result.setting["rho"]
-    for line, curve in zip(LINES, found["tasks"].new, strict=False):
+    for line, curve in zip(LINES, curves["tasks"].new, strict=False):
         label = rf"new tasks, $\tau = \infty$, $\alpha = {float(curve.alpha):g}$"
         right.loglog(curve.kappa, curve, "C1", ls=line, label=label)
     right.axhline(rho, color="k", ls=":", lw=0.9, label=r"label noise $\rho$")

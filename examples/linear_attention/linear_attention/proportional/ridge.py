@@ -25,9 +25,9 @@ def weight() -> tuple[sp.Expr, sp.Expr]:
     residual |e| by sqrt(sigma^2 + |v|^2) - g.v, and a square root is min_T (T + (...)/T)/2.
     """
     mode = b / T * v**2 - 2 * b * g * v + ridge * (c + v / sp.sqrt(s)) ** 2
-    found = linear_root(sp.diff(mode, v), v).subs(b, ridge * T / xi)
-    bias = found.subs(g, 0)
-    return sp.factor(bias), sp.factor(sp.diff(found, g) / T)
+    solution = linear_root(sp.diff(mode, v), v).subs(b, ridge * T / xi)
+    bias = solution.subs(g, 0)
+    return sp.factor(bias), sp.factor(sp.diff(solution, g) / T)
 
 
 def at_mode(of: sp.Expr) -> sp.Expr:
@@ -57,10 +57,10 @@ def error() -> sp.Expr:
     stationary = sp.diff(b * T + b * (trained + v**2) / T, T)  # trained stands for sigma^2
     proved(vanishes(stationary.subs(trained, T**2 - v**2)), "T^2 is not the error")
     least = rho + r * (1 - TARGET)
-    own = over(sp.cancel(least + at_mode(bias) ** 2 - rho)) + rho
+    loss = over(sp.cancel(least + at_mode(bias) ** 2 - rho)) + rho
     above = rho + x + (xi**2 - x**2) * M_z + xi * (x + xi) ** 2 * slope
     form = tau * above / (tau - 1 + 2 * xi * M_z + xi**2 * slope)
-    return written_as(form, own / (1 - over(at_mode(noise) ** 2) / tau))
+    return written_as(form, loss / (1 - over(at_mode(noise) ** 2) / tau))
 
 
 @cache

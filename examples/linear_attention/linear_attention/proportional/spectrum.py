@@ -25,9 +25,9 @@ def transform() -> sp.Expr:
     left_out, whole = M / kappa, sp.Dummy("whole")
     whole = linear_root(whole - left_out + left_out * whole, whole)  # Sherman-Morrison
     # 1 = tr (R + z) (R + z)^-1 / d, and the k terms of R are alike
-    found = sp.solve(sp.numer(sp.together(kappa * whole + z * M - 1)), M)
+    roots = sp.solve(sp.numer(sp.together(kappa * whole + z * M - 1)), M)
     form = 2 / (z + 1 - 1 / kappa + sp.sqrt((z + 1 - 1 / kappa) ** 2 + 4 * z / kappa))
-    decaying = [x for x in found if sp.limit(x.subs(kappa, 2) * z, z, sp.oo) == 1]
+    decaying = [x for x in roots if sp.limit(x.subs(kappa, 2) * z, z, sp.oo) == 1]
     if len(decaying) != 1:
         raise ArithmeticError(f"M(z) is one of {decaying}")
     return written_as(form, decaying[0])
@@ -37,8 +37,8 @@ def transform() -> sp.Expr:
 def derivative() -> sp.Expr:
     """M'(z) in terms of M and z, from the quadratic equation for M."""
     equation = z * M + M / (1 + M / kappa) - 1
-    found = -sp.diff(equation, z) / sp.diff(equation, M)
-    return written_as(-M / (z + 1 / (1 + M / kappa) ** 2), found)
+    slope = -sp.diff(equation, z) / sp.diff(equation, M)
+    return written_as(-M / (z + 1 / (1 + M / kappa) ** 2), slope)
 
 
 def mean(of: sp.Expr) -> sp.Expr:

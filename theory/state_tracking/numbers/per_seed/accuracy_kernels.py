@@ -23,8 +23,8 @@ TINY = 1e-13  # probabilities below do not count: the polynomials know no smalle
 
 
 def _polynomial(*coefficients: float) -> Any:
-    """Machine code without a loop, so that the compiler takes several numbers at once; emitted, as
-    a function of its own per power would be compiled for seconds.
+    """A polynomial as machine code without a loop, so that the compiler can vectorise it. It is
+    emitted directly, because one Python function per power would take seconds to compile.
     """
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -108,11 +108,11 @@ def accuracies(at, M, target, nodes, weight):
             y = target[s, a]
             ahead[0, a], ahead[1, a] = _furthest(M[s, a], y, z), _furthest(mean, y, z)
         for i in range(L):
-            own, rest = at[i, i], 0.0
+            on_right, squares = at[i, i], 0.0
             for j in range(L):
-                rest += at[i, j] ** 2 if j != i else 0.0
+                squares += at[i, j] ** 2 if j != i else 0.0
             for r in range(N):
-                noise[r] = math.sqrt(rest * square[r]) + 1e-9
+                noise[r] = math.sqrt(squares * square[r]) + 1e-9
                 scale[r] = 1 / noise[r]
             if not noise.sum() < np.inf:  # descent has diverged
                 out[i, s] = math.nan
@@ -120,12 +120,12 @@ def accuracies(at, M, target, nodes, weight):
             widest = _largest(noise)
             for a in range(d):
                 y = target[s, a]
-                bound = own * ahead[0, a] + (1 - own) * ahead[1, a] - noise[y] * nodes[0]
+                bound = on_right * ahead[0, a] + (1 - on_right) * ahead[1, a] - noise[y] * nodes[0]
                 if bound <= -FAR * widest:  # no other logit comes near
                     out[i, s, a] = weight.sum()
                     continue
                 for r in range(N):
-                    z[r] = own * M[s, a, r] + (1 - own) * mean[r]
+                    z[r] = on_right * M[s, a, r] + (1 - on_right) * mean[r]
                 right, z[y] = z[y], -np.inf
                 near, low = 0.0, right + noise[y] * nodes[0]
                 for r in range(N):
@@ -201,8 +201,8 @@ def column_accuracies(z_k, z_w, u_k, u_w, fine, middle, of_v, others, points, no
             total = 0.0
             for m in range(K):
                 for n in range(len(nodes)):
-                    at = min(max((right[m] + s_k * nodes[n] - low) / step, 0.0), points - 1.0)
-                    k = min(int(at), points - 2)
-                    total += weight[n] * (first[k] + (at - k) * (first[k + 1] - first[k]))
+                    place = min(max((right[m] + s_k * nodes[n] - low) / step, 0.0), points - 1.0)
+                    k = min(int(place), points - 2)
+                    total += weight[n] * (first[k] + (place - k) * (first[k + 1] - first[k]))
             out[i, e] = total / K
     return out

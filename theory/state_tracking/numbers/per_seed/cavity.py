@@ -114,30 +114,30 @@ class Cavity:
         """Logits in the current state."""
         p, f = self.p, forms()
         W_Q, W_K, v_k, v_w, S = self.state
-        at = self.attention.forward(W_Q, W_K)
-        own = np.einsum("bii->bi", at)
-        elsewhere = (at**2).sum(2) - own**2
+        pi = self.attention.forward(W_Q, W_K)
+        on_right = np.einsum("bii->bi", pi)
+        elsewhere = (pi**2).sum(2) - on_right**2
         R, mean = self._mean(v_k), self._mean(v_w)
         V_k, V_w = self._mean(v_k**2) - R**2, self._mean(v_w**2) - mean**2
         V_all = f["entry_variance"](V_k, V_w, R, mean, p.N)[:, None]
-        weight = f["weight"](own, p.d_g)
-        b, rest = weight[..., None, None], S[:, None, None, None]
+        weight = f["weight"](on_right, p.d_g)
+        b, other = weight[..., None, None], S[:, None, None, None]
         return Logits(
-            at=at,
-            own=own,
+            at=pi,
+            own=on_right,
             elsewhere=elsewhere,
             weight=weight,
             R=R,
             V_w=V_w,
             mean_w=mean,
             u_k=f["noise_right"](
-                own, elsewhere, V_all, V_k[:, None], R[:, None], S[:, None], p.d_g
+                on_right, elsewhere, V_all, V_k[:, None], R[:, None], S[:, None], p.d_g
             ),
             u_w=f["noise_wrong"](
-                own, elsewhere, V_all, V_w[:, None], R[:, None], S[:, None], p.N, p.d_g
+                on_right, elsewhere, V_all, V_w[:, None], R[:, None], S[:, None], p.N, p.d_g
             ),
-            z_k=f["right"](b, v_k[:, None], rest),
-            z_w=f["wrong"](b, v_w[:, None], rest, self.zeta[..., None, None], p.N),
+            z_k=f["right"](b, v_k[:, None], other),
+            z_w=f["wrong"](b, v_w[:, None], other, self.zeta[..., None, None], p.N),
         )
 
     def rates(self) -> list[np.ndarray]:
@@ -153,8 +153,8 @@ class Cavity:
         p_w = e_w * ((inverse @ self.of_xi) @ self.of_v)[..., None]
         wrong = 1 - self._mean(p_k)
         gain = self.share[:, None] * x.weight[..., None, None]
-        rest = f["spread"](x.elsewhere + x.own**2, p.d_g) - x.weight**2
-        stir = (rest * f["curvature"](wrong, p.N)).mean(1)[:, None, None]
+        variance = f["spread"](x.elsewhere + x.own**2, p.d_g) - x.weight**2
+        stir = (variance * f["curvature"](wrong, p.N)).mean(1)[:, None, None]
         by_alpha = [
             (gain * (1 - p_k)).mean(1) - stir * (v_k - x.R[:, None, None]),
             -(gain * p_w).mean(1) - stir * (v_w - x.mean_w[:, None, None]),
@@ -204,8 +204,10 @@ class Cavity:
 
         z_k, z_w = (self.to_shares @ z for z in (found.z_k, found.z_w))
         columns = zip(z_k, z_w, found.u_k, found.u_w, strict=True)
-        rest = (*self.to_cells, self.of_v, self.p.N - 1, 2 * FINE, *gauss_hermite(7))
-        each = np.array([accuracy_kernels.column_accuracies(*own, *rest) for own in columns])
+        settings = (*self.to_cells, self.of_v, self.p.N - 1, 2 * FINE, *gauss_hermite(7))
+        each = np.array(
+            [accuracy_kernels.column_accuracies(*column, *settings) for column in columns]
+        )
         return each @ self.of_fine_share
 
 

@@ -59,20 +59,22 @@ class Covariances:
         if given.pairs is None:
             raise ValueError("pairs of actions are not counted")
         out = np.empty((p.N, d * d, L, L, L), np.float32)
-        own = given.share[student]
+        per_state = given.share[student]
         both = (data.actions[:, :, None] * d + data.actions[:, None, :]) * L**2
         both += np.arange(L)[:, None] * L + np.arange(L)
         uniform = (np.eye(d) / d - 1 / d**2).ravel()
         for i in range(L):
-            at = data.states[:, i, None, None] * (d * L) ** 2 + both
-            found = np.bincount(at.ravel(), minlength=p.N * (d * L) ** 2) / (n * L)
-            found = found.reshape(p.N, d * d, L, L)
+            places = data.states[:, i, None, None] * (d * L) ** 2 + both
+            excess = np.bincount(places.ravel(), minlength=p.N * (d * L) ** 2) / (n * L)
+            excess = excess.reshape(p.N, d * d, L, L)
             met = given.pairs[student, :, i].astype(float)  # s, j, a, b
-            per_row = met / np.where(own[:, i] > 0, own[:, i], np.inf)[:, None, :, None]
-            found -= np.einsum("sjab,skac->sbcjk", met, per_row, optimize=True).reshape(found.shape)
+            per_row = met / np.where(per_state[:, i] > 0, per_state[:, i], np.inf)[:, None, :, None]
+            excess -= np.einsum("sjab,skac->sbcjk", met, per_row, optimize=True).reshape(
+                excess.shape
+            )
             expected = left[student, :, i].sum(1)[:, None] * uniform
-            found[..., np.arange(L), np.arange(L)] -= expected[..., None]
-            out[:, :, i] = found
+            excess[..., np.arange(L), np.arange(L)] -= expected[..., None]
+            out[:, :, i] = excess
         return out.reshape(p.N, d * d, L**3)
 
     def slopes(

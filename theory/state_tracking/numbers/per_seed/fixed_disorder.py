@@ -86,7 +86,7 @@ class FixedDisorder:
         return slopes
 
     def _each(self, at: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
-        """What the kernels take of every student: attention, counts, M and teachers."""
+        """Arguments of the kernels for every student: attention, counts, M and teachers."""
         M = np.ascontiguousarray(self.state[2])
         return zip(at, self.counts, self.share, self.left, M, self.target, strict=True)
 

@@ -25,7 +25,7 @@ class FourthOrder(FixedDisorder):
     covariances: Covariances | None = None
 
     def see(self, given: Realisation, sequences: int) -> None:
-        """From now on take the loss over these counts of so many sequences."""
+        """Evaluate the loss on these pair counts, of so many sequences, from now on."""
         super().see(given, sequences)
         B, N, L, d = given.share.shape
         n = np.maximum(given.share * sequences * self.p.L, 1)
@@ -54,12 +54,12 @@ class FourthOrder(FixedDisorder):
         p, d = self.p, self.p.d_g
         W_Q, W_K, M = self.state
         B, N = M.shape[:2]
-        at, own, T = self._attention()
+        pi, on_right, T = self._attention()
         x = M - M.mean(2, keepdims=True)
         C = x.swapaxes(2, 3) @ x / d
-        weights = self._weights(at)
+        weights = self._weights(pi)
         P = softmax(weights @ M, -1)
-        T3, T4 = ((at**k).sum(2) - own**k for k in (3, 4))
+        T3, T4 = ((pi**k).sum(2) - on_right**k for k in (3, 4))
 
         def by_group(of_step: np.ndarray) -> np.ndarray:
             return np.repeat(of_step, d, axis=1)[:, None, :, None]
@@ -95,7 +95,7 @@ class FourthOrder(FixedDisorder):
         by_P += sum(u @ y for u, y in zip(slopes, powers, strict=True))
         beyond = None
         if self.covariances is not None:
-            beyond = self.covariances.slopes(at, P, self.rows, M)
+            beyond = self.covariances.slopes(pi, P, self.rows, M)
             by_P += beyond[0]
         error = P * (1 + by_P - (P * by_P).sum(3, keepdims=True))
         error = (error.reshape(B, N, p.L, d, N) - self.teachers[:, :, None]).reshape(P.shape)
@@ -120,17 +120,17 @@ class FourthOrder(FixedDisorder):
             by_x += beyond[1]
         d_M = weights.swapaxes(2, 3) @ (rows * error) + self.keep[..., None] * by_x
         # Attention: in the mean logits, and in the scatter.
-        force = self._force(at, error)
+        force = self._force(pi, error)
 
         def by_step(found: np.ndarray) -> np.ndarray:
             return (rows[..., 0] * found).reshape(B, N, p.L, d).sum((1, 3))[..., None]
 
         two, three, four, pair, k2, q = (y[..., 0] for y in (two, three, four, pair, k2, q))
-        found = 2 * at * by_step(two * (k2 / 2 + pair * q / 4))
-        found += 3 * at**2 * by_step(three * k3 / 6)
-        found += 4 * at**3 * by_step(four * (k4 / 24 - q / 8))
+        found = 2 * pi * by_step(two * (k2 / 2 + pair * q / 4))
+        found += 3 * pi**2 * by_step(three * k3 / 6)
+        found += 4 * pi**3 * by_step(four * (k4 / 24 - q / 8))
         force += found * (1 - np.eye(p.L))
         if beyond is not None:
             force += beyond[2]
-        d_q, d_k = self.attention.backward(W_Q, W_K, at, force)
+        d_q, d_k = self.attention.backward(W_Q, W_K, pi, force)
         return [d_q, d_k, d_M]

@@ -33,7 +33,7 @@ class Spelled(FixedDisorder):
     def gradients(self) -> list[np.ndarray]:
         """Derivatives of the loss by the state."""
         W_Q, W_K, M = self.state
-        at = self.attention.forward(W_Q, W_K)
-        d_M, force = compiled()({**self.numbers, "pi": at, "M": M.transpose(0, 2, 3, 1)})
-        d_q, d_k = self.attention.backward(W_Q, W_K, at, force)
+        pi = self.attention.forward(W_Q, W_K)
+        d_M, force = compiled()({**self.numbers, "pi": pi, "M": M.transpose(0, 2, 3, 1)})
+        d_q, d_k = self.attention.backward(W_Q, W_K, pi, force)
         return [d_q, d_k, -d_M.transpose(0, 3, 1, 2) / self.p.eta]

@@ -46,29 +46,29 @@ class Kernels:
     @classmethod
     def of(cls, M: np.ndarray, at: np.ndarray) -> Kernels:
         """Kernels of matrices ``(s, a, r)`` and attention ``(i, j)``."""
-        own, mean = np.diag(at), M.mean(1)
-        T = (at**2).sum(1) - own**2
+        on_right, mean = np.diag(at), M.mean(1)
+        T = (at**2).sum(1) - on_right**2
         C = np.einsum("sar,saq->srq", M - mean[:, None], M - mean[:, None]) / M.shape[1]
-        share = own[:, None, None, None]
+        share = on_right[:, None, None, None]
         plain = softmax(share * M + (1 - share) * mean[:, None], -1)
         tilt = np.einsum("srr->sr", C)[:, None] - 2 * plain @ C
         return cls(M, at, C, plain, tilt, softmax(_logits(plain) + _half(T) * tilt, -1))
 
     def slopes(self, G: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Derivatives by M and attention of an objective whose derivative by P is G."""
-        M, at, plain, own = self.M, self.at, self.plain, np.diag(self.at)
-        d, mean, half = M.shape[1], M.mean(1), _half((at**2).sum(1) - own**2)
+        M, pi, plain, on_right = self.M, self.at, self.plain, np.diag(self.at)
+        d, mean, half = M.shape[1], M.mean(1), _half((pi**2).sum(1) - on_right**2)
         by_logit = _through(self.P, G)
         scaled = half * by_logit
         by_mean = by_logit + _through(plain, -2 * scaled @ self.C)
         by_C = -2 * np.einsum("isar,isaq->srq", plain, scaled)
         by_C[:, np.arange(M.shape[2]), np.arange(M.shape[2])] += scaled.sum((0, 2))
-        share = own[:, None, None, None]
+        share = on_right[:, None, None, None]
         d_M = (share * by_mean).sum(0) + ((1 - share) * by_mean).sum((0, 2))[:, None] / d
         by_x = (M - mean[:, None]) @ (by_C + by_C.swapaxes(1, 2)) / d
         by_T = (by_logit * self.tilt).sum((1, 2, 3)) / 2
-        d_at = (by_mean * mean[:, None]).sum((1, 2, 3))[:, None] + 2 * at * by_T[:, None]
-        d_at[np.arange(len(at)), np.arange(len(at))] = (by_mean * M).sum((1, 2, 3))
+        d_at = (by_mean * mean[:, None]).sum((1, 2, 3))[:, None] + 2 * pi * by_T[:, None]
+        d_at[np.arange(len(pi)), np.arange(len(pi))] = (by_mean * M).sum((1, 2, 3))
         return d_M + by_x - by_x.mean(1, keepdims=True), d_at
 
 
@@ -108,17 +108,17 @@ class Paths:
         if reward == "step":
             right = (self.table.T[..., None] == np.arange(size)).astype(float)
             return self.visits[:, :, None, None] * right / (d * steps)
-        own = np.eye(size) / steps if reward == "true" else np.zeros((size, size))
-        worth, out = own if reward == "true" else np.eye(size), np.empty_like(self.P)
+        of_true = np.eye(size) / steps if reward == "true" else np.zeros((size, size))
+        worth, out = of_true if reward == "true" else np.eye(size), np.empty_like(self.P)
         for t in reversed(range(steps)):
             led = worth.T[self.table].transpose(1, 0, 2).reshape(size, -1)  # true state before
             out[t] = (self.laws[t] @ led).reshape(out[t].shape) / d
-            worth = self.P[t].reshape(size, -1) @ led.T / d + own
+            worth = self.P[t].reshape(size, -1) @ led.T / d + of_true
         return out
 
 
 class Rewarded(FourthOrder):
-    """Students with a reward. State per seed: W_Q, W_K and M; seeds take over one by one.
+    """Students with a reward. State per seed: W_Q, W_K and M; rewards take over seed by seed.
 
     Parameters
     ----------
@@ -138,8 +138,8 @@ class Rewarded(FourthOrder):
 
     def kernels(self, b: int) -> Kernels:
         """Kernels of one student."""
-        at = self.attention.forward(*(w[b : b + 1] for w in self.state[:2]))[0]
-        return Kernels.of(self.state[2][b], at)
+        pi = self.attention.forward(*(w[b : b + 1] for w in self.state[:2]))[0]
+        return Kernels.of(self.state[2][b], pi)
 
     def policy(self, b: int) -> tuple[float, float, float]:
         """Success of one student, its variance over rows, and the expected reward."""
@@ -153,13 +153,13 @@ class Rewarded(FourthOrder):
 
     def prompts(self, b: int) -> Prompts:
         """All prompts of one student."""
-        at = self.attention.forward(*(w[b : b + 1] for w in self.state[:2]))[0]
-        return Prompts(self.state[2][b], at, self.given.teachers[b], self.steps)
+        pi = self.attention.forward(*(w[b : b + 1] for w in self.state[:2]))[0]
+        return Prompts(self.state[2][b], pi, self.given.teachers[b], self.steps)
 
     def _take_over(self, now: np.ndarray) -> None:
         for b in np.flatnonzero(now & ~self.rewarded).tolist():
-            found, p = self.kernels(b), self.p
-            A = float(np.diag(found.at).mean())
+            kernels, p = self.kernels(b), self.p
+            A = float(np.diag(kernels.at).mean())
             alike = A >= ATTENTIVE and not (p.normalised and p.group)
             if p.reward == "outcome" and not alike and listable(p):
                 self.listed[b], self.old[b] = True, self.prompts(b).P
@@ -171,12 +171,12 @@ class Rewarded(FourthOrder):
                         f"rewards take over, must be at least {ATTENTIVE} for independent steps"
                     ]
                 )
-            self.old[b] = found.P[: self.steps]
+            self.old[b] = kernels.P[: self.steps]
         self.rewarded |= now
 
     def room(self, epoch: int) -> tuple[int, bool]:
-        """How many epochs from this one a stride may have, until rewards may take over at a
-        measurement, and whether they have taken over at this one, before the step.
+        """Largest length of a stride from this epoch, which ends at the next measurement, where
+        rewards may take over; and whether they have just taken over, at this epoch.
         """
         if self.rewarded.all():
             return sys.maxsize, False
@@ -190,17 +190,17 @@ class Rewarded(FourthOrder):
         """Derivatives of the loss, or minus those of the objective under rewards, by the state."""
         if not self.rewarded.any():
             return super().gradients()
-        found = [np.zeros_like(x) for x in self.state]
+        slopes = [np.zeros_like(x) for x in self.state]
         if not self.rewarded.all():
-            found = super().gradients()
+            slopes = super().gradients()
         W_Q, W_K, _ = self.state
         for b in np.flatnonzero(self.rewarded).tolist():
             d_M, d_at = self._listed_slopes(b) if self.listed[b] else self._slopes(b)
             heads = W_Q[b : b + 1], W_K[b : b + 1]
             d_q, d_k = self.attention.backward(*heads, self.attention.forward(*heads), -d_at[None])
-            for x, slope in zip(found, (d_q[0], d_k[0], -d_M), strict=True):
+            for x, slope in zip(slopes, (d_q[0], d_k[0], -d_M), strict=True):
                 x[b] = slope
-        return found
+        return slopes
 
     def _slopes(self, b: int) -> tuple[np.ndarray, np.ndarray]:
         """Derivatives of the objective of one student by M and attention."""
@@ -214,8 +214,10 @@ class Rewarded(FourthOrder):
         p, prompts = self.p, self.prompts(b)
         size = p.group or p.rollouts
         # A group of one prompt has a reward of its own; of all rollouts, the mean over prompts.
-        own = prompts.rewards if p.group else np.full_like(prompts.rewards, prompts.rewards.mean())
-        gains = _gain(size, p.normalised)(size, own.clip(SURE, 1 - SURE)) + 0 * own
+        baseline = (
+            prompts.rewards if p.group else np.full_like(prompts.rewards, prompts.rewards.mean())
+        )
+        gains = _gain(size, p.normalised)(size, baseline.clip(SURE, 1 - SURE)) + 0 * baseline
         G = prompts.slopes(gains)
         if p.kl:
             ratio = np.log(prompts.P) - np.log(self.old[b])
@@ -226,19 +228,21 @@ class Rewarded(FourthOrder):
         """Slope of the objective of one student by its mean probabilities."""
         p, paths = self.p, Paths(P, self.given.teachers[b])
         size = p.group or p.rollouts
-        found = _gain(size, p.normalised)(size, paths.reward) * paths.slopes(p.reward)
+        objective = _gain(size, p.normalised)(size, paths.reward) * paths.slopes(p.reward)
         if p.kl:
             ratio = np.log(P) - np.log(self.old[b])
-            found -= p.kl / p.d_g * paths.visits[:, :, None, None] * ratio
-        return found
+            objective -= p.kl / p.d_g * paths.visits[:, :, None, None] * ratio
+        return objective
 
     def observe(self) -> dict[str, np.ndarray]:
         """As `FixedDisorder.observe`; with success, its variance over rows, the expected reward,
         and whether rewards train.
         """
         each = np.array([self.policy(b) for b in range(len(self.rewarded))])
-        found = dict(zip(("success", "success_variance", "expected_reward"), each.T, strict=True))
-        return super().observe() | found | {"rewarded": self.rewarded.astype(float)}
+        measured = dict(
+            zip(("success", "success_variance", "expected_reward"), each.T, strict=True)
+        )
+        return super().observe() | measured | {"rewarded": self.rewarded.astype(float)}
 
 
 @cache

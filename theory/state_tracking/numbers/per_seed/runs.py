@@ -52,7 +52,7 @@ def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANC
     epochs = np.asarray(epochs)
     if (epochs != epochs.astype(int)).any() or epochs[0] < 0 or (np.diff(epochs) <= 0).any():
         raise ParameterError(f"epochs = {epochs}: must be whole numbers >= 0, increasing")
-    found = []
+    parts = []
     for path in _paths(system, tolerance):
         records = []
         for epoch in epochs.astype(int):
@@ -60,8 +60,8 @@ def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANC
                 path.advance()
             path.system.state = path.at(epoch)
             records.append(path.system.observe())
-        found.append({name: np.stack([f[name] for f in records], 1) for name in records[0]})
-    every = {name: np.concatenate([f[name] for f in found]) for name in found[0]}
+        parts.append({name: np.stack([f[name] for f in records], 1) for name in records[0]})
+    every = {name: np.concatenate([f[name] for f in parts]) for name in parts[0]}
     every = (
         accuracies(system.p, every.pop("steps")) | every
     )  # some levels have rollouts of their own
@@ -70,7 +70,7 @@ def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANC
 
 
 def _paths(system: System, tolerance: float) -> Iterable[Strides | Single]:
-    """Seeds on their own, where they can be taken apart."""
+    """Descent of a system: seed by seed, where seeds are independent of each other."""
     if isinstance(system, Trained):
         return [Single(system)]
     alone = [system] if isinstance(system, Rewarded) else members(system)

@@ -120,9 +120,9 @@ class Strides:
         np.concatenate([x.ravel() for x in self.system.rates()], out=self.kept[place])
 
     def _weights(self, places: list[int], many: int) -> np.ndarray:
-        found = np.zeros(ORDER + 1)
-        found[places] = sums(self.times[places] - self.epoch, many)
-        return found
+        weights = np.zeros(ORDER + 1)
+        weights[places] = sums(self.times[places] - self.epoch, many)
+        return weights
 
     def _error(self, places: list[int], many: int) -> float:
         """Error by the polynomial of one degree less, over the tolerance."""
