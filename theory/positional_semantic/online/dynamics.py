@@ -148,7 +148,13 @@ def quiet(of: Callable[[], Flow]) -> Flow:
     return replace(whole, rhs={x: r.subs(s.step, 0) for x, r in whole.rhs.items()}, where={})
 
 
-def flow_of(p: Parameters) -> Flow:
-    """The flow that describes these students."""
-    of = held_flow if p.norm == "held" else flow
-    return of() if p.batch else quiet(of)
+def flow_of(p: Parameters, zero: str = "") -> Flow:
+    """The flow that describes these students; with an overlap held at zero, if one is named."""
+    return _described(p.norm, bool(p.batch), zero)
+
+
+@cache
+def _described(norm: str, noisy: bool, zero: str) -> Flow:
+    of = held_flow if norm == "held" else flow
+    described = of() if noisy else quiet(of)
+    return described.held(**{zero: 0.0}) if zero else described

@@ -86,6 +86,8 @@ class Mean(sp.Function):
     def _imp_(target: Any, student: Any, orders: Any, *state: Any) -> Any:
         """Numerical value, for `sympy.lambdify`; arrays of order parameters are broadcast."""
         target, student, orders = (tuple(map(int, x)) for x in (target, student, orders))
+        if all(isinstance(x, float) for x in state):  # at every step of an integrator
+            return value(target, student, orders, *state)
         many = np.broadcast_arrays(*(np.asarray(x, float) for x in state))
         points = zip(*(a.ravel().tolist() for a in many), strict=True)
         found = [value(target, student, orders, *x) for x in points]

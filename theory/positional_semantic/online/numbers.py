@@ -119,7 +119,7 @@ def ends(p: Parameters) -> dict[str, dict[str, float]]:
 def end_of(p: Parameters, name: str) -> End:
     """One of the `ends`."""
     zero, start = BRANCHES[name]
-    last = _settle(flow_of(p).held(**{zero: 0.0}), p.replace(**start))
+    last = _settle(flow_of(p, zero), p.replace(**start))
     place = {x: float(last[x]) for x in ("q", "m", "theta")}
     whole = flow_of(p)
     numbers = sweep.numbers(p, [s.name for s in whole._compiled[0]])
