@@ -11,10 +11,8 @@ import ast
 import functools
 import importlib
 import json
-import multiprocessing
 import os
 import re
-import unittest.mock
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,15 +20,13 @@ from typing import Any
 
 import figures
 from docutils.parsers.rst import directives
-from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
-from sphinx.util.parallel import make_chunks
 
 from papers import claims, evidence
 from theory import explorer, registry
 from theory.equation import STATUSES
-from theory.runtime import cli, output
+from theory.runtime import cli
 from verify.check import VERDICTS
 
 ROOT = Path(__file__).parents[2]
@@ -428,39 +424,6 @@ def explorers() -> str:
     return f"<ul>{''.join(made)}</ul>"
 
 
-def explore(app: Sphinx, error: Exception | None) -> None:
-    """Write the explorer's pages beside those of the site, as many at once as pages are read."""
-    if error is None and EXPLORERS and app.builder.format == "html":
-        folder = Path(app.outdir) / "explore"
-        folder.mkdir(exist_ok=True)
-        names = [model.name for model in explorable()]
-        with multiprocessing.get_context("fork").Pool(app.parallel) as pool:
-            pool.map(functools.partial(explored, folder), names, chunksize=1)
-
-
-def explored(folder: Path, name: str) -> None:
-    """Write the explorer's page of a model."""
-    model = registry.find(name)
-    with output.atomic(folder / f"{name}.html") as temporary:
-        temporary.write_text(explorer.page(model, explorer.opening(model)))
-
-
-def alone(app: Sphinx, *_: Any) -> None:
-    """Keep a process of a parallel build to one core: the students of its pages are then trained in
-    the process that asks for them, instead of in two that import torch once more.
-    """
-    place = multiprocessing.current_process()._identity
-    if place and hasattr(os, "sched_setaffinity"):
-        cores = sorted(os.sched_getaffinity(os.getppid()))
-        os.sched_setaffinity(0, {cores[place[-1] % len(cores)]})
-
-
-def deal(app: Sphinx, env: Any, pages: list[str]) -> None:
-    """Order pages so that neighbours, which cost alike, are read by different processes."""
-    hands = len(make_chunks(pages, app.parallel)) or 1
-    pages[:] = [page for first in range(hands) for page in pages[first::hands]]
-
-
 class Generated(SphinxDirective):
     """A directive that parses the Markdown its maker returns."""
 
@@ -475,41 +438,6 @@ class Generated(SphinxDirective):
         options = {name: words.split() for name, words in self.options.items()}
         made = type(self).make(*self.arguments, **options)
         return self.parse_text_to_nodes(made, allow_section_headings=True)
-
-
-def plain_bars(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Absolute values in docstrings are not substitutions."""
-    lines[:] = [x if "`" in x else x.replace("|", r"\|") for x in lines]
-
-
-def cost(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
-    """At the end of a page with cells: how long they took to run."""
-    data = getattr(app.env, "nb_metadata", {}).get(page, {}).get("exec_data") or {}
-    if data.get("runtime"):
-        context["body"] += (
-            f'<p class="cost">The cells of this page took {data["runtime"]:.0f} s to run '
-            f"when they were last executed.</p>"
-        )
-
-
-def navigation(app: Sphinx, builder: Any) -> None:
-    """Make the navigation, which shows titles alone, from contents without sections and functions:
-    they would be copied for each page, to be left out, in most of the time that pages are written.
-    """
-    titles = {page: toc.deepcopy() for page, toc in app.env.tocs.items()}
-    for top in (node for toc in titles.values() for node in toc if len(node) > 1):
-        top[1][:] = list(top.findall(addnodes.toctree))
-
-    def short(_: Sphinx, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
-        whole = context["toctree"]
-
-        def toctree(**options: Any) -> str:
-            with unittest.mock.patch.object(app.env, "tocs", titles):
-                return whole(**options)
-
-        context["toctree"] = toctree
-
-    app.connect("html-page-context", short, priority=400)  # before the theme asks
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -530,12 +458,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     for maker in (*makers, explorers, *drawn):
         kind = type(maker.__name__, (Generated,), {"make": staticmethod(maker)})
         app.add_directive(maker.__name__, kind)
-    app.connect("autodoc-process-docstring", plain_bars)
-    app.connect("html-page-context", cost)
-    app.connect("build-finished", explore)
-    app.connect("env-before-read-docs", deal)
-    app.connect("source-read", alone)
-    app.connect("write-started", navigation)
     # What directives are made of is no file that Sphinx watches: all pages follow this hash.
     app.add_config_value("sources_hash", "", "env")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

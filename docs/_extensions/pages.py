@@ -1,0 +1,118 @@
+"""How pages are made: in which order and on which cores, their navigation and costs, and those of
+the explorer beside them.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import unittest.mock
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from generated import EXPLORERS, explorable
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+from sphinx.util.parallel import make_chunks
+
+from theory import explorer, registry
+from theory.explorer import curves
+from theory.runtime import output
+
+
+def explore(app: Sphinx, *_: Any) -> None:
+    """Write the explorer's pages while those of the site are written, as many at once as those are
+    read: first the ones with tables, which take longest.
+    """
+    if not EXPLORERS or app.builder.format != "html":
+        return
+    folder = Path(app.outdir) / "explore"
+    folder.mkdir(exist_ok=True, parents=True)
+    pages = sorted(explorable(), key=curves.has_tables, reverse=True)
+    hands = [
+        multiprocessing.get_context("fork").Process(
+            target=explored, args=(folder, pages[first :: app.parallel])
+        )
+        for first in range(app.parallel)
+    ]
+    for hand in hands:
+        hand.start()
+
+    def finish(_: Sphinx, error: Exception | None) -> None:
+        for hand in hands:
+            hand.join()
+        if error is None and any(hand.exitcode for hand in hands):
+            raise ExtensionError("pages of the explorer: see the error above")
+
+    app.connect("build-finished", finish)
+
+
+def explored(folder: Path, models: Iterable[registry.Model]) -> None:
+    """Write the explorer's pages of some models."""
+    for model in models:
+        with output.atomic(folder / f"{model.name}.html") as temporary:
+            temporary.write_text(explorer.page(model, explorer.opening(model)))
+
+
+def alone(app: Sphinx, *_: Any) -> None:
+    """Keep a process of a parallel build to one core: the students of its pages are then trained in
+    the process that asks for them, instead of in two that import torch once more.
+    """
+    place = multiprocessing.current_process()._identity
+    if place and hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(os.getppid()))
+        os.sched_setaffinity(0, {cores[place[-1] % len(cores)]})
+
+
+def deal(app: Sphinx, env: Any, pages: list[str]) -> None:
+    """Order pages so that neighbours, which cost alike, are read by different processes."""
+    hands = len(make_chunks(pages, app.parallel)) or 1
+    pages[:] = [page for first in range(hands) for page in pages[first::hands]]
+
+
+def plain_bars(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Absolute values in docstrings are not substitutions."""
+    lines[:] = [x if "`" in x else x.replace("|", r"\|") for x in lines]
+
+
+def cost(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
+    """At the end of a page with cells: how long they took to run."""
+    data = getattr(app.env, "nb_metadata", {}).get(page, {}).get("exec_data") or {}
+    if data.get("runtime"):
+        context["body"] += (
+            f'<p class="cost">The cells of this page took {data["runtime"]:.0f} s to run '
+            f"when they were last executed.</p>"
+        )
+
+
+def navigation(app: Sphinx, builder: Any) -> None:
+    """Make the navigation, which shows titles alone, from contents without sections and functions:
+    they would be copied for each page, to be left out, in most of the time that pages are written.
+    """
+    titles = {page: toc.deepcopy() for page, toc in app.env.tocs.items()}
+    for top in (node for toc in titles.values() for node in toc if len(node) > 1):
+        top[1][:] = list(top.findall(addnodes.toctree))
+
+    def short(_: Sphinx, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
+        whole = context["toctree"]
+
+        def toctree(**options: Any) -> str:
+            with unittest.mock.patch.object(app.env, "tocs", titles):
+                return whole(**options)
+
+        context["toctree"] = toctree
+
+    app.connect("html-page-context", short, priority=400)  # before the theme asks
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect each to its event."""
+    app.connect("autodoc-process-docstring", plain_bars)
+    app.connect("html-page-context", cost)
+    app.connect("env-before-read-docs", deal)
+    app.connect("source-read", alone)
+    app.connect("write-started", navigation)
+    app.connect("write-started", explore)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
