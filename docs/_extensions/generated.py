@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import building
 import figures
 import interface
+import pages
 from cells import anchor, below, code, filtered, linked, mark, table, text
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
@@ -258,15 +258,9 @@ def setup(app: Sphinx) -> dict[str, bool]:
         sizes,
     )
     drawn = (figures.gallery, figures.picture, figures.thumbnails)
-    for maker in (*makers, building.explorers, *drawn):
+    for maker in (*makers, pages.explorers, *drawn):
         kind = type(maker.__name__, (Generated,), {"make": staticmethod(maker)})
         app.add_directive(maker.__name__, kind)
-    app.connect("autodoc-process-docstring", building.plain_bars)
-    app.connect("html-page-context", building.cost)
-    app.connect("build-finished", building.explore)
-    app.connect("env-before-read-docs", building.deal)
-    app.connect("source-read", building.alone)
-    app.connect("write-started", building.navigation)
     # What directives are made of is no file that Sphinx watches: all pages follow this hash.
     app.add_config_value("sources_hash", "", "env")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

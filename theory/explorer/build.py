@@ -15,9 +15,11 @@ from theory.explorer.javascript import function, written
 from theory.flow import Flow
 from theory.parameters import BaseParameters, ParameterError
 from theory.registry import Model
+from theory.scope import Limit
 
 HERE = Path(__file__).parent
 POINTS = 200  # of a student's curve
+_HELD: dict[tuple[Any, ...], bool] = {}
 
 
 def script(flow: Flow, needs: list[sp.Symbol]) -> tuple[str, list[str], list[str]]:
@@ -168,6 +170,16 @@ def length(model: Model, flow: Flow, p: BaseParameters) -> float | None:
     return max(ends, default=None)
 
 
+def held(limit: Limit, q: BaseParameters) -> bool:
+    """Whether a limit of a flow's scope holds, which is asked once for the fields that it reads:
+    many pairs of sliders share them, and flows of a model their limits.
+    """
+    read = (limit, *(getattr(q, name) for name in (limit.field, *limit.reads)))
+    if read not in _HELD:
+        _HELD[read] = bool(limit.holds(q, None))
+    return _HELD[read]
+
+
 def described(model: Model, flow: Flow, p: BaseParameters) -> str:
     """One flow as a JavaScript object: its functions, its sliders, and the quantities derived from
     them.
@@ -178,9 +190,10 @@ def described(model: Model, flow: Flow, p: BaseParameters) -> str:
     if missing := [n for n in names if n not in numbers]:
         raise ParameterError(f"no value for {', '.join(missing)}")
 
+    limits = flow.scope.limits if flow.scope else ()
+
     def asked(q: BaseParameters) -> bool:
-        flow._ask(q)
-        return True
+        return all(held(limit, q) for limit in limits)
 
     def fits(q: BaseParameters) -> bool:
         return asked(q) and all(n in sweep.numbers(q) for n in names)

@@ -4,7 +4,8 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -61,21 +62,36 @@ def steps(p: BaseParameters, field: str, fits: Fits) -> list[Any]:
     else:
         values = np.linspace(value - 1, value + 1, 2 * STEPS + 1)
     tried = {round(v) for v in values} if whole else {float(f"{v:.6g}") for v in values}
-    return [v for v in sorted(tried | {value}) if _allowed(p, fits, {field: v})]
+
+    def allowed(v: Any) -> bool:
+        return fits(p.replace(**{field: v}))
+
+    return [v for v in sorted(tried | {value}) if _holds(allowed, v)]
 
 
-@functools.lru_cache(1 << 17)  # flows and closed forms ask for the same pairs, a millisecond each
-def _changed(p: BaseParameters, *change: tuple[str, Any]) -> BaseParameters | None:
+@functools.cache
+def _related(kind: type[BaseParameters]) -> type[BaseParameters]:
+    """The same parameters, which check no single field but only relations between fields."""
+    unchecked = {"_check": lambda self, field, value: None}
+    return types.new_class(kind.__name__, (kind,), exec_body=lambda body: body.update(unchecked))
+
+
+@functools.lru_cache(1 << 17)  # flows and closed forms ask for the same pairs
+def _beside(p: BaseParameters, *change: tuple[str, Any]) -> BaseParameters | None:
+    """Parameters with values that are allowed one by one; None if they are not allowed together."""
+    kind = _related(type(p))
+    q = object.__new__(kind)
+    vars(q).update({name: getattr(p, name) for name in kind.__dataclass_fields__} | dict(change))
     try:
-        return p.replace(**dict(change))
+        q.__post_init__()
     except ParameterError:
         return None
+    return q
 
 
-def _allowed(p: BaseParameters, fits: Fits, change: Mapping[str, Any]) -> bool:
-    q = _changed(p, *change.items())
+def _holds(question: Callable[[Any], bool], about: Any) -> bool:
     try:
-        return q is not None and fits(q)
+        return question(about)
     except ParameterError:
         return False
 
@@ -84,11 +100,14 @@ def clashes(p: BaseParameters, fits: Fits, moves: dict[str, list[Any]]) -> dict[
     """Pairs of values that are not allowed together: per pair of fields ``"f g"`` a row of letters
     for each value of f, ``x`` where a value of g does not fit.
     """
+
+    def letter(*change: tuple[str, Any]) -> str:
+        q = _beside(p, *change)
+        return "." if q is not None and _holds(fits, q) else "x"
+
     pairs = {}
     for f, g in itertools.combinations(moves, 2):
-        rows = [
-            "".join(".x"[not _allowed(p, fits, {f: v, g: w})] for w in moves[g]) for v in moves[f]
-        ]
+        rows = ["".join(letter((f, v), (g, w)) for w in moves[g]) for v in moves[f]]
         if any("x" in row for row in rows):
             pairs[f"{f} {g}"] = rows
     return pairs

@@ -1,19 +1,23 @@
-"""How the site is built: the order of pages and their cores, the explorer's pages, navigation."""
+"""How pages are made: in which order and on which cores, their navigation and costs, and those of
+the explorer beside them.
+"""
 
 from __future__ import annotations
 
-import functools
 import multiprocessing
 import os
 import unittest.mock
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 from sphinx.util.parallel import make_chunks
 
 from theory import explorer, registry
+from theory.explorer import curves
 from theory.runtime import output
 
 EXPLORERS = os.environ.get("DOCS_EXECUTION") not in ("off", "stored")  # seconds each
@@ -33,21 +37,38 @@ def explorers() -> str:
     return f"<ul>{''.join(made)}</ul>"
 
 
-def explore(app: Sphinx, error: Exception | None) -> None:
-    """Write the explorer's pages beside those of the site, as many at once as pages are read."""
-    if error is None and EXPLORERS and app.builder.format == "html":
-        folder = Path(app.outdir) / "explore"
-        folder.mkdir(exist_ok=True)
-        names = [model.name for model in explorable()]
-        with multiprocessing.get_context("fork").Pool(app.parallel) as pool:
-            pool.map(functools.partial(explored, folder), names, chunksize=1)
+def explore(app: Sphinx, *_: Any) -> None:
+    """Write the explorer's pages while those of the site are written, as many at once as those are
+    read: first the ones with tables, which take longest.
+    """
+    if not EXPLORERS or app.builder.format != "html":
+        return
+    folder = Path(app.outdir) / "explore"
+    folder.mkdir(exist_ok=True, parents=True)
+    pages = sorted(explorable(), key=curves.has_tables, reverse=True)
+    hands = [
+        multiprocessing.get_context("fork").Process(
+            target=explored, args=(folder, pages[first :: app.parallel])
+        )
+        for first in range(app.parallel)
+    ]
+    for hand in hands:
+        hand.start()
+
+    def finish(_: Sphinx, error: Exception | None) -> None:
+        for hand in hands:
+            hand.join()
+        if error is None and any(hand.exitcode for hand in hands):
+            raise ExtensionError("pages of the explorer: see the error above")
+
+    app.connect("build-finished", finish)
 
 
-def explored(folder: Path, name: str) -> None:
-    """Write the explorer's page of a model."""
-    model = registry.find(name)
-    with output.atomic(folder / f"{name}.html") as temporary:
-        temporary.write_text(explorer.page(model, explorer.opening(model)))
+def explored(folder: Path, models: Iterable[registry.Model]) -> None:
+    """Write the explorer's pages of some models."""
+    for model in models:
+        with output.atomic(folder / f"{model.name}.html") as temporary:
+            temporary.write_text(explorer.page(model, explorer.opening(model)))
 
 
 def alone(app: Sphinx, *_: Any) -> None:
@@ -99,3 +120,14 @@ def navigation(app: Sphinx, builder: Any) -> None:
         context["toctree"] = toctree
 
     app.connect("html-page-context", short, priority=400)  # before the theme asks
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect each to its event."""
+    app.connect("autodoc-process-docstring", plain_bars)
+    app.connect("html-page-context", cost)
+    app.connect("env-before-read-docs", deal)
+    app.connect("source-read", alone)
+    app.connect("write-started", navigation)
+    app.connect("write-started", explore)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
