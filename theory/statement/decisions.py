@@ -255,7 +255,7 @@ class Decisions:
         preimage.
         """
         keys = [(j, _without(args, j)) for j in f.injective]
-        return [e for e in group if any((f, j, (*args, e)) in self.table for j, args in keys)]
+        return [e for e in group if any((f, j, (*kept, e)) in self.table for j, kept in keys)]
 
     def _statuses(self, f: Function, args: tuple[Element, ...], group: list[Element]) -> None:
         """Before a sum over values of a one-to-one function: decide which arguments are mapped to
