@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 
 from simulate import floors
+from theory import registry
 from theory.runtime import cli, output
 
 TABLES = ("ratios", "scaling", "workers", "students")
@@ -38,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
         table = (
             floors.students()
             if args.table == "students"
-            else getattr(cli.having(args.model, "simulate", "costs"), args.table)()
+            else getattr(registry.having(args.model, "simulate", "costs"), args.table)()
         )
         if args.json:
             print(output.to_json({"model": args.model.name, **table}))

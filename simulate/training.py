@@ -132,9 +132,8 @@ class System:
         if self.clock is None and self.time == usual != counter:
             object.__setattr__(self, "clock", elapsed)
         if self.clock is None and self.time not in (None, self.counter):
-            raise ParameterError(
-                f"{self.name}: time = {self.time!r}: needs a clock, or Stepped parameters with this TIME"
-            )
+            said = "needs a clock, or Stepped parameters with this TIME"
+            raise ParameterError(f"{self.name}: time = {self.time!r}: {said}")
 
     def learner(self, p: Any, seeds: Sequence[int], *where: Any, **own: Any) -> Learner:
         """Learner of the given seeds, with clamped weights if any."""

@@ -1,5 +1,6 @@
 """Speed and error of a model's numerical code: ``python -m theory.benchmark [MODEL]``."""
 
+from theory import registry
 from theory.runtime import cli, output, progress
 
 
@@ -14,7 +15,7 @@ def main(argv: list[str] | None = None) -> int:
         "wide",
         "quiet",
     ).parse_args(argv)
-    module = cli.having(args.model, "theory", "benchmark")
+    module = registry.having(args.model, "theory", "benchmark")
     with progress.bar(f"theory.benchmark {args.model.name}", show=not args.quiet):
         measured = module.benchmark()
     head = ("way", "points", "seconds", "us per point", "error")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from theory import printing
+from theory import printing, registry
 from theory.equation import Equation
 from theory.parameters import ParameterError, most_extreme, stated
 from theory.runtime import cli, output
@@ -218,7 +218,7 @@ def main(argv: list[str] | None = None) -> int:
     until = cli.length(vars(args))
     if args.alpha is not None and "alpha" in p.as_dict():  # a sample complexity
         p, until = p.replace(alpha=until), None
-    result = cli.having(args.model, "theory", "onset").onset(p, until)
+    result = registry.having(args.model, "theory", "onset").onset(p, until)
     notes = [*result.notes, *in_few_steps(p, result)]
     remarks = (
         sys.stderr if args.json else None

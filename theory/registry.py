@@ -299,6 +299,10 @@ def _table() -> dict[str, Model]:
     return {m.name: m for m in (*OWN, *plugins.elsewhere())}
 
 
+def _models() -> dict[str, Model]:
+    return {key: m for key, m in _table().items() if not m.family}
+
+
 def __getattr__(name: str) -> dict[str, Model]:
     """Make ``MODELS`` and ``TABLE`` on first access: a package that provides a model imports this
     module before it defines the model.
@@ -306,7 +310,7 @@ def __getattr__(name: str) -> dict[str, Model]:
     if name == "TABLE":
         return _table()
     if name == "MODELS":
-        return {key: m for key, m in _table().items() if not m.family}
+        return _models()
     raise AttributeError(f"module {__name__} has no attribute {name}")
 
 
@@ -326,6 +330,46 @@ def find(name: str) -> Model:
         from theory.statement.model import of_file
 
         return of_file(name)
-    known = ", ".join(m.name for m in table.values() if not m.family)
+    known = ", ".join(_models())
     message = f"no model named '{name}'; there are {known}; {nearest(name, table)}"
     raise ParameterError(message.rstrip(" ;"))
+
+
+def offering(command: str) -> list[str]:
+    """Models that implement a ``verify`` command, in the order of the registry."""
+    return [m.name for m in _models().values() if command in m.checks]
+
+
+def offers(model: Model, command: str) -> None:
+    """Raise an error if a model does not implement a ``verify`` command, listing the models that
+    do.
+
+    Raises
+    ------
+    ParameterError
+        If the model does not list the command among its checks.
+    """
+    if command not in model.checks:
+        there = ", ".join(f"verify.{c}" for c in model.checks)
+        raise ParameterError(
+            f"verify.{command}: not for {model.name}, which has {there}, "
+            f"but for {', '.join(offering(command))}"
+        )
+
+
+def having(model: Model, wing: str, module: str) -> Any:
+    """Import an optional module of a model.
+
+    Raises
+    ------
+    ParameterError
+        If the model does not have it; the message lists the models that do.
+    """
+    with contextlib.suppress(ParameterError):
+        return model.wing(wing, module)
+    others = []
+    for other in _models().values():
+        with contextlib.suppress(ParameterError):
+            other.wing(wing, module)
+            others.append(other.name)
+    raise ParameterError(f"{wing}.{module}: not for {model.name}, but for {', '.join(others)}")

@@ -95,7 +95,7 @@ class Values(Mapping[Any, Any]):
         """Refuse to be unpacked into a dictionary, in which nothing would be computed again."""
         raise ParameterError(
             "values of Parameters: cannot be unpacked, as nothing would be computed again from a "
-            'changed number; take p.values() | {"name": value}; for names alone list(p.values())'
+            'changed number; names: list(p.values()); others: take p.values() | {"name": value}'
         )
 
     def __repr__(self) -> str:

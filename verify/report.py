@@ -10,7 +10,7 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
-from theory import Equation, Model, ParameterError, scope
+from theory import Equation, Model, ParameterError, registry, scope
 from theory.runtime import cli, output, progress
 from verify import check, check_table
 from verify.check import Check, Sides
@@ -188,7 +188,7 @@ def collect(request: Request, command: str) -> Report:
     ParameterError
         If the model does not implement the command.
     """
-    cli.offers(request.model, command)
+    registry.offers(request.model, command)
     reports = []
     for model in progress.each(request.model.offering(command), "systems", lambda m: m.name):
         module = model.wing("verify", command)
@@ -354,11 +354,11 @@ def main(
         "wide",
         "anew",
         *flags,
-        model=cli.offering(command)[0],
+        model=registry.offering(command)[0],
     )
     parser.unset = frozenset(unset)
     args = parser.parse_args(argv)
-    cli.offers(args.model, command)
+    registry.offers(args.model, command)
     if "plot" in flags:
         cli.check_plot(args.plot)
     if getattr(args, "device", None) is not None:

@@ -21,7 +21,6 @@ import pytest
 from theory import __main__ as listing
 from theory import plugins, registry
 from theory.parameters import ParameterError
-from theory.runtime import cli
 
 ROOT = Path(__file__).parents[2]
 HEAD = "from theory.registry import Model\n"
@@ -130,7 +129,7 @@ def test_a_broken_room_is_one_line(fault, tmp_path, installed, monkeypatch, caps
     new, lines = installed()
     model = new["broken"]
     assert lines == []
-    monkeypatch.setattr(registry, "MODELS", {m.name: m for m in (model, own)}, raising=False)
+    monkeypatch.setattr(registry, "_models", lambda: {m.name: m for m in (model, own)})
     with pytest.warns(UserWarning, match="model broken left out") as caught:
         assert listing.main(["--json"]) == 0
     assert list(json.loads(capsys.readouterr().out)) == [own.name]
@@ -141,7 +140,7 @@ def test_a_broken_room_is_one_line(fault, tmp_path, installed, monkeypatch, caps
         with pytest.raises(ParameterError, match=r"^broken: broken.theory (does not load|lacks)"):
             listing.main(["broken"])
     with pytest.warns(UserWarning, match="verify of model broken left out: .*Zero"):
-        assert cli.offering("gradients") == [own.name]
+        assert registry.offering("gradients") == [own.name]
     for wing, room in (("simulate", "lacks SYSTEMS"), ("papers", "has no broken.papers")):
         with pytest.raises(ParameterError, match=room):
             model.wing(wing)

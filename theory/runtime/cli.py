@@ -185,46 +185,6 @@ def length(given: Mapping[str, Any]) -> float | None:
     return lengths[0] if lengths else None
 
 
-def offering(command: str) -> list[str]:
-    """Models that implement a ``verify`` command, in the order of the registry."""
-    return [m.name for m in registry.MODELS.values() if command in m.checks]
-
-
-def offers(model: registry.Model, command: str) -> None:
-    """Raise an error if a model does not implement a ``verify`` command, listing the models that
-    do.
-
-    Raises
-    ------
-    ParameterError
-        If the model does not list the command among its checks.
-    """
-    if command not in model.checks:
-        there = ", ".join(f"verify.{c}" for c in model.checks)
-        raise ParameterError(
-            f"verify.{command}: not for {model.name}, which has {there}, "
-            f"but for {', '.join(offering(command))}"
-        )
-
-
-def having(model: registry.Model, wing: str, module: str) -> Any:
-    """Import an optional module of a model.
-
-    Raises
-    ------
-    ParameterError
-        If the model does not have it; the message lists the models that do.
-    """
-    with contextlib.suppress(ParameterError):
-        return model.wing(wing, module)
-    others = []
-    for other in registry.MODELS.values():
-        with contextlib.suppress(ParameterError):
-            other.wing(wing, module)
-            others.append(other.name)
-    raise ParameterError(f"{wing}.{module}: not for {model.name}, but for {', '.join(others)}")
-
-
 def count(text: str) -> int:
     """Read a positive whole number (an argparse type).
 

@@ -92,9 +92,7 @@ class Decisions:
 
     @property
     def _random(self) -> bool:
-        """Whether the number of equal terms has to be known here, as the innermost sum is inside a
-        nonlinear function.
-        """
+        """Whether the number of equal terms must be known here, inside a nonlinear function."""
         return len(self.frames) > 1 and not self.frames[-1].linear
 
     def _choose(
@@ -185,10 +183,8 @@ class Decisions:
                 return e
             if gap is not None and index.sort.ordered:
                 if not (gap.is_nonpositive or gap.is_nonnegative):
-                    said = (
-                        f"fixed {index!r}: its place is neither surely before {e.place} nor after"
-                    )
-                    raise ParameterError(f"{said} at all sizes")
+                    said = f"is neither before nor after {e.place} at all sizes"
+                    raise ParameterError(f"fixed {index!r}: its place {said}")
                 behind = k if gap.is_nonpositive else behind
         made = self._new(role, None, index.place if index.sort.ordered else None, behind)
         made.place = index.place
@@ -259,9 +255,7 @@ class Decisions:
         preimage.
         """
         keys = [(j, _without(args, j)) for j in f.injective]
-        return [
-            e for e in group if any((f, j, (*arguments, e)) in self.table for j, arguments in keys)
-        ]
+        return [e for e in group if any((f, j, (*kept, e)) in self.table for j, kept in keys)]
 
     def _statuses(self, f: Function, args: tuple[Element, ...], group: list[Element]) -> None:
         """Before a sum over values of a one-to-one function: decide which arguments are mapped to

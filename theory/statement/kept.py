@@ -14,8 +14,8 @@ from typing import Any
 
 import sympy as sp
 
-from theory import notation
-from theory.runtime import compiled, output
+from theory import compiled, notation
+from theory.runtime import output
 from theory.statement.derived import Derived, derive
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement

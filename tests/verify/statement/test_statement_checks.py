@@ -18,7 +18,17 @@ from simulate import statement as students
 from simulate.statement import Learner, Student
 from simulate.statement import data as law
 from theory.parameters import ParameterError
-from theory.statement import arrays, cross_entropy, draw, sizes, sort, statement, teacher, weight
+from theory.statement import (
+    arrays,
+    cross_entropy,
+    draw,
+    model,
+    sizes,
+    sort,
+    statement,
+    teacher,
+    weight,
+)
 from theory.statement import check as exact
 from theory.statement.derived import derive
 from verify import gradients as command
@@ -214,8 +224,9 @@ def test_students_against_the_flow_with_power(tmp_path, monkeypatch):
     assert {c.equation for c in found} == {"loss", "delta_V", "delta_K"}
     assert {c.verdict for c in trajectories.checks(stated, whole, all_)} == {"exact"}
     assert "of the largest size" in trajectories.lag(stated, p, runs)
-    descent = trajectories.descent
-    monkeypatch.setattr(trajectories, "descent", lambda *a: 1.05 * descent(*a))
+    theory = model.offered(stated)
+    predict = theory.predict
+    monkeypatch.setattr(theory, "predict", lambda *a: 1.05 * predict(*a))
     assert all(c.verdict == "FAIL" for c in trajectories.checks(stated, p, runs))
     assert all(c.verdict == "FAIL" for c in trajectories.checks(stated, whole, all_))
 

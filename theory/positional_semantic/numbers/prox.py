@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
+from theory import compiled
 from theory.parameters import ParameterError
 from theory.positional_semantic import definitions
 from theory.positional_semantic.symbols import Y_12, Y_21, V, sigma, w_1, w_2, z_1, z_2
-from theory.runtime import compiled
 
 SMALLEST_CURVATURE = (
     1e-4  # smallest eigenvalue of the shifted Hessian in units of 1/V; limits Newton steps
