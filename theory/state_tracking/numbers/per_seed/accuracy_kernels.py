@@ -12,7 +12,7 @@ from numba import njit
 from numba.extending import intrinsic
 from scipy.special import ndtr
 
-from theory.state_tracking.numbers.per_seed.kernels import HOW
+from theory.state_tracking.numbers.per_seed.kernels import HOW, _table
 
 # Normal probabilities, and their integral, as polynomials in (x^2 - MIDDLE) / (x^2 + MIDDLE), exact
 # to 5e-14; beyond FAR a probability is 0 or 1 to 1e-15.
@@ -85,10 +85,10 @@ def accuracies(at, M, target, nodes, weight):
     (N, d, _), L = M.shape, len(at)
     out = np.zeros((L, N, d))
     noise, scale, z = np.empty(N), np.empty(N), np.empty(N)
-    ahead = np.empty((2, d))
+    ahead, certain = np.empty((2, d)), weight.sum()
     for s in range(N):
-        mean = M[s].sum(0) / d
-        square = ((M[s] - mean) ** 2).sum(0) / d
+        rows = _table(M[s])
+        square, mean = rows[d], rows[2 * d + 2]
         for a in range(d):
             y = target[s, a]
             ahead[0, a], ahead[1, a] = _furthest(M[s, a], y, z), _furthest(mean, y, z)
@@ -107,7 +107,7 @@ def accuracies(at, M, target, nodes, weight):
                 y = target[s, a]
                 bound = own * ahead[0, a] + (1 - own) * ahead[1, a] - noise[y] * nodes[0]
                 if bound <= -FAR * widest:  # no other logit comes near
-                    out[i, s, a] = weight.sum()
+                    out[i, s, a] = certain
                     continue
                 for r in range(N):
                     z[r] = own * M[s, a, r] + (1 - own) * mean[r]
@@ -116,7 +116,7 @@ def accuracies(at, M, target, nodes, weight):
                 for r in range(N):
                     near += 1.0 if (z[r] - low) * scale[r] > -FAR else 0.0
                 if near == 0:
-                    out[i, s, a] = weight.sum()
+                    out[i, s, a] = certain
                     continue
                 for n in range(len(nodes) - 1, -1, -1):
                     first, point = 1.0, right + noise[y] * nodes[n]

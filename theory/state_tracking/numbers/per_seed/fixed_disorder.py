@@ -33,7 +33,7 @@ class FixedDisorder:
     """
 
     BY_SEED: tuple[str, ...] = (
-        *("counts", "given", "keep", "left", "others", "share", "target", "teachers"),
+        *("counts", "given", "keep", "left", "share", "target", "teachers"),
     )
 
     def __init__(
@@ -41,7 +41,6 @@ class FixedDisorder:
     ) -> None:
         self.p, self.attention, self.accuracies = p, Attention(p), accuracies
         self.teachers = given.one_hot()  # (B, s, a, r), as M below
-        self.others = self.teachers.sum(2)
         self.target = np.ascontiguousarray(given.teachers.swapaxes(1, 2))
         M = np.ascontiguousarray(given.M.transpose(0, 3, 1, 2), dtype=float)
         self.state = [start.W_Q.astype(float), start.W_K.astype(float), M]
@@ -119,11 +118,10 @@ class FixedDisorder:
         N, d = M.shape[1:3]
         at, own, _ = self._attention()
         every = list(self._each(at))
-        sums = p.L * np.array([kernels.observed(*each) for each in every])
-        right, right_square, total, square, loss_ = sums.swapaxes(0, 1)
+        sums, entries = zip(*(kernels.observed(*each) for each in every), strict=True)
+        right, right_square, total, square, loss_ = p.L * np.stack(sums, 1)
         other = (total - right) / (N - 1)
-        overlap = np.take_along_axis(M, self.target[..., None], 3).sum((1, 2, 3))
-        all_teachers = np.einsum("bsr,bsr->b", self.others, np.ones(d) @ M)
+        overlap, all_teachers = np.array(entries).T
         first = np.full((len(M), p.L, N, d), np.nan)
         if self.accuracies:
             rule = gauss_hermite(NOISE)

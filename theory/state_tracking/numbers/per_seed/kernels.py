@@ -153,20 +153,24 @@ def _table(M):
 
 
 @njit(**HOW)
-def _normalised(sums, price):
-    """Inverse sums of exponentials of the groups of one state; ``price`` becomes the variance of
-    the logits of a row under the softmax, per variance of M.
-    """
-    _wide()
-    d, scale = len(sums) - 2, np.empty(sums.shape[1])
+def _scales(totals):
+    """Inverse sums of exponentials of groups."""
+    scale = np.empty(len(totals))
     for g in range(len(scale)):
-        scale[g] = _inverse(sums[d + 1, g])
-        price[g] = sums[0, g] * scale[g]
+        scale[g] = _inverse(totals[g])
+    return scale
+
+
+@njit(**HOW)
+def _variance(sums, scale):
+    """Of the logits of a row under the softmax, per variance of M, by group."""
+    _wide()
+    d, price = len(sums) - 2, sums[0] * scale
     for c in range(1, d + 1):
         along = sums[c]
         for g in range(len(scale)):
             price[g] -= (along[g] * scale[g]) ** 2 / d
-    return scale
+    return price
 
 
 @njit(**HOW)
@@ -268,7 +272,7 @@ def gradients(at, pairs, share, left, M, target, keep, d_M):
     by_group, cost = np.zeros((L, groups)), np.zeros((1, groups))
     O, z, sums = np.empty((d, groups)), np.empty((N, groups)), np.empty((d + 3, groups))
     lifted, met, grown = np.empty((d + 1, groups)), np.empty((d, groups)), np.empty((d + 1, N))
-    price, level = np.empty(groups), np.empty(groups)
+    level = np.empty(groups)
     asked = np.empty((d, d))
     ones, every = np.ones(groups), np.ones(d)
     for s in range(N):
@@ -278,14 +282,15 @@ def gradients(at, pairs, share, left, M, target, keep, d_M):
         np.dot(rows[:d].T, O, z)
         _exponentials(z)
         np.dot(rows[d : 2 * d + 2], z, sums[: d + 2])
-        scale = _normalised(sums[: d + 2], price)
+        scale = _scales(sums[d + 1])
         # The lift of logits by their variance is linear in M and in its variances.
         _lifted(O, along, spread / d * scale, every, ones, lifted)
         lifted[d] = spread / 2
         np.dot(rows[: d + 1].T, lifted, z)
         _exponentials(z)
         np.dot(rows[d:], z, sums)
-        scale = _normalised(sums[: d + 2], price)
+        scale = _scales(sums[d + 1])
+        price = _variance(sums[: d + 2], scale)
         right = apart[:, target[s]]
         for g in range(groups):
             level[g] = sums[d + 2, g] * scale[g] - mean[target[s, g % d]]
@@ -311,16 +316,21 @@ def gradients(at, pairs, share, left, M, target, keep, d_M):
 
 @njit(**HOW)
 def observed(at, pairs, share, left, M, target):
-    """Per step: first and second moments of the correct and of all logits, and the loss."""
+    """Per step: first and second moments of the correct and of all logits, and the loss; sums of
+    entries at the states of their own action, and of any.
+    """
     _wide()
     N, L, d = share.shape
     groups, (to, rest) = L * d, _attended(at, d)
-    found, price = np.zeros((5, groups)), np.empty(groups)
-    one, two = np.empty(groups), np.empty(groups)
+    found, one, two = np.zeros((5, groups)), np.empty(groups), np.empty(groups)
+    overlap, every = 0.0, 0.0
     O, z, sums = np.empty((d, groups)), np.empty((N, groups)), np.empty((d + 2, groups))
     for s in range(N):
         rows, part = _table(M[s]), share[s].reshape(-1)
-        square = rows[d]
+        square, mean = rows[d], rows[2 * d + 2]
+        for a in range(d):
+            overlap += M[s, a, target[s, a]]
+            every += d * mean[target[s, a]]
         spread = rest * left[s].reshape(-1) * _weights(to, pairs[s], part, O)
         np.dot(rows[:d].T, O, z)
         one[:], two[:] = 0, spread * square.sum()
@@ -339,7 +349,7 @@ def observed(at, pairs, share, left, M, target):
             found[4, g] -= part[g] * right
         _exponentials(z)
         np.dot(rows[d : 2 * d + 2], z, sums)
-        _normalised(sums, price)
+        price = _variance(sums, _scales(sums[d + 1]))
         for g in range(groups):
             found[4, g] += part[g] * (math.log(sums[d + 1, g]) + spread[g] * price[g] / 2)
-    return _by_step(found, d).T
+    return _by_step(found, d).T, (overlap, every)
