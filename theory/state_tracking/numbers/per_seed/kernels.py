@@ -2,8 +2,8 @@
 what belongs to a state stays in the cache; matrix products go to BLAS. The groups of a state, step
 and correct action, are the last axis of all arrays, over which the compiler takes several at once.
 
-Arrays are those of `fixed_disorder`, without the axis over students. Counts of pairs stand as
-``pairs[s, j, b, i a]``; without entries they stand for an infinite training set.
+Arrays are those of `fixed_disorder`, without the axis over students. Pairs stand as ``pairs[s, j,
+b, i a]``, in shares of ``unit``; without entries they stand for an infinite training set.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _attended(at, d):
 
 
 @njit(**HOW)
-def _weights(to, pairs, share, O):
+def _weights(to, pairs, unit, share, O):
     """Mean weights of actions in the groups of one state; returns the inverse shares of these, 0
     for groups without rows.
     """
@@ -116,17 +116,17 @@ def _weights(to, pairs, share, O):
             for g in range(groups):
                 row[g] += one[g] * count[g]
         for g in range(groups):
-            row[g] *= inverse[g]
+            row[g] *= inverse[g] * unit
     return inverse
 
 
 @njit(**HOW)
-def weights(at, pairs, share):
+def weights(at, pairs, unit, share):
     """Mean weights ``(s, b, i a)`` of actions in the groups of one student."""
     N, L, d = share.shape
     O, to = np.empty((N, d, L * d)), _attended(at, d)[0]
     for s in range(N):
-        _weights(to, pairs[s], share[s].reshape(-1), O[s])
+        _weights(to, pairs[s], unit, share[s].reshape(-1), O[s])
     return O
 
 
@@ -214,8 +214,8 @@ def _over_steps(O, share, out):
 
 @njit(**HOW)
 def _force(pairs, share, met, out):
-    """Add derivatives by attention of one state's groups to every place, from those by the weights
-    of a row.
+    """Add derivatives by attention of one state's groups to every place, per unit of pairs, from
+    those by the weights of a row.
     """
     _wide()
     d, groups = met.shape
@@ -251,7 +251,7 @@ def _by_step(found, d):
 
 
 @njit(**HOW)
-def force(pairs, share, met):
+def force(pairs, unit, share, met):
     """Derivatives of one student's loss by attention, at fixed scatter within groups; ``met[s, b,
     i a]`` is that of a row by the weight of action b.
     """
@@ -259,11 +259,11 @@ def force(pairs, share, met):
     by_group = np.zeros((L, L * d))
     for s in range(N):
         _force(pairs[s], share[s].reshape(-1), met[s], by_group)
-    return _by_step(by_group, d)
+    return unit * _by_step(by_group, d)
 
 
 @njit(**HOW)
-def gradients(at, pairs, share, left, M, target, keep, d_M):
+def gradients(at, pairs, unit, share, left, M, target, keep, d_M):
     """Derivatives of one student's loss by attention, and by M, ``(s, a, r)``, which are written
     to ``d_M``. ``keep`` is 1 for actions that occur beside a state, and 0 for others.
     """
@@ -278,7 +278,7 @@ def gradients(at, pairs, share, left, M, target, keep, d_M):
     for s in range(N):
         rows, part = _table(M[s]), share[s].reshape(-1)
         mean, apart, along = rows[2 * d + 2], rows[d + 1 : 2 * d + 1], sums[1 : d + 1]
-        spread = rest * left[s].reshape(-1) * _weights(to, pairs[s], part, O)
+        spread = rest * left[s].reshape(-1) * _weights(to, pairs[s], unit, part, O)
         np.dot(rows[:d].T, O, z)
         _exponentials(z)
         np.dot(rows[d : 2 * d + 2], z, sums[: d + 2])
@@ -306,7 +306,7 @@ def gradients(at, pairs, share, left, M, target, keep, d_M):
                 d_M[s, c, r] = grown[c, r] + keep[s, c] * grown[d, r] * apart[c, r]
             for a in range(d):
                 d_M[s, c, target[s, a]] -= asked[c, a]
-    by_at, price_of = _by_step(by_group, d), _by_step(cost, d)
+    by_at, price_of = unit * _by_step(by_group, d), _by_step(cost, d)
     for i in range(L):
         for j in range(L):
             if i != j:
@@ -315,7 +315,7 @@ def gradients(at, pairs, share, left, M, target, keep, d_M):
 
 
 @njit(**HOW)
-def observed(at, pairs, share, left, M, target):
+def observed(at, pairs, unit, share, left, M, target):
     """Per step: first and second moments of the correct and of all logits, and the loss; sums of
     entries at the states of their own action, and of any.
     """
@@ -331,7 +331,7 @@ def observed(at, pairs, share, left, M, target):
         for a in range(d):
             overlap += M[s, a, target[s, a]]
             every += d * mean[target[s, a]]
-        spread = rest * left[s].reshape(-1) * _weights(to, pairs[s], part, O)
+        spread = rest * left[s].reshape(-1) * _weights(to, pairs[s], unit, part, O)
         np.dot(rows[:d].T, O, z)
         one[:], two[:] = 0, spread * square.sum()
         for r in range(N):
