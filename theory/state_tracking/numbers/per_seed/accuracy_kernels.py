@@ -101,7 +101,7 @@ def accuracies(at, M, target, nodes, weight):
     (N, d, _), L = M.shape, len(at)
     out = np.zeros((L, N, d))
     noise, scale, z = np.empty(N), np.empty(N), np.empty(N)
-    ahead = np.empty((2, d))
+    ahead, certain = np.empty((2, d)), weight.sum()
     for s in range(N):
         mean, square = _moments(M[s])
         for a in range(d):
@@ -122,7 +122,7 @@ def accuracies(at, M, target, nodes, weight):
                 y = target[s, a]
                 bound = on_right * ahead[0, a] + (1 - on_right) * ahead[1, a] - noise[y] * nodes[0]
                 if bound <= -FAR * widest:  # no other logit comes near
-                    out[i, s, a] = weight.sum()
+                    out[i, s, a] = certain
                     continue
                 for r in range(N):
                     z[r] = on_right * M[s, a, r] + (1 - on_right) * mean[r]
@@ -131,7 +131,7 @@ def accuracies(at, M, target, nodes, weight):
                 for r in range(N):
                     near += 1.0 if (z[r] - low) * scale[r] > -FAR else 0.0
                 if near == 0:
-                    out[i, s, a] = weight.sum()
+                    out[i, s, a] = certain
                     continue
                 for n in range(len(nodes) - 1, -1, -1):
                     first, point = 1.0, right + noise[y] * nodes[n]
@@ -168,6 +168,20 @@ def _below(low, step, wrong, width, first):
 
 
 @njit(**HOW)
+def _power(x, exponent):
+    """Raise numbers to a whole power by squares, all of them at once."""
+    square = x.copy()
+    x[:] = 1
+    while exponent > 0:
+        if exponent % 2 == 1:
+            for n in range(len(x)):
+                x[n] *= square[n]
+        for n in range(len(x)):
+            square[n] *= square[n]
+        exponent //= 2
+
+
+@njit(**HOW)
 def column_accuracies(z_k, z_w, u_k, u_w, fine, middle, of_v, others, points, nodes, weight):
     """Probability that a column's correct logit is above all others, by step and share.
 
@@ -177,13 +191,15 @@ def column_accuracies(z_k, z_w, u_k, u_w, fine, middle, of_v, others, points, no
     variance ``u_w`` and ``u_k`` is added. The distribution function of a wrong logit is computed at
     equally spaced points.
     """
-    L, shares, _ = z_k.shape
+    L, shares, parts = z_k.shape
     out, first, K = np.empty((L, shares)), np.empty(points), len(middle)
+    right_of = np.dot(z_k.reshape(-1, parts), middle.T).reshape(L, shares, -1)
+    wrong_of = np.dot(z_w.reshape(-1, parts), fine.T).reshape(L, shares, -1)
     for i in range(L):
         s_k, s_w = math.sqrt(u_k[i]), math.sqrt(u_w[i])
         edge, width = 5 * max(s_k, s_w), max(s_w, 1e-9)
         for e in range(shares):
-            right, wrong = np.dot(middle, z_k[i, e]), np.dot(fine, z_w[i, e])
+            right, wrong = right_of[i, e], wrong_of[i, e]
             low = min(right[0], wrong[0]) - edge
             step = (max(right[-1], wrong[-1]) + edge - low) / (points - 1)
             if not abs(step) < np.inf:  # descent has diverged
@@ -197,7 +213,8 @@ def column_accuracies(z_k, z_w, u_k, u_w, fine, middle, of_v, others, points, no
             else:
                 _below(low, step, wrong, width, first)
             for n in range(points):
-                first[n] = max(first[n], 0.0) ** others
+                first[n] = max(first[n], 0.0)
+            _power(first, others)
             total = 0.0
             for m in range(K):
                 for n in range(len(nodes)):

@@ -14,6 +14,7 @@ from theory.state_tracking.parameters import Parameters
 # Nodes of the integral over the noise of the correct logit: with more nodes no accuracy changes by
 # 1e-3.
 NOISE = 5
+WHOLE = 1e-4  # counts up to 255, from shares in single precision, are whole to 2e-5
 
 
 class FixedDisorder:
@@ -33,7 +34,7 @@ class FixedDisorder:
     """
 
     BY_SEED: tuple[str, ...] = (
-        *("counts", "given", "keep", "left", "others", "share", "target", "teachers"),
+        *("counts", "given", "keep", "left", "share", "target", "teachers"),
     )
 
     def __init__(
@@ -41,7 +42,6 @@ class FixedDisorder:
     ) -> None:
         self.p, self.attention, self.accuracies = p, Attention(p), accuracies
         self.teachers = given.one_hot()  # (B, s, a, r), as M below
-        self.others = self.teachers.sum(2)
         self.target = np.ascontiguousarray(given.teachers.swapaxes(1, 2))
         M = np.ascontiguousarray(given.M.transpose(0, 3, 1, 2), dtype=float)
         self.state = [start.W_Q.astype(float), start.W_K.astype(float), M]
@@ -49,18 +49,25 @@ class FixedDisorder:
 
     def see(self, given: Realisation, sequences: int) -> None:
         """From now on take the loss over these counts of so many sequences."""
-        self.given, self.share = given, given.share.astype(float)
-        rows = given.share * sequences * self.p.L
-        # Factor 1 - 1/n of the variance that remains about the known mean of a group of n rows.
-        within = np.where(rows > 0, 1 - 1 / np.maximum(rows, 1), 0)
-        self.left = given.share * (1.0 if given.pairs is None else within)
-        # Actions that never occur beside a state have no gradient there: Adam divides by its size.
+        self.given, self.share, rows = given, given.share.astype(float), sequences * self.p.L
         B, N, L, d = given.share.shape
-        self.keep, self.counts = np.ones((B, N, d)), np.empty((B, N, 0, 0, 0), np.float32)
+        self.keep, self.unit = np.ones((B, N, d)), 1.0
+        self.counts = np.empty((B, N, 0, 0, 0), np.uint8)
         if given.pairs is not None:
-            counts = np.ascontiguousarray(given.pairs.transpose(0, 1, 3, 5, 2, 4))
-            self.counts = counts.reshape(B, N, L, d, L * d)
-            self.keep[:] = self.counts.max((2, 4)) > 0
+            pairs = given.pairs.transpose(0, 1, 3, 5, 2, 4).reshape(B, N, L, d, L * d)
+            # Actions that never occur beside a state have no gradient there: Adam divides by its
+            # size.
+            self.keep[:] = pairs.max((2, 4)) > 0
+            self.counts, found = pairs, pairs * np.float32(rows)
+            whole = np.rint(found)
+            # In bytes they stay in the cache, and are exact.
+            if whole.max() <= 255 and np.abs(found - whole).max() < WHOLE:
+                self.counts, self.unit = whole.astype(np.uint8), 1 / rows
+                self.share = np.rint(self.share * rows) / rows
+        # Factor 1 - 1/n of the variance that remains about the known mean of a group of n rows.
+        many = given.share * rows
+        within = np.where(many > 0, 1 - 1 / np.maximum(many, 1), 0)
+        self.left = given.share * (1.0 if given.pairs is None else within)
 
     def _attention(self) -> tuple[np.ndarray, ...]:
         """Attention, its diagonal (weight on correct actions), and the sum of squares of the other
@@ -74,7 +81,7 @@ class FixedDisorder:
         """Mean weights (B, s, i a, b) of the actions in every group."""
         from theory.state_tracking.numbers.per_seed import kernels  # compiled, when it is needed
 
-        return np.stack([kernels.weights(*each[:3]) for each in self._each(at)]).swapaxes(2, 3)
+        return np.stack([kernels.weights(*each[:4]) for each in self._each(at)]).swapaxes(2, 3)
 
     def rates(self) -> list[np.ndarray]:
         """Change of the state per step of plain descent, with coupled weight decay."""
@@ -87,8 +94,8 @@ class FixedDisorder:
 
     def _each(self, at: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
         """Arguments of the kernels for every student: attention, counts, M and teachers."""
-        M = np.ascontiguousarray(self.state[2])
-        return zip(at, self.counts, self.share, self.left, M, self.target, strict=True)
+        M, unit = np.ascontiguousarray(self.state[2]), [self.unit] * len(at)
+        return zip(at, self.counts, unit, self.share, self.left, M, self.target, strict=True)
 
     def gradients(self) -> list[np.ndarray]:
         """Derivatives of the loss by the state."""
@@ -109,7 +116,7 @@ class FixedDisorder:
         from theory.state_tracking.numbers.per_seed import kernels
 
         every = zip(self._each(at), self.state[2] @ error.swapaxes(2, 3), strict=True)
-        return np.stack([kernels.force(*each[1:3], met) for each, met in every])
+        return np.stack([kernels.force(*each[1:4], met) for each, met in every])
 
     def observe(self) -> dict[str, np.ndarray]:
         """Order parameters, logits, loss and accuracies per seed."""
@@ -119,16 +126,15 @@ class FixedDisorder:
         N, d = M.shape[1:3]
         at, own, _ = self._attention()
         every = list(self._each(at))
-        sums = p.L * np.array([kernels.observed(*each) for each in every])
-        right, right_square, total, square, loss_ = sums.swapaxes(0, 1)
+        sums, entries = zip(*(kernels.observed(*each) for each in every), strict=True)
+        right, right_square, total, square, loss_ = p.L * np.stack(sums, 1)
         other = (total - right) / (N - 1)
-        overlap = np.take_along_axis(M, self.target[..., None], 3).sum((1, 2, 3))
-        all_teachers = np.einsum("bsr,bsr->b", self.others, np.ones(d) @ M)
+        overlap, all_teachers = np.array(entries).T
         first = np.full((len(M), p.L, N, d), np.nan)
         if self.accuracies:
             rule = gauss_hermite(NOISE)
             for b, each in enumerate(every):
-                first[b] = accuracy_kernels.accuracies(each[0], *each[4:], *rule)
+                first[b] = accuracy_kernels.accuracies(each[0], *each[5:], *rule)
         found = summary(
             p,
             own=own,

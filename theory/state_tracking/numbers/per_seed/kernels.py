@@ -2,8 +2,8 @@
 what belongs to a state stays in the cache; matrix products go to BLAS. The groups of a state, step
 and correct action, are the last axis of all arrays, over which the compiler takes several at once.
 
-Arrays are those of `fixed_disorder`, without the axis over students. Counts of pairs stand as
-``pairs[s, j, b, i a]``; without entries they stand for an infinite training set.
+Arrays are those of `fixed_disorder`, without the axis over students. Pairs stand as ``pairs[s, j,
+b, i a]``, in shares of ``unit``; without entries they stand for an infinite training set.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _attended(at, d):
 
 
 @njit(**HOW)
-def _weights(to, pairs, share, O):
+def _weights(to, pairs, unit, share, O):
     """Mean weights of actions in the groups of one state; returns the inverse shares of these, 0
     for groups without rows.
     """
@@ -116,17 +116,17 @@ def _weights(to, pairs, share, O):
             for g in range(groups):
                 row[g] += one[g] * count[g]
         for g in range(groups):
-            row[g] *= inverse[g]
+            row[g] *= inverse[g] * unit
     return inverse
 
 
 @njit(**HOW)
-def weights(at, pairs, share):
+def weights(at, pairs, unit, share):
     """Mean weights ``(s, b, i a)`` of actions in the groups of one student."""
     N, L, d = share.shape
     O, to = np.empty((N, d, L * d)), _attended(at, d)[0]
     for s in range(N):
-        _weights(to, pairs[s], share[s].reshape(-1), O[s])
+        _weights(to, pairs[s], unit, share[s].reshape(-1), O[s])
     return O
 
 
@@ -153,20 +153,24 @@ def _table(M):
 
 
 @njit(**HOW)
-def _normalised(sums, price):
-    """Inverse sums of exponentials of the groups of one state; ``price`` becomes the variance of
-    the logits of a row under the softmax, per variance of M.
-    """
-    _wide()
-    d, scale = len(sums) - 2, np.empty(sums.shape[1])
+def _scales(totals):
+    """Inverse sums of exponentials of groups."""
+    scale = np.empty(len(totals))
     for g in range(len(scale)):
-        scale[g] = _inverse(sums[d + 1, g])
-        price[g] = sums[0, g] * scale[g]
+        scale[g] = _inverse(totals[g])
+    return scale
+
+
+@njit(**HOW)
+def _variance(sums, scale):
+    """Of the logits of a row under the softmax, per variance of M, by group."""
+    _wide()
+    d, price = len(sums) - 2, sums[0] * scale
     for c in range(1, d + 1):
         along = sums[c]
         for g in range(len(scale)):
             price[g] -= (along[g] * scale[g]) ** 2 / d
-    return scale
+    return price
 
 
 @njit(**HOW)
@@ -210,8 +214,8 @@ def _over_steps(O, share, out):
 
 @njit(**HOW)
 def _force(pairs, share, met, out):
-    """Add derivatives by attention of one state's groups to every place, from those by the weights
-    of a row.
+    """Add derivatives by attention of one state's groups to every place, per unit of pairs, from
+    those by the weights of a row.
     """
     _wide()
     d, groups = met.shape
@@ -247,7 +251,7 @@ def _by_step(found, d):
 
 
 @njit(**HOW)
-def force(pairs, share, met):
+def force(pairs, unit, share, met):
     """Derivatives of one student's loss by attention, at fixed scatter within groups; ``met[s, b,
     i a]`` is that of a row by the weight of action b.
     """
@@ -255,11 +259,11 @@ def force(pairs, share, met):
     by_group = np.zeros((L, L * d))
     for s in range(N):
         _force(pairs[s], share[s].reshape(-1), met[s], by_group)
-    return _by_step(by_group, d)
+    return unit * _by_step(by_group, d)
 
 
 @njit(**HOW)
-def gradients(at, pairs, share, left, M, target, keep, d_M):
+def gradients(at, pairs, unit, share, left, M, target, keep, d_M):
     """Derivatives of one student's loss by attention, and by M, ``(s, a, r)``, which are written
     to ``d_M``. ``keep`` is 1 for actions that occur beside a state, and 0 for others.
     """
@@ -268,24 +272,25 @@ def gradients(at, pairs, share, left, M, target, keep, d_M):
     by_group, cost = np.zeros((L, groups)), np.zeros((1, groups))
     O, z, sums = np.empty((d, groups)), np.empty((N, groups)), np.empty((d + 3, groups))
     lifted, met, grown = np.empty((d + 1, groups)), np.empty((d, groups)), np.empty((d + 1, N))
-    price, level = np.empty(groups), np.empty(groups)
+    level = np.empty(groups)
     asked = np.empty((d, d))
     ones, every = np.ones(groups), np.ones(d)
     for s in range(N):
         rows, part = _table(M[s]), share[s].reshape(-1)
         mean, apart, along = rows[2 * d + 2], rows[d + 1 : 2 * d + 1], sums[1 : d + 1]
-        spread = rest * left[s].reshape(-1) * _weights(to, pairs[s], part, O)
+        spread = rest * left[s].reshape(-1) * _weights(to, pairs[s], unit, part, O)
         np.dot(rows[:d].T, O, z)
         _exponentials(z)
         np.dot(rows[d : 2 * d + 2], z, sums[: d + 2])
-        scale = _normalised(sums[: d + 2], price)
+        scale = _scales(sums[d + 1])
         # The lift of logits by their variance is linear in M and in its variances.
         _lifted(O, along, spread / d * scale, every, ones, lifted)
         lifted[d] = spread / 2
         np.dot(rows[: d + 1].T, lifted, z)
         _exponentials(z)
         np.dot(rows[d:], z, sums)
-        scale = _normalised(sums[: d + 2], price)
+        scale = _scales(sums[d + 1])
+        price = _variance(sums[: d + 2], scale)
         right = apart[:, target[s]]
         for g in range(groups):
             level[g] = sums[d + 2, g] * scale[g] - mean[target[s, g % d]]
@@ -301,7 +306,7 @@ def gradients(at, pairs, share, left, M, target, keep, d_M):
                 d_M[s, c, r] = grown[c, r] + keep[s, c] * grown[d, r] * apart[c, r]
             for a in range(d):
                 d_M[s, c, target[s, a]] -= asked[c, a]
-    by_at, price_of = _by_step(by_group, d), _by_step(cost, d)
+    by_at, price_of = unit * _by_step(by_group, d), _by_step(cost, d)
     for i in range(L):
         for j in range(L):
             if i != j:
@@ -310,18 +315,23 @@ def gradients(at, pairs, share, left, M, target, keep, d_M):
 
 
 @njit(**HOW)
-def observed(at, pairs, share, left, M, target):
-    """Per step: first and second moments of the correct and of all logits, and the loss."""
+def observed(at, pairs, unit, share, left, M, target):
+    """Per step: first and second moments of the correct and of all logits, and the loss; sums of
+    entries at the states of their own action, and of any.
+    """
     _wide()
     N, L, d = share.shape
     groups, (to, rest) = L * d, _attended(at, d)
-    found, price = np.zeros((5, groups)), np.empty(groups)
-    one, two = np.empty(groups), np.empty(groups)
+    found, one, two = np.zeros((5, groups)), np.empty(groups), np.empty(groups)
+    overlap, every = 0.0, 0.0
     O, z, sums = np.empty((d, groups)), np.empty((N, groups)), np.empty((d + 2, groups))
     for s in range(N):
         rows, part = _table(M[s]), share[s].reshape(-1)
-        square = rows[d]
-        spread = rest * left[s].reshape(-1) * _weights(to, pairs[s], part, O)
+        square, mean = rows[d], rows[2 * d + 2]
+        for a in range(d):
+            overlap += M[s, a, target[s, a]]
+            every += d * mean[target[s, a]]
+        spread = rest * left[s].reshape(-1) * _weights(to, pairs[s], unit, part, O)
         np.dot(rows[:d].T, O, z)
         one[:], two[:] = 0, spread * square.sum()
         for r in range(N):
@@ -339,7 +349,7 @@ def observed(at, pairs, share, left, M, target):
             found[4, g] -= part[g] * right
         _exponentials(z)
         np.dot(rows[d : 2 * d + 2], z, sums)
-        _normalised(sums, price)
+        price = _variance(sums, _scales(sums[d + 1]))
         for g in range(groups):
             found[4, g] += part[g] * (math.log(sums[d + 1, g]) + spread[g] * price[g] / 2)
-    return _by_step(found, d).T
+    return _by_step(found, d).T, (overlap, every)
