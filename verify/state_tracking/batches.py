@@ -8,6 +8,7 @@ import numpy as np
 import torch
 import xarray as xr
 
+from simulate.state_tracking.gradients import Grouped
 from simulate.state_tracking.learner import Learner
 from theory.state_tracking import Parameters, task
 from theory.state_tracking.numbers.per_seed import Attention, Orders, Start
@@ -30,6 +31,7 @@ def half_times(p: Parameters, seed: int, orders: int) -> np.ndarray:
     for k, data in enumerate(stack.train_data):
         order = np.random.default_rng([seed, k]).permutation(p.n_train)
         stack.train_data[k] = task.Sequences(data.actions[order], data.states[order])
+    stack.full = Grouped(stack.students, stack.train_data)  # what batches are taken from
     attention, A = Attention(p), []
     for step in range(p.epochs + 1):
         heads = (getattr(stack.students, name).detach().numpy() for name in ("W_Q", "W_K"))
