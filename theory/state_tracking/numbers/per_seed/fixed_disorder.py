@@ -56,7 +56,8 @@ class FixedDisorder:
         self.keep, self.unit = np.ones((B, N, d)), 1.0
         self.counts = np.empty((B, N, 0, 0, 0), np.uint8)
         if given.pairs is not None:
-            pairs = given.pairs.transpose(0, 1, 3, 5, 2, 4).reshape(B, N, L, d, L * d)
+            pairs = np.ascontiguousarray(given.pairs.transpose(0, 1, 3, 5, 2, 4))
+            pairs = pairs.reshape(B, N, L, d, L * d)
             # Actions that never occur beside a state have no gradient there: Adam divides by its
             # size.
             self.keep[:] = pairs.max((2, 4)) > 0
