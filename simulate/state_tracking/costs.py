@@ -82,9 +82,11 @@ def _ratios(p: Parameters, seeds: int, alpha: float) -> list[list[Any]]:
         "cavity, curves": lambda q, runs: predict(q, runs, level="cavity"),
         "cavity, no accuracies": lambda q, runs: predict(q, runs, accuracies=False),
     }
-    small = trained(TINY, 1)
+    # Code for students is compiled by number of states: a few epochs at the setting's own sizes.
+    short = 2 / (p.d_g * p.N)
+    few = trained(p, 1, short)
     for way in ways.values():
-        way(TINY, small)
+        way(p.run_to(short), few)
     spent, runs = timed(lambda: trained(p, seeds, alpha))
     title = f"N = {p.N}, L = {p.L}, d_g = {p.d_g}, n = {p.n_train}, {seeds} seeds"
     rows = []

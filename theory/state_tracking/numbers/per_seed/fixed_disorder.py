@@ -49,20 +49,21 @@ class FixedDisorder:
 
     def see(self, given: Realisation, sequences: int) -> None:
         """From now on take the loss over these counts of so many sequences."""
+        from theory.state_tracking.numbers.per_seed import kernels  # compiled, when it is needed
+
         self.given, self.share, rows = given, given.share.astype(float), sequences * self.p.L
         B, N, L, d = given.share.shape
         self.keep, self.unit = np.ones((B, N, d)), 1.0
         self.counts = np.empty((B, N, 0, 0, 0), np.uint8)
         if given.pairs is not None:
-            pairs = given.pairs.transpose(0, 1, 3, 5, 2, 4).reshape(B, N, L, d, L * d)
+            pairs = np.ascontiguousarray(given.pairs.transpose(0, 1, 3, 5, 2, 4))
+            pairs = pairs.reshape(B, N, L, d, L * d)
             # Actions that never occur beside a state have no gradient there: Adam divides by its
             # size.
             self.keep[:] = pairs.max((2, 4)) > 0
-            self.counts, found = pairs, pairs * np.float32(rows)
-            whole = np.rint(found)
-            # In bytes they stay in the cache, and are exact.
-            if whole.max() <= 255 and np.abs(found - whole).max() < WHOLE:
-                self.counts, self.unit = whole.astype(np.uint8), 1 / rows
+            self.counts, (counts, apart) = pairs, kernels.whole(pairs, float(rows))
+            if apart < WHOLE:  # in bytes they stay in the cache, and are exact
+                self.counts, self.unit = counts, 1 / rows
                 self.share = np.rint(self.share * rows) / rows
         # Factor 1 - 1/n of the variance that remains about the known mean of a group of n rows.
         many = given.share * rows
@@ -79,7 +80,7 @@ class FixedDisorder:
 
     def _weights(self, at: np.ndarray) -> np.ndarray:
         """Mean weights (B, s, i a, b) of the actions in every group."""
-        from theory.state_tracking.numbers.per_seed import kernels  # compiled, when it is needed
+        from theory.state_tracking.numbers.per_seed import kernels
 
         return np.stack([kernels.weights(*each[:4]) for each in self._each(at)]).swapaxes(2, 3)
 

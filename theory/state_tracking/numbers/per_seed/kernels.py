@@ -76,6 +76,20 @@ def _inverse(total):
 
 
 @njit(**HOW)
+def whole(pairs, rows):
+    """Shares of so many rows as whole numbers of rows, and the largest distance from these; numbers
+    above 255 count as a distance.
+    """
+    _wide()
+    counts, apart, shares = np.empty(pairs.size, np.uint8), 0.0, pairs.reshape(-1)
+    for k in range(len(shares)):
+        counts[k] = np.uint8(np.int32(min(shares[k] * rows + 0.5, 255.0)))
+    for k in range(len(shares)):
+        apart = max(apart, abs(shares[k] * rows - counts[k]))
+    return counts.reshape(pairs.shape), apart
+
+
+@njit(**HOW)
 def _attended(at, d):
     """Attention of the groups of a state to every place, and the sum of its squares elsewhere."""
     L = len(at)

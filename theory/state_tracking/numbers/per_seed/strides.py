@@ -16,6 +16,7 @@ import numpy as np
 TOLERANCE = 3e-5
 FLOOR = 0.01  # of an array's size counts as changed, since changes pass through zero
 ORDER = 4  # changes kept; higher orders need shorter strides where descent has converged
+PLACES = np.arange(ORDER + 1.0)
 LONGER, SHORTER, SAFE = 2.0, 0.2, 0.9  # limits of the next stride over the last
 
 
@@ -24,10 +25,11 @@ def sums(nodes: np.ndarray, many: int) -> np.ndarray:
     polynomial through them.
     """
     # Binomials of the epoch are a basis of polynomials; their sums are the next binomials.
-    order = np.arange(len(nodes))
-    values, moments = np.ones((len(nodes), len(nodes))), (many - order) / (order + 1)
-    values[1:] = (nodes - order[:-1, None]) / order[1:, None]
-    return np.linalg.solve(values.cumprod(0), moments.cumprod())
+    order = PLACES[: len(nodes)]
+    values = np.ones((len(nodes), len(nodes)))
+    np.divide(nodes - order[:-1, None], order[:-1, None] + 1, out=values[1:])
+    moments = np.multiply.accumulate((many - order) / (order + 1))
+    return np.linalg.solve(np.multiply.accumulate(values), moments)
 
 
 class Strides:
