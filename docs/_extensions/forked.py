@@ -76,11 +76,10 @@ def prepare() -> None:
         importlib.import_module(name)
     del os.environ["MPLBACKEND"]
     sys.path.insert(0, str(ROOT))
-    gc.disable()
+    gc.disable()  # a quarter of Sphinx's time; its processes end before memory does
     for model in importlib.import_module("theory.registry").OWN:
         for equation in model.wing("theory").equations().values():
             _ = equation.rhs  # some are derived when they are first read
-    gc.enable()
     gc.freeze()  # or each process would look through all this again, and so copy it
     sys.path.pop(0)
 
@@ -104,6 +103,7 @@ def lead(app: Any) -> None:
 
 def serve(server: socket.socket, ended: int) -> None:
     """Fork a process per request, until the build has ended, which closes its end of a pipe."""
+    gc.enable()
     while ended not in select.select([server.fileno(), ended], [], [])[0]:
         asked, _ = server.accept()
         if os.fork() == 0:

@@ -1,5 +1,6 @@
 """Commands of pages are forked from a server, and run as usual where there is none."""
 
+import html
 import os
 import select
 import signal
@@ -82,3 +83,48 @@ def test_without_a_server_a_command_runs_as_usual(tmp_path, listening, waits):
     said, _ = asked.communicate(timeout=60)
     assert said.splitlines()[0] == f"['0'] given {tmp_path} False"
     assert asked.returncode == 7
+
+
+PAGE = """---
+file_format: mystnb
+kernelspec:
+  name: python3
+---
+# Page
+
+```{code-cell} ipython3
+import sys
+print("kernel forked:", "forked" in sys.modules)
+!python -m own 0
+```
+"""
+
+
+def test_kernels_of_a_build_are_forked(tmp_path):
+    """And the commands of its pages, from a server that ends with it."""
+    pytest.importorskip("myst_nb", reason="myst_nb is not installed (extra docs)")
+    (tmp_path / "own.py").write_text(COMMAND)
+    (tmp_path / "conf.py").write_text('extensions = ["myst_nb", "forked"]')
+    (tmp_path / "index.md").write_text(PAGE)
+    (tmp_path / "temporary").mkdir()
+    built = subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            "import forked, sys; forked.prepare = int; forked.build(sys.argv[1:])",
+            *("-j", "2", "-q", "-D", "nb_execution_mode=force", tmp_path, tmp_path / "html"),
+        ],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join((str(FILE.parent), str(tmp_path))),
+            "TMPDIR": str(tmp_path / "temporary"),
+            "WORD": "given",
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert built.returncode == 0, built.stderr[-2000:]
+    said = html.unescape((tmp_path / "html" / "index.html").read_text())
+    assert "kernel forked: True" in said
+    assert f"['0'] given {tmp_path} True" in said
+    assert not list((tmp_path / "temporary").glob("*/socket"))

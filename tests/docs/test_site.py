@@ -20,9 +20,11 @@ sys.path.pop(0)
 QUICK = {"DOCS_EXECUTION": "stored", "DOCS_FIGURES": "stored"}
 
 
-# What a clone is before anything else is installed: no model of another package.
+# What a clone is before anything else is installed: no model of another package. The collection of
+# garbage would be a quarter of the time of a build.
 ALONE = """
-import importlib.metadata
+import gc, importlib.metadata
+gc.disable()
 found = importlib.metadata.entry_points
 importlib.metadata.entry_points = lambda **wanted: (
     () if wanted.get("group") == "solvable_transformers.models" else found(**wanted)
@@ -45,13 +47,11 @@ def site(request, tmp_path_factory):
     done = subprocess.run(
         [
             sys.executable,
-            "-m",
-            "sphinx",
+            *(["docs/_extensions/forked.py", "-j", "2"] if whole else ["-m", "sphinx"]),
             "-W",
             "--keep-going",
             "-q",
             "-E",
-            *(["-j", "2"] if whole else []),  # each process derives for itself
             "-d",
             str(doctrees),
             "docs",

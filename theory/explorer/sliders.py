@@ -72,8 +72,9 @@ def steps(p: BaseParameters, field: str, fits: Fits) -> list[Any]:
 @functools.cache
 def _related(kind: type[BaseParameters]) -> type[BaseParameters]:
     """The same parameters, which check no single field but only relations between fields."""
-    unchecked = {"_check": lambda self, field, value: None}
-    return types.new_class(kind.__name__, (kind,), exec_body=lambda body: body.update(unchecked))
+    return types.new_class(
+        kind.__name__, (kind,), exec_body=lambda names: names.update(_check=lambda *_: None)
+    )
 
 
 @functools.lru_cache(1 << 17)  # flows and closed forms ask for the same pairs
@@ -213,8 +214,8 @@ def slider(p: BaseParameters, field: str, values: list[Any]) -> dict[str, Any]:
     """A slider: its values, the index of the one nearest to the field's own value, and the meaning
     of the field.
     """
-    current = getattr(p, field)
-    near = range(len(values)) if current is None else np.argsort([abs(v - current) for v in values])
-    start = len(values) // 2 if current is None else int(near[0])
+    own = getattr(p, field)
+    near = range(len(values)) if own is None else np.argsort([abs(v - own) for v in values])
+    start = len(values) // 2 if own is None else int(near[0])
     doc = next(f.metadata["doc"] for f in dataclasses.fields(p) if f.name == field)
     return {"values": values, "start": start, "doc": doc}
