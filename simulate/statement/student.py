@@ -20,7 +20,7 @@ from simulate.statement import data as law
 from simulate.streams import keyed
 from theory.optimisers import Optimiser
 from theory.runtime import sources
-from theory.statement import arrays, model
+from theory.statement import arrays, model, onset
 from theory.statement.stated import Statement
 from theory.statement.symmetry import compiled
 from theory.statement.tree import Function, Index, Node, Value, Weight, require, subterms
@@ -111,7 +111,7 @@ class Learner:
         optimizer: Optimiser | None = None,
     ) -> None:
         self.p, self.seed, self.student = p, seed, Student(stated, dtype)
-        self.made = model.at_sizes(stated, p)
+        self.made = onset.at_sizes(stated, p)
         self.numbers = law.counted(p.as_dict())
         sized = arrays.Data(self.numbers)
         self.tables = dict(tables or arrays.teachers(stated, sized, keyed(seed, TEACHERS)))

@@ -22,7 +22,7 @@ from theory.emergence import of_onset, until
 from theory.equation import Equation
 from theory.parameters import BaseParameters, ParameterError, Stepped, nearest, parameter
 from theory.registry import COMMANDS, Model, of_all
-from theory.statement.derived import Derived, scope_of
+from theory.statement.derived import scope_of
 from theory.statement.stated import UNNAMED, Statement, unread
 from theory.statement.tree import Spectrum, require
 
@@ -121,7 +121,7 @@ def offered(stated: Statement) -> types.SimpleNamespace:
             If the runs lack their steps or were trained with other parameters, a size has no value,
             the descent diverges, or the flow is a closure, which no student follows.
         """
-        return prediction.descent(at_sizes(stated, p).flow, p, runs, until)
+        return prediction.descent(onset.at_sizes(stated, p).flow, p, runs, until)
 
     return types.SimpleNamespace(
         statement=stated,
@@ -135,27 +135,6 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         onset=own_onset,
         emergence_times=of_onset(own_onset),
     )
-
-
-def at_sizes(stated: Statement, p: Any) -> Derived:
-    """Derived results of a statement at the sizes of parameters.
-
-    Raises
-    ------
-    ParameterError
-        If a size or number has no value, or the student has no classes (a closure).
-    """
-    from theory.statement import onset
-
-    made = _written(stated, tuple(onset.sized(stated, p).items()))
-    said = f"statement {stated.name}: of a closure over teachers there are no students yet"
-    require(not made.shared, said)
-    return made
-
-
-@functools.lru_cache(maxsize=16)  # the flow of written sums takes seconds
-def _written(stated: Statement, sizes: tuple[tuple[str, int], ...]) -> Derived:
-    return offered(stated).derived().written(dict(sizes))
 
 
 PRINTED = 300  # operations of a rate that is printed in a package's sections

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import xarray as xr
 from theory.linearised import linearised
 from theory.onset import Onset, tabulated
 from theory.parameters import ParameterError
+from theory.statement import kept
 from theory.statement.derived import Derived
 from theory.statement.stated import Statement
 from theory.statement.tree import require
@@ -83,6 +85,25 @@ def concrete(made: Derived, p: Any) -> Derived:
         If a size or number has no value.
     """
     return made.written(sized(made.statement, p))
+
+
+def at_sizes(stated: Statement, p: Any) -> Derived:
+    """Derived results of a statement at the sizes of parameters.
+
+    Raises
+    ------
+    ParameterError
+        If a size or number has no value, or the student has no classes (a closure).
+    """
+    made = _written(stated, tuple(sized(stated, p).items()))
+    said = f"statement {stated.name}: of a closure over teachers there are no students yet"
+    require(not made.shared, said)
+    return made
+
+
+@functools.lru_cache(maxsize=16)  # the flow of written sums takes seconds
+def _written(stated: Statement, sizes: tuple[tuple[str, int], ...]) -> Derived:
+    return kept.derived(stated).written(dict(sizes))
 
 
 def sized(stated: Statement, p: Any) -> dict[str, int]:

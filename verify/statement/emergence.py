@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from simulate.statement import of
-from theory.statement import model
+from theory.statement import model, onset
 from theory.statement.stated import Statement
 from verify.check import Band, Check, identity, sampled, with_notes
 from verify.emergence import first_crossing
@@ -59,7 +59,7 @@ def emergence(
     for p in settings:
         time = predicted(p)
         p = p.run_to(LONGER * time)
-        flow = model.at_sizes(stated, p).flow
+        flow = onset.at_sizes(stated, p).flow
         shown = flow.observables.get(variable) or next(x for x in flow.state if x.name == variable)
         event = {"time": shown - level}
         exact = float(flow.solve(p, at=[0.0], t=LONGER * time, events=event)["time"])

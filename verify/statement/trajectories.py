@@ -11,7 +11,7 @@ from simulate.statement.data import coinciding, counted
 from theory import titles
 from theory.parameters import described
 from theory.runtime import plotting
-from theory.statement import model
+from theory.statement import model, onset
 from theory.statement.arrays import Data
 from theory.statement.stated import Statement
 from verify import ensemble
@@ -42,7 +42,7 @@ def checks(stated: Statement, p: Any, runs: xr.Dataset) -> list[Check]:
 def lag(stated: Statement, p: Any, runs: xr.Dataset) -> str:
     """How far descent is from the flow."""
     steps = model.offered(stated).predict(p, runs)
-    flow = model.at_sizes(stated, p).flow.solve(p, at=runs.t.values, t=float(runs.t[-1]))
+    flow = onset.at_sizes(stated, p).flow.solve(p, at=runs.t.values, t=float(runs.t[-1]))
     off = {
         str(x): float(np.abs(flow[x] - v).max() / (np.abs(flow[x]).max() or 1))
         for x, v in steps.data_vars.items()
