@@ -10,6 +10,7 @@ This file is also what ``python`` is within pages: ``forked.py SOCKET ARGUMENTS`
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import json
@@ -39,14 +40,19 @@ def build(options: list[str]) -> None:
     commands are ordinary processes.
     """
     sys.argv = ["sphinx", *options]
+    sphinx = functools.partial(runpy.run_module, "sphinx", run_name="__main__", alter_sys=True)
     if sys.platform != "linux":
-        runpy.run_module("sphinx", run_name="__main__", alter_sys=True)
+        sphinx()
     cores = os.sched_getaffinity(0)
     # Libraries that see one core start no threads when they are loaded. A fork would lose them.
     os.sched_setaffinity(0, [min(cores)])
     prepare()
     if len(os.listdir("/proc/self/task")) > 1:
-        raise RuntimeError("a library has started threads: kernels cannot be forked from here")
+        print(
+            "a library has started threads: nothing is forked, which takes longer", file=sys.stderr
+        )
+        os.sched_setaffinity(0, cores)
+        sphinx()
     ended, building = os.pipe()
     folder = tempfile.mkdtemp()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
@@ -62,7 +68,7 @@ def build(options: list[str]) -> None:
     os.environ["DOCS_SERVER"] = folder
     importlib.import_module("matplotlib").use("agg")
     try:
-        runpy.run_module("sphinx", run_name="__main__", alter_sys=True)
+        sphinx()
     finally:
         os.close(building)
         os.waitpid(server, 0)
