@@ -4,6 +4,8 @@ wrong.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -12,6 +14,7 @@ from simulate.associative_memory.gradient_steps.steps import Outcome
 from theory.associative_memory.factual_recall import Parameters as Recall
 from theory.associative_memory.factual_recall import flow, time_of_share
 from theory.associative_memory.factual_recall.dynamics import PARTS
+from theory.registry import TABLE as MODELS
 from theory.state_tracking import Parameters as Tracking
 from theory.state_tracking.onset import equations as onset_equations
 from verify.associative_memory.factual_recall import timescales as recall
@@ -19,6 +22,7 @@ from verify.associative_memory.gradient_steps import laws as gradient_steps
 from verify.associative_memory.k_hop import laws as k_hop
 from verify.associative_memory.superposition import laws as superposition
 from verify.associative_memory.trigger_task import laws as trigger_task
+from verify.report import Request
 from verify.state_tracking import ensemble
 from verify.state_tracking import timescales as tracking
 
@@ -194,3 +198,19 @@ def test_a_level_that_theory_never_reaches(monkeypatch, there):
     found, _ = tracking.emergence(p, runs)
     missing = [c.within for c in found if "theory gets there" in c.name]
     assert missing == ([False] if there < 2 else [])
+
+
+def test_the_trigger_task_trains_only_in_full(monkeypatch):
+    """Without ``--full`` no group that trains is asked, and the report says so."""
+
+    def trained():
+        raise LookupError("trained")
+
+    monkeypatch.setattr(trigger_task, "memories", list)
+    monkeypatch.setattr(trigger_task, "transformers", trained)
+    monkeypatch.setattr(trigger_task, "order", trained)
+    request = Request(MODELS["associative_memory.trigger_task"], full=False)
+    _, note = trigger_task.report(request).notes
+    assert note.startswith("not run without --full: trigger task")
+    with pytest.raises(LookupError, match="trained"):
+        trigger_task.report(replace(request, full=True))
