@@ -23,6 +23,7 @@ from theory.state_tracking.numbers.per_seed import (
     accuracy_kernels,
 )
 from theory.state_tracking.numbers.per_seed.observables import accuracies
+from theory.state_tracking.numbers.per_seed.runs import members
 from theory.state_tracking.numbers.per_seed.strides import Strides
 
 P = Parameters(N=3, L=3, d_g=2, d_h=4, rope="plain", rope_theta=10.0, n_train=40, n_test=8)
@@ -261,6 +262,31 @@ def test_five_nodes_are_enough(monkeypatch):
     assert few["accuracy"][0] > 0.3
 
 
+@pytest.mark.parametrize("size", [(2, 3), (3, 2)], ids=str)
+def test_sums_over_counted_pairs(size):
+    """Mean weights and force by their definitions, at even and odd numbers of places and actions,
+    also of groups without rows: from counts in bytes, and from shares where counts exceed 255.
+    """
+    p = P.replace(L=size[0], d_g=size[1], n_train=8)
+    start, given = begin(p, 5)
+    pairs, share = given.pairs.astype(float), given.share
+    assert (share == 0).any() and pairs.max() * 8 * p.L > 1.5
+    for times, kind in ((1, np.uint8), (1000, np.float32)):
+        system = FixedDisorder(p.replace(n_train=times * p.n_train), start, given)
+        assert system.counts.dtype == kind
+        at, M = system._attention()[0], system.state[2]
+        weights = np.einsum("bij,bsijac->bsiac", at, pairs)
+        weights /= np.where(share > 0, share, 1)[..., None]
+        error = np.random.default_rng(1).normal(size=(1, p.N, p.L, p.d_g, p.N))
+        force = np.einsum("bsiar,bscr,bsijac->bij", error, M, pairs)
+        flat = (1, p.N, p.L * p.d_g, -1)
+        for found, expected in (
+            (system._weights(at), weights.reshape(flat)),
+            (system._force(at, error.reshape(flat)), force),
+        ):  # of order one, from shares in single precision
+            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
 def test_pairs_of_an_infinite_training_set():
     """Given as pairs, or left out: the same rates."""
     start, given = begin(P, 6)
@@ -299,6 +325,20 @@ def test_forces_of_training_sets_have_no_bias():
     off = ~np.eye(P.L, dtype=bool)
     assert np.abs(z).max() < 5  # what is left is of third order in the scatter
     assert np.abs(wrong[off]).max() > 6
+
+
+def test_seeds_alone_are_those_of_the_stack():
+    """Taken apart, every seed keeps its own counts, teachers and absent actions: the same rates and
+    observables.
+    """
+    p, rng = P.replace(n_train=2, d_g=4), np.random.default_rng(0)
+    start = Start.drawn(p, 2, rng)
+    system = FixedDisorder(p, start, Realisation.drawn(p, start, rng))
+    assert (system.keep[0] != system.keep[1]).any()
+    every = [*system.rates(), *system.observe().values()]
+    for k, alone in enumerate(members(system)):
+        for found, expected in zip([*alone.rates(), *alone.observe().values()], every, strict=True):
+            np.testing.assert_allclose(found[0], expected[k], rtol=1e-9, atol=1e-13)
 
 
 def test_columns_keep_their_sums():

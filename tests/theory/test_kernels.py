@@ -8,6 +8,7 @@ from scipy.special import logsumexp, ndtr, softmax
 from theory.special import gauss_hermite, gauss_legendre
 from theory.state_tracking.numbers.per_seed import accuracy_kernels, kernels
 from theory.state_tracking.numbers.per_seed.cavity import _between as between
+from theory.state_tracking.numbers.per_seed.fixed_disorder import WHOLE
 
 
 def over(function):
@@ -106,6 +107,17 @@ def test_averages_under_the_softmax():
         kernels._exponentials(e)
         with np.errstate(over="ignore"):
             assert np.isnan(kernels._scales(e.sum(0))).all()
+
+
+@pytest.mark.parametrize("rows", [3.0, 7 * 99991.0, 1e9])
+def test_shares_that_are_whole_numbers_of_rows(rows):
+    """Up to 255, from single precision; 256 rows and half a row are not."""
+    every = np.arange(256)
+    counts, apart = kernels.whole((every / rows).astype(np.float32), rows)
+    np.testing.assert_array_equal(counts, every)
+    assert apart < WHOLE
+    for other in (256, 0.5):
+        assert kernels.whole(np.array([other / rows], np.float32), rows)[1] > 0.4
 
 
 def test_accuracies_against_the_library():
