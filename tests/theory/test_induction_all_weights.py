@@ -4,6 +4,7 @@ invalid input.
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
 
 import numpy as np
@@ -282,6 +283,17 @@ def test_flow_of_some_pseudo_parameters():
     for names, said in (([], "nothing"), (["delta_1"], "delta_1")):
         with pytest.raises(ParameterError, match=f"^names: must be some of .*, not {said}$"):
             times.flow_of(8, names=names)
+
+
+def test_every_setting_has_its_own_flow():
+    """Asked one after the other, each is descent on its own loss, to the order of a step."""
+    step, end, ends = 0.02, 2.0, []
+    settings = [*itertools.product(times.QUERIES, ("strict", "inclusive"), (1,))]
+    for query, mask, right in [*settings, ("last", "strict", 2)]:
+        path = times.euler(4, query, mask, step, round(end / step), right)
+        ends.append(times.flow_of(4, query, mask, right=right).sol(end / 4))
+        np.testing.assert_allclose(ends[-1], path[-1], rtol=0, atol=step)
+    assert min(np.abs(x - y).max() for x, y in itertools.combinations(ends, 2)) > 2 * step
 
 
 @pytest.mark.slow
