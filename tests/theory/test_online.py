@@ -62,6 +62,14 @@ def test_derivatives_of_means(target, student, place):
         assert found == pytest.approx(difference, rel=2e-4, abs=1e-7)
 
 
+def test_means_of_numbers_and_of_arrays():
+    """Of numbers, as integrators ask, and of arrays, which are broadcast: the same."""
+    of = (1, 0), (1, 0, 0, 0, 0, 0), (0, 0, 0)
+    expected = [means.value(*of, *point) for point in POINTS]
+    assert [means.Mean._imp_(*of, *point) for point in POINTS] == expected
+    np.testing.assert_array_equal(means.Mean._imp_(*of, *np.transpose(POINTS)), expected)
+
+
 def test_a_mean_without_student_does_not_move():
     """And one without target does not depend on their covariance."""
     nothing, attention = (0,) * 6, (1, 0, 0, 0, 0, 0)
