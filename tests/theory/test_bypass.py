@@ -160,6 +160,14 @@ def test_a_known_state_leaves_a_student_of_fewer_states(rates):
     assert N * size * (far["delta_M_1"] - far["delta_M_0"]) != pytest.approx(D, rel=1e-3)
 
 
+def test_forms_of_more_than_theta_d_and_h_are_refused():
+    """How h is shared between M and U does not follow from theta, D and h."""
+    alone, other = (stages.state()[x] for x in ("delta_U", "delta_M_0"))
+    assert stages.by_two(other + b * alone) == stages.h
+    with pytest.raises(ArithmeticError, match="at another with the same D, h"):
+        stages.by_two(alone)
+
+
 def test_stages_in_print():
     """Rates at the start, specificity, loss of the first stage."""
     L, found = LENGTH, {k: e.rhs for k, e in stages.equations().items()}
