@@ -262,31 +262,6 @@ def test_five_nodes_are_enough(monkeypatch):
     assert few["accuracy"][0] > 0.3
 
 
-@pytest.mark.parametrize("size", [(2, 3), (3, 2)], ids=str)
-def test_sums_over_counted_pairs(size):
-    """Mean weights and force by their definitions, at even and odd numbers of places and actions,
-    also of groups without rows: from counts in bytes, and from shares where counts exceed 255.
-    """
-    p = P.replace(L=size[0], d_g=size[1], n_train=8)
-    start, given = begin(p, 5)
-    pairs, share = given.pairs.astype(float), given.share
-    assert (share == 0).any() and pairs.max() * 8 * p.L > 1.5
-    for times, kind in ((1, np.uint8), (1000, np.float32)):
-        system = FixedDisorder(p.replace(n_train=times * p.n_train), start, given)
-        assert system.counts.dtype == kind
-        at, M = system._attention()[0], system.state[2]
-        weights = np.einsum("bij,bsijac->bsiac", at, pairs)
-        weights /= np.where(share > 0, share, 1)[..., None]
-        error = np.random.default_rng(1).normal(size=(1, p.N, p.L, p.d_g, p.N))
-        force = np.einsum("bsiar,bscr,bsijac->bij", error, M, pairs)
-        flat = (1, p.N, p.L * p.d_g, -1)
-        for found, expected in (
-            (system._weights(at), weights.reshape(flat)),
-            (system._force(at, error.reshape(flat)), force),
-        ):  # of order one, from shares in single precision
-            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
-
-
 def test_pairs_of_an_infinite_training_set():
     """Given as pairs, or left out: the same rates."""
     start, given = begin(P, 6)

@@ -6,7 +6,14 @@ from numba import njit
 from scipy.special import logsumexp, ndtr, softmax
 
 from theory.special import gauss_hermite, gauss_legendre
-from theory.state_tracking.numbers.per_seed import accuracy_kernels, kernels
+from theory.state_tracking import Parameters
+from theory.state_tracking.numbers.per_seed import (
+    FixedDisorder,
+    Realisation,
+    Start,
+    accuracy_kernels,
+    kernels,
+)
 from theory.state_tracking.numbers.per_seed.cavity import _between as between
 from theory.state_tracking.numbers.per_seed.fixed_disorder import WHOLE
 
@@ -118,6 +125,32 @@ def test_shares_that_are_whole_numbers_of_rows(rows):
     assert apart < WHOLE
     for other in (256, 0.5):
         assert kernels.whole(np.array([other / rows], np.float32), rows)[1] > 0.4
+
+
+@pytest.mark.parametrize("size", [(2, 3), (3, 2)], ids=str)
+def test_sums_over_counted_pairs(size):
+    """Mean weights and force by their definitions, at even and odd numbers of places and actions,
+    also of groups without rows: from counts in bytes, and from shares where counts exceed 255.
+    """
+    p, rng = Parameters(N=3, L=size[0], d_g=size[1], d_h=4, n_train=8), np.random.default_rng(5)
+    start = Start.drawn(p, 1, rng)
+    given = Realisation.drawn(p, start, rng)
+    pairs, share = given.pairs.astype(float), given.share
+    assert (share == 0).any() and pairs.max() * 8 * p.L > 1.5
+    for times, kind in ((1, np.uint8), (1000, np.float32)):
+        system = FixedDisorder(p.replace(n_train=times * p.n_train), start, given)
+        assert system.counts.dtype == kind
+        at, M = system._attention()[0], system.state[2]
+        weights = np.einsum("bij,bsijac->bsiac", at, pairs)
+        weights /= np.where(share > 0, share, 1)[..., None]
+        error = rng.normal(size=(1, p.N, p.L, p.d_g, p.N))
+        force = np.einsum("bsiar,bscr,bsijac->bij", error, M, pairs)
+        flat = (1, p.N, p.L * p.d_g, -1)
+        for found, expected in (
+            (system._weights(at), weights.reshape(flat)),
+            (system._force(at, error.reshape(flat)), force),
+        ):  # of order one, from shares in single precision
+            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
 def test_accuracies_against_the_library():
