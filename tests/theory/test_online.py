@@ -64,10 +64,10 @@ def test_derivatives_of_means(target, student, place):
 
 def test_means_of_numbers_and_of_arrays():
     """Of numbers, as integrators ask, and of arrays, which are broadcast: the same."""
-    of = (1, 0), (1, 0, 0, 0, 0, 0), (0, 0, 0)
-    expected = [means.value(*of, *point) for point in POINTS]
-    assert [means.Mean._imp_(*of, *point) for point in POINTS] == expected
-    np.testing.assert_array_equal(means.Mean._imp_(*of, *np.transpose(POINTS)), expected)
+    of, places = ((1, 0), (1, 0, 0, 0, 0, 0), (0, 0, 0)), [point[:3] for point in POINTS]
+    expected = [means.value(*of, *place, 0.6) for place in places]
+    assert [means.Mean._imp_(*of, *place, 0.6) for place in places] == expected
+    np.testing.assert_array_equal(means.Mean._imp_(*of, *np.transpose(places), 0.6), expected)
 
 
 def test_a_mean_without_student_does_not_move():

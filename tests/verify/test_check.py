@@ -27,6 +27,7 @@ from verify.check import (
     with_notes,
 )
 from verify.report import Report, merged, sided
+from verify.significance import POWER, Z_MAX, Shape
 
 OFF = Band(0.1, 0.2, "mean field")
 
@@ -232,6 +233,16 @@ def test_few_samples_are_judged_by_student_t():
         assert check.normal_z(scipy.stats.t.isf(3e-5, n - 1), n) == pytest.approx(
             scipy.stats.norm.isf(3e-5), rel=1e-12
         )
+
+
+@pytest.mark.parametrize("n", [3, 20, 10**6, np.inf])
+@pytest.mark.parametrize("length", [2.0, 80.0])
+def test_the_largest_along_a_curve_is_judged_as_a_single_number(n, length):
+    """At its critical deviation it is as unlikely as the largest z that is let pass."""
+    shape = Shape(points=50, length=length)
+    assert detectable_effect(n, shape=shape) > detectable_effect(n)
+    critical = detectable_effect(n, shape=shape) - scipy.stats.t.ppf(POWER, n - 1)
+    assert check.normal_z(critical, n, shape) == pytest.approx(Z_MAX, rel=1e-9)
 
 
 DRAWN = 1000  # a share of 0.9 scatters by sqrt(0.9 0.1 / 1000) = 0.0095
