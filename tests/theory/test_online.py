@@ -192,9 +192,24 @@ def test_fields_that_nodes_do_not_resolve_are_refused():
     assert found == pytest.approx(directly(*MONOMIALS[0], *point, order=40), rel=5e-3)
 
 
+def test_times_without_ends():
+    """Emergence times are those of the growth rates, in t, one per overlap."""
+    p = SPHERE.replace(omega=0.5)
+    found, rates = online.emergence_times(p), online.growth_rates(p)
+    assert {x: float(v) for x, v in found.items()} == {
+        x: float(rates[x]) for x in ("T_m", "T_theta")
+    }
+    assert 0 < found.T_theta < found.T_m < np.inf
+    assert found.T_m.units == found.T_theta.units == "t"
+
+
 def test_an_end_that_is_not_reached_leaves_the_rest():
     """The noise of large steps drives the norm away: growth rates stay, notes say why."""
-    found = online.onset(online.Parameters(eta=1e4))
+    p = online.Parameters(eta=1e4)
+    found, rates = online.onset(p), online.growth_rates(p)
+    assert {x: found.numbers[x] for x in ("growth_m", "growth_theta")} == {
+        x: float(rates[x]) for x in ("growth_m", "growth_theta")
+    }
     assert np.isfinite(found.numbers["growth_m"]) and np.isnan(found.numbers["loss_semantic"])
     assert any(n.startswith("loss_semantic: omega = 0.3") for n in found.notes)
     assert any("omega_loss, looked for from omega = 0.05" in n for n in found.notes)
