@@ -212,8 +212,8 @@ def descent(flow: Flow, p: Any, runs: xr.Dataset | None, until: float | None) ->
     """
     steps, times = clock(p, runs, until)
     how, last = optimiser(runs), int(np.max(steps[-1]))
-    # a schedule knows the length of the run
-    length = last if how is None else _parameters(runs, "runs", p).get("steps", last)
+    trained = {} if runs is None or how is None else _parameters(runs, "runs", p)
+    length = trained.get("steps", last)  # a schedule knows the length of the run
     follow = lambda: flow.descend(p, p.eta, length, optimizer=how).isel(t=steps)  # noqa: E731
     return finite(p, follow).assign_coords(t=times, step=("t", steps))
 
