@@ -212,6 +212,7 @@ def test_presets():
 def test_presets_take_fields_by_keyword():
     """By position they would set whichever field comes first."""
     assert Parameters.table_1(L=3) == Parameters(L=3) and Parameters.demo(L=3).N == 16
+    assert Parameters.demo(N=8).N == 8
     assert "table_2" in dir(Parameters)
     for preset in (Parameters.table_1, Parameters.presets()["table_2"]):
         with pytest.raises(ParameterError, match="^Parameters.table_[12]: takes fields by keyword"):
