@@ -101,7 +101,8 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         p: Any, runs: xr.Dataset | None = None, *, until: float | None = None
     ) -> xr.Dataset:
         """Predict a training run: descent on all inputs by the students' optimiser, the same for
-        every seed.
+        every seed. Under Adam students may leave it where gradients vanish by symmetry, as their
+        rounding is divided by itself.
 
         Parameters
         ----------
