@@ -1,17 +1,20 @@
-"""Validation of training arguments (seeds, time, store, workers), done before any work."""
+"""Validation of training arguments (seeds, time, store, workers, options), done before any work."""
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import itertools
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from simulate import storage
-from theory.parameters import ParameterError
+from theory.parameters import ParameterError, nearest
 from theory.runtime.cli import MOST_SEEDS
 
 
@@ -92,3 +95,25 @@ def workers(asked: Any) -> int | None:
     if asked is not None and not (is_whole(asked) and asked >= 1):
         raise ParameterError(f"workers = {repr(asked):.80}: must be a whole number >= 1")
     return asked
+
+
+def keywords(system: Any, p: Any, own: Iterable[str]) -> None:
+    """Check further keywords of ``System.train``.
+
+    Raises
+    ------
+    ParameterError
+        For one that is no option of this kind of student.
+    """
+    options = list(inspect.signature(system.identity).parameters)[1:]
+    fields = [f.name for f in dataclasses.fields(p)]
+    taken = [*filter(None, (system.time, system.sweep_parameter)), *options]
+    taken += [x for x in inspect.signature(system.train).parameters if x not in ("p", "own")]
+    for name in own:
+        if name == system.time:
+            raise ParameterError(f"{name}: says the same as until; give one of them")
+        if name in fields and name not in options:
+            raise ParameterError(f"{name}: belongs to the parameters: p.replace({name}=...)")
+        if name not in options:
+            hint = nearest(name, [*taken, *fields])
+            raise ParameterError(f"{name}: unknown keyword; {hint}known are {', '.join(taken)}")

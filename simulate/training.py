@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import inspect
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +18,7 @@ from simulate import arguments, checkpoints, interface_checks, jobs, runs, stora
 from simulate import device as devices
 from simulate.learner import Clamped, Learner
 from simulate.stack import seconds_per_step, train_stack
-from theory.parameters import BaseParameters, ParameterError, error_summary, nearest
+from theory.parameters import BaseParameters, ParameterError, error_summary
 
 PRECISIONS = ("float32", "float64")
 
@@ -201,7 +199,7 @@ class System:
             p, until if until is not None or self.time is None else own.pop(self.time, None)
         )
         values = own.pop(self.sweep_parameter, None)
-        self._refuse(p, own)
+        arguments.keywords(self, p, own)
         points = (
             [p]
             if values is None
@@ -219,21 +217,6 @@ class System:
         ):
             raise error
         return self.read(points, seeds, arguments.store(store), dtype, own)
-
-    def _refuse(self, p: Any, own: Iterable[str]) -> None:
-        """Raise an error for options that this kind of student does not have."""
-        options = list(inspect.signature(self.identity).parameters)[1:]
-        fields = [f.name for f in dataclasses.fields(p)]
-        taken = [*filter(None, (self.time, self.sweep_parameter)), *options]
-        taken += [x for x in inspect.signature(self.train).parameters if x not in ("p", "own")]
-        for name in own:
-            if name == self.time:
-                raise ParameterError(f"{name}: says the same as until; give one of them")
-            if name in fields and name not in options:
-                raise ParameterError(f"{name}: belongs to the parameters: p.replace({name}=...)")
-            if name not in options:
-                hint = nearest(name, [*taken, *fields])
-                raise ParameterError(f"{name}: unknown keyword; {hint}known are {', '.join(taken)}")
 
     def plan(
         self,

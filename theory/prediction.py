@@ -212,7 +212,8 @@ def descent(flow: Flow, p: Any, runs: xr.Dataset | None, until: float | None) ->
     """
     steps, times = clock(p, runs, until)
     how, last = optimiser(runs), int(np.max(steps[-1]))
-    length = last if how is None else max(last, p.steps)  # a schedule knows the length of the run
+    trained = {} if runs is None or how is None else _parameters(runs, "runs", p)
+    length = trained.get("steps", last)  # a schedule knows the length of the run
     follow = lambda: flow.descend(p, p.eta, length, optimizer=how).isel(t=steps)  # noqa: E731
     return finite(p, follow).assign_coords(t=times, step=("t", steps))
 
@@ -235,7 +236,8 @@ def clock(p: Any, runs: xr.Dataset | None, t: float | None) -> tuple[np.ndarray,
         As `check_runs` and `evaluations`.
     """
     if runs is not None:
-        check_runs(p, runs, ("t", "step"), free=("batch_size",))
+        free = ("batch_size",) if linear(optimiser(runs)) else ()
+        check_runs(p, runs, ("t", "step"), free)
         return runs.step.values, runs.t.values
     p = p.run_to(t)
     steps = evaluations(p.steps, p.eval_every)

@@ -210,7 +210,8 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
         def ask(p: BaseParameters, arguments: tuple, named: Mapping[str, Any]) -> None:
             asked: dict[str, Any] = {}
             with contextlib.suppress(TypeError):  # the function itself raises it
-                asked = dict(signature.bind_partial(p, *arguments, **named).arguments)
+                own = {k: v for k, v in named.items() if k in signature.parameters}
+                asked = dict(signature.bind_partial(p, *arguments, **own).arguments)
             level = asked.get("level", usual) if len(scopes) > 1 else ""
             theory_scope = scopes.get(level) if isinstance(level, str) else None
             if theory_scope is not None:  # the function rejects an unknown level

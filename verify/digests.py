@@ -16,8 +16,8 @@ from theory.runtime.sources import FUNCTIONS, hashed, undocumented
 
 ROOT = Path(__file__).parents[1]
 WINGS = ("theory", "simulate", "verify")
-# Modules that list or import every model, handle statements in files, draw, print, make digests,
-# read flags, show progress, look for memory: what they do changes no number of a report.
+# Modules that list or import every model, draw, print, make digests, read flags, show progress,
+# look for memory: what they do changes no number of a report.
 ASIDE = (
     "verify",
     "verify.digests",
@@ -26,7 +26,6 @@ ASIDE = (
     "theory.registry",
     "theory.plugins",
     "verify.device.students",
-    "theory.statement.model",
     "theory.runtime.plotting",
     "theory.renaming",
     "theory.titles",

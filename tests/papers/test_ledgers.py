@@ -418,6 +418,8 @@ def test_sources_of_a_command_are_what_it_imports(tmp_path):
     known = digests.modules(MODELS["associative_memory"], "gradients")
     assert set(done.stdout.split()) - set(digests.ASIDE) <= known.keys()
     assert not [name for name in known if "positional" in name]
+    predictions = {"theory.prediction", "theory.statement.model", "theory.statement.onset"}
+    assert predictions <= digests.modules(MODELS["induction_heads"], "trajectories").keys()
 
 
 @pytest.mark.parametrize(

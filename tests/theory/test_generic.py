@@ -233,6 +233,19 @@ def test_unknown_model_names_the_nearest():
     assert message.endswith("did you mean 'state_tracking'?")
 
 
+def test_what_a_model_lacks_names_those_that_have_it():
+    """Commands and optional modules."""
+    tracking, attention = map(registry.find, ("state_tracking", "positional_semantic"))
+    others = "^verify.thresholds: not for state_tracking, .*, but for positional_semantic$"
+    with pytest.raises(ParameterError, match=others):
+        registry.offers(tracking, "thresholds")
+    registry.offers(attention, "thresholds")
+    others = "^simulate.costs: not for positional_semantic, but for state_tracking$"
+    with pytest.raises(ParameterError, match=others):
+        registry.having(attention, "simulate", "costs")
+    assert hasattr(registry.having(tracking, "simulate", "costs"), "ratios")
+
+
 @pytest.mark.slow
 def test_theory_does_not_load_torch():
     """Every module of the theory wing imports without torch and without the other wings."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import importlib
 import json
 import pickle
 import re
@@ -211,6 +212,7 @@ def test_presets():
 def test_presets_take_fields_by_keyword():
     """By position they would set whichever field comes first."""
     assert Parameters.table_1(L=3) == Parameters(L=3) and Parameters.demo(L=3).N == 16
+    assert Parameters.demo(N=8).N == 8
     assert "table_2" in dir(Parameters)
     for preset in (Parameters.table_1, Parameters.presets()["table_2"]):
         with pytest.raises(ParameterError, match="^Parameters.table_[12]: takes fields by keyword"):
@@ -362,6 +364,16 @@ def test_values_are_what_the_equations_want():
     values = Parameters(L=4).values()
     assert values["A_0"] == 0.25 and Parameters(A_0=0.7).values()["A_0"] == 0.7
     assert values["sigma2"] == 1 / 3 and values["omega"].shape == (64,)
+
+
+@pytest.mark.parametrize("module, name", [("runtime", "compiled"), ("runtime.cli", "having")])
+def test_retired_names_give_the_new_ones(module, name):
+    """A name that never was is none, as in every module."""
+    room = importlib.import_module(f"theory.{module}")
+    new = {"compiled": "theory.compiled", "having": "theory.registry.having"}[name]
+    with pytest.raises(ParameterError, match=rf"^theory\.{module}\.{name}: is called {new} now$"):
+        getattr(room, name)
+    assert not hasattr(room, "never_was")
 
 
 def test_the_old_name_of_quantities_gives_the_new_one():

@@ -22,6 +22,7 @@ from verify.associative_memory.gradient_steps import laws as gradient_steps
 from verify.associative_memory.k_hop import laws as k_hop
 from verify.associative_memory.superposition import laws as superposition
 from verify.associative_memory.trigger_task import laws as trigger_task
+from verify.check import vanishing
 from verify.report import Request
 from verify.state_tracking import ensemble
 from verify.state_tracking import timescales as tracking
@@ -202,15 +203,13 @@ def test_a_level_that_theory_never_reaches(monkeypatch, there):
 
 def test_the_trigger_task_trains_only_in_full(monkeypatch):
     """Without ``--full`` no group that trains is asked, and the report says so."""
-
-    def trained():
-        raise LookupError("trained")
-
-    monkeypatch.setattr(trigger_task, "memories", list)
-    monkeypatch.setattr(trigger_task, "transformers", trained)
-    monkeypatch.setattr(trigger_task, "order", trained)
+    trained = ("transformers", "order")
+    for name in ("memories", *trained):
+        row = vanishing(name, "slides", 0.0, 0.0, "why")
+        monkeypatch.setattr(trigger_task, name, lambda row=row: [row])
     request = Request(MODELS["associative_memory.trigger_task"], full=False)
-    _, note = trigger_task.report(request).notes
-    assert note.startswith("not run without --full: trigger task")
-    with pytest.raises(LookupError, match="trained"):
-        trigger_task.report(replace(request, full=True))
+    quick = trigger_task.report(request)
+    assert [c.name for c in quick.checks] == ["memories"]
+    assert quick.notes[1].startswith("not run without --full: trigger task")
+    whole = trigger_task.report(replace(request, full=True))
+    assert [c.name for c in whole.checks] == ["memories", *trained] and not whole.notes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import runpy
 import sys
 import traceback
@@ -79,6 +80,8 @@ def offered(stated: Statement) -> types.SimpleNamespace:
     from theory.statement import kept, onset
 
     offers = functools.cache(functools.partial(kept.derived, stated))
+    names = tuple(s.name for s in stated.symbols)
+    text = hashlib.sha256(stated.text.encode()).hexdigest()[:16]  # in configurations of students
 
     def flows() -> dict[str, Any]:
         """The flow, at the sizes that the statement gives where sums have to be written out."""
@@ -86,19 +89,20 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         return {stated.name: (offers().written(stated.values) if given else offers()).flow}
 
     @until("t")
-    @scope.guard(scope_of(stated))
+    @scope.guard(dataclasses.replace(scope_of(stated), enters=names))
     @sweep.over_fields
     def own_onset(p: Any, until: float | None = None) -> Any:
         return onset.onset(offers(), p, until)
 
     @until("t")
-    @scope.guard(scope_of(stated, filled=(prediction.LINEAR,)))
+    @scope.guard(dataclasses.replace(scope_of(stated, filled=(prediction.LINEAR,)), enters=names))
     @sweep.over_fields
     def predict(
         p: Any, runs: xr.Dataset | None = None, *, until: float | None = None
     ) -> xr.Dataset:
         """Predict a training run: descent on all inputs by the students' optimiser, the same for
-        every seed.
+        every seed. Under Adam students may leave it where gradients vanish by symmetry, as their
+        rounding is divided by itself.
 
         Parameters
         ----------
@@ -118,9 +122,11 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         Raises
         ------
         ParameterError
-            If the runs lack their steps or were trained with other parameters, a size has no value,
-            the descent diverges, or the flow is a closure, which no student follows.
+            If the runs lack their steps or are of other parameters or another statement, a size has
+            no value, the descent diverges, or the flow is a closure, which no student follows.
         """
+        trained = scope.configuration(runs).get("statement", text)
+        require(trained == text, f"runs: are of another statement than {stated.name}")
         return prediction.descent(onset.at_sizes(stated, p).flow, p, runs, until)
 
     return types.SimpleNamespace(

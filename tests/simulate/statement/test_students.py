@@ -23,12 +23,13 @@ from simulate import pool, statement, sweep, training
 from simulate.statement import data as law
 from simulate.statement import student as kind
 from simulate.streams import keyed
-from theory import Optimiser, prediction
+from theory import Optimiser
 from theory.induction_heads import bursty
 from theory.parameters import ParameterError
 from theory.statement import (
     arrays,
     check,
+    cross_entropy,
     draw,
     model,
     number,
@@ -263,15 +264,15 @@ def test_students_on_all_inputs_are_descent_of_the_flow(stated, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "how",
+    "how, averages",
     [
-        None,
-        Optimiser(momentum=0.9, nesterov=True),
-        Optimiser(optimizer="adamw", weight_decay=0.01),
-        Optimiser(schedule="cosine", warmup=5, clip=0.05),
+        (None, True),
+        (Optimiser(momentum=0.9, nesterov=True), True),
+        (Optimiser(optimizer="adamw", weight_decay=0.01), False),
+        (Optimiser(schedule="cosine", warmup=5, clip=0.05), False),
     ],
 )
-def test_predict_follows_students_under_their_optimiser(how, tmp_path):
+def test_predict_follows_students_under_their_optimiser(how, averages, tmp_path):
     """To rounding on all inputs; where batches do not average out it says so."""
     system = statement.of(bursty.stated).SYSTEMS["student"]
     p = bursty.Parameters(N=4, B=2, eta=0.2, steps=24, eval_every=4)
@@ -279,14 +280,44 @@ def test_predict_follows_students_under_their_optimiser(how, tmp_path):
     runs = system.train(p, range(2), store=tmp_path, **ALONE, **given)
     curve = bursty.predict(p, runs)
     assert set(curve.data_vars) == set(runs.data_vars)
+    assert curve.t.equals(runs.t) and curve.step.equals(runs.step)
     for name, values in curve.data_vars.items():  # the same sums in another order, 24 times
         np.testing.assert_allclose(runs[name], values.expand_dims(seed=2), rtol=1e-11, atol=1e-13)
+    assert bursty.predict(p.replace(steps=100), runs).identical(  # schedules end with the runs
+        curve.assign_attrs(parameters=p.replace(steps=100).as_json())
+    )
     batches = runs.assign_attrs(parameters=p.replace(batch_size=8).as_json(training_only=True))
-    if how is None or prediction.linear(how):
+    if averages:
         assert bursty.predict(p.replace(batch_size=8), batches).loss.shape == curve.loss.shape
     else:
         with pytest.raises(ParameterError, match="^batch_size = 8 under .*must be trained by sgd"):
             bursty.predict(p.replace(batch_size=8), batches)
+        with pytest.raises(ParameterError, match="^batch_size = 8 under .*must be trained by sgd"):
+            bursty.predict(p, batches, batch_size=[0, 8])
+        with pytest.raises(ParameterError, match="^batch_size = 0: the runs were trained with 8"):
+            bursty.predict(p, batches)
+
+
+def test_predict_refuses_students_of_another_statement(tmp_path):
+    """Of the same sizes: one that learns the inverse, and one whose sizes have other names."""
+    token = sort("token", sizes("N"))
+    follows = teacher("follows", (token,), token, injective=True)
+    W, z = weight("W", token, token), draw(token)
+    forward, backward = (
+        model.offered(stating(cross_entropy(loss, over=token, target=target), name=name))
+        for name, loss, target in (
+            ("forward", lambda y: W[z, y], follows(z)),
+            ("backward", lambda y: W[follows(z), y], z),
+        )
+    )
+    p = forward.Parameters(N=4, **SHORT)
+    runs = statement.of(forward.statement).SYSTEMS["student"].train(p, store=tmp_path, **ALONE)
+    assert forward.predict(p, runs).loss.size == runs.t.size
+    with pytest.raises(ParameterError, match="^runs: are of another statement than backward$"):
+        backward.predict(backward.Parameters(N=4, **SHORT), runs)
+    for call in (bursty.predict, model.offered(bursty.stated).onset):
+        with pytest.raises(ParameterError, match="^p = .*: must be the Parameters of this model$"):
+            call(p)
 
 
 def test_no_student_follows_a_closure():
