@@ -18,6 +18,8 @@ COMMAND = """
 import os, sys, time
 print(sys.argv[1:], os.environ["WORD"], os.getcwd(), "forked" in sys.modules, flush=True)
 print(os.getpid(), flush=True)
+open("started", "w").write(str(os.getpid()))
+os.rename("started", "command")
 time.sleep(float(sys.argv[1]))
 sys.exit(7)
 """
@@ -95,36 +97,77 @@ kernelspec:
 ```{code-cell} ipython3
 import sys
 print("kernel forked:", "forked" in sys.modules)
-!python -m own 0
+!python -m own SECONDS
 ```
+"""
+# Nothing is loaded or derived: what is tested are the processes.
+BUILD = "import forked, sys; forked.prepare = prepare; forked.build(sys.argv[1:])"
+ALONE = "prepare = int\n"
+THREADS = """
+import threading
+prepare = threading.Thread(target=threading.Event().wait, daemon=True).start
+"""
+REFUSED = """
+import os
+def refuse(*_):
+    raise PermissionError("no process may choose its cores")
+os.sched_setaffinity, prepare = refuse, int
 """
 
 
-def test_kernels_of_a_build_are_forked(tmp_path):
-    """And the commands of its pages, from a server that ends with it."""
+@pytest.fixture
+def building(tmp_path):
+    """Start a build of one page, whose command takes some seconds, after statements."""
     pytest.importorskip("myst_nb", reason="myst_nb is not installed (extra docs)")
     (tmp_path / "own.py").write_text(COMMAND)
     (tmp_path / "conf.py").write_text('extensions = ["myst_nb", "forked"]')
-    (tmp_path / "index.md").write_text(PAGE)
     (tmp_path / "temporary").mkdir()
-    built = subprocess.run(
-        [
-            *(sys.executable, "-c"),
-            "import forked, sys; forked.prepare = int; forked.build(sys.argv[1:])",
-            *("-j", "2", "-q", "-D", "nb_execution_mode=force", tmp_path, tmp_path / "html"),
-        ],
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join((str(FILE.parent), str(tmp_path))),
-            "TMPDIR": str(tmp_path / "temporary"),
-            "WORD": "given",
-        },
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert built.returncode == 0, built.stderr[-2000:]
+    paths = {"PYTHONPATH": f"{FILE.parent}{os.pathsep}{tmp_path}"}
+
+    def start(first: str, seconds: int) -> subprocess.Popen:
+        (tmp_path / "index.md").write_text(PAGE.replace("SECONDS", str(seconds)))
+        options = ("-j", "2", "-q", "-D", "nb_execution_mode=force", tmp_path, tmp_path / "html")
+        return subprocess.Popen(
+            [sys.executable, "-c", first + BUILD, *options],
+            env={**os.environ, **paths, "TMPDIR": str(tmp_path / "temporary"), "WORD": "given"},
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("first", "forks"),
+    [(ALONE, True), (REFUSED, True), (THREADS, False)],
+    ids=["alone", "refused", "threads"],
+)
+def test_kernels_of_a_build_are_forked(tmp_path, building, first, forks):
+    """And the commands of its pages, from a server that ends with it; also where cores may not be
+    chosen. Where a library has started threads the build has ordinary kernels.
+    """
+    built = building(first, 0)
+    _, errors = built.communicate(timeout=300)
+    assert built.returncode == 0, errors[-2000:]
+    assert ("started threads" in errors) is not forks
     said = html.unescape((tmp_path / "html" / "index.html").read_text())
-    assert "kernel forked: True" in said
-    assert f"['0'] given {tmp_path} True" in said
+    assert f"kernel forked: {forks}" in said
+    assert f"['0'] given {tmp_path} {forks}" in said
+    assert not list((tmp_path / "temporary").glob("*/socket"))
+
+
+def test_an_interrupted_build_leaves_nothing(tmp_path, building):
+    """By Ctrl-C, which all its processes receive: commands, server and folder are gone, and no
+    process but Sphinx has an error to report.
+    """
+    built = building(ALONE, 300)
+    until = time.monotonic() + 60
+    while not (at := tmp_path / "command").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    command = int(at.read_text())
+    os.killpg(built.pid, signal.SIGINT)
+    _, errors = built.communicate(timeout=60)
+    assert built.returncode != 0 and "Traceback" not in errors
+    assert not Path(f"/proc/{command}").exists()
     assert not list((tmp_path / "temporary").glob("*/socket"))
