@@ -101,7 +101,12 @@ print("kernel forked:", "forked" in sys.modules)
 ```
 """
 # Nothing is loaded or derived: what is tested are the processes.
-BUILD = "import forked, sys; forked.prepare = prepare; forked.build(sys.argv[1:])"
+BUILD = """
+import forked, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of shells ignore it
+forked.prepare = prepare
+forked.build(sys.argv[1:])
+"""
 ALONE = "prepare = int\n"
 THREADS = """
 import threading
