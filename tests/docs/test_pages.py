@@ -335,11 +335,13 @@ def test_mathematics_becomes_mathml():
 
 
 CONF = """
+import time
 from types import SimpleNamespace
 import pages
 
 def page(model, p):
     if model.name == "BAD":
+        time.sleep(2)  # longer than all else takes: the build waits
         raise ValueError("no page of this model")
     return model.name
 
