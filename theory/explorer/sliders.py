@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -71,7 +72,9 @@ def steps(p: BaseParameters, field: str, fits: Fits) -> list[Any]:
 @functools.cache
 def _related(kind: type[BaseParameters]) -> type[BaseParameters]:
     """The same parameters, which check no single field but only relations between fields."""
-    return type(kind)(kind.__name__, (kind,), {"_check": lambda *_: None})
+    return types.new_class(
+        kind.__name__, (kind,), exec_body=lambda names: names.update(_check=lambda *_: None)
+    )
 
 
 @functools.lru_cache(1 << 17)  # flows and closed forms ask for the same pairs
