@@ -140,7 +140,8 @@ def building(tmp_path):
 
     def start(first: str, seconds: int) -> subprocess.Popen:
         (tmp_path / "index.md").write_text(PAGE.replace("SECONDS", str(seconds)))
-        options = ("-j", "2", "-q", "-D", "nb_execution_mode=force", tmp_path, tmp_path / "html")
+        notebooks = ("-D", "nb_execution_mode=force", "-D", "nb_execution_timeout=300")
+        options = ("-j", "2", "-q", *notebooks, tmp_path, tmp_path / "html")
         return subprocess.Popen(
             [sys.executable, "-c", first + BUILD, *options],
             env={**os.environ, **paths, "TMPDIR": str(tmp_path / "temporary"), "WORD": "given"},
