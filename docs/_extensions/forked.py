@@ -10,7 +10,6 @@ This file is also what ``python`` is within pages: ``forked.py SOCKET ARGUMENTS`
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import importlib
 import json
@@ -22,6 +21,7 @@ import signal
 import socket
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +40,17 @@ def build(options: list[str]) -> None:
     commands are ordinary processes.
     """
     sys.argv = ["sphinx", *options]
-    sphinx = functools.partial(runpy.run_module, "sphinx", run_name="__main__", alter_sys=True)
     if sys.platform != "linux":
         sphinx()
     cores = os.sched_getaffinity(0)
     # Libraries that see one core start no threads when they are loaded. A fork would lose them.
-    os.sched_setaffinity(0, [min(cores)])
+    keep_to([min(cores)])
     prepare()
+    keep_to(cores)
     if len(os.listdir("/proc/self/task")) > 1:
         print(
             "a library has started threads: nothing is forked, which takes longer", file=sys.stderr
         )
-        os.sched_setaffinity(0, cores)
         sphinx()
     ended, building = os.pipe()
     folder = tempfile.mkdtemp()
@@ -62,17 +61,27 @@ def build(options: list[str]) -> None:
         if server == 0:
             os.close(building)
             serve(listening, ended)
+            shutil.rmtree(folder)
             os._exit(0)
     os.close(ended)
-    os.sched_setaffinity(0, cores)
     os.environ["DOCS_SERVER"] = folder
-    importlib.import_module("matplotlib").use("agg")
     try:
         sphinx()
     finally:
         os.close(building)
         os.waitpid(server, 0)
-        shutil.rmtree(folder)
+
+
+def sphinx() -> None:
+    """Run ``python -m sphinx`` here, which draws into files, not as kernels; does not return."""
+    importlib.import_module("matplotlib").use("agg")
+    runpy.run_module("sphinx", run_name="__main__", alter_sys=True)
+
+
+def keep_to(cores: Iterable[int]) -> None:
+    """Keep this process to some cores; where a container refuses that, it has all."""
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, cores)
 
 
 def prepare() -> None:
@@ -82,7 +91,7 @@ def prepare() -> None:
         importlib.import_module(name)
     del os.environ["MPLBACKEND"]
     sys.path.insert(0, str(ROOT))
-    gc.disable()  # a quarter of Sphinx's time; its processes end before memory does
+    gc.disable()  # a quarter of Sphinx's time; a process takes 1 GB (of stored pages)
     for model in importlib.import_module("theory.registry").OWN:
         for equation in model.wing("theory").equations().values():
             _ = equation.rhs  # some are derived when they are first read
@@ -108,21 +117,24 @@ def lead(app: Any) -> None:
 
 
 def serve(server: socket.socket, ended: int) -> None:
-    """Fork a process per request, until the build has ended, which closes its end of a pipe."""
+    """Fork a process per request, until the build has ended, also by Ctrl-C or a signal: then no
+    process has its end of a pipe any more.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.enable()
     while ended not in select.select([server.fileno(), ended], [], [])[0]:
         asked, _ = server.accept()
         if os.fork() == 0:
-            answer(asked)
+            answer(asked, ended)
         asked.close()
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
 
 
-def answer(asked: socket.socket) -> None:
+def answer(asked: socket.socket, ended: int) -> None:
     """Run what was asked for in a process, and send its exit code, or end it with the process that
-    asked, as kernels are at the end of their page; does not return.
+    asked, as kernels are at the end of their page, or with the build; does not return.
     """
     request, files, _, _ = socket.recv_fds(asked, 2**20, 3)
     asked.send(b"taken")
@@ -130,11 +142,11 @@ def answer(asked: socket.socket) -> None:
     if child == 0:
         become(json.loads(request), files)
     running = os.pidfd_open(child)
-    ended, _, _ = select.select([running, asked.fileno()], [], [])
-    if running not in ended:
+    over, _, _ = select.select([running, asked.fileno(), ended], [], [])
+    if running not in over:
         os.killpg(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    if running in ended:
+    if running in over:
         asked.send(bytes([os.waitstatus_to_exitcode(status) % 256]))
     os._exit(0)
 
@@ -142,13 +154,14 @@ def answer(asked: socket.socket) -> None:
 def become(request: dict[str, Any], files: list[int]) -> None:
     """Be the command: its files, folder, environment and cores; ends with the command."""
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for number, file in enumerate(files):
         os.dup2(file, number)
     before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
-    os.sched_setaffinity(0, request["cores"])
+    keep_to(request["cores"])
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     added = [p for p in sys.path[1:] if p not in before]  # the first is the folder of this file
     sys.path[:] = [request["folder"], *filter(None, paths), *added]

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import forked
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
@@ -78,7 +79,7 @@ def alone(app: Sphinx, *_: Any) -> None:
     place = multiprocessing.current_process()._identity
     if place and hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(os.getppid()))
-        os.sched_setaffinity(0, {cores[place[-1] % len(cores)]})
+        forked.keep_to({cores[place[-1] % len(cores)]})
 
 
 def deal(app: Sphinx, env: Any, pages: list[str]) -> None:

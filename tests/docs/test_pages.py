@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -331,3 +332,39 @@ def test_mathematics_becomes_mathml():
     finally:
         del mathml.LOG.warning
     assert said and r"\nosuchcommand" in said[0][0]
+
+
+CONF = """
+import time
+from types import SimpleNamespace
+import pages
+
+def page(model, p):
+    if model.name == "BAD":
+        time.sleep(2)  # longer than all else takes: the build waits
+        raise ValueError("no page of this model")
+    return model.name
+
+pages.explorable = lambda: [SimpleNamespace(name=name) for name in ("one", "two", "three")]
+pages.curves = SimpleNamespace(has_tables=lambda model: model.name == "two")
+pages.explorer = SimpleNamespace(page=page, opening=lambda model: None)
+extensions = ["sphinx.ext.autodoc", "pages"]
+"""
+
+
+@pytest.mark.parametrize("bad", ["", "two"])
+def test_a_page_of_the_explorer_that_fails_fails_the_build(tmp_path, bad):
+    """Otherwise all are there when the build ends, however many processes write them."""
+    pytest.importorskip("sphinx", reason="sphinx is not installed (extra docs)")
+    (tmp_path / "conf.py").write_text(CONF.replace("BAD", bad))
+    (tmp_path / "index.rst").write_text("Page\n====\n")
+    built = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-j", "2", "-q", tmp_path, tmp_path / "html"],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'docs/_extensions'}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+    )
+    assert (built.returncode != 0) is bool(bad), built.stderr[-2000:]
+    assert ("no page of this model" in built.stderr) is bool(bad)
+    pages = {path.stem: path.read_text() for path in (tmp_path / "html/explore").glob("*.html")}
+    assert bad or pages == {name: name for name in ("one", "two", "three")}

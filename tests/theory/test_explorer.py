@@ -22,6 +22,7 @@ from theory.explorer import build, curves, sliders
 from theory.explorer.grid import gridded
 from theory.parameters import ParameterError
 from theory.registry import TABLE, find
+from theory.scope import FULL_BATCH
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {  # parameters that flows of a model describe, beside the default ones
@@ -305,6 +306,22 @@ def test_what_is_no_product_is_left_out():
     moves = {"L": [5, 10, 20], "N": [16, 32, 64], "d_h": [64, 128, 256]}
     follows, kept = sliders.followed(p, names, moves)
     assert list(kept) == ["L", "N"] and list(follows["c_omega"].parts) == ["L", "N"]
+
+
+def test_sliders_keep_within_the_scope_of_the_flow():
+    """A larger learning rate would need fewer steps than a flow describes; what a limit says is
+    kept for all fields that it reads.
+    """
+    model = find("state_tracking")
+    p = model.wing("theory").Parameters()
+    flow = model.wing("theory").flows()["state_tracking"]
+    rates = numbers_of(built("state_tracking", p), "eta")["values"]
+    for eta in rates:
+        flow._ask(p.replace(eta=eta))
+    assert max(rates) < sliders.FACTOR[float] * p.eta
+    full = p.replace(batch_size=64, n_train=64)
+    assert build.held(FULL_BATCH, full)
+    assert not build.held(FULL_BATCH, full.replace(n_train=128))
 
 
 def test_differences_are_followed():
