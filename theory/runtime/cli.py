@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from theory import __version__, registry, scope
 from theory.parameters import BaseParameters, ParameterError, nearest
 from theory.renamed import renamed
+from theory.runtime import output
 
 MOST_SEEDS = 10**6
 LONGEST_ECHO = 80  # characters of a typed word that an error repeats
@@ -25,10 +26,18 @@ PLOT = "draw the figure: into FILE, or without one into a window (a file if ther
 _FLAGS: dict[str, dict[str, Any]] = {
     "json": dict(action="store_true", help="one JSON object on stdout instead of a table"),
     "wide": dict(action="store_true", help="every column, however wide the table"),
-    "out": dict(type=Path, metavar="PATH", help="write the result here"),
-    "plot": dict(nargs="?", const="", metavar="FILE", help=PLOT),
+    "out": dict(
+        type=lambda text: Path(output.writable(text, file=False)),
+        metavar="PATH",
+        help="write the result here",
+    ),
+    "plot": dict(nargs="?", const="", type=output.writable, metavar="FILE", help=PLOT),
     "latex": dict(
-        nargs="?", const="-", metavar="FILE", help="the equations as LaTeX, to FILE or stdout"
+        nargs="?",
+        const="-",
+        type=output.writable,
+        metavar="FILE",
+        help="the equations as LaTeX, to FILE or stdout",
     ),
     "set": dict(
         action="append", default=[], metavar="NAME=VALUE", help="set a parameter (repeatable)"

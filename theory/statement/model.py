@@ -312,7 +312,7 @@ def _run(path: str) -> dict[str, Any]:
     sys.path.insert(0, folder)
     try:
         return runpy.run_path(path)
-    except Exception as error:  # a stranger's file may do anything
+    except (Exception, SystemExit) as error:  # a stranger's file may do anything
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
         line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
         number = line or (lines[-1] if lines else 1)
