@@ -13,11 +13,10 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from theory import __version__, registry, scope
 from theory.parameters import BaseParameters, ParameterError, nearest
-from theory.renamed import renamed
 from theory.runtime import output
 
 MOST_SEEDS = 10**6
@@ -325,17 +324,14 @@ def run(main: Callable[[], int]) -> NoReturn:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-    except (MemoryError, RuntimeError) as error:  # torch raises a plain RuntimeError
+    except (MemoryError, RuntimeError, ValueError) as error:  # torch raises a plain RuntimeError
         said = str(error).partition("\n")[0]
-        if not isinstance(error, MemoryError) and "memory" not in said:
+        digits = "limit (4300 digits)" in said
+        if not (isinstance(error, MemoryError) or "memory" in said or digits):
             raise
-        print(f"error: not enough memory: {said or 'no more to be had'}", file=sys.stderr)
+        lack = "a number has more than 4300 digits" if digits else f"not enough memory: {said or 'no more to be had'}"
+        print(f"error: {lack}", file=sys.stderr)
         sys.exit(2)
     finally:
         if "triton" in sys.modules:  # it reports what is not collected at the end as leaks
             gc.unfreeze()
-
-
-if not TYPE_CHECKING:  # checkers would take every name for one of the module
-    MOVED = ("having", "offers", "offering")
-    __getattr__ = renamed(__name__, {name: f"theory.registry.{name}" for name in MOVED})
