@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
+from theory.renamed import renamed
 
 from theory.parameters import ParameterError
-from theory.renamed import renamed
 
 State = dict[str, Any]  # tensors, numbers, and lists or dictionaries of these
 

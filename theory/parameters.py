@@ -78,13 +78,13 @@ class BaseParameters(metaclass=Named):
     """By name of a preset: the fields that it sets. ``Parameters.NAME()`` makes it."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Refuse the old name of ``quantities``, and presets that a field or method would hide."""
+        """Refuse ``values`` in place of ``quantities``, and presets hidden by a field or method."""
         super().__init_subclass__(**options)
         if "__repr__" not in vars(cls):  # otherwise subclasses get the dataclass repr
             cls.__repr__ = BaseParameters.__repr__  # type: ignore[method-assign]
         if "values" in vars(cls):
             raise ParameterError(
-                f"{cls.__name__}.values: is called quantities now; values() uses it"
+                f"{cls.__name__}.values: must not be defined; define quantities, which values() uses"
             )
         if hidden := [name for name in cls.PRESETS if name in type.__dir__(cls)]:
             raise ParameterError(

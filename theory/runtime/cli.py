@@ -14,11 +14,10 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from theory import __version__, registry, scope
 from theory.parameters import BaseParameters, ParameterError, nearest
-from theory.renamed import renamed
 
 MOST_SEEDS = 10**6
 LONGEST_ECHO = 80  # characters of a typed word that an error repeats
@@ -338,8 +337,3 @@ def run(main: Callable[[], int]) -> NoReturn:
     finally:
         if "triton" in sys.modules:  # it reports what is not collected at the end as leaks
             gc.unfreeze()
-
-
-if not TYPE_CHECKING:  # checkers would take every name for one of the module
-    MOVED = ("having", "offers", "offering")
-    __getattr__ = renamed(__name__, {name: f"theory.registry.{name}" for name in MOVED})
