@@ -17,7 +17,16 @@ from typing import Annotated, Any
 import numpy as np
 import xarray as xr
 
-from theory.parameters import ANYTHING, Allowed, ParameterError, number, shown
+from theory.parameters import (
+    ANYTHING,
+    Allowed,
+    BaseParameters,
+    ParameterError,
+    Stepped,
+    misfit,
+    number,
+    shown,
+)
 
 Positive = Annotated[float, Allowed(above=0)]
 Nodes = Annotated[int, Allowed(low=2, high=10**4)]  # of a quadrature, per axis
@@ -251,6 +260,8 @@ def _callable(name: str, value: Any) -> Any:
 def _instance(name: str, value: Any, kind: type | tuple[type, ...]) -> Any:
     if not isinstance(value, kind):
         kinds = kind if isinstance(kind, tuple) else (kind,)
+        if issubclass(kinds[0], BaseParameters):
+            raise misfit(name, value, None if kinds[0] in (BaseParameters, Stepped) else kinds[0])
         homes = [(k.__module__.rpartition(".")[0] or k.__module__, k.__name__) for k in kinds]
         said = " or ".join(".".join(home) for home in homes)
         raise ParameterError(f"{name} = {shown(value)}: must be of type {said}")

@@ -101,6 +101,8 @@ def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:
     for whose, data in (("curve", curve), ("runs", runs)):
         if not isinstance(data, xr.Dataset):
             raise ParameterError(f"{whose}: must be a Dataset, got {type(data).__name__}")
+    if runs.attrs.get("kind") == "theory" != curve.attrs.get("kind"):
+        raise ParameterError("compare(curve, runs): the arguments are swapped; theory comes first")
     if "seed" in curve.dims:
         ours, theirs = (
             np.atleast_1d(x.seed.values).tolist() if "seed" in x.coords else None

@@ -8,6 +8,7 @@ import gc
 import math
 import os
 import re
+import shlex
 import signal
 import sys
 import warnings
@@ -74,6 +75,16 @@ _FLAGS: dict[str, dict[str, Any]] = {
 }
 
 
+def _check_place(flag: str, target: Path | str | None) -> None:
+    """Refuse to write where there is no folder, before any work. Folders are made below ``output``
+    only, so that a misspelled path is an error.
+    """
+    place = Path(target).parent if target else Path()
+    if not place.is_dir() and place.parts[0] != "output":
+        advice = f"mkdir -p {shlex.quote(str(place))}"
+        raise ParameterError(f"--{flag} {target}: there is no folder {place}; make it: {advice}")
+
+
 class Parser(argparse.ArgumentParser):
     """Argument parser that reports errors in one line, as the rest of the toolkit does."""
 
@@ -88,6 +99,8 @@ class Parser(argparse.ArgumentParser):
             if flag.startswith("--") and len(flag) > 2 and not known:
                 self.error(f"unknown flag {flag}{self._advice(flag, words)}")
         parsed = super().parse_args(args, namespace)
+        for flag in ("out", "plot", "latex"):
+            _check_place(flag, getattr(parsed, flag, None))
         if getattr(parsed, "beyond", False):
             warnings.simplefilter("ignore", scope.BeyondScope)  # the result's notes say it
             scope.insist()
