@@ -35,7 +35,9 @@ def explorers() -> str:
     """Links to the explorer's pages, where they are made."""
     if not EXPLORERS:
         return "Left out of this quick build."
-    made = [f'<li><a href="explore/{m.name}.html">{html.escape(m.title)}</a></li>' for m in explorable()]
+    made = [
+        f'<li><a href="explore/{m.name}.html">{html.escape(m.title)}</a></li>' for m in explorable()
+    ]
     return f"<ul>{''.join(made)}</ul>"
 
 

@@ -46,7 +46,10 @@ def test_code_of_one_function_is_not_taken_for_another(tmp_path, monkeypatch):
     assert other.twice(20.5) == 62.5
     one, two = sorted(tmp_path.rglob("*.nbc"))
     one.write_bytes(two.read_bytes())
-    assert answer()[0] == 42.0 and compiled.module(SOURCE.replace("2 * x", "3 * x")).twice(20.5) == 62.5
+    assert (
+        answer()[0] == 42.0
+        and compiled.module(SOURCE.replace("2 * x", "3 * x")).twice(20.5) == 62.5
+    )
 
 
 def test_planted_byte_code_is_not_run(tmp_path, monkeypatch):

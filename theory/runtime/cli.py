@@ -342,7 +342,11 @@ def run(main: Callable[[], int]) -> NoReturn:
         digits = "limit (4300 digits)" in said
         if not (isinstance(error, MemoryError) or "memory" in said or digits):
             raise
-        lack = "a number has more than 4300 digits" if digits else f"not enough memory: {said or 'no more to be had'}"
+        lack = (
+            "a number has more than 4300 digits"
+            if digits
+            else f"not enough memory: {said or 'no more to be had'}"
+        )
         print(f"error: {lack}", file=sys.stderr)
         sys.exit(2)
     finally:

@@ -25,7 +25,9 @@ def atomic(path: Path) -> Iterator[Path]:
 
     A link stays, and its target is replaced. Devices and pipes are written directly.
     """
-    if str(path.absolute()).startswith(("/dev/", "/proc/")) or (path.exists() and not path.is_file()):
+    if str(path.absolute()).startswith(("/dev/", "/proc/")) or (
+        path.exists() and not path.is_file()
+    ):
         yield path
         return
     path = path.resolve()
