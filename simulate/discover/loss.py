@@ -140,7 +140,9 @@ class Loss:
 
     def flat(self, weights: Mapping[str, Any]) -> np.ndarray:
         """One vector of named weights."""
-        parts = (np.asarray(torch.as_tensor(weights[k]).detach().cpu().double()) for k in self.shapes)
+        parts = (
+            np.asarray(torch.as_tensor(weights[k]).detach().cpu().double()) for k in self.shapes
+        )
         return np.concatenate([x.ravel() for x in parts])
 
     def _started(self, start: Any) -> np.ndarray:
@@ -179,7 +181,11 @@ class Loss:
         with double():
             return list(
                 torch.autograd.grad(
-                    loss, [*self.leaves.values()], allow_unused=True, materialize_grads=True, **options
+                    loss,
+                    [*self.leaves.values()],
+                    allow_unused=True,
+                    materialize_grads=True,
+                    **options,
                 )
             )
 
@@ -237,10 +243,15 @@ class Loss:
             drops = [
                 k
                 for k, m in (self.module.named_modules() if self.module is not None else ())
-                if m.training and isinstance(getattr(m, "p", getattr(m, "dropout", 0)), float)
+                if m.training
+                and isinstance(getattr(m, "p", getattr(m, "dropout", 0)), float)
                 and getattr(m, "p", getattr(m, "dropout", 0)) > 0
             ]
-            why = f"dropout in {', '.join(drops)}; call module.eval() first" if drops else "use fixed inputs and no random numbers"
+            why = (
+                f"dropout in {', '.join(drops)}; call module.eval() first"
+                if drops
+                else "use fixed inputs and no random numbers"
+            )
             if np.isfinite(value) or random:
                 raise ParameterError(f"loss: is not the same at every call: {why}")
         value, slopes = self.gradient(self.start)
@@ -251,7 +262,9 @@ class Loss:
     def _require_memory(self) -> None:
         """Refuse inputs whose intermediate results would not fit into memory."""
         needed = self.memory()
-        memory.require(lambda _: needed, types.SimpleNamespace(as_dict=dict), "a gradient over all inputs")  # type: ignore[arg-type]
+        memory.require(
+            lambda _: needed, types.SimpleNamespace(as_dict=dict), "a gradient over all inputs"
+        )  # type: ignore[arg-type]
 
     def memory(self) -> float:
         """Bytes that autograd stores for one gradient, from shapes alone; 0 where the module looks
@@ -284,7 +297,9 @@ def _real(named: Mapping[str, Any]) -> None:
             raise ParameterError(f"{name}: is {type(x).__name__}, must be a tensor")
         if not x.is_floating_point():
             kind = str(x.dtype).removeprefix("torch.")
-            raise ParameterError(f"{name}: is {kind}, weights must be real floats; give {name}.double()")
+            raise ParameterError(
+                f"{name}: is {kind}, weights must be real floats; give {name}.double()"
+            )
 
 
 def _bound(function: Callable, before: tuple[Any, ...], inputs: Any) -> Callable[[], Any]:

@@ -57,10 +57,14 @@ class Gap:
 class Points:
     """Gradients at random points, those that are finite."""
 
-    def __init__(self, gradient: Callable[[np.ndarray], tuple[float, np.ndarray]], seed: int) -> None:
+    def __init__(
+        self, gradient: Callable[[np.ndarray], tuple[float, np.ndarray]], seed: int
+    ) -> None:
         self.gradient, self.rng, self.drawn = gradient, np.random.default_rng(seed), 0
 
-    def draw(self, of: Callable[[np.ndarray], np.ndarray], size: int) -> tuple[np.ndarray, np.ndarray]:
+    def draw(
+        self, of: Callable[[np.ndarray], np.ndarray], size: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """A point, a function of ``size`` normal numbers, and the gradient there."""
         for _ in range(MOST_TRIES):
             spread = SPREADS[self.drawn % len(SPREADS)]
@@ -109,9 +113,7 @@ def partition(points: Points, start: np.ndarray) -> tuple[np.ndarray, np.ndarray
             labels = labels.copy()
             labels[order] = np.cumsum(np.append(True, ~same | split)) - 1
             rows = []
-    spread = [
-        np.ptp(np.array(rows)[:, labels == c], axis=1).max() for c in range(labels.max() + 1)
-    ]
+    spread = [np.ptp(np.array(rows)[:, labels == c], axis=1).max() for c in range(labels.max() + 1)]
     return labels, np.array(rows), Gap(accepted, float(max(spread)))
 
 
@@ -243,7 +245,9 @@ class Subspace:
         return scaled.T @ np.linalg.inv(scaled @ self.rows.T) if len(scaled) else scaled.T
 
 
-def discovered(gradient: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray, seed: int) -> Subspace:
+def discovered(
+    gradient: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray, seed: int
+) -> Subspace:
     """Classes, coordinates and their evidence.
 
     Raises
