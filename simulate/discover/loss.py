@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
-import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -22,6 +21,7 @@ from theory.runtime import memory
 
 SAME = 1e-11  # of two evaluations at one point
 AWAY = 0.1  # distance from the start at which they are compared: at zero weights dropout is silent
+MANY = 512  # inputs from which the memory is estimated before a run
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
 CASTS = {torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16}
 
@@ -38,17 +38,6 @@ class Double(TorchFunctionMode):
         if (kwargs or {}).get("dtype") in NARROW:
             kwargs = {**kwargs, "dtype": torch.float64}
         return (torch.Tensor.double if func in CASTS else func)(*args, **(kwargs or {}))
-
-
-class Shapes(TorchFunctionMode):
-    """Makes `one_hot` of shapes alone; PyTorch's looks at the values."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call the function, or make a table of zeros and ones."""
-        if func is torch.nn.functional.one_hot:
-            x, many = (*args, *(kwargs or {}).values())
-            return (x[..., None] == torch.arange(many)).long()
-        return func(*args, **(kwargs or {}))
 
 
 @contextlib.contextmanager
@@ -72,7 +61,38 @@ def widened(x: Any) -> Any:
     if isinstance(x, list | tuple):
         parts = map(widened, x)
         return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+    if isinstance(x, np.ndarray | str | None):
+        return x
+    if hasattr(x, "__iter__") or hasattr(x, "__next__"):
+        raise ParameterError(
+            f"inputs: is {type(x).__name__}, of which a second pass may differ; "
+            "give tensors, such as torch.stack([*inputs])"
+        )
+    if hasattr(x, "__dict__") and not callable(x):
+        x = copy.copy(x)
+        x.__dict__.update({k: widened(v) for k, v in vars(x).items() if isinstance(v, Tensor)})
     return x
+
+
+def portion(x: Any, rows: int, of: int) -> Any:
+    """Inputs with the first ``rows`` of every tensor that has ``of`` rows."""
+    if isinstance(x, Tensor):
+        return x[:rows] if x.ndim and len(x) == of else x
+    if isinstance(x, Mapping):
+        return {k: portion(v, rows, of) for k, v in x.items()}
+    if isinstance(x, list | tuple):
+        parts = [portion(v, rows, of) for v in x]
+        return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+    return x
+
+
+def tensors(x: Any) -> list[Tensor]:
+    """All tensors in inputs."""
+    if isinstance(x, Tensor):
+        return [x]
+    if isinstance(x, Mapping):
+        x = list(x.values())
+    return [t for v in x for t in tensors(v)] if isinstance(x, list | tuple) else []
 
 
 class Loss:
@@ -116,7 +136,7 @@ class Loss:
             del named[name]
         _real(named)
         if self.module is not None:
-            of = copy.deepcopy(of).to("cpu", torch.float64)
+            of = _copied(of)
             self.module, own = of, getattr(of, "loss", None)
             if loss_fn is None and not callable(own):
                 raise ParameterError(
@@ -128,8 +148,10 @@ class Loss:
                 raise ParameterError("loss_fn: must be given for a mapping of tensors")
             of = {k: x.detach().to("cpu", torch.float64, copy=True) for k, x in named.items()}
             self.leaves = {k: x.requires_grad_() for k, x in of.items()}
-        inputs = widened(inputs)
-        self._call = _bound(own, (), inputs) if loss_fn is None else _bound(loss_fn, (of,), inputs)
+        self.inputs = widened(inputs)
+        function, before = (own, ()) if loss_fn is None else (loss_fn, (of,))
+        self._with = lambda inputs: _bound(function, before, inputs)
+        self.call = self._with(self.inputs)
         self.shapes = {k: tuple(x.shape) for k, x in self.leaves.items()}
         ends = np.cumsum([x.numel() for x in self.leaves.values()])
         first = (0, *ends[:-1])
@@ -169,13 +191,17 @@ class Loss:
             begun[self.places[name]] = np.broadcast_to(value, self.shapes[name]).ravel()
         return begun
 
-    def _at(self, theta: np.ndarray) -> Tensor:
-        """The loss with these weights, differentiable."""
+    def load(self, theta: np.ndarray) -> None:
+        """Set all weights."""
         with torch.no_grad():
             for name, x in self.leaves.items():
                 x.copy_(torch.from_numpy(theta[self.places[name]].reshape(self.shapes[name])))
+
+    def _at(self, theta: np.ndarray) -> Tensor:
+        """The loss with these weights, differentiable."""
+        self.load(theta)
         with double(), torch.enable_grad():
-            return self._call()
+            return self.call()
 
     def _slopes(self, loss: Tensor, **options: Any) -> list[Tensor]:
         with double():
@@ -219,7 +245,13 @@ class Loss:
         drawn = torch.get_rng_state()
         away = self.start + AWAY * np.random.default_rng(0).normal(size=self.size)
         try:
-            self._require_memory()
+            needed = self.memory()
+            # a parameter that could be lowered does not exist: the message names the inputs
+            if needed > memory.NEGLIGIBLE_BYTES and needed > memory.available():
+                raise ParameterError(
+                    f"inputs: one gradient over all of them needs {memory.amount(needed)}, there "
+                    f"are {memory.amount(memory.available())}; give fewer"
+                )
             loss = self._at(away)
         except ParameterError:
             raise
@@ -259,19 +291,11 @@ class Loss:
             what = f"is {value}" if not np.isfinite(value) else "has a gradient that is not finite"
             raise ParameterError(f"loss: {what} at the start")
 
-    def _require_memory(self) -> None:
-        """Refuse inputs whose intermediate results would not fit into memory."""
-        needed = self.memory()
-        memory.require(
-            lambda _: needed, types.SimpleNamespace(as_dict=dict), "a gradient over all inputs"
-        )  # type: ignore[arg-type]
-
     def memory(self) -> float:
-        """Bytes that autograd stores for one gradient, from shapes alone; 0 where the module looks
-        at values.
-        """
-        from torch._subclasses.fake_tensor import FakeTensorMode
-
+        """Bytes that one gradient stores, from a small part of the inputs; 0 where they are few."""
+        rows = max((len(x) for x in tensors(self.inputs) if x.ndim), default=0)
+        if rows < MANY:
+            return 0.0
         stored: dict[int, int] = {}
 
         def keep(x: Tensor) -> Tensor:
@@ -279,13 +303,29 @@ class Loss:
             stored[storage._cdata] = storage.nbytes()
             return x
 
-        try:
+        sizes = []
+        for part in (MANY // 8, MANY // 4):
+            stored.clear()
             hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x)
-            with FakeTensorMode(allow_non_fake_inputs=True), double(), Shapes(), hooks:
-                self._call()
-        except Exception:
-            return 0.0
-        return 2.0 * sum(stored.values()) + 64.0 * self.size
+            try:
+                with double(), torch.enable_grad(), hooks:
+                    self._with(portion(self.inputs, part, rows))()
+            except Exception:  # a loss for all inputs alone
+                return 0.0
+            sizes.append(sum(stored.values()))
+        return 2.0 * (sizes[0] + (sizes[1] - sizes[0]) * (rows - MANY // 8) / (MANY // 8))
+
+
+def _copied(of: torch.nn.Module) -> torch.nn.Module:
+    """The module in double precision on the CPU, with its tensors that are no buffers."""
+    try:
+        of = copy.deepcopy(of).to("cpu", torch.float64)
+    except (RuntimeError, TypeError) as error:
+        raise ParameterError(f"{type(of).__name__}: {error_summary(error)}") from error
+    for part in of.modules():
+        attributes = [k for k, v in vars(part).items() if isinstance(v, Tensor)]
+        vars(part).update({k: widened(vars(part)[k]) for k in attributes})
+    return of
 
 
 def _real(named: Mapping[str, Any]) -> None:

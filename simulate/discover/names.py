@@ -44,8 +44,16 @@ def _atoms(shape: Sequence[int]) -> Iterator[Atom]:
     index = np.indices(shape)
     names = LETTERS[: len(shape)]
     pairs = [(a, b) for b in range(len(shape)) for a in range(b) if shape[a] == shape[b]]
+    for a, b in ((a, b) for b in range(len(shape)) for a in range(b) if shape[a] != shape[b]):
+        i, j = names[a], names[b]
+        for d in range(1 - shape[b], shape[a]):
+            letter, shift, axis = (j, d, a) if shape[a] > shape[b] else (i, -d, b)
+            becomes = f"{letter}{shift:+d}" if shift else letter
+            yield Atom(f"{names[axis]} = {becomes}", index[a] - index[b] == d, axis, becomes)
     for a, b in pairs:
         i, j, gap = names[a], names[b], index[b] - index[a]
+        for d in range(1, shape[a]):
+            yield Atom(f"|{i} - {j}| = {d}", abs(gap) == d)
         for d in sorted(range(1 - shape[a], shape[a]), key=abs):
             yield Atom(f"{j} = {i}{d:+d}", gap == d, b, i if d == 0 else f"{i}{d:+d}")
         for block in (n for n in range(2, shape[a]) if shape[a] % n == 0):

@@ -9,7 +9,7 @@ second bound, from above, are the directions that gradients have at any values o
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -22,6 +22,7 @@ from theory.parameters import ParameterError
 SPREADS = (1.0, 0.5, 0.25)  # of random points about the start, in turn
 FAR = 3.0  # largest displacement of an entry, in units of these
 DIFFERENT = 1e-8  # relative to the largest gradient: larger is a difference
+ROUNDING = 1e-10  # largest rejected residual
 APART = 1e3  # smallest accepted over largest rejected residual
 EQUAL = 1e-7  # of entries of directions, relative to the largest: equal up to rounding
 PIVOT = 0.1  # directions are taken of which a round's residual is at least this part of the largest
@@ -46,7 +47,7 @@ class Gap:
 
     def require(self, what: str) -> None:
         """Refuse residuals that are not orders of magnitude apart."""
-        if self.accepted < APART * self.rejected:
+        if self.accepted < APART * self.rejected or self.rejected > ROUNDING:
             raise ParameterError(
                 f"{what}: cannot be told from rounding: the smallest accepted residual is "
                 f"{self.accepted:.1g}, the largest rejected one {self.rejected:.1g}; "
@@ -76,13 +77,15 @@ class Points:
         raise ParameterError("loss: is not finite at random weights about the start")
 
 
-def random_start(start: np.ndarray) -> None:
+def random_start(start: np.ndarray, places: Mapping[str, slice]) -> None:
     """Refuse a start without any symmetry."""
-    if start.size > FEW and len(np.unique(start)) == start.size:
-        raise ParameterError(
-            f"start: all {start.size} weights start at different values, so that the subspace is "
-            "everything: no two weights move together; give a symmetric start, such as start=0"
-        )
+    for name, place in places.items():
+        values = start[place]
+        if values.size > FEW and len(np.unique(values)) > values.size // 2:
+            raise ParameterError(
+                f"start: the weights of {name} start at different values, so that the subspace is "
+                "everything: no two weights move together; give a symmetric start, such as start=0"
+            )
 
 
 def partition(points: Points, start: np.ndarray) -> tuple[np.ndarray, np.ndarray, Gap]:
@@ -207,8 +210,12 @@ class Subspace:
 
     Attributes
     ----------
+    start : array
+        All weights at the start.
     labels : array
-        Class of every entry; classes are ordered by their numbers of entries.
+        Class of every entry. Entries of a class start equal and move alike.
+    fine : array
+        Classes that stay under every optimiser that treats entries alike, such as Adam.
     forms : array
         Coordinates as combinations of means over classes, a row each: fractions, or floats.
     gap : Gap
@@ -217,7 +224,9 @@ class Subspace:
         Largest part of a gradient outside of the coordinates, at fresh points.
     """
 
+    start: np.ndarray
     labels: np.ndarray
+    fine: np.ndarray
     forms: np.ndarray
     gap: Gap
     class_gap: Gap
@@ -240,13 +249,46 @@ class Subspace:
 
     @functools.cached_property
     def lift(self) -> np.ndarray:
-        """Values of classes from coordinates, both from their start."""
+        """Moves of classes from moves of coordinates."""
         scaled = self.rows / self.counts
-        return scaled.T @ np.linalg.inv(scaled @ self.rows.T) if len(scaled) else scaled.T
+        return scaled.T @ np.linalg.inv(scaled @ self.rows.T)
+
+    @functools.cached_property
+    def moving(self) -> np.ndarray:
+        """Which classes move."""
+        return (self.rows != 0).any(0)
+
+    def coordinates(self, theta: np.ndarray) -> np.ndarray:
+        """Order parameters of weights."""
+        return self.rows @ (np.bincount(self.labels, theta, len(self.counts)) / self.counts)
+
+    def weights(self, values: np.ndarray) -> np.ndarray:
+        """Weights of order parameters."""
+        moved = self.lift @ (values - self.coordinates(self.start))
+        return self.start + moved[self.labels]
+
+    def conserved(self) -> np.ndarray:
+        """Combinations of means over classes that move, but stay constant together: a row each."""
+        places = np.flatnonzero(self.moving)
+        if not self.rational:
+            return np.empty((0, len(self.counts)))
+        exact = sp.Matrix(
+            [[sp.Rational(f.numerator, f.denominator) for f in row] for row in self.forms]
+        )
+        scaled = exact * sp.diag(*(sp.Rational(1, int(n)) for n in self.counts))
+        found = []
+        for vector in scaled.extract(list(range(len(self.forms))), places.tolist()).nullspace():
+            row = np.full(len(self.counts), Fraction(0), object)
+            row[places] = [Fraction(int(x.p), int(x.q)) for x in vector / max(vector, key=abs)]
+            found.append(row / min(abs(x) for x in row if x))
+        return np.array(found, object).reshape(len(found), len(self.counts))
 
 
 def discovered(
-    gradient: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray, seed: int
+    gradient: Callable[[np.ndarray], tuple[float, np.ndarray]],
+    start: np.ndarray,
+    places: Mapping[str, slice],
+    seed: int = 0,
 ) -> Subspace:
     """Classes, coordinates and their evidence.
 
@@ -255,49 +297,62 @@ def discovered(
     ParameterError
         If the start has no symmetry, nothing moves, or residuals are not orders of magnitude apart.
     """
-    random_start(start)
+    if not np.abs(gradient(start)[1]).max() > 0:
+        raise ParameterError(
+            "start: the gradient is zero there, so that descent never moves; start elsewhere, "
+            f"such as start={{'{next(iter(places))}': 0.1}}"
+        )
+    random_start(start, places)
     points = Points(gradient, seed)
-    labels, _, class_gap = partition(points, start)
+    fine, _, class_gap = partition(points, start)
     class_gap.require("classes of weights")
-    labels = _by_size(labels)
-    counts = np.bincount(labels)
+    fine = _by_size(fine)
+    counts = np.bincount(fine)
     root = np.sqrt(counts)
-
-    def means(g: np.ndarray) -> np.ndarray:
-        return np.bincount(labels, g, len(counts)) / root
 
     def draw(V: np.ndarray) -> np.ndarray:
         def at(z: np.ndarray) -> np.ndarray:
             moved = V @ z / root
-            size = np.abs(moved).max() / FAR
-            return start + (moved / size * np.abs(z).max() if size > 0 else moved)[labels]
+            size = np.abs(moved).max(initial=0) / FAR
+            return start + (moved / size * np.abs(z).max() if size > 0 else moved)[fine]
 
-        return means(points.draw(at, V.shape[1])[1])
-
-    def outside(V: np.ndarray) -> float:
-        rows = unit([draw(V) for _ in range(DRAWS)])
-        return float(np.linalg.norm(residual(V, rows), axis=1).max())
+        return np.bincount(fine, points.draw(at, V.shape[1])[1], len(counts)) / root
 
     V, gap = grown(draw, root)
     gap.require("order parameters")
-    forms = echelon(V.T * root)
+    # classes that move alike are one class, and so are all that start equal and never move
+    near = np.round(np.column_stack([start[_first(fine)], V / root[:, None] / EQUAL]))
+    near[:, 0] = np.unique(start[_first(fine)], return_inverse=True)[1].ravel()
+    labels = _by_size(np.unique(near, axis=0, return_inverse=True)[1].ravel()[fine])
+    many = np.bincount(labels)
+    forms = echelon((V / root[:, None])[fine[_first(labels)]].T * many)
+
+    def outside(rows: np.ndarray) -> float:
+        """Largest part of fresh gradients outside of some coordinates."""
+        of = (rows / many)[:, labels[_first(fine)]] * root
+        return float(
+            np.linalg.norm(
+                residual(np.linalg.qr(of.T)[0], unit([draw(V) for _ in range(DRAWS)])), axis=1
+            ).max()
+        )
+
     for largest in DENOMINATORS:
         exact = fractions(forms, largest)
-        if exact is None:
-            continue
-        left = outside(np.linalg.qr((exact.astype(float) / root).T)[0])
-        if left < EXACT:
-            return Subspace(labels, exact, gap, class_gap, left)
-    left = outside(V)
-    Gap(gap.accepted, left).require("order parameters")
-    return Subspace(labels, forms, gap, class_gap, left)
+        if exact is not None and (remainder := outside(exact.astype(float))) < EXACT:
+            return Subspace(start, labels, fine, exact, gap, class_gap, remainder)
+    remainder = outside(forms)
+    Gap(gap.accepted, remainder).require("order parameters")
+    return Subspace(start, labels, fine, forms, gap, class_gap, remainder)
+
+
+def _first(labels: np.ndarray) -> np.ndarray:
+    """Place of the first entry of every class."""
+    return np.unique(labels, return_index=True)[1]
 
 
 def _by_size(labels: np.ndarray) -> np.ndarray:
     """Classes numbered by size, then by first entry."""
-    counts = np.bincount(labels)
-    first = np.array([np.flatnonzero(labels == c)[0] for c in range(len(counts))])
-    order = np.lexsort((first, counts))
+    order = np.lexsort((_first(labels), np.bincount(labels)))
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     return place[labels]

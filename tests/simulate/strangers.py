@@ -1,0 +1,101 @@
+"""Modules as a stranger writes them, with all of their inputs."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Retrieval(nn.Module):
+    """A head that finds a key among pairs, and reads out its value."""
+
+    def __init__(self, N: int, M: int) -> None:
+        super().__init__()
+        self.K = nn.Parameter(torch.zeros(N, N))
+        self.V = nn.Parameter(torch.zeros(M, M))
+
+    def loss(self, keys: Tensor, values: Tensor, place: Tensor) -> Tensor:
+        asked = keys.gather(1, place[:, None])
+        attention = torch.softmax(self.K[asked, keys], 1)
+        out = (attention[..., None] * self.V[values]).sum(1)
+        return functional.cross_entropy(out, values.gather(1, place[:, None])[:, 0])
+
+
+def retrieval(N: int = 4, M: int = 4, P: int = 2):
+    """All pairs of distinct keys and distinct values, each pair queried."""
+    keys, values = (itertools.permutations(range(n), P) for n in (N, M))
+    rows = itertools.product(keys, values, range(P))
+    return Retrieval(N, M), tuple(map(torch.tensor, zip(*rows, strict=True)))
+
+
+class Copy(nn.Module):
+    """A causal head with one score per pair of positions copies the token before."""
+
+    def __init__(self, L: int, N: int) -> None:
+        super().__init__()
+        self.scores = nn.Parameter(torch.zeros(L, L))
+        self.V = nn.Parameter(torch.zeros(N, N))
+
+    def loss(self, x: Tensor) -> Tensor:
+        later = torch.triu(torch.ones(x.shape[1], x.shape[1]), 1) > 0
+        attention = torch.softmax(self.scores.masked_fill(later, -torch.inf), -1)
+        out = attention @ self.V[x]
+        return functional.cross_entropy(out[:, 1:].flatten(0, 1), x[:, :-1].flatten())
+
+
+def copy(L: int = 3, N: int = 3):
+    """All sequences."""
+    return Copy(L, N), torch.tensor([*itertools.product(range(N), repeat=L)])
+
+
+class Table(nn.Module):
+    """Logits of the next token, by token."""
+
+    def __init__(self, N: int, start: float = 0.0) -> None:
+        super().__init__()
+        self.W = nn.Parameter(torch.full((N, N), start))
+
+    def loss(self, x: Tensor) -> Tensor:
+        return functional.cross_entropy(self.W[x], (x + 1) % len(self.W))
+
+
+def cycle(N: int = 5):
+    """Every token is followed by the next one, around a circle."""
+    return Table(N), torch.arange(N)
+
+
+class Targets(nn.Module):
+    """One weight per one-hot input, with a target each."""
+
+    def __init__(self, *targets: float) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(len(targets)))
+        self.register_buffer("targets", torch.tensor(targets))
+
+    def loss(self, x: Tensor) -> Tensor:
+        return (self.w[x] - self.targets[x]).square().mean()
+
+
+class Product(nn.Module):
+    """A deep linear network with one path per input: outputs u v, targets 1."""
+
+    def __init__(self, N: int, u: float, v: float) -> None:
+        super().__init__()
+        self.u, self.v = (nn.Parameter(torch.full((N,), float(x))) for x in (u, v))
+
+    def loss(self, x: Tensor) -> Tensor:
+        return (self.u[x] * self.v[x] - 1).square().mean()
+
+
+class Plain(nn.Module):
+    """A layer and its loss, to be damaged in tests of refusals."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+
+    def loss(self, x: Tensor) -> Tensor:
+        return self.layers(x).square().mean()
