@@ -63,7 +63,7 @@ class Discovered:
     @property
     def order_parameters(self) -> list[str]:
         """The order parameters, as combinations of entries (means over their classes)."""
-        return [names.order(row, self.parts, True) for row in self.subspace.forms]
+        return [names.order(row, self.parts) for row in self.subspace.forms]
 
     @property
     def classes(self) -> dict[str, int]:
@@ -84,7 +84,7 @@ class Discovered:
     @functools.cached_property
     def conserved(self) -> list[str]:
         """Combinations of moving entries that are constant."""
-        return [names.order(row, self.parts, True) for row in self.subspace.conserved()]
+        return [names.order(row, self.parts) for row in self.subspace.conserved()]
 
     @property
     def scope(self) -> str:

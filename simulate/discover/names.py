@@ -56,6 +56,9 @@ def _atoms(shape: Sequence[int]) -> Iterator[Atom]:
             yield Atom(f"|{i} - {j}| = {d}", abs(gap) == d)
         for d in sorted(range(1 - shape[a], shape[a]), key=abs):
             yield Atom(f"{j} = {i}{d:+d}", gap == d, b, i if d == 0 else f"{i}{d:+d}")
+        for d in range(1, shape[a]):
+            around = f"{i}+{d} mod {shape[a]}"
+            yield Atom(f"{j} = {around}", gap % shape[a] == d, b, around)
         for block in (n for n in range(2, shape[a]) if shape[a] % n == 0):
             same, alike = index[a] // block == index[b] // block, gap % block == 0
             for words, where in (
@@ -73,7 +76,10 @@ def _atoms(shape: Sequence[int]) -> Iterator[Atom]:
         yield from (Atom(f"{j} < {i}", gap < 0), Atom(f"{j} > {i}", gap > 0))
         yield from (Atom(f"{j} <= {i}", gap <= 0), Atom(f"{j} >= {i}", gap >= 0))
         yield from (
-            Atom(f"{j} != {i}{d or '':+}" if d else f"{j} != {i}", gap != d) for d in (0, -1, 1)
+            Atom(f"{j} != {i}{d:+d}" if d else f"{j} != {i}", gap != d) for d in (0, -1, 1)
+        )
+        yield from (
+            Atom(f"{j} != {i}+{d} mod {shape[a]}", gap % shape[a] != d) for d in range(1, shape[a])
         )
     for a, size in enumerate(shape):
         for k in range(size - 1):
@@ -127,23 +133,22 @@ def parts(
     return named
 
 
-def order(row: Sequence[Any], classes: Sequence[Sequence[Part]], full: bool) -> str:
-    """A combination of means over classes in words; ``full`` with all conditions."""
-    words, conditions = "", []
+def order(row: Sequence[Any], classes: Sequence[Sequence[Part]]) -> str:
+    """A combination of means over classes in words."""
     terms = [(x, classes[c]) for c, x in enumerate(row) if x != 0]
+    patterns = [p.pattern for _, of in terms for p in of]
+    # conditions stand behind all terms, or with their term where a pattern does not tell them apart
+    apart = len(set(patterns)) < len(patterns) or any("], " in p for p in patterns)
+    words, conditions = "", []
     for x, of in terms[:TERMS]:
         size = abs(x) if isinstance(x, Fraction) else f"{abs(x):.4g}"
         sign = (" - " if x < 0 else " + ") if words else ("-" if x < 0 else "")
-        many = sum(p.entries for p in of)
-        body = " and ".join(p.pattern for p in of)
-        alone = "mean of " if len(terms) == 1 and many > 1 else ""
-        words += (
-            sign
-            + ("" if x in (1, -1) else f"{size} ")
-            + alone
-            + (f"({body})" if len(of) > 1 and len(terms) > 1 else body)
-        )
-        conditions += [w for p in of for w in p.conditions if full or w.split(" = ")[-1].isdigit()]
+        body = " and ".join(str(p) if apart else p.pattern for p in of)
+        alone = "mean of " if len(terms) == 1 and sum(p.entries for p in of) > 1 else ""
+        bare = len(terms) == 1 or (len(of) == 1 and "], " not in body)
+        words += f"{sign}{'' if x in (1, -1) else f'{size} '}{alone}{body if bare else f'({body})'}"
+        if not apart:
+            conditions += [w for p in of for w in p.conditions]
     if len(terms) > TERMS:
         words += f" and {len(terms) - TERMS} more terms"
     return ", ".join([words, *dict.fromkeys(conditions)])

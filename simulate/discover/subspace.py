@@ -22,6 +22,7 @@ from theory.parameters import ParameterError
 SPREADS = (1.0, 0.5, 0.25)  # of random points about the start, in turn
 FAR = 3.0  # largest displacement of an entry, in units of these
 DIFFERENT = 1e-8  # relative to the largest gradient: larger is a difference
+FAINT = 1e-7  # smallest accepted residual
 ROUNDING = 1e-10  # largest rejected residual
 APART = 1e3  # smallest accepted over largest rejected residual
 EQUAL = 1e-7  # of entries of directions, relative to the largest: equal up to rounding
@@ -47,7 +48,7 @@ class Gap:
 
     def require(self, what: str) -> None:
         """Refuse residuals that are not orders of magnitude apart."""
-        if self.accepted < APART * self.rejected or self.rejected > ROUNDING:
+        if self.accepted < max(APART * self.rejected, FAINT) or self.rejected > ROUNDING:
             raise ParameterError(
                 f"{what}: cannot be told from rounding: the smallest accepted residual is "
                 f"{self.accepted:.1g}, the largest rejected one {self.rejected:.1g}; "
