@@ -51,8 +51,8 @@ class Reduced:
 
     def path(
         self,
-        state: Sequence[sp.Symbol],  # noqa: ARG002, as theory.entries.Entries.path
-        numbers: Mapping[str, Any],  # noqa: ARG002
+        state: Sequence[sp.Symbol],
+        numbers: Mapping[str, Any],
         how: Optimiser,
         eta: float,
         steps: int,

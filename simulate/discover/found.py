@@ -16,9 +16,10 @@ from simulate.discover import inputs as listed
 from simulate.discover import names
 from simulate.discover.flow import AGREE, STEPS, NumericFlow, Reduced
 from simulate.discover.loss import Loss, tensors
+from simulate.discover.project import project
 from simulate.discover.subspace import Subspace, discovered
 from theory.parameters import ParameterError
-from theory.runtime import memory, output
+from theory.runtime import output
 
 SLOW = 0.01  # share of the fall of the loss in the second half of a run that is long enough
 MOST_DOUBLINGS = 24
@@ -49,6 +50,8 @@ class Discovered:
     exact: bool
     deviation: float
     seconds: float
+
+    project = project
 
     @functools.cached_property
     def parts(self) -> list[list[names.Part]]:
@@ -271,4 +274,3 @@ def discover(
         )
     exact = listed.complete(loss.inputs) if sample is None else not sample
     return Discovered(loss, subspace, exact, deviation, time.perf_counter() - began)
-

@@ -75,9 +75,7 @@ def _atoms(shape: Sequence[int]) -> Iterator[Atom]:
         i, j, gap = names[a], names[b], index[b] - index[a]
         yield from (Atom(f"{j} < {i}", gap < 0), Atom(f"{j} > {i}", gap > 0))
         yield from (Atom(f"{j} <= {i}", gap <= 0), Atom(f"{j} >= {i}", gap >= 0))
-        yield from (
-            Atom(f"{j} != {i}{d:+d}" if d else f"{j} != {i}", gap != d) for d in (0, -1, 1)
-        )
+        yield from (Atom(f"{j} != {i}{d:+d}" if d else f"{j} != {i}", gap != d) for d in (0, -1, 1))
         yield from (
             Atom(f"{j} != {i}+{d} mod {shape[a]}", gap % shape[a] != d) for d in range(1, shape[a])
         )
@@ -92,7 +90,7 @@ def _fewest(member: np.ndarray, atoms: Sequence[Atom]) -> list[Atom]:
     """Properties that single out some entries, the narrowest first; none if they do not."""
     left, chosen, many = np.ones_like(member), list[Atom](), member.sum()
     while left.sum() > many:
-        best = min(atoms, key=lambda a: (left & a.where).sum(), default=None)  # noqa: B023
+        best = min(atoms, key=lambda a: (left & a.where).sum(), default=None)
         if best is None or (left & best.where).sum() == left.sum():
             return []
         chosen.append(best)

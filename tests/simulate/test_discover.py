@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from strangers import Copy, Plain, Product, Retrieval, Table, Targets, copy, cycle, retrieval
 from torch import nn
 
-from simulate.discover import discover
+from simulate.discover import discover, scaling
+from simulate.discover.__main__ import main
+from simulate.discover.inputs import complete
 from simulate.induction_heads import Student, task
 from simulate.induction_heads.student import squared_error
-from simulate.discover.inputs import complete
 from theory.induction_heads import structure
 from theory.optimisers import Optimiser
 from theory.parameters import ParameterError
-
-from strangers import Copy, Plain, Product, Retrieval, Table, Targets, copy, cycle, retrieval
 
 
 @pytest.mark.parametrize("sizes", [(4, 4, 2), (4, 5, 3)])
@@ -118,7 +120,10 @@ def test_flow_is_that_of_the_module():
     np.testing.assert_allclose(
         flow.jacobian(),
         np.column_stack(
-            [(rate(0.5 + h, 0.25 + k) - rate(0.5 - h, 0.25 - k)) / 2e-5 for h, k in ((1e-5, 0), (0, 1e-5))]
+            [
+                (rate(0.5 + h, 0.25 + k) - rate(0.5 - h, 0.25 - k)) / 2e-5
+                for h, k in ((1e-5, 0), (0, 1e-5))
+            ]
         ),
         atol=1e-9,
     )
@@ -155,7 +160,9 @@ def test_optimisers_move_the_module_alike(of):
     last = path.isel(t=-1)
     V = module.V.detach()
     assert float(last.x4) == pytest.approx(float(V[0, 0] - V[0, 1]), rel=1e-9)
-    assert float(last.x1) == pytest.approx(float(module.scores[1, 0] - module.scores[1, 1]), rel=1e-9)
+    assert float(last.x1) == pytest.approx(
+        float(module.scores[1, 0] - module.scores[1, 1]), rel=1e-9
+    )
     assert float(last.loss) == pytest.approx(float(module.loss(inputs)), rel=1e-9)
 
 
@@ -174,9 +181,15 @@ def test_whole_or_sample():
     words = torch.tensor([*itertools.product(range(3), repeat=4)])
     assert complete(words) and complete(nn.functional.one_hot(words).double())
     pairs = torch.tensor([*itertools.product(range(7), repeat=2)])
-    assert complete((pairs, pairs.sum(1) % 7)) and complete(torch.tensor([*itertools.permutations(range(4), 2)]))
+    assert complete((pairs, pairs.sum(1) % 7)) and complete(
+        torch.tensor([*itertools.permutations(range(4), 2)])
+    )
     few = words[torch.randperm(81, generator=torch.Generator().manual_seed(0))[:40]]
-    assert not complete(few) and not complete(words[:-1]) and not complete(torch.cat([words, words[:1]]))
+    assert (
+        not complete(few)
+        and not complete(words[:-1])
+        and not complete(torch.cat([words, words[:1]]))
+    )
     assert not complete(torch.randn(10, 3)) and not complete(torch.randint(100, (50, 4)))
     assert not complete((pairs, pairs[:5])) and not complete(None)
 
@@ -211,9 +224,24 @@ X = torch.eye(3)
         (Plain(nn.Linear(8, 8)), torch.eye(8), {}, "subspace is everything.*start=0"),
         (Plain(nn.Linear(3, 2), nn.Dropout(0.5)), X, {"start": 0.1}, r"dropout in layers\.1; call"),
         (Plain(nn.Linear(3, 2), nn.BatchNorm1d(2)), X, {"start": 0.1}, "batch norm in training"),
-        (Plain(nn.Linear(3, 2)), X, {"start": 0}, "gradient is zero there.*start=.'layers.0.weight'"),
-        (damaged(lambda s, x: s.layers(x).sum() * torch.rand(())), X, {"start": 0.1}, "fixed inputs"),
-        (damaged(lambda s, x: s.layers(x).sum() * np.random.rand()), X, {"start": 0.1}, "fixed inputs"),
+        (
+            Plain(nn.Linear(3, 2)),
+            X,
+            {"start": 0},
+            "gradient is zero there.*start=.'layers.0.weight'",
+        ),
+        (
+            damaged(lambda s, x: s.layers(x).sum() * torch.rand(())),
+            X,
+            {"start": 0.1},
+            "fixed inputs",
+        ),
+        (
+            damaged(lambda s, x: s.layers(x).sum() * np.random.rand()),
+            X,
+            {"start": 0.1},
+            "fixed inputs",
+        ),
         (damaged(lambda s, x: s.layers(x).detach().sum()), X, {}, "does not depend on any weight"),
         (damaged(lambda s, x: s.layers(x).sum() * torch.nan), X, {"start": 0.1}, "loss: is nan"),
         (damaged(lambda s, x: s.layers(x)), X, {"start": 0.1}, r"is \(3, 2\), must be one number"),
@@ -260,10 +288,7 @@ def test_mappings_and_plain_losses():
         return torch.func.functional_call(_Loss(module), {f"of.{k}": v for k, v in w.items()}, x)
 
     zeros = {"K": torch.zeros(4, 4), "V": torch.zeros(4, 4)}
-    for found in (
-        discover(zeros, inputs, loss_fn=loss),
-        discover(loss, inputs, start=zeros),
-    ):
+    for found in (discover(zeros, inputs, loss_fn=loss), discover(loss, inputs, start=zeros)):
         assert len(found.order_parameters) == 2 and found.classes["K[i, i]"] == 4
 
 
@@ -274,3 +299,77 @@ class _Loss(nn.Module):
 
     def forward(self, *x):
         return self.of.loss(*x)
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_command(as_json, capsys, tmp_path):
+    """The same answer from a file."""
+    file = str(Path(__file__).with_name("strangers.py"))
+    target = tmp_path / "found"
+    flags = ["--json"] if as_json else []
+    assert main([f"{file}:copy", "--set", "L=4", *flags]) == 0
+    text = capsys.readouterr().out
+    assert main([f"{file}:copy", "--set", "L=4", *flags, "--out", str(target)]) == 0
+    assert target.exists()
+    if as_json:
+        answer = json.loads(text)
+        assert len(answer["order_parameters"]) == 4 and answer["exact"]
+        assert all(row["passed"] for row in answer["checks"])
+    else:
+        assert text.startswith("4 order parameters for 25 weights, exact over all inputs")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere.py"], "no file nowhere.py"),
+        ([":make"], "no such function.*write def make"),
+        ([":retrieva"], "did you mean 'retrieval'"),
+        ([":copy", "--set", "M=3"], "no size of.*it has L, N"),
+        ([":copy", "--set", "L=x"], "must be NAME=NUMBER"),
+        ([":Table"], "N has no default; add --set N=4"),
+        ([":cycle", "--sizes", "N"], "must be NAME=3,4,5,6"),
+    ],
+)
+def test_command_refuses(words, message):
+    """One line each."""
+    file = str(Path(__file__).with_name("strangers.py"))
+    name = f"{file}{words[0]}" if words[0].startswith(":") else words[0]
+    with pytest.raises(ParameterError, match=message):
+        main([name, *words[1:]])
+
+
+def test_sizes():
+    """Counts as polynomials, confirmed at sizes where they were not fitted."""
+    counts = scaling(cycle, "N", [4, 5, 6, 7, 8])
+    assert str(counts.order_parameters) == "1" and str(counts.weights) == "N**2"
+    counts = scaling(copy, "L", [3, 4, 5, 6, 7])
+    assert str(counts.order_parameters) == "L" and counts.checked == (6, 7)
+    counts = scaling(retrieval, "N", [3, 4, 5, 6, 7])
+    assert str(counts.classes["K[i, j], j != i"]) == "N*(N - 1)"
+    with pytest.raises(ParameterError, match="two further sizes"):
+        scaling(copy, "L", [3, 4])
+
+
+def test_project():
+    """Full descent stays inside; descent on batches of one input leaves the subspace in part."""
+    module, inputs = copy(4)
+    found = discover(module, inputs)
+    for batch, inside in ((81, True), (1, False)):
+        copied = Copy(4, 3).double()
+        descent = torch.optim.SGD(copied.parameters(), lr=0.5)
+        states = []
+        for step in range(20):
+            states.append({k: v.clone() for k, v in copied.state_dict().items()})
+            descent.zero_grad()
+            copied.loss(inputs.roll(7 * step, 0)[:batch]).backward()
+            descent.step()
+        path = found.project(states)
+        outside = path.outside.values[1:]
+        assert (outside.max() < 1e-20) if inside else (0.01 < outside.min())
+        assert float(path.by_chance) == 1 - 4 / 25
+        if inside:
+            flow = found.flow.descend(0.5, 19)
+            np.testing.assert_allclose(path.x4, flow.x4, atol=1e-12)
+    with pytest.raises(ParameterError, match="checkpoint 0: has no weight scores"):
+        found.project([nn.Linear(2, 2)])

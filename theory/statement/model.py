@@ -302,7 +302,7 @@ def of_file(name: str) -> StatedModel:
     path, _, chosen = name.partition(".py")
     path, chosen = f"{path}.py", chosen.removeprefix(":")
     require(Path(path).is_file(), f"model: no file {path}")
-    given = _run(path)
+    given = run_file(path)
     stated = {k: v for k, v in given.items() if isinstance(v, Statement)}
     require(stated, f"{path}: states nothing: no statement(...) is bound to a name")
     unread(list(stated.values()), given)
@@ -315,7 +315,8 @@ def of_file(name: str) -> StatedModel:
     )
 
 
-def _run(path: str) -> dict[str, Any]:
+def run_file(path: str) -> dict[str, Any]:
+    """Names that a file binds; an error in it is one line."""
     folder = str(Path(path).resolve().parent)
     sys.path.insert(0, folder)
     try:
