@@ -1,4 +1,4 @@
-"""Commands of pages are forked from a server, and run as usual where there is none; figures show."""
+"""Commands of pages are forked from a server, or run as usual where there is none; figures."""
 
 import html
 import os
