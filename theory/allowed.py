@@ -139,8 +139,16 @@ def unwrapped(name: str, value: Any) -> Any:
             raise ParameterError(f"{name} = {shown(value)}: is masked; give the numbers themselves")
         if getattr(value, "requires_grad", False):
             raise ParameterError(f"{name} = {shown(value)}: carries a gradient; detach it")
-        return value.item()
+        if not is_time(value):  # of which item() may be a plain int
+            return value.item()
     return value
+
+
+def is_time(value: Any) -> bool:
+    """Whether this is a NumPy time or difference of times, a subclass of its integers, or an array
+    of them.
+    """
+    return getattr(getattr(value, "dtype", None), "kind", None) in ("m", "M")
 
 
 def admitted(name: str, value: Any, kinds: tuple[type, ...], allowed: Allowed) -> Any:

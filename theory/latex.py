@@ -205,6 +205,7 @@ def main(argv: list[str] | None = None) -> int:
         help="print a symbol under another name: N=T, alpha=tau, d_g=d_k (repeatable)",
     )
     args = parser.parse_args(argv)
+    output.writable(str(args.out or "-"))
     theory = args.model.wing("theory")
     equations = theory.equations()
     chosen = list(equations.values())

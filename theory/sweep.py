@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from theory import arguments
-from theory.dimensions import named
+from theory.dimensions import distinct, named
 from theory.parameters import BaseParameters, ParameterError, kind_of, misfit, nearest, shown
 from theory.values import Values
 
@@ -84,6 +84,7 @@ class Grid:
         named_axes = [str(x) for x in self.axes.names] if self.axes else None
         names, coordinates = axes(self.given, self.shape, label, named_axes)
 
+        distinct(names, results[0].dims)
         nested: Any = results
         for length in self.shape[:0:-1]:
             nested = [nested[k : k + length] for k in range(0, len(nested), length)]

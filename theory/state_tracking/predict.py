@@ -80,7 +80,11 @@ def predict(
     if runs is not None:
         curves = prediction.finite(p, lambda: _followed(p, runs, row, accuracies, given))
     else:
-        if not isinstance(seeds, int | np.integer) or isinstance(seeds, bool) or seeds < 1:
+        if (
+            not isinstance(seeds, int | np.integer)
+            or isinstance(seeds, bool | np.timedelta64)
+            or seeds < 1
+        ):
             raise ParameterError(f"seeds = {seeds}: must be how many starts to draw, at least 1")
         if row.system is None:
             raise ParameterError(f"level = {level!r}: follows runs, not drawn starts")

@@ -320,12 +320,14 @@ def _run(path: str) -> dict[str, Any]:
     sys.path.insert(0, folder)
     try:
         return runpy.run_path(path)
-    except Exception as error:  # a stranger's file may do anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a stranger's file may do anything
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
         line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
         number = line or (lines[-1] if lines else 1)
-        kind = "" if isinstance(error, ParameterError) else f"{type(error).__name__}: "
-        said = str(error).partition("\n")[0]
-        raise ParameterError(f"{path}, line {number}: {kind}{said}") from error
+        said = traceback.format_exception_only(error)[-1]
+        said = str(error) if isinstance(error, ParameterError) else said
+        raise ParameterError(f"{path}, line {number}: {said.partition(chr(10))[0]}") from error
     finally:
         sys.path.remove(folder)
