@@ -127,13 +127,10 @@ class Gaps:
                 variance = each[:, at].var(ddof=1) / samples if samples > 1 else np.nan
                 # The gap is theory minus measured.
                 skew, (points, length) = -skewness(each[:, at]), path(each - mean)
-            error = np.sqrt(variance + self.error[k])
+            error = float(np.sqrt(variance + self.error[k]))
+            predicted = float(measured + gap)
             yield Part(
-                int(k),
-                samples,
-                *map(float, (measured + gap, measured, error, skew)),
-                points,
-                length,
+                int(k), samples, predicted, float(measured), error, float(skew), points, length
             )
 
     def check(self, name: str, label: str, band: Band | None) -> Check:

@@ -5,6 +5,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -189,12 +190,13 @@ def _gaps(
     ParameterError
         For a theory of a single draw, or standard deviations without numbers of students.
     """
-    error = 0 * theory
+    error: Any = 0 * theory
     if "draw" in theory.dims:  # the mean is compared, with the standard error of their number
-        draws = theory.count("draw")
+        draws: Any = theory.count("draw")
         if not (draws > 1).any():
             raise ParameterError("curve: one draw does not say how draws scatter; isel(draw=0)")
-        theory, error = theory.mean("draw"), theory.var("draw", ddof=1) / draws
+        error = theory.var("draw", ddof=1) / draws
+        theory = theory.mean("draw")
         theory = theory.where(draws > 1)
     name, time = measured.name, str(theory.dims[-1])
     theory, measured = xr.align(theory, measured.transpose(..., time), join="inner")
