@@ -76,11 +76,11 @@ _FLAGS: dict[str, dict[str, Any]] = {
 
 
 def _check_place(flag: str, target: Path | str | None) -> None:
-    """Refuse to write where there is no folder, before any work. Folders are made below ``output``
-    only, so that a misspelled path is an error.
+    """Refuse to write where there is no folder, before any work. Folders are made below the working
+    directory only, so that a misspelled path is an error.
     """
     place = Path(target).parent if target else Path()
-    if not place.is_dir() and not place.resolve().is_relative_to(Path.cwd() / "output"):
+    if not place.is_dir() and not place.resolve().is_relative_to(Path.cwd()):
         advice = f"mkdir -p {shlex.quote(str(place))}"
         raise ParameterError(f"--{flag} {target}: there is no folder {place}; make it: {advice}")
 
