@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -47,8 +48,8 @@ def shard(text: str | None, count: int) -> slice:
     """
     if text is None:
         return slice(count)
-    part, sign, parts = text.partition("/")
-    if not (sign and part.isdecimal() and parts.isdecimal() and int(part) < int(parts)):
+    part, _, parts = text.partition("/")
+    if not (re.fullmatch("[0-9]{1,9}/[0-9]{1,9}", text) and int(part) < int(parts)):
         raise ParameterError(f"--shard {text}: must be i/n with 0 <= i < n")
     return slice(int(part), count, int(parts))
 
