@@ -150,7 +150,7 @@ def main(argv: list[str] | None = None) -> int:
     chosen = command.chosen(args)
     points = grid(command.base(args, system), args.grid, len(seeds))
     for name in [text.partition("=")[0].strip() for text in args.grid]:
-        if name in chosen:
+        if chosen.get(name, "--set") != "--set":
             raise ParameterError(f"--grid {name}: {chosen[name]} says it, too; give one of them")
     points = [(label, command.reaching(args, system, p)) for label, p in points]
     _check_distinct(points, system, args.dtype)

@@ -180,9 +180,7 @@ def _named(data: xr.Dataset) -> str:
     return ", ".join(map(str, data.data_vars)) or "none"
 
 
-def _gaps(
-    theory: xr.DataArray, measured: xr.DataArray, runs: xr.Dataset, precision: float
-) -> Gaps | None:
+def _gaps(theory: Any, measured: xr.DataArray, runs: xr.Dataset, precision: float) -> Gaps | None:
     """Theory minus measured; None if there is no value.
 
     Raises
@@ -190,14 +188,13 @@ def _gaps(
     ParameterError
         For a theory of a single draw, or standard deviations without numbers of students.
     """
-    error: Any = 0 * theory
+    error = 0 * theory
     if "draw" in theory.dims:  # the mean is compared, with the standard error of their number
-        draws: Any = theory.count("draw")
+        draws = theory.count("draw")
         if not (draws > 1).any():
             raise ParameterError("curve: one draw does not say how draws scatter; isel(draw=0)")
         error = theory.var("draw", ddof=1) / draws
-        theory = theory.mean("draw")
-        theory = theory.where(draws > 1)
+        theory = theory.mean("draw").where(draws > 1)
     name, time = measured.name, str(theory.dims[-1])
     theory, measured = xr.align(theory, measured.transpose(..., time), join="inner")
     gap = (theory - measured).transpose(..., time)
