@@ -11,7 +11,7 @@ from theory.runtime import plotting
 from verify.associative_memory.k_hop.laws import learner_runs
 
 
-@plotting.panels(1, 2, width=4.6)
+@plotting.panels(1, 2)
 def hops(source: Source, left: Any, right: Any) -> None:
     """k hops: training time with and without curriculum, and kernel learners against their flow."""
     ks = np.arange(1, 9)
@@ -57,11 +57,11 @@ def hops(source: Source, left: Any, right: Any) -> None:
         ylabel=f"product of {hops_} overlaps",
         ylim=(0, 1.03),
     )
-    plotting.inside(left)
-    plotting.inside(right, loc="center", bbox_to_anchor=(0.39, 0.5), handlelength=1.4)
+    plotting.below(left)
+    plotting.below(right)
 
 
-@plotting.panels(1, 3, width=3.7)
+@plotting.panels(1, 3)
 def pointers(source: Source, *axes: Any) -> None:
     """Extension: hops 1, 2, 4, 8 learned layer by layer by attention that jumps along a
     permutation.
@@ -87,5 +87,5 @@ def pointers(source: Source, *axes: Any) -> None:
                 title=title,
                 ylim=(0, 1.03),
             )
-    plotting.inside(axes[0])
-    plotting.inside(axes[2])
+    plotting.below(axes[0])
+    plotting.below(axes[2])

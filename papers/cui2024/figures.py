@@ -53,7 +53,7 @@ def gap_panel(
     axis.set(xlabel=ALPHA, ylabel=r"$\epsilon_t$, semantic $-$ positional $[10^{-4}]$")
 
 
-@plotting.panels(1, 3, width=3.7, height=3.0)
+@plotting.panels(1, 3, height=3.0)
 def transition(source: Source, s: Setting, left: Any, middle: Any, right: Any) -> None:
     """Fig. 2."""
     p = s.p
@@ -95,9 +95,9 @@ def transition(source: Source, s: Setting, left: Any, middle: Any, right: Any) -
         ls=":",
         label=rf"$\alpha_l = {crossings.alpha_l:.3f}$, theory",
     )
-    plotting.inside(left)
-    plotting.inside(middle)
-    plotting.beside(right)
+    plotting.below(left)
+    plotting.below(middle)
+    plotting.below(right)
 
 
 def scaling(source: Source, s: Setting) -> dict[int, xr.Dataset]:
@@ -136,10 +136,10 @@ def scaling_panel(
     shown = s.sizes[:: max(1, len(s.sizes) // 5)]
     axis.set_xticks(shown, [f"{d}" for d in shown])
     axis.minorticks_off()
-    plotting.inside(axis)
+    plotting.below(axis)
 
 
-@plotting.panels(1, 3, width=3.8, height=3.1)
+@plotting.panels(1, 3, height=3.1)
 def phase_diagram(source: Source, s: Setting, *axes: Any) -> None:
     """Fig. 3."""
     scaling_panel(axes[0], source, s, ("theta",), r"$\theta/\sigma^2$")
@@ -152,7 +152,7 @@ def test_scaling(source: Source, s: Setting, axis: Any) -> None:
     scaling_panel(axis, source, s, ("test_mse_half",), r"test error $E|y-f|^2/(2d)\ [10^{-3}]$")
 
 
-@plotting.panels(1, 3, width=3.7, height=3.0)
+@plotting.panels(1, 3, height=3.0)
 def slices(source: Source, s: Setting, *axes: Any) -> None:
     """Fig. 8."""
     for axis, (name, tex, values) in zip(
@@ -173,10 +173,10 @@ def slices(source: Source, s: Setting, *axes: Any) -> None:
                 f"C{k}",
                 rf"${tex} = {value:g}$",
             )
-        plotting.inside(axis, title="students; theory (local prox) dashed", title_fontsize=7)
+        plotting.below(axis, title="students; theory (local prox) dashed", title_fontsize=7)
 
 
-@plotting.panels(1, 2, width=4.0, height=3.2)
+@plotting.panels(1, 2, height=3.2)
 def alternative(source: Source, s: Setting, *axes: Any) -> None:
     """Fig. 9."""
     phase_maps(source, s, s.p.replace(target="alternative"), tuple(axes))
@@ -203,11 +203,11 @@ def extension(name: str, source: Source, s: Setting, left: Any, right: Any) -> N
     for kind, r in runs.items():
         plotting.band(right, 1e3 * r.test_mse_half, COLOURS[kind], f"{kind} start")
     right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$", title=title)
-    plotting.inside(left, title="students; theory (local prox) dashed", title_fontsize=7)
-    plotting.inside(right)
+    plotting.below(left, title="students; theory (local prox) dashed", title_fontsize=7)
+    plotting.below(right)
 
 
-@plotting.panels(2, 2, width=3.9, height=3.0)
+@plotting.panels(2, 2, height=3.0)
 def extension_maps(source: Source, s: Setting, axes: Any) -> None:
     """Fig. 14."""
     for axis, (title, change) in zip(axes.flat, EXTENSIONS.values(), strict=True):
@@ -262,8 +262,8 @@ def uninformed(source: Source, s: Setting, left: Any, right: Any) -> None:
         ylabel="runs",
         title=rf"$d = {s.adam.d}$, $\alpha = {s.adam.alpha:g}$",
     )
-    plotting.inside(left)
-    plotting.inside(right)
+    plotting.below(left)
+    plotting.below(right)
 
 
 @plotting.panels(1, 2)
@@ -296,7 +296,7 @@ def selections(source: Source, s: Setting, *axes: Any) -> None:
             label=rf"students, $d \to \infty$ from {p.d // 2}, {p.d}, {2 * p.d}: {len(seeds)} seeds, standard error",
         )
         axis.set(xlabel=ALPHA, ylabel=f"overlap ${tex}$", title=f"{kind} branch", ylim=(0, None))
-        plotting.inside(axis)
+        plotting.below(axis)
 
 
 FIGURES: dict[str, Any] = {

@@ -71,7 +71,7 @@ def order_parameters(p: Parameters, runs: xr.Dataset) -> Any:
     return panels(runs, [(label, [("", runs[x], curve[x])]) for x, label in labels.items()])
 
 
-@plotting.panels(1, 2, width=3.7, height=2.7)
+@plotting.panels(1, 2, height=2.7)
 def own_starts(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
     """Ours: every student beside the theory from its own initial values, and the paper's curve."""
     theirs, ours = theory(p, runs), st.predict(p, runs, level="cavity", accuracies=False)
@@ -100,7 +100,7 @@ def own_starts(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
         )
         axis.set(xlabel=TIME, ylabel=label, xlim=(0, 5))
     axes[1].set_ylim(-0.1, 2)
-    plotting.inside(axes[1], loc="upper left")
+    plotting.below(axes[0])
 
 
 def rollout_constant(p: Parameters, runs: xr.Dataset) -> Any:
@@ -176,7 +176,7 @@ def empirical_accuracies(p: Parameters, runs: xr.Dataset) -> Any:
     return panels(runs, groups, MEASURED_LOGITS)
 
 
-@plotting.panels(1, 1, width=4.8)
+@plotting.panels(1, 1)
 def attention_entries(p: Parameters, runs: xr.Dataset, axis: Any) -> None:
     """Fig. 5: every entry of the attention matrix, mean over seeds; diagonal in colour."""
     entries = runs.attention.mean("seed").transpose("step", "action", "alpha").values
@@ -199,7 +199,7 @@ def attention_entries(p: Parameters, runs: xr.Dataset, axis: Any) -> None:
         ylim=(-0.02, 1.05),
         xlim=(0, float(runs.alpha[-1])),
     )
-    plotting.inside(axis)
+    plotting.below(axis)
 
 
 @plotting.panels(1, 2)
@@ -221,8 +221,8 @@ def closure(p: Parameters, runs: xr.Dataset, left: Any, right: Any) -> None:
     right.set(
         xlabel="attention $A$", ylabel=r"attention factor $d_g N\,|\nabla_W A|^2$", xlim=(0, 1)
     )
-    plotting.below(left, ncols=1)
-    plotting.below(right, ncols=1, markerscale=3)
+    plotting.below(left)
+    plotting.below(right, markerscale=3)
 
 
 def rollout_recursion(p: Parameters, runs: xr.Dataset) -> Any:

@@ -19,7 +19,7 @@ def onset_forms(p: Parameters, runs: xr.Dataset) -> Any:
     return onset(p).draw()
 
 
-@plotting.panels(1, 3, width=3.7, height=3.0)
+@plotting.panels(1, 3, height=3.0)
 def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
     """Ours: early, onset, late and composite forms compared with the exact solution, for this
     setting and for a large system.
@@ -67,9 +67,9 @@ def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
             r"$\alpha^\star$", (star, 0.5), xytext=(4, 0), textcoords="offset points", color="C1"
         )
         axis.set(xlabel=TIME, ylabel="attention $A$", title=title, ylim=(0, 1.05), xlim=(0, end))
-    plotting.inside(axes[0])
+    plotting.below(axes[0])
     axes[1].set(yscale="log", ylim=(2e-5, 2))
-    plotting.inside(axes[1])
+    plotting.below(axes[1])
     late = axes[2]
     numbers, times = (
         p.values() | {"C": number_late_time.late_constant(p.values())},
@@ -106,7 +106,7 @@ def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
         ylim=(2e-3, 30),
         title=f"$L = {p.L}$, $N = d_g = {p.N}$",
     )
-    plotting.inside(late)
+    plotting.below(late)
 
 
 def composite_curve(numbers: Any, end: float) -> dict[str, np.ndarray]:

@@ -27,7 +27,7 @@ def panels(runs: xr.Dataset, groups: list[tuple[str, Curves]], predicted_by: str
     """One panel per group of (name, students, prediction): students as single lines or as a band,
     prediction dashed, with marks where there are two.
     """
-    figure, axes = plotting.figure(1, len(groups), width=3.7, height=2.9)
+    figure, axes = plotting.figure(1, len(groups), height=2.9)
     for axis, (label, curves) in zip(np.atleast_1d(axes), groups, strict=True):
         for k, (name, measured, predicted) in enumerate(curves):
             prefix = f"{name}, " if name else ""
@@ -47,5 +47,5 @@ def panels(runs: xr.Dataset, groups: list[tuple[str, Curves]], predicted_by: str
         axis.set(xlabel=TIME, ylabel=label, xlim=(0, float(runs.alpha[-1])))
         if "accuracy" in label or "attention" in label:
             axis.set_ylim(-0.02, 1.05)
-        plotting.inside(axis)
+        plotting.below(axis)
     return figure

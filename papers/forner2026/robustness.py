@@ -102,7 +102,7 @@ def draw(found: dict[str, list[dict[str, Any]]]) -> Any:
     """Two rows of panels: final accuracies above, time of A = 1/2 below, one column per
     parameter.
     """
-    figure, axes = plotting.figure(2, len(found), width=1.75, height=2.2)
+    figure, axes = plotting.figure(2, len(found), height=2.2)
     for (upper, lower), (name, rows) in zip(axes.T, found.items(), strict=True):
         places = np.arange(len(rows))
         for k, (key, label) in enumerate(
