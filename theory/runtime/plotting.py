@@ -31,7 +31,7 @@ HEADLINE_POINTS = 8  # font size
 LEGEND_POINTS = 36  # distance from the axis to the legend below its labels
 WIDTH = 7.2  # inches: letters of 8 points have more than 7 in print, and fill a page of the site
 ACROSS = 3  # most panels side by side
-LETTERS = 16  # of a legend, per inch
+LETTERS = 17  # of a legend, per inch beside its marks
 _NOT_DRAWN = re.compile(r"[\\${}^_]|(?<=\\[a-zA-Z])[a-zA-Z]+")  # of a formula, roughly
 # Height of the legends below each row of a figure, in inches.
 _legends: weakref.WeakKeyDictionary[Any, dict[int, float]] = weakref.WeakKeyDictionary()
@@ -154,7 +154,7 @@ def below(axis: Any, **options: Any) -> None:
     figure, place = axis.figure, axis.get_subplotspec()
     shift = ScaledTranslation(-LEGEND_POINTS / 72, -LEGEND_POINTS / 72, figure.dpi_scale_trans)
     handles, labels = axis.get_legend_handles_labels()
-    room = int(LETTERS * (figure.get_figwidth() / place.get_gridspec().ncols - 1))
+    room = int(LETTERS * (figure.get_figwidth() / place.get_gridspec().ncols - 0.8))
     legend = axis.legend(
         handles,
         [_broken(label, room) for label in labels],
