@@ -12,7 +12,6 @@ from theory.positional_semantic.numbers.thresholds import line
 from theory.positional_semantic.onset import interpolated
 from theory.runtime import plotting
 
-
 EQUAL = 1e-9  # of training losses; separate minima differ by 1e-6 and more, equal ones by 1e-13
 NO_DATA = "0.8"
 
@@ -24,9 +23,7 @@ def experiment_map(
     seeds = range(s.map_seeds)
     return {
         k: xr.concat(
-            [
-                students(source, p.replace(start=k, omega=w), alphas, seeds) for w in s.map_omegas
-            ],
+            [students(source, p.replace(start=k, omega=w), alphas, seeds) for w in s.map_omegas],
             "omega",
         ).assign_coords(omega=list(s.map_omegas))
         for k in STARTS

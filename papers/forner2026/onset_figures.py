@@ -51,21 +51,18 @@ def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
             numbers_at["alpha"],
             onset_equations()["onset_A"].evaluate(numbers_at),
             "C0:",
-            label="(81)",
+            label="onset (81)",
         )
         before = numbers_at | {"alpha": numbers_at["alpha"][numbers_at["alpha"] < star]}
         axis.plot(
             before["alpha"],
             onset_equations()["onset_sharp"].evaluate(before),
             "C1-.",
-            label=r"$\cos^{-2}$, sharp onset",
+            label=r"sharp onset, $\cos^{-2}$",
         )
         curve = composite_curve(numbers, end)
         axis.plot(curve["alpha"], curve["A"], "k--", lw=1.2, label="composite")
-        axis.axvline(star, color="C1", lw=0.6)
-        axis.annotate(
-            r"$\alpha^\star$", (star, 0.5), xytext=(4, 0), textcoords="offset points", color="C1"
-        )
+        axis.axvline(star, color="C1", lw=0.6, label=rf"sharp onset: $\alpha^* = {star:.2f}$")
         axis.set(xlabel=TIME, ylabel="attention $A$", title=title, ylim=(0, 1.05), xlim=(0, end))
     plotting.below(axes[0])
     axes[1].set(yscale="log", ylim=(2e-5, 2))
@@ -80,20 +77,20 @@ def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
         times,
         early_time.equations()["early_R"].evaluate(numbers | {"alpha": times}),
         "C0:",
-        label="(78)",
+        label="early time (78)",
     )
     after = numbers | {"alpha": times[p.eta * times + numbers["C"] > 0.05]}
     late.plot(
         after["alpha"],
         late_time.equations()["late_R"].evaluate(after),
         "C2-.",
-        label=r"$A = 1$, Lambert $W$",
+        label=r"late, $A = 1$: Lambert $W$",
     )
     late.plot(
         after["alpha"],
         late_time.equations()["late_growth"].evaluate(after),
         "C3:",
-        label=r"$\frac{N-1}{N}\ln$ growth",
+        label="late: logarithm",
     )
     curve = composite_curve(p.values(), 1e5)
     late.plot(curve["alpha"][1:], curve["R"][1:], "k--", lw=1.2, label="composite")
