@@ -38,7 +38,7 @@ def gap_panel(
         axis,
         1e4 * (runs["semantic"].train_loss - runs["positional"].train_loss),
         colour,
-        f"{label}, students".lstrip(", "),
+        label or "students",
     )
     if theory:
         gap = theory["semantic"].train_loss - theory["positional"].train_loss
@@ -47,7 +47,7 @@ def gap_panel(
             1e4 * gap,
             color=colour,
             ls="--",
-            label=f"{label}, theory".lstrip(", ") + " (local prox)",
+            label=None if label else "theory (local prox)",
         )
     axis.axhline(0, color="0.5", lw=0.6)
     axis.set(xlabel=ALPHA, ylabel=r"$\epsilon_t$, semantic $-$ positional $[10^{-4}]$")
@@ -173,6 +173,7 @@ def slices(source: Source, s: Setting, *axes: Any) -> None:
                 f"C{k}",
                 rf"${tex} = {value:g}$",
             )
+        axis.plot([], [], "--", color="0.3", label="theory (local prox)")
         plotting.below(axis)
 
 
@@ -203,6 +204,7 @@ def extension(name: str, source: Source, s: Setting, left: Any, right: Any) -> N
     for kind, r in runs.items():
         plotting.band(right, 1e3 * r.test_mse_half, COLOURS[kind], f"{kind} start")
     right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$", title=title)
+    left.plot([], [], "--", color="0.5", label="main text, theory (local prox)")
     plotting.below(left)
     plotting.below(right)
 
