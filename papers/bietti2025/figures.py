@@ -276,8 +276,9 @@ FIGURES: dict[str, Figure] = {
         ),
         Figure(
             "hops",
-            "k hops: training times, and kernel learners against the flow of their overlaps.",
+            "k hops: training times of the flow, and kernel learners against the flow of their overlaps.",
             hops,
+            "Learners of all four hops at once reach a product of 0.5 up to 1.2% late, those of the curriculum 0.9 within 0.3%.",
         ),
     )
 }
