@@ -64,7 +64,7 @@ def gap_map(axis: Any, runs: dict[str, xr.Dataset], title: str) -> xr.DataArray:
         cells = some.stack(cell=("omega", "alpha"))
         cells = cells[cells.values]
         if cells.size:
-            axis.plot(cells.omega, cells.alpha, mark, color="0.3", ms=5, lw=0, label=words)
+            axis.plot(cells.omega, cells.alpha, marker=mark, color="0.3", ms=5, lw=0, label=words)
     return mean
 
 

@@ -134,14 +134,14 @@ VARIANCES: Group = (
 
 def empirical_rollout(p: Parameters, runs: xr.Dataset) -> Any:
     """Fig. 6."""
-    rolled = with_empirical_logits(p, runs).rollout_accuracy
+    rolled = with_empirical_logits(p, runs).rollout_accuracy.mean("seed")
     groups = [VARIANCES, ("final rollout accuracy", {"rollout_accuracy": ("", rolled)})]
     return panels(p, runs, groups, MEASURED_LOGITS)
 
 
 def empirical_accuracies(p: Parameters, runs: xr.Dataset) -> Any:
     """Fig. 9."""
-    fed = with_empirical_logits(p, runs)
+    fed = with_empirical_logits(p, runs).mean("seed")
     groups = [VARIANCES, *((label, {x: ("", fed[x])}) for x, label in ACCURACIES.items())]
     return panels(p, runs, groups, MEASURED_LOGITS)
 
@@ -199,7 +199,7 @@ def closure(p: Parameters, runs: xr.Dataset, left: Any, right: Any) -> None:
 
 def rollout_recursion(p: Parameters, runs: xr.Dataset) -> Any:
     """Ours: the recursion (85) evaluated with the measured accuracy of every step."""
-    fed = position_dependent_rollout(p, runs)
+    fed = position_dependent_rollout(p, runs).mean("seed")
     groups: list[Group] = [("final rollout accuracy", {"rollout_accuracy": ("", fed)})]
     return panels(p, runs, groups, "(85), accuracy of each step measured")
 

@@ -35,20 +35,15 @@ def best(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
 def marked(axis: Any, values: xr.DataArray, colour: str, label: str) -> None:
     """Draw students as marks, or many of them as a band."""
     if values.sizes["seed"] > plotting.FEW:
-        plotting.band(axis, values, colour, label)
-        return
-    every = max(1, values.sizes["alpha"] // MARKS)
-    for k in range(values.sizes["seed"]):
-        some = values.isel(seed=k)[every * k // values.sizes["seed"] :: every]
-        words = None if k else label
-        axis.plot(some.alpha, some, ".", ms=4, color=colour, alpha=0.6, label=words)
+        return plotting.band(axis, values, colour, label)
+    some = values[:, :: max(1, values.sizes["alpha"] // MARKS)]
+    drawn = axis.plot(some.alpha, some.T, ".", ms=4, color=colour, alpha=0.6)
+    drawn[0].set_label(label)
 
 
 def lines(axis: Any, values: xr.DataArray, colour: str, label: str) -> None:
-    """Draw a theory of each student as thin lines, or the median of many."""
-    if values.sizes["seed"] > plotting.FEW:
-        values = values.median("seed").expand_dims("seed")
-    drawn = axis.plot(values.alpha, values.transpose("alpha", "seed"), color=colour, lw=0.7)
+    """Draw a theory of each student as thin lines."""
+    drawn = axis.plot(values.alpha, values.T, color=colour, lw=0.7)
     drawn[0].set_label(label)
 
 
@@ -69,8 +64,6 @@ def panels(
             marked(axis, runs[variable], f"C{k}", f"{prefix}students")
             lines(axis, best(p, runs)[variable], f"C{k}", f"{prefix}our theory of each")
             if predicted is not None:
-                if "seed" in predicted.dims:
-                    predicted = predicted.mean("seed")
                 axis.plot(predicted.alpha, predicted, "k--", label=None if k else predicted_by)
         axis.set(xlabel=TIME, ylabel=label, xlim=(0, float(runs.alpha[-1])))
         if "accuracy" in label or "attention" in label:

@@ -130,11 +130,10 @@ def stages(p: Parameters, kernels: str) -> Iterator[tuple[Flow, dict[str, float]
 
 def product_curve(p: Parameters, t: float, curriculum: bool, kernels: str) -> list[tuple[Any, Any]]:
     """Times and product of all overlaps until ``t``, in pieces: one, or one for each stage."""
-    if not curriculum:
-        every = flow(p.k, kernels).solve(starting_at(p, [p.m_0] * p.k), t=t)
-        return [(every.t, every["product"])]
+    alike = [(flow(p.k, kernels), starting_at(p, [p.m_0] * p.k), t)]
     begun, out = 0.0, []
-    for hops, (system, start, length) in enumerate(stages(p, kernels), 1):
+    for system, start, length in stages(p, kernels) if curriculum else alike:
+        hops = len(system.state)
         part = system.solve(start, t=length if hops < p.k else t - begun)
         out.append((begun + part.t, part["product"] * p.m_0 ** (p.k - hops)))
         begun += length
