@@ -33,7 +33,7 @@ TRAIN = bool(os.environ.get("DOCS_TRAIN"))
 KEPT = ROOT / "docs" / "_static" / "kept"  # small copies, and the commit each was drawn at
 DPI, COLOURS = 144, 256  # of a copy: sharp at the width it is drawn for
 EDGE = 5  # pixels around a thumbnail
-PALETTE = Image.Quantize.FASTOCTREE  # keeps colours that are rare in the figure, as in a colour bar
+PALETTE = Image.Quantize.MAXCOVERAGE  # keeps pale colours, and rare ones as in a colour bar
 
 # From ten seconds of computing on, without the store of runs: left to `make docs-all`.
 SLOW = {

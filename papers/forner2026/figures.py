@@ -135,14 +135,20 @@ VARIANCES: Group = (
 def empirical_rollout(p: Parameters, runs: xr.Dataset) -> Any:
     """Fig. 6."""
     rolled = with_empirical_logits(p, runs).rollout_accuracy.mean("seed")
-    groups = [VARIANCES, ("final rollout accuracy", {"rollout_accuracy": ("", rolled)})]
+    groups: list[Group] = [
+        VARIANCES,
+        ("final rollout accuracy", {"rollout_accuracy": ("", rolled)}),
+    ]
     return panels(p, runs, groups, MEASURED_LOGITS)
 
 
 def empirical_accuracies(p: Parameters, runs: xr.Dataset) -> Any:
     """Fig. 9."""
     fed = with_empirical_logits(p, runs).mean("seed")
-    groups = [VARIANCES, *((label, {x: ("", fed[x])}) for x, label in ACCURACIES.items())]
+    groups: list[Group] = [
+        VARIANCES,
+        *((label, {x: ("", fed[x])}) for x, label in ACCURACIES.items()),
+    ]
     return panels(p, runs, groups, MEASURED_LOGITS)
 
 

@@ -47,7 +47,9 @@ def lines(axis: Any, values: xr.DataArray, colour: str, label: str) -> None:
     drawn[0].set_label(label)
 
 
-Group = tuple[str, dict[str, tuple[str, xr.DataArray | None]]]
+Group = tuple[
+    str, dict[str, tuple[str, Any]]
+]  # label; by variable its name, and a prediction or None
 
 
 def panels(
