@@ -307,10 +307,10 @@ FIGURES: dict[str, Any] = {
         ),
         Figure(
             "3",
-            "Overlap of semantic students over d (with d = 240 their mean is 8% below theory, whose d is infinite); "
-            "phase diagrams of training loss and test error. Orange: the semantic minimum has the lower loss, or attention "
+            "Overlap of semantic students over d; phase diagrams of training loss and test error. Orange: the semantic minimum has the lower loss, or attention "
             "the lower error than the linear layer; violet: the opposite. Dots: seeds where both starts end in one minimum.",
             sized(phase_diagram),
+            "With d = 240 the mean of students is 8% below theory, whose d is infinite.",
         ),
         Figure(
             "4",
@@ -358,6 +358,8 @@ FIGURES: dict[str, Any] = {
             "Both selections of the minimiser against students. Theory ends where its overlap vanishes; "
             "a small student may leave a branch that theory holds stable.",
             sized(selections),
+            "At alpha = 0.57 theory has theta = 0.060 by the local selection and 0 by the global one, students of infinite d "
+            "0.057 with standard error 0.003.",
         ),
     )
 }
