@@ -184,7 +184,7 @@ class NumericFlow(Flow):
         """
         terms = ansatz(self.state)
         slopes, space = _null_space(self, terms, np.random.default_rng(0))
-        found, gradients = [], np.empty((0, len(self.state)))
+        found, gradients = list[Equation](), np.empty((0, len(self.state)))
         for vector in reversed(space):
             along = np.vstack([gradients, vector @ slopes])
             if np.linalg.matrix_rank(along, tol=1e-6 * np.abs(along).max()) == len(gradients):

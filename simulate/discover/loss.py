@@ -137,7 +137,8 @@ class Loss:
         _real(named)
         if self.module is not None:
             of = _copied(of)
-            self.module, own = of, getattr(of, "loss", None)
+            self.module = of
+            own: Any = getattr(of, "loss", None)
             if loss_fn is None and not callable(own):
                 raise ParameterError(
                     f"{type(of).__name__}: has no method loss(inputs); give loss_fn=lambda module, inputs: ..."
@@ -149,7 +150,7 @@ class Loss:
             of = {k: x.detach().to("cpu", torch.float64, copy=True) for k, x in named.items()}
             self.leaves = {k: x.requires_grad_() for k, x in of.items()}
         self.inputs = widened(inputs)
-        function, before = (own, ()) if loss_fn is None else (loss_fn, (of,))
+        function, before = (loss_fn, (of,)) if loss_fn is not None else (own, ())
         self._with = lambda inputs: _bound(function, before, inputs)
         self.call = self._with(self.inputs)
         self.shapes = {k: tuple(x.shape) for k, x in self.leaves.items()}

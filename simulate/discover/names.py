@@ -29,7 +29,7 @@ class Atom(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """Entries of one weight: their pattern, the conditions on its letters, and how many they are."""
+    """Entries of one weight: their pattern, conditions on its letters, and how many they are."""
 
     pattern: str
     conditions: tuple[str, ...]
@@ -44,7 +44,8 @@ def _atoms(shape: Sequence[int]) -> Iterator[Atom]:
     index = np.indices(shape)
     names = LETTERS[: len(shape)]
     pairs = [(a, b) for b in range(len(shape)) for a in range(b) if shape[a] == shape[b]]
-    for a, b in ((a, b) for b in range(len(shape)) for a in range(b) if shape[a] != shape[b]):
+    unequal = [(a, b) for b in range(len(shape)) for a in range(b) if shape[a] != shape[b]]
+    for a, b in unequal:
         i, j = names[a], names[b]
         for d in range(1 - shape[b], shape[a]):
             letter, shift, axis = (j, d, a) if shape[a] > shape[b] else (i, -d, b)
