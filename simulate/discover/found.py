@@ -15,7 +15,7 @@ import sympy as sp
 from simulate.discover import inputs as listed
 from simulate.discover import names
 from simulate.discover.flow import AGREE, STEPS, NumericFlow, Reduced
-from simulate.discover.loss import Loss, tensors
+from simulate.discover.loss import Loss
 from simulate.discover.project import project
 from simulate.discover.subspace import Subspace, discovered
 from theory.parameters import ParameterError
@@ -92,7 +92,7 @@ class Discovered:
     @property
     def scope(self) -> str:
         """For which inputs the answer holds."""
-        many = max((len(x) for x in tensors(self.loss.inputs) if x.ndim), default=0)
+        many = max(map(len, listed.columns(self.loss.inputs)), default=0)
         of = f" ({many:,} listed)" if many else ""
         return f"exact over all inputs{of}" if self.exact else f"for this sample{of}"
 
@@ -185,13 +185,13 @@ class Discovered:
             "rational": s.rational,
             "classes": [{"entries": n, "where": text} for text, n in self.classes.items()],
             "never_move": self.still,
-            "frozen": self.loss.held,
+            "frozen": self.loss.frozen,
             "conserved": self.conserved,
             "weights": self.loss.size,
             "inputs": self.scope,
             "exact": self.exact,
             "smallest_accepted": s.gap.accepted,
-            "largest_rejected": max(s.gap.rejected, s.residual),
+            "largest_rejected": s.gap.rejected,
             "classes_smallest_accepted": s.class_gap.accepted,
             "classes_largest_rejected": s.class_gap.rejected,
             "checks": self.rows,
@@ -216,8 +216,8 @@ class Discovered:
         lines += [f"{n:7d}  {text}" for text, n in self.classes.items()]
         if self.still:
             lines.append(f"{self.still:7d}  never move")
-        if self.loss.held:
-            lines.append(f"not trained: {', '.join(self.loss.held)}")
+        if self.loss.frozen:
+            lines.append(f"not trained: {', '.join(self.loss.frozen)}")
         if self.conserved:
             lines += ["", "conserved:", *(f"  {text}" for text in self.conserved)]
         return "\n".join(lines)

@@ -6,24 +6,27 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map
 
 from theory.parameters import ParameterError, error_summary, nearest
 from theory.runtime import memory
+from theory.statement.tree import require
 
 SAME = 1e-11  # of two evaluations at one point
 AWAY = 0.1  # distance from the start at which they are compared: at zero weights dropout is silent
 MANY = 512  # inputs from which the memory is estimated before a run
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
-CASTS = {torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16}
+CASTS = {Tensor.float, Tensor.half, Tensor.bfloat16}
 
 
 class Double(TorchFunctionMode):
@@ -31,13 +34,12 @@ class Double(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call the function with the wider type."""
-        widened = [torch.float64 if x in NARROW else x for x in args if isinstance(x, torch.dtype)]
-        if widened:
-            of = iter(widened)
-            args = tuple(next(of) if isinstance(x, torch.dtype) else x for x in args)
-        if (kwargs or {}).get("dtype") in NARROW:
-            kwargs = {**kwargs, "dtype": torch.float64}
-        return (torch.Tensor.double if func in CASTS else func)(*args, **(kwargs or {}))
+
+        def wide(x: Any) -> Any:
+            return torch.float64 if isinstance(x, torch.dtype) and x in NARROW else x
+
+        of = Tensor.double if func in CASTS else func
+        return of(*map(wide, args), **{k: wide(v) for k, v in (kwargs or {}).items()})
 
 
 @contextlib.contextmanager
@@ -46,53 +48,22 @@ def double() -> Iterator[None]:
     usual = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with Double(), sdpa_kernel(SDPBackend.MATH):
+        with Double(), sdpa_kernel(SDPBackend.MATH), torch.enable_grad():
             yield
     finally:
         torch.set_default_dtype(usual)
 
 
 def widened(x: Any) -> Any:
-    """Inputs on the CPU with every float in double precision; containers are kept."""
-    if isinstance(x, Tensor):
-        return x.detach().to("cpu", torch.float64 if x.is_floating_point() else None)
-    if isinstance(x, Mapping):
-        return {k: widened(v) for k, v in x.items()}
-    if isinstance(x, list | tuple):
-        parts = map(widened, x)
-        return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
-    if isinstance(x, np.ndarray | str | None):
+    """A tensor on the CPU, in double precision if it is of floats; others as they are."""
+    require(
+        not hasattr(x, "__next__") and not isinstance(x, torch.utils.data.DataLoader),
+        f"inputs: is {type(x).__name__}, of which a second pass may differ; give tensors, such as "
+        "torch.cat([*inputs])",
+    )
+    if not isinstance(x, Tensor):
         return x
-    if hasattr(x, "__iter__") or hasattr(x, "__next__"):
-        raise ParameterError(
-            f"inputs: is {type(x).__name__}, of which a second pass may differ; "
-            "give tensors, such as torch.stack([*inputs])"
-        )
-    if hasattr(x, "__dict__") and not callable(x):
-        x = copy.copy(x)
-        x.__dict__.update({k: widened(v) for k, v in vars(x).items() if isinstance(v, Tensor)})
-    return x
-
-
-def portion(x: Any, rows: int, of: int) -> Any:
-    """Inputs with the first ``rows`` of every tensor that has ``of`` rows."""
-    if isinstance(x, Tensor):
-        return x[:rows] if x.ndim and len(x) == of else x
-    if isinstance(x, Mapping):
-        return {k: portion(v, rows, of) for k, v in x.items()}
-    if isinstance(x, list | tuple):
-        parts = [portion(v, rows, of) for v in x]
-        return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
-    return x
-
-
-def tensors(x: Any) -> list[Tensor]:
-    """All tensors in inputs."""
-    if isinstance(x, Tensor):
-        return [x]
-    if isinstance(x, Mapping):
-        x = list(x.values())
-    return [t for v in x for t in tensors(v)] if isinstance(x, list | tuple) else []
+    return x.detach().to("cpu", torch.float64 if x.is_floating_point() else None)
 
 
 class Loss:
@@ -116,57 +87,53 @@ class Loss:
     """
 
     def __init__(self, of: Any, inputs: Any, loss_fn: Callable | None, start: Any) -> None:
-        if callable(of) and not isinstance(of, torch.nn.Module):
-            if not isinstance(start, Mapping):
-                raise ParameterError(
-                    "start: a loss alone does not say its weights; give start={name: tensor}"
-                )
-            of, loss_fn, start = start, of, None
-        self.module = of if isinstance(of, torch.nn.Module) else None
-        if self.module is not None:
-            named = dict(of.named_parameters())
-        elif isinstance(of, Mapping):
-            named = {str(k): x for k, x in of.items()}
-        else:
-            raise ParameterError(
-                f"module: must be a torch.nn.Module, a mapping of tensors or a loss, got {type(of).__name__}"
+        if callable(of) and not isinstance(of, nn.Module):
+            require(
+                isinstance(start, Mapping),
+                "start: a loss alone does not say its weights; give start={name: tensor}",
             )
-        self.held = [k for k, x in named.items() if self.module is not None and not x.requires_grad]
-        for name in self.held:
-            del named[name]
-        _real(named)
+            of, loss_fn, start = start, of, None
+        self.module = _copied(of) if isinstance(of, nn.Module) else None
         if self.module is not None:
-            of = _copied(of)
-            self.module = of
-            own: Any = getattr(of, "loss", None)
-            if loss_fn is None and not callable(own):
-                raise ParameterError(
-                    f"{type(of).__name__}: has no method loss(inputs); give loss_fn=lambda module, inputs: ..."
-                )
-            self.leaves = {k: x for k, x in of.named_parameters() if k in named}
+            every, of = dict(self.module.named_parameters()), self.module
+            named = {k: x for k, x in every.items() if x.requires_grad}
+            self.frozen = [k for k in every if k not in named]
         else:
-            if loss_fn is None:
-                raise ParameterError("loss_fn: must be given for a mapping of tensors")
-            of = {k: x.detach().to("cpu", torch.float64, copy=True) for k, x in named.items()}
-            self.leaves = {k: x.requires_grad_() for k, x in of.items()}
-        self.inputs = widened(inputs)
-        function, before = (loss_fn, (of,)) if loss_fn is not None else (own, ())
-        self._with = lambda inputs: _bound(function, before, inputs)
-        self.call = self._with(self.inputs)
-        self.shapes = {k: tuple(x.shape) for k, x in self.leaves.items()}
-        ends = np.cumsum([x.numel() for x in self.leaves.values()])
-        first = (0, *ends[:-1])
-        self.places = {k: slice(a, b) for k, a, b in zip(self.shapes, first, ends, strict=True)}
-        self.size = int(ends[-1])
+            require(
+                isinstance(of, Mapping),
+                "module: must be a torch.nn.Module, a mapping of tensors or a loss, got "
+                + type(of).__name__,
+            )
+            named, self.frozen = {str(k): x for k, x in of.items()}, []
+        require(named, "module: has no trainable weights")
+        for name, x in named.items():
+            require(
+                isinstance(x, Tensor) and x.is_floating_point(),
+                f"{name}: is {str(getattr(x, 'dtype', type(x).__name__)).removeprefix('torch.')}, "
+                "weights must be tensors of real floats; give torch.tensor(..., dtype=torch.float64)",
+            )
+        if self.module is None:
+            named = of = {k: widened(x).clone().requires_grad_() for k, x in named.items()}
+        own = getattr(self.module, "loss", None)
+        require(
+            loss_fn or callable(own),
+            f"{type(of).__name__}: has no method loss(inputs); give loss_fn=lambda module, inputs: "
+            "...",
+        )
+        self.function = functools.partial(loss_fn, of) if loss_fn else own
+        self.leaves, self.inputs = named, tree_map(widened, inputs)
+        self.shapes = {k: tuple(x.shape) for k, x in named.items()}
+        ends = np.cumsum([x.numel() for x in named.values()]).tolist()
+        self.places = dict(zip(named, map(slice, [0, *ends], ends), strict=False))
+        self.size, self.bytes = ends[-1], 0.0
         self.start = self._started(start)
         self._check()
 
     def flat(self, weights: Mapping[str, Any]) -> np.ndarray:
         """One vector of named weights."""
-        parts = (
-            np.asarray(torch.as_tensor(weights[k]).detach().cpu().double()) for k in self.shapes
-        )
-        return np.concatenate([x.ravel() for x in parts])
+        return torch.cat(
+            [torch.as_tensor(weights[k]).detach().cpu().double().flatten() for k in self.shapes]
+        ).numpy()
 
     def _started(self, start: Any) -> np.ndarray:
         begun = self.flat(self.leaves)
@@ -174,22 +141,22 @@ class Loss:
             return begun
         if isinstance(start, int | float):
             return np.full_like(begun, start)
-        if not isinstance(start, Mapping):
-            raise ParameterError(
-                f"start: must be a number or a mapping of names to tensors, got {type(start).__name__}"
-            )
+        require(
+            isinstance(start, Mapping),
+            f"start: must be a number or a mapping of names to tensors, got {type(start).__name__}",
+        )
         for name, x in start.items():
             if name not in self.shapes:
                 hint = nearest(str(name), self.shapes)
                 raise ParameterError(
                     f"start: {name}: no trainable weight; {hint}there are {', '.join(self.shapes)}"
                 )
-            value = torch.as_tensor(x).detach().double().numpy()
-            if value.shape not in ((), self.shapes[name]):
-                raise ParameterError(
-                    f"start: {name}: has shape {value.shape}, must have {self.shapes[name]}"
-                )
-            begun[self.places[name]] = np.broadcast_to(value, self.shapes[name]).ravel()
+            value, shape = torch.as_tensor(x).detach().double().numpy(), self.shapes[name]
+            require(
+                value.shape in ((), shape),
+                f"start: {name}: has shape {value.shape}, must have {shape}",
+            )
+            begun[self.places[name]] = np.broadcast_to(value, shape).ravel()
         return begun
 
     def load(self, theta: np.ndarray) -> None:
@@ -198,105 +165,101 @@ class Loss:
             for name, x in self.leaves.items():
                 x.copy_(torch.from_numpy(theta[self.places[name]].reshape(self.shapes[name])))
 
-    def _at(self, theta: np.ndarray) -> Tensor:
-        """The loss with these weights, differentiable."""
-        self.load(theta)
-        with double(), torch.enable_grad():
-            return self.call()
-
-    def _slopes(self, loss: Tensor, **options: Any) -> list[Tensor]:
-        with double():
-            return list(
-                torch.autograd.grad(
-                    loss,
-                    [*self.leaves.values()],
-                    allow_unused=True,
-                    materialize_grads=True,
-                    **options,
-                )
-            )
+    def call(self, inputs: Any = None) -> Any:
+        """The loss with the weights as they are; several inputs are spread if it takes several."""
+        inputs = self.inputs if inputs is None else inputs
+        if isinstance(inputs, list | tuple | None) and not _takes_one(self.function):
+            return self.function(*inputs or ())
+        return self.function(inputs)
 
     def __call__(self, theta: np.ndarray) -> float:
         """The loss."""
-        with torch.no_grad():
-            return float(self._at(theta).detach())
+        self.load(theta)
+        with double():
+            return float(self.call().detach())
 
     def gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """The loss and its gradient."""
-        loss = self._at(theta)
-        slopes = self._slopes(loss)
-        return float(loss.detach()), torch.cat([x.flatten() for x in slopes]).numpy()
+        loss, slopes = self._slopes(theta)
+        return float(loss.detach()), slopes.numpy()
+
+    def _slopes(self, theta: np.ndarray, **options: Any) -> tuple[Tensor, Tensor]:
+        self.load(theta)
+        with double():
+            loss = self.call()
+            return loss, self._derived(loss, **options)
+
+    def _derived(self, of: Tensor, **options: Any) -> Tensor:
+        every: list[Tensor] = [*self.leaves.values()]
+        options |= {"allow_unused": True, "materialize_grads": True}
+        return torch.cat([x.flatten() for x in torch.autograd.grad(of, every, **options)])
 
     def curvature(self, theta: np.ndarray, along: np.ndarray) -> np.ndarray:
         """The Hessian times every column."""
-        slopes = torch.cat([x.flatten() for x in self._slopes(self._at(theta), create_graph=True)])
-        columns = []
-        for column in along.T:
-            of = (slopes * torch.from_numpy(np.ascontiguousarray(column))).sum()
-            seconds = self._slopes(of, retain_graph=True) if of.requires_grad else []
-            columns.append(
-                torch.cat([x.flatten() for x in seconds]).numpy() if seconds else 0 * column
+        _, slopes = self._slopes(theta, create_graph=True)
+        if not slopes.requires_grad:
+            return np.zeros_like(along)
+        with double():
+            return np.stack(
+                [
+                    self._derived(slopes @ torch.tensor(c), retain_graph=True).numpy()
+                    for c in along.T
+                ],
+                1,
             )
-        return np.stack(columns, 1)
 
     def _check(self) -> None:
         """Refuse what is no loss, before anything is computed from it."""
+        modules = dict(self.module.named_modules()) if self.module is not None else {}
         buffers = dict(self.module.named_buffers()) if self.module is not None else {}
-        before = {k: x.clone() for k, x in buffers.items()}
-        drawn = torch.get_rng_state()
+        before, drawn = {k: x.clone() for k, x in buffers.items()}, torch.get_rng_state()
         away = self.start + AWAY * np.random.default_rng(0).normal(size=self.size)
+        self.bytes = self.memory()
+        # a parameter that could be lowered does not exist: the message names the inputs
+        require(
+            not memory.exceeds(self.bytes),
+            f"inputs: one gradient over all of them needs {memory.amount(self.bytes)}, there are "
+            f"{memory.amount(memory.available())}; give fewer",
+        )
         try:
-            needed = self.memory()
-            # a parameter that could be lowered does not exist: the message names the inputs
-            if needed > memory.NEGLIGIBLE_BYTES and needed > memory.available():
+            self.load(away)
+            with double():
+                loss = self.call()
+            what = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+            number = isinstance(loss, Tensor) and loss.numel() == 1
+            require(number, f"loss: is {what}, must be one number, such as its .mean()")
+            real = loss.dtype == torch.float64
+            require(real, f"loss: is {loss.dtype}, must be real and in double precision")
+            require(
+                loss.requires_grad, "loss: does not depend on any weight (detached, or a count)"
+            )
+            changed = [k for k, x in before.items() if not torch.equal(x, buffers[k])]
+            require(
+                not changed,
+                f"loss: changes the buffer {', '.join(changed[:1])} (batch norm in training mode?); "
+                "call module.eval() first",
+            )
+            random = not torch.equal(drawn, torch.get_rng_state())
+            value, again = float(loss.detach()), self(away)
+            if random or not np.isclose(again, value, rtol=SAME, atol=0, equal_nan=True):
+                drops = [k for k, m in modules.items() if m.training and _share(m) > 0]
+                why = f"dropout in {', '.join(drops)}; call module.eval() first"
                 raise ParameterError(
-                    f"inputs: one gradient over all of them needs {memory.amount(needed)}, there "
-                    f"are {memory.amount(memory.available())}; give fewer"
+                    "loss: is not the same at every call: "
+                    + (why if drops else "use fixed inputs and no random numbers")
                 )
-            loss = self._at(away)
+            value, slopes = self.gradient(self.start)
         except ParameterError:
             raise
         except Exception as error:  # a stranger's code may raise anything
             raise ParameterError(f"loss: {error_summary(error)}") from error
-        if not isinstance(loss, Tensor) or loss.numel() != 1:
-            what = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
-            raise ParameterError(f"loss: is {what}, must be one number, such as its .mean()")
-        if loss.dtype != torch.float64:
-            raise ParameterError(f"loss: is {loss.dtype}, must be real and in double precision")
-        if not loss.requires_grad:
-            raise ParameterError("loss: does not depend on any weight (detached, or a count)")
-        changed = [k for k, x in before.items() if not torch.equal(x, buffers[k])]
-        if changed:
-            raise ParameterError(
-                f"loss: changes the buffer {changed[0]} (batch norm in training mode?); call module.eval() first"
-            )
-        value = float(loss.detach())
-        random = not torch.equal(drawn, torch.get_rng_state())
-        if random or not abs(self(away) - value) <= SAME * max(abs(value), 1e-30):
-            drops = [
-                k
-                for k, m in (self.module.named_modules() if self.module is not None else ())
-                if m.training
-                and isinstance(getattr(m, "p", getattr(m, "dropout", 0)), float)
-                and getattr(m, "p", getattr(m, "dropout", 0)) > 0
-            ]
-            why = (
-                f"dropout in {', '.join(drops)}; call module.eval() first"
-                if drops
-                else "use fixed inputs and no random numbers"
-            )
-            if np.isfinite(value) or random:
-                raise ParameterError(f"loss: is not the same at every call: {why}")
-        value, slopes = self.gradient(self.start)
-        if not np.isfinite([value, *slopes]).all():
-            what = f"is {value}" if not np.isfinite(value) else "has a gradient that is not finite"
-            raise ParameterError(f"loss: {what} at the start")
+        require(np.isfinite(value), f"loss: is {value} at the start")
+        require(np.isfinite(slopes).all(), "loss: its gradient is not finite at the start")
 
     def memory(self) -> float:
         """Bytes that one gradient stores, from a small part of the inputs; 0 where they are few."""
-        rows = max((len(x) for x in tensors(self.inputs) if x.ndim), default=0)
-        if rows < MANY:
-            return 0.0
+        parts = [x for x in tree_leaves(self.inputs) if isinstance(x, Tensor) and x.ndim]
+        rows = max(map(len, parts), default=0)
         stored: dict[int, int] = {}
 
         def keep(x: Tensor) -> Tensor:
@@ -304,20 +267,40 @@ class Loss:
             stored[storage._cdata] = storage.nbytes()
             return x
 
-        sizes = []
-        for part in (MANY // 8, MANY // 4):
+        def cost(few: int) -> int:
+            def part(x: Any) -> Any:
+                return x[:few] if isinstance(x, Tensor) and x.ndim and len(x) == rows else x
+
             stored.clear()
-            hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x)
-            try:
-                with double(), torch.enable_grad(), hooks:
-                    self._with(portion(self.inputs, part, rows))()
-            except Exception:  # a loss for all inputs alone
-                return 0.0
-            sizes.append(sum(stored.values()))
-        return 2.0 * (sizes[0] + (sizes[1] - sizes[0]) * (rows - MANY // 8) / (MANY // 8))
+            with double(), torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+                self.call(tree_map(part, self.inputs))
+            return sum(stored.values())
+
+        with contextlib.suppress(Exception):  # a loss for all inputs alone; `_check` will tell
+            if rows >= MANY:
+                one, two = cost(MANY // 8), cost(MANY // 4)
+                return 2.0 * (one + (two - one) * (rows - MANY // 8) / (MANY // 8))
+        return 0.0
 
 
-def _copied(of: torch.nn.Module) -> torch.nn.Module:
+def _share(of: nn.Module) -> float:
+    """What a module drops."""
+    share = getattr(of, "p", getattr(of, "dropout", 0))
+    return share if isinstance(share, float) else 0.0
+
+
+def _takes_one(function: Callable) -> bool:
+    """Whether a function can be called with one argument; taken for granted where none can say."""
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:
+        pass
+    return True
+
+
+def _copied(of: nn.Module) -> nn.Module:
     """The module in double precision on the CPU, with its tensors that are no buffers."""
     try:
         of = copy.deepcopy(of).to("cpu", torch.float64)
@@ -327,36 +310,3 @@ def _copied(of: torch.nn.Module) -> torch.nn.Module:
         attributes = [k for k, v in vars(part).items() if isinstance(v, Tensor)]
         vars(part).update({k: widened(vars(part)[k]) for k in attributes})
     return of
-
-
-def _real(named: Mapping[str, Any]) -> None:
-    """Refuse weights that no gradient moves."""
-    if not named:
-        raise ParameterError("module: has no trainable weights")
-    for name, x in named.items():
-        if not isinstance(x, Tensor):
-            raise ParameterError(f"{name}: is {type(x).__name__}, must be a tensor")
-        if not x.is_floating_point():
-            kind = str(x.dtype).removeprefix("torch.")
-            raise ParameterError(
-                f"{name}: is {kind}, weights must be real floats; give {name}.double()"
-            )
-
-
-def _bound(function: Callable, before: tuple[Any, ...], inputs: Any) -> Callable[[], Any]:
-    """The function with its inputs: as one argument, or spread where it takes several."""
-    one = (*before, inputs)
-    spread = (*before, *inputs) if isinstance(inputs, list | tuple) else None
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return lambda: function(*one)
-    for arguments in (one, spread, before if inputs is None else None):
-        if arguments is None:
-            continue
-        with contextlib.suppress(TypeError):
-            signature.bind(*arguments)
-            return lambda: function(*arguments)
-    if isinstance(inputs, Mapping):
-        return lambda: function(*before, **inputs)
-    raise ParameterError(f"loss: {signature} cannot be called with these inputs")

@@ -255,7 +255,7 @@ X = torch.eye(3)
         (Plain(nn.Linear(3, 2)), X, {"start": "zero"}, "start: must be a number or a mapping"),
         (Plain(nn.Linear(3, 2)), X, {"start": {"weight": 0}}, "did you mean|there are layers.0"),
         ({"W": torch.arange(3)}, X, {"loss_fn": lambda w, x: w["W"].sum()}, "W: is int64"),
-        ({"W": torch.zeros(3)}, X, {}, "loss_fn: must be given"),
+        ({"W": torch.zeros(3)}, X, {}, "has no method loss"),
         (lambda w, x: w["W"].sum(), X, {}, "start=.name: tensor"),
         (3, X, {}, "must be a torch.nn.Module"),
     ],
