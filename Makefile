@@ -39,11 +39,6 @@ $(TESTS): $(READY)
 	@touch $@
 
 demo: $(READY)
-	$(RUN) -m theory.latex state_tracking --out $(DEMO)/equations.tex
-	$(RUN) -m theory.onset state_tracking --preset demo --plot $(DEMO)/onset.png
-	$(RUN) -m verify.gradients state_tracking
-	$(RUN) -m simulate.state_tracking --preset demo --seeds 4 --alpha 12 --out $(DEMO)/students.nc
-	$(RUN) -m verify.trajectories state_tracking --runs $(DEMO)/students.nc --plot $(DEMO)/students.png
 	@$(RUN) -m verify.demo --folder $(DEMO)
 
 test: $(TESTS)

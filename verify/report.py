@@ -121,11 +121,13 @@ class Report:
     notes : sequence of str
         Lines of text.
     tables : mapping of str to (header, rows)
-        Tables by title, printed before the checks.
+        Tables by title, printed between the result and the checks.
     numbers : mapping
         Dictionary for JSON.
     draw : callable, optional
         Function that makes the figure.
+    highlights : sequence of str
+        Lines of the result, printed first; few.
     """
 
     checks: Sequence[Check]
@@ -135,14 +137,21 @@ class Report:
     )
     numbers: Mapping[str, Any] = field(default_factory=dict)
     draw: Callable[[], Any] | None = None
+    highlights: Sequence[str] = ()
 
     def text(self, *, wide: bool = False) -> str:
-        """Text of tables, checks and notes, fitted to the terminal unless ``wide``."""
+        """Text: the result in at most ten lines, then tables, checks and notes, fitted to the
+        terminal unless ``wide``.
+        """
         tables = [
             f"{title}\n{output.table(header, rows, wide=wide)}\n"
             for title, (header, rows) in self.tables.items()
         ]
-        return "\n".join([*tables, check_table.table(self.checks, wide=wide), *self.notes])
+        more = [part for line in self.highlights for part in output.wrapped(line, output.width())]
+        result = [*check_table.result(self.checks), *more]
+        return "\n".join(
+            [*result, "", *tables, *check_table.rows(self.checks, wide=wide), *self.notes]
+        )
 
     def __str__(self) -> str:
         """As a terminal shows it."""
@@ -153,6 +162,7 @@ class Report:
         return {
             **self.numbers,
             "checks": [c.as_dict() for c in self.checks],
+            "highlights": list(self.highlights),
             "notes": list(self.notes),
             "failed": check.failed(self.checks),
         }
@@ -177,6 +187,7 @@ def merged(reports: Sequence[Report]) -> Report:
         {k: v for r in reports for k, v in r.tables.items()},
         {k: v for r in reports for k, v in r.numbers.items()},
         next((r.draw for r in reports if r.draw), None),
+        [line for r in reports for line in r.highlights],
     )
 
 
