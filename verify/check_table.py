@@ -24,19 +24,15 @@ def table(checks: Sequence[Check], *, wide: bool = False) -> str:
 
 
 def result(checks: Sequence[Check]) -> list[str]:
-    """Result of a report, in at most ten lines: number of checks with each verdict, the rows that
-    fail, the largest known deviation, and how many samples the undecided rows need.
+    """Result of a report in a few lines: number of checks with each verdict, the first rows that
+    fail, and how many samples the undecided rows need.
     """
     lines = [f"result: {summary(checks)}"]
-    wrong = [c for c in checks if c.verdict == "FAIL"]
-    lines += [_quoted("FAIL", c) for c in wrong[:NAMED]]
-    lines += [f"  and {len(wrong) - NAMED} more rows FAIL"] * (len(wrong) > NAMED)
-    limits = [c for c in checks if c.verdict == "limit"]
-    if limits:
-        lines.append(_quoted("largest known deviation", max(limits, key=_size)))
-    open_ones = [c for c in checks if c.verdict == "undecided"]
-    if open_ones:
-        lines.append(_samples(open_ones))
+    wrong = [_row(c) for c in checks if c.verdict == "FAIL"]
+    lines += ["  FAIL: {}: predicted {}, measured {}".format(*row) for row in wrong[:NAMED]]
+    size, decided = enough(checks)
+    if decided:
+        lines.append(f"{size} samples (seeds) would decide {decided} of the undecided rows")
     return [part for line in lines for part in output.wrapped(line, output.width())]
 
 
@@ -44,38 +40,31 @@ def rows(checks: Sequence[Check], *, wide: bool = False) -> list[str]:
     """Checks as a text table, with deviations in per cent, and z for sampled values, and what its
     words mean.
 
-    Unless ``wide``, the table fits the terminal, long names and the reasons of verdicts continue on
-    lines below, and of more than `MOST_UNDECIDED` undecided rows none is shown.
+    Unless ``wide``, the table fits the terminal, and reasons of verdicts stand below. Columns
+    without an entry are not shown, nor more than `MOST_UNDECIDED` undecided rows.
     """
     if wide:
         return [output.table(WIDE, [[*_row(c), *_more(c)] for c in checks]), *_words(checks)]
     hidden = sum(c.verdict == "undecided" for c in checks)
-    hidden = hidden if hidden > MOST_UNDECIDED else 0
+    hidden *= hidden > MOST_UNDECIDED
     shown = [c for c in checks if not hidden or c.verdict != "undecided"]
-    placed, plain = [_placed(c) for c in shown], [(NARROW[0], *NARROW[2:]), *map(_row, shown)]
-    for head, *cells in ([NARROW, *placed], plain):
-        widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
-        room = output.width() - sum(widths[1:]) - 2 * len(head) + 2
-        if room >= NARROWEST and any(row[1] for row in placed):
-            break  # otherwise the place stays in the name
-    widths[0] = min(widths[0], max(NARROWEST, room))
-    lines = [_line(head, widths), _line(["-" * w for w in widths], widths)]
-    for c, (name, *others) in zip(shown, cells, strict=True):
-        first, *further = output.wrapped(name, widths[0])
-        lines += [_line([first, *others], widths), *further]
-        if c.verdict not in PLAIN:
-            lines += output.wrapped(f"    {_trouble(c)}", output.width())
-    more = [f"{hidden} undecided rows are not shown (commands: --wide shows them)"] * bool(hidden)
-    return [*lines, *more, *_words(shown)]
+    cells = [NARROW, *map(_placed, shown)]
+    columns = [x for x in zip(*cells, strict=True) if any(x[1:]) or x[0] == NARROW[0]]
+    head, *lined = zip(*columns, strict=True)
+    reasons = [f"{c.name.strip()}: {_trouble(c)}" for c in shown if c.verdict not in PLAIN]
+    more = [f"{hidden} undecided rows are not shown (commands: --wide shows them)"] * (hidden > 0)
+    return [
+        output.table(head, lined, wide=False),
+        *more,
+        *(part for line in reasons for part in output.wrapped(line, output.width())),
+        *_words(shown),
+    ]
 
 
 NARROW = ("check", "where", "predicted", "measured", "off", "z", "verdict")
 
 
 WIDE = ("check", *NARROW[2:], "equation", "error", "tolerance", "detectable", "why")
-
-
-NARROWEST = 20  # smallest width of the column of names
 
 
 PLAIN = ("exact", "agrees", "undecided")  # verdicts shown without a reason
@@ -96,47 +85,32 @@ AGREES = "agrees: within its tolerance; an error of 5% or more would have been n
 OFF = "off: measured - predicted, relative to the prediction (of a curve: to its largest value)."
 
 
-Z_SENTENCE = f"z: distance in standard errors. Above {Z_MAX:g} the row fails; by chance, once in 16,000 rows."
+IN_BAND = "known"  # in place of z
 
 
-def _quoted(what: str, c: Check) -> str:
-    off = f", off by {percent(c.deviation)}" if np.isfinite(c.deviation) else ""
-    return (
-        f"  {what}: {c.name.strip()}: predicted {_row(c)[1]}, "
-        f"measured {uncertain(c.measured, c.standard_error)}{off}"
-    )
+Z_SENTENCE = (
+    f"z: distance in standard errors. Above {Z_MAX:g} the row fails; by chance, once in 16,000 rows. "
+    f"{IN_BAND}: within the known error of this theory."
+)
 
 
-def _size(c: Check) -> float:
-    return abs(c.deviation) if np.isfinite(c.deviation) else 0.0
-
-
-def enough(checks: Sequence[Check]) -> dict[int, int]:
-    """Numbers of samples that decide half of the undecided rows, nine in ten, and all, as far as
-    they exist; and how many rows each decides.
+def enough(checks: Sequence[Check]) -> tuple[int, int]:
+    """Number of samples that decides nine in ten of the undecided rows that any number decides, and
+    how many these are.
     """
-    n = sum(c.verdict == "undecided" for c in checks)
     needed = sorted(
         c.samples_needed for c in checks if c.verdict == "undecided" and c.samples_needed
     )
-    counts = sorted({-(-n // 2), -(-9 * n // 10), n})
-    return {needed[k - 1]: k for k in counts if 0 < k <= len(needed)}
-
-
-def _samples(checks: Sequence[Check]) -> str:
-    """How many samples undecided rows need."""
-    numbers = ", ".join(f"{size} for {k}" for size, k in enough(checks).items())
-    least = min(c.required for c in checks)
-    return (
-        f"undecided: in {len(checks)} rows an error of {least:.0%} could go unnoticed; "
-        f"samples (seeds) that decide: {numbers or 'no number does'}"
-    )
+    decided = -(-9 * len(needed) // 10)
+    return (needed[decided - 1] if needed else 0), decided
 
 
 def _placed(c: Check) -> list[str]:
-    """Cells of a narrow row: where along a curve a deviation was found has a column."""
+    """Cells of a narrow row: where along a curve a deviation was found has a column if the line has
+    room for it.
+    """
     name, *cells = _row(c)
-    place = PLACE.fullmatch(name)
+    place = PLACE.fullmatch(name) if output.width() >= output.WIDTH else None
     return [*(place.groups() if place else (name, "")), *cells]
 
 
@@ -146,10 +120,6 @@ def _words(checks: Sequence[Check]) -> list[str]:
     lines += [Z_SENTENCE] * any(c.standard_error is not None for c in checks)
     lines += [AGREES] * any(c.verdict == "agrees" for c in checks)
     return [part for line in lines for part in textwrap.wrap(line, max(60, output.width()))]
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip()
 
 
 def _trouble(c: Check) -> str:
@@ -182,6 +152,8 @@ def uncertain(value: float, error: float | None) -> str:
 
 def _row(c: Check) -> list[str]:
     z = f"{c.error:z.1f}" if c.statistic == "z" else ""
+    if z and c.band and not c.error:
+        z = IN_BAND
     return [
         c.name,
         f"{c.bound} {c.predicted:.5g}".strip(),

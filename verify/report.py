@@ -126,8 +126,6 @@ class Report:
         Dictionary for JSON.
     draw : callable, optional
         Function that makes the figure.
-    highlights : sequence of str
-        Lines of the result, printed first; few.
     """
 
     checks: Sequence[Check]
@@ -137,21 +135,17 @@ class Report:
     )
     numbers: Mapping[str, Any] = field(default_factory=dict)
     draw: Callable[[], Any] | None = None
-    highlights: Sequence[str] = ()
 
     def text(self, *, wide: bool = False) -> str:
-        """Text: the result in at most ten lines, then tables, checks and notes, fitted to the
-        terminal unless ``wide``.
+        """Text: the result in a few lines, then tables, checks and notes; fitted to the terminal
+        unless ``wide``.
         """
         tables = [
             f"{title}\n{output.table(header, rows, wide=wide)}\n"
             for title, (header, rows) in self.tables.items()
         ]
-        more = [part for line in self.highlights for part in output.wrapped(line, output.width())]
-        result = [*check_table.result(self.checks), *more]
-        return "\n".join(
-            [*result, "", *tables, *check_table.rows(self.checks, wide=wide), *self.notes]
-        )
+        rows = check_table.rows(self.checks, wide=wide)
+        return "\n".join([*check_table.result(self.checks), "", *tables, *rows, *self.notes])
 
     def __str__(self) -> str:
         """As a terminal shows it."""
@@ -162,7 +156,6 @@ class Report:
         return {
             **self.numbers,
             "checks": [c.as_dict() for c in self.checks],
-            "highlights": list(self.highlights),
             "notes": list(self.notes),
             "failed": check.failed(self.checks),
         }
@@ -187,7 +180,6 @@ def merged(reports: Sequence[Report]) -> Report:
         {k: v for r in reports for k, v in r.tables.items()},
         {k: v for r in reports for k, v in r.numbers.items()},
         next((r.draw for r in reports if r.draw), None),
-        [line for r in reports for line in r.highlights],
     )
 
 

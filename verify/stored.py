@@ -57,7 +57,6 @@ def answer(
             "notes": list(report.notes),
             "tables": [[title, *table] for title, table in report.tables.items()],
             "numbers": report.numbers,
-            "highlights": list(report.highlights),
         }
         with output.atomic(path) as temporary:
             temporary.write_text(json.dumps(said, default=lambda x: x.tolist()))
@@ -101,4 +100,4 @@ def _data(model: Model) -> str:
 def _report(kept: dict[str, Any]) -> Report:
     checks = [Check(**{**c, "band": c["band"] and Band(**c["band"])}) for c in kept["checks"]]
     tables = {title: (header, rows) for title, header, rows in kept["tables"]}
-    return Report(checks, kept["notes"], tables, kept["numbers"], highlights=kept["highlights"])
+    return Report(checks, kept["notes"], tables, kept["numbers"])

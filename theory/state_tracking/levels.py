@@ -160,7 +160,7 @@ LEVELS = {
         "+ cavity equations", "its initial weights, the entries of M one by one", False
     ),
     "cavity": _cavity(
-        "+ finite training set", "its initial weights and the size of its training set", True
+        "+ finite training set", "its initial weights, size of its training set", True
     ),
     "disorder_drawn": Level(
         "fixed disorder, all drawn",
@@ -171,14 +171,14 @@ LEVELS = {
     ),
     "disorder_counts": Level(
         "fixed disorder, counts",
-        "its teachers, and how often each state meets each action in its training set",
+        "its teachers; state-action counts of its data",
         REALISATION,
         system=system,
         known=_counts,
     ),
     "fixed_disorder": Level(
         "fixed disorder, counts + M",
-        "its teachers, initial weights and training set",
+        "its teachers, initial weights, training set",
         REALISATION,
         system=system,
         known=lambda p, runs, start: [Realisation.of(p, runs)],

@@ -23,9 +23,9 @@ from theory.state_tracking.predict import ACCURACIES
 from verify import ensemble
 from verify.check import Check, at_least, at_most, identity, listed, sampled, vanishing
 from verify.report import Report, Request
+from verify.state_tracking import climb
 from verify.state_tracking import ensemble as tracking
 from verify.state_tracking.bands import MOMENTS, OURS, PAPER, bands
-from verify.state_tracking.climb import BEST, explained, highlights
 from verify.trajectories import Comparison, compare
 
 UNTRAINED = 512  # untrained students, a few milliseconds each
@@ -138,9 +138,9 @@ def against(p: Parameters, runs: xr.Dataset) -> Report:
     return Report(
         checks,
         notes,
-        numbers={"inside_two_sd": held.inside()},
-        draw=lambda: draw(p, runs, *predicted(p, runs, BEST)),
-        highlights=highlights(p, runs, checks),
+        {climb.TITLE: climb.table(climb.climb(p, runs))},
+        {"inside_two_sd": held.inside()},
+        lambda: draw(p, runs, *predicted(p, runs, climb.BEST)),
     )
 
 
@@ -158,7 +158,7 @@ def predicted(
 
 def best(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -> Comparison:
     """Compare our theory with the seeds."""
-    table = explained(p, runs, bands(OURS, p), JUDGED)
+    table = bands(OURS, p)
     parts = [
         compare(ours[[n for n in OURS if n in ours]], runs, table, " by our theory"),
         compare(rates, runs.sel(alpha=rates.alpha), table, " by our theory"),
