@@ -141,7 +141,8 @@ class Equation:
             given[symbol] = value = values[symbol.name]
             if modules == "numpy":
                 arguments.array(symbol.name, value, empty=True)
-        return self.lambdify(*given, modules=modules)(*given.values())
+        value = self.lambdify(*given, modules=modules)(*given.values())
+        return numeric.real(self.name, value) if modules == "numpy" else value
 
     def subs(self, replacements: Mapping[Any, Any]) -> Self:
         """Equation with the replacements made on both sides, except in a derivative on the left.
@@ -157,7 +158,10 @@ class Equation:
         ParameterError
             If a given name is not a symbol of the equation.
         """
-        known = {s.name: s for s in self.lhs.free_symbols | self.rhs.free_symbols if s.is_Symbol}
+        symbols = {s for s in self.lhs.free_symbols | self.rhs.free_symbols if s.is_Symbol}
+        known: dict[Any, list[sp.Symbol]] = {s.name: [] for s in symbols}
+        for s in symbols:
+            known[s.name].append(s)
         values = {}
         for key, value in replacements.items():
             if isinstance(key, str) and key not in known:
@@ -165,7 +169,8 @@ class Equation:
                 hint = nearest(key, known)
                 raise ParameterError(f"{self.name}: no symbol {key}; {hint}there are {names}")
             name = key if isinstance(key, str) else getattr(key, "name", None)
-            values[known.get(name, key) if isinstance(key, str | sp.Symbol) else key] = value
+            named = isinstance(key, str | sp.Symbol)
+            values |= dict.fromkeys(known.get(name, [key]) if named else [key], value)
         # The rate of A at A = 1/2 is not the derivative of 1/2.
         kept = {
             key: value

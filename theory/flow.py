@@ -13,16 +13,18 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import printing, solution
-from theory.algebra import slope
+from theory import integration, numeric, printing, solution, unified
+from theory.algebra import slope, vanishes
 from theory.conserved import conserved
 from theory.entries import Entries
-from theory.equation import Equation
+from theory.equation import STATUSES, Equation
 from theory.linearised import linearised
-from theory.parameters import BaseParameters, ParameterError, nearest
+from theory.parameters import Allowed, BaseParameters, ParameterError, nearest, number
 from theory.scope import Scope
 
 MOST_CALLS = 300_000  # evaluations of the right-hand side, hundreds of times what any preset needs
+MOST_OPERATIONS = 100_000  # of the terms of a series: about ten seconds
+SAMPLES = (sp.Rational(1, 3), sp.Rational(7, 5), sp.Rational(19, 7))  # times, for fixed points
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,6 +52,18 @@ class Flow:
     entries : callable, optional
         Makes the student's weights behind the order parameters, which optimisers other than plain
         descent need.
+    second_order : mapping of Symbol to Expr
+        Where order parameters are not linear in the weights: a step of descent of size s adds
+        ``s * rhs + s^2 * second_order``.
+
+    Raises
+    ------
+    ParameterError
+        For keys that are no symbols and values that are no expressions (see `theory.unified`).
+
+    Notes
+    -----
+    Symbols are matched by name: two of one name and different assumptions are one.
     """
 
     name: str
@@ -63,6 +77,14 @@ class Flow:
     observables: Mapping[str, sp.Expr] = field(default_factory=dict)
     scope: Scope | None = None
     entries: Callable[[], Entries] | None = None
+    second_order: Mapping[sp.Symbol, sp.Expr] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Read every expression, in one symbol per name."""
+        if self.status not in STATUSES:
+            raise ValueError(f"status = {self.status!r}: must be one of {', '.join(STATUSES)}")
+        for name, value in unified.unified(self).items():
+            object.__setattr__(self, name, value)
 
     conserved = conserved
     linearised = linearised
@@ -70,7 +92,7 @@ class Flow:
     descend = solution.descend
     observed = solution.observed
 
-    @property
+    @functools.cached_property
     def expanded(self) -> dict[sp.Symbol, sp.Expr]:
         """Right-hand sides with every abbreviation substituted."""
         return {x: self._spell(rhs) for x, rhs in self.rhs.items()}
@@ -79,6 +101,11 @@ class Flow:
         for short, meaning in self.where.items():
             expr = expr.subs(short, meaning)
         return expr
+
+    @functools.cached_property
+    def moves_with_time(self) -> bool:
+        """Whether the right-hand sides depend on time explicitly."""
+        return any(self.time in rate.free_symbols for rate in self.expanded.values())
 
     @property
     def state(self) -> tuple[sp.Symbol, ...]:
@@ -118,11 +145,29 @@ class Flow:
 
     def jacobian(self) -> sp.Matrix:
         """Jacobian of the right-hand sides with respect to the order parameters."""
-        return sp.Matrix([[slope(r, x) for x in self.state] for r in self.expanded.values()])
+        return sp.Matrix([[self._slope(r, x) for x in self.state] for r in self.expanded.values()])
+
+    @functools.cached_property
+    def _real(self) -> dict[sp.Symbol, sp.Symbol]:
+        """Symbols that are not known to be real, as real ones: |x| has a slope."""
+        exprs = (*self.expanded.values(), *self.initial.values())
+        symbols = {self.time, *self.state}.union(*(e.free_symbols for e in exprs))
+        return {s: sp.Symbol(s.name, real=True) for s in symbols if s.is_extended_real is None}
+
+    def _slope(self, expr: sp.Expr, x: sp.Symbol) -> sp.Expr:
+        if not (real := self._real):
+            return slope(expr, x)
+        found = slope(expr.xreplace(real), real.get(x, x))
+        return found.xreplace({new: old for old, new in real.items()})
 
     def fixed_points(self) -> list[dict[sp.Symbol, sp.Expr]]:
-        """Symbolic solutions of ``rhs = 0``. Common factors of all equations that cannot vanish are
-        divided out.
+        """Symbolic solutions of ``rhs = 0`` at all times. Common factors of all equations that
+        cannot vanish are divided out.
+
+        Raises
+        ------
+        ParameterError
+            If SymPy cannot solve the equations.
         """
         rates = [sp.factor(r) for r in self.expanded.values()]
         common = [
@@ -130,7 +175,36 @@ class Flow:
             for f in sp.Mul.make_args(rates[0])
             if f.is_nonzero and all(f in sp.Mul.make_args(r) for r in rates)
         ]
-        return sp.solve([r / sp.Mul(*common) for r in rates], self.state, dict=True)
+        rates = [r / sp.Mul(*common) for r in rates]
+        moving = self.moves_with_time
+        at = [r.subs(self.time, t) for r in rates for t in SAMPLES] if moving else rates
+        try:
+            points = sp.solve(at, self.state, dict=True)
+        except (NotImplementedError, ValueError, TypeError) as error:
+            raise ParameterError(f"{self.name}: fixed points are not found ({error})") from None
+        return [
+            p
+            for p in points
+            if not any(v.is_real is False for v in p.values())
+            and (not moving or all(vanishes(r.subs(p, simultaneous=True)) for r in rates))
+        ]
+
+    def _by_name(self, words: str, values: Mapping[Any, Any]) -> dict[sp.Symbol, sp.Expr]:
+        """Values of symbols of the flow, which may be given by name."""
+        exprs = (*self.expanded.values(), *self.initial.values())
+        known = {s.name: s for s in set(self.state).union(*(e.free_symbols for e in exprs))}
+        found = {}
+        for key, value in values.items():
+            name = getattr(key, "name", key)
+            if name not in known or name == self.time.name:
+                hint = nearest(str(name), known)
+                raise ParameterError(
+                    f"{words}: {name} is no symbol of {self.name}; {hint}there are "
+                    f"{', '.join(sorted(known.keys() - {self.time.name}))}"
+                )
+            expr = unified.expression(f"{words}: {name}", value)
+            found[known[name]] = unified.renamed(f"{words}: {name}", expr, known)
+        return found
 
     def held(self, **values: Any) -> Flow:
         """The flow with some order parameters fixed: ``flow.held(w=0.3)``. The rates of the others
@@ -148,36 +222,60 @@ class Flow:
                 raise ParameterError(
                     f"{name}: no order parameter; {hint}there are {', '.join(names)}"
                 )
-        kept = {names[name]: sp.sympify(v, strict=True) for name, v in values.items()}
+        kept = {names[n]: unified.expression(n, v) for n, v in values.items()}
         return replace(
             self,
             name=f"{self.name}, {', '.join(values)} held",
             rhs={**self.rhs, **dict.fromkeys(kept, sp.S.Zero)},
             initial={**self.initial, **kept},
+            second_order={x: s for x, s in self.second_order.items() if x not in kept},
             assumptions=(*self.assumptions, *(f"{x} is held at {v}" for x, v in values.items())),
         )
 
     def series(
-        self, order: int, start: Mapping[sp.Symbol, Any] | None = None
+        self, order: int, start: Mapping[Any, Any] | None = None
     ) -> dict[sp.Symbol, sp.Expr]:
         """Taylor polynomial in time about the initial values, up to and including ``time**order``.
 
-        ``start`` substitutes symbols of the initial values and parameters first: ``{R_0: 0}``.
+        ``start`` substitutes symbols of the initial values and parameters first, ``{R_0: 0}``, or
+        gives initial values of order parameters.
+
+        Raises
+        ------
+        ParameterError
+            If the flow has no Taylor series there, if its terms grow beyond `MOST_OPERATIONS`, or
+            for an unknown symbol.
         """
-        start = start or {}
-        rhs = {x: expr.subs(start) for x, expr in self.expanded.items()}
+        order = number("order", order, Allowed(low=0), int)
+        chosen = self._by_name("start", start or {})
+        begun = {x: chosen.pop(x) for x in self.state if x in chosen}
+        rhs = {x: expr.subs(chosen) for x, expr in self.expanded.items()}
         at_start = {
-            x: sp.sympify(expr, strict=True).subs(start) for x, expr in self.initial.items()
+            x: unified.expression(f"start of {x}", begun.get(x, expr).subs(chosen))
+            for x, expr in self.initial.items()
         }
+        first = {**at_start, self.time: sp.S.Zero}
+        explicit = self.moves_with_time
         derivative, result = rhs, dict(at_start)
         for power in range(1, order + 1):
             if power > 1:
                 derivative = {
-                    x: sum((sp.diff(d, y) * rhs[y] for y in self.state), sp.S.Zero)
+                    x: sum((self._slope(d, y) * rhs[y] for y in self.state), sp.S.Zero)
+                    + (self._slope(d, self.time) if explicit else 0)
                     for x, d in derivative.items()
                 }
+                if sum(sp.count_ops(d) for d in derivative.values()) > MOST_OPERATIONS:
+                    raise ParameterError(
+                        f"order = {order}: the terms of {self.name} grow too long; must be at most "
+                        f"{power - 1}"
+                    )
             for x in self.state:
-                result[x] += derivative[x].subs(at_start) * self.time**power / sp.factorial(power)
+                term = derivative[x].subs(first, simultaneous=True)
+                if term.has(sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Derivative, sp.DiracDelta, sp.Subs):
+                    raise ParameterError(
+                        f"{self.name}: {x} has no Taylor series of order {power} at the start"
+                    )
+                result[x] += term * self.time**power / sp.factorial(power)
         return result
 
     def _ask(self, parameters: Any) -> None:
@@ -187,20 +285,39 @@ class Flow:
 
     @functools.cached_property
     def _compiled(self) -> tuple[list[sp.Symbol], Any, Any, Any]:
-        """The free symbols, and compiled functions of them: right-hand sides, Jacobian and initial
-        values.
+        """The free symbols, and compiled functions of them: right-hand sides, Jacobian (None where
+        SymPy has no derivative) and initial values.
         """
         used = [*self.expanded.values(), *self.initial.values()]
         free = sorted(
-            set().union(*(sp.sympify(e, strict=True).free_symbols for e in used))
-            - {*self.state, self.time},
-            key=str,
+            set().union(*(e.free_symbols for e in used)) - {*self.state, self.time}, key=str
         )
-        arguments, modules = [self.time, *self.state, *free], ["scipy", "numpy"]
-        rhs = sp.lambdify(arguments, list(self.expanded.values()), modules, cse=True)
+        arguments = [self.time, *self.state, *free]
+        rhs = numeric.system(list(self.expanded.values()), arguments)
+        jacobian = self.jacobian().replace(sp.DiracDelta, lambda *_: sp.S.Zero)
         # a matrix, not lists of lists, whose common parts lambdify would not look for
-        jac = sp.lambdify(arguments, self.jacobian(), modules, cse=True)
-        return free, rhs, jac, sp.lambdify(free, [self.initial[x] for x in self.state], modules)
+        jac: Any = None
+        if jacobian.has(sp.Sum, sp.Product, sp.Integral):
+            entries = numeric.function(list(jacobian), arguments)
+            jac = lambda *at: np.reshape(entries(*at), jacobian.shape)  # noqa: E731
+        elif not jacobian.has(sp.Derivative, sp.Subs):
+            jac = numeric.compiled(arguments, jacobian)
+        return free, rhs, jac, numeric.system([self.initial[x] for x in self.state], free)
+
+    def _fixed(self, numbers: Mapping[str, Any]) -> list[float]:
+        """Numbers of the free symbols.
+
+        Raises
+        ------
+        ParameterError
+            If one is missing, or no finite real number.
+        """
+        names = [s.name for s in self._compiled[0]]
+        if missing := sorted(n for n in names if n not in numbers):
+            raise ParameterError(f"{self.name}: no value for {', '.join(missing)}")
+        given = [numbers[n] for n in names]
+        given = [float(v) if isinstance(v, sp.Number) else v for v in given]
+        return [number(n, v) for n, v in zip(names, given, strict=True)]
 
     def _functions(
         self, numbers: Mapping[str, float], unit: float, most: float = MOST_CALLS
@@ -208,24 +325,21 @@ class Flow:
         """Right-hand side and Jacobian in units of the time ``unit``, and the initial state. More
         than ``most`` evaluations raise an error.
         """
-        free, rhs, jac, initial = self._compiled
-        missing = sorted(s.name for s in free if s.name not in numbers)
-        if missing:
-            raise ParameterError(f"{self.name}: no value for {', '.join(missing)}")
-        fixed = [float(numbers[s.name]) for s in free]
+        _, rhs, jac, initial = self._compiled
+        fixed = self._fixed(numbers)
         calls = itertools.count()
 
         def counted(t: float, y: np.ndarray) -> np.ndarray:
             if next(calls) > most:
                 raise ParameterError(
-                    solution.beyond(
+                    integration.beyond(
                         self, f"needs more than {most:.0e} evaluations", unit * t, numbers
                     )
                 )
-            return unit * np.array(rhs(unit * t, *y, *fixed))
+            return unit * numeric.real(self.name, np.array(rhs(unit * t, *y, *fixed)))
 
-        return (
-            counted,
-            lambda t, y: unit * np.array(jac(unit * t, *y, *fixed)),
-            np.array(initial(*fixed), float),
-        )
+        def slopes(t: float, y: np.ndarray) -> np.ndarray:
+            return unit * numeric.real(self.name, np.array(jac(unit * t, *y, *fixed)))
+
+        start = numeric.real(f"{self.name}: initial values", np.array(initial(*fixed)))
+        return counted, slopes if jac else None, start.astype(float)

@@ -8,7 +8,8 @@ import numpy as np
 import scipy.special
 import sympy as sp
 
-from theory.parameters import ParameterError
+from theory import opaque
+from theory.parameters import ParameterError, shown
 
 MOST_TERMS = 10**6  # terms of a sum evaluated term by term: about a second in double precision
 
@@ -95,9 +96,16 @@ def _binomial(n: Any, k: Any) -> Any:
     return value
 
 
+def _factorial(n: Any) -> Any:
+    """SciPy's is zero below 0, where SymPy's is a gamma function."""
+    return np.where(np.less(n, 0), scipy.special.gamma(np.add(n, 1)), scipy.special.factorial(n))
+
+
 _MODULES: dict[str, list] = {
     "numpy": [
         {
+            **{n: getattr(scipy.special, n) for n in ("erfi", "erfinv", "erfcinv")},
+            "factorial": _factorial,
             "binomial": _binomial,
             "dirichlet_kernel": scipy.special.diric,
             "wright_omega": scipy.special.wrightomega,
@@ -115,6 +123,49 @@ _MODULES: dict[str, list] = {
         "mpmath",
     ],
 }
+
+
+def compiled(
+    arguments: Sequence[sp.Basic], expressions: Any, modules: str = "numpy", cse: bool = True
+) -> Callable:
+    """Code of one expression, a list of them, or a matrix, which share their common parts: the one
+    call of ``sympy.lambdify``, with all functions that have numbers.
+
+    Raises
+    ------
+    ParameterError
+        Naming what has no numerical value.
+    """
+    table, *libraries = _MODULES[modules]
+    many = isinstance(expressions, list)
+    whole = sp.Tuple(*expressions) if many else sp.sympify(expressions, strict=True)
+    parts, special = opaque.replaced(whole, table, modules)
+    parts = list(parts) if many else parts
+    return sp.lambdify(arguments, parts, [{**table, **special}, *libraries], cse=cse)
+
+
+def system(expressions: Sequence[sp.Expr], arguments: Sequence[sp.Symbol]) -> Callable:
+    """Function that gives a list of values, as `function` does, made for integrators: without
+    checks, common parts computed once.
+    """
+    if any(e.has(sp.Sum, sp.Product, sp.Integral) for e in expressions):
+        return function(list(expressions), arguments)
+    return compiled(arguments, list(expressions))
+
+
+def real(name: str, value: Any) -> Any:
+    """A value without the imaginary part of zero that it may have.
+
+    Raises
+    ------
+    ParameterError
+        If it is complex.
+    """
+    if not np.iscomplexobj(value):
+        return value
+    if np.any(np.imag(value) != 0):
+        raise ParameterError(f"{name}: is complex, {shown(np.ravel(value)[0])}; must be real")
+    return np.real(value)
 
 
 def function(expressions: Any, arguments: Sequence[sp.Basic], modules: str = "numpy") -> Callable:
@@ -285,7 +336,7 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
         entries = {x[s.variables[0]]: sp.Symbol(f"_entry{k}") for k, x in enumerate(arrays)}
         used, summand = [*stand_in.values(), *entries.values()], s.function.xreplace(entries)
         left |= summand.atoms(sp.Indexed)
-        summands.append(sp.lambdify(used, summand, _MODULES[modules], cse=True))
+        summands.append(compiled(used, summand, modules))
     outside_sums = expr.xreplace(totals)
     if open_entries := sorted(left | outside_sums.atoms(sp.Indexed), key=str):
         raise ParameterError(
@@ -295,9 +346,7 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
     # subexpressions must not be taken out of a sum or an integral, as they may contain its index.
     loops = sorted(outside_sums.atoms(sp.Sum), key=str)
     bound = outside_sums.has(sp.Sum, sp.Integral)
-    outer = sp.lambdify(
-        [*stand_in.values(), *totals.values()], outside_sums, _MODULES[modules], cse=not bound
-    )
+    outer = compiled([*stand_in.values(), *totals.values()], outside_sums, modules, not bound)
     ends = {q for s in loops for limit in s.limits for end in limit[1:] for q in end.free_symbols}
     whole = [k for k, q in enumerate(stand_in.values()) if q in ends]
     check = _terms(loops, stand_in) if loops else None

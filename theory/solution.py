@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.integrate
-import scipy.optimize
 import sympy as sp
 import xarray as xr
 
-from theory import arguments, numeric, sweep
+from theory import arguments, sweep, unified
 from theory.equation import Equation
+from theory.integration import Path
 from theory.optimisers import Optimiser
 from theory.parameters import (
     Allowed,
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from theory.flow import Flow
 
 END_ROUNDING = 16 * np.finfo(float).eps
-BEYOND = "leaves double precision (1.8e308)"
 SMALLEST = 1e-260  # smallest nonzero initial value that LSODA can follow
 
 
@@ -98,6 +96,7 @@ def _solved(
     _refuse(flow, parameters, end)
     rtol, atol = (number(*of, Allowed(above=0, below=1)) for of in (("rtol", rtol), ("atol", atol)))
     at = None if at is None else arguments.listed("at", at)
+    spelled = _events(flow, events)
     if len(end) > 1:
         options: Any = {"events": events, "rtol": rtol, "atol": atol, name: end.pop(name)}
         grid, times = sweep.Grid(parameters, end), at
@@ -119,35 +118,28 @@ def _solved(
             f"{most_extreme(known)}: {flow.name} starts below {SMALLEST:g} in size, which no "
             "integration follows; take it larger, or 0"
         )
-    atol = min(atol, rtol * least)
-    unit = end[name]  # the integrator's time runs from 0 to 1
-
-    def integrate(t0: float, y0: np.ndarray, t1: float, **options: Any) -> Any:
-        with np.errstate(over="ignore"):  # e^m overflows: the rate is then zero, as it should be
-            solution = scipy.integrate.solve_ivp(
-                rhs, (t0, t1), y0, method="LSODA", jac=jacobian, rtol=rtol, atol=atol, **options
-            )
-        if not solution.success:
-            raise ParameterError(
-                f"the integration stopped at {name} = {unit * solution.t[-1]:g}: {solution.message}"
-            )
-        return solution
-
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        moving = np.append(start, rhs(0, start))
-    if not np.isfinite(moving).all():
-        raise ParameterError(beyond(flow, BEYOND, 0, numbers))
-    solution = integrate(0, start, 1, dense_output=True)
-    if not np.isfinite(solution.y).all():
-        first = solution.t[~np.isfinite(solution.y).all(0)][0]
-        raise ParameterError(beyond(flow, BEYOND, unit * first, numbers))
-    result = flow.observed(parameters, at, solution.sol(at / unit))
-    result.attrs["solver"] = f"LSODA, rtol {rtol:g}, atol {atol:g}"
-    for label, expr in (events or {}).items():
-        used = {s: numbers[s.name] for s in expr.free_symbols - set(flow.state)}
-        crossing = numeric.function(expr.subs(used), flow.state)
-        result[label] = unit * _first_crossing(crossing, solution, integrate)
+    path = Path(flow, numbers, end[name], rtol, min(atol, rtol * least))
+    path.run(start)
+    result = flow.observed(parameters, at, path.dense(at / end[name]))
+    result.attrs["solver"] = f"LSODA, rtol {rtol:g}, atol {path.atol:g}"
+    for label, expr in spelled.items():
+        used = {s: numbers[s.name] for s in expr.free_symbols - {*flow.state, flow.time}}
+        result[label] = end[name] * path.first_crossing(label, expr.subs(used))
     return result
+
+
+def _events(flow: Flow, events: Any) -> dict[str, sp.Expr]:
+    """Events with abbreviations and observables spelled out."""
+    if not isinstance(events, Mapping | None):
+        raise ParameterError(
+            f"events = {shown(events)}: must be a mapping, as {{'half': symbol('x') - 0.5}}"
+        )
+    for label in events or {}:
+        if not isinstance(label, str):
+            raise ParameterError(f"events: {shown(label)} must be a name, text")
+    names = [flow.time.name, *(x.name for x in flow.state), *flow.observables]
+    unified.once("events", [*names, *(events or {})])
+    return {label: unified.quantity(flow, label, of) for label, of in (events or {}).items()}
 
 
 def _refuse(flow: Flow, parameters: Any, end: dict[str, Any]) -> None:
@@ -248,32 +240,3 @@ def observed(flow: Flow, parameters: Any, times: np.ndarray, states: np.ndarray)
     if hasattr(parameters, "as_json"):
         result.attrs["parameters"] = parameters.as_json()
     return marked(result)
-
-
-def beyond(flow: Flow, what: str, time: float, numbers: Mapping[str, float]) -> str:
-    """Error message for a solution that cannot be computed; names the most extreme
-    parameter.
-    """
-    free = flow._compiled[0]
-    most = most_extreme({s.name: float(numbers[s.name]) for s in free})
-    return f"{most}: {flow.name} {what} at {flow.time.name} = {time:g}; take it less extreme"
-
-
-def _first_crossing(crossing: Any, solution: Any, integrate: Any) -> float:
-    """First zero crossing: bracketed on the integrator's steps, then refined by integrating up
-    to it.
-    """
-    values = crossing(*solution.y)
-    if values[0] == 0:
-        return 0.0
-    changed = np.flatnonzero(np.sign(values[1:]) != np.sign(values[0]))
-    if not changed.size:
-        return np.nan
-    k = changed[0]
-    t0, y0 = solution.t[k], solution.y[:, k]
-
-    def at(t: float) -> float:
-        return float(crossing(*(integrate(t0, y0, t).y[:, -1] if t > t0 else y0)))
-
-    t1 = solution.t[k + 1]
-    return float(scipy.optimize.brentq(at, t0, t1, xtol=1e-15 * t1, rtol=1e-14))
