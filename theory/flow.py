@@ -336,7 +336,8 @@ class Flow:
                         self, f"needs more than {most:.0e} evaluations", unit * t, numbers
                     )
                 )
-            return unit * numeric.real(self.name, np.array(rhs(unit * t, *y, *fixed)))
+            rates = np.array(rhs(unit * t, *y, *fixed))
+            return unit * (numeric.real(self.name, rates) if rates.dtype.kind == "c" else rates)
 
         def slopes(t: float, y: np.ndarray) -> np.ndarray:
             return unit * numeric.real(self.name, np.array(jac(unit * t, *y, *fixed)))

@@ -4,6 +4,7 @@ with events that cannot be missed, and the reason where it ends early.
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -159,17 +160,21 @@ class Path:
     def states(self, t: np.ndarray) -> np.ndarray:
         """States at times, all at once: the polynomials of LSODA's steps."""
         k = np.clip(np.searchsorted(self.t, t, "left") - 1, 0, len(self.steps) - 1)
-        if not hasattr(self, "_powers"):
-            most = max(step.yh.shape[1] for step in self.steps)
-            self._powers = np.zeros((len(self.steps), len(self.y), most))
-            for powers, step in zip(self._powers, self.steps, strict=True):
-                powers[:, : step.yh.shape[1]] = step.yh
-            self._clock = np.array([(step.t, step.h) for step in self.steps]).T
-        x = (t - self._clock[0, k]) / self._clock[1, k]
+        coefficients, start, length = self.polynomials
+        x = (t - start[k]) / length[k]
         total = np.zeros((len(self.y), t.size))
-        for power in range(self._powers.shape[2] - 1, -1, -1):
-            total = total * x + self._powers[k, :, power].T
+        for power in range(coefficients.shape[0] - 1, -1, -1):
+            total = total * x + coefficients[power][:, k]
         return total
+
+    @functools.cached_property
+    def polynomials(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Coefficients ``(power, order parameter, step)``, and times and lengths of the steps."""
+        most = max(step.yh.shape[1] for step in self.steps)
+        powers = np.zeros((most, len(self.y), len(self.steps)))
+        for k, step in enumerate(self.steps):
+            powers[: step.yh.shape[1], :, k] = step.yh.T
+        return powers, *np.array([(step.t, step.h) for step in self.steps]).T
 
     def first_crossing(self, label: str, expr: sp.Expr) -> float:
         """First sign change of an expression, NaN if there is none. Bracketed on the integrator's
@@ -203,14 +208,21 @@ class Path:
         edges = self.t
         if self.flow.time in expr.free_symbols:
             edges = np.unique([*edges, *self.with_special_times([expr])])
-        changes = crossings.sign_changes(lambda t: of(t, self.states(t)), edges, noise)
-        try:
-            low, high = next(changes, (np.nan, np.nan))
-        except crossings.NoSign as error:
-            raise ParameterError(
-                f"event {label} = {shown(expr)}: {error.why} at {self.flow.time.name} = "
-                f"{self.end * error.time:g}"
-            ) from None
+        sides = np.sign(of(self.t, self.y))
+        changed = self.t[sides != sides[0]]  # also where it is no number
+        first = edges[edges <= changed[0]] if changed.size else edges
+        low = high = np.nan
+        for part in (first, edges) if len(first) < len(edges) else (edges,):
+            changes = crossings.sign_changes(lambda t: of(t, self.states(t)), part, noise)
+            try:
+                low, high = next(changes, (np.nan, np.nan))
+            except crossings.NoSign as error:
+                raise ParameterError(
+                    f"event {label} = {shown(expr)}: {error.why} at {self.flow.time.name} = "
+                    f"{self.end * error.time:g}"
+                ) from None
+            if not np.isnan(low):
+                break
         if np.isnan(low):
             return np.nan
         return self.refined(of, low, high)
@@ -219,6 +231,7 @@ class Path:
         """Zero in a bracket, by integrating from the step before it."""
         first = np.searchsorted(self.t, low, "right") - 1
 
+        @functools.cache
         def at(t: float) -> float:
             k = first if t <= self.t[first + 1] else np.searchsorted(self.t, t) - 1
             t0, y0 = self.t[k], self.y[:, k]
