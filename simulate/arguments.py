@@ -14,18 +14,19 @@ from typing import Any
 import numpy as np
 
 from simulate import storage
-from theory.parameters import ParameterError, nearest
+from theory.allowed import ParameterError, is_time, nearest
 from theory.runtime.cli import MOST_SEEDS
 
 
 def _plain(value: Any) -> Any:
     """Convert a NumPy or torch number to a Python number."""
-    return value.item() if getattr(value, "ndim", None) == 0 else value
+    scalar = getattr(value, "ndim", None) == 0 and not is_time(value)
+    return value.item() if scalar else value
 
 
 def is_whole(value: Any) -> bool:
-    """Whether a value is an integer; booleans are not."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    """Whether a value is an integer; booleans and differences of times are not."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
 
 
 def seeds(asked: Any) -> list[int]:

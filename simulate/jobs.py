@@ -48,6 +48,8 @@ class Job:
         ``probe()`` measures the cost per epoch in seconds.
     places : tuple of path
         Files of the runs.
+    unit : str
+        What these students' epochs are called.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Job:
     setting: str = ""
     probe: Callable[[], float] | None = None
     places: tuple[Path, ...] = ()
+    unit: str = "epoch"
 
 
 Failures = list[tuple[Job, Exception]]
@@ -77,7 +80,15 @@ def carry_out(jobs: Sequence[Job], workers: int | None = None, progress: bool = 
         calls = [functools.partial(_attempt, job, wait) for job in waiting]
         try:
             outcomes = (
-                pool.run(calls, [job.epochs for job in waiting], workers, progress, memory=memory)
+                pool.run(
+                    calls,
+                    [job.epochs for job in waiting],
+                    workers,
+                    progress,
+                    memory=memory,
+                    what=_what(waiting),
+                    unit=waiting[0].unit,
+                )
                 if calls
                 else []
             )
@@ -100,6 +111,12 @@ def carry_out(jobs: Sequence[Job], workers: int | None = None, progress: bool = 
         if isinstance(outcome, Exception):
             failures.append((job, outcome))
     return failures + _lost(jobs, failures)
+
+
+def _what(jobs: Sequence[Job]) -> str:
+    """Label of a progress bar: how many students are trained at once, all by the same epochs."""
+    students = sum(len(job.places) for job in jobs)
+    return f"training {students} students" if students > 1 else "training"
 
 
 def _lost(jobs: Sequence[Job], failures: Failures) -> Failures:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from theory.parameters import ParameterError
-from theory.renamed import renamed
 
 State = dict[str, Any]  # tensors, numbers, and lists or dictionaries of these
 
@@ -221,7 +220,3 @@ class Module:
         """Restore a state."""
         self.student.load_state_dict(state["student"])
         self.optimizer.load_state_dict(state["optimizer"])
-
-
-if not TYPE_CHECKING:  # checkers would take every name for one of the module
-    __getattr__ = renamed(__name__, {"Each": "Unstacked", "Held": "Clamped"})

@@ -215,5 +215,7 @@ def _quiet_tracker() -> Iterator[None]:
 def _counters(path: Path, sizes: list[int], what: str, unit: str, show: bool) -> Iterator[Path]:
     """Progress bar fed by a file of counters shared by all processes."""
     counters = np.memmap(path, dtype=np.int64, mode="w+", shape=(max(1, len(sizes)),))
-    with bar(what, sum(sizes), unit, show=show, count=lambda: int(counters.sum())):
+    longest = max(sizes, default=0)  # of the jobs, their mean progress is shown
+    count = lambda: round(longest * int(counters.sum()) / max(1, sum(sizes)))  # noqa: E731
+    with bar(what, longest, unit, show=show, count=count):
         yield path

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
-import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -14,11 +13,12 @@ from typing import Any, TypeVar
 import netCDF4
 import numpy as np
 import xarray as xr
+from xarray.backends import NetCDF4DataStore
 
+from simulate import joined
 from simulate.sealed import PACKED, seal, unseal
 from simulate.signals import defer_signals
 from simulate.storage import FORMAT, KIND
-from theory import prediction
 from theory.parameters import BaseParameters, ParameterError, error_summary
 from theory.runtime import memory
 
@@ -74,22 +74,23 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
     path = Path(path)
     sealed = unseal(path)
     try:
-        with defer_signals(), netCDF4.Dataset(path.name, memory=sealed) as shapes:
-            size = sum(v.size * getattr(v.dtype, "itemsize", 8) for v in shapes.variables.values())
-        if size > max(
-            PACKED * len(sealed), memory.NEGLIGIBLE_BYTES
-        ):  # xarray would read the coordinates
-            raise ParameterError(
-                f"{path}: says that its {memory.amount(len(sealed))} hold {memory.amount(size)}, "
-                "more than can be packed into them"
-            )
-        with defer_signals(), xr.open_dataset(sealed, engine="netcdf4") as closed:
-            if not lazy and closed.nbytes > max(memory.available(), memory.NEGLIGIBLE_BYTES):
+        with defer_signals(), netCDF4.Dataset(path.name, memory=sealed) as file:
+            size = sum(v.size * getattr(v.dtype, "itemsize", 8) for v in file.variables.values())
+            if size > max(
+                PACKED * len(sealed), memory.NEGLIGIBLE_BYTES
+            ):  # xarray would read the coordinates
                 raise ParameterError(
-                    f"{path}: needs {memory.amount(closed.nbytes)} of memory, there are "
+                    f"{path}: says that its {memory.amount(len(sealed))} hold {memory.amount(size)}, "
+                    "more than can be packed into them"
+                )
+            if not lazy and size > max(memory.available(), memory.NEGLIGIBLE_BYTES):
+                raise ParameterError(
+                    f"{path}: needs {memory.amount(size)} of memory, there are "
                     f"{memory.amount(memory.available())}"
                 )
-            dataset = xr.open_dataset(path, engine="netcdf4") if lazy else closed.load()
+            dataset = _decoded(file)
+        if lazy:
+            dataset = xr.open_dataset(path, engine="netcdf4")
     except ParameterError:
         raise
     except Exception as error:  # netCDF4 raises various errors for what it cannot read
@@ -100,6 +101,30 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
         raise ParameterError(f"{path}: a netCDF file, but not a run of this toolkit")
     _check_attributes(path, dataset)
     return dataset
+
+
+def _decoded(file: netCDF4.Dataset) -> xr.Dataset:
+    """Content of an open file as xarray decodes it; numbers, of which runs consist, ten times as
+    fast.
+    """
+    variables, attrs = {}, dict(file.__dict__)
+    coordinates = attrs.pop("coordinates", "")
+    file.set_auto_maskandscale(False)
+    for name, v in file.variables.items():
+        own = dict(v.__dict__)
+        blank, more = own.pop("_FillValue", np.nan), own.pop("coordinates", "")
+        plain = own.keys() <= {"long_name"} and getattr(v.dtype, "str", "")[1:] in (
+            "f4",
+            "f8",
+            "i8",
+        )
+        if not plain or blank == blank or not isinstance(f"{coordinates}{more}", str):
+            file.set_auto_maskandscale(True)
+            return xr.open_dataset(NetCDF4DataStore(file)).load()
+        coordinates = f"{coordinates} {more}"
+        variables[name] = xr.Variable(v.dimensions, v[...], own)
+    named = {n for n in coordinates.split() if n in variables}
+    return xr.Dataset(variables, attrs=attrs).set_coords(named)
 
 
 def _check_attributes(path: Path, dataset: xr.Dataset) -> None:
@@ -242,10 +267,12 @@ def open(store: Path | str) -> xr.Dataset:
         not installed.
     """
     runs_by: dict[str, dict[int, xr.Dataset]] = {}
+    room = max(memory.available(), memory.NEGLIGIBLE_BYTES) / 3  # runs, stacked, and the result
+    lazy = False
     # A store has one level of folders; deeper ones are not searched.
     for file in sorted([*Path(store).glob("seed-*.nc"), *Path(store).glob("*/seed-*.nc")]):
         try:
-            run = read(file, lazy=True)
+            run = read(file, lazy)
             setting = _object(run.attrs.get("configuration"))
             if setting is None or "seed" not in run.attrs:
                 raise ParameterError(
@@ -253,11 +280,15 @@ def open(store: Path | str) -> xr.Dataset:
                 )
             if setting.get("format") != FORMAT or not isinstance(setting.get("model"), str):
                 raise ParameterError(f"{file}: written by another version of this toolkit")
+            _check_coordinates(file, run)
             of = runs_by.setdefault(run.attrs["configuration"], {})
             if of.setdefault(int(run.attrs["seed"]), run) is not run:
                 raise ParameterError(f"{file}: a run that another file holds already")
         except (ParameterError, OSError) as error:
             warnings.warn(f"{error}; left out", stacklevel=2)
+            continue
+        room -= 0 if lazy else run.nbytes
+        lazy = room < 0
     if not runs_by:
         raise ParameterError(f"{store}: no finished runs (seed-*.nc) in it or in its folders")
     if any(len({run.attrs.get("code", "") for run in of.values()}) > 1 for of in runs_by.values()):
@@ -266,92 +297,35 @@ def open(store: Path | str) -> xr.Dataset:
             "older to train them again",
             stacklevel=2,
         )
-    settings = {config: _setting(config) for config in runs_by}
+    settings = {config: joined.setting(config) for config in runs_by}
     models = sorted({s["model"] for s in settings.values()})
     if len(models) > 1:
         raise ParameterError(f"{store}: holds runs of {', '.join(models)}; name one of its folders")
-    swept = _swept(list(settings.values()))
-    ready = _loader(
-        store,
-        runs_by,
-        math.prod(len({json.dumps(s.get(n)) for s in settings.values()}) for n in swept),
-    )
-    pieces = [
-        (settings[config], combine([ready(of[s]) for s in sorted(of)], sorted(of)))
-        for config, of in runs_by.items()
+    spanning, others = joined.swept([*settings.values()])
+    listed = [
+        (settings[config], seed, run) for config, of in runs_by.items() for seed, run in of.items()
     ]
-    return _join(pieces, swept)
+    points = [(*(s.get(n) for n in spanning), seed) for s, seed, _ in listed]
+    grid = joined.Grid([*spanning, "seed"], points, [run for *_, run in listed])
+    if lazy or grid.nbytes > max(memory.available(), memory.NEGLIGIBLE_BYTES):
+        if importlib.util.find_spec("dask") is None:
+            raise ParameterError(
+                f"{store}: needs {memory.amount(3 * grid.nbytes)} of memory, there are {memory.amount(memory.available())}; "
+                "name one of its folders, or install dask to open it piece by piece"
+            )
+        grid.runs = [run.chunk() for run in grid.runs]
+    for blank in grid.blanks():
+        warnings.warn(f"{store}: {blank}", stacklevel=2)
+    return grid.dataset({n: [s.get(n) for s, *_ in listed] for n in others})
 
 
-def _setting(config: str) -> dict[str, Any]:
-    """Stored configuration, with the defaults of fields that were added since."""
-    setting = json.loads(config)
-    model = prediction.named(setting["model"])
-    kind = None if model is None else getattr(model.wing("theory"), "Parameters", None)
-    return setting if kind is None else kind.filled(setting)
-
-
-def _loader(
-    store: Path | str, runs_by: Mapping[str, Mapping[int, xr.Dataset]], points: int
-) -> Callable[[xr.Dataset], xr.Dataset]:
-    """Function that loads the runs of a store: into memory, or lazily if they do not fit."""
-    largest = max(run.nbytes for of in runs_by.values() for run in of.values())
-    needed = (
-        3 * points * max(len(of) for of in runs_by.values()) * largest
-    )  # memory: runs, joined along seeds, joined over the sweep
-    if needed <= max(memory.available(), memory.NEGLIGIBLE_BYTES):
-        return _whole
-    if importlib.util.find_spec("dask") is None:
-        raise ParameterError(
-            f"{store}: needs {memory.amount(needed)} of memory, there are {memory.amount(memory.available())}; "
-            "name one of its folders, or install dask to open it piece by piece"
-        )
-    return lambda run: run.chunk()
-
-
-def _whole(run: xr.Dataset) -> xr.Dataset:
-    """Load values into memory and close the file."""
-    with run:
-        return run.load()
-
-
-def _swept(settings: list[dict[str, Any]]) -> list[str]:
-    """Names of the parameters in which the configurations differ."""
-
-    def distinct(names: Iterable[str]) -> int:
-        return len({json.dumps([s.get(n) for n in names]) for s in settings})
-
-    names = [n for n in sorted({n for s in settings for n in s}) if distinct([n]) > 1]
-    without = [n for n in names if n != "epochs"]
-    return without if distinct(without) == len(settings) else names
-
-
-def _join(pieces: list[tuple[dict[str, Any], xr.Dataset]], names: list[str]) -> xr.Dataset:
-    """Join ensembles along the swept parameters, one parameter after the other."""
-    if not names:
-        return pieces[0][1]
-    name = names[0]
-    groups: dict[Any, list] = {}
-    for setting, dataset in pieces:
-        value = setting.get(name)
-        groups.setdefault(value if isinstance(value, int | float) else str(value), []).append(
-            (setting, dataset)
-        )
-    values = sorted(groups)
-    joined = [_join(groups[v], names[1:]) for v in values]
-    numbered = [
-        d.assign_coords(
-            {n: np.arange(1, size + 1) for n, size in d.sizes.items() if n not in d.coords}
-        )
-        for d in joined
-    ]
-    along = xr.DataArray(values, dims=name, name=name)
-    return xr.concat(
-        numbered,
-        dim=along,
-        join="outer",
-        data_vars="all",
-        coords="different",
-        compat="equals",
-        combine_attrs="drop_conflicts",
-    )
+def _check_coordinates(path: Path, run: xr.Dataset) -> None:
+    """Raise an error if a coordinate holds a value twice, or what is no number."""
+    if "seed" in run.variables:
+        raise ParameterError(f"{path}: holds an ensemble, not the run of one seed")
+    for d in run.sizes:
+        values = run.variables[d].values if d in run.variables else np.arange(0)
+        if len(np.unique(values)) < len(values) or (
+            values.dtype.kind == "f" and not np.isfinite(values).all()
+        ):
+            raise ParameterError(f"{path}: coordinate {d} holds a value twice, or none")

@@ -4,7 +4,6 @@ complete.
 
 from __future__ import annotations
 
-import errno
 import functools
 import hashlib
 import importlib.metadata
@@ -12,7 +11,6 @@ import importlib.util
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from typing import Any
 from filelock import FileLock
 
 from theory.parameters import BaseParameters
-from theory.runtime import sources
+from theory.runtime import output, sources
 
 FORMAT = 3  # to be raised when the meaning of a stored run changes
 
@@ -119,11 +117,7 @@ def writable(places: Iterable[Path]) -> None:
     """
     for folder in dict.fromkeys(place.parent for place in places):
         folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with tempfile.TemporaryFile(dir=folder) as file:
-                file.write(b"1")
-        except OSError as error:
-            raise type(error)(error.errno, os.strerror(error.errno or 0), str(folder)) from None
+        output.writable(str(folder), file=False)
 
 
 def destination(out: Path | None) -> tuple[Path, Path | None]:
@@ -137,9 +131,7 @@ def destination(out: Path | None) -> tuple[Path, Path | None]:
     """
     if out is None or out.suffix != ".nc":
         return out or default_store(), None
-    if out.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(out))
-    writable([out])
+    output.writable(str(out))
     return default_store(), out
 
 

@@ -259,6 +259,7 @@ class System:
                 config,
                 functools.partial(seconds_per_step, self, p, stack, where, precision, own),
                 tuple(storage.place(store, config, s) for s in stack),
+                self.counter,
             )
             for stack in stacks
         ]

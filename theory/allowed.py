@@ -1,9 +1,14 @@
 """Values that a field or an argument may take, and the one-line errors for all others."""
 
 import difflib
+import itertools
 import math
+import os
+import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +16,45 @@ import numpy as np
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
 PLAIN = {int, float, bool, str}  # types that need no unwrapping
 MOST = 2**63  # range of integers that files and arrays can hold
+_ROOT = Path(__file__).parents[1]
+WINGS = tuple(f"{_ROOT / wing}{os.sep}" for wing in ("theory", "simulate", "verify", "papers"))
 LONGEST = 60  # characters of a value, or of a foreign error message, that are quoted
 
 
 class ParameterError(ValueError):
     """Invalid user input. The message names the field, its value and the allowed values."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What notebooks show in place of a traceback: as `lines`."""
+        return [line.rstrip("\n") for line in self.lines()]
+
+    def lines(self) -> list[str]:
+        """The message, then the lines of the caller's code that led to it, without the toolkit's
+        (nor those of the notebook that runs the code).
+        """
+        frames = [
+            frame
+            for frame in traceback.extract_tb(self.__traceback__)
+            if "IPython" not in Path(frame.filename).parts
+        ]
+        outside = itertools.takewhile(lambda frame: not frame.filename.startswith(WINGS), frames)
+        return [f"error: {self}\n", *traceback.format_list([*outside])]
+
+
+def report(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    """Show an error that ends a script: a `ParameterError` by its message first, all others as
+    Python does. ``python -X dev`` shows every traceback.
+    """
+    if isinstance(error, ParameterError) and not sys.flags.dev_mode:
+        print("".join(error.lines()), end="", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+# Python leaves no other way to put the message before the traceback in a script. Who has set a hook
+# already, or sets one later, keeps it.
+if sys.excepthook is sys.__excepthook__:
+    sys.excepthook = report
 
 
 def error_summary(error: BaseException) -> str:
@@ -100,8 +139,16 @@ def unwrapped(name: str, value: Any) -> Any:
             raise ParameterError(f"{name} = {shown(value)}: is masked; give the numbers themselves")
         if getattr(value, "requires_grad", False):
             raise ParameterError(f"{name} = {shown(value)}: carries a gradient; detach it")
-        return value.item()
+        if not is_time(value):  # of which item() may be a plain int
+            return value.item()
     return value
+
+
+def is_time(value: Any) -> bool:
+    """Whether this is a NumPy time or difference of times, a subclass of its integers, or an array
+    of them.
+    """
+    return getattr(getattr(value, "dtype", None), "kind", None) in ("m", "M")
 
 
 def admitted(name: str, value: Any, kinds: tuple[type, ...], allowed: Allowed) -> Any:

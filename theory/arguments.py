@@ -17,7 +17,8 @@ from typing import Annotated, Any
 import numpy as np
 import xarray as xr
 
-from theory.parameters import ANYTHING, Allowed, ParameterError, number, shown
+from theory.allowed import ANYTHING, Allowed, ParameterError, is_time, number, shown
+from theory.parameters import BaseParameters, Stepped, misfit
 
 Positive = Annotated[float, Allowed(above=0)]
 Nodes = Annotated[int, Allowed(low=2, high=10**4)]  # of a quadrature, per axis
@@ -62,7 +63,8 @@ def array(
         Naming the argument: if it is masked, complex, ragged, empty, unordered (a set), not
         numerical, or a DataArray whose dimension names would be lost.
     """
-    if isinstance(value, float | np.floating | np.integer) or type(value) is int:
+    plain = isinstance(value, float | np.floating | np.integer) and not is_time(value)
+    if plain or type(value) is int:
         numbers = np.asarray(value)
     else:
         numbers = _read(name, value, words)
@@ -103,7 +105,8 @@ def _read(name: str, value: Any, words: bool) -> np.ndarray:
         wrong = [
             kind
             for kind in set(map(type, array.ravel().tolist()))
-            if kind not in nothing and (not issubclass(kind, numbers.Real) or kind is bool)
+            if kind not in nothing
+            and (not issubclass(kind, numbers.Real) or issubclass(kind, bool | np.timedelta64))
         ]
         if wrong:
             raise refuse(
@@ -251,6 +254,8 @@ def _callable(name: str, value: Any) -> Any:
 def _instance(name: str, value: Any, kind: type | tuple[type, ...]) -> Any:
     if not isinstance(value, kind):
         kinds = kind if isinstance(kind, tuple) else (kind,)
+        if issubclass(kinds[0], BaseParameters):
+            raise misfit(name, value, None if kinds[0] in (BaseParameters, Stepped) else kinds[0])
         homes = [(k.__module__.rpartition(".")[0] or k.__module__, k.__name__) for k in kinds]
         said = " or ".join(".".join(home) for home in homes)
         raise ParameterError(f"{name} = {shown(value)}: must be of type {said}")

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
-from theory.equation import Equation
+from theory.called import called
+from theory.equation import Equation, Equations
 from theory.flow import Flow
 
 Source = ModuleType | Callable[[], Flow | Mapping[str, Equation]] | Equation
@@ -25,10 +26,12 @@ def catalogue(
         Functions that return the model's flows.
     """
 
+    @called
     def flows() -> dict[str, Flow]:
         """The model's ODE systems by name."""
         return {f.name: f for f in (make() for make in flows_)}
 
+    @called
     def sections() -> dict[str, list[Equation]]:
         """All equations, grouped as a write-up would."""
         return {name: [e for s in sources for e in _of(s)] for name, sources in contents.items()}
@@ -39,6 +42,7 @@ def catalogue(
 def family(systems: Sequence[ModuleType]) -> tuple[Sections, Callable[[], dict[str, Equation]]]:
     """Make the functions ``sections`` and ``equations`` of a family from those of its systems."""
 
+    @called
     def sections() -> dict[str, list[Equation]]:
         """Equations of all systems, grouped as a write-up would."""
         return {
@@ -50,10 +54,11 @@ def family(systems: Sequence[ModuleType]) -> tuple[Sections, Callable[[], dict[s
     return sections, _by_name(sections)
 
 
-def _by_name(sections: Sections) -> Callable[[], dict[str, Equation]]:
-    def equations() -> dict[str, Equation]:
-        """All equations by name."""
-        return {e.name: e for section in sections().values() for e in section}
+def _by_name(sections: Sections) -> Callable[[], Equations]:
+    @called
+    def equations() -> Equations:
+        """All equations by name; one or several by their number in the paper."""
+        return Equations({e.name: e for section in sections().values() for e in section})
 
     return equations
 

@@ -4,7 +4,7 @@ carried over to the result.
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -67,10 +67,22 @@ class Axes:
         more = {**(inner or {})} or {
             f"axis_{k}": None for k in range(np.ndim(result) - len(self.names))
         }
+        distinct(self.names, more)
         coordinates = {**self.coordinates, **{k: v for k, v in more.items() if v is not None}}
         if np.shape(result)[: len(self.shape)] != self.shape:  # the same everywhere
             result = np.broadcast_to(result, self.shape + np.shape(result)[len(self.shape) :])
         return xr.DataArray(result, coordinates, [*self.names, *more])
+
+
+def distinct(swept: Iterable[Any], along: Iterable[Any]) -> None:
+    """Raise an error if a dimension of parameters has the name of one that the result has anyway,
+    as the time of a curve.
+    """
+    for name in {*swept} & {*along}:
+        raise ParameterError(
+            f"{name}: is a dimension of a parameter and of the result; "
+            f".rename({name}='{name}_0') of the parameter"
+        )
 
 
 def named(given: Mapping[str, Any]) -> tuple[Axes | None, Mapping[str, Any]]:

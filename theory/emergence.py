@@ -9,7 +9,7 @@ import xarray as xr
 
 from theory import scope, sweep
 from theory.onset import Onset, in_few_steps
-from theory.parameters import BaseParameters, ParameterError
+from theory.parameters import BaseParameters, ParameterError, misfit
 
 
 def until(*aliases: str) -> Callable[[Callable], Callable]:
@@ -39,6 +39,7 @@ def until(*aliases: str) -> Callable[[Callable], Callable]:
 
 def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
     """Make a model's ``emergence_times`` from its onset."""
+    scopes: Mapping[str, scope.Scope] = getattr(onset, "scopes", {})
 
     @sweep.over_fields
     def at_a_point(p: BaseParameters) -> xr.Dataset:
@@ -75,10 +76,12 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
             If the theory does not describe these students (descent in few steps is no flow), or a
             field is unknown.
         """
+        if not isinstance(p, BaseParameters):
+            raise misfit("p", p, next((s.parameters for s in scopes.values()), None))
         with scope.allow_beyond(beyond):
             return scope.marked(at_a_point(p, **fields))
 
-    emergence_times.scopes = getattr(onset, "scopes", {})  # type: ignore[attr-defined]
+    emergence_times.scopes = scopes  # type: ignore[attr-defined]
     return emergence_times
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -14,6 +16,7 @@ from theory.dimensions import by_dimension
 from theory.parameters import ParameterError, nearest
 from theory.renaming import Renaming
 
+NEAREST = 5  # number of suggestions for an unknown equation name or number
 STATUSES = ("exact", "leading order", "closure", "empirical")
 
 
@@ -122,11 +125,9 @@ class Equation:
 
         Raises
         ------
-        KeyError
-            If a free symbol has no value.
         ParameterError
-            If a derived quantity would not be computed from another that is overridden, or a value
-            is not a real number (None, complex, masked).
+            If a free symbol has no value, a derived quantity would not be computed from another
+            that is overridden, or a value is not a real number (None, complex, masked).
         """
         read = _read_once if isinstance(self.rhs, sp.Basic) else _read
         if swept or not isinstance(values, Mapping):
@@ -137,7 +138,7 @@ class Equation:
             return lowered.number(self.rhs.xreplace(given), values)
         for symbol in needed:
             if symbol.name not in values:
-                raise KeyError(f"{self.name}: no value for {symbol.name}")
+                raise ParameterError(f"{self.name}: no value for {symbol.name}")
             given[symbol] = value = values[symbol.name]
             if modules == "numpy":
                 arguments.array(symbol.name, value, empty=True)
@@ -206,7 +207,7 @@ class Equation:
 
 def table(
     reference: str | Callable[[str], str], *assumptions: str, status: str, **rows: tuple[Any, ...]
-) -> dict[str, Equation]:
+) -> Equations:
     """Build several Equations by name, one row each.
 
     Parameters
@@ -223,12 +224,83 @@ def table(
         function, status if it is not the common one, and further assumptions of this equation:
         ``g=(g, rhs, "Eq. (9)", "closure", "x large")``.
     """
-    made = {}
+    made = Equations()
     for name, (lhs, rhs, *words) in rows.items():
         source = reference if isinstance(reference, str) else reference(words.pop(0))
         row_status = words.pop(0) if words and words[0] in STATUSES else status
         made[name] = Equation(name, lhs, rhs, source, row_status, (*assumptions, *words))
     return made
+
+
+class Equations(dict[str, Equation]):
+    """Equations by name, or by their number in the paper: ``["c_omega"]``, ``["15"]``,
+    ``["Eq. (15)"]``. A number that several equations share gives all of them, to be printed or
+    renamed at once.
+    """
+
+    def __missing__(self, name: str) -> Any:
+        """The equation of a number, or all that have it.
+
+        Raises
+        ------
+        ParameterError
+            If there is none.
+        """
+        chosen = by_number(str(name), self)
+        return chosen[0] if len(chosen) == 1 else Equations({e.name: e for e in chosen})
+
+    def latex(self) -> str:
+        """LaTeX ``aligned`` block."""
+        return printing.aligned([*self.values()])
+
+    def rename(self, names: Mapping[str, str]) -> Equations:
+        """As `Equation.rename`, for each."""
+        renaming = Renaming.of(names, [*self.values()])
+        return Equations({name: renaming.equation(e) for name, e in self.items()})
+
+    def _repr_latex_(self) -> str:
+        """The equations, as notebooks show them."""
+        return f"$$\n{self.latex()}\n$$"
+
+
+def numbers(reference: str) -> list[str]:
+    """Equation numbers of the paper that a reference claims for itself (not those it only compares
+    with); ranges are expanded.
+    """
+    reference = re.split(r"\b(?:beyond|below|above|replacing|solution of)\b", reference)[0]
+    claimed: list[str] = []
+    for first, last in re.findall(r"\(([A-Z]?\.?\d+[a-z]?)\)(?:-\((\d+)\))?", reference):
+        if last and first.isdigit():
+            claimed += [str(k) for k in range(int(first), int(last) + 1)]
+        else:
+            claimed.append(first)
+    return claimed + re.findall(r"\b([A-Z]\.\d+(?:\.\d+)?)\b", reference)
+
+
+def by_number(text: str, equations: Mapping[str, Equation]) -> list[Equation]:
+    """Equations by name, or by their number in the paper: ``15``, ``(15)``, ``Eq. (15)``.
+
+    Raises
+    ------
+    ParameterError
+        If there is none; the message lists the nearest five.
+    """
+    if text in equations:
+        return [equations[text]]
+    number = re.sub(r"^(Eqs?\.?)?\s*\(?|\)$", "", text.strip())
+    of = {name: numbers(e.reference) for name, e in equations.items()}
+    chosen = [equations[name] for name, claimed in of.items() if number in claimed]
+    if chosen:
+        return chosen
+    if number.isdigit():
+        near = sorted(
+            {n for claimed in of.values() for n in claimed if n.isdigit()},
+            key=lambda n: (abs(int(n) - int(number)), int(n)),
+        )[:NEAREST]
+        suggested = [f"({n})" for n in near]
+    else:
+        suggested = difflib.get_close_matches(text, equations, n=NEAREST, cutoff=0)
+    raise ParameterError(f"equation {text}: there is none; nearest are {', '.join(suggested)}")
 
 
 Equation.rhs = _WhenRead()  # after the class is made, so that the field has no default

@@ -18,8 +18,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--runs", type=Path, metavar="FILE", help="netCDF file of students, drawn behind the curves")  # fmt: skip
     args = parser.parse_args(argv)
-    made = page(args.model, cli.parameters(args, opening(args.model)), args.runs)
     path = args.out or Path(f"{args.model.name.replace('.', '_')}.html")
+    output.writable(str(path))
+    made = page(args.model, cli.parameters(args, opening(args.model)), args.runs)
     output.write_text(path, made)
     print(path, file=sys.stderr)
     return 0

@@ -17,7 +17,7 @@ from theory import integration, numeric, printing, solution, unified
 from theory.algebra import slope, vanishes
 from theory.conserved import conserved
 from theory.entries import Entries
-from theory.equation import STATUSES, Equation
+from theory.equation import STATUSES, Equation, Equations
 from theory.linearised import linearised
 from theory.parameters import Allowed, BaseParameters, ParameterError, nearest, number
 from theory.scope import Scope
@@ -112,19 +112,21 @@ class Flow:
         """The order parameters, in order."""
         return tuple(self.rhs)
 
-    def equations(self) -> dict[str, Equation]:
+    def equations(self) -> Equations:
         """One Equation per order parameter, named ``d<x>_d<time>``."""
-        return {
-            (name := f"d{x.name}_d{self.time.name}"): Equation(
-                name,
-                sp.Derivative(x, self.time),
-                rhs,
-                self.reference,
-                self.status,
-                self.assumptions,
-            )
-            for x, rhs in self.rhs.items()
-        }
+        return Equations(
+            {
+                (name := f"d{x.name}_d{self.time.name}"): Equation(
+                    name,
+                    sp.Derivative(x, self.time),
+                    rhs,
+                    self.reference,
+                    self.status,
+                    self.assumptions,
+                )
+                for x, rhs in self.rhs.items()
+            }
+        )
 
     def latex(self) -> str:
         """LaTeX ``aligned`` block: the equations, then the definitions of their abbreviations."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import sympy as sp
 from sympy.core.function import AppliedUndef, UndefinedFunction
 
 from theory import lines, notation, printing, registry
-from theory.parameters import ParameterError
+from theory.equation import by_number
 from theory.renaming import Renaming
 from theory.runtime import cli, output
 
@@ -58,7 +57,6 @@ PREAMBLE = r"""\documentclass[11pt]{article}
   \ifdim\wd\picturebox>\linewidth\resizebox{\linewidth}{!}{\usebox{\picturebox}}\else\usebox{\picturebox}\fi}
 \setlength{\parindent}{0pt}
 """
-NEAREST = 5  # number of suggestions for an unknown equation name or number
 UNCHANGED = Renaming()
 
 
@@ -169,46 +167,6 @@ class Meanings:
         return meaning or self._fields.get(str(x)) or self._shared.get(x, [])
 
 
-def numbers(reference: str) -> list[str]:
-    """Equation numbers of the paper that a reference claims for itself (not those it only compares
-    with); ranges are expanded.
-    """
-    reference = re.split(r"\b(?:beyond|below|above|replacing|solution of)\b", reference)[0]
-    claimed: list[str] = []
-    for first, last in re.findall(r"\(([A-Z]?\.?\d+[a-z]?)\)(?:-\((\d+)\))?", reference):
-        if last and first.isdigit():
-            claimed += [str(k) for k in range(int(first), int(last) + 1)]
-        else:
-            claimed.append(first)
-    return claimed + re.findall(r"\b([A-Z]\.\d+(?:\.\d+)?)\b", reference)
-
-
-def choose(text: str, equations: Mapping[str, Equation]) -> list[Equation]:
-    """Equations by name, or by their number in the paper: ``15``, ``(15)``, ``Eq. (15)``.
-
-    Raises
-    ------
-    ParameterError
-        If there is none; the message lists the nearest five.
-    """
-    if text in equations:
-        return [equations[text]]
-    number = re.sub(r"^(Eqs?\.?)?\s*\(?|\)$", "", text.strip())
-    of = {name: numbers(e.reference) for name, e in equations.items()}
-    chosen = [equations[name] for name, named in of.items() if number in named]
-    if chosen:
-        return chosen
-    if number.isdigit():
-        near = sorted(
-            {n for named in of.values() for n in named if n.isdigit()},
-            key=lambda n: (abs(int(n) - int(number)), int(n)),
-        )[:NEAREST]
-        nearest = [f"({n})" for n in near]
-    else:
-        nearest = difflib.get_close_matches(text, equations, n=NEAREST, cutoff=0)
-    raise ParameterError(f"--equation {text}: there is none; nearest are {', '.join(nearest)}")
-
-
 def document(title: str, sections: Mapping[str, Iterable[Equation]], end: str = "") -> str:
     """Complete LaTeX document that compiles with ``pdflatex`` and AMS packages only; ``end`` is
     appended after the sections.
@@ -247,11 +205,12 @@ def main(argv: list[str] | None = None) -> int:
         help="print a symbol under another name: N=T, alpha=tau, d_g=d_k (repeatable)",
     )
     args = parser.parse_args(argv)
+    output.writable(str(args.out or "-"))
     theory = args.model.wing("theory")
     equations = theory.equations()
     chosen = list(equations.values())
     if args.equation is not None:
-        named = {e.name: e for text in args.equation for e in choose(text, equations)}
+        named = {e.name: e for text in args.equation for e in by_number(text, equations)}
         chosen = list(named.values())
     renaming = Renaming.read(args.rename, chosen)
     renamed = [renaming.equation(e) for e in chosen]

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import importlib.util
 import json
+import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from typing import Any, ClassVar, Self
 
 from theory.allowed import (  # noqa: F401  (every module imports the errors from here)
     ANYTHING,
+    LONGEST,
     MOST,
     Allowed,
     ParameterError,
@@ -26,6 +28,7 @@ from theory.allowed import (  # noqa: F401  (every module imports the errors fro
 from theory.values import Values
 
 NOT_SHOWN = ("n_test", "eval_every", "data_draw", "weight_decay", "d_model")  # not shown on figures
+FEW_NAMES = 12  # known names that a message lists
 MOST_VALUES = 4  # values shown of a parameter that differs between ensembles
 
 
@@ -75,13 +78,13 @@ class BaseParameters(metaclass=Named):
     """By name of a preset: the fields that it sets. ``Parameters.NAME()`` makes it."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Refuse the old name of ``quantities``, and presets that a field or method would hide."""
+        """Refuse ``values`` in place of ``quantities``, and presets hidden by a field or method."""
         super().__init_subclass__(**options)
         if "__repr__" not in vars(cls):  # otherwise subclasses get the dataclass repr
             cls.__repr__ = BaseParameters.__repr__  # type: ignore[method-assign]
         if "values" in vars(cls):
             raise ParameterError(
-                f"{cls.__name__}.values: is called quantities now; values() uses it"
+                f"{cls.__name__}.values: must not be defined; define quantities, which values() uses"
             )
         if hidden := [name for name in cls.PRESETS if name in type.__dir__(cls)]:
             raise ParameterError(
@@ -96,13 +99,31 @@ class BaseParameters(metaclass=Named):
     @classmethod
     def _known(cls, names: typing.Iterable[str], *more: str) -> None:
         """Reject names that are neither fields nor further arguments of the calling function."""
-        known = [*more, *(f.name for f in dataclasses.fields(cls))]
+        known = [*more, *cls._fields()]
         for name in names:
             if name not in known:
-                hint = nearest(name, known, cutoff=0.4)
-                raise ParameterError(
-                    f"{name}: unknown parameter; {hint}known are {', '.join(known)}"
-                )
+                raise ParameterError(f"{name}: unknown parameter; {cls._advice(name, known)}")
+
+    @classmethod
+    def _fields(cls) -> list[str]:
+        """Names of the fields, a model's own first."""
+        names = [f.name for f in dataclasses.fields(cls)]
+        return sorted(names, key=lambda name: name not in cls.__annotations__)
+
+    @classmethod
+    def _advice(cls, name: str, known: typing.Sequence[str]) -> str:
+        """What to do about an unknown name: a derived quantity is overridden, not set; otherwise
+        the nearest name, and some that are known.
+        """
+        try:
+            derived = name in cls().quantities()
+        except Exception:  # sizes without a value, or quantities that need one
+            derived = False
+        if derived:
+            values = f"p.values() | {{{name!r}: ...}}"
+            return f"it follows from the others; in Python, flows and equations take {values}"
+        more = f" and {len(known) - FEW_NAMES} more" if len(known) > FEW_NAMES else ""
+        return f"{nearest(name, known, 0.4)}known are {', '.join(known[:FEW_NAMES])}{more}"
 
     @classmethod
     @functools.cache
@@ -228,11 +249,11 @@ class BaseParameters(metaclass=Named):
         """Fields by name, a model's own first; with ``training_only``, only those that identify a
         training run.
         """
-        of_model = type(self).__annotations__
+        declared = self.__dataclass_fields__
         return {
-            f.name: getattr(self, f.name)
-            for f in sorted(dataclasses.fields(self), key=lambda f: f.name not in of_model)
-            if not (training_only and f.metadata.get("theory_only"))
+            name: getattr(self, name)
+            for name in self._fields()
+            if not (training_only and declared[name].metadata.get("theory_only"))
         }
 
     def stored(self, *, training_only: bool = False) -> dict[str, Any]:
@@ -283,6 +304,74 @@ class Stepped(BaseParameters):
             most = f"{MOST * unit:g} here, 2^63 {self.LENGTH}"
             raise ParameterError(f"{name} = {time:g}: must be below {most}")
         return self.replace(**{self.LENGTH: max(1, round(time / unit))})
+
+
+def place(kind: type) -> str:
+    """Package that a kind of parameters is imported from; empty if none exports it."""
+    exporting = [
+        name
+        for name, module in [*sys.modules.items()]
+        if getattr(module, "__dict__", {}).get(kind.__name__) is kind
+        and hasattr(module, "__path__")
+    ]
+    return min(exporting, key=lambda name: ("theory" not in name, len(name)), default="")
+
+
+def kind_of(module: str) -> type[BaseParameters] | None:
+    """Parameters of the model that a module belongs to: those of the innermost package around it
+    that has any.
+    """
+    while module:
+        kind = getattr(sys.modules.get(module), "Parameters", None)
+        if isinstance(kind, type) and issubclass(kind, BaseParameters):
+            return kind
+        module = module.rpartition(".")[0]
+    return None
+
+
+def misfit(
+    name: str, value: Any, kind: type[BaseParameters] | None, why: str = ""
+) -> ParameterError:
+    """Error for an argument that must be Parameters of a model, and is something else.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument.
+    value : object
+        What was passed.
+    kind : type or None
+        The Parameters that are needed; None if that is not known.
+    why : str
+        What is wrong with the value, if not that it has another type.
+    """
+    if isinstance(value, Named):
+        kind = kind or value
+    home = place(kind) if kind else ""
+    call = f"{home}.Parameters".lstrip(".")
+    if isinstance(value, Named):
+        return ParameterError(f"{name} = {value.__name__}: is the class; make one of it: {call}()")
+    if isinstance(value, BaseParameters):
+        theirs = place(type(value))
+        what = f"Parameters of {_model(theirs)}" if theirs not in ("", home) else shown(value)
+        ours = f"{_model(home)} needs {call}" if home else "this model needs its own"
+        return ParameterError(f"{name} is {what}; {ours}")
+    hint = f"give Parameters: {call}(...)"
+    if isinstance(value, functools.partial) and isinstance(value.func.__self__, Named):  # type: ignore[attr-defined]
+        return ParameterError(f"{name}: is a preset; call it: {call}.{value.args[0]}()")
+    if isinstance(value, str) and kind and value in kind.PRESETS:
+        hint = f"this preset is {call}.{value}()"
+    elif isinstance(value, Mapping) and kind and {*value} <= {*kind._fields()}:
+        fields = ", ".join(f"{field}={v!r}" for field, v in value.items())
+        hint = f"give Parameters: {call}({fields if len(fields) <= LONGEST else '**' + name})"
+    return ParameterError(
+        f"{name} = {shown(value)}: {why or 'is a ' + type(value).__name__}; {hint}"
+    )
+
+
+def _model(package: str) -> str:
+    """Name of a model from the package of its theory."""
+    return package.removeprefix("theory.").removesuffix(".theory").replace(".theory.", ".")
 
 
 def stated(values: typing.Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ import xarray as xr
 from theory import registry, scope
 from theory.flow import Flow
 from theory.optimisers import Optimiser
-from theory.parameters import BaseParameters, ParameterError
+from theory.parameters import BaseParameters, ParameterError, Stepped
 
 MOST_STEPS = 10**7  # followed one by one, in an hour or so
 MEASURED = ("epochs", "steps", "eval_every", "n_test")  # run length and measurement
@@ -55,6 +55,23 @@ def check_runs(
             continue
         if trained[name] != value:
             raise ParameterError(f"{name} = {value}: the runs were trained with {trained[name]}")
+    _check_clock(p, runs)
+
+
+def _check_clock(p: BaseParameters, runs: xr.Dataset) -> None:
+    """Raise an error if the times of runs are not those of their steps."""
+    if not isinstance(p, Stepped):
+        return
+    time, counter = p.TIME, p.LENGTH.removesuffix("s")
+    if not {time, counter} <= {str(name) for name in runs.coords}:
+        return
+    times, steps = runs[time].values, runs[counter].values
+    wrong = ~np.isclose(times, steps * p.time_per_step, rtol=1e-6, atol=0)
+    if wrong.any():
+        raise ParameterError(
+            f"runs: {time} = {times[wrong][0]:g} at {counter} {steps[wrong][0]:g}: must be "
+            f"{steps[wrong][0] * p.time_per_step:g} at these parameters"
+        )
 
 
 def _parameters(data: xr.Dataset, whose: str, kind: Any = None) -> dict[str, Any]:
@@ -84,6 +101,8 @@ def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:
     for whose, data in (("curve", curve), ("runs", runs)):
         if not isinstance(data, xr.Dataset):
             raise ParameterError(f"{whose}: must be a Dataset, got {type(data).__name__}")
+    if runs.attrs.get("kind") == "theory" != curve.attrs.get("kind"):
+        raise ParameterError("compare(curve, runs): the arguments are swapped; theory comes first")
     if "seed" in curve.dims:
         ours, theirs = (
             np.atleast_1d(x.seed.values).tolist() if "seed" in x.coords else None

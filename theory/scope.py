@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import inspect
 import json
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from typing import Any
 import xarray as xr
 
 from theory import sweep
-from theory.parameters import BaseParameters, ParameterError, shown
+from theory.parameters import BaseParameters, ParameterError, kind_of, misfit, shown
 
 
 class BeyondScope(UserWarning):
@@ -101,6 +102,10 @@ class Scope:
         Fields that enter the theory other than through ``p.values()``.
     remedy : str
         What to use instead, in words; may be empty.
+    kind : callable, optional
+        Gives the only Parameters that it is for; otherwise any that have the fields are.
+    module : str
+        Where it is stated, from which follows whose Parameters a message asks for.
     """
 
     theory: str
@@ -109,6 +114,18 @@ class Scope:
     free: tuple[str, ...] = ()
     enters: tuple[str, ...] = ()
     remedy: str = ""
+    kind: Callable[[], type[BaseParameters]] | None = None
+    module: str = ""
+
+    def __post_init__(self) -> None:
+        """Remember the module that states it (its caller, beyond the generated ``__init__``)."""
+        if not self.module:
+            object.__setattr__(self, "module", sys._getframe(2).f_globals.get("__name__", ""))
+
+    @property
+    def parameters(self) -> type[BaseParameters] | None:
+        """Parameters that it is for; None if that is not known."""
+        return self.kind() if self.kind else kind_of(self.module)
 
     @property
     def reads(self) -> set[str]:
@@ -138,8 +155,9 @@ class Scope:
             If parameters, runs and realisation belong to different students.
         """
         fields = _fields(p) if isinstance(p, BaseParameters) else set()
-        if not fields or {*self.reads, *self.enters} - fields:
-            raise ParameterError(f"p = {shown(p)}: must be the Parameters of this model")
+        lacks = {*self.reads, *self.enters} - fields
+        if not fields or lacks or (self.kind and not isinstance(p, self.parameters)):  # type: ignore[arg-type]
+            raise misfit("p", p, self.parameters)
         if not isinstance(runs, xr.Dataset | None):
             raise ParameterError(f"runs = {shown(runs)}: must be a Dataset of students")
         if given is not None:
@@ -226,8 +244,11 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
             with allow_beyond(beyond):
                 if isinstance(p, BaseParameters):
                     ask(p, arguments, named)
-                elif not callable(getattr(p, "values", None)):
-                    raise ParameterError(f"{first} = {shown(p)}: must be Parameters")
+                elif isinstance(p, type | xr.Dataset) or not callable(getattr(p, "values", None)):
+                    if any(isinstance(a, BaseParameters) for a in (*arguments, *named.values())):
+                        call = f"{function.__name__}({first}, ...)"
+                        raise ParameterError(f"{call}: Parameters come first, before {shown(p)}")
+                    raise misfit(first, p, next(iter(scopes.values())).parameters)
                 return marked(function(p, *arguments, **named))
 
         parameters = [*signature.parameters.values()]

@@ -14,8 +14,8 @@ import numpy as np
 import xarray as xr
 
 from theory import arguments
-from theory.dimensions import named
-from theory.parameters import BaseParameters, ParameterError, nearest, shown
+from theory.dimensions import distinct, named
+from theory.parameters import BaseParameters, Named, ParameterError, kind_of, misfit, nearest, shown
 from theory.values import Values
 
 _RESULT = "result"  # temporary name when joining datasets
@@ -84,6 +84,7 @@ class Grid:
         named_axes = [str(x) for x in self.axes.names] if self.axes else None
         names, coordinates = axes(self.given, self.shape, label, named_axes)
 
+        distinct(names, results[0].dims)
         nested: Any = results
         for length in self.shape[:0:-1]:
             nested = [nested[k : k + length] for k in range(0, len(nested), length)]
@@ -163,11 +164,12 @@ def over_fields(function: Callable) -> Callable:
         if not swept:
             try:
                 return function(*given, **passed_on)
-            except AttributeError:
-                if not isinstance(p, Mapping):
+            except (AttributeError, KeyError) as error:
+                missing = error.args[0] if isinstance(error, KeyError) else None
+                if not isinstance(p, Mapping) or missing in p:
                     raise
-                message = f"{position[0]} = {shown(p)}: must be Parameters"
-                raise ParameterError(message) from None
+                why = f"has no value for {missing}" if missing else ""
+                raise misfit(position[0], p, kind_of(function.__module__), why) from None
         grid = Grid(p, swept)
         return grid.stack([function(q, *given[1:], **passed_on) for q in grid.points])
 
@@ -201,7 +203,9 @@ def numbers(given: Any, names: Iterable[str] | None = None, /, **swept: Any) -> 
     if isinstance(given, BaseParameters):
         return _overridden(given, names, swept)
     values = _mapping(given) | swept
-    read = {n: arguments.array(str(n), values[n]) for n in names or () if n in values}
+    if missing := sorted({*(names := [*(names or ())])} - {str(key) for key in values}):
+        raise ParameterError(f"p = {shown(given)}: gives no value for {', '.join(missing)}")
+    read = {n: arguments.array(str(n), values[n]) for n in names if n in values}
     return values | {n: v for n, v in read.items() if v.ndim and v is not values[n]}
 
 
@@ -234,9 +238,7 @@ def _mapping(given: Any) -> Values | dict[str, Any]:
     if isinstance(given, Values):
         return given
     if not isinstance(given, Mapping):
-        if not callable(getattr(given, "values", None)):
-            raise ParameterError(
-                f"p = {shown(given)}: must be Parameters, or numbers by symbol name"
-            )
+        if isinstance(given, type) or not callable(getattr(given, "values", None)):
+            raise misfit("p", given, given if isinstance(given, Named) else None)
         given = given.values()
     return dict(given)

@@ -4,6 +4,7 @@ the explorer beside them.
 
 from __future__ import annotations
 
+import html
 import multiprocessing
 import os
 import unittest.mock
@@ -34,7 +35,9 @@ def explorers() -> str:
     """Links to the explorer's pages, where they are made."""
     if not EXPLORERS:
         return "Left out of this quick build."
-    made = [f'<li><a href="explore/{m.name}.html">{m.title}</a></li>' for m in explorable()]
+    made = [
+        f'<li><a href="explore/{m.name}.html">{html.escape(m.title)}</a></li>' for m in explorable()
+    ]
     return f"<ul>{''.join(made)}</ul>"
 
 
@@ -69,7 +72,7 @@ def explored(folder: Path, models: Iterable[registry.Model]) -> None:
     """Write the explorer's pages of some models."""
     for model in models:
         with output.atomic(folder / f"{model.name}.html") as temporary:
-            temporary.write_text(explorer.page(model, explorer.opening(model)))
+            temporary.write_text(explorer.page(model, explorer.opening(model)), encoding="utf-8")
 
 
 def alone(app: Sphinx, *_: Any) -> None:

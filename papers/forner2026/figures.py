@@ -74,7 +74,7 @@ def order_parameters(p: Parameters, runs: xr.Dataset) -> Any:
 @plotting.panels(1, 2, width=3.7, height=2.7)
 def own_starts(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
     """Ours: every student beside the theory from its own initial values, and the paper's curve."""
-    theirs, ours = theory(p, runs), st.predict(p, runs, accuracies=False)
+    theirs, ours = theory(p, runs), st.predict(p, runs, level="cavity", accuracies=False)
     some = slice(None, None, 6)
     for axis, (name, label) in zip(
         axes, (("A", "attention $A$"), ("R", "teacher overlap $R$")), strict=True
@@ -143,7 +143,7 @@ def variances(p: Parameters, runs: xr.Dataset) -> tuple[str, list]:
     """Panel of logit variances: students, and our column theory from the same seeds' initial
     values.
     """
-    ours = st.predict(p, runs, accuracies=False)
+    ours = st.predict(p, runs, level="cavity", accuracies=False)
     return (
         "logit variance",
         [

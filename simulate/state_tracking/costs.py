@@ -80,7 +80,7 @@ def _ratios(p: Parameters, seeds: int, alpha: float) -> list[list[Any]]:
         "fixed_disorder, curves": lambda q, runs: predict(q, runs, level="fixed_disorder"),
         "fixed_disorder, times": times,
         "cavity, curves": lambda q, runs: predict(q, runs, level="cavity"),
-        "cavity, no accuracies": lambda q, runs: predict(q, runs, accuracies=False),
+        "cavity, no accuracies": lambda q, runs: predict(q, runs, level="cavity", accuracies=False),
     }
     # Code for students is compiled by number of states: a few epochs at the setting's own sizes.
     short = 2 / (p.d_g * p.N)

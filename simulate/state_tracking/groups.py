@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numba import njit
 
+from theory.machine_code import njit
 from theory.state_tracking.task import Sequences
 
 

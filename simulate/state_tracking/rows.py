@@ -18,11 +18,13 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 from numba.np.arrayobj import make_array
 from numpy.polynomial.chebyshev import cheb2poly, poly2cheb
+
+from theory.machine_code import njit
 
 LANES = 16
 INT = ir.IntType(32)

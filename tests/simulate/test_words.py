@@ -56,8 +56,8 @@ def test_students_learn_the_words_and_theory_counts_them(read, tmp_path):
     off, off_other = (float(abs(c.loss - runs.loss).max()) for c in (curve, other))
     assert off < 0.02 and off_other > 3 * off, (off, off_other)
     for ask, message in (
-        (lambda: st.predict(p, runs, level="fixed_disorder"), "trained on a file's words"),
-        (lambda: st.predict(p, runs), "given by the user"),
+        (lambda: st.predict(p, runs), "trained on a file's words"),
+        (lambda: st.predict(p, runs, level="cavity"), "given by the user"),
         (lambda: train(p.replace(L=5), words=found, store=tmp_path, **ALONE), "L = 5: must be 4"),
         (
             lambda: train(p, words=found, permutations=found.permutations, **ALONE),

@@ -264,3 +264,43 @@ def test_a_flow_is_solved_to_tolerances_at_times(name):
             with pytest.raises(ParameterError, match=rf"\b{name}\b") as error:
                 st.flow().solve(P, **{"alpha": 1.0, name: value})
             assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("unit", ["s", "ns"])
+@pytest.mark.parametrize("kind", [np.timedelta64, np.datetime64])
+def test_times_of_a_clock_are_no_numbers(kind, unit):
+    """A difference of times is a subclass of NumPy's integers; of nanoseconds, item() is an int."""
+    from simulate.arguments import seeds
+    from theory.associative_memory import gradient_memory as memory
+
+    value = kind(3, unit)
+    for call in (
+        lambda: memory.margin(memory.Parameters(), t=value),
+        lambda: memory.margin(memory.Parameters(), np.array([value], object)),
+        lambda: P.replace(L=value),
+        lambda: P.replace(eta=np.array(value)),
+        lambda: st.emergence_times(P, c_omega=value),
+        lambda: st.flow().solve(P, alpha=value),
+        lambda: st.predict(P, seeds=value),
+        lambda: seeds(value),
+    ):
+        with pytest.raises(ParameterError) as error:
+            call()
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "solve",
+    [
+        lambda R_0: st.inversion.states(P, [0.5, 1.0], R_0=R_0),
+        lambda R_0: st.inversion.solve(P, [0.5, 1.0], R_0=R_0),
+        lambda R_0: st.flow().solve(P, alpha=1.0, at=[0.5, 1.0], R_0=R_0),
+    ],
+)
+def test_a_dimension_of_parameters_is_not_that_of_the_times(solve):
+    """Refused with the call that renames it, which works."""
+    swept = xr.DataArray([0.1, 0.2], dims="alpha")
+    with pytest.raises(ParameterError, match=r"\.rename\(alpha='alpha_0'\)"):
+        solve(swept)
+    found = solve(swept.rename(alpha="alpha_0"))
+    assert set(found["A"].dims) == {"alpha_0", "alpha"}

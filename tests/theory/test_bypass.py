@@ -253,9 +253,11 @@ def test_neither_theory_takes_the_other_student():
     """One line each, naming the field."""
     with pytest.raises(ParameterError, match="b: unknown parameter"):
         st.Parameters(b=1.0)
-    with pytest.raises(ParameterError, match="must be the Parameters of this model"):
+    with pytest.raises(
+        ParameterError, match="is Parameters of state_tracking.bypass; state_tracking needs"
+    ):
         st.flow().solve(bypass.Parameters(), alpha=1.0)
-    with pytest.raises(ParameterError, match="must be the Parameters of this model"):
+    with pytest.raises(ParameterError, match="^p is Parameters of state_tracking; "):
         bypass.emergence_time(st.Parameters())
     with pytest.raises(ParameterError, match="^d_g = 1: must be at least 2 and below N"):
         bypass.emergence_time(bypass.Parameters(N=12, d_g=1))

@@ -65,7 +65,7 @@ def test_evaluate_by_name_symbol_and_entry():
     form = Equation("form", x, y**2 + M[i, j], "nowhere", "exact")
     assert form.evaluate({"y": 3, "unused": 0, M[i, j]: 2}) == 11
     assert form.evaluate({y: 3, M[i, j]: 2}) == 11
-    with pytest.raises(KeyError, match="form: no value for y"):
+    with pytest.raises(ParameterError, match="form: no value for y"):
         form.evaluate({"unused": 0, M[i, j]: 2})
 
 

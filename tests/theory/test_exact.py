@@ -274,7 +274,7 @@ def test_wrong_times(alpha, message):
 def test_missing_name():
     """Every name is needed."""
     for name in NAMES:
-        with pytest.raises(KeyError, match=name):
+        with pytest.raises(ParameterError, match=f"no value for {name}$"):
             emergence_time({q: x for q, x in TABLE_1.values().items() if q != name})
 
 

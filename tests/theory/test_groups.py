@@ -147,7 +147,10 @@ def test_theories_of_other_teachers_are_refused():
         (lambda: regular.flow(4, 5).solve(st.Parameters(L=4), alpha=1), "a group acting on itself"),
         (lambda: regular.flow(5, 5).solve(p, alpha=1), "L = 4: must be 5"),
         (lambda: regular.flow(21, 5), "L = 21: must be"),
-        (lambda: st.predict(p, seeds=1, alpha=1), r"iid or distinct \(or level fixed_disorder\)"),
+        (
+            lambda: st.predict(p, seeds=1, alpha=1, level="cavity"),
+            r"iid or distinct \(or level fixed_disorder\)",
+        ),
     ):
         with pytest.raises(ParameterError, match=message) as caught:
             ask()

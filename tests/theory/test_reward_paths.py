@@ -313,4 +313,4 @@ def test_what_is_not_described_is_refused(changes, message):
     with pytest.raises(ParameterError, match=message):
         st.predict(SMALL.replace(**changes), seeds=1, level="fixed_disorder")
     with pytest.raises(ParameterError, match="reward = 'outcome'"):
-        st.predict(SMALL, seeds=1)
+        st.predict(SMALL, seeds=1, level="cavity")

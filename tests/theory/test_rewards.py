@@ -202,7 +202,7 @@ def test_theories_of_labels_refuse_rewards():
     for ask in (
         lambda: st.emergence_times(P),
         lambda: st.flow().solve(P, alpha=1),
-        lambda: st.predict(P, seeds=1, alpha=1),
+        lambda: st.predict(P, seeds=1, alpha=1, level="cavity"),
         lambda: st.rewards_time(P.replace(optimizer="adam"), 0.5),
         lambda: st.rewards_time(P.replace(reward="none"), 0.5),
         lambda: reward_gains.flow("true"),

@@ -3,6 +3,7 @@
 import dataclasses
 import html
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -148,15 +149,16 @@ def page(model: Model, p: BaseParameters, runs: Path | None = None) -> str:
     words = {
         "TITLE": html.escape(model.title),
         "CAPTION": html.escape(f"Start: {setting}"),
-        "CODE": (HERE / "flow.js").read_text(),
-        "DATA": f"{{flows: {{{', '.join(code)}}}, runs: {json.dumps(drawn)}}}".replace(
-            "</", "<\\/"
+        "CODE": (HERE / "flow.js").read_text(encoding="utf-8"),
+        # Of names in quotes; in formulas a blank follows the sign.
+        "DATA": re.sub(
+            "<(?=[/!a-zA-Z])",
+            r"\\u003c",
+            f"{{flows: {{{', '.join(code)}}}, runs: {json.dumps(drawn)}}}",
         ),
     }
-    text = (HERE / "page.html").read_text()
-    for word, value in words.items():
-        text = text.replace(word, value)
-    return text
+    text = (HERE / "page.html").read_text(encoding="utf-8")
+    return re.sub(rf"\b({'|'.join(words)})\b", lambda found: words[found[0]], text)  # in one pass
 
 
 def length(model: Model, flow: Flow, p: BaseParameters) -> float | None:

@@ -1,7 +1,5 @@
 """Induction heads in the disentangled two-layer transformer (Musat et al., arXiv:2511.01033)."""
 
-from typing import TYPE_CHECKING
-
 from theory.catalogue import catalogue
 from theory.induction_heads import (
     attention,
@@ -20,7 +18,6 @@ from theory.induction_heads.onset import emergence_times, onset
 from theory.induction_heads.parameters import Parameters
 from theory.induction_heads.predict import predict
 from theory.induction_heads.scope import applies
-from theory.renamed import renamed
 
 __all__ = [
     "Parameters",
@@ -57,11 +54,3 @@ flows, sections, equations = catalogue(
     flow,
     plateau.flow,
 )
-if not TYPE_CHECKING:  # checkers would take every name for one of the module
-    __getattr__ = renamed(
-        __name__,
-        {
-            "times": "emergence_times(p) of p = Parameters.emergence(...)",
-            "all_weights_times": "emergence_times(p)",
-        },
-    )

@@ -1,10 +1,9 @@
 """Three-parameter loss, its gradient, the flow and its invariant (B.3-B.5, and beyond)."""
 
-from functools import cache
-
 import sympy as sp
 
 from theory import Equation, Flow, proved, symbol, table, vanishes, written_as
+from theory.called import cache
 from theory.induction_heads import attention
 from theory.induction_heads.network import ORTHONORMAL
 from theory.induction_heads.scope import THREE

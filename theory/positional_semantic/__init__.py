@@ -2,8 +2,6 @@
 arXiv:2402.03902).
 """
 
-from typing import TYPE_CHECKING
-
 from theory.catalogue import catalogue
 from theory.positional_semantic import (
     definitions,
@@ -26,7 +24,6 @@ from theory.positional_semantic.onset import onset, thresholds
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.predict import predict
 from theory.positional_semantic.scope import applies
-from theory.renamed import renamed
 
 __all__ = [
     "FixedPoint",
@@ -64,7 +61,3 @@ flows, sections, equations = catalogue(
         "Extensions": [extensions],
     }
 )
-if not TYPE_CHECKING:  # checkers would take every name for one of the module
-    __getattr__ = renamed(
-        __name__, {"emergence_times": "thresholds(p) (minima of the loss have no training time)"}
-    )

@@ -8,16 +8,17 @@ import gc
 import math
 import os
 import re
+import shlex
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from theory import __version__, registry, scope
 from theory.parameters import BaseParameters, ParameterError, nearest
-from theory.renamed import renamed
+from theory.runtime import output
 
 MOST_SEEDS = 10**6
 LONGEST_ECHO = 80  # characters of a typed word that an error repeats
@@ -25,10 +26,18 @@ PLOT = "draw the figure: into FILE, or without one into a window (a file if ther
 _FLAGS: dict[str, dict[str, Any]] = {
     "json": dict(action="store_true", help="one JSON object on stdout instead of a table"),
     "wide": dict(action="store_true", help="every column, however wide the table"),
-    "out": dict(type=Path, metavar="PATH", help="write the result here"),
-    "plot": dict(nargs="?", const="", metavar="FILE", help=PLOT),
+    "out": dict(
+        type=lambda text: Path(output.writable(text, file=False)),
+        metavar="PATH",
+        help="write the result here",
+    ),
+    "plot": dict(nargs="?", const="", type=output.writable, metavar="FILE", help=PLOT),
     "latex": dict(
-        nargs="?", const="-", metavar="FILE", help="the equations as LaTeX, to FILE or stdout"
+        nargs="?",
+        const="-",
+        type=output.writable,
+        metavar="FILE",
+        help="the equations as LaTeX, to FILE or stdout",
     ),
     "set": dict(
         action="append", default=[], metavar="NAME=VALUE", help="set a parameter (repeatable)"
@@ -66,6 +75,16 @@ _FLAGS: dict[str, dict[str, Any]] = {
 }
 
 
+def _check_place(flag: str, target: Path | str | None) -> None:
+    """Refuse to write where there is no folder, before any work. Folders are made below ``output``
+    only, so that a misspelled path is an error.
+    """
+    place = Path(target).parent if target else Path()
+    if not place.is_dir() and place.parts[0] != "output":
+        advice = f"mkdir -p {shlex.quote(str(place))}"
+        raise ParameterError(f"--{flag} {target}: there is no folder {place}; make it: {advice}")
+
+
 class Parser(argparse.ArgumentParser):
     """Argument parser that reports errors in one line, as the rest of the toolkit does."""
 
@@ -80,6 +99,8 @@ class Parser(argparse.ArgumentParser):
             if flag.startswith("--") and len(flag) > 2 and not known:
                 self.error(f"unknown flag {flag}{self._advice(flag, words)}")
         parsed = super().parse_args(args, namespace)
+        for flag in ("out", "plot", "latex"):
+            _check_place(flag, getattr(parsed, flag, None))
         if getattr(parsed, "beyond", False):
             warnings.simplefilter("ignore", scope.BeyondScope)  # the result's notes say it
             scope.insist()
@@ -316,17 +337,18 @@ def run(main: Callable[[], int]) -> NoReturn:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-    except (MemoryError, RuntimeError) as error:  # torch raises a plain RuntimeError
+    except (MemoryError, RuntimeError, ValueError) as error:  # torch raises a plain RuntimeError
         said = str(error).partition("\n")[0]
-        if not isinstance(error, MemoryError) and "memory" not in said:
+        digits = "limit (4300 digits)" in said
+        if not (isinstance(error, MemoryError) or "memory" in said or digits):
             raise
-        print(f"error: not enough memory: {said or 'no more to be had'}", file=sys.stderr)
+        lack = (
+            "a number has more than 4300 digits"
+            if digits
+            else f"not enough memory: {said or 'no more to be had'}"
+        )
+        print(f"error: {lack}", file=sys.stderr)
         sys.exit(2)
     finally:
         if "triton" in sys.modules:  # it reports what is not collected at the end as leaks
             gc.unfreeze()
-
-
-if not TYPE_CHECKING:  # checkers would take every name for one of the module
-    MOVED = ("having", "offers", "offering")
-    __getattr__ = renamed(__name__, {name: f"theory.registry.{name}" for name in MOVED})

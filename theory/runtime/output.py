@@ -1,6 +1,7 @@
 """Input and output of commands: atomic files, tables, JSON, and reading text."""
 
 import contextlib
+import errno
 import itertools
 import json
 import math
@@ -22,11 +23,14 @@ NARROWEST = 10  # smallest width of a text column, in characters
 def atomic(path: Path) -> Iterator[Path]:
     """Write to a temporary neighbour of ``path`` that takes its name only when it is complete.
 
-    Links, devices and pipes are written directly, as they must not be replaced.
+    A link stays, and its target is replaced. Devices and pipes are written directly.
     """
-    if path.is_symlink() or (path.exists() and not path.is_file()):
+    if str(path.absolute()).startswith(("/dev/", "/proc/")) or (
+        path.exists() and not path.is_file()
+    ):
         yield path
         return
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
     os.close(handle)
@@ -41,6 +45,32 @@ def atomic(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def writable(text: str, file: bool = True) -> str:
+    """Check, before any work, that a result can be written to a path (an argparse type); ``-`` and
+    no path are stdout and a name to be chosen.
+
+    Raises
+    ------
+    OSError
+        Naming the obstacle.
+    """
+    path = Path(text).resolve()
+    if text in ("", "-") or (path.exists() and not path.is_file() and not path.is_dir()):
+        return text
+    folder = path.parent if path.is_file() else path
+    while not folder.exists():
+        folder = folder.parent
+    try:
+        if file and path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with tempfile.TemporaryFile(dir=folder) as test:
+            test.write(b"1")
+    except OSError as error:
+        error.filename = str(folder)
+        raise
+    return text
 
 
 def write_text(path: Path | None, text: str, *, stream: Any = None) -> None:
@@ -93,7 +123,7 @@ def to_json(value: Any) -> str:
 
 def width() -> int:
     """Characters per line: the terminal's; without one, COLUMNS, or 100."""
-    return shutil.get_terminal_size((WIDTH, 24)).columns
+    return max(shutil.get_terminal_size((WIDTH, 24)).columns, 2 * NARROWEST)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, wide: bool = True) -> str:

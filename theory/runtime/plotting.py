@@ -176,19 +176,43 @@ def band(
     label: str | None = None,
     alpha: float = 0.25,
     width: float = 0.9,
+    single: bool | None = None,
 ) -> None:
-    """Draw an ensemble over ``seed``. Few seeds: one line of the given ``width`` each. Many seeds:
-    the median as dots on a thin line, and the band that contains two thirds of the seeds.
+    """Draw an ensemble over ``seed`` and a time: one line per seed, or the median as dots on a thin
+    line with the band that contains two thirds of the seeds.
+
+    Parameters
+    ----------
+    axis : Axes
+    runs : DataArray
+        One variable, such as ``runs.A``.
+    colour : str
+    label : str, optional
+        Entry in the legend; what is drawn (lines or a band) is added in brackets.
+    alpha : float
+        Opacity of the band; lines have at least 0.4.
+    width : float
+        Width of single lines, in points.
+    single : bool, optional
+        Whether to draw each seed; by default up to `FEW` seeds.
+
+    Raises
+    ------
+    ParameterError
+        If the runs are not one variable over seed and time.
     """
-    time = next(d for d in runs.dims if d != "seed")
-    if runs.sizes["seed"] <= FEW:
+    times = [d for d in getattr(runs, "dims", ()) if d != "seed"]
+    if not isinstance(runs, xr.DataArray) or len(times) != 1:
+        has = ", ".join(map(str, getattr(runs, "dims", ()))) or type(runs).__name__
+        raise ParameterError(f"runs: must be one variable over seed and time, as runs.A; has {has}")
+    (time,) = times
+    seeds = runs.sizes.get("seed", 1)
+    if seeds == 1 or (seeds <= FEW if single is None else single):
+        drawn = runs if "seed" in runs.dims else runs.expand_dims("seed")
         lines = axis.plot(
-            runs[time], runs.transpose(time, "seed"), color=colour, lw=width, alpha=max(alpha, 0.4)
+            runs[time], drawn.transpose(time, "seed"), color=colour, lw=width, alpha=max(alpha, 0.4)
         )
-        if label and runs.sizes["seed"] > 1:
-            named = label if "students" in label else f"{label}, students"
-            label = named.replace("students", "one line per student")
-        lines[0].set_label(label)
+        lines[0].set_label(f"{label} (one line each)" if label and seeds > 1 else label)
         return
     low, middle, high = (runs.quantile(q, "seed") for q in (1 / 6, 1 / 2, 5 / 6))
     axis.fill_between(runs[time], low, high, color=colour, alpha=alpha, lw=0)
@@ -200,5 +224,5 @@ def band(
         marker=".",
         ms=3,
         markevery=max(1, middle.size // 30),
-        label=f"{label}: median, 2/3 of them" if label else None,
+        label=f"{label} (median, 2/3 of them)" if label else None,
     )

@@ -2,10 +2,7 @@
 arXiv:2606.18164).
 """
 
-from typing import TYPE_CHECKING
-
 from theory.catalogue import catalogue
-from theory.renamed import renamed
 from theory.special import gaussian_accuracy
 from theory.state_tracking import (
     arrivals,
@@ -121,5 +118,3 @@ flows, sections, equations = catalogue(
     thermodynamic_limit,
     norms.flow,
 )
-if not TYPE_CHECKING:  # checkers would take every name for one of the module
-    __getattr__ = renamed(__name__, {"emergence_time": "emergence_times(p, ...).alpha_half"})

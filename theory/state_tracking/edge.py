@@ -3,11 +3,11 @@ coordinates, in which the Jacobian of the flow is the Hessian of the loss.
 """
 
 from dataclasses import replace
-from functools import cache
 
 import sympy as sp
 
 from theory import Equation, Flow, symbol, table, written_as
+from theory.called import cache
 from theory.state_tracking import loss as mean_field
 from theory.state_tracking import norms, phases
 from theory.state_tracking.attention import ANSATZ

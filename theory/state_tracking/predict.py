@@ -8,10 +8,11 @@ import xarray as xr
 from theory import ParameterError, prediction, scope, sweep, until
 from theory.state_tracking.levels import LEVELS, Level
 from theory.state_tracking.numbers.per_seed import Realisation, Start, solve
+from theory.state_tracking.numbers.per_seed.realisation import SINGLE
+from theory.state_tracking.numbers.per_seed.start import MEASURED
 from theory.state_tracking.parameters import REWARD_FIELDS, Parameters
 
 ACCURACIES = ["accuracy", "rollout_accuracy"]
-RENAMED = {"columns": "cavity", "quenched": "fixed_disorder"}  # names before version 0.1
 DRAW = 0  # seed of drawn initial values
 
 
@@ -24,7 +25,7 @@ def predict(
     *,
     seeds: int | None = None,
     until: float | None = None,
-    level: str = "cavity",
+    level: str = "fixed_disorder",
     accuracies: bool = True,
     given: Realisation | None = None,
 ) -> xr.Dataset:
@@ -43,12 +44,10 @@ def predict(
     until : float, optional
         Length of the curves without runs; ``p.epochs`` by default.
     level : str
-        A name in `theory.state_tracking.levels.LEVELS`, above all
-        ``cavity``: cavity equations for entries of M, with the size of the training set.
-        ``dressed``: one variance of M and Gaussian logits; faster, and less accurate once logits
-        are learned. ``fixed_disorder``: every entry of M, given teachers, initial weights and
-        training set; slower, accurate to a few parts in a thousand. It serves every optimiser,
-        schedule and batch size of the students.
+        A name in `theory.state_tracking.levels.LEVELS`. The default follows every entry of M, given
+        teachers, initial weights and training set, under any optimiser, schedule and batch size.
+        ``cavity`` knows the size of the training set only; it is off where training sequences or
+        actions are few. ``dressed``: one variance of M and Gaussian logits; faster still.
     accuracies : bool
         Whether to compute accuracies, too, at every evaluation. At the demo's sizes they take most
         of the time of the level ``cavity``.
@@ -72,9 +71,7 @@ def predict(
         describe the training.
     """
     if level not in LEVELS:
-        new = RENAMED.get(level) if isinstance(level, str) else None
-        hint = f"; it is called '{new}' now" if new else ""
-        raise ParameterError(f"level = {level!r}: must be one of {', '.join(LEVELS)}{hint}")
+        raise ParameterError(f"level = {level!r}: must be one of {', '.join(LEVELS)}")
     row = LEVELS[level]
     if given is not None and (row.known is None or runs is None):
         raise ParameterError("given: goes with runs and level = 'fixed_disorder'")
@@ -83,7 +80,11 @@ def predict(
     if runs is not None:
         curves = prediction.finite(p, lambda: _followed(p, runs, row, accuracies, given))
     else:
-        if not isinstance(seeds, int | np.integer) or isinstance(seeds, bool) or seeds < 1:
+        if (
+            not isinstance(seeds, int | np.integer)
+            or isinstance(seeds, bool | np.timedelta64)
+            or seeds < 1
+        ):
             raise ParameterError(f"seeds = {seeds}: must be how many starts to draw, at least 1")
         if row.system is None:
             raise ParameterError(f"level = {level!r}: follows runs, not drawn starts")
@@ -120,6 +121,7 @@ def _followed(
             f"epochs = {p.epochs}: the runs were trained with {length}, which their schedule spans"
         )
     _same_rewards(p, runs)
+    _same_start(p, runs)
     students = runs if "seed" in runs.dims else runs.expand_dims("seed")
     times = students.alpha.values
     if float(times[0]) != 0 or not (np.diff(times) > 0).all():
@@ -131,6 +133,27 @@ def _followed(
     if "seed" in students.coords:
         curves = curves.assign_coords(seed=students.seed)
     return curves if "seed" in runs.dims else curves.isel(seed=0)
+
+
+def _same_start(p: Parameters, runs: xr.Dataset) -> None:
+    """Raise an error if runs that our students left begin with other weights than their seeds draw.
+    Edited weights would be followed as if they had been trained.
+    """
+    configuration = scope.configuration(runs)
+    if not configuration or {"start", "given_permutations", "given_words"} & configuration.keys():
+        return
+    seeds = np.atleast_1d(runs.seed.values).tolist() if "seed" in runs.coords else []
+    drawn = Start.of_seeds(p, seeds) if seeds else None
+    for field, name in MEASURED.items():
+        if drawn is None or name not in runs or (field == "S" and p.d_g == 1):
+            continue
+        values = runs[name].isel(alpha=0) if "alpha" in runs[name].dims else runs[name]
+        want = getattr(drawn, field)
+        gap = np.abs(values.values.reshape(want.shape) - want)
+        if (gap > SINGLE).any():  # what is not finite is refused elsewhere
+            raise ParameterError(
+                f"runs: {name} at time 0 is not what seeds {seeds} draw (off by {np.nanmax(gap):.2g})"
+            )
 
 
 def _same_rewards(p: Parameters, runs: xr.Dataset) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +16,7 @@ from theory.entries import Entries
 from theory.equation import Equation
 from theory.flow import Flow
 from theory.linearised import linearised
-from theory.parameters import ParameterError
+from theory.parameters import BaseParameters, ParameterError
 from theory.scope import Limit, Scope, only
 from theory.statement import arrays, check, closure, gaussian, symmetry
 from theory.statement.roles import Roles
@@ -34,6 +34,7 @@ def scope_of(
     of: Statement,
     sizes: Mapping[sp.Symbol, int] = MappingProxyType({}),
     filled: Sequence[Limit] = (),
+    kind: Callable[[], type[BaseParameters]] | None = None,
 ) -> Scope:
     """Which students the flow of a statement describes, derived at some sizes or at any."""
     free = ("eta", "steps", "eval_every", "batch_size")
@@ -42,6 +43,7 @@ def scope_of(
         "gradient descent in small steps",
         (*(only(s.name, n) for s, n in sizes.items()), *filled),
         free=tuple(x for x in free if x not in [limit.field for limit in filled]),
+        kind=kind,
     )
 
 

@@ -1,7 +1,8 @@
 """Derivations kept between runs, by the digest of statement, engine and SymPy.
 
-They are JSON in the user's cache folder: expressions as lists of a few known heads, so that
-nothing that is read is executed.
+They are JSON in the user's cache folder, sealed by a digest of the content, the statement and the
+engine. Expressions are lists of a few known heads, rebuilt from numbers and names alone: no text
+reaches SymPy's parser. Whatever is wrong with a file, its statement is derived anew.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from theory.statement.derived import Derived, derive
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement
 from theory.statement.symmetry import Conserved
-from theory.statement.tree import Weight
+from theory.statement.tree import Weight, require
 from theory.statement.world import Class, classes
 
 SYMPY = (sp.Add, sp.Mul, sp.Pow, sp.exp, sp.log, sp.Sum, sp.Tuple, sp.Indexed, sp.Rational)
@@ -46,19 +47,25 @@ def derived(stated: Statement) -> Derived:
     name = hashlib.sha256(f"{engine()}\n{stated.text}".encode()).hexdigest()[:32]
     try:
         path = compiled.folder() / f"statement_{name}.json"
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        if stored["text"] == stated.text:
+        stored = json.loads(output.read_text("cache", path))
+        if stored.pop("seal") == _seal(stored) and stored["text"] == stated.text:
             return _read(stated, stored)
-    except (OSError, RuntimeError, ValueError, KeyError, TypeError, IndexError):
-        pass  # not there, no home folder, or damaged: derived anew
+    except Exception:
+        pass  # not there, no home folder, or damaged in any way: derived anew
     made = derive(stated)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with output.atomic(path) as temporary:
-            temporary.write_text(json.dumps(_written(made)), encoding="utf-8")
+            content = _written(made)
+            temporary.write_text(json.dumps({"seal": _seal(content), **content}), encoding="utf-8")
     except (OSError, RuntimeError, NameError):
         pass  # no place to write
     return made
+
+
+def _seal(content: dict[str, Any]) -> str:
+    """Digest of a file's content and of the engine that wrote it."""
+    return hashlib.sha256(f"{engine()}\n{json.dumps(content)}".encode()).hexdigest()
 
 
 def _written(made: Derived) -> dict[str, Any]:
@@ -102,14 +109,16 @@ def _down(x: Any) -> Any:
 
 
 def _up(stated: Statement, x: Any) -> Any:
-    """What `_down` made lists of."""
+    """What `_down` made lists of; an error for anything else that SymPy would interpret."""
     if not isinstance(x, list):
         return x
     head, *items = x
-    if head == "Symbol":
-        return sp.Symbol(items[0], **items[1])
-    if head == "IndexedBase":
-        return notation.array(*items)
     if head == "Weight":
-        return next(w for w in stated.weights if w.name == items[0])
-    return HEADS[head](*(_up(stated, part) for part in items))
+        return {w.name: w for w in stated.weights}[items[0]]
+    if head in ("Symbol", "IndexedBase"):
+        require(items[0].isidentifier(), "no name")
+        return sp.Symbol(items[0], **items[1]) if head == "Symbol" else notation.array(items[0])
+    parts, make = [_up(stated, part) for part in items], HEADS[head]
+    kind = int if make is sp.Rational else sp.Basic if make in SYMPY else object
+    require(all(isinstance(part, kind) for part in parts), f"{head}: of something else")
+    return make(*parts)

@@ -18,9 +18,11 @@ import sympy as sp
 import xarray as xr
 
 from theory import prediction, scope, sweep
+from theory.called import called
 from theory.catalogue import catalogue
 from theory.emergence import of_onset, until
-from theory.equation import Equation
+from theory.equation import Equation, Equations
+from theory.flow import Flow
 from theory.parameters import BaseParameters, ParameterError, Stepped, nearest, parameter
 from theory.registry import COMMANDS, Model, of_all
 from theory.statement.derived import scope_of
@@ -80,22 +82,26 @@ def offered(stated: Statement) -> types.SimpleNamespace:
     from theory.statement import kept, onset
 
     offers = functools.cache(functools.partial(kept.derived, stated))
-    names = tuple(s.name for s in stated.symbols)
+    kind = functools.partial(parameters, stated)
     text = hashlib.sha256(stated.text.encode()).hexdigest()[:16]  # in configurations of students
 
-    def flows() -> dict[str, Any]:
+    def flows() -> dict[str, Flow]:
         """The flow, at the sizes that the statement gives where sums have to be written out."""
         given = {s.name for s in stated.symbols if s.is_integer} <= stated.values.keys()
         return {stated.name: (offers().written(stated.values) if given else offers()).flow}
 
+    def flow() -> Flow:
+        """The flow of `flows`."""
+        return flows()[stated.name]
+
     @until("t")
-    @scope.guard(dataclasses.replace(scope_of(stated), enters=names))
+    @scope.guard(scope_of(stated, kind=kind))
     @sweep.over_fields
     def own_onset(p: Any, until: float | None = None) -> Any:
         return onset.onset(offers(), p, until)
 
     @until("t")
-    @scope.guard(dataclasses.replace(scope_of(stated, filled=(prediction.LINEAR,)), enters=names))
+    @scope.guard(scope_of(stated, filled=(prediction.LINEAR,), kind=kind))
     @sweep.over_fields
     def predict(
         p: Any, runs: xr.Dataset | None = None, *, until: float | None = None
@@ -133,10 +139,10 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         statement=stated,
         Parameters=parameters(stated),
         derived=offers,
-        equations=lambda: offers().equations(),
-        sections=lambda: offers().sections(),
-        flow=lambda: flows()[stated.name],
-        flows=flows,
+        equations=called(lambda: offers().equations()),
+        sections=called(lambda: offers().sections()),
+        flow=called(flow),
+        flows=called(flows),
         predict=predict,
         onset=own_onset,
         emergence_times=of_onset(own_onset),
@@ -184,6 +190,7 @@ def served(
             e = dataclasses.replace(e, rhs=loss.replace(sp.log, factored))
         return dataclasses.replace(e, name=name)
 
+    @called
     def sections() -> dict[str, list[Equation]]:
         """All equations, grouped as a write-up would; the loss in the order parameters. Rates that
         would fill a page are left out: they are in the flow.
@@ -197,7 +204,7 @@ def served(
         return derived | catalogue(contents)[1]()
 
     @until("t")
-    @scope.guard(scope_of(stated))
+    @scope.guard(scope_of(stated, kind=functools.partial(parameters, stated)))
     @sweep.over_fields
     def onset(p: Any, until: float | None = None) -> Any:
         """Growth rates and emergence times."""
@@ -220,9 +227,10 @@ def served(
             times=offers.times | {k: "t" for k in more if k[0] in "Tt"},
         )
 
-    def equations() -> dict[str, Equation]:
+    @called
+    def equations() -> Equations:
         """All equations by name."""
-        return {e.name: e for part in sections().values() for e in part}
+        return Equations({e.name: e for part in sections().values() for e in part})
 
     shared = (base.Parameters, base.derived, base.flow, base.flows)
     return *shared, sections, equations, onset, of_onset(onset), base.predict
@@ -312,12 +320,14 @@ def _run(path: str) -> dict[str, Any]:
     sys.path.insert(0, folder)
     try:
         return runpy.run_path(path)
-    except Exception as error:  # a stranger's file may do anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a stranger's file may do anything
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == path]
         line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
         number = line or (lines[-1] if lines else 1)
-        kind = "" if isinstance(error, ParameterError) else f"{type(error).__name__}: "
-        said = str(error).partition("\n")[0]
-        raise ParameterError(f"{path}, line {number}: {kind}{said}") from error
+        said = traceback.format_exception_only(error)[-1]
+        said = str(error) if isinstance(error, ParameterError) else said
+        raise ParameterError(f"{path}, line {number}: {said.partition(chr(10))[0]}") from error
     finally:
         sys.path.remove(folder)

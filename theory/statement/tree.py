@@ -12,7 +12,7 @@ from typing import Any
 import sympy as sp
 
 from theory import notation
-from theory.parameters import ParameterError
+from theory.parameters import ParameterError, shown
 
 MOST = 5000  # products of a tree that is multiplied out
 _count = itertools.count()
@@ -36,8 +36,31 @@ class Spectrum:
         return notation.array(self.name)
 
 
+class Unordered:
+    """What can be equal, and not less or more; all that Python's operators cannot do with it is
+    refused.
+    """
+
+    USE = "takes part in sums, products, quotients and powers, and in nothing else"
+
+    def __lt__(self, other: Any) -> Any:
+        require(False, f"{self!r}: cannot be less or more than something; eq(i, j) compares")
+
+    __le__ = __gt__ = __ge__ = __lt__
+
+    def _refuse(self, *_: Any) -> Any:
+        require(False, f"{shown(self)}: {self.USE}")
+
+
+for _binary in ("add", "sub", "mul", "truediv", "pow", "floordiv", "mod", "matmul"):
+    for _name in (_binary, f"r{_binary}"):
+        setattr(Unordered, f"__{_name}__", Unordered._refuse)
+for _name in ("neg", "pos", "abs", "float", "int", "index", "iter", "getitem"):
+    setattr(Unordered, f"__{_name}__", Unordered._refuse)
+
+
 @dataclass(frozen=True, eq=False)
-class Sort:
+class Sort(Unordered):
     """An index set; all its permutations are symmetries of the data law (O(D), if ``vector``)."""
 
     name: str
@@ -46,21 +69,19 @@ class Sort:
     ordered: bool = False
     vector: bool = False
 
+    USE = "is a sort, a set of indices; draw(sort) and total(lambda i: ..., sort) give one of them"
+
     def __repr__(self) -> str:
         return self.name
 
 
-class Unordered:
-    """What can be equal, and not less or more."""
-
-    def __lt__(self, other: Any) -> Any:
-        require(False, f"{self!r}: cannot be less or more than something; eq(i, j) compares")
-
-    __le__ = __gt__ = __ge__ = __lt__
-
-
 class Term(Unordered):
     """What names an element of a sort: a drawn index, one summed over, a function's value."""
+
+    USE = (
+        "is an index, with which nothing is computed; arrays, samples and teachers are read at it, "
+        "eq(i, j) compares two, and total(..., below=i) sums over what comes before"
+    )
 
     sort: Sort
     parent: Term | None
@@ -124,7 +145,7 @@ class Value(Term):
 
 
 @dataclass(frozen=True, eq=False)
-class Function:
+class Function(Unordered):
     """An index-valued function: a teacher is ``kept``, a sample is drawn anew for every input.
 
     ``injective`` holds the places of arguments in which it is one-to-one, the others held;
@@ -140,6 +161,8 @@ class Function:
     injective: tuple[int, ...] = ()
     leading: bool = False
     parts: tuple[Function, ...] = ()
+
+    USE = "is a function; its values, read with (...), are indices"
 
     @property
     def parent(self) -> int | None:
@@ -189,9 +212,10 @@ def fits(what: str, sorts: Sequence[Sort], terms: Sequence[Any]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Array:
+class Array(Unordered):
     """An array that is read entry by entry: a weight or Gaussian data."""
 
+    USE = "is an array; its entries, read with [...], are numbers"
     name: str
     sorts: tuple[Sort, ...]
 

@@ -143,7 +143,9 @@ def predicted(p: Parameters, runs: xr.Dataset) -> tuple[xr.Dataset, xr.Dataset]:
     (expensive) at one in `EVERY`.
     """
     some = runs.isel(alpha=slice(None, None, EVERY))
-    return st.predict(p, runs, accuracies=False), st.predict(p, some)[ACCURACIES]
+    return st.predict(p, runs, level="cavity", accuracies=False), st.predict(
+        p, some, level="cavity"
+    )[ACCURACIES]
 
 
 def best(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -> Comparison:

@@ -1,13 +1,12 @@
 """Separate key and query: flow of the heads, invariants, early time, aligned heads as scalars."""
 
-from functools import cache
-
 import sympy as sp
 
 from linear_attention import statement as S
 from linear_attention.parameters import ONE_HEAD, Parameters, applies
 from linear_attention.statement import D, G, K, Q, R, d, g, h, i, j, k, lam, r, s, t, u, v
 from theory import Equation, Flow, delta_sum, proved, symbol, vanishes, written_as
+from theory.called import cache
 from theory.catalogue import catalogue
 from theory.clocks import delay
 

@@ -17,7 +17,19 @@ import xarray as xr
 from linear_attention import merged, separate
 from linear_attention import statement as S
 from linear_attention.parameters import DROPS, Parameters, applies
-from theory import Allowed, Equation, Onset, ParameterError, checked, of_onset, scope, sweep, until
+from theory import (
+    Allowed,
+    Equation,
+    Flow,
+    Onset,
+    ParameterError,
+    checked,
+    of_onset,
+    scope,
+    sweep,
+    until,
+)
+from theory.called import called
 from theory.catalogue import family
 from theory.numeric import function
 from theory.onset import tabulated
@@ -38,7 +50,14 @@ __all__ = [
 ]
 sections, equations = family([merged, separate])
 flow = merged.flow  # the headline's
-flows = lambda: merged.flows() | separate.flows()  # noqa: E731
+
+
+@called
+def flows() -> dict[str, Flow]:
+    """Flows of both models by name."""
+    return merged.flows() | separate.flows()
+
+
 BEYOND = "start = {start:g}: lies beyond the drop of {name}; take it smaller"
 SHARE = 0.75  # fraction of a drop of the loss at W_dd equal to half its final value
 FAR = 60.0  # lambda^2 times the integration length: up to 1/v = e^-40

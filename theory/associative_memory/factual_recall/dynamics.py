@@ -3,7 +3,7 @@ a flow of two independent pairs, each with a conserved quantity.
 """
 
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 
 import sympy as sp
 
@@ -21,6 +21,7 @@ from theory.associative_memory.factual_recall.statement import (
     w_s,
 )
 from theory.associative_memory.symbols import DERIVED, L, T, ref, t
+from theory.called import cache
 from theory.statement import kept, printed
 
 X, Y = (

@@ -2,13 +2,12 @@
 embeddings, uniform keys).
 """
 
-from functools import cache
-
 import sympy as sp
 
 from theory import Equation, Flow, proved, symbol, table, vanishes, written_as
 from theory.associative_memory.gradient_memory.parameters import MEMORY
 from theory.associative_memory.symbols import DERIVED, K, L, N, eta, m, ref, t
+from theory.called import cache
 
 ASSUMED = ("orthonormal embeddings", "uniform keys, one right class each")
 logit_right = symbol("s_right", r"u_{f(z)}^{\top} W_1 e_z", "right score after one step", real=True)

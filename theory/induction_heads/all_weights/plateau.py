@@ -12,11 +12,10 @@ burst by alpha_1, the query retrieves the right label B times (beta_7), and beta
 The right label is then a share B^2/N of the output, which is kept.
 """
 
-from functools import cache
-
 import sympy as sp
 
 from theory import Equation, Flow, proved, symbol, table
+from theory.called import cache
 from theory.induction_heads.all_weights import burst
 from theory.induction_heads.all_weights.burst import E_1
 from theory.induction_heads.all_weights.scores import PLACE, THETA, E, context_weights, e

@@ -126,6 +126,7 @@ def _newton() -> Callable[..., int]:
     source = f'''"""Generated from the derivatives of the objective."""
 import numba
 import numpy as np
+from theory.machine_code import njit
 
 {constants}
 tanh = numba.njit(lambda x: 1 - 2 / (1 + np.exp(2 * x)), error_model="numpy")  # twice as fast as the library's
@@ -134,7 +135,7 @@ tanh = numba.njit(lambda x: 1 - 2 / (1 + np.exp(2 * x)), error_model="numpy")  #
 at = numba.njit(_lambdifygenerated, error_model="numpy")
 
 {inspect.getsource(newton)}
-newton = numba.njit("i8(f8[:,::1], f8[:,::1], f8[:,::1], f8, f8, f8[::1], f8[:,::1])", nogil=True, error_model="numpy",
+newton = njit("i8(f8[:,::1], f8[:,::1], f8[:,::1], f8, f8, f8[::1], f8[:,::1])", nogil=True, error_model="numpy",
                     cache=KEPT)(newton)
 '''
     return compiled.module(source).newton

@@ -7,11 +7,11 @@ sqrt(d)`` and ``grad = sum_l g_l (x_l + p_l)``, ``g_l`` the slope of the sentenc
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
 
 import sympy as sp
 
 from theory import Equation, Flow, table
+from theory.called import cache
 from theory.positional_semantic.definitions import S_12, S_21
 from theory.positional_semantic.definitions import equations as layer
 from theory.positional_semantic.online import scope

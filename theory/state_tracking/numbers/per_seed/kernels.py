@@ -12,9 +12,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 from numpy.polynomial.chebyshev import cheb2poly, poly2cheb
+
+from theory.machine_code import njit
 
 # Sums are reordered, NaN is preserved, and no division checks for zero.
 HOW: dict[str, Any] = {
