@@ -159,10 +159,7 @@ class Equation:
         ParameterError
             If a given name is not a symbol of the equation.
         """
-        symbols = {s for s in self.lhs.free_symbols | self.rhs.free_symbols if s.is_Symbol}
-        known: dict[Any, list[sp.Symbol]] = {s.name: [] for s in symbols}
-        for s in symbols:
-            known[s.name].append(s)
+        known = {s.name: s for s in self.lhs.free_symbols | self.rhs.free_symbols if s.is_Symbol}
         values = {}
         for key, value in replacements.items():
             if isinstance(key, str) and key not in known:
@@ -170,8 +167,7 @@ class Equation:
                 hint = nearest(key, known)
                 raise ParameterError(f"{self.name}: no symbol {key}; {hint}there are {names}")
             name = key if isinstance(key, str) else getattr(key, "name", None)
-            named = isinstance(key, str | sp.Symbol)
-            values |= dict.fromkeys(known.get(name, [key]) if named else [key], value)
+            values[known.get(name, key) if isinstance(key, str | sp.Symbol) else key] = value
         # The rate of A at A = 1/2 is not the derivative of 1/2.
         kept = {
             key: value

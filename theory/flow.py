@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import integration, numeric, printing, solution, unified
-from theory.algebra import slope, vanishes
+from theory import numeric, printing, solution, trajectory, unified
+from theory.algebra import slope
 from theory.conserved import conserved
 from theory.entries import Entries
 from theory.equation import STATUSES, Equation, Equations
 from theory.linearised import linearised
-from theory.parameters import Allowed, BaseParameters, ParameterError, nearest, number
+from theory.parameters import Allowed, BaseParameters, ParameterError, number
 from theory.scope import Scope
 
 MOST_CALLS = 300_000  # evaluations of the right-hand side, hundreds of times what any preset needs
+NO_NUMBERS = (sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Derivative, sp.DiracDelta, sp.Subs)
 MOST_OPERATIONS = 100_000  # of the terms of a series: about ten seconds
-SAMPLES = (sp.Rational(1, 3), sp.Rational(7, 5), sp.Rational(19, 7))  # times, for fixed points
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,13 +53,13 @@ class Flow:
         Makes the student's weights behind the order parameters, which optimisers other than plain
         descent need.
     second_order : mapping of Symbol to Expr
-        Where order parameters are not linear in the weights: a step of descent of size s adds
+        Where order parameters are quadratic in the weights: a step of descent of size s adds
         ``s * rhs + s^2 * second_order``.
 
     Raises
     ------
     ParameterError
-        For keys that are no symbols and values that are no expressions (see `theory.unified`).
+        For keys that are no symbols, and values that are no expressions.
 
     Notes
     -----
@@ -83,7 +83,7 @@ class Flow:
         """Read every expression, in one symbol per name."""
         if self.status not in STATUSES:
             raise ValueError(f"status = {self.status!r}: must be one of {', '.join(STATUSES)}")
-        for name, value in unified.unified(self).items():
+        for name, value in unified.unify(self).items():
             object.__setattr__(self, name, value)
 
     conserved = conserved
@@ -101,11 +101,6 @@ class Flow:
         for short, meaning in self.where.items():
             expr = expr.subs(short, meaning)
         return expr
-
-    @functools.cached_property
-    def moves_with_time(self) -> bool:
-        """Whether the right-hand sides depend on time explicitly."""
-        return any(self.time in rate.free_symbols for rate in self.expanded.values())
 
     @property
     def state(self) -> tuple[sp.Symbol, ...]:
@@ -147,20 +142,7 @@ class Flow:
 
     def jacobian(self) -> sp.Matrix:
         """Jacobian of the right-hand sides with respect to the order parameters."""
-        return sp.Matrix([[self._slope(r, x) for x in self.state] for r in self.expanded.values()])
-
-    @functools.cached_property
-    def _real(self) -> dict[sp.Symbol, sp.Symbol]:
-        """Symbols that are not known to be real, as real ones: |x| has a slope."""
-        exprs = (*self.expanded.values(), *self.initial.values())
-        symbols = {self.time, *self.state}.union(*(e.free_symbols for e in exprs))
-        return {s: sp.Symbol(s.name, real=True) for s in symbols if s.is_extended_real is None}
-
-    def _slope(self, expr: sp.Expr, x: sp.Symbol) -> sp.Expr:
-        if not (real := self._real):
-            return slope(expr, x)
-        found = slope(expr.xreplace(real), real.get(x, x))
-        return found.xreplace({new: old for old, new in real.items()})
+        return sp.Matrix([[slope(r, x) for x in self.state] for r in self.expanded.values()])
 
     def fixed_points(self) -> list[dict[sp.Symbol, sp.Expr]]:
         """Symbolic solutions of ``rhs = 0`` at all times. Common factors of all equations that
@@ -178,35 +160,16 @@ class Flow:
             if f.is_nonzero and all(f in sp.Mul.make_args(r) for r in rates)
         ]
         rates = [r / sp.Mul(*common) for r in rates]
-        moving = self.moves_with_time
-        at = [r.subs(self.time, t) for r in rates for t in SAMPLES] if moving else rates
+        rates += [slope(r, self.time) for r in rates if self.time in r.free_symbols]
         try:
-            points = sp.solve(at, self.state, dict=True)
+            points = sp.solve(rates, self.state, dict=True)
         except (NotImplementedError, ValueError, TypeError) as error:
-            raise ParameterError(f"{self.name}: fixed points are not found ({error})") from None
+            raise ParameterError(f"{self.name}: fixed points: {error}") from None
         return [
             p
             for p in points
-            if not any(v.is_real is False for v in p.values())
-            and (not moving or all(vanishes(r.subs(p, simultaneous=True)) for r in rates))
+            if not any(v.is_real is False or self.time in v.free_symbols for v in p.values())
         ]
-
-    def _by_name(self, words: str, values: Mapping[Any, Any]) -> dict[sp.Symbol, sp.Expr]:
-        """Values of symbols of the flow, which may be given by name."""
-        exprs = (*self.expanded.values(), *self.initial.values())
-        known = {s.name: s for s in set(self.state).union(*(e.free_symbols for e in exprs))}
-        found = {}
-        for key, value in values.items():
-            name = getattr(key, "name", key)
-            if name not in known or name == self.time.name:
-                hint = nearest(str(name), known)
-                raise ParameterError(
-                    f"{words}: {name} is no symbol of {self.name}; {hint}there are "
-                    f"{', '.join(sorted(known.keys() - {self.time.name}))}"
-                )
-            expr = unified.expression(f"{words}: {name}", value)
-            found[known[name]] = unified.renamed(f"{words}: {name}", expr, known)
-        return found
 
     def held(self, **values: Any) -> Flow:
         """The flow with some order parameters fixed: ``flow.held(w=0.3)``. The rates of the others
@@ -217,14 +180,7 @@ class Flow:
         ParameterError
             If a name is not an order parameter.
         """
-        names = {x.name: x for x in self.state}
-        for name in values:
-            if name not in names:
-                hint = nearest(name, names)
-                raise ParameterError(
-                    f"{name}: no order parameter; {hint}there are {', '.join(names)}"
-                )
-        kept = {names[n]: unified.expression(n, v) for n, v in values.items()}
+        kept = unified.by_name("held", values, self.state)
         return replace(
             self,
             name=f"{self.name}, {', '.join(values)} held",
@@ -239,8 +195,8 @@ class Flow:
     ) -> dict[sp.Symbol, sp.Expr]:
         """Taylor polynomial in time about the initial values, up to and including ``time**order``.
 
-        ``start`` substitutes symbols of the initial values and parameters first, ``{R_0: 0}``, or
-        gives initial values of order parameters.
+        ``start`` substitutes symbols of the initial values and parameters first: ``{R_0: 0}``; for
+        an order parameter it is the initial value.
 
         Raises
         ------
@@ -249,31 +205,31 @@ class Flow:
             for an unknown symbol.
         """
         order = number("order", order, Allowed(low=0), int)
-        chosen = self._by_name("start", start or {})
-        begun = {x: chosen.pop(x) for x in self.state if x in chosen}
-        rhs = {x: expr.subs(chosen) for x, expr in self.expanded.items()}
-        at_start = {
-            x: unified.expression(f"start of {x}", begun.get(x, expr).subs(chosen))
-            for x, expr in self.initial.items()
-        }
+        exprs = [*self.expanded.values(), *self.initial.values()]
+        known = {*self.state}.union(*(e.free_symbols for e in exprs)) - {self.time}
+        values = unified.by_name("start", start or {}, sorted(known, key=str))
+        begun = {x: values.pop(x, expr) for x, expr in self.initial.items()}
+        rhs = {x: expr.subs(values) for x, expr in self.expanded.items()}
+        at_start = {x: unified.expression(f"start: {x}", e, {}).subs(values) for x, e in begun.items()}
         first = {**at_start, self.time: sp.S.Zero}
-        explicit = self.moves_with_time
+        moving = [(x, rhs[x]) for x in self.state]
+        if any(self.time in r.free_symbols for r in rhs.values()):
+            moving.append((self.time, sp.S.One))
         derivative, result = rhs, dict(at_start)
         for power in range(1, order + 1):
             if power > 1:
                 derivative = {
-                    x: sum((self._slope(d, y) * rhs[y] for y in self.state), sp.S.Zero)
-                    + (self._slope(d, self.time) if explicit else 0)
+                    x: sum((slope(d, y) * rate for y, rate in moving), sp.S.Zero)
                     for x, d in derivative.items()
                 }
-                if sum(sp.count_ops(d) for d in derivative.values()) > MOST_OPERATIONS:
-                    raise ParameterError(
-                        f"order = {order}: the terms of {self.name} grow too long; must be at most "
-                        f"{power - 1}"
-                    )
+            if sum(sp.count_ops(d) for d in derivative.values()) > MOST_OPERATIONS:
+                raise ParameterError(
+                    f"order = {order}: the terms of {self.name} grow too long; must be at most "
+                    f"{power - 1}"
+                )
             for x in self.state:
                 term = derivative[x].subs(first, simultaneous=True)
-                if term.has(sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Derivative, sp.DiracDelta, sp.Subs):
+                if term.has(*NO_NUMBERS):
                     raise ParameterError(
                         f"{self.name}: {x} has no Taylor series of order {power} at the start"
                     )
@@ -290,36 +246,17 @@ class Flow:
         """The free symbols, and compiled functions of them: right-hand sides, Jacobian (None where
         SymPy has no derivative) and initial values.
         """
-        used = [*self.expanded.values(), *self.initial.values()]
+        used = [*self.expanded.values(), *self.initial.values(), *self.second_order.values()]
         free = sorted(
             set().union(*(e.free_symbols for e in used)) - {*self.state, self.time}, key=str
         )
         arguments = [self.time, *self.state, *free]
-        rhs = numeric.system(list(self.expanded.values()), arguments)
-        jacobian = self.jacobian().replace(sp.DiracDelta, lambda *_: sp.S.Zero)
+        jacobian, jac = self.jacobian().replace(sp.DiracDelta, lambda *_: sp.S.Zero), None
         # a matrix, not lists of lists, whose common parts lambdify would not look for
-        jac: Any = None
-        if jacobian.has(sp.Sum, sp.Product, sp.Integral):
-            entries = numeric.function(list(jacobian), arguments)
-            jac = lambda *at: np.reshape(entries(*at), jacobian.shape)  # noqa: E731
-        elif not jacobian.has(sp.Derivative, sp.Subs):
+        if not jacobian.has(*NO_NUMBERS, sp.Sum, sp.Integral):
             jac = numeric.compiled(arguments, jacobian)
-        return free, rhs, jac, numeric.system([self.initial[x] for x in self.state], free)
-
-    def _fixed(self, numbers: Mapping[str, Any]) -> list[float]:
-        """Numbers of the free symbols.
-
-        Raises
-        ------
-        ParameterError
-            If one is missing, or no finite real number.
-        """
-        names = [s.name for s in self._compiled[0]]
-        if missing := sorted(n for n in names if n not in numbers):
-            raise ParameterError(f"{self.name}: no value for {', '.join(missing)}")
-        given = [numbers[n] for n in names]
-        given = [float(v) if isinstance(v, sp.Number) else v for v in given]
-        return [number(n, v) for n, v in zip(names, given, strict=True)]
+        rhs, start = list(self.expanded.values()), [self.initial[x] for x in self.state]
+        return free, numeric.system(arguments, rhs), jac, numeric.system(free, start)
 
     def _functions(
         self, numbers: Mapping[str, float], unit: float, most: float = MOST_CALLS
@@ -327,19 +264,19 @@ class Flow:
         """Right-hand side and Jacobian in units of the time ``unit``, and the initial state. More
         than ``most`` evaluations raise an error.
         """
-        _, rhs, jac, initial = self._compiled
-        fixed = self._fixed(numbers)
+        free, rhs, jac, initial = self._compiled
+        missing = sorted(s.name for s in free if s.name not in numbers)
+        if missing:
+            raise ParameterError(f"{self.name}: no value for {', '.join(missing)}")
+        fixed = [float(numbers[s.name]) for s in free]
         calls = itertools.count()
 
         def counted(t: float, y: np.ndarray) -> np.ndarray:
+            rates = unit * numeric.real(self.name, np.array(rhs(unit * t, *y, *fixed)))
             if next(calls) > most:
-                raise ParameterError(
-                    integration.beyond(
-                        self, f"needs more than {most:.0e} evaluations", unit * t, numbers
-                    )
-                )
-            rates = np.array(rhs(unit * t, *y, *fixed))
-            return unit * (numeric.real(self.name, rates) if rates.dtype.kind == "c" else rates)
+                why = f"needs more than {most:.0e} evaluations"
+                raise trajectory.ended(self, numbers, unit * t, y, rates, why)
+            return rates
 
         def slopes(t: float, y: np.ndarray) -> np.ndarray:
             return unit * numeric.real(self.name, np.array(jac(unit * t, *y, *fixed)))

@@ -1,5 +1,6 @@
 """Numerical evaluation of expressions: the only wrapper around ``sympy.lambdify``."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -7,8 +8,9 @@ import mpmath
 import numpy as np
 import scipy.special
 import sympy as sp
+from sympy.core.function import AppliedUndef
+from sympy.printing.numpy import SciPyPrinter
 
-from theory import opaque
 from theory.parameters import ParameterError, shown
 
 MOST_TERMS = 10**6  # terms of a sum evaluated term by term: about a second in double precision
@@ -96,16 +98,12 @@ def _binomial(n: Any, k: Any) -> Any:
     return value
 
 
-def _factorial(n: Any) -> Any:
-    """SciPy's is zero below 0, where SymPy's is a gamma function."""
-    return np.where(np.less(n, 0), scipy.special.gamma(np.add(n, 1)), scipy.special.factorial(n))
-
-
+_STRICT = SciPyPrinter({"allow_unknown_functions": False})
+_IN_PART = (sp.uppergamma, sp.hermite, sp.factorial2, sp.FallingFactorial)  # SciPy's have other domains
 _MODULES: dict[str, list] = {
     "numpy": [
         {
-            **{n: getattr(scipy.special, n) for n in ("erfi", "erfinv", "erfcinv")},
-            "factorial": _factorial,
+            "factorial": lambda n: scipy.special.gamma(np.add(n, 1)),  # SciPy's is zero below 0
             "binomial": _binomial,
             "dirichlet_kernel": scipy.special.diric,
             "wright_omega": scipy.special.wrightomega,
@@ -125,6 +123,27 @@ _MODULES: dict[str, list] = {
 }
 
 
+@functools.cache
+def _printed(head: Any, arguments: int) -> bool:
+    """Whether SciPy and NumPy evaluate a function."""
+    try:
+        _STRICT.doprint(head(*sp.symbols(f"x:{arguments}")))
+    except Exception:  # whatever the function makes of plain symbols, or the printer of it
+        return False
+    return head not in _IN_PART
+
+
+def _special(part: sp.Expr, arguments: Sequence[sp.Symbol]) -> Callable:
+    """Evaluate an expression by SymPy, at every entry of arrays; NaN where it is not real."""
+
+    def at_one(*values: float) -> float:
+        exact = [sp.Integer(int(v)) if v == v // 1 else sp.Float(v) for v in values]
+        found = part.subs(dict(zip(arguments, exact, strict=True))).evalf(17)
+        return float(found) if found.is_extended_real else np.nan
+
+    return np.vectorize(at_one, otypes=[float])
+
+
 def compiled(
     arguments: Sequence[sp.Basic], expressions: Any, modules: str = "numpy", cse: bool = True
 ) -> Callable:
@@ -138,19 +157,28 @@ def compiled(
     """
     table, *libraries = _MODULES[modules]
     many = isinstance(expressions, list)
-    whole = sp.Tuple(*expressions) if many else sp.sympify(expressions, strict=True)
-    parts, special = opaque.replaced(whole, table, modules)
+    parts = sp.Tuple(*expressions) if many else sp.sympify(expressions, strict=True)
+    for part in parts.atoms(AppliedUndef, sp.DiracDelta, sp.Derivative, sp.Subs):
+        raise ParameterError(f"{part.func}: has no numerical value")
+    special: dict[str, Any] = {}
+    for part in sorted(parts.atoms(sp.Function), key=sp.count_ops, reverse=True):
+        known = part.func.__name__ in table or _printed(part.func, len(part.args))
+        if modules == "numpy" and not known:
+            used = sorted(part.free_symbols, key=str)
+            head = sp.Function(name := f"special{len(special)}")
+            special[name] = _special(part, used)
+            parts = parts.xreplace({part: head(*used)})
     parts = list(parts) if many else parts
     return sp.lambdify(arguments, parts, [{**table, **special}, *libraries], cse=cse)
 
 
-def system(expressions: Sequence[sp.Expr], arguments: Sequence[sp.Symbol]) -> Callable:
+def system(arguments: Sequence[sp.Symbol], expressions: list[sp.Expr]) -> Callable:
     """Function that gives a list of values, as `function` does, made for integrators: without
     checks, common parts computed once.
     """
     if any(e.has(sp.Sum, sp.Product, sp.Integral) for e in expressions):
-        return function(list(expressions), arguments)
-    return compiled(arguments, list(expressions))
+        return function(expressions, arguments)
+    return compiled(arguments, expressions)
 
 
 def real(name: str, value: Any) -> Any:

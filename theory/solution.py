@@ -10,9 +10,8 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import arguments, sweep, unified
+from theory import arguments, numeric, sweep, unified
 from theory.equation import Equation
-from theory.integration import Path
 from theory.optimisers import Optimiser
 from theory.parameters import (
     Allowed,
@@ -24,6 +23,7 @@ from theory.parameters import (
     shown,
 )
 from theory.scope import allow_beyond, marked
+from theory.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from theory.flow import Flow
@@ -96,14 +96,14 @@ def _solved(
     _refuse(flow, parameters, end)
     rtol, atol = (number(*of, Allowed(above=0, below=1)) for of in (("rtol", rtol), ("atol", atol)))
     at = None if at is None else arguments.listed("at", at)
-    spelled = _events(flow, events)
+    crossing = unified.quantities(flow, {} if events is None else events)
     if len(end) > 1:
         options: Any = {"events": events, "rtol": rtol, "atol": atol, name: end.pop(name)}
         grid, times = sweep.Grid(parameters, end), at
         return grid.stack([flow.solve(q, at=times, **options) for q in grid.points])
     flow._ask(parameters)
     numbers = sweep.numbers(parameters, [s.name for s in flow._compiled[0]])
-    rhs, jacobian, start = flow._functions(numbers, end[name])
+    start = flow._functions(numbers, end[name])[2]
     at = np.linspace(0, end[name], 601) if at is None else at.astype(float)
     # A computed last output time may exceed the final time by a few rounding errors.
     at = np.where((at > end[name]) & (at <= end[name] * (1 + END_ROUNDING)), end[name], at)
@@ -118,28 +118,16 @@ def _solved(
             f"{most_extreme(known)}: {flow.name} starts below {SMALLEST:g} in size, which no "
             "integration follows; take it larger, or 0"
         )
-    path = Path(flow, numbers, end[name], rtol, min(atol, rtol * least))
-    path.run(start)
-    result = flow.observed(parameters, at, path.dense(at / end[name]))
-    result.attrs["solver"] = f"LSODA, rtol {rtol:g}, atol {path.atol:g}"
-    for label, expr in spelled.items():
-        used = {s: numbers[s.name] for s in expr.free_symbols - {*flow.state, flow.time}}
-        result[label] = end[name] * path.first_crossing(label, expr.subs(used))
+    atol = min(atol, rtol * least)
+    path = Trajectory(flow, numbers, end[name], rtol, atol)
+    result = flow.observed(parameters, at, path.states(at / end[name]))
+    result.attrs["solver"] = f"LSODA, rtol {rtol:g}, atol {atol:g}"
+    for label, expr in crossing.items():
+        others = expr.free_symbols - {*flow.state, flow.time}
+        used = sweep.numbers(parameters, [s.name for s in others])
+        spelled = expr.subs({s: used[s.name] for s in others})
+        result[label] = end[name] * path.first_crossing(label, spelled)
     return result
-
-
-def _events(flow: Flow, events: Any) -> dict[str, sp.Expr]:
-    """Events with abbreviations and observables spelled out."""
-    if not isinstance(events, Mapping | None):
-        raise ParameterError(
-            f"events = {shown(events)}: must be a mapping, as {{'half': symbol('x') - 0.5}}"
-        )
-    for label in events or {}:
-        if not isinstance(label, str):
-            raise ParameterError(f"events: {shown(label)} must be a name, text")
-    names = [flow.time.name, *(x.name for x in flow.state), *flow.observables]
-    unified.once("events", [*names, *(events or {})])
-    return {label: unified.quantity(flow, label, of) for label, of in (events or {}).items()}
 
 
 def _refuse(flow: Flow, parameters: Any, end: dict[str, Any]) -> None:
@@ -173,7 +161,8 @@ def _refuse(flow: Flow, parameters: Any, end: dict[str, Any]) -> None:
 def descend(
     flow: Flow, parameters: Any, step: float, steps: int, *, optimizer: Optimiser | None = None
 ) -> xr.Dataset:
-    """Gradient descent with a finite step: the Euler map of the flow; or another optimiser.
+    """Gradient descent with a finite step: the Euler map of the flow, with its terms of second
+    order in the step; or another optimiser.
 
     Parameters
     ----------
@@ -199,6 +188,7 @@ def descend(
         sums of weights.
     """
     flow._ask(parameters)
+    step, steps = number("step", step), number("steps", steps, Allowed(low=0), int)
     times = step * np.arange(steps + 1)
     if optimizer is not None:
         if flow.entries is None:
@@ -209,11 +199,18 @@ def descend(
         numbers = sweep.numbers(parameters)
         path = flow.entries().path(flow.state, numbers, optimizer, step, steps)
         return flow.observed(parameters, times, path)
-    rates, _, start = flow._functions(sweep.numbers(parameters), step, np.inf)
+    numbers = sweep.numbers(parameters)
+    rates, _, start = flow._functions(numbers, step, np.inf)
+    free = flow._compiled[0]
+    second = numeric.system(
+        [flow.time, *flow.state, *free], [flow.second_order.get(x, sp.S.Zero) for x in flow.state]
+    )
+    fixed = [float(numbers[s.name]) for s in free]
     path = np.empty((steps + 1, start.size))
     path[0] = start
     for n in range(steps):
-        path[n + 1] = path[n] + rates(n, path[n])
+        squares = step**2 * np.array(second(times[n], *path[n], *fixed))
+        path[n + 1] = path[n] + rates(n, path[n]) + squares
     return flow.observed(parameters, times, path.T)
 
 
@@ -222,6 +219,7 @@ def observed(flow: Flow, parameters: Any, times: np.ndarray, states: np.ndarray)
     name, numbers = flow.time.name, sweep.numbers(parameters)
     data = {x.name: (name, states[i]) for i, x in enumerate(flow.state)}
     along = dict(zip([x.name for x in flow.state], states, strict=True))
+    along[name] = times
     for label, expr in flow.observables.items():
         value = Equation(
             label, sp.Symbol(label), flow._spell(expr), flow.reference, flow.status

@@ -1,4 +1,4 @@
-"""The door of a Flow: what it is made of, read as SymPy expressions in one symbol per name."""
+"""The door of a Flow: its expressions are read in one symbol per name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import sympy as sp
-from sympy.concrete.expr_with_limits import ExprWithLimits
 from sympy.core.relational import Relational
 
 from theory.parameters import ParameterError, nearest, shown
@@ -15,8 +14,8 @@ if TYPE_CHECKING:
     from theory.flow import Flow
 
 
-def expression(name: str, value: Any) -> sp.Expr:
-    """Read a number or SymPy expression.
+def expression(name: str, value: Any, symbols: Mapping[str, sp.Expr]) -> sp.Expr:
+    """Read a number or SymPy expression, in which symbols are those of a table, by name.
 
     Raises
     ------
@@ -24,176 +23,112 @@ def expression(name: str, value: Any) -> sp.Expr:
         For anything else: text, arrays, true or false, infinity.
     """
     try:
-        read = sp.sympify(value, strict=True)
+        read = None if isinstance(value, bool) else sp.sympify(value, strict=True)
     except (sp.SympifyError, TypeError, ValueError, AttributeError):
         read = None
-    if not isinstance(read, sp.Expr) or isinstance(value, bool):
-        kind = "text" if isinstance(value, str) else type(value).__name__
+    if not isinstance(read, sp.Expr) or read.has(sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Indexed):
         raise ParameterError(
-            f"{name} = {shown(value)}: must be a number or a SymPy expression, not {kind}"
+            f"{name} = {shown(value)}: must be a number or a SymPy expression in plain symbols"
         )
-    if read in (sp.nan, sp.zoo, sp.oo, -sp.oo):
-        raise ParameterError(f"{name} = {read}: must be finite")
-    if arrays := sorted(read.atoms(sp.Indexed, sp.IndexedBase, sp.MatrixSymbol, sp.Dummy), key=str):
-        bound = {v for e in read.atoms(ExprWithLimits) for v in e.variables}
-        if arrays[0] not in bound:
-            kind = type(arrays[0]).__name__
-            raise ParameterError(
-                f"{name}: holds {arrays[0]} ({kind}); a flow takes plain symbols, which stand for numbers"
-            )
-    return read
+    named = {s: symbols.get(getattr(s, "name", ""), s) for s in read.free_symbols}
+    changed = {s: new for s, new in named.items() if new != s}
+    return read.subs(changed, simultaneous=True) if changed else read
 
 
-def renamed(name: str, expr: sp.Expr, symbols: Mapping[str, sp.Expr]) -> sp.Expr:
-    """An expression in which free symbols are the ones of a table, by name.
+def by_name(words: str, values: Any, known: Iterable[sp.Symbol]) -> dict[sp.Symbol, Any]:
+    """Values by symbol, which may be given by name or with other assumptions.
 
     Raises
     ------
     ParameterError
-        If an index of a sum or integral has the name of a symbol that would change.
+        For a name that is unknown or occurs twice.
     """
-    free = {s for s in expr.free_symbols if isinstance(s, sp.Symbol)}
-    changed = {s: symbols[s.name] for s in free if symbols.get(s.name, s) != s}
-    if not changed:
-        return expr
-    bound = {v.name for e in expr.atoms(ExprWithLimits) for v in e.variables}
-    names = {x.name for new in changed.values() for x in new.free_symbols}.union(
-        s.name for s in changed
-    )
-    if clash := sorted(bound & names):
-        raise ParameterError(
-            f"{name}: {clash[0]} is an index there and a symbol outside; rename it"
-        )
-    return expr.xreplace(changed)
+    symbols, found = {x.name: x for x in known}, {}
+    if not isinstance(values, Mapping):
+        raise ParameterError(f"{words} = {shown(values)}: must be a mapping, as {{x: 1}}")
+    for name, value in ((getattr(key, "name", key), v) for key, v in values.items()):
+        if name not in symbols or symbols[name] in found:
+            hint = nearest(str(name), symbols)
+            raise ParameterError(
+                f"{words}: {name} is unknown or occurs twice; {hint}there are {', '.join(symbols)}"
+            )
+        found[symbols[name]] = value
+    return found
 
 
-def _symbol(flow: Flow, what: str, key: Any) -> sp.Symbol:
-    if not isinstance(key, sp.Symbol) or isinstance(key, sp.Dummy):
-        kind = type(key).__name__
-        raise ParameterError(
-            f"{flow.name}: {what} {shown(key)} must be a SymPy symbol, not {kind}; take symbol('x')"
-        )
-    return key
-
-
-def _mapping(flow: Flow, what: str) -> dict[Any, Any]:
-    value = getattr(flow, what)
-    if not isinstance(value, Mapping):
-        raise ParameterError(
-            f"{flow.name}: {what} = {shown(value)}: must be a mapping, as {{x: -x}}"
-        )
-    return dict(value)
-
-
-def unified(flow: Flow) -> dict[str, Any]:
+def unify(flow: Flow) -> dict[str, Any]:
     """Fields of a flow: values are expressions, and symbols of one name are one symbol, whatever
     their assumptions.
 
     Raises
     ------
     ParameterError
-        For keys that are no symbols, values that are no expressions, names that are used twice, a
-        missing or unknown initial value, an initial value that depends on order parameters or time.
+        For keys that are no symbols, values that are no expressions, names of two quantities, a
+        missing initial value, or one that depends on order parameters or time.
     """
-    _symbol(flow, "time", flow.time)
-    rhs, initial, where, observables = (
-        _mapping(flow, part) for part in ("rhs", "initial", "where", "observables")
-    )
-    if not rhs:
-        raise ParameterError(f"{flow.name}: rhs is empty; must give the rate of an order parameter")
-    observables = {getattr(label, "name", label): of for label, of in observables.items()}
-    for label in observables:
-        if not isinstance(label, str):
-            raise ParameterError(f"{flow.name}: observable {shown(label)} must be a name, text")
-    keys = [_symbol(flow, "order parameter", x) for x in rhs]
-    keys += [_symbol(flow, "abbreviation", x) for x in where]
-    once(flow.name, [flow.time.name, *(x.name for x in keys)])
-    once(flow.name, [flow.time.name, *(x.name for x in rhs), *observables])
-    symbols: dict[str, sp.Symbol] = {x.name: x for x in (flow.time, *keys)}
-    given: dict[str, Any] = {}
-    for x, start in initial.items():
-        name = _symbol(flow, "initial value of", x).name
-        if symbols.get(name) not in rhs or name in given:
-            hint = nearest(name, [x.name for x in rhs])
+    keys = [flow.time, *flow.rhs, *flow.where]
+    for key in keys:
+        if not isinstance(key, sp.Symbol):
+            raise ParameterError(f"{flow.name}: {shown(key)} must be a symbol, as symbol('x')")
+    names = [x.name for x in keys]
+    distinct(flow.name, names)
+    distinct(flow.name, [*names[: 1 + len(flow.rhs)], *flow.observables])
+    initial = by_name(f"{flow.name}: initial", flow.initial, flow.rhs)
+    symbols: dict[str, sp.Expr] = {x.name: x for x in keys}
+
+    def read(values: Mapping[Any, Any]) -> dict[Any, sp.Expr]:
+        exprs = {x: expression(f"{flow.name}: {x}", v, {}) for x, v in values.items()}
+        for s in (s for e in exprs.values() for s in sorted(e.free_symbols, key=str)):
+            symbols.setdefault(str(s), s)
+        return {x: expression(str(x), e, symbols) for x, e in exprs.items()}
+
+    rates, start = read(flow.rhs), read(initial)
+    for x in flow.rhs:
+        if x not in start or start[x].free_symbols & {*keys}:
             raise ParameterError(
-                f"{flow.name}: initial value of {name}, no order parameter; {hint}".rstrip("; ")
+                f"{flow.name}: initial value of {x} is {start.get(x, 'missing')}; must be a number "
+                "or an expression in parameters"
             )
-        given[name] = start
-    if missing := [x.name for x in rhs if x.name not in given]:
-        raise ParameterError(f"{flow.name}: {missing[0]} has no initial value")
-
-    def read(part: str, values: Mapping[Any, Any]) -> dict[Any, sp.Expr]:
-        made = {}
-        for key, value in values.items():
-            name = f"{flow.name}: {part} of {key}" if part else f"{flow.name}: {key}"
-            expr = expression(name, value)
-            for s in sorted(expr.free_symbols, key=sp.default_sort_key):
-                symbols.setdefault(s.name, s)
-            made[key] = renamed(name, expr, symbols)
-        return made
-
-    rates = read("rate", rhs)
-    start = read("initial value", {x: given[x.name] for x in rhs})
-    for x, expr in start.items():
-        if moving := sorted(expr.free_symbols & {flow.time, *keys}, key=str):
-            raise ParameterError(
-                f"{flow.name}: initial value of {x} = {expr}: depends on {moving[0]}; must be in parameters"
-            )
-    short = read("", where)
-    used = {s.name for part in (rates, start, short) for e in part.values() for s in e.free_symbols}
-    if clash := sorted((used & {*observables}) - {x.name for x in where}):
-        raise ParameterError(
-            f"{flow.name}: {clash[0]} is both an observable and a symbol of the rates; rename one"
-        )
-    seen: dict[str, sp.Expr] = {}
-    for label, value in observables.items():  # each may use those before
-        name = f"{flow.name}: {label}"
-        seen[label] = renamed(name, read("", {label: value})[label], seen)
-    return {"rhs": rates, "initial": start, "where": short, "observables": seen}
+    more = {part: read(getattr(flow, part)) for part in ("where", "observables", "second_order")}
+    return {"rhs": rates, "initial": {x: start[x] for x in rates}, **more}
 
 
-def once(name: str, names: Iterable[str]) -> None:
-    """Raise an error for a name that is used twice."""
-    known: set[str] = set()
-    for n in names:
-        if n in known:
-            raise ParameterError(f"{name}: {n} is the name of two quantities; rename one")
-        known.add(n)
+def distinct(words: str, names: Iterable[Any]) -> None:
+    """Raise an error for a name that occurs twice, or that is no text."""
+    seen: set[Any] = set()
+    for name in names:
+        if name in seen or not isinstance(name, str):
+            raise ParameterError(f"{words}: {shown(name)} is used twice, or no name; rename it")
+        seen.add(name)
 
 
-def quantity(flow: Flow, label: Any, value: Any) -> sp.Expr:
-    """An event of a flow: an expression in its order parameters, time, abbreviations, observables
-    and parameters, in which abbreviations and observables are spelled out.
+def quantities(flow: Flow, values: Mapping[str, Any]) -> dict[str, sp.Expr]:
+    """Events of a flow, with abbreviations and observables spelled out.
 
     Parameters
     ----------
     flow : Flow
         The flow.
-    label : str
-        Name of the event.
-    value : Expr, Relational or str
-        ``loss - 0.1``, ``loss < 0.1``, or the name of a quantity that crosses zero.
+    values : mapping
+        By name: expressions in order parameters, time, abbreviations, observables and parameters,
+        as ``loss - 0.1``; relations, ``loss < 0.1``; or the name of a quantity that crosses zero.
 
     Raises
     ------
     ParameterError
-        If it is no expression, or one that nothing changes.
+        If one is no expression, or one that nothing changes.
     """
-    if isinstance(value, Relational):
-        value = value.lhs - value.rhs
-    known = {x.name: x for x in (*flow.state, flow.time, *flow.where)} | dict(flow.observables)
-    if isinstance(value, str):
-        if value not in known:
-            hint = nearest(value, known)
-            raise ParameterError(
-                f"event {label} = {value!r}: no quantity of {flow.name}; {hint}give an expression, "
-                "as symbol('x') - 0.5"
-            )
-        value = known[value]
-    name = f"event {label}"
-    expr = flow._spell(renamed(name, expression(name, value), known))
-    free = {s.name: s for e in (*flow.rhs.values(), *flow.initial.values()) for s in e.free_symbols}
-    expr = renamed(name, expr, free)
-    if not expr.free_symbols:
-        raise ParameterError(f"{name} = {shown(value)}: is a number, which nothing changes")
-    return expr
+    if not isinstance(values, Mapping):
+        raise ParameterError(f"events = {shown(values)}: must be a mapping, as {{'half': x - 0.5}}")
+    distinct("events", [flow.time.name, *map(str, flow.state), *flow.observables, *values])
+    exprs = [*flow.expanded.values(), *flow.initial.values()]
+    symbols = {*flow.state, flow.time, *flow.where}.union(*(e.free_symbols for e in exprs))
+    known = {s.name: s for s in symbols} | dict(flow.observables)
+    found = {}
+    for label, value in values.items():
+        value = known.get(value, value) if isinstance(value, str) else value
+        value = value.lhs - value.rhs if isinstance(value, Relational) else value
+        expr = found[label] = flow._spell(expression(f"event {label}", value, known))
+        if not expr.free_symbols:
+            raise ParameterError(f"event {label} = {shown(value)}: never changes")
+    return found

@@ -7,13 +7,14 @@ are vectors in that space. The mean loss depends on ``Q_kl = w_k.w_l``, ``R_km =
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sympy as sp
 
-from theory import notation
+from theory import notation, unified
 from theory.flow import Flow
 from theory.statement.derived import POPULATION, TIME
 from theory.statement.tree import require
@@ -73,15 +74,32 @@ class Overlaps:
         return self.overlap(("b", m), ("b", n))
 
     def overlap(self, x: Unit, y: Unit) -> sp.Symbol:
-        """Overlap of two units, students (``w``) and teachers (``b``)."""
-        (one, k), (other, l) = sorted((x, y), key=lambda unit: (unit[0] != "w", unit[1]))
-        kind, means = {
-            "ww": ("Q", "overlap of student units"),
-            "wb": ("R", "overlap of student and teacher"),
-            "bb": ("T", "overlap of teacher units"),
-        }[one + other]
-        square = True if x == y else None
-        return notation.symbol(f"{kind}_{k}{l}", means=means, real=True, positive=square)
+        """Overlap of two units, students (``w``) and teachers (``b``).
+
+        Raises
+        ------
+        ParameterError
+            If there is no such unit.
+        """
+        for kind, number in (x, y):
+            count = self.hidden if kind == "w" else self.teachers
+            require((kind, number) in self.units, f"unit {number}: must be from 1 to {count}")
+        x, y = sorted((x, y), key=self.units.index)
+        means = {"Q": "student units", "R": "student and teacher", "T": "teacher units"}
+        name, square = self._name(x, y), True if x == y else None
+        return notation.symbol(
+            name, means=f"overlap of {means[name[0]]}", real=True, positive=square
+        )
+
+    def _name(self, x: Unit, y: Unit) -> str:
+        between = "_" if max(self.hidden, self.teachers) > 9 else ""  # R_1_11 is not R_11_1
+        return f"{'QRT'[(x[0] + y[0]).count('b')]}_{x[1]}{between}{y[1]}"
+
+    def _read(self, loss: Any, weights: Iterable[sp.Symbol] = ()) -> sp.Expr:
+        """A loss in the symbols of the overlaps and weights, by name."""
+        pairs = [(x, y) for x, y in itertools.product(self.units, repeat=2) if x[0] >= y[0]]
+        named = {self._name(x, y): self.overlap(x, y) for x, y in pairs}
+        return unified.expression("loss", loss, named | {w.name: w for w in weights})
 
     @property
     def state(self) -> list[sp.Symbol]:
@@ -93,17 +111,23 @@ class Overlaps:
         crossed = list(itertools.product(self.students, self.units[self.hidden :]))
         return crossed + list(itertools.combinations_with_replacement(self.students, 2))
 
+    def _pull(self, loss: sp.Expr, x: Unit, y: Any) -> sp.Expr:
+        """Overlap of -dL/dx with y, or with -dL/dz if y is a function of units that gives the
+        overlap of -dL/dz with them; teachers do not move.
+        """
+        if x[0] == "b":
+            return sp.S.Zero
+        along = {z: sp.diff(loss, self.overlap(x, z)) * (1 + (z == x)) for z in self.units}
+        with_y = y if callable(y) else lambda z: self.overlap(z, y)
+        return -sp.Add(*(slope * with_y(z) for z, slope in along.items()))
+
     def rates(self, loss: sp.Expr) -> dict[sp.Symbol, sp.Expr]:
         """Rates of all overlaps: every entry of every ``w_k`` descends on the loss."""
-
-        def pull(x: Unit, y: Unit) -> sp.Expr:
-            """Overlap of -dL/dx with y; teachers do not move."""
-            if x[0] == "b":
-                return sp.S.Zero
-            along = {z: sp.diff(loss, self.overlap(x, z)) * (1 + (z == x)) for z in self.units}
-            return -sp.Add(*(slope * self.overlap(z, y) for z, slope in along.items()))
-
-        return {self.overlap(x, y): pull(x, y) + pull(y, x) for x, y in self._moving}
+        loss = self._read(loss)
+        return {
+            self.overlap(x, y): self._pull(loss, x, y) + self._pull(loss, y, x)
+            for x, y in self._moving
+        }
 
     def flow(
         self,
@@ -130,21 +154,23 @@ class Overlaps:
         ParameterError
             If an overlap has no start.
         """
-        for x in self.state:
-            require(x in initial, f"{name}: {x} has no start")
         more = dict(weights or {})
+        loss = self._read(loss, more)
+        squares = {
+            self.overlap(x, y): self._pull(loss, x, functools.partial(self._pull, loss, y))
+            for x, y in self._moving
+            if y[0] == "w"
+        }
         return Flow(
             name,
             TIME,
             self.rates(loss) | {w: -sp.diff(loss, w) for w in more},
-            {
-                x: sp.sympify(start, strict=True)
-                for x, start in ({x: initial[x] for x in self.state} | more).items()
-            },
+            {**initial, **more},
             f"overlaps {name}",
             "exact",
             (POPULATION, GAUSSIAN),
             observables={"loss": loss},
+            second_order=squares,
         )
 
     def squared_loss(

@@ -1,0 +1,121 @@
+"""Sign changes of functions of time, by subdivision: on every part the function is a Chebyshev
+series, which shows that there is no zero, at most one, or that the part must be halved.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import scipy.optimize
+import sympy as sp
+from sympy.core.relational import Relational
+
+from theory import numeric
+from theory.parameters import ParameterError
+
+DEGREE = 8  # of the series
+NODES = np.polynomial.chebyshev.chebpts2(DEGREE + 1)
+SERIES = np.linalg.inv(np.polynomial.chebyshev.chebvander(NODES, DEGREE)).T
+SLOPES = SERIES @ np.polynomial.chebyshev.chebder(np.eye(DEGREE + 1)).T
+LEVELS = 48  # of halving
+MOST = 2000  # times at which an integration begins anew
+MOST_PARTS = 20_000  # that are halved at once
+APART = 1e-13  # times that are two, in units of the run
+PIECES = 64  # of a run, in which zeros of functions of time are looked for
+LARGEST = 1e300
+NONE = 2  # side of zero of what is no number
+SMOOTH_POWERS = range(2, 7)
+Function = Callable[[np.ndarray], np.ndarray]
+
+
+def sign_changes(of: Function, edges: np.ndarray, noise: Function) -> Iterator[tuple[float, float]]:
+    """Brackets of the sign changes of a function, in order.
+
+    Parameters
+    ----------
+    of : callable
+        Function of an array of times.
+    edges : array
+        Increasing times; between them the function is searched for what is not smooth.
+    noise : callable
+        Size of the function's errors at times; a value below has no sign.
+
+    Raises
+    ------
+    ParameterError
+        If the function is no real number, or changes its sign too often.
+    """
+    low, high = edges[:-1], edges[1:]
+    times = values = np.empty(0)
+    for _ in range(LEVELS):
+        t = (low + high)[:, None] / 2 + (high - low)[:, None] / 2 * NODES
+        t[:, 0], t[:, -1] = low, high
+        v = np.clip(of(t.ravel()).reshape(t.shape), -LARGEST, LARGEST)
+        times, values = np.append(times, t), np.append(values, v)
+        series, slopes = np.abs(v @ SERIES), np.abs(v @ SLOPES)
+        rest = 4 * series[:, -3:].sum(1)  # a slope's is larger by the square of the degree
+        clear = 2 * series[:, 0] > series.sum(1) + rest
+        clear |= 2 * slopes[:, 0] > slopes.sum(1) + DEGREE**2 * rest
+        halved = ~clear & (np.abs(v).max(1) > noise(t[:, DEGREE // 2]))
+        middle = (low + high)[halved] / 2
+        low, high = np.append(low[halved], middle), np.append(middle, high[halved])
+        if not 0 < len(middle) <= MOST_PARTS:
+            break
+    if len(middle) > MOST_PARTS:
+        raise ParameterError("changes its sign too often")
+    order = np.argsort(times)
+    order = order[~(np.abs(values[order]) <= noise(times[order]))]
+    times, values = times[order], values[order]
+    sides = np.where(np.isnan(values), NONE, values > 0)
+    for k in np.flatnonzero((sides[1:] != sides[:-1]) | (sides[1:] == NONE)):
+        if NONE in sides[k : k + 2]:
+            raise ParameterError("is no real number")
+        yield times[k], times[k + 1]
+
+
+def _parts(expr: sp.Expr) -> Iterator[tuple[sp.Expr, bool]]:
+    """Expressions at whose zeros an expression jumps or has a kink (and whether it has), or may
+    change fast.
+    """
+    for e in sp.postorder_traversal(expr.rewrite(sp.Piecewise)):
+        if isinstance(e, Relational):
+            yield e.lhs - e.rhs, True
+        elif isinstance(e, sp.floor | sp.ceiling | sp.frac | sp.Mod):
+            yield sp.sin(sp.pi * e.args[0] / sp.Mul(*e.args[1:])), True
+        elif isinstance(e, sp.Function) or (e.is_Pow and e.exp not in SMOOTH_POWERS):
+            for a in e.args:
+                if isinstance(a, sp.Expr):
+                    yield from ((a, False), (a.diff(), False)) if a.free_symbols else ()
+
+
+def special_times(exprs: Sequence[sp.Expr], time: sp.Symbol, end: float) -> np.ndarray:
+    """Times from 0 to ``end`` at which expressions jump, have a kink, or may change fast, in units
+    of ``end``; parts that depend on other symbols than time are passed over.
+
+    Raises
+    ------
+    ParameterError
+        If there are more than `MOST` jumps.
+    """
+    unit = sp.Symbol("unit", nonnegative=True)
+    edges, special = np.linspace(0, 1, PIECES + 1), np.array([0.0, 1.0])
+    parts = dict(p for expr in exprs for p in _parts(expr.subs(time, end * unit)))
+    for part, jumps in parts.items():
+        if part.free_symbols != {unit} or part.has(sp.Derivative, sp.DiracDelta, sp.Subs):
+            continue
+        call = numeric.function(part, [unit])
+
+        def value(t: np.ndarray, call: Function = call) -> np.ndarray:
+            with np.errstate(all="ignore"):
+                return np.nan_to_num(np.real(call(t)))
+
+        try:
+            pairs = [*sign_changes(value, np.union1d(edges, special), np.zeros_like)]
+            if len(pairs) > MOST:
+                raise ParameterError(f"changes its sign {len(pairs)} times")
+        except ParameterError as error:
+            if not jumps:
+                continue
+            raise ParameterError(f"{time} = {end:g}: {part} {error}; take a shorter run") from None
+        zeros = [scipy.optimize.brentq(value, *p, xtol=1e-17, rtol=1e-15) for p in pairs]
+        special = np.union1d(special, zeros)
+    return special[np.append(True, np.diff(special) > APART)]
