@@ -180,7 +180,7 @@ class Flow:
         ParameterError
             If a name is not an order parameter.
         """
-        kept = unified.by_name("held", values, self.state)
+        kept = unified.by_name("{}: no order parameter", values, self.state)
         return replace(
             self,
             name=f"{self.name}, {', '.join(values)} held",
@@ -207,7 +207,7 @@ class Flow:
         order = number("order", order, Allowed(low=0), int)
         exprs = [*self.expanded.values(), *self.initial.values()]
         known = {*self.state}.union(*(e.free_symbols for e in exprs)) - {self.time}
-        values = unified.by_name("start", start or {}, sorted(known, key=str))
+        values = unified.by_name("start: {} is no symbol of the flow", start or {}, sorted(known, key=str))
         begun = {x: values.pop(x, expr) for x, expr in self.initial.items()}
         rhs = {x: expr.subs(values) for x, expr in self.expanded.items()}
         at_start = {x: unified.expression(f"start: {x}", e, {}).subs(values) for x, e in begun.items()}

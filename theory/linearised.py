@@ -51,9 +51,10 @@ def linearised(
         If the point is not a fixed point, or if, without parameters, a characteristic polynomial
         has a degree above two.
     """
-    given = unified.by_name("at", flow.initial if at is None else at, flow.state)
+    given = unified.by_name("at: {} is missing or unknown", flow.initial if at is None else at, flow.state)
     if missing := [x for x in flow.state if x not in given]:
-        raise ParameterError(f"at: {missing[0]} is missing; a point has {flow.state}")
+        names = ", ".join(x.name for x in flow.state)
+        raise ParameterError(f"at: {missing[0]} is missing or unknown; a point has {names}")
     known = {s.name: s for r in flow.expanded.values() for s in r.free_symbols}
     point = {x: unified.expression(f"at: {x}", v, known) for x, v in given.items()}
     if flow.time in flow.jacobian().subs(point, simultaneous=True).free_symbols:

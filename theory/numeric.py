@@ -162,12 +162,12 @@ def compiled(
         raise ParameterError(f"{part.func}: has no numerical value")
     special: dict[str, Any] = {}
     for part in sorted(parts.atoms(sp.Function), key=sp.count_ops, reverse=True):
-        known = part.func.__name__ in table or _printed(part.func, len(part.args))
+        head = part.func
+        known = head.__name__ in table or hasattr(head, "_imp_") or _printed(head, len(part.args))
         if modules == "numpy" and not known:
             used = sorted(part.free_symbols, key=str)
-            head = sp.Function(name := f"special{len(special)}")
-            special[name] = _special(part, used)
-            parts = parts.xreplace({part: head(*used)})
+            special[name := f"special{len(special)}"] = _special(part, used)
+            parts = parts.xreplace({part: sp.Function(name)(*used)})
     parts = list(parts) if many else parts
     return sp.lambdify(arguments, parts, [{**table, **special}, *libraries], cse=cse)
 

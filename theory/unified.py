@@ -41,16 +41,16 @@ def by_name(words: str, values: Any, known: Iterable[sp.Symbol]) -> dict[sp.Symb
     Raises
     ------
     ParameterError
-        For a name that is unknown or occurs twice.
+        For a name that is unknown or occurs twice, with ``words``, which hold ``{}`` for the name.
     """
     symbols, found = {x.name: x for x in known}, {}
     if not isinstance(values, Mapping):
-        raise ParameterError(f"{words} = {shown(values)}: must be a mapping, as {{x: 1}}")
+        raise ParameterError(f"{words.format(shown(values))}: must be a mapping, as {{x: 1}}")
     for name, value in ((getattr(key, "name", key), v) for key, v in values.items()):
         if name not in symbols or symbols[name] in found:
             hint = nearest(str(name), symbols)
             raise ParameterError(
-                f"{words}: {name} is unknown or occurs twice; {hint}there are {', '.join(symbols)}"
+                f"{words.format(name)}; {hint}there are {', '.join(symbols)}, each once"
             )
         found[symbols[name]] = value
     return found
@@ -73,7 +73,7 @@ def unify(flow: Flow) -> dict[str, Any]:
     names = [x.name for x in keys]
     distinct(flow.name, names)
     distinct(flow.name, [*names[: 1 + len(flow.rhs)], *flow.observables])
-    initial = by_name(f"{flow.name}: initial", flow.initial, flow.rhs)
+    initial = by_name("initial: {} is no order parameter", flow.initial, flow.rhs)
     symbols: dict[str, sp.Expr] = {x.name: x for x in keys}
 
     def read(values: Mapping[Any, Any]) -> dict[Any, sp.Expr]:
@@ -85,10 +85,7 @@ def unify(flow: Flow) -> dict[str, Any]:
     rates, start = read(flow.rhs), read(initial)
     for x in flow.rhs:
         if x not in start or start[x].free_symbols & {*keys}:
-            raise ParameterError(
-                f"{flow.name}: initial value of {x} is {start.get(x, 'missing')}; must be a number "
-                "or an expression in parameters"
-            )
+            raise ParameterError(f"{flow.name}: {x} has no start, an expression in parameters")
     more = {part: read(getattr(flow, part)) for part in ("where", "observables", "second_order")}
     return {"rhs": rates, "initial": {x: start[x] for x in rates}, **more}
 

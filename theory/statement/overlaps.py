@@ -7,7 +7,6 @@ are vectors in that space. The mean loss depends on ``Q_kl = w_k.w_l``, ``R_km =
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -111,23 +110,30 @@ class Overlaps:
         crossed = list(itertools.product(self.students, self.units[self.hidden :]))
         return crossed + list(itertools.combinations_with_replacement(self.students, 2))
 
-    def _pull(self, loss: sp.Expr, x: Unit, y: Any) -> sp.Expr:
-        """Overlap of -dL/dx with y, or with -dL/dz if y is a function of units that gives the
-        overlap of -dL/dz with them; teachers do not move.
-        """
-        if x[0] == "b":
-            return sp.S.Zero
-        along = {z: sp.diff(loss, self.overlap(x, z)) * (1 + (z == x)) for z in self.units}
-        with_y = y if callable(y) else lambda z: self.overlap(z, y)
-        return -sp.Add(*(slope * with_y(z) for z, slope in along.items()))
+    def _moved(self, loss: sp.Expr) -> tuple[dict[sp.Symbol, sp.Expr], dict[sp.Symbol, sp.Expr]]:
+        """Terms of first and second order in the step of descent, of all overlaps."""
+        along = {
+            x: {z: sp.diff(loss, self.overlap(x, z)) * (1 + (z == x)) for z in self.units}
+            for x in self.students
+        }
+
+        def pull(x: Unit, y: Unit) -> sp.Expr:
+            """Overlap of -dL/dx with y; teachers do not move."""
+            slopes = along.get(x, {})
+            return -sp.Add(*(slope * self.overlap(z, y) for z, slope in slopes.items()))
+
+        pulls = {(x, y): pull(x, y) for x in self.units for y in self.units}
+        first = {self.overlap(x, y): pulls[x, y] + pulls[y, x] for x, y in self._moving}
+        second = {
+            self.overlap(x, y): -sp.Add(*(slope * pulls[y, z] for z, slope in along[x].items()))
+            for x, y in self._moving
+            if y in along
+        }
+        return first, second
 
     def rates(self, loss: sp.Expr) -> dict[sp.Symbol, sp.Expr]:
         """Rates of all overlaps: every entry of every ``w_k`` descends on the loss."""
-        loss = self._read(loss)
-        return {
-            self.overlap(x, y): self._pull(loss, x, y) + self._pull(loss, y, x)
-            for x, y in self._moving
-        }
+        return self._moved(self._read(loss))[0]
 
     def flow(
         self,
@@ -156,21 +162,17 @@ class Overlaps:
         """
         more = dict(weights or {})
         loss = self._read(loss, more)
-        squares = {
-            self.overlap(x, y): self._pull(loss, x, functools.partial(self._pull, loss, y))
-            for x, y in self._moving
-            if y[0] == "w"
-        }
+        rates, second_order = self._moved(loss)
         return Flow(
             name,
             TIME,
-            self.rates(loss) | {w: -sp.diff(loss, w) for w in more},
+            rates | {w: -sp.diff(loss, w) for w in more},
             {**initial, **more},
             f"overlaps {name}",
             "exact",
             (POPULATION, GAUSSIAN),
             observables={"loss": loss},
-            second_order=squares,
+            second_order=second_order,
         )
 
     def squared_loss(
