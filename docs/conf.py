@@ -7,7 +7,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-WINGS = ("theory", "simulate", "verify", "papers")
+WINGS = ("theory", "simulate", "verify", "papers", "docs/_extensions")
 sys.path.insert(0, str(HERE / "_extensions"))
 sys.path.insert(0, str(ROOT))
 

@@ -108,7 +108,7 @@ def test_no_folder_is_made_by_a_misspelled_path(command, flag, name, tmp_path, m
     subprocess.run(str(no.value).partition("make it: ")[2], shell=True, check=True)
     assert Path("nowhere/deeper").is_dir()
     command([flag, f"output/new/{name}"])
-    assert (tmp_path / "output" / "new" / name).stat().st_size
+    assert Path(f"output/new/{name}").stat().st_size
 
 
 OPERATORS = [
@@ -188,7 +188,7 @@ def test_progress_counts_the_epochs_of_a_student(monkeypatch):
     monkeypatch.setattr(progress, "POLL_SECONDS", 60)
     pool.run([work] * 4, [300] * 4, workers=1, what="training 4 students")
     assert seen[0] == "training 4 students: 13% of 300 epochs"
-    assert seen[-1] == "training 4 students: 88% of 300 epochs"
+    assert seen[-1] == "training 4 students: 87% of 300 epochs"
     alike = [jobs.Job("", 3, lambda t, w: True, places=(Path("a"), Path("b")), unit="step")] * 2
     assert jobs._what(alike) == "training 4 students" and jobs._what([]) == "training"
 

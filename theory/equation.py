@@ -273,8 +273,11 @@ def numbers(reference: str) -> list[str]:
     return claimed + re.findall(r"\b([A-Z]\.\d+(?:\.\d+)?)\b", reference)
 
 
-def by_number(text: str, equations: Mapping[str, Equation]) -> list[Equation]:
-    """Equations by name, or by their number in the paper: ``15``, ``(15)``, ``Eq. (15)``.
+def by_number(
+    text: str, equations: Mapping[str, Equation], what: str = "equation"
+) -> list[Equation]:
+    """Equations by name, or by their number in the paper: ``15``, ``(15)``, ``Eq. (15)``; a message
+    calls them ``what``.
 
     Raises
     ------
@@ -296,7 +299,7 @@ def by_number(text: str, equations: Mapping[str, Equation]) -> list[Equation]:
         suggested = [f"({n})" for n in near]
     else:
         suggested = difflib.get_close_matches(text, equations, n=NEAREST, cutoff=0)
-    raise ParameterError(f"equation {text}: there is none; nearest are {', '.join(suggested)}")
+    raise ParameterError(f"{what} {text}: there is none; nearest are {', '.join(suggested)}")
 
 
 Equation.rhs = _WhenRead()  # after the class is made, so that the field has no default

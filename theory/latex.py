@@ -210,7 +210,9 @@ def main(argv: list[str] | None = None) -> int:
     equations = theory.equations()
     chosen = list(equations.values())
     if args.equation is not None:
-        named = {e.name: e for text in args.equation for e in by_number(text, equations)}
+        named = {
+            e.name: e for text in args.equation for e in by_number(text, equations, "--equation")
+        }
         chosen = list(named.values())
     renaming = Renaming.read(args.rename, chosen)
     renamed = [renaming.equation(e) for e in chosen]

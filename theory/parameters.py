@@ -307,14 +307,16 @@ class Stepped(BaseParameters):
 
 
 def place(kind: type) -> str:
-    """Package that a kind of parameters is imported from; empty if none exports it."""
+    """Module of its package that a kind of parameters is best imported from; empty if none has it
+    under its name.
+    """
+    package = kind.__module__.partition(".")[0]
     exporting = [
         name
         for name, module in [*sys.modules.items()]
-        if getattr(module, "__dict__", {}).get(kind.__name__) is kind
-        and hasattr(module, "__path__")
+        if name.partition(".")[0] == package and vars(module).get(kind.__name__) is kind
     ]
-    return min(exporting, key=lambda name: ("theory" not in name, len(name)), default="")
+    return min(exporting, key=lambda name: (len(name), "theory" not in name), default="")
 
 
 def kind_of(module: str) -> type[BaseParameters] | None:
@@ -345,11 +347,10 @@ def misfit(
     why : str
         What is wrong with the value, if not that it has another type.
     """
-    if isinstance(value, Named):
-        kind = kind or value
-    home = place(kind) if kind else ""
+    is_class = isinstance(value, type) and issubclass(value, BaseParameters)
+    home = place(kind or value) if kind or is_class else ""
     call = f"{home}.Parameters".lstrip(".")
-    if isinstance(value, Named):
+    if is_class:
         return ParameterError(f"{name} = {value.__name__}: is the class; make one of it: {call}()")
     if isinstance(value, BaseParameters):
         theirs = place(type(value))

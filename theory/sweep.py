@@ -15,7 +15,7 @@ import xarray as xr
 
 from theory import arguments
 from theory.dimensions import distinct, named
-from theory.parameters import BaseParameters, Named, ParameterError, kind_of, misfit, nearest, shown
+from theory.parameters import BaseParameters, ParameterError, kind_of, misfit, nearest, shown
 from theory.values import Values
 
 _RESULT = "result"  # temporary name when joining datasets
@@ -239,6 +239,6 @@ def _mapping(given: Any) -> Values | dict[str, Any]:
         return given
     if not isinstance(given, Mapping):
         if isinstance(given, type) or not callable(getattr(given, "values", None)):
-            raise misfit("p", given, given if isinstance(given, Named) else None)
+            raise misfit("p", given, None)
         given = given.values()
     return dict(given)

@@ -35,7 +35,8 @@ def test_an_error_in_a_job_comes_through():
         results([fail])
 
 
-def test_progress_adds_up_over_jobs(capsys, monkeypatch):
+def test_progress_is_the_mean_of_jobs(capsys, monkeypatch):
+    """Ten epochs of each of two students are ten, not twenty."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
 
     def count(tick):
@@ -43,7 +44,7 @@ def test_progress_adds_up_over_jobs(capsys, monkeypatch):
             tick(n)
 
     results([count, count], progress=True)
-    assert "20/20" in capsys.readouterr().err
+    assert "10/10" in capsys.readouterr().err
     results([count, count])
     assert capsys.readouterr().err == ""
 

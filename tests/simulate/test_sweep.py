@@ -328,7 +328,7 @@ def test_jobs_whose_workers_die_are_tried_alone(monkeypatch):
     """
     calls = []
 
-    def breaking(work, sizes, workers, progress, alone=False, memory=0):
+    def breaking(work, sizes, workers, progress, alone=False, **_):
         calls.append((len(work), alone))
         if len(work) > 1 or "dies" in repr(work):
             raise TerminatedWorkerError("a worker died")

@@ -21,7 +21,7 @@ import sympy as sp
 
 from theory import latex, lines, notation, registry
 from theory import state_tracking as st
-from theory.equation import Equation
+from theory.equation import Equation, by_number, numbers
 from theory.parameters import ParameterError
 from theory.runtime import output
 from theory.state_tracking import symbols
@@ -236,7 +236,7 @@ def test_equations_by_number_in_the_paper(capsys):
     assert said[0] == said[1] == said[2]
     assert said[0].count("\n") >= 3 and r"\frac{d}{d \alpha} A" in said[0]
     equations = registry.find("state_tracking").wing("theory").equations()
-    assert {e.reference for e in latex.choose("15", equations)} <= {
+    assert {e.reference for e in by_number("15", equations)} <= {
         e.reference for e in equations.values() if "beyond" not in e.reference
     }
     latex.main(["--equation", "15", "--equation", "c_omega", "--equation", "Eq. (15)"])
@@ -246,10 +246,10 @@ def test_equations_by_number_in_the_paper(capsys):
 
 def test_ranges_and_lists_of_numbers():
     """What a reference may look like."""
-    assert latex.numbers("p, Eqs. (3), (5)-(7)") == ["3", "5", "6", "7"]
-    assert latex.numbers("p, Eq. (67a)") == ["67a"]
-    assert latex.numbers("p, beyond Eq. (15): sharp onset") == []
-    assert latex.numbers("p, Theorem 2, B.4.1") == ["B.4.1"]
+    assert numbers("p, Eqs. (3), (5)-(7)") == ["3", "5", "6", "7"]
+    assert numbers("p, Eq. (67a)") == ["67a"]
+    assert numbers("p, beyond Eq. (15): sharp onset") == []
+    assert numbers("p, Theorem 2, B.4.1") == ["B.4.1"]
 
 
 def test_unknown_equations_are_answered_with_the_nearest_five():

@@ -6,7 +6,7 @@ from linear_attention import statement as S
 from linear_attention.parameters import ONE_HEAD, Parameters, applies
 from linear_attention.statement import D, G, K, Q, R, d, g, h, i, j, k, lam, r, s, t, u, v
 from theory import Equation, Flow, delta_sum, proved, symbol, vanishes, written_as
-from theory.called import cache
+from theory.called import cache, called
 from theory.catalogue import catalogue
 from theory.clocks import delay
 
@@ -144,6 +144,7 @@ def dynamics() -> dict[str, Equation]:
     }
 
 
+@called
 def flow() -> Flow:
     """Flow of an aligned head of rank one for the largest eigenvalue, and its reduction of the
     loss.

@@ -26,7 +26,7 @@ WRONG = {
     "W[z]": "weight W: takes 2 indices",
     "W[z, draw(sort('place', 3))]": "of sort place, must be of sort token",
     "W[z, 1]": "weight W: index 2 = 1: must be an index of sort token",
-    "z": "must be a number",
+    "z": "is an index, with which nothing is computed",
     "'three'": "must be a number",
     "2 * N": "loss: reads no weight",
     "eq(z, 3) * W[z, z]": "must be an index of sort token",
