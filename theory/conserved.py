@@ -110,7 +110,9 @@ def _proved(flow: Flow, terms: Sequence[sp.Expr]) -> sp.Expr | None:
         )
         by_point: defaultdict[sp.Expr, sp.Expr] = defaultdict(lambda: sp.S.Zero)
         for term in sp.Add.make_args(top):
-            constant, moving = term.as_independent(flow.time, *flow.state, *flow.where, as_Add=False)
+            constant, moving = term.as_independent(
+                flow.time, *flow.state, *flow.where, as_Add=False
+            )
             by_point[moving] += constant
         solutions = sp.linsolve([*by_point.values()], unknown) if unknown else [()]
         for solution in solutions if unknown or top == 0 else ():

@@ -207,10 +207,14 @@ class Flow:
         order = number("order", order, Allowed(low=0), int)
         exprs = [*self.expanded.values(), *self.initial.values()]
         known = {*self.state}.union(*(e.free_symbols for e in exprs)) - {self.time}
-        values = unified.by_name("start: {} is no symbol of the flow", start or {}, sorted(known, key=str))
+        values = unified.by_name(
+            "start: {} is no symbol of the flow", start or {}, sorted(known, key=str)
+        )
         begun = {x: values.pop(x, expr) for x, expr in self.initial.items()}
         rhs = {x: expr.subs(values) for x, expr in self.expanded.items()}
-        at_start = {x: unified.expression(f"start: {x}", e, {}).subs(values) for x, e in begun.items()}
+        at_start = {
+            x: unified.expression(f"start: {x}", e, {}).subs(values) for x, e in begun.items()
+        }
         first = {**at_start, self.time: sp.S.Zero}
         moving = [(x, rhs[x]) for x in self.state]
         if any(self.time in r.free_symbols for r in rhs.values()):

@@ -51,7 +51,9 @@ def linearised(
         If the point is not a fixed point, or if, without parameters, a characteristic polynomial
         has a degree above two.
     """
-    given = unified.by_name("at: {} is missing or unknown", flow.initial if at is None else at, flow.state)
+    given = unified.by_name(
+        "at: {} is missing or unknown", flow.initial if at is None else at, flow.state
+    )
     if missing := [x for x in flow.state if x not in given]:
         names = ", ".join(x.name for x in flow.state)
         raise ParameterError(f"at: {missing[0]} is missing or unknown; a point has {names}")

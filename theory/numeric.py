@@ -99,7 +99,12 @@ def _binomial(n: Any, k: Any) -> Any:
 
 
 _STRICT = SciPyPrinter({"allow_unknown_functions": False})
-_IN_PART = (sp.uppergamma, sp.hermite, sp.factorial2, sp.FallingFactorial)  # SciPy's have other domains
+_IN_PART = (
+    sp.uppergamma,
+    sp.hermite,
+    sp.factorial2,
+    sp.FallingFactorial,
+)  # SciPy's have other domains
 _MODULES: dict[str, list] = {
     "numpy": [
         {

@@ -59,7 +59,7 @@ class Trajectory:
         if any(flow.time in rate.free_symbols for rate in flow.expanded.values()):
             known = {s: sp.Float(numbers[s.name]) for s in flow._compiled[0]}
             rates = [rate.xreplace(known) for rate in flow.expanded.values()]
-            edges, gap = zeros.special_times(rates, flow.time, end), EDGE
+            edges, gap = zeros.special_times(rates, lambda t: {flow.time.name: end * t}), EDGE
             self.options["max_step"] = 1 / STEPS
         with np.errstate(all="ignore"):
             moving = self.rhs(gap, self.start)
@@ -86,7 +86,7 @@ class Trajectory:
         good = np.isfinite(solution.y).all(0)
         if solution.success and good.all():
             return solution
-        last = np.flatnonzero(good)[-1]
+        last = np.flatnonzero(good)[-1].item()
         t, y = solution.t[last], solution.y[:, last]
         if t1 - t > CLOSE:  # the integrator gave up on a long step: the solution goes on
             y = self.integrate(t, y, t := (t + t1) / 2).y[:, -1]
@@ -124,10 +124,16 @@ class Trajectory:
 
         if of(0.0, self.start) == 0:
             return 0.0
-        edges = self.t
-        if self.flow.time in expr.free_symbols:
-            edges = np.union1d(edges, zeros.special_times([expr], self.flow.time, self.end))
+
+        def along(t: Any) -> dict[str, Any]:
+            names = [x.name for x in self.flow.state]
+            return {
+                self.flow.time.name: self.end * t,
+                **dict(zip(names, self.states(t), strict=True)),
+            }
+
         try:
+            edges = np.union1d(self.t, zeros.special_times([expr], along))
             low, high = next(zeros.sign_changes(dense, edges, noise), (np.nan, np.nan))
         except ParameterError as error:
             raise ParameterError(f"event {label} = {shown(expr)}: {error}") from None

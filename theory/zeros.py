@@ -2,7 +2,8 @@
 series, which shows that there is no zero, at most one, or that the part must be halved.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.optimize
@@ -24,7 +25,8 @@ PIECES = 64  # of a run, in which zeros of functions of time are looked for
 LARGEST = 1e300
 NONE = 2  # side of zero of what is no number
 SMOOTH_POWERS = range(2, 7)
-Function = Callable[[np.ndarray], np.ndarray]
+UNDEFINED = (sp.Derivative, sp.DiracDelta, sp.Subs, sp.Sum, sp.Integral)
+Function = Callable[..., np.ndarray]
 
 
 def sign_changes(of: Function, edges: np.ndarray, noise: Function) -> Iterator[tuple[float, float]]:
@@ -73,40 +75,46 @@ def sign_changes(of: Function, edges: np.ndarray, noise: Function) -> Iterator[t
 
 
 def _parts(expr: sp.Expr) -> Iterator[tuple[sp.Expr, bool]]:
-    """Expressions at whose zeros an expression jumps or has a kink (and whether it has), or may
-    change fast.
-    """
-    for e in sp.postorder_traversal(expr.rewrite(sp.Piecewise)):
+    """Expressions at whose zeros an expression jumps or has a kink (True), or may change fast."""
+    real = {x: sp.Symbol(x.name, real=True) for x in expr.free_symbols}
+    for e in sp.postorder_traversal(expr.xreplace(real).rewrite(sp.Piecewise)):
         if isinstance(e, Relational):
             yield e.lhs - e.rhs, True
         elif isinstance(e, sp.floor | sp.ceiling | sp.frac | sp.Mod):
             yield sp.sin(sp.pi * e.args[0] / sp.Mul(*e.args[1:])), True
         elif isinstance(e, sp.Function) or (e.is_Pow and e.exp not in SMOOTH_POWERS):
-            for a in e.args:
-                if isinstance(a, sp.Expr):
-                    yield from ((a, False), (a.diff(), False)) if a.free_symbols else ()
+            inner = [a for a in e.args if isinstance(a, sp.Expr)]
+            inner += [a.diff(x) for a in inner for x in a.free_symbols]
+            yield from ((a, False) for a in inner)
 
 
-def special_times(exprs: Sequence[sp.Expr], time: sp.Symbol, end: float) -> np.ndarray:
-    """Times from 0 to ``end`` at which expressions jump, have a kink, or may change fast, in units
-    of ``end``; parts that depend on other symbols than time are passed over.
+def special_times(
+    exprs: Sequence[sp.Expr], along: Callable[[Any], Mapping[str, Any]]
+) -> np.ndarray:
+    """Times from 0 to 1 at which expressions jump, have a kink, or may change fast.
+
+    Parameters
+    ----------
+    exprs : sequence of Expr
+        Parts that depend on other symbols than those of ``along`` are passed over.
+    along : callable
+        Values of symbols at times, by name.
 
     Raises
     ------
     ParameterError
         If there are more than `MOST` jumps.
     """
-    unit = sp.Symbol("unit", nonnegative=True)
     edges, special = np.linspace(0, 1, PIECES + 1), np.array([0.0, 1.0])
-    parts = dict(p for expr in exprs for p in _parts(expr.subs(time, end * unit)))
-    for part, jumps in parts.items():
-        if part.free_symbols != {unit} or part.has(sp.Derivative, sp.DiracDelta, sp.Subs):
+    for part, jumps in dict(p for expr in exprs for p in _parts(expr)).items():
+        used = sorted(part.free_symbols, key=str)
+        if not used or not along(0.0).keys() >= {x.name for x in used} or part.has(*UNDEFINED):
             continue
-        call = numeric.function(part, [unit])
+        call = numeric.function(part, used)
 
-        def value(t: np.ndarray, call: Function = call) -> np.ndarray:
+        def value(t: Any, call: Function = call, used: Any = used) -> Any:
             with np.errstate(all="ignore"):
-                return np.nan_to_num(np.real(call(t)))
+                return np.nan_to_num(np.real(call(*(along(t)[x.name] for x in used))))
 
         try:
             pairs = [*sign_changes(value, np.union1d(edges, special), np.zeros_like)]
@@ -115,7 +123,7 @@ def special_times(exprs: Sequence[sp.Expr], time: sp.Symbol, end: float) -> np.n
         except ParameterError as error:
             if not jumps:
                 continue
-            raise ParameterError(f"{time} = {end:g}: {part} {error}; take a shorter run") from None
+            raise ParameterError(f"{part}: {error}; take a shorter run") from None
         zeros = [scipy.optimize.brentq(value, *p, xtol=1e-17, rtol=1e-15) for p in pairs]
         special = np.union1d(special, zeros)
     return special[np.append(True, np.diff(special) > APART)]
