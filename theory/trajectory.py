@@ -113,14 +113,14 @@ class Trajectory:
         def dense(t: Any) -> Any:
             return of(t, self.states(t))
 
-        def noise(t: np.ndarray) -> np.ndarray:
-            y, total = self.states(t), np.zeros(t.shape)
+        def sampled(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            y, noise = self.states(t), np.zeros(t.shape)
             here = of(t, y)
             for k in used:
                 moved = y.copy()
                 moved[k] += ERROR * (self.options["atol"] + self.options["rtol"] * np.abs(y[k]))
-                total += np.abs(of(t, moved) - here)
-            return np.where(t > 0, total, 0)  # the start is exact
+                noise += np.abs(of(t, moved) - here)
+            return here, np.where(t > 0, noise, 0)  # the start is exact
 
         if of(0.0, self.start) == 0:
             return 0.0
@@ -134,7 +134,11 @@ class Trajectory:
 
         try:
             edges = np.union1d(self.t, zeros.special_times([expr], along))
-            low, high = next(zeros.sign_changes(dense, edges, noise), (np.nan, np.nan))
+            sides, low, high = np.sign(of(self.t, self.y)), np.nan, np.nan
+            for end in (self.t[sides != sides[0]].min(initial=1.0), 1.0):  # most end at the first
+                if np.isnan(low):
+                    part = edges[edges <= end]
+                    low, high = next(zeros.sign_changes(sampled, part), (np.nan, np.nan))
         except ParameterError as error:
             raise ParameterError(f"event {label} = {shown(expr)}: {error}") from None
         if np.isnan(low):
@@ -142,7 +146,7 @@ class Trajectory:
 
         @functools.cache
         def at(t: float) -> float:
-            k = max(np.searchsorted(self.t, t) - 1, 0)
+            k = max(int(np.searchsorted(self.t, t)) - 1, 0)
             t0, y0 = self.t[k], self.y[:, k]
             return float(of(t, self.integrate(t0, y0, t).y[:, -1] if t > t0 else y0))
 

@@ -29,17 +29,15 @@ UNDEFINED = (sp.Derivative, sp.DiracDelta, sp.Subs, sp.Sum, sp.Integral)
 Function = Callable[..., np.ndarray]
 
 
-def sign_changes(of: Function, edges: np.ndarray, noise: Function) -> Iterator[tuple[float, float]]:
+def sign_changes(of: Callable[[Any], Any], edges: np.ndarray) -> Iterator[tuple[float, float]]:
     """Brackets of the sign changes of a function, in order.
 
     Parameters
     ----------
     of : callable
-        Function of an array of times.
+        Values at an array of times, and the size of their errors; a smaller value has no sign.
     edges : array
         Increasing times; between them the function is searched for what is not smooth.
-    noise : callable
-        Size of the function's errors at times; a value below has no sign.
 
     Raises
     ------
@@ -47,17 +45,18 @@ def sign_changes(of: Function, edges: np.ndarray, noise: Function) -> Iterator[t
         If the function is no real number, or changes its sign too often.
     """
     low, high = edges[:-1], edges[1:]
-    times = values = np.empty(0)
+    times, values = np.empty(0), np.empty((2, 0))
     for _ in range(LEVELS):
         t = (low + high)[:, None] / 2 + (high - low)[:, None] / 2 * NODES
         t[:, 0], t[:, -1] = low, high
-        v = np.clip(of(t.ravel()).reshape(t.shape), -LARGEST, LARGEST)
-        times, values = np.append(times, t), np.append(values, v)
+        both = np.clip(of(t.ravel()), -LARGEST, LARGEST)
+        times, values = np.append(times, t), np.append(values, both, 1)
+        v, noise = both.reshape(2, *t.shape)
         series, slopes = np.abs(v @ SERIES), np.abs(v @ SLOPES)
         rest = 4 * series[:, -3:].sum(1)  # a slope's is larger by the square of the degree
         clear = 2 * series[:, 0] > series.sum(1) + rest
         clear |= 2 * slopes[:, 0] > slopes.sum(1) + DEGREE**2 * rest
-        halved = ~clear & (np.abs(v).max(1) > noise(t[:, DEGREE // 2]))
+        halved = ~clear & (np.abs(v) > noise).any(1)
         middle = (low + high)[halved] / 2
         low, high = np.append(low[halved], middle), np.append(middle, high[halved])
         if not 0 < len(middle) <= MOST_PARTS:
@@ -65,8 +64,8 @@ def sign_changes(of: Function, edges: np.ndarray, noise: Function) -> Iterator[t
     if len(middle) > MOST_PARTS:
         raise ParameterError("changes its sign too often")
     order = np.argsort(times)
-    order = order[~(np.abs(values[order]) <= noise(times[order]))]
-    times, values = times[order], values[order]
+    order = order[~(np.abs(values[0, order]) <= values[1, order])]
+    times, values = times[order], values[0, order]
     sides = np.where(np.isnan(values), NONE, values > 0)
     for k in np.flatnonzero((sides[1:] != sides[:-1]) | (sides[1:] == NONE)):
         if NONE in sides[k : k + 2]:
@@ -116,8 +115,11 @@ def special_times(
             with np.errstate(all="ignore"):
                 return np.nan_to_num(np.real(call(*(along(t)[x.name] for x in used))))
 
+        def exact(t: Any, of: Function = value) -> Any:
+            return of(t), 0 * t
+
         try:
-            pairs = [*sign_changes(value, np.union1d(edges, special), np.zeros_like)]
+            pairs = [*sign_changes(exact, np.union1d(edges, special))]
             if len(pairs) > MOST:
                 raise ParameterError(f"changes its sign {len(pairs)} times")
         except ParameterError as error:
