@@ -135,7 +135,10 @@ class Trajectory:
         try:
             edges = np.union1d(self.t, zeros.special_times([expr], along))
             sides, low, high = np.sign(of(self.t, self.y)), np.nan, np.nan
-            for end in (self.t[sides != sides[0]].min(initial=1.0), 1.0):  # most end at the first
+            for end in (
+                self.t[1:][sides[1:] != sides[0]].min(initial=1.0),
+                1.0,
+            ):  # most end at the first
                 if np.isnan(low):
                     part = edges[edges <= end]
                     low, high = next(zeros.sign_changes(sampled, part), (np.nan, np.nan))
