@@ -94,8 +94,8 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
                     f"{path}: needs {memory.amount(size)} of memory, there are "
                     f"{memory.amount(memory.available())}"
                 )
-            dataset = _decoded(file)
-        if lazy:
+            dataset = None if lazy else _decoded(file)
+        if dataset is None:
             dataset = xr.open_dataset(path, engine="netcdf4")
     except ParameterError:
         raise
@@ -119,12 +119,8 @@ def _decoded(file: netCDF4.Dataset) -> xr.Dataset:
     for name, v in file.variables.items():
         own = dict(v.__dict__)
         blank, more = own.pop("_FillValue", np.nan), own.pop("coordinates", "")
-        plain = own.keys() <= {"long_name"} and getattr(v.dtype, "str", "")[1:] in (
-            "f4",
-            "f8",
-            "i8",
-        )
-        if not plain or blank == blank or not isinstance(f"{coordinates}{more}", str):
+        number = getattr(v.dtype, "str", "")[1:] in ("f4", "f8", "i8")
+        if not number or blank == blank or not own.keys() <= {"long_name"}:
             file.set_auto_maskandscale(True)
             return xr.open_dataset(NetCDF4DataStore(file)).load()
         coordinates = f"{coordinates} {more}"

@@ -76,11 +76,11 @@ _FLAGS: dict[str, dict[str, Any]] = {
 
 
 def _check_place(flag: str, target: Path | str | None) -> None:
-    """Refuse to write where there is no folder, before any work. Folders are made below ``output``
-    only, so that a misspelled path is an error.
+    """Refuse to write where there is no folder, before any work. Folders are made below the working
+    directory only, so that a misspelled path is an error.
     """
     place = Path(target).parent if target else Path()
-    if not place.is_dir() and not place.resolve().is_relative_to(Path.cwd() / "output"):
+    if not place.is_dir() and not place.resolve().is_relative_to(Path.cwd()):
         advice = f"mkdir -p {shlex.quote(str(place))}"
         raise ParameterError(f"--{flag} {target}: there is no folder {place}; make it: {advice}")
 
@@ -293,7 +293,9 @@ def _streams() -> None:
         print("error: stdout is closed; to do without, redirect it: > /dev/null", file=sys.stderr)
         sys.exit(2)
     for stream in (sys.stdout, sys.stderr):
-        if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
+        if getattr(stream, "errors", None) in ("strict", "surrogateescape") and hasattr(
+            stream, "reconfigure"
+        ):
             with contextlib.suppress(OSError):  # it looks where it is, which a pipe may not say
                 stream.reconfigure(errors="backslashreplace")
     warnings.formatwarning = lambda message, *_, **__: (
