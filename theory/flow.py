@@ -167,7 +167,7 @@ class Flow:
             raise ParameterError(f"{self.name}: fixed points: {error}") from None
         return [
             p
-            for p in points
+            for p in (points if any(rates) else [{}])
             if not any(v.is_real is False or self.time in v.free_symbols for v in p.values())
         ]
 
@@ -272,6 +272,8 @@ class Flow:
         missing = sorted(s.name for s in free if s.name not in numbers)
         if missing:
             raise ParameterError(f"{self.name}: no value for {', '.join(missing)}")
+        if swept := [s.name for s in free if np.ndim(numbers[s.name])]:
+            raise ParameterError(f"{swept[0]} = {numbers[swept[0]]}: must be one number")
         fixed = [float(numbers[s.name]) for s in free]
         calls = itertools.count()
 

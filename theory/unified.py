@@ -26,7 +26,8 @@ def expression(name: str, value: Any, symbols: Mapping[str, sp.Expr]) -> sp.Expr
         read = None if isinstance(value, bool) else sp.sympify(value, strict=True)
     except (sp.SympifyError, TypeError, ValueError, AttributeError):
         read = None
-    if not isinstance(read, sp.Expr) or read.has(sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Indexed):
+    refused = (sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Indexed)
+    if not isinstance(read, sp.Expr) or read.is_Matrix or read.has(*refused):
         raise ParameterError(
             f"{name} = {shown(value)}: must be a number or a SymPy expression in plain symbols"
         )

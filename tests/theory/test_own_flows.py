@@ -40,6 +40,7 @@ def test_explicit_time_in_symbolic_methods():
     assert sp.expand(AGED.series(2)[x] - (1 - t + t**2)) == 0
     assert own({x: t - x}, {x: 1}).fixed_points() == []
     assert AGED.fixed_points() == [{x: 0}]
+    assert own({x: 0}, {x: 1}).fixed_points() == [{}]
     assert own({x: (x - 1) * (x - t)}, {x: 0}).fixed_points() == [{x: 1}]
     assert own({x: x + t * y, y: y}, {x: 1, y: 1}).fixed_points() == [{x: 0, y: 0}]
     assert own({x: t * y, y: -x}, {x: 1, y: 2}).conserved() == []
@@ -128,6 +129,7 @@ def test_symbols_are_matched_by_name():
         ({"rhs": {"x": -x}}, "'x' must be a symbol"),
         ({"rhs": {x: "-x"}}, "own: x = '-x': must be a number or a SymPy expression"),
         ({"rhs": {x: sp.IndexedBase("G")[1]}}, "plain symbols"),
+        ({"rhs": {x: sp.Matrix([x])}}, "plain symbols"),
         ({"initial": {}}, "x has no start"),
         ({"initial": {x: 1, y: 2}}, "initial: y is no order parameter"),
         ({"initial": {x: t}}, "x has no start"),
@@ -141,6 +143,14 @@ def test_a_flow_is_checked_when_it_is_made(change, message):
     """What is no symbol, no expression, or has two meanings."""
     with pytest.raises(ParameterError, match=message):
         own(**{"rhs": {x: -x}, "initial": {x: 1}} | change)
+
+
+def test_numbers_of_parameters():
+    """By symbol or by name, one each."""
+    flow = own({x: -k * x}, {x: 1})
+    assert flow.solve({k: sp.Rational(1, 2)}, t=2).equals(flow.solve({"k": 0.5}, t=2))
+    with pytest.raises(ParameterError, match="k = .1 2.: must be one number"):
+        flow.solve({"k": [1, 2]}, t=2)
 
 
 @pytest.mark.parametrize(
