@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.integrate
-import scipy.optimize
 import sympy as sp
 
 from theory import numeric, zeros
@@ -155,7 +154,7 @@ class Trajectory:
 
         # closer to zero than the integration is exact, polynomials must do
         exact = at if (at(low) > 0) != (at(high) > 0) else dense
-        return float(scipy.optimize.brentq(exact, low, high, xtol=1e-15 * high, rtol=1e-14))
+        return zeros.zero(exact, low, high, xtol=1e-15 * high, rtol=1e-14)
 
 
 def ended(

@@ -73,6 +73,15 @@ def sign_changes(of: Callable[[Any], Any], edges: np.ndarray) -> Iterator[tuple[
         yield times[k], times[k + 1]
 
 
+def zero(of: Callable[[float], float], low: float, high: float, **tolerances: float) -> float:
+    """Zero in a bracket of `sign_changes`; its middle where ends differ by less than rounding, so
+    that one value at a time has other signs than values in arrays.
+    """
+    if (of(low) > 0) == (of(high) > 0):
+        return (low + high) / 2
+    return float(scipy.optimize.brentq(of, low, high, **tolerances))
+
+
 def _parts(expr: sp.Expr) -> Iterator[tuple[sp.Expr, bool]]:
     """Expressions at whose zeros an expression jumps or has a kink (True), or may change fast."""
     real = {x: sp.Symbol(x.name, real=True) for x in expr.free_symbols}
@@ -126,6 +135,5 @@ def special_times(
             if not jumps:
                 continue
             raise ParameterError(f"{part}: {error}; take a shorter run") from None
-        zeros = [scipy.optimize.brentq(value, *p, xtol=1e-17, rtol=1e-15) for p in pairs]
-        special = np.union1d(special, zeros)
+        special = np.union1d(special, [zero(value, *p, xtol=1e-17, rtol=1e-15) for p in pairs])
     return special[np.append(True, np.diff(special) > APART)]
