@@ -132,8 +132,10 @@ def test_seeds(program, text, expected):
     assert json.loads(out)["seeds"] == expected
 
 
-def test_alpha_overrides_epochs(program):
-    _, out, _ = program(*SMALL, "--json", "--alpha=0.2")
+def test_alpha_takes_the_place_of_epochs(program):
+    assert "--set epochs says it, too" in program(*SMALL, "--alpha=0.2")[2]
+    rest = [x for x in SMALL if "epochs" not in x]
+    _, out, _ = program(*rest, "--json", "--alpha=0.2")
     found = json.loads(out)
     assert found["alpha"] == 0.2
     assert found["parameters"]["epochs"] == 6  # 0.2 * 5 * 6
