@@ -93,6 +93,11 @@ class Flow:
     observed = solution.observed
 
     @functools.cached_property
+    def driven(self) -> bool:
+        """Whether rates depend on time."""
+        return any(self.time in rate.free_symbols for rate in self.expanded.values())
+
+    @functools.cached_property
     def expanded(self) -> dict[sp.Symbol, sp.Expr]:
         """Right-hand sides with every abbreviation substituted."""
         return {x: self._spell(rhs) for x, rhs in self.rhs.items()}
@@ -217,7 +222,7 @@ class Flow:
         }
         first = {**at_start, self.time: sp.S.Zero}
         moving = [(x, rhs[x]) for x in self.state]
-        if any(self.time in r.free_symbols for r in rhs.values()):
+        if self.driven:
             moving.append((self.time, sp.S.One))
         derivative, result = rhs, dict(at_start)
         for power in range(1, order + 1):

@@ -59,7 +59,7 @@ def linearised(
         raise ParameterError(f"at: {missing[0]} is missing or unknown; a point has {names}")
     known = {s.name: s for r in flow.expanded.values() for s in r.free_symbols}
     point = {x: unified.expression(f"at: {x}", v, known) for x, v in given.items()}
-    if flow.time in flow.jacobian().subs(point, simultaneous=True).free_symbols:
+    if flow.driven and flow.time in flow.jacobian().subs(point, simultaneous=True).free_symbols:
         raise ParameterError(f"{flow.name}: the rates depend on {flow.time}, growth has no rate")
     if parameters is not None:
         return _numbers(flow, point, sweep.numbers(parameters), fixed=at is not None)

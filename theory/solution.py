@@ -209,8 +209,9 @@ def descend(
     path = np.empty((steps + 1, start.size))
     path[0] = start
     for n in range(steps):
-        squares = step**2 * np.array(second(times[n], *path[n], *fixed))
-        path[n + 1] = path[n] + rates(n, path[n]) + squares
+        path[n + 1] = path[n] + rates(n, path[n])
+        if flow.second_order:
+            path[n + 1] += step**2 * np.array(second(times[n], *path[n], *fixed))
     return flow.observed(parameters, times, path.T)
 
 

@@ -55,7 +55,7 @@ class Trajectory:
         self.rhs, jacobian, self.start = flow._functions(numbers, end)
         self.options: dict[str, Any] = {"rtol": rtol, "atol": atol, "jac": jacobian}
         edges, gap = np.array([0.0, 1.0]), 0.0
-        if any(flow.time in rate.free_symbols for rate in flow.expanded.values()):
+        if flow.driven:
             known = {s: sp.Float(numbers[s.name]) for s in flow._compiled[0]}
             rates = [rate.xreplace(known) for rate in flow.expanded.values()]
             edges, gap = zeros.special_times(rates, lambda t: {flow.time.name: end * t}), EDGE
@@ -132,7 +132,7 @@ class Trajectory:
             }
 
         try:
-            edges = np.union1d(self.t, zeros.special_times([expr], along))
+            edges = np.union1d(self.t, zeros.special_times([expr], along, self.t))
             sides, low, high = np.sign(of(self.t, self.y)), np.nan, np.nan
             for end in (
                 self.t[1:][sides[1:] != sides[0]].min(initial=1.0),

@@ -2,7 +2,7 @@
 series, which shows that there is no zero, at most one, or that the part must be halved.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,14 @@ LEVELS = 48  # of halving
 MOST = 2000  # times at which an integration begins anew
 MOST_PARTS = 20_000  # that are halved at once
 APART = 1e-13  # times that are two, in units of the run
+LITTLE = 1.0  # change of an argument in a step
 PIECES = 64  # of a run, in which zeros of functions of time are looked for
 LARGEST = 1e300
 NONE = 2  # side of zero of what is no number
 SMOOTH_POWERS = range(2, 7)
 UNDEFINED = (sp.Derivative, sp.DiracDelta, sp.Subs, sp.Sum, sp.Integral)
 Function = Callable[..., np.ndarray]
+Along = Callable[[Any], Mapping[str, Any]]
 
 
 def sign_changes(of: Callable[[Any], Any], edges: np.ndarray) -> Iterator[tuple[float, float]]:
@@ -82,22 +84,34 @@ def zero(of: Callable[[float], float], low: float, high: float, **tolerances: fl
     return float(scipy.optimize.brentq(of, low, high, **tolerances))
 
 
-def _parts(expr: sp.Expr) -> Iterator[tuple[sp.Expr, bool]]:
-    """Expressions at whose zeros an expression jumps or has a kink (True), or may change fast."""
+def _parts(expr: sp.Expr) -> Iterator[tuple[sp.Expr, str]]:
+    """Expressions at whose zeros an expression has a jump or a kink, and arguments of what has a
+    pole or branch at zero, or may change fast.
+    """
     real = {x: sp.Symbol(x.name, real=True) for x in expr.free_symbols}
     for e in sp.postorder_traversal(expr.xreplace(real).rewrite(sp.Piecewise)):
         if isinstance(e, Relational):
-            yield e.lhs - e.rhs, True
+            yield e.lhs - e.rhs, "jump"
         elif isinstance(e, sp.floor | sp.ceiling | sp.frac | sp.Mod):
-            yield sp.sin(sp.pi * e.args[0] / sp.Mul(*e.args[1:])), True
+            yield sp.sin(sp.pi * e.args[0] / sp.Mul(*e.args[1:])), "jump"
         elif isinstance(e, sp.Function) or (e.is_Pow and e.exp not in SMOOTH_POWERS):
-            inner = [a for a in e.args if isinstance(a, sp.Expr)]
-            inner += [a.diff(x) for a in inner for x in a.free_symbols]
-            yield from ((a, False) for a in inner)
+            kind = "pole" if e.is_Pow or isinstance(e, sp.log) else "fast"
+            yield from ((a, kind) for a in e.args if isinstance(a, sp.Expr))
+
+
+def _fast(parts: Sequence[tuple[sp.Expr, str]], along: Along, steps: np.ndarray) -> Iterator[bool]:
+    """Whether arguments change by more than `LITTLE` in a step; of powers, by a share of that."""
+    known = along(steps)
+    call = numeric.system([sp.Symbol(x, real=True) for x in known], [part for part, _ in parts])
+    with np.errstate(all="ignore"):
+        for row, (_, kind) in zip(call(*known.values()), parts, strict=True):
+            v = np.real(row) + 0 * steps
+            size = np.abs(v[1:]) if kind == "pole" else 1
+            yield kind == "jump" or not (np.abs(np.diff(v)) <= LITTLE * size).all()
 
 
 def special_times(
-    exprs: Sequence[sp.Expr], along: Callable[[Any], Mapping[str, Any]]
+    exprs: Sequence[sp.Expr], along: Along, steps: np.ndarray | None = None
 ) -> np.ndarray:
     """Times from 0 to 1 at which expressions jump, have a kink, or may change fast.
 
@@ -107,6 +121,8 @@ def special_times(
         Parts that depend on other symbols than those of ``along`` are passed over.
     along : callable
         Values of symbols at times, by name.
+    steps : array, optional
+        Times between which these values are smooth: what changes little there does not change fast.
 
     Raises
     ------
@@ -114,15 +130,29 @@ def special_times(
         If there are more than `MOST` jumps.
     """
     edges, special = np.linspace(0, 1, PIECES + 1), np.array([0.0, 1.0])
-    for part, jumps in dict(p for expr in exprs for p in _parts(expr)).items():
+    known = along(0.0)
+
+    def usable(parts: Iterable[tuple[sp.Expr, str]]) -> list[tuple[sp.Expr, str]]:
+        return [
+            (part, kind)
+            for part, kind in dict(parts).items()
+            if part.free_symbols
+            and not part.has(*UNDEFINED)
+            and known.keys() >= {x.name for x in part.free_symbols}
+        ]
+
+    parts = usable(p for expr in exprs for p in _parts(expr))
+    if steps is not None and parts:
+        parts = [p for p, fast in zip(parts, _fast(parts, along, steps), strict=True) if fast]
+    slopes = ((a.diff(x), "fast") for a, kind in parts if kind != "jump" for x in a.free_symbols)
+    for part, kind in usable([*slopes, *parts]):
         used = sorted(part.free_symbols, key=str)
-        if not used or not along(0.0).keys() >= {x.name for x in used} or part.has(*UNDEFINED):
-            continue
         call = numeric.function(part, used)
 
         def value(t: Any, call: Function = call, used: Any = used) -> Any:
+            known = along(t)
             with np.errstate(all="ignore"):
-                return np.nan_to_num(np.real(call(*(along(t)[x.name] for x in used))))
+                return np.nan_to_num(np.real(call(*(known[x.name] for x in used))))
 
         def exact(t: Any, of: Function = value) -> Any:
             return of(t), 0 * t
@@ -132,7 +162,7 @@ def special_times(
             if len(pairs) > MOST:
                 raise ParameterError(f"changes its sign {len(pairs)} times")
         except ParameterError as error:
-            if not jumps:
+            if kind != "jump":
                 continue
             raise ParameterError(f"{part}: {error}; take a shorter run") from None
         special = np.union1d(special, [zero(value, *p, xtol=1e-17, rtol=1e-15) for p in pairs])

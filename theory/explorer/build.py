@@ -35,7 +35,7 @@ def script(flow: Flow, needs: list[sp.Symbol]) -> tuple[str, list[str], list[str
             (carried if spelled.free_symbols <= {*y, *needs} else left)[name] = spelled
         except ParameterError:
             left[name] = spelled
-    if any(flow.time in rate.free_symbols for rate in flow.expanded.values()):
+    if flow.driven:
         raise ParameterError(
             f"{flow.name}: depends on {flow.time}, which a page has not; use solve"
         )
