@@ -14,7 +14,9 @@ from simulate import runs, storage, systems
 from simulate.training import PRECISIONS, System
 from theory import registry
 from theory.parameters import BaseParameters, ParameterError
-from theory.runtime import cli, output
+from theory.runtime import cli, commands, output
+
+USAGE = "python -m simulate MODEL[.SYSTEM] --preset demo --seeds 4 --out PATH"
 
 
 def parser(prog: str, description: str, *more: str) -> argparse.ArgumentParser:
@@ -118,6 +120,13 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
         help="state_tracking: word problem (CSV with input, target); sets N, L and d_g",
     )
     words = sys.argv[1:] if argv is None else argv
+    if not (words or model):
+        print(f"Students; train some by {USAGE}\n")
+        by_model: dict[str, list[str]] = {"MODEL": ["SYSTEM"]}
+        for full in systems.every():
+            by_model.setdefault(full.partition(".")[0], []).append(full.partition(".")[2])
+        print(commands.in_rows(by_model))
+        return 0
     args = asked.parse_args([model, *words] if model else words)
     short, system = systems.find(".".join(filter(None, (args.model, args.system or args.named))))
     p: Any = base(args, system)

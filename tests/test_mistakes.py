@@ -97,16 +97,19 @@ def test_swapped_arguments():
     [(explore, "--out", "x.html"), (latex, "--out", "x.tex"), (onset, "--plot", "x.png")],
 )
 def test_no_folder_is_made_by_a_misspelled_path(command, flag, name, tmp_path, monkeypatch):
-    """Refused before any work, with the command that makes it; below `output` folders are made."""
-    monkeypatch.chdir(tmp_path)
-    for place in (tmp_path / "no where", Path("nowhere"), Path("nowhere/deeper")):
+    """Refused before any work, with the command that makes it; folders of the working directory are
+    made.
+    """
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    for place in (tmp_path / "no where", Path("../nowhere"), Path("../nowhere/deeper")):
         with pytest.raises(
             ParameterError, match=r"there is no folder .*; make it: mkdir -p "
         ) as no:
             command([flag, str(place / name)])
-        assert not list(tmp_path.iterdir())
+        assert [f.name for f in tmp_path.rglob("*")] == ["work"]
     subprocess.run(str(no.value).partition("make it: ")[2], shell=True, check=True)
-    assert Path("nowhere/deeper").is_dir()
+    assert Path("../nowhere/deeper").is_dir()
     command([flag, f"output/new/{name}"])
     assert Path(f"output/new/{name}").stat().st_size
 
