@@ -7,7 +7,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-WINGS = ("theory", "simulate", "verify", "papers")
+WINGS = ("theory", "simulate", "verify", "papers", "docs/_extensions")
 sys.path.insert(0, str(HERE / "_extensions"))
 sys.path.insert(0, str(ROOT))
 
@@ -34,7 +34,7 @@ sources_hash = os.environ["DOCS_SOURCES"] = sources()  # names the caches
 project = "solvable-transformers"
 author = "the authors of solvable-transformers"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-extensions += ["mathml", "generated", "pages", "forked"]
+extensions += ["mathml", "generated", "pages", "forked", "notebooks"]
 exclude_patterns = ["_extensions", "_static"]
 templates_path: list[str] = []
 html_theme = "furo"

@@ -73,15 +73,25 @@ def place(model: Model) -> Path:
 
 
 def load(path: Path) -> list[Claim]:
-    """Read a ledger."""
-    return [Claim(**entry) for entry in tomllib.loads(path.read_text())["claim"]]
+    """Read a ledger.
+
+    Raises
+    ------
+    ParameterError
+        If the file is damaged.
+    """
+    with output.intact(path):
+        ledger = [Claim(**e) for e in tomllib.loads(output.read_text("ledger", path))["claim"]]
+        report(ledger, Found())
+        return ledger
 
 
 def counted(path: Path) -> dict[str, Any]:
     """Numbers of claims by verdict, and their `digest`, as a ledger types them; empty if it types
     none.
     """
-    return tomllib.loads(path.read_text()).get("verdicts", {})
+    with output.intact(path):
+        return dict(tomllib.loads(output.read_text("ledger", path)).get("verdicts", {}))
 
 
 @dataclass(frozen=True)

@@ -63,8 +63,21 @@ def load(model: Model) -> dict[str, Any]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Stored evidence of a file; empty without the file."""
-    return json.loads(path.read_text()) if path.is_file() else {}
+    """Stored evidence of a file; empty without the file.
+
+    Raises
+    ------
+    ParameterError
+        If the file is damaged.
+    """
+    if not path.exists():
+        return {}
+    with output.intact(path):
+        stored = json.loads(output.read_text("evidence", path))
+        found(stored)
+        for record in stored.values():
+            record["commit"], record["seconds"], record.get("sources")
+        return stored
 
 
 def found(stored: Mapping[str, Any]) -> Found:

@@ -78,11 +78,14 @@ class Figure:
         What is shown.
     draw : callable
         ``draw(source)`` trains what is missing and returns a matplotlib figure.
+    result : str
+        What is off, and by how much, at the default scale.
     """
 
     name: str
     caption: str
     draw: Callable[[Source], Any]
+    result: str = ""
 
     def write(self, source: Source, out: Path) -> Path:
         """Draw and write, with all parameters of the ensembles and the place of the first panel in

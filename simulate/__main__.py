@@ -74,8 +74,11 @@ def reaching(args: argparse.Namespace, system: System, p: BaseParameters) -> Bas
     Raises
     ------
     ParameterError
-        If the system has no time, or a required swept parameter is not set.
+        If the system has no time, a required swept parameter is not set, or the length is given
+        twice.
     """
+    if "alpha" not in p.__dataclass_fields__:
+        cli.length(vars(args))
     until, flag = (args.alpha, "--alpha") if args.until is None else (args.until, "--until")
     if system.sweep_parameter and getattr(p, system.sweep_parameter) is None:
         raise ParameterError(
@@ -87,7 +90,15 @@ def reaching(args: argparse.Namespace, system: System, p: BaseParameters) -> Bas
         raise ParameterError(
             f"{flag} {until:g}: {system.name} has no time but its {system.counter}s; set them by --set {system.counter}s=N"
         )
+    if (length := getattr(p, "LENGTH", "steps")) in chosen(args):
+        raise ParameterError(f"{flag} {until:g}: --set {length} says it, too; give one of them")
     return system.until(p, cli.positive(flag, until))
+
+
+def chosen(args: argparse.Namespace) -> dict[str, str]:
+    """Fields that are set by flags, and the flags."""
+    named = {text.partition("=")[0].strip(): "--set" for text in args.set}
+    return named | ({} if args.alpha is None else {"alpha": "--alpha"})
 
 
 def digits(value: float) -> str:

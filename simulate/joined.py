@@ -199,8 +199,11 @@ class Grid:
 
 def _union(known: Mapping[bytes, np.ndarray]) -> tuple[np.ndarray, dict[bytes, np.ndarray]]:
     """Values of several coordinates, those that differ by rounding once; where each has them (-1 if
-    it does not).
+    it does not). One coordinate keeps its order.
     """
+    if len(known) == 1:
+        ((key, values),) = known.items()
+        return values, {key: np.arange(len(values))}
     every = np.unique(np.concatenate([*known.values()]))
     apart = np.ones(max(len(every) - 1, 0), bool)
     if every.dtype.kind == "f":

@@ -6,7 +6,7 @@ import importlib.metadata
 import importlib.util
 import json
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,12 +44,18 @@ def content(dataset: xr.Dataset) -> bytes:
     ParameterError
         If the dataset cannot be represented in netCDF.
     """
-    packed = {
-        name: {"zlib": True, "complevel": 4} for name, v in dataset.variables.items() if v.size > 64
+    encoding: dict[Hashable, dict[str, Any]] = {
+        name: {"zlib": True, "complevel": 4} if v.size > 64 else {}
+        for name, v in dataset.variables.items()
     }
+    for name, v in dataset.variables.items():
+        if v.dtype.kind == "f":
+            encoding[name]["_FillValue"] = None  # NaN stands for itself
     try:
         with defer_signals():
-            return bytes(dataset.to_netcdf(engine="netcdf4", encoding=packed))
+            content = bytes(dataset.to_netcdf(engine="netcdf4", encoding=encoding))
+        end = int.from_bytes(content[28:36], "little")  # of HDF5's second superblock
+        return content[:end] if content[8] in (2, 3) and not any(content[end:]) else content
     except (OSError, MemoryError):
         raise
     except Exception as error:  # netCDF4 raises various errors for what it cannot write
@@ -83,13 +89,13 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
                     f"{path}: says that its {memory.amount(len(sealed))} hold {memory.amount(size)}, "
                     "more than can be packed into them"
                 )
-            if not lazy and size > max(memory.available(), memory.NEGLIGIBLE_BYTES):
+            if not lazy and memory.exceeds(size):
                 raise ParameterError(
                     f"{path}: needs {memory.amount(size)} of memory, there are "
                     f"{memory.amount(memory.available())}"
                 )
-            dataset = _decoded(file)
-        if lazy:
+            dataset = None if lazy else _decoded(file)
+        if dataset is None:
             dataset = xr.open_dataset(path, engine="netcdf4")
     except ParameterError:
         raise
@@ -113,12 +119,8 @@ def _decoded(file: netCDF4.Dataset) -> xr.Dataset:
     for name, v in file.variables.items():
         own = dict(v.__dict__)
         blank, more = own.pop("_FillValue", np.nan), own.pop("coordinates", "")
-        plain = own.keys() <= {"long_name"} and getattr(v.dtype, "str", "")[1:] in (
-            "f4",
-            "f8",
-            "i8",
-        )
-        if not plain or blank == blank or not isinstance(f"{coordinates}{more}", str):
+        number = getattr(v.dtype, "str", "")[1:] in ("f4", "f8", "i8")
+        if not number or blank == blank or not own.keys() <= {"long_name"}:
             file.set_auto_maskandscale(True)
             return xr.open_dataset(NetCDF4DataStore(file)).load()
         coordinates = f"{coordinates} {more}"
@@ -307,7 +309,7 @@ def open(store: Path | str) -> xr.Dataset:
     ]
     points = [(*(s.get(n) for n in spanning), seed) for s, seed, _ in listed]
     grid = joined.Grid([*spanning, "seed"], points, [run for *_, run in listed])
-    if lazy or grid.nbytes > max(memory.available(), memory.NEGLIGIBLE_BYTES):
+    if lazy or memory.exceeds(grid.nbytes):
         if importlib.util.find_spec("dask") is None:
             raise ParameterError(
                 f"{store}: needs {memory.amount(3 * grid.nbytes)} of memory, there are {memory.amount(memory.available())}; "

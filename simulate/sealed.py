@@ -39,10 +39,11 @@ def _sizable(path: Path) -> None:
         raise ParameterError(
             f"{path}: {'is not a regular file' if path.exists() else 'no such file'}"
         )
-    size, there = path.stat().st_size, memory.available()
-    if 2 * size > max(there, memory.NEGLIGIBLE_BYTES):
+    size = path.stat().st_size
+    if memory.exceeds(2 * size):
         raise ParameterError(
-            f"{path}: reading it takes twice its {memory.amount(size)}, there are {memory.amount(there)}"
+            f"{path}: reading it takes twice its {memory.amount(size)}, there are "
+            f"{memory.amount(memory.available())}"
         )
 
 

@@ -6,6 +6,9 @@ Each is loaded from its module when it is first used, so that commands do not wa
 # ruff: noqa: F401
 
 import importlib
+import os
+import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -47,7 +50,26 @@ MODULES = {
     "scope": "Limit Scope only",
     "special": "gauss_hermite gauss_legendre",
 }
+# Settings of Numba with which kernels start, and take no hours.
+NUMBA = {"NUMBA_DISABLE_JIT": ("0?", "0"), "NUMBA_NUM_THREADS": ("|0*[1-9][0-9]{0,3}", "1 or more")}
 PLACES = {name: module for module, names in MODULES.items() for name in names.split()}
+
+
+def _interrupted(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    """Of a command, while its modules are imported; `theory.runtime.cli.run` follows then."""
+    if not issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+        return
+    print("interrupted", file=sys.stderr)
+    raise SystemExit(130)
+
+
+if sys.argv[:1] == ["-m"]:  # a command: Python still looks for its module
+    sys.excepthook = _interrupted
+    for name, (pattern, allowed) in NUMBA.items():
+        if not re.fullmatch(pattern, value := os.environ.get(name, "")):
+            print(f"error: {name}={value}: must be {allowed} or unset", file=sys.stderr)
+            raise SystemExit(2)
 
 
 def __getattr__(name: str) -> Any:

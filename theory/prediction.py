@@ -110,7 +110,7 @@ def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:
         )
         if "seed" not in runs.dims and theirs is None:
             raise ParameterError(f"curve: of {curve.sizes['seed']} seeds, the runs are one curve")
-        if ours is not None and theirs is not None and sorted(ours) != sorted(theirs):
+        if ours is not None and theirs is not None and {*ours} != {*theirs}:
             raise ParameterError(f"curve: of seeds {_few(ours)}, the runs are of {_few(theirs)}")
         if curve.sizes["seed"] != runs.sizes.get("seed", 1):
             raise ParameterError(

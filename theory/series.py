@@ -66,6 +66,11 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
     if isinstance(expr, sp.Function) and len(expr.args) == 1:
         shifted = _taylor(expr, expr.args[0], size, small)
         z = sp.Dummy("z")
+        if sp.diff(expr.func(z), z, 2).has(expr.func) or sp.diff(expr.func(z), z).has(expr.func):
+            composed = _composed(expr.func, shifted, z)
+            if any(c.has(sp.nan, sp.zoo) for c in composed):
+                raise ValueError(f"{expr}: its derivatives are not known at {small} = 0")
+            return _leading(0, composed)
         rate = _taylor(expr, sp.diff(expr.func(z), z).subs(z, expr.args[0]), size, small)
         powers = [expr.func(x) for x in shifted[:1]]
         for k in range(1, min(len(shifted), len(rate) + 1)):  # h' = f'(g) g'
@@ -74,6 +79,17 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
             )
         return _leading(0, powers)
     raise ValueError(f"{expr}: not a sum, product, power or function")
+
+
+def _composed(function: type[sp.Function], inner: list[sp.Expr], z: sp.Symbol) -> list[sp.Expr]:
+    """Coefficients of a function of a series, by Horner's rule from its derivatives: of sine, whose
+    derivatives lead back to itself.
+    """
+    moved, sums = [sp.S.Zero, *inner[1:]], [sp.S.Zero] * len(inner)
+    for k in reversed(range(len(inner))):
+        sums = _product(sums, moved)
+        sums[0] += sp.diff(function(z), z, k).subs(z, inner[0]) / sp.factorial(k)
+    return sums
 
 
 def _taylor(expr: sp.Expr, part: sp.Expr, size: int, small: sp.Symbol) -> list[sp.Expr]:

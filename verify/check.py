@@ -246,14 +246,7 @@ def estimated(
         the largest.
     """
     scale = abs(predicted) if scale is None else scale
-    deviation = (measured - predicted) / scale if scale else np.nan
-    away = abs(measured - predicted) if band is None else scale * outside(deviation, band)
-    if standard_error == 0:  # no scatter: must be equal up to rounding
-        z = 0.0 if away <= ROUNDING * max(abs(predicted), abs(measured)) else np.inf
-    else:
-        middle = 0.0 if band is None else scale * (band.low + band.high) / 2
-        side = 1 if measured >= predicted + middle else -1
-        z = normal_z(side * away / standard_error, samples, shape)
+    z = distance(predicted, measured, standard_error, samples, band, scale, shape)
     relative = standard_error / scale if scale else np.inf
     width = 0.0 if band is None else band.high - band.low  # a smaller shift may stay inside
     required = max(required, 2 * width)
@@ -278,6 +271,25 @@ def estimated(
         wanted,
         float(scale),
     )
+
+
+def distance(
+    predicted: float,
+    measured: float,
+    standard_error: float,
+    samples: float,
+    band: Band | None,
+    scale: float,
+    shape: Shape = SINGLE,
+) -> float:
+    """``|z|`` of `estimated`."""
+    deviation = (measured - predicted) / scale if scale else np.nan
+    away = abs(measured - predicted) if band is None else scale * outside(deviation, band)
+    if standard_error == 0:  # no scatter: must be equal up to rounding
+        return 0.0 if away <= ROUNDING * max(abs(predicted), abs(measured)) else np.inf
+    middle = 0.0 if band is None else scale * (band.low + band.high) / 2
+    side = 1 if measured >= predicted + middle else -1
+    return normal_z(side * away / standard_error, samples, shape)
 
 
 def sampled(

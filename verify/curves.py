@@ -52,7 +52,7 @@ def trajectories(
 
     def draw(p: Any, runs: xr.Dataset) -> Any:
         """Students as bands, the flow as lines, over steps."""
-        figure, axes = plotting.figure(1, len(panels), width=3.7, height=2.9)
+        figure, axes = plotting.figure(1, len(panels), height=2.9)
         curve = flow().solve(p, t=float(runs.t[-1]))
         for axis, (label, names) in zip(np.atleast_1d(axes), panels.items(), strict=True):
             for k, (name, (word, colour)) in enumerate(names.items()):
@@ -60,7 +60,7 @@ def trajectories(
                 plotting.band(axis, measured, colour, f"{word}, students", width=3)
                 axis.plot(curve.t / p.eta, curve[name], "k", ls=style, lw=1, label=f"{word}, flow")
             axis.set(xlabel=r"training step = $t/\eta$", ylabel=label, ylim=(0, None))
-            plotting.inside(axis)
+            plotting.below(axis)
         asked = [(p, runs.sizes["seed"])]
         plotting.headline(figure, titles.title(asked), described(asked))
         return figure

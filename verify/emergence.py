@@ -8,6 +8,8 @@ import numpy as np
 import scipy.stats
 import xarray as xr
 
+from verify import timed
+
 
 @dataclass(frozen=True)
 class Times:
@@ -53,19 +55,34 @@ class Times:
 def first_crossing(trajectory: xr.DataArray, level: float) -> Times:
     """First upward crossing of ``level`` along time, by linear interpolation between
     evaluations.
+
+    Raises
+    ------
+    ParameterError
+        If the times are no finite numbers, each once.
     """
-    time = next(d for d in trajectory.dims if d != "seed")
+    time = next(str(d) for d in trajectory.dims if d != "seed")
+    trajectory = timed.axis("runs", trajectory, time)
     times = trajectory[time].values
     rows = trajectory.transpose(..., time).values.reshape(-1, times.size)
-    out = np.full(len(rows), np.nan)
-    for k, row in enumerate(rows):
-        above = np.flatnonzero(row >= level)
-        if above.size:
-            j = above[0]
-            out[k] = (
-                times[0]
-                if j == 0
-                else times[j - 1]
-                + (level - row[j - 1]) / (row[j] - row[j - 1]) * (times[j] - times[j - 1])
-            )
-    return Times(out, float(times[-1]))
+    return Times(np.array([crossed(row, times, level)[0] for row in rows]), float(times[-1]))
+
+
+def crossed(row: np.ndarray, times: np.ndarray, level: float, side: int = 1) -> tuple[float, str]:
+    """First time at which a curve is above a level (below it, for ``side`` = -1), and what else
+    there is to say: in which case a time is missing, or is the first that was measured.
+    """
+    above = np.flatnonzero(side * row >= side * level)
+    known = np.flatnonzero(np.isfinite(row))
+    if not known.size:
+        return np.nan, "no values"
+    if not above.size:
+        blank = known[-1] < len(row) - 1 or len(known) < known[-1] - known[0] + 1
+        return np.nan, f"not reached to {times[known[-1]]:g}{', with blanks' if blank else ''}"
+    j = above[0]
+    if j == known[0]:
+        return (times[0], "passed at the first time") if j == 0 else (np.nan, "blank before")
+    if not np.isfinite(row[j - 1]):
+        return np.nan, "blank before"
+    share = (level - row[j - 1]) / (row[j] - row[j - 1])
+    return times[j - 1] + share * (times[j] - times[j - 1]), ""

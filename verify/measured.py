@@ -85,7 +85,10 @@ def _place(function: Callable[..., Any]) -> Path:
 
 
 def _read(place: Path) -> dict[str, list[dict[str, Any]]]:
-    return json.loads(place.read_text()) if place.is_file() else {}
+    if not place.exists():
+        return {}
+    with output.intact(place):
+        return dict(json.loads(output.read_text("students", place)))
 
 
 def _write(place: Path, rows: dict[str, Any]) -> None:

@@ -29,11 +29,15 @@ class Shape(NamedTuple):
     length : float
         Length of the curve that the normalised deviations describe on the unit sphere (`path`).
         Perfectly correlated neighbours contribute zero.
+    others : tuple of (samples, points, length, parts)
+        Further parts of the curve, which this deviation is the largest of, too: those with other
+        numbers of samples.
     """
 
     skewness: float = 0.0
     points: int = 1
     length: float = 0.0
+    others: tuple[tuple[float, int, float, int], ...] = ()
 
 
 SINGLE = Shape()
@@ -97,10 +101,13 @@ def _chance(t: float, samples: float, shape: Shape) -> float:
     The probability for one point plus the mean number of level crossings of the curve (formula of
     Rice for t, Worsley 1994), bounded by the sum over all points (Bonferroni).
     """
-    one = 2 * _above(t, samples)
-    decay = t**2 / 2 if np.isinf(samples) else (samples - 2) / 2 * np.log1p(t**2 / (samples - 1))
-    several = one + shape.length / np.pi * float(np.exp(-decay))
-    return float(np.minimum(1.0, np.minimum(shape.points * one, several)))
+    one, total = 2 * _above(t, samples), 0.0
+    for size, points, length, parts in ((samples, shape.points, shape.length, 1), *shape.others):
+        level = t if size == samples else _exceeded(one / 2, size)  # as unlikely there
+        decay = level**2 / 2 if np.isinf(size) else (size - 2) / 2 * np.log1p(level**2 / (size - 1))
+        several = parts * one + length / np.pi * float(np.exp(-decay))
+        total += float(np.minimum(points * one, several))
+    return float(np.minimum(1.0, total))
 
 
 def normal_z(t: float, samples: float, shape: Shape = SINGLE) -> float:
@@ -127,7 +134,8 @@ def detectable_effect(samples: float, z_max: float = Z_MAX, shape: Shape = SINGL
         return np.inf
     wanted = 2 * _above(z_max, np.inf)
     critical = _exceeded(wanted / 2, samples)
-    most = 1.01 * _exceeded(wanted / 2 / shape.points, samples)
+    points = shape.points + sum(part[1] for part in shape.others)
+    most = 1.01 * _exceeded(wanted / 2 / points, samples)
 
     def beyond(t: float) -> float:
         return float(np.log(_chance(t, samples, shape) / wanted))

@@ -3,8 +3,9 @@
 import numpy as np
 import xarray as xr
 
-from theory import ParameterError, prediction, scope
-from verify.emergence import first_crossing
+from theory import ParameterError, scope
+from verify import timed
+from verify.emergence import crossed
 
 
 def emergence_times(
@@ -34,16 +35,19 @@ def emergence_times(
     -------
     Dataset
         ``measured`` and ``predicted`` over ``quantity`` and all dimensions but the time, in its
-        unit, and ``deviation`` = measured / predicted - 1. NaN where a level is not reached.
+        unit, and ``deviation`` = measured / predicted - 1. A quantity that falls in runs and theory
+        together is named so, and crosses its level downwards. NaN where a time is not known;
+        ``measured_note`` and ``predicted_note`` say why: not reached, no values, blank before; and
+        where a level was passed when the first value was measured.
 
     Raises
     ------
     ParameterError
-        If a variable is missing, the time is not clear, or the theory does not describe the
-        students.
+        If a variable is missing, the time is not clear or no finite numbers, or the theory does not
+        describe the students.
     """
     with scope.allow_beyond(beyond):
-        prediction.check_curve(theory, runs)
+        theory, runs, time = timed.pair(theory, runs, time, next(iter(levels), "the curve"))
     if not levels:
         raise ParameterError("levels: none given; say for instance A=0.5")
     datasets = []
@@ -53,24 +57,44 @@ def emergence_times(
         if missing:
             known = ", ".join(str(n) for n in runs.data_vars if n in theory.data_vars)
             raise ParameterError(f"{name}: not {' or '.join(missing)}; both have {known or 'none'}")
-        crossed = {side: _crossing(data[name], level, time) for side, data in sides.items()}
-        datasets.append(xr.Dataset(crossed).expand_dims(quantity=[f"{name} = {level:g}"]))
+        both = [timed.numbers(side, data, [name])[name] for side, data in sides.items()]
+        rise = sum(_rise(x.transpose(..., time).values) for x in both)
+        label = f"{name} = {level:g}{', falling' if rise < 0 else ''}"
+        first = {
+            part: values
+            for side, curve in zip(sides, both, strict=True)
+            for part, values in zip(
+                (side, f"{side}_note"),
+                _crossing(curve, level, time, -1 if rise < 0 else 1),
+                strict=True,
+            )
+        }
+        datasets.append(xr.Dataset(first).expand_dims(quantity=[label]))
     times = xr.concat(datasets, "quantity")
-    return times.assign(deviation=times.measured / times.predicted - 1)
+    order = ["measured", "predicted", "measured_note", "predicted_note"]
+    return times[order].assign(deviation=times.measured / times.predicted - 1)
 
 
-def _crossing(curve: xr.DataArray, level: float, time: str | None) -> xr.DataArray:
-    """First crossing along the time, of every other index."""
-    clocks = [str(d) for d in curve.dims if d != "seed" and time in (None, d)]
-    if len(clocks) != 1:
-        others = ", ".join(str(d) for d in curve.dims if d != "seed")
-        raise ParameterError(f"time = {time!r}: {curve.name} must have one; it has {others}")
-    clock = clocks[0]
+def _rise(values: np.ndarray) -> float:
+    """Share of curves, rows of an array, that end above their start less that of those below."""
+    rows = (row[np.isfinite(row)] for row in values.reshape(-1, values.shape[-1]))
+    return float(np.mean([np.sign(row[-1] - row[0]) if row.size else 0 for row in rows]))
 
-    def first(row: np.ndarray) -> float:
-        return float(first_crossing(xr.DataArray(row, {clock: curve[clock]}), level).values[0])
 
-    return xr.apply_ufunc(first, curve, input_core_dims=[[clock]], vectorize=True)
+def _crossing(curve: xr.DataArray, level: float, time: str, side: int) -> tuple:
+    """First crossing along the time, of every other index, and what there is to say of each."""
+
+    def first(row: np.ndarray) -> tuple[float, str]:
+        return crossed(row, curve[time].values, level, side)
+
+    return xr.apply_ufunc(
+        first,
+        curve,
+        input_core_dims=[[time]],
+        output_core_dims=[[], []],
+        vectorize=True,
+        output_dtypes=[float, object],
+    )
 
 
 def exponents(times: xr.Dataset, along: str) -> xr.Dataset:
@@ -99,7 +123,7 @@ def exponents(times: xr.Dataset, along: str) -> xr.Dataset:
         raise ParameterError(f"along = {along!r}: must be a dimension with two positive values")
     x = np.log(times[along])
     weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
-    slopes = (weights * np.log(times.drop_vars("deviation"))).sum(along, skipna=False)
+    slopes = (weights * np.log(times[["measured", "predicted"]])).sum(along, skipna=False)
     slopes = slopes.assign(gap=slopes.measured - slopes.predicted)
     out = xr.Dataset()
     for name, slope in slopes.items():

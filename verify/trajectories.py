@@ -2,17 +2,19 @@
 
 import html
 import sys
+from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from theory import ParameterError, prediction, scope
+from theory import ParameterError, scope
 from theory.runtime import cli
-from verify import check, check_table, ensemble, report
+from verify import check_table, ensemble, report, timed
 from verify.check import Band, Check
-from verify.significance import Shape, path, skewness
+from verify.gaps import Gaps
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,11 +31,14 @@ class Comparison:
         without scatter.
     beyond : str
         Assumptions of the theory that these students break; empty if there are none.
+    notes : list of str
+        What was not compared: times outside the curve, blanks, variables.
     """
 
     checks: list[Check]
     deviations: xr.Dataset
     beyond: str = ""
+    notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         """Table of checks, then the fraction of times at which theory lies inside the ensemble's
@@ -61,13 +66,14 @@ class Comparison:
         }
 
     def spoken(self) -> str:
-        """`inside` as a line of text."""
+        """`inside` as a line of text, and the notes."""
         inside = "; ".join(f"{name} {share:.0%}" for name, share in self.inside().items())
-        if not inside:
-            return "a single curve: how it scatters is not known"
-        return (
+        first = (
             f"times at which theory lies within two standard deviations of the ensemble: {inside}"
+            if inside
+            else "a single curve: how it scatters is not known"
         )
+        return "\n".join([first, *self.notes])
 
 
 def compare(
@@ -112,123 +118,101 @@ def compare(
         describe; if there is no common time or variable, or a time has no coordinate.
     """
     with scope.allow_beyond(beyond):
-        prediction.check_curve(curve, runs)
+        curve, runs, time = timed.pair(curve, runs, time)
         broken = "; ".join(scope.broken()) or curve.attrs.get("assumptions", "")
-    curve, runs, time = _timed(curve, runs, time)
-    shared = [
-        n
-        for n, v in curve.data_vars.items()
-        if {time} <= set(v.dims) <= {"seed", "draw", time}
-        and n in runs.data_vars
-        and {time} <= set(runs[n].dims) <= {"seed", time}
-    ]
-    if not shared:
-        raise ParameterError(
-            f"runs: no variable over {time} in common with the curve; it has "
-            f"{_named(curve)}, the runs have {_named(runs)}"
-        )
-    times = runs[time].sel(
-        {time: slice(float(curve[time][0]) - 1e-12, float(curve[time][-1]) + 1e-9)}
-    )
-    if not times.size:
+    notes: list[str] = []
+    shared = _shared(curve, runs, time, notes)
+    precise = {n: timed.precision(curve[n], runs[n]) for n in shared}
+    beside = [f"{n}_{x}" for n in shared for x in ("std", "n") if f"{n}_{x}" in runs]
+    curve = timed.numbers("curve", curve, shared)
+    runs = timed.numbers("runs", runs, [*shared, *beside])
+    first, last = float(curve[time][0]), float(curve[time][-1])
+    margin = 1e-9 * max(abs(first), abs(last))
+    within = runs.sel({time: slice(first - margin, last + margin)})
+    if not within.sizes[time]:
         raise ParameterError(
             f"runs: {time} from {float(runs[time][0]):g} to {float(runs[time][-1]):g} lies outside "
-            f"the curve, which has {float(curve[time][0]):g} to {float(curve[time][-1]):g}"
+            f"the curve, which has {first:g} to {last:g}"
         )
-    theory = curve[shared].interp(
-        {time: times},
-        method="cubic" if curve.sizes[time] > 3 else "linear",
-        kwargs={"fill_value": "extrapolate"},
-    )
-    # For drawn initial values the mean is compared, with the standard error of their number.
-    drawn = theory.var("draw", ddof=1) / theory.sizes["draw"] if "draw" in theory.dims else None
-    theory = theory.mean("draw") if drawn is not None else theory
-    checks, deviations = [], {}
-    for name in map(str, shared):
-        measured = runs[name].sel({time: times})
-        scale = float(np.abs(theory[name]).max()) or 1.0
-        what = f"{name}{label}, largest deviation, at {time}"
-        if "seed" not in measured.dims:
-            gap = theory[name] - measured
-            gap = gap.mean("seed") if "seed" in gap.dims else gap
-            k = _largest(gap)
-            deviations[name] = xr.full_like(gap, np.nan)
-            checks.append(
-                check.near(
-                    f"{what} = {float(times[k]):.3g}",
-                    name,
-                    float(measured[k] + gap[k]),
-                    float(measured[k]),
-                    check.SEEN,
-                    "one curve, nothing says how it scatters: held to 5% of the largest size",
-                    scale,
-                    (bands or {}).get(name),
-                )
-            )
+    checks, deviations, blank = [], {}, defaultdict[str, list[str]](list)
+    for name in shared:
+        theory = timed.at(curve[name], time, within[time].values).assign_coords(within[time].coords)
+        gaps = _gaps(theory, within[name], runs, precise[name])
+        if gaps is None:
+            blank["not compared, as there is no value at a time of the curve"].append(name)
             continue
-        size = runs.sizes["seed"]
-        gap = theory[name] - measured
-        each = gap.transpose("seed", time).values
-        spread = gap.std("seed", ddof=1) if size > 1 else xr.full_like(gap.mean("seed"), np.nan)
-        mean, gap = measured.mean("seed"), gap.mean("seed")
-        error = (spread**2 / size + (0 if drawn is None else drawn[name])) ** 0.5
-        deviations[name] = gap / spread.where(spread > 0)
-        k = _largest(gap)
-        checks.append(
-            check.estimated(
-                f"{what} = {float(times[k]):.3g}",
-                name,
-                float(mean[k] + gap[k]),
-                float(mean[k]),
-                float(error[k]),
-                size,
-                band=(bands or {}).get(name),
-                scale=scale,
-                # The gap is theory minus measured.
-                shape=Shape(-skewness(each[:, k]), *path(each - each.mean(0))),
-            )
-        )
-    return Comparison(checks, xr.Dataset(deviations), broken)
+        for note in gaps.notes(first, last):
+            blank[note].append(name)
+        deviations[name] = gaps.deviation
+        checks.append(gaps.check(name, label, (bands or {}).get(name)))
+    notes += [f"{', '.join(names)}: {note}" for note, names in blank.items()]
+    if not checks:
+        raise ParameterError("; ".join(notes))
+    return Comparison(checks, xr.Dataset(deviations), broken, notes)
 
 
-def _timed(
-    curve: xr.Dataset, runs: xr.Dataset, time: str | None
-) -> tuple[xr.Dataset, xr.Dataset, str]:
-    """Both datasets sorted by time, which is renamed as in the curve."""
-    clocks = [str(d) for d in curve.dims if d not in ("seed", "draw") and d in curve.coords]
-    if time is not None and time not in runs.dims:
-        raise ParameterError(f"time = {time!r}: must be a dimension of the runs ({_listed(runs)})")
-    if time is not None and time not in clocks:
-        if len(clocks) != 1:
-            raise ParameterError(f"curve: must have one time, has {', '.join(clocks) or 'none'}")
-        runs, time = runs.rename({time: clocks[0]}), clocks[0]
-    time = time or next((d for d in clocks if d in runs.dims), None)
-    if time is None:
+def _shared(curve: xr.Dataset, runs: xr.Dataset, time: str, notes: list[str]) -> list[str]:
+    """Variables to compare; of common ones that cannot be, a note.
+
+    Raises
+    ------
+    ParameterError
+        If there are none.
+    """
+    shared = []
+    for name in (str(n) for n in curve.data_vars if n in runs.data_vars):
+        more = {*curve[name].dims, *runs[name].dims} - {time, "seed"}
+        more -= {"draw"} - {*runs[name].dims}
+        if more:
+            notes.append(f"{name}: not compared, as it is over {', '.join(map(str, more))}, too")
+        elif time in curve[name].dims and time in runs[name].dims:
+            shared.append(name)
+    if not shared:
+        why = "".join(f"; {note}" for note in notes)
         raise ParameterError(
-            f"runs: no dimension {' or '.join(clocks)}; say which of {_listed(runs)} is the time: "
-            "time=..."
+            f"runs: no variable over {time} in common with the curve; it has "
+            f"{_named(curve)}, the runs have {_named(runs)}{why}"
         )
-    if time not in runs.coords:
-        raise ParameterError(f"runs: dimension {time} has no times: assign_coords({time}=...)")
-    for whose, data in (("curve", curve), ("runs", runs)):
-        times = data[time].values.astype(float)
-        if not np.isfinite(times).all() or len(np.unique(times)) < len(times):
-            raise ParameterError(f"{whose}: times {time} must be finite, each once")
-    return curve.sortby(time), runs.sortby(time), time
-
-
-def _listed(runs: xr.Dataset) -> str:
-    return ", ".join(map(str, runs.dims))
+    return shared
 
 
 def _named(data: xr.Dataset) -> str:
     return ", ".join(map(str, data.data_vars)) or "none"
 
 
-def _largest(gap: xr.DataArray) -> int:
-    """Index of the largest deviation; 0 if there is none."""
-    size = np.abs(gap.values)
-    return int(np.nanargmax(size)) if np.isfinite(size).any() else 0
+def _gaps(theory: Any, measured: xr.DataArray, runs: xr.Dataset, precision: float) -> Gaps | None:
+    """Theory minus measured; None if there is no value.
+
+    Raises
+    ------
+    ParameterError
+        For a theory of a single draw, or standard deviations without numbers of students.
+    """
+    error = 0 * theory
+    if "draw" in theory.dims:  # the mean is compared, with the standard error of their number
+        draws = theory.count("draw")
+        if not (draws > 1).any():
+            raise ParameterError("curve: one draw does not say how draws scatter; isel(draw=0)")
+        error = theory.var("draw", ddof=1) / draws
+        theory = theory.mean("draw").where(draws > 1)
+    name, time = measured.name, str(theory.dims[-1])
+    theory, measured = xr.align(theory, measured.transpose(..., time), join="inner")
+    gap = (theory - measured).transpose(..., time)
+    if not gap.notnull().any():
+        return None
+    scale = float(np.abs(theory).where(gap.notnull()).max()) or 1.0
+    error = error.mean("seed") if "seed" in error.dims else error
+    error = error.fillna(0).values + (precision * scale) ** 2
+    known = [runs[f"{name}_{x}"] for x in ("std", "n") if f"{name}_{x}" in runs]
+    if "seed" in gap.dims:
+        known = []
+    if len(known) == 1 or (known and bool((known[0] < 0).any())):
+        raise ParameterError(
+            f"runs: {name}_std, not negative, and {name}_n, the number of students, go together: "
+            f"tables.published"
+        )
+    more = [0 * measured + x for x in known]
+    return Gaps(gap, measured, runs[name], time, error, scale, *more)
 
 
 def main(argv: list[str] | None = None) -> int:

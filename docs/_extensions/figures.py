@@ -31,9 +31,9 @@ ROOT = Path(__file__).parents[2]
 DRAWN = ROOT / "output" / "docs-figures"
 TRAIN = bool(os.environ.get("DOCS_TRAIN"))
 KEPT = ROOT / "docs" / "_static" / "kept"  # small copies, and the commit each was drawn at
-DPI, COLOURS = 100, 128  # of a copy: letters of 8 points are 11 pixels high
+DPI, COLOURS = 144, 256  # of a copy: sharp at the width it is drawn for
 EDGE = 5  # pixels around a thumbnail
-PALETTE = Image.Quantize.FASTOCTREE  # keeps colours that are rare in the figure, as in a colour bar
+PALETTE = Image.Quantize.MAXCOVERAGE  # keeps pale colours, and rare ones as in a colour bar
 
 # From ten seconds of computing on, without the store of runs: left to `make docs-all`.
 SLOW = {
@@ -127,11 +127,14 @@ def shown(path: Path | None, title: str, figure: Figure, paper: str) -> str:
             return f"*{figure.name}: {figure.caption} Its students are not here:* {how}\n"
         said = f" Small copy, drawn at commit {commit}."
     if path.suffix == ".txt":
-        return f"**{figure.name}** {figure.caption}{said} {how}\n```text\n{path.read_text()}\n```\n"
+        return f"**{figure.name}** {figure.caption} {figure.result}{said} {how}\n```text\n{path.read_text()}\n```\n"
     where = os.path.relpath(path, ROOT / "docs")
+    alt = json.dumps(f"{title}: {figure.caption}", ensure_ascii=False)
+    with Image.open(path) as image:
+        width = round(96 * image.width / image.info["dpi"][0])  # CSS has 96 pixels in an inch
     return (
-        f":::{{figure}} /{where}\n:alt: {json.dumps(f'{title}: {figure.caption}', ensure_ascii=False)}\n:width: 100%\n\n"
-        f"**{figure.name}** {figure.caption}{said} {how}\n:::\n"
+        f":::{{figure}} /{where}\n:alt: {alt}\n:width: {width}px\n\n"
+        f"**{figure.name}** {figure.caption} {figure.result}{said} {how}\n:::\n"
     )
 
 

@@ -30,7 +30,8 @@ INLINE = "module://matplotlib_inline.backend_inline"  # where kernels draw
 LIBRARIES = (
     *("sympy", "mpmath", "xarray", "netCDF4", "pandas", "numba", "torch", "tqdm", "joblib"),
     *("scipy.optimize", "scipy.integrate", "scipy.stats", "scipy.special", "filelock"),
-    *("matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib_inline.backend_inline"),
+    # The backend of kernels is not among them: it registers itself where it is first imported.
+    *("matplotlib.figure", "matplotlib.backends.backend_agg"),
     *("IPython", "ipykernel.ipkernel"),  # kernelapp reads the environment when it is imported
 )
 
@@ -90,12 +91,17 @@ def prepare() -> None:
     for name in LIBRARIES:
         importlib.import_module(name)
     del os.environ["MPLBACKEND"]
-    sys.path.insert(0, str(ROOT))
     gc.disable()  # a quarter of Sphinx's time; a process takes 1 GB (of stored pages)
+    derive()
+    gc.freeze()  # or each process would look through all this again, and so copy it
+
+
+def derive() -> None:
+    """Derive every equation of this toolkit."""
+    sys.path.insert(0, str(ROOT))
     for model in importlib.import_module("theory.registry").OWN:
         for equation in model.wing("theory").equations().values():
             _ = equation.rhs  # some are derived when they are first read
-    gc.freeze()  # or each process would look through all this again, and so copy it
     sys.path.pop(0)
 
 

@@ -7,21 +7,25 @@ from __future__ import annotations
 import html
 import multiprocessing
 import os
+import re
 import unittest.mock
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import forked
+import yaml
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
+from sphinx.util import logging
 from sphinx.util.parallel import make_chunks
 
 from theory import explorer, registry
 from theory.explorer import curves
 from theory.runtime import output
 
+logger = logging.getLogger(__name__)
 EXPLORERS = os.environ.get("DOCS_EXECUTION") not in ("off", "stored")  # seconds each
 
 
@@ -106,6 +110,19 @@ def cost(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: A
         )
 
 
+def pictured(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
+    """Warn, so that the build fails, if cells of an executed page do not show a picture that their
+    options describe.
+    """
+    if not getattr(app.env, "nb_metadata", {}).get(page, {}).get("exec_data"):
+        return
+    shown = {html.unescape(alt) for alt in re.findall(r'<img[^>]*\balt="([^"]*)"', context["body"])}
+    source = Path(app.env.doc2path(page)).read_text(encoding="utf-8")
+    for line in re.findall(r"^ *alt: .*$", source, re.MULTILINE):
+        if (alt := yaml.safe_load(line)["alt"]) not in shown:
+            logger.warning("no picture is shown for the cell with alt: %s", alt, location=page)
+
+
 def navigation(app: Sphinx, builder: Any) -> None:
     """Make the navigation, which shows titles alone, from contents without sections and functions:
     they would be copied for each page, to be left out, in most of the time that pages are written.
@@ -130,6 +147,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Connect each to its event."""
     app.connect("autodoc-process-docstring", plain_bars)
     app.connect("html-page-context", cost)
+    app.connect("html-page-context", pictured)
     app.connect("env-before-read-docs", deal)
     app.connect("source-read", alone)
     app.connect("write-started", navigation)

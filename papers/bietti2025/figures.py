@@ -19,7 +19,7 @@ from theory.runtime import plotting
 from verify.associative_memory.factual_recall import timescales
 
 
-@plotting.panels(1, 3, width=3.7, height=2.9)
+@plotting.panels(1, 3, height=2.9)
 def recall(source: Source, *axes: Any) -> None:
     """Factual recall: loss, its two parts, and attention and value gains, students against the
     flow.
@@ -46,8 +46,8 @@ def recall(source: Source, *axes: Any) -> None:
         (np.log(p.D), ":", r"$\ln D$: relation known, subject ignored"),
     ):
         axes[0].axhline(value, color="0.6", ls=style, lw=0.8, zorder=0, label=text)
-    plotting.inside(axes[0])
-    plotting.beside(axes[2])
+    plotting.below(axes[0])
+    plotting.below(axes[2])
 
 
 def plateau(source: Source) -> Any:
@@ -74,10 +74,10 @@ def one_step(source: Source, left: Any, right: Any) -> None:
     left.set(xlabel=r"flow time $t=\eta\,\times$ steps", ylabel="margin $m$", ylim=(1e-3, 50))
     right.set(xlabel=r"flow time $t=\eta\,\times$ steps", ylabel=r"loss / $\ln K$", ylim=(0, 1.05))
     for axis in (left, right):
-        plotting.inside(axis)
+        plotting.below(axis)
 
 
-@plotting.panels(1, 2, width=4.8, height=3.4)
+@plotting.panels(1, 2, height=3.4)
 def capacity(source: Source, left: Any, right: Any) -> Any:
     """Recall of Hebbian memories over N/d^2, and the number of keys that trained memories hold."""
     for k, d in enumerate((32, 64, 128)):
@@ -138,13 +138,13 @@ def capacity(source: Source, left: Any, right: Any) -> Any:
     right.loglog(fixed, [d * w for d, w in widths], "C2^", label="MLP, 32 outputs, $md$")
     right.set(xlabel="keys stored at accuracy 0.99, $N$", ylabel="parameters", ylim=(40, 2e4))
     for axis in (left, right):
-        plotting.inside(axis)
+        plotting.below(axis)
     return (
         "Hebbian: mean and standard error over 4 to 256 draws; trained: seed 0, by bisection to 5%"
     )
 
 
-@plotting.panels(1, 2, width=4.6)
+@plotting.panels(1, 2)
 def samples(source: Source, left: Any, right: Any) -> Any:
     """Noisy bigrams: samples that each path needs, over n and over n/N."""
     base = noisy_bigram.Parameters(draws=400)
@@ -189,11 +189,11 @@ def samples(source: Source, left: Any, right: Any) -> Any:
     right.set_title("value memory")
     for axis in (left, right):
         axis.plot([], [], "0.3", lw=1, label="theory at that $N$")
-        plotting.inside(axis)
+        plotting.below(axis)
     return f"$T={base.T}$; $a={base.a}$; {base.draws} draws (left), 250 to 15 (right)"
 
 
-@plotting.panels(1, 2, width=4.6)
+@plotting.panels(1, 2)
 def ablation(source: Source, left: Any, right: Any) -> None:
     """Both paths trained on noisy bigrams; then the feed-forward path is removed in part."""
     p = noisy_bigram.Parameters.ablation()
@@ -222,7 +222,7 @@ def ablation(source: Source, left: Any, right: Any) -> None:
         xlim=(1.03, -0.03),
     )
     for axis in (left, right):
-        plotting.inside(axis)
+        plotting.below(axis)
 
 
 FIGURES: dict[str, Figure] = {
@@ -276,8 +276,9 @@ FIGURES: dict[str, Figure] = {
         ),
         Figure(
             "hops",
-            "k hops: training times, and kernel learners against the flow of their overlaps.",
+            "k hops: training times of the flow, and kernel learners against the flow of their overlaps.",
             hops,
+            "Learners of all four hops at once reach a product of 0.5 up to 1.2% late, those of the curriculum 0.9 within 0.3%.",
         ),
     )
 }

@@ -7,11 +7,12 @@ import numpy as np
 from papers.source import Source
 from simulate.associative_memory import k_hop as hop_students
 from theory.associative_memory import k_hop
+from theory.associative_memory.k_hop.numbers import product_curve
 from theory.runtime import plotting
 from verify.associative_memory.k_hop.laws import learner_runs
 
 
-@plotting.panels(1, 2, width=4.6)
+@plotting.panels(1, 2)
 def hops(source: Source, left: Any, right: Any) -> None:
     """k hops: training time with and without curriculum, and kernel learners against their flow."""
     ks = np.arange(1, 9)
@@ -39,29 +40,38 @@ def hops(source: Source, left: Any, right: Any) -> None:
         "^-.",
         label=r"mixture of $1 \dots k$ hops, to a product of 0.5",
     )
-    left.set(xlabel="hops $k$", ylabel=r"training time, $m_0=0.1$", xticks=ks)
+    left.set(xlabel="hops $k$", ylabel=r"training time $t$ of the flow, $m_0=0.1$", xticks=ks)
     hops_ = 4
     for runs in learner_runs(hops_, source.progress):
         k = int(runs["curriculum"])
         word = "curriculum" if k else "all at once"
         source.used(runs["p"], runs["runs"].sizes["seed"])
-        plotting.band(right, runs["runs"]["product"], f"C{k}", f"{word}, students")
-        right.axvline(
-            runs["predicted"],
-            color=f"C{k}",
-            ls="--",
-            label=f"{word}, predicted time of {('0.5', '0.9')[k]}",
-        )
+        measured = runs["runs"]["product"]
+        end = float(measured[measured.dims[-1]][-1])
+        pieces = product_curve(runs["p"], end, runs["curriculum"], "softmax")
+        times, values = (np.concatenate(x) for x in zip(*pieces, strict=True))
+        right.plot(times, values, f"C{k}", lw=1, label=f"{word}, flow")
+        for seed in range(measured.sizes["seed"]):
+            some = measured.isel(seed=seed)[6 * seed :: 12]
+            right.plot(
+                some[some.dims[0]],
+                some,
+                "os"[k],
+                ms=3,
+                mfc="none",
+                color=f"C{k}",
+                label=None if seed else f"{word}, students",
+            )
     right.set(
         xlabel=r"flow time $t=\eta\,\times$ steps",
         ylabel=f"product of {hops_} overlaps",
         ylim=(0, 1.03),
     )
-    plotting.inside(left)
-    plotting.inside(right, loc="center", bbox_to_anchor=(0.39, 0.5), handlelength=1.4)
+    plotting.below(left)
+    plotting.below(right)
 
 
-@plotting.panels(1, 3, width=3.7)
+@plotting.panels(1, 3)
 def pointers(source: Source, *axes: Any) -> None:
     """Extension: hops 1, 2, 4, 8 learned layer by layer by attention that jumps along a
     permutation.
@@ -87,5 +97,5 @@ def pointers(source: Source, *axes: Any) -> None:
                 title=title,
                 ylim=(0, 1.03),
             )
-    plotting.inside(axes[0])
-    plotting.inside(axes[2])
+    plotting.below(axes[0])
+    plotting.below(axes[2])

@@ -12,7 +12,7 @@ from theory.runtime import plotting
 from verify.associative_memory.trigger_task.laws import EARLY
 
 
-@plotting.panels(1, 3, width=3.9)
+@plotting.panels(1, 3)
 def probes(source: Source, *axes: Any) -> None:
     """Trigger task: probes and in-context accuracy, matrices trained jointly and one after the
     other.
@@ -38,7 +38,7 @@ def probes(source: Source, *axes: Any) -> None:
             ylim=(0, 1.03),
             title=f"{title}, {runs.sizes['seed']} seeds",
         )
-    plotting.inside(axes[0])
+    plotting.below(axes[0])
 
 
 @plotting.panels()
@@ -57,7 +57,7 @@ def layers(source: Source, axis: Any) -> None:
     )
     axis.axhline(0.99, color="0.6", lw=0.8, ls=":")
     axis.set(xlabel="training step", ylabel="in-context accuracy", ylim=(0, 1.03))
-    plotting.inside(axis)
+    plotting.below(axis)
 
 
 def steps(source: Source) -> Any:
@@ -65,7 +65,7 @@ def steps(source: Source) -> Any:
     p = step_students.Parameters(samples=20000 if source.scale == "small" else 50000)
     with one_thread():
         good, bad = (step_students.run(p.replace(first_step=x)) for x in (1.0, 30.0))
-    figure, axes = plotting.figure(1, 4, width=3.1, height=3.0)
+    figure, axes = plotting.figure(1, 4, height=3.0)
     # The first position has no choice, and the last one's does not matter.
     inner = good.weights["W_1"][1:-1]
     scaled = np.pad(inner / np.abs(inner).max(1, keepdims=True), ((1, 1), (0, 0)))
@@ -104,6 +104,6 @@ def steps(source: Source) -> Any:
     axis.set(
         xlabel="gradient steps taken", ylabel="accuracy, attention", xticks=range(4), ylim=(0, 1.05)
     )
-    plotting.inside(axis)
+    plotting.below(axis)
     source.used(p, 1)
     return figure

@@ -44,6 +44,7 @@ class Table:
 
     name: str
     caption: str
+    result: str = ""
 
     def write(self, source: Source, out: Path) -> Path:
         """Train, write; return the file."""

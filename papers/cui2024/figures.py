@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from papers.cui2024 import counting
-from papers.cui2024.maps import experiment_map, map_panel, phase_maps
+from papers.cui2024.maps import experiment_map, gap_map, phase_maps
 from papers.cui2024.setting import (
     ALPHA,
     COLOURS,
@@ -53,7 +53,7 @@ def gap_panel(
     axis.set(xlabel=ALPHA, ylabel=r"$\epsilon_t$, semantic $-$ positional $[10^{-4}]$")
 
 
-@plotting.panels(1, 3, width=3.7, height=3.0)
+@plotting.panels(1, 3, height=3.0)
 def transition(source: Source, s: Setting, left: Any, middle: Any, right: Any) -> None:
     """Fig. 2."""
     p = s.p
@@ -95,9 +95,9 @@ def transition(source: Source, s: Setting, left: Any, middle: Any, right: Any) -
         ls=":",
         label=rf"$\alpha_l = {crossings.alpha_l:.3f}$, theory",
     )
-    plotting.inside(left)
-    plotting.inside(middle)
-    plotting.beside(right)
+    plotting.below(left)
+    plotting.below(middle)
+    plotting.below(right)
 
 
 def scaling(source: Source, s: Setting) -> dict[int, xr.Dataset]:
@@ -136,10 +136,10 @@ def scaling_panel(
     shown = s.sizes[:: max(1, len(s.sizes) // 5)]
     axis.set_xticks(shown, [f"{d}" for d in shown])
     axis.minorticks_off()
-    plotting.inside(axis)
+    plotting.below(axis)
 
 
-@plotting.panels(1, 3, width=3.8, height=3.1)
+@plotting.panels(1, 3, height=3.1)
 def phase_diagram(source: Source, s: Setting, *axes: Any) -> None:
     """Fig. 3."""
     scaling_panel(axes[0], source, s, ("theta",), r"$\theta/\sigma^2$")
@@ -152,7 +152,7 @@ def test_scaling(source: Source, s: Setting, axis: Any) -> None:
     scaling_panel(axis, source, s, ("test_mse_half",), r"test error $E|y-f|^2/(2d)\ [10^{-3}]$")
 
 
-@plotting.panels(1, 3, width=3.7, height=3.0)
+@plotting.panels(1, 3, height=3.0)
 def slices(source: Source, s: Setting, *axes: Any) -> None:
     """Fig. 8."""
     for axis, (name, tex, values) in zip(
@@ -173,10 +173,11 @@ def slices(source: Source, s: Setting, *axes: Any) -> None:
                 f"C{k}",
                 rf"${tex} = {value:g}$",
             )
-        plotting.inside(axis, title="students; theory (local prox) dashed", title_fontsize=7)
+        axis.plot([], [], "--", color="0.3", label="theory (local prox)")
+        plotting.below(axis)
 
 
-@plotting.panels(1, 2, width=4.0, height=3.2)
+@plotting.panels(1, 2, height=3.2)
 def alternative(source: Source, s: Setting, *axes: Any) -> None:
     """Fig. 9."""
     phase_maps(source, s, s.p.replace(target="alternative"), tuple(axes))
@@ -203,21 +204,18 @@ def extension(name: str, source: Source, s: Setting, left: Any, right: Any) -> N
     for kind, r in runs.items():
         plotting.band(right, 1e3 * r.test_mse_half, COLOURS[kind], f"{kind} start")
     right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$", title=title)
-    plotting.inside(left, title="students; theory (local prox) dashed", title_fontsize=7)
-    plotting.inside(right)
+    left.plot([], [], "--", color="0.5", label="main text, theory (local prox)")
+    plotting.below(left)
+    plotting.below(right)
 
 
-@plotting.panels(2, 2, width=3.9, height=3.0)
+@plotting.panels(2, 2, height=3.0)
 def extension_maps(source: Source, s: Setting, axes: Any) -> None:
     """Fig. 14."""
     for axis, (title, change) in zip(axes.flat, EXTENSIONS.values(), strict=True):
         runs = experiment_map(source, s, s.p.replace(**change), s.extension_alphas)
-        map_panel(
-            axis,
-            1e4 * (runs["semantic"].train_loss - runs["positional"].train_loss),
-            title,
-            r"semantic $-$ positional $[10^{-4}]$",
-        )
+        gap_map(axis, runs, title)
+        plotting.below(axis)
 
 
 @plotting.panels(1, 2)
@@ -262,8 +260,8 @@ def uninformed(source: Source, s: Setting, left: Any, right: Any) -> None:
         ylabel="runs",
         title=rf"$d = {s.adam.d}$, $\alpha = {s.adam.alpha:g}$",
     )
-    plotting.inside(left)
-    plotting.inside(right)
+    plotting.below(left)
+    plotting.below(right)
 
 
 @plotting.panels(1, 2)
@@ -293,10 +291,10 @@ def selections(source: Source, s: Setting, *axes: Any) -> None:
             mec="k",
             ecolor="k",
             capsize=2,
-            label=rf"students, $d \to \infty$ from {p.d // 2}, {p.d}, {2 * p.d}: {len(seeds)} seeds, standard error",
+            label=rf"students, $d \to \infty$ from {p.d // 2}, {p.d}, {2 * p.d}: {len(seeds)} seeds, with standard errors",
         )
         axis.set(xlabel=ALPHA, ylabel=f"overlap ${tex}$", title=f"{kind} branch", ylim=(0, None))
-        plotting.inside(axis)
+        plotting.below(axis)
 
 
 FIGURES: dict[str, Any] = {
@@ -309,8 +307,10 @@ FIGURES: dict[str, Any] = {
         ),
         Figure(
             "3",
-            "Concentration with d; phase diagrams of training loss and of test error against the linear layer.",
+            "Overlap of semantic students over d; phase diagrams of training loss and test error. Orange: the semantic minimum has the lower loss, or attention "
+            "the lower error than the linear layer; violet: the opposite. Dots: seeds where both starts end in one minimum.",
             sized(phase_diagram),
+            "With d = 240 the mean of students is 8% below theory, whose d is infinite.",
         ),
         Figure(
             "4",
@@ -335,14 +335,22 @@ FIGURES: dict[str, Any] = {
             "Loss gap for other positional fractions, variances and ridge strengths.",
             sized(slices),
         ),
-        Figure("9", "Phase diagrams for the asymmetric target matrix (144).", sized(alternative)),
+        Figure(
+            "9",
+            "Phase diagrams for the asymmetric target matrix (144), colours and marks as in Figure 3.",
+            sized(alternative),
+        ),
         Figure("10", "Correlated tokens.", sized(functools.partial(extension, "correlated"))),
         Figure(
             "11", "A student of rank 2, three starts.", sized(functools.partial(extension, "rank2"))
         ),
         Figure("12", "Untied queries and keys.", sized(functools.partial(extension, "untied"))),
         Figure("13", "A trained value matrix.", sized(functools.partial(extension, "value"))),
-        Figure("14", "Phase diagrams of the four extensions.", sized(extension_maps)),
+        Figure(
+            "14",
+            "Training loss, semantic minus positional, of the four extensions; marks as in Figure 3. They have no theory here.",
+            sized(extension_maps),
+        ),
         Figure("15", "Adam from random weights.", sized(uninformed)),
         counting.Table("table_1", "Histogram task: accuracies and distances (Table 1)."),
         Figure(
@@ -350,6 +358,8 @@ FIGURES: dict[str, Any] = {
             "Both selections of the minimiser against students. Theory ends where its overlap vanishes; "
             "a small student may leave a branch that theory holds stable.",
             sized(selections),
+            "At alpha = 0.57 theory has theta = 0.060 by the local selection and 0 by the global one, students of infinite d "
+            "0.057 with standard error 0.003.",
         ),
     )
 }

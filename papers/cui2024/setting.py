@@ -65,7 +65,7 @@ SETTINGS = {
         ),
         adam_seeds=30,
         limit=check.DEMO,
-        limit_seeds=int(check.SEEDS),
+        limit_seeds=32,
     ),
     "paper": Setting(
         p=Parameters(polish=False, teacher="gaussian", prox="local"),

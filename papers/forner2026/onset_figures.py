@@ -19,7 +19,7 @@ def onset_forms(p: Parameters, runs: xr.Dataset) -> Any:
     return onset(p).draw()
 
 
-@plotting.panels(1, 3, width=3.7, height=3.0)
+@plotting.panels(1, 3, height=3.0)
 def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
     """Ours: early, onset, late and composite forms compared with the exact solution, for this
     setting and for a large system.
@@ -51,25 +51,22 @@ def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
             numbers_at["alpha"],
             onset_equations()["onset_A"].evaluate(numbers_at),
             "C0:",
-            label="(81)",
+            label="onset (81)",
         )
         before = numbers_at | {"alpha": numbers_at["alpha"][numbers_at["alpha"] < star]}
         axis.plot(
             before["alpha"],
             onset_equations()["onset_sharp"].evaluate(before),
             "C1-.",
-            label=r"$\cos^{-2}$, sharp onset",
+            label=r"sharp onset, $\cos^{-2}$",
         )
         curve = composite_curve(numbers, end)
         axis.plot(curve["alpha"], curve["A"], "k--", lw=1.2, label="composite")
-        axis.axvline(star, color="C1", lw=0.6)
-        axis.annotate(
-            r"$\alpha^\star$", (star, 0.5), xytext=(4, 0), textcoords="offset points", color="C1"
-        )
+        axis.axvline(star, color="C1", lw=0.6, label=rf"sharp onset: $\alpha^* = {star:.2f}$")
         axis.set(xlabel=TIME, ylabel="attention $A$", title=title, ylim=(0, 1.05), xlim=(0, end))
-    plotting.inside(axes[0])
+    plotting.below(axes[0])
     axes[1].set(yscale="log", ylim=(2e-5, 2))
-    plotting.inside(axes[1])
+    plotting.below(axes[1])
     late = axes[2]
     numbers, times = (
         p.values() | {"C": number_late_time.late_constant(p.values())},
@@ -80,20 +77,20 @@ def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
         times,
         early_time.equations()["early_R"].evaluate(numbers | {"alpha": times}),
         "C0:",
-        label="(78)",
+        label="early time (78)",
     )
     after = numbers | {"alpha": times[p.eta * times + numbers["C"] > 0.05]}
     late.plot(
         after["alpha"],
         late_time.equations()["late_R"].evaluate(after),
         "C2-.",
-        label=r"$A = 1$, Lambert $W$",
+        label=r"late, $A = 1$: Lambert $W$",
     )
     late.plot(
         after["alpha"],
         late_time.equations()["late_growth"].evaluate(after),
         "C3:",
-        label=r"$\frac{N-1}{N}\ln$ growth",
+        label="late: logarithm",
     )
     curve = composite_curve(p.values(), 1e5)
     late.plot(curve["alpha"][1:], curve["R"][1:], "k--", lw=1.2, label="composite")
@@ -106,7 +103,7 @@ def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
         ylim=(2e-3, 30),
         title=f"$L = {p.L}$, $N = d_g = {p.N}$",
     )
-    plotting.inside(late)
+    plotting.below(late)
 
 
 def composite_curve(numbers: Any, end: float) -> dict[str, np.ndarray]:

@@ -102,7 +102,7 @@ def draw(found: dict[str, list[dict[str, Any]]]) -> Any:
     """Two rows of panels: final accuracies above, time of A = 1/2 below, one column per
     parameter.
     """
-    figure, axes = plotting.figure(2, len(found), width=1.75, height=2.2)
+    figure, axes = plotting.figure(2, len(found), height=1.5)
     for (upper, lower), (name, rows) in zip(axes.T, found.items(), strict=True):
         places = np.arange(len(rows))
         for k, (key, label) in enumerate(
@@ -125,15 +125,15 @@ def draw(found: dict[str, list[dict[str, Any]]]) -> Any:
         for x, r in zip(places, rows, strict=True):
             if not r["flow"] < top:
                 words = rf"flow: not within $10^{np.log10(LATE):.0f}$"
-                lower.text(x, 0.5 * top, words, ha="center", va="center", fontsize=6, rotation=90)
+                lower.text(x, 0.5 * top, words, ha="center", va="center", fontsize=8, rotation=90)
         upper.set(ylim=(-0.03, 1.05), xticks=places, xticklabels=[])
         ticks = [r["value"] if isinstance(r["value"], str) else f"{r['value']:g}" for r in rows]
         lower.set(xlabel=LABELS[name], xticks=places, xticklabels=ticks, ylim=(0, top))
-        lower.tick_params(axis="x", labelsize=7)
         for axis in (upper, lower):
             axis.set_xlim(places[0] - 0.5, places[-1] + 0.5)
-    axes[0, 0].set_ylabel("final accuracy")
-    axes[1, 0].set_ylabel(r"time of $A=1/2$, in $\alpha$")
+    for upper, lower in axes.T[:: plotting.ACROSS]:  # the first of a row
+        upper.set_ylabel("final accuracy")
+        lower.set_ylabel(r"time of $A=1/2$, in $\alpha$")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower left", ncols=2)
     figure.legend(*axes[1, 0].get_legend_handles_labels(), loc="outside lower right", ncols=2)
     return figure

@@ -66,7 +66,7 @@ def draw(_: Source, axes: Any) -> None:
             title=f"strict mask, {label}",
             ylim=(0, 9 if query == "last" else 5),
         )
-        plotting.inside(axis, ncols=2)
+        plotting.below(axis, ncols=2)
     left, right = axes[1]
     known = {N: {query: times_of[query][SIZES.index(N)] for query in LABELS} for N in SIZES}
     for query, marker in zip(LABELS, "os", strict=True):
@@ -92,7 +92,7 @@ def draw(_: Source, axes: Any) -> None:
         ylabel="relative error of the law",
         title="five numbers against all weights",
     )
-    plotting.inside(left, ncols=2)
+    plotting.below(left, ncols=2)
     curve = times.curve(PATH_SIZE, "last")
     drop = known[PATH_SIZE]["last"]["T_drop"]
     curve = curve.sel(t=curve.t < drop)
@@ -108,4 +108,4 @@ def draw(_: Source, axes: Any) -> None:
         xlim=(drop, 0.1),
         ylim=(-2.2, 8.5),
     )
-    plotting.inside(right, ncols=2)
+    plotting.below(right, ncols=2)

@@ -78,8 +78,8 @@ def ablation(name: str, source: Source, axes: Any) -> None:
             ylim=(0, 1.1),
             xlim=(0, base.steps),
         )
-        plotting.inside(axes[row, 1])
-    plotting.inside(axes[0, 0], loc="upper left")
+        plotting.below(axes[row, 1])
+    plotting.below(axes[0, 0])
 
 
 def emergence_runs(source: Source, N: int) -> dict[str, float]:
@@ -131,7 +131,7 @@ def emergence_times(source: Source, left: Any, right: Any) -> None:
         left.plot(smooth, flow[name], "-", color=f"C{k}", lw=1)
     left.plot([], [], "k-", lw=1, label="three-parameter flow")
     left.set(xlabel="item-label pairs $N$", ylabel="emergence time $t$", ylim=(0, None))
-    plotting.inside(left)
+    plotting.below(left)
     expansion = ih.equations()["T_alpha"]
     fine = np.geomspace(sizes[0], sizes[-1], 100)
     right.loglog(
@@ -154,7 +154,7 @@ def emergence_times(source: Source, left: Any, right: Any) -> None:
         xticklabels=[str(N) for N in sizes],
     )
     right.minorticks_off()
-    plotting.inside(right)
+    plotting.below(right)
 
 
 @plotting.panels(1, 1)
@@ -175,7 +175,7 @@ def standard_loss(source: Source, axis: Any) -> None:
         xlim=(0, int(runs.step[-1])),
         ylim=(0, None),
     )
-    plotting.inside(axis)
+    plotting.below(axis)
 
 
 def onset_curves(source: Source) -> Any:
@@ -212,7 +212,7 @@ def uniform(source: Source, left: Any, right: Any) -> None:
             label=f"${label} \\ln N / N^2$, uniform $q$",
         )
     left.set(xlabel="item-label pairs $N$", ylabel="scaled emergence time", ylim=(0, 4.2))
-    plotting.inside(left, ncols=2)
+    plotting.below(left, ncols=2)
     large = np.array(DROP_SIZES, float)
     measured = np.array([emergence.Path(int(N)).of_loss() for N in large])
     predicted = np.array([ih.drop.predicted(N) for N in large])
@@ -222,7 +222,7 @@ def uniform(source: Source, left: Any, right: Any) -> None:
         large, (predicted - square) / large, "-", color="C0", lw=1, label="matched expansion"
     )
     right.set(xlabel="item-label pairs $N$", ylabel=r"$(T_\mathrm{drop} - \sqrt{2\pi}\,N^2)\,/\,N$")
-    plotting.inside(right)
+    plotting.below(right)
 
 
 def all_weights(source: Source) -> Any:

@@ -60,7 +60,7 @@ def over_sizes(axis: Any) -> None:
         title="flow of all weights, unit variance",
         ylim=(0, None),
     )
-    plotting.inside(axis, ncols=2)
+    plotting.below(axis, ncols=2)
 
 
 def over_dimensions(axis: Any, source: Source) -> None:
@@ -94,4 +94,4 @@ def over_dimensions(axis: Any, source: Source) -> None:
         xticklabels=[str(D) for D in dimensions],
     )
     axis.minorticks_off()
-    plotting.inside(axis)
+    plotting.below(axis)

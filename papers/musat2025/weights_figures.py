@@ -60,7 +60,7 @@ def weights(source: Source, N: int, step: int) -> Any:
     runs = structure_runs(source, N).isel(seed=0)
     shown = runs.isel(t=int(np.flatnonzero(runs.step.values == step)[0]))
     D = shown.sizes["column_3"]
-    figure, axes = plotting.figure(1, 3, width=3.6, height=3.2)
+    figure, axes = plotting.figure(1, 3, height=3.2)
     for axis, name in zip(axes, ("W1", "W2", "W3"), strict=True):
         matrix = shown[name].values
         heat(figure, axis, matrix, f"$W^{{({name[1]})}}$, step {step}")
@@ -94,7 +94,7 @@ def interpretation(source: Source) -> Any:
     """
     runs = standard_runs(source, 1).isel(seed=0)
     p = STANDARD[source.scale]
-    figure, axes = plotting.figure(1, 3, width=4.2, height=3.6)
+    figure, axes = plotting.figure(1, 3, height=3.6)
     written = ("", "V_1", "V_2", "V_2 V_1")  # written by no layer, the first, the second, both
     marks = {
         f"${by}\\,{of}$": size

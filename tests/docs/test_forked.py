@@ -1,4 +1,4 @@
-"""Commands of pages are forked from a server, and run as usual where there is none."""
+"""Commands of pages are forked from a server, or run as usual where there is none; figures."""
 
 import html
 import os
@@ -108,12 +108,23 @@ import sys
 print("kernel forked:", "forked" in sys.modules)
 !python -m own SECONDS
 ```
+
+```{code-cell} ipython3
+---
+mystnb:
+  image:
+    alt: "A line: it rises."
+---
+import matplotlib.pyplot as plt
+plt.plot([0, 1]);
+```
 """
-# Nothing is loaded or derived: what is tested are the processes.
+# Nothing is derived, and little is loaded: what is tested are the processes.
 BUILD = """
 import forked, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of shells ignore it
-forked.prepare = prepare
+forked.LIBRARIES = [x for x in forked.LIBRARIES if x.startswith(("matplotlib", "IPython", "ipyk"))]
+forked.derive = prepare
 forked.build(sys.argv[1:])
 """
 ALONE = "prepare = int\n"
@@ -160,7 +171,8 @@ def building(tmp_path):
 )
 def test_kernels_of_a_build_are_forked(tmp_path, building, first, forks):
     """And the commands of its pages, from a server that ends with it; also where cores may not be
-    chosen. Where a library has started threads the build has ordinary kernels.
+    chosen. Where a library has started threads the build has ordinary kernels. Figures are shown by
+    both.
     """
     built = building(first, 0)
     _, errors = built.communicate(timeout=300)
@@ -169,6 +181,7 @@ def test_kernels_of_a_build_are_forked(tmp_path, building, first, forks):
     said = html.unescape((tmp_path / "html" / "index.html").read_text())
     assert f"kernel forked: {forks}" in said
     assert f"['0'] given {tmp_path} {forks}" in said
+    assert 'alt="A line: it rises."' in said
     assert not list((tmp_path / "temporary").glob("*/socket"))
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,25 @@ def test_pictures_have_alternative_texts():
                 r"^(figure, |figure$|figure = |Image\(|[a-z.]*result\.plot\()", cell, re.MULTILINE
             )
             assert not drawn or "alt: " in cell, (page.name, cell[:80])
+
+
+def test_a_picture_that_an_executed_page_lacks_fails_the_build(monkeypatch, tmp_path):
+    """A warning for each, which the build turns into an error; none for a page that did not run."""
+    pytest.importorskip("sphinx", reason="Sphinx is not installed (extra docs)")
+    monkeypatch.syspath_prepend(ROOT / "docs/_extensions")
+    pages = importlib.import_module("pages")
+    (tmp_path / "a.md").write_text("    alt: 'One: \"rises\"'\n  alt: Two\n")
+    warnings, body = [], '<img class="x" src="a.png" alt="One: &quot;rises&quot;"/> alt="Two"'
+    monkeypatch.setattr(pages.logger, "warning", lambda text, alt, location: warnings.append(alt))
+    for ran, missing in ((True, ["Two"]), (False, [])):
+        app = types.SimpleNamespace()
+        app.env = types.SimpleNamespace(
+            nb_metadata={"a": {"exec_data": {"runtime": 1} if ran else None}}
+        )
+        app.env.doc2path = lambda page: tmp_path / f"{page}.md"
+        warnings.clear()
+        pages.pictured(app, "a", "page.html", {"body": body}, None)
+        assert warnings == missing
 
 
 def test_every_model_and_system_has_a_page():

@@ -11,7 +11,7 @@ import pytest
 import torch
 from tiny import ALONE, STUDENTS, student
 
-from simulate import arguments, runs
+from simulate import arguments, joined, runs
 from simulate.associative_memory.k_hop.pointers import Learner as PointerLearner
 from simulate.associative_memory.noisy_bigram import Learner as Bigram
 from simulate.associative_memory.noisy_bigram import Parameters as BigramParameters
@@ -113,11 +113,11 @@ def test_runs_are_joined_in_the_order_of_what_is_swept(tmp_path):
     system, p = student("associative_memory.noisy_bigram")
     for value in (0.3, 0.1, 0.2):
         system.train(p.replace(eta=value), [0], store=tmp_path, **ALONE)
-    pieces = [(dict(eta=v), runs.open(tmp_path).sel(eta=v, drop=True)) for v in (0.3, 0.1, 0.2)]
+    pieces = [(v, runs.open(tmp_path).sel(eta=v, drop=True)) for v in (0.3, 0.1, 0.2)]
     for order in (pieces, pieces[::-1]):
-        found = runs._join(order, ["eta"])
+        found = joined.Grid(["eta"], [(v,) for v, _ in order], [d for _, d in order]).dataset({})
         assert found.eta.values.tolist() == [0.1, 0.2, 0.3]
-        for value, one in ((s["eta"], d) for s, d in pieces):
+        for value, one in pieces:
             assert found.sel(eta=value, drop=True).loss.values.tolist() == one.loss.values.tolist()
 
 

@@ -192,6 +192,7 @@ def test_a_signal_waits_until_the_library_has_given_back_its_locks(
         taken.append(lock)
         os.kill(os.getpid(), number)
 
+    words = dataset().assign(word=("alpha", ["a", "b", "c"]))  # which xarray decodes
     handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -208,7 +209,7 @@ def test_a_signal_waits_until_the_library_has_given_back_its_locks(
                 work()
             assert taken and not any(map(held, taken))
             monkeypatch.setattr(CombinedLock, "__enter__", enter)
-            runs.write(dataset(), tmp_path / "x.nc")
+            runs.write(words, tmp_path / "x.nc")
             assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
             signal.signal(signal.SIGTERM, heeding)  # after the first it is ignored
             monkeypatch.setattr(CombinedLock, "__enter__", interrupted)

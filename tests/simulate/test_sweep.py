@@ -121,6 +121,70 @@ WRONG = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("axes", "values"),
+    [
+        (["eta=0.1,1e-1,0.10,.2"], [0.1, 0.2]),
+        (["eta=logspace(-2,-1,3)"], [0.01, 0.0316227766017, 0.1]),
+        (["eta=linspace(0.1, 0.3, 3), 0.5"], [0.1, 0.2, 0.3, 0.5]),
+        (["L=2:5"], [2, 3, 4]),
+        ([" L = 2 , 4"], [2, 4]),
+    ],
+    ids=str,
+)
+def test_values_of_a_grid(axes, values):
+    """Equal numbers are one point; ranges and spacings are spelled as in Python and NumPy."""
+    name = axes[0].partition("=")[0].strip()
+    found = [getattr(p, name) for _, p in sweep.grid(Parameters(), axes)]
+    assert found == values
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        (["eta=0.1,,0.2"], "a value is missing"),
+        (["eta=0.1,"], "a value is missing"),
+        (["L=5:2"], "a value is missing"),
+        (["eta=nan"], "eta = nan"),
+        (["eta=logspace(-2,-1)"], "is no value; several are"),
+        (["eta=linspace(0,inf,3)"], "is no value|eta = "),
+        (["L=0:1000000"], "at most 100,000 values"),
+        (["L=1:400", "eta=linspace(0.1,1,400)"], "159,600 runs, must be at most 100,000"),
+        (["L=2", "L=3"], "each NAME once"),
+        (["ete=1"], "did you mean 'eta'"),
+        (["L=8.5"], "L = 8.5"),
+    ],
+    ids=str,
+)
+def test_grids_that_are_none_are_refused(axes, message):
+    """In one line, before anything is trained."""
+    with pytest.raises(ParameterError, match=message) as error:
+        sweep.grid(Parameters(), axes)
+    assert "\n" not in str(error.value)
+
+
+def test_a_length_is_given_once(tmp_path):
+    """By one flag."""
+    for words in (["--until=1", "--alpha=5"], ["--until=1", "--set=epochs=5"]):
+        with pytest.raises(ParameterError, match="one of|says it, too"):
+            sweep.main([*SMALL, *words, f"--out={tmp_path / 'x'}"])
+    assert not (tmp_path / "x").exists()
+
+
+def test_what_follows_from_the_sweep_is_no_dimension(tmp_path):
+    """Steps to reach a time follow from the learning rate; rounding tells no times apart."""
+    words = ["--set=S=4", "--set=R=3", "--set=D=2", "--set=eval_every=5", "--seeds=2"]
+    grid = ["associative_memory", "--grid=eta=0.1,0.15,0.3", "--until=5"]
+    sweep.main([*grid, *words, "--quiet", "--workers=1", f"--out={tmp_path}"])
+    found = runs.open(tmp_path)
+    assert {d: n for d, n in found.sizes.items() if d in ("eta", "seed", "steps")} == {
+        "eta": 3,
+        "seed": 2,
+    }
+    gaps = np.diff(found.t)
+    assert (gaps > 1e-9).all() and found.steps.dims == ("eta",)
+
+
 def test_systems_that_are_not_there_are_refused_by_name():
     with pytest.raises(ParameterError, match="SYSTEM logic: must be one of student"):
         sweep.main(["state_tracking.logic", "--quiet"])

@@ -43,7 +43,72 @@ def test_times_and_exponents_of_powers():
     assert made.measured_error.item() < 1e-9 and np.isnan(made.predicted_error)
     late = emergence_times(students(1.0), theory, time="t", A=1e3)
     assert bool(late.measured.isnull().all())
-    assert list(found.to_dataframe().columns) == ["measured", "predicted", "deviation"]
+    assert (late.measured_note == "not reached to 40").all()
+    columns = ["measured", "predicted", "measured_note", "predicted_note", "deviation"]
+    assert list(found.to_dataframe().columns) == columns
+
+
+def falls(blank=slice(0, 0), times=T[:1001]):
+    """A loss that is 1/2 at t = 5."""
+    values = 1 / (1 + np.exp(times - 5))
+    values[blank] = np.nan
+    return xr.Dataset({"loss": ("t", values)}, {"t": times})
+
+
+def test_what_falls_crosses_downwards():
+    """1 / (1 + exp(t - 5)) is one half at 5; so is its theory, and the quantity says so."""
+    found = emergence_times(falls(), falls(), loss=0.5)
+    assert found.quantity.values.tolist() == ["loss = 0.5, falling"]
+    assert [x.item() for x in (found.measured, found.predicted, found.deviation)] == [5, 5, 0]
+    up = emergence_times(1 - falls(), 1 - falls(), loss=0.5)
+    assert up.quantity.values.tolist() == ["loss = 0.5"] and up.measured.item() == 5
+
+
+@pytest.mark.parametrize(
+    ("blank", "time", "note"),
+    [
+        (slice(480, 505), np.nan, "blank before"),
+        (slice(0, 505), np.nan, "blank before"),
+        (slice(100, 300), 5, ""),
+        (slice(300, None), np.nan, "not reached to 2.99, with blanks"),
+        (slice(None), np.nan, "no values"),
+        (slice(510, None), 5, ""),
+    ],
+)
+def test_a_blank_is_not_never(blank, time, note):
+    """Before a crossing, from a time on, everywhere; one that is not beside it changes nothing."""
+    found = emergence_times(falls(blank), falls(), loss=0.5)
+    np.testing.assert_equal(found.measured.item(), time)
+    assert found.measured_note.item() == note and found.predicted_note.item() == ""
+    early = emergence_times(falls().sel(t=slice(6, None)), falls(), loss=0.5)
+    assert (early.measured.item(), early.measured_note.item()) == (6, "passed at the first time")
+
+
+def test_the_order_of_times_changes_nothing():
+    """Of students or theory; what is no time, or none of the theory, is refused."""
+    p, runs = ensembles("demo")
+    curves = own_start(p, runs)
+    found = emergence_times(runs, curves, A=0.5)
+    for shuffled in (
+        runs.isel(alpha=slice(None, None, -1)),
+        runs.isel(alpha=np.random.default_rng(0).permutation(runs.sizes["alpha"])),
+    ):
+        xr.testing.assert_identical(emergence_times(shuffled, curves, A=0.5), found)
+        xr.testing.assert_identical(
+            emergence_times(runs, shuffled[["A"]].assign(A=curves.A), A=0.5).predicted,
+            found.predicted,
+        )
+    for wrong, words in (
+        (runs.drop_vars("alpha"), "dimension alpha has no times"),
+        (runs.swap_dims(alpha="epoch"), "no dimension alpha; say which"),
+        (runs.assign_coords(alpha=runs.alpha.values * np.timedelta64(1, "s")), "must be numbers"),
+        (
+            runs.assign_coords(alpha=np.where(runs.alpha > 5, np.nan, runs.alpha)),
+            "finite, each once",
+        ),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            emergence_times(wrong, curves, A=0.5)
 
 
 def test_standard_error_of_an_exponent_is_that_of_its_seeds():
@@ -78,7 +143,7 @@ def _adam(runs):
     ("more", "message"),
     [
         (dict(time="t"), "levels: none given"),
-        (dict(A=0.5), "time = None: A must have one; it has L, t"),
+        (dict(A=0.5), "time = None: A must have one; it has L, t|levels"),
         (dict(B=0.5, time="t"), "B: not measured or predicted; both have A"),
     ],
 )

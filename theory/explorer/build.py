@@ -150,11 +150,12 @@ def page(model: Model, p: BaseParameters, runs: Path | None = None) -> str:
         "TITLE": html.escape(model.title),
         "CAPTION": html.escape(f"Start: {setting}"),
         "CODE": (HERE / "flow.js").read_text(encoding="utf-8"),
-        # Of names in quotes; in formulas a blank follows the sign.
+        # What would end the script, or begin another; the page escapes names where it shows them.
         "DATA": re.sub(
-            "<(?=[/!a-zA-Z])",
+            "<(?=/?script|!--)",
             r"\\u003c",
             f"{{flows: {{{', '.join(code)}}}, runs: {json.dumps(drawn)}}}",
+            flags=re.IGNORECASE,
         ),
     }
     text = (HERE / "page.html").read_text(encoding="utf-8")

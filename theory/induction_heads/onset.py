@@ -193,4 +193,4 @@ def draw(result: Onset, axes: Any) -> None:
         right.set(xlabel="training time $t$ (unit rate, summed loss)")
     right.set(ylabel=r"loss $\mathcal{L}$", ylim=(0, 1.05 * float(curve.loss.max())))
     for axis in axes:
-        plotting.inside(axis)
+        plotting.below(axis)

@@ -269,4 +269,4 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
     )
     for axis in axes:
         if axis.get_legend_handles_labels()[0]:
-            plotting.inside(axis)
+            plotting.below(axis)

@@ -311,7 +311,9 @@ def _streams() -> None:
         print("error: stdout is closed; to do without, redirect it: > /dev/null", file=sys.stderr)
         sys.exit(2)
     for stream in (sys.stdout, sys.stderr):
-        if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
+        if getattr(stream, "errors", None) in ("strict", "surrogateescape") and hasattr(
+            stream, "reconfigure"
+        ):
             with contextlib.suppress(OSError):  # it looks where it is, which a pipe may not say
                 stream.reconfigure(errors="backslashreplace")
     warnings.formatwarning = lambda message, *_, **__: (

@@ -60,6 +60,11 @@ def available() -> float:
     return max(min(limits), 0.0)
 
 
+def exceeds(size: float) -> bool:
+    """Whether so many bytes are neither negligible nor available."""
+    return size > NEGLIGIBLE_BYTES and size > available()
+
+
 def _number_of_pages() -> tuple[int, int]:
     """Current address space and data size of this process, in bytes."""
     try:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from theory.parameters import ParameterError
+from theory.parameters import ParameterError, error_summary
 
 WIDTH = 100  # characters per line without a terminal
 NARROWEST = 10  # smallest width of a text column, in characters
@@ -102,6 +102,25 @@ def read_text(flag: str, path: Path, most: int = 2**28) -> str:
         return content.decode()
     except UnicodeDecodeError:
         raise ParameterError(f"{flag} {path}: must be a text file in UTF-8") from None
+
+
+@contextlib.contextmanager
+def intact(path: Path) -> Iterator[None]:
+    """Context manager for reading a file whose content may be anything.
+
+    Raises
+    ------
+    ParameterError
+        In one line, for whatever goes wrong meanwhile.
+    """
+    try:
+        yield
+    except (ParameterError, OSError, MemoryError):
+        raise
+    except Exception as error:  # a missing key, a list for a number, nested too deeply, ...
+        raise ParameterError(
+            f"{path}: damaged ({error_summary(error)}); restore it, as by git checkout"
+        ) from None
 
 
 def to_json(value: Any) -> str:

@@ -1,9 +1,10 @@
-"""Figure style: theory as lines, students as single lines or as median and band, legends in
-or beside the panels, colours for colour-blind readers.
+"""Figure style: theory as lines, students as single lines or as median and band, legends below the
+panels, colours for colour-blind readers.
 """
 
 import functools
 import os
+import re
 import sys
 import textwrap
 import weakref
@@ -26,17 +27,22 @@ except ValueError as error:  # of MPLBACKEND, which matplotlib reads on import
     raise ParameterError(f"MPLBACKEND = {os.environ.get('MPLBACKEND')}: {error}") from None
 
 FEW = 20  # largest number of seeds drawn one by one
-HEADLINE_POINTS = 7  # font size
+HEADLINE_POINTS = 8  # font size
 LEGEND_POINTS = 36  # distance from the axis to the legend below its labels
+WIDTH = 7.2  # inches: letters of 8 points have more than 7 in print, and fill a page of the site
+ACROSS = 3  # most panels side by side
+LETTERS = 17  # of a legend, per inch beside its marks
+_NOT_DRAWN = re.compile(r"[\\${}^_]|(?<=\\[a-zA-Z])[a-zA-Z]+")  # of a formula, roughly
 # Height of the legends below each row of a figure, in inches.
 _legends: weakref.WeakKeyDictionary[Any, dict[int, float]] = weakref.WeakKeyDictionary()
 STYLE = Path(__file__).with_name("project.mplstyle")
 
 
 def figure(
-    rows: int = 1, columns: int = 1, width: float = 4.4, height: float = 3.2
+    rows: int = 1, columns: int = 1, width: float = 4.0, height: float = 2.8
 ) -> tuple[Any, Any]:
-    """Figure and axes; sizes in inches per panel.
+    """Figure and axes; sizes in inches per panel, at most so wide that the figure has `WIDTH`. Rows
+    of more than three panels are continued below, in an array of the same shape.
 
     Raises
     ------
@@ -44,14 +50,26 @@ def figure(
         If matplotlib's backend does not load.
     """
     plt.style.use(STYLE)
+    blocks = -(-columns // ACROSS)
+    across = -(-columns // blocks)
+    width = min(width, WIDTH / across)
     try:
-        return plt.subplots(
-            rows, columns, figsize=(width * columns, height * rows), layout="constrained"
+        whole, axes = plt.subplots(
+            rows * blocks,
+            across,
+            figsize=(width * across, height * rows * blocks),
+            layout="constrained",
+            squeeze=False,
         )
     except ImportError as error:
         raise ParameterError(
             f"MPLBACKEND = {os.environ.get('MPLBACKEND')}: {error_summary(error)}"
         ) from None
+    axes = np.hstack(np.vsplit(axes, blocks))
+    for axis in axes[:, columns:].flat:
+        axis.remove()
+    axes = axes[:, :columns]
+    return whole, axes.squeeze()[()] if 1 in axes.shape else axes
 
 
 def panels(rows: int = 1, columns: int = 1, **size: float) -> Callable[..., Callable[..., Any]]:
@@ -130,43 +148,38 @@ def first_panel(figure: Any) -> list[float]:
 
 def below(axis: Any, **options: Any) -> None:
     """Put the legend below the axis, clear of the data. The figure grows by the height of the
-    highest legend of a row, so that panels keep their size.
+    highest legend of a row, so that panels keep their size; long entries are broken between words
+    and symbols.
     """
-    shift = ScaledTranslation(0, -LEGEND_POINTS / 72, axis.figure.dpi_scale_trans)
+    figure, place = axis.figure, axis.get_subplotspec()
+    shift = ScaledTranslation(-LEGEND_POINTS / 72, -LEGEND_POINTS / 72, figure.dpi_scale_trans)
+    handles, labels = axis.get_legend_handles_labels()
+    room = int(LETTERS * (figure.get_figwidth() / place.get_gridspec().ncols - 0.8))
     legend = axis.legend(
+        handles,
+        [_broken(label, room) for label in labels],
         **{
             "loc": "upper left",
             "bbox_to_anchor": (0, 0),
             "bbox_transform": axis.transAxes + shift,
             "borderaxespad": 0,
-            "fontsize": 7,
+            "alignment": "left",
             **options,
-        }
+        },
     )
-    figure, row = axis.figure, axis.get_subplotspec().rowspan.start
+    row = place.rowspan.start
     heights = _legends.setdefault(figure, {})
     height = legend.get_window_extent().height / figure.dpi
     figure.set_figheight(figure.get_figheight() + max(0.0, height - heights.get(row, 0.0)))
     heights[row] = max(height, heights.get(row, 0.0))
 
 
-def inside(axis: Any, **options: Any) -> None:
-    """Put the legend into the panel where it covers fewest points, half transparent."""
-    axis.legend(
-        **{"loc": "best", "fontsize": 7, "frameon": True, "framealpha": 0.8, **options},
-        edgecolor="none",
-    )
-
-
-def beside(axis: Any, **options: Any) -> None:
-    """Put the legend to the right of the panel. The figure grows by its width, so that panels keep
-    their size.
-    """
-    legend = axis.legend(
-        **{"loc": "upper left", "fontsize": 7, **options}, bbox_to_anchor=(1.01, 1), borderaxespad=0
-    )
-    figure = axis.figure
-    figure.set_figwidth(figure.get_figwidth() + legend.get_window_extent().width / figure.dpi)
+def _broken(label: str, room: int) -> str:
+    """A label in lines of about ``room`` letters, formulas in one piece."""
+    formulas = iter(re.findall(r"\$[^$]*\$", label))
+    letters = re.sub(r"\$[^$]*\$", lambda m: "\0" * len(_NOT_DRAWN.sub("", m[0])), label)
+    lines = textwrap.wrap(letters, max(room, 12), break_long_words=False, break_on_hyphens=False)
+    return re.sub("\0+", lambda _: next(formulas), "\n".join(lines))
 
 
 def band(

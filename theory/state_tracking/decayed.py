@@ -123,4 +123,4 @@ def draw(result: Onset, axes: Any) -> None:
         ylim=(0, 1.05),
     )
     for axis in axes:
-        plotting.inside(axis)
+        plotting.below(axis)

@@ -387,4 +387,4 @@ def draw(result: Onset, axes: Any) -> None:
             xlabel=r"training time $\alpha$ = epochs / $(d_g N)$",
             xlim=(0, float(drawn["flow (15)"].alpha[-1])),
         )
-        plotting.inside(axis)
+        plotting.below(axis)

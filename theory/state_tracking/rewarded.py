@@ -158,4 +158,4 @@ def draw(result: Onset, axes: Any) -> None:
     )
     right.set(xlabel="overlap $R$ with the own teacher", ylabel="attention $A$", ylim=(0, 1.05))
     for axis in axes:
-        plotting.inside(axis)
+        plotting.below(axis)

@@ -296,7 +296,7 @@ def draw(sweeps: dict[str, Any]) -> Any:
             xticklabels=[str(N) for N in sizes],
         )
         axis.minorticks_off()
-    plotting.beside(np.atleast_1d(axes)[-1])
+    plotting.below(np.atleast_1d(axes)[-1])
     plotting.headline(
         figure,
         f"D = 2 N; orthonormal data, strict mask; batches of {BATCH}; step in t = {RATE:g}; {len(SEEDS)} seeds",

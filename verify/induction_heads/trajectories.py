@@ -40,7 +40,7 @@ def report(request: Request) -> Report:
     )
 
 
-@plotting.panels(1, 2, width=3.9, height=3.0)
+@plotting.panels(1, 2, height=3.0)
 def draw(p: Parameters, runs: xr.Dataset, *axes: Any) -> Any:
     """Loss and the three pseudo-parameters over time, one line per student."""
     curve = predict(p, runs)
@@ -54,6 +54,6 @@ def draw(p: Parameters, runs: xr.Dataset, *axes: Any) -> Any:
                 curve.t, curve[name], "k--", lw=1, label=None if k else "descent without noise"
             )
         axis.set(xlabel="$t$ = steps times step in $t$", ylabel=label)
-        plotting.inside(axis)
+        plotting.below(axis)
     asked = [(p, runs.sizes["seed"])]
     return titles.title(asked), described(asked)

@@ -114,7 +114,7 @@ def as_dict(errors: Ladder) -> dict[str, Any]:
     }
 
 
-@plotting.panels(1, 2, width=3.9, height=3.0)
+@plotting.panels(1, 2, height=3.0)
 def draw(p: Parameters, runs: xr.Dataset, *axes: Any) -> Any:
     """Figure: attention and rollout accuracy of single seeds: students, the paper's curve, and
     ours.
@@ -146,6 +146,6 @@ def draw(p: Parameters, runs: xr.Dataset, *axes: Any) -> Any:
             xlim=(0, float(runs.alpha[-1])),
             ylim=(-0.02, 1.05),
         )
-    plotting.inside(axes[1], loc="upper left")
+    plotting.below(axes[1])
     asked = [(p, runs.sizes["seed"])]
     return titles.title(asked), described(asked)

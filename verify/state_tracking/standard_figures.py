@@ -14,7 +14,7 @@ def draw(runs: Mapping[str, xr.Dataset] | None = None, names: Sequence[str] = ()
     """Figure: order parameters by intervention over tokens seen, mean and scatter of the seeds."""
     runs = ensembles.shipped() if runs is None else runs
     names = names or ("base", standard.ROTARY, "solvable, Adam", "solvable, descent")
-    figure, axes = plotting.figure(2, len(names), width=3.4, height=2.5)
+    figure, axes = plotting.figure(2, len(names), height=2.5)
     for column, name in zip(axes.T, names, strict=True):
         p, part = ensembles.parameters(name), runs[name]
         times, each = standard.stages(p, part), standard.thousand(p)
@@ -30,10 +30,11 @@ def draw(runs: Mapping[str, xr.Dataset] | None = None, names: Sequence[str] = ()
         )
         column[0].set(title=TITLES.get(name, name), ylim=(0, 1.02))
         column[1].set(xlabel="thousand predicted tokens seen")
-    for axis, label in zip(axes[:, 0], ("share, accuracy", "overlap"), strict=True):
-        axis.set_ylabel(label)
+    for row, label in zip(axes, ("share, accuracy", "overlap"), strict=True):
+        for axis in row:
+            axis.set_ylabel(label if axis.get_subplotspec().is_first_col() else "")
     for axis in axes[:, -1]:
-        plotting.beside(axis)
+        plotting.below(axis)
     return figure
 
 
@@ -41,18 +42,15 @@ def draw_one_head(runs: Mapping[str, xr.Dataset] | None = None) -> Any:
     """Figure: accuracy of students of one head, one panel per seed, and what attention allows."""
     runs = ensembles.shipped() if runs is None else runs
     part = runs[standard.ONE_HEAD]
-    figure, axes = plotting.figure(2, 4, width=2.0, height=1.7)
+    figure, axes = plotting.figure(1, part.sizes["seed"], height=1.7)
     for axis, seed in zip(axes.flat, part.seed.values, strict=True):
         for quantity, word in (("accuracy", "accuracy"), ("visible", "that attention allows")):
             line = "-" if quantity == "accuracy" else ":"
             tokens = part.epoch * standard.thousand(ensembles.parameters(standard.ONE_HEAD))
             axis.plot(tokens, part[quantity].sel(seed=seed), "k" + line, lw=1.2, label=word)
         axis.set(title=f"seed {seed}", ylim=(0, 1.02))
-    for axis in axes[-1]:
-        axis.set_xlabel("thousand tokens")
-    for axis in axes[:, 0]:
-        axis.set_ylabel("accuracy")
-    plotting.beside(axes[0, -1])
+        axis.set(xlabel="thousand tokens", ylabel="accuracy")
+    plotting.below(axes[-1])
     return figure
 
 

@@ -251,7 +251,7 @@ def draw(sweeps: dict[str, Any]) -> Any:
     """Figure: time of A = 1/2 over each swept parameter; flow as line, students as mean and
     marks.
     """
-    figure, axes = plotting.figure(1, len(sweeps), width=2.9, height=2.7)
+    figure, axes = plotting.figure(1, len(sweeps), height=2.7)
     axes = np.atleast_1d(axes)
     for axis, (name, (grid, _, students)) in zip(axes, sweeps.items(), strict=True):
         fine = np.geomspace(grid[0], grid[-1], 25)
@@ -284,7 +284,7 @@ def draw(sweeps: dict[str, Any]) -> Any:
     for axis in axes:
         axis.set(yticks=ticks, yticklabels=[f"{t}" for t in ticks])
         axis.set_ylim(0.9 * np.nanmin(every), 1.1 * np.nanmax(every))
-    plotting.inside(axes[0])
+    plotting.below(axes[0])
     shared = {n: v for n, v in SMALL.values().items() if n in ("N", "L", "d_g", "d_h", "eta")}
     plotting.headline(
         figure,

@@ -290,7 +290,7 @@ def rollouts(p: Parameters, runs: xr.Dataset, curve: xr.Dataset) -> list[str]:
     ]
 
 
-@plotting.panels(2, 3, width=3.6, height=2.9)
+@plotting.panels(2, 3, height=2.9)
 def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset, axes: Any) -> Any:
     """Figure with six panels: order parameters, loss, accuracies, attention factor; few seeds are
     drawn as single lines.
@@ -331,8 +331,8 @@ def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset, a
         if kind:
             axis.plot([], [], "0.4", ls="--", label="paper, Eqs. (15), (17)-(18)")
         if names[0] == "R":
-            plotting.inside(axis)
-    plotting.beside(axis)  # accuracies
+            plotting.below(axis)
+    plotting.below(axis)  # accuracies
     axis = axes.flat[4]
     for k, (name, values) in enumerate(closure_curves(p, runs).items()):
         axis.plot(
@@ -341,7 +341,7 @@ def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset, a
     axis.set(
         xlabel=r"$\alpha$ = epochs / $(d_g N)$", ylabel=r"attention factor $d_g N\,|\nabla A|^2$"
     )
-    plotting.inside(axis)
+    plotting.below(axis)
     axis.set_title("means over the students")
     asked = [(p, runs.sizes["seed"])]
     return titles.title(asked), described(asked)

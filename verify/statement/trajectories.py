@@ -54,7 +54,7 @@ def lag(stated: Statement, p: Any, runs: xr.Dataset) -> str:
     )
 
 
-@plotting.panels(1, 2, width=3.9, height=3.0)
+@plotting.panels(1, 2, height=3.0)
 def draw(stated: Statement, p: Any, runs: xr.Dataset, *axes: Any) -> Any:
     """Loss and order parameters over time: students, and descent of the flow."""
     curve = model.offered(stated).predict(p, runs)
@@ -64,7 +64,7 @@ def draw(stated: Statement, p: Any, runs: xr.Dataset, *axes: Any) -> Any:
             plotting.band(axis, runs[name], f"C{k}", f"{name}, students")
             axis.plot(curve.t, curve[name], "k--", lw=1, label=None if k else "theory")
         axis.set(xlabel="$t$ = learning rate times steps")
-        plotting.inside(axis)
+        plotting.below(axis)
     asked = [(p, runs.sizes["seed"])]
     return titles.title(asked), described(asked)
 

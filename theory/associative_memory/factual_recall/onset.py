@@ -104,4 +104,4 @@ def draw(result: Onset, axes: Any) -> None:
     right.set(ylabel="part of the loss / its start", ylim=(0, 1.05))
     for axis in axes:
         axis.set(xlabel=r"training step = $t/\eta$", xlim=(0, float(curve.step[-1])))
-        plotting.inside(axis)
+        plotting.below(axis)

@@ -1,7 +1,7 @@
 """Agreement, and training times with and without a curriculum, as numbers."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -113,16 +113,31 @@ def curriculum_times(p: Parameters, kernels: Kernels = "sphere") -> list[float]:
     ParameterError
         For unknown kernels, or if a stage takes longer than t = 100 (sphere) or 1e5 (softmax).
     """
+    return np.cumsum([length for _, _, length in stages(p, kernels)]).tolist()
+
+
+def stages(p: Parameters, kernels: str) -> Iterator[tuple[Flow, dict[str, float], float]]:
+    """Flow, initial values and length of each stage of the curriculum."""
     longest = LONGEST[kernels]
     overlaps: list[float] = []
-    lengths = []
     for hops in range(1, p.k + 1):
         system, start = flow(hops, kernels), starting_at(p, [*overlaps, p.m_0])
         length = time_of_product(system, start, STAGE, longest)
-        lengths.append(in_time(length, f"m_0 = {p.m_0:g}: stage {hops}", longest))
+        yield system, start, in_time(length, f"m_0 = {p.m_0:g}: stage {hops}", longest)
         final = system.solve(start, at=[length], t=length or 1.0)
         overlaps = [float(final[q.name][0]) for q in system.state]
-    return np.cumsum(lengths).tolist()
+
+
+def product_curve(p: Parameters, t: float, curriculum: bool, kernels: str) -> list[tuple[Any, Any]]:
+    """Times and product of all overlaps until ``t``, in pieces: one, or one for each stage."""
+    alike = [(flow(p.k, kernels), starting_at(p, [p.m_0] * p.k), t)]
+    begun, out = 0.0, []
+    for system, start, length in stages(p, kernels) if curriculum else alike:
+        hops = len(system.state)
+        part = system.solve(start, t=length if hops < p.k else t - begun)
+        out.append((begun + part.t, part["product"] * p.m_0 ** (p.k - hops)))
+        begun += length
+    return out
 
 
 def over_hops(equation: Equation, entries: sp.IndexedBase, values: Sequence, size: int) -> sp.Expr:

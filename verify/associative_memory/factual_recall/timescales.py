@@ -171,7 +171,7 @@ def draw(sweeps: dict[str, Any]) -> Any:
     """Plateau length over each swept parameter: flow as line, full-batch descent and students as
     marks.
     """
-    figure, axes = plotting.figure(1, len(sweeps), width=2.9, height=2.7)
+    figure, axes = plotting.figure(1, len(sweeps), height=2.7)
     for axis, (name, rows) in zip(np.atleast_1d(axes), sweeps.items(), strict=True):
         (grid, label), whole = SWEPT[name], name != "epsilon"
         values = [r["value"] for r in rows]
@@ -189,7 +189,7 @@ def draw(sweeps: dict[str, Any]) -> Any:
         if whole:
             axis.set_xticks(values)
     for axis in np.atleast_1d(axes)[:2]:  # the flow is a line over epsilon, a mark over sizes
-        plotting.inside(axis)
+        plotting.below(axis)
     shared = {n: getattr(SMALL, n) for n in ("epsilon", "S", "R", "D", "eta", "batch_size")}
     plotting.headline(
         figure, f"{stated(shared)}; but for what is swept; {len(SEEDS)} seeds, a mark each"

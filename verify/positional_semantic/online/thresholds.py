@@ -198,7 +198,7 @@ def draw(found: xr.DataArray, flow: xr.DataArray) -> Any:
         )
         axis.set_xticks(found.alpha.values, [f"{a:g}" for a in found.alpha.values])
         axis.minorticks_off()
-    plotting.beside(np.atleast_1d(axes)[-1])
+    plotting.below(np.atleast_1d(axes)[-1])
     text = f"full batch from random weights, d = {int(found.d[-1])}, {n} seeds, 95% intervals"
     plotting.headline(figure, text)
     return figure
