@@ -16,8 +16,6 @@ from theory import registry
 from theory.parameters import BaseParameters, ParameterError
 from theory.runtime import cli, commands, output
 
-USAGE = "python -m simulate MODEL[.SYSTEM] --preset demo --seeds 4 --out PATH"
-
 
 def parser(prog: str, description: str, *more: str) -> argparse.ArgumentParser:
     """Argument parser of a training command."""
@@ -132,11 +130,8 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
     )
     words = sys.argv[1:] if argv is None else argv
     if not (words or model):
-        print(f"Students; train some by {USAGE}\n")
-        by_model: dict[str, list[str]] = {"MODEL": ["SYSTEM"]}
-        for full in systems.every():
-            by_model.setdefault(full.partition(".")[0], []).append(full.partition(".")[2])
-        print(commands.in_rows(by_model))
+        print(commands.by_model([*systems.every()]))
+        print("\nTrain: python -m simulate MODEL[.SYSTEM] --preset demo --seeds 4 --out PATH")
         return 0
     args = asked.parse_args([model, *words] if model else words)
     short, system = systems.find(".".join(filter(None, (args.model, args.system or args.named))))

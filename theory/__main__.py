@@ -48,10 +48,10 @@ def main(argv: list[str] | None = None) -> int:
         model="all",
     )
     args = parser.parse_args(argv)
-    if not (args.model or args.json or args.latex):
+    if not (args.model or args.json or args.latex or args.wide):
         rows = [(m.name, m.title) for m in registry.TABLE.values()]
-        print(output.table(("model", "title"), rows, wide=args.wide))
-        print("\nequations of one: python -m theory MODEL; of all, as LaTeX or JSON: --latex, --json")
+        print(output.table(("model", "title"), rows, wide=False))
+        print("\nequations of one: python -m theory MODEL; of all: --wide, --latex, --json")
         return 0
     models = [args.model] if args.model else list(registry.MODELS.values())
     listing: dict[str, Any] = {}

@@ -1,14 +1,10 @@
-"""What can be verified; ``python -m verify gradients`` is ``python -m verify.gradients``."""
+"""List the checks: ``python -m verify``; ``python -m verify gradients`` is ``verify.gradients``."""
 
-import sys
+from functools import partial
 
 from theory.runtime import cli, commands
 
-
-def main(argv: list[str] | None = None) -> int:
-    """Command line."""
-    return commands.door(["verify", *(sys.argv[1:] if argv is None else argv)])
-
+main = partial(commands.main, wing="verify")
 
 if __name__ == "__main__":
     cli.run(main)

@@ -112,11 +112,13 @@ class Parser(argparse.ArgumentParser):
         """Complete a word for the shell; presets and parameters are those of the model."""
         import argcomplete
 
-        def names(parsed_args: argparse.Namespace, action: argparse.Action, **_: Any) -> list[str]:
+        def names(action: argparse.Action, parsed_args: Any, **_: Any) -> list[str]:
             model = getattr(parsed_args, "model", None) or next(iter(registry.MODELS))
-            kind = (_model(model) if isinstance(model, str) else model).wing("theory").Parameters
+            name = getattr(model, "name", model)
+            known = registry.TABLE.get(name) or registry.find(name.partition(".")[0])
+            kind = known.wing("theory").Parameters
             if action.dest == "preset":
-                return [*getattr(kind, "presets", dict)()]
+                return [*kind.presets()]
             return [f"{f.name}=" for f in dataclasses.fields(kind) if f.init]
 
         for action in self._actions:
