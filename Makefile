@@ -10,10 +10,18 @@ RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 TESTS := $(VENV)/.ready-for-tests
 DOCS := $(VENV)/.ready-for-docs
-# Options for pip. Without a GPU, PIP="--extra-index-url https://download.pytorch.org/whl/cpu" spares gigabytes.
+# Options for pip; with an index among them, the build of PyTorch is not chosen here.
 PIP ?=
 # Python compiles what is imported; compiling all that is installed doubles the time of an installation.
 INSTALL = $(RUN) -m pip install --quiet --disable-pip-version-check --no-compile $(PIP) -c constraints.txt
+# Without an NVIDIA GPU, the CPU's build of PyTorch spares 4 GB. It has an index of its own, which may be out of reach.
+CPU_TORCH := torch --index-url https://download.pytorch.org/whl/cpu --timeout 5 --retries 0
+CPU_TORCH_IS_THERE = timeout 10 $(RUN) -m pip index versions $(PIP) $(CPU_TORCH) >/dev/null 2>&1
+GPU = nvidia-smi -L >/dev/null 2>&1
+# While pip works, it says so every quarter of a minute.
+define WHILE_ALIVE
+{ while sleep 15 >/dev/null 2>&1; do echo "  $$(du -sm $(VENV) | cut -f1) MB so far"; done; } & sign=$$!; trap "kill $$sign" EXIT;
+endef
 DEMO := output/demo
 OUT ?= output/device
 SECONDS_LEFT ?= 1800
@@ -26,16 +34,21 @@ setup: $(TESTS)
 
 $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) not found; install Python 3.11 or newer, or say make PYTHON=/path/to/python" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; say make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c '' || { echo "error: $(PYTHON) does not start; say make PYTHON=/path/to/python3.11 (or newer)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is $$($(PYTHON) --version 2>&1), and 3.11 or newer is needed; say make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "error: $(PYTHON) has no venv module (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1; }
-	@echo "setting up $(VENV) (first time: a few minutes)"
 	@test -x $(RUN) || $(PYTHON) -m venv --clear $(VENV)
-	@$(INSTALL) -e .
+	@if test -n "$(findstring index,$(PIP))" || test "$$(uname)" != Linux; then echo "installing into $(VENV): a few minutes"; \
+	elif $(GPU); then echo "installing into $(VENV), with PyTorch for this NVIDIA GPU: 6 GB, several minutes"; \
+	elif $(CPU_TORCH_IS_THERE); then echo "installing into $(VENV), with PyTorch for the CPU: 1.3 GB, a few minutes"; \
+		$(WHILE_ALIVE) $(INSTALL) --no-deps $(CPU_TORCH); \
+	else echo "installing into $(VENV): up to 6 GB, several minutes (PyTorch's index of smaller builds is out of reach)"; fi
+	@$(WHILE_ALIVE) $(INSTALL) -e .
 	@touch $@
 
 $(TESTS): $(READY)
 	@echo "adding what the tests need to $(VENV)"
-	@$(INSTALL) -e ".[test]" -e ./examples/linear_attention
+	@$(WHILE_ALIVE) $(INSTALL) -e ".[test]" -e ./examples/linear_attention
 	@touch $@
 
 demo: $(READY)
@@ -63,7 +76,7 @@ gpu-dry-run: $(TESTS)
 
 $(DOCS): $(READY)
 	@echo "installing Sphinx into $(VENV)"
-	@$(INSTALL) -e ".[docs]"
+	@$(WHILE_ALIVE) $(INSTALL) -e ".[docs]"
 	@touch $@
 
 docs-setup: $(DOCS)
