@@ -1,5 +1,7 @@
 # Two commands: `make demo` runs the main job, `make test` runs the tests. Each installs what it needs, and no more.
 # `make test-all` adds the long forms: many kills, every parameter, whole ensembles.
+# `make test-lowest` and `make test-newest` run the tests with the lowest and newest versions that pyproject.toml allows, and
+# `make dist` builds wheel and source archive into output/dist.
 # `make faults` injects 150 random faults into a copy (about two hours); it goes on where it was stopped.
 # `make docs` builds the site into output/docs, every page executed; `make docs-all` trains what its gallery needs, too;
 # `make site` checks the links of what `make docs` built and packs it into output/site.zip.
@@ -22,13 +24,14 @@ GPU = nvidia-smi -L >/dev/null 2>&1
 define WHILE_ALIVE
 { while sleep 15 >/dev/null 2>&1; do echo "  $$(du -sm $(VENV) | cut -f1) MB so far"; done; } & sign=$$!; trap "kill $$sign" EXIT;
 endef
+WITH_TESTS := -e ".[test]" -e ./examples/linear_attention
 DEMO := output/demo
 OUT ?= output/device
 SECONDS_LEFT ?= 1800
 # Python keeps compiled sources: without, each process of tests and pages compiles the toolkit again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all faults check docs-setup docs docs-all site setup clean gpu gpu-dry-run
+.PHONY: demo test test-all test-lowest test-newest dist faults check docs-setup docs docs-all site setup clean gpu gpu-dry-run
 
 setup: $(TESTS)
 
@@ -48,7 +51,7 @@ $(READY): pyproject.toml constraints.txt
 
 $(TESTS): $(READY)
 	@echo "adding what the tests need to $(VENV)"
-	@$(WHILE_ALIVE) $(INSTALL) -e ".[test]" -e ./examples/linear_attention
+	@$(WHILE_ALIVE) $(INSTALL) $(WITH_TESTS)
 	@touch $@
 
 demo: $(READY)
@@ -64,6 +67,25 @@ test: $(TESTS)
 
 test-all: $(TESTS)
 	$(RUN) -m pytest -m "slow or not slow"
+
+# Options for uv: UV="--torch-backend=auto" takes PyTorch's smaller builds.
+UV ?=
+test-lowest: $(READY)
+	@$(RUN) -m venv output/lowest
+	@output/lowest/bin/python -m pip install --quiet uv
+	@output/lowest/bin/uv pip install --quiet $(UV) --python output/lowest/bin/python --resolution lowest-direct $(WITH_TESTS)
+	output/lowest/bin/python -m pytest
+
+test-newest: $(READY)
+	@$(RUN) -m venv output/newest
+	@output/newest/bin/python -m pip install --quiet --upgrade $(PIP) $(WITH_TESTS)
+	output/newest/bin/python -m pytest
+
+dist: $(TESTS)
+	$(RUN) -m pytest -n 0 -m "slow or not slow" tests/test_release.py
+	rm -rf build output/dist
+	$(RUN) -c 'from setuptools import build_meta as make; make.build_sdist("output/dist"); make.build_wheel("output/dist")' >/dev/null
+	@ls output/dist
 
 faults: $(TESTS)
 	$(RUN) -m tests.faults
@@ -98,4 +120,4 @@ check: $(TESTS)
 	$(RUN) -m mypy docs/_extensions/*.py
 
 clean:
-	rm -rf $(VENV) output *.egg-info
+	rm -rf $(VENV) build output *.egg-info
