@@ -75,7 +75,7 @@ def steps(folder: Path, p: st.Parameters, runs: xr.Dataset) -> Iterator[str]:
         (folder / f"{command}.txt").write_text(made.text(wide=True) + "\n")
         yield f"checked   {len(made.checks)} {what}: {counted(made.checks)}: {command}.txt"
     yield "\n".join([LEVELS, textwrap.indent(output.table(*made.tables[TITLE]), INDENT[:4])])
-    plotting.save(made.draw(), folder / "students.png")
+    plotting.save(made.draw and made.draw(), folder / "students.png")
     words = ("state_tracking", *TRAIN[:2], "--plot", str(folder / "onset.png"))
     quietly(folder / "onset.txt", onset.main, *words)
     yield "drawn     students, the paper's curve, our best theory: students.png; onset, solved: onset.png"
@@ -89,10 +89,10 @@ def counted(checks: Sequence[Check]) -> str:
     return ", ".join(f"{counts[word]} {word}" for word in sorted(counts))
 
 
-def quietly(path: Path, command: Callable[[Sequence[str]], int], *words: str) -> None:
+def quietly(path: Path, command: Callable[[list[str]], int], *words: str) -> None:
     """Run a command with its output in a file."""
     with path.open("w") as file, contextlib.redirect_stdout(file):
-        command(words)
+        command([*words])
 
 
 def main(argv: list[str] | None = None) -> int:
