@@ -11,6 +11,20 @@ from theory.runtime import output
 from verify.check import VERDICTS, Z_REASON, Check
 from verify.significance import Z_MAX
 
+NARROW = ("check", "where", "predicted", "measured", "off", "z", "verdict")
+WIDE = ("check", *NARROW[2:], "equation", "error", "tolerance", "detectable", "why")
+PLAIN = ("exact", "agrees", "undecided")  # verdicts shown without a reason
+NAMED = 2  # failing rows quoted in the result
+MOST_UNDECIDED = 9  # undecided rows; more are counted only
+PLACE = re.compile(r"(.*?)(?:, largest deviation)?, at (\w+ = [^,]+)")
+AGREES = "agrees: within its tolerance; an error of 5% or more would have been noticed."
+OFF = "off: measured - predicted, relative to the prediction (of a curve: to its largest value)."
+IN_BAND = "known"  # in place of z
+Z_SENTENCE = (
+    f"z: distance in standard errors. Above {Z_MAX:g} the row fails; by chance, once in 16,000 rows. "
+    f"{IN_BAND}: within the known error of this theory."
+)
+
 
 def summary(checks: Sequence[Check]) -> str:
     """Number of checks with each verdict, as text."""
@@ -59,39 +73,6 @@ def rows(checks: Sequence[Check], *, wide: bool = False) -> list[str]:
         *(part for line in reasons for part in output.wrapped(line, output.width())),
         *_words(shown),
     ]
-
-
-NARROW = ("check", "where", "predicted", "measured", "off", "z", "verdict")
-
-
-WIDE = ("check", *NARROW[2:], "equation", "error", "tolerance", "detectable", "why")
-
-
-PLAIN = ("exact", "agrees", "undecided")  # verdicts shown without a reason
-
-
-NAMED = 2  # failing rows quoted in the result
-
-
-MOST_UNDECIDED = 9  # undecided rows; more are counted only
-
-
-PLACE = re.compile(r"(.*?)(?:, largest deviation)?, at (\w+ = [^,]+)")
-
-
-AGREES = "agrees: within its tolerance; an error of 5% or more would have been noticed."
-
-
-OFF = "off: measured - predicted, relative to the prediction (of a curve: to its largest value)."
-
-
-IN_BAND = "known"  # in place of z
-
-
-Z_SENTENCE = (
-    f"z: distance in standard errors. Above {Z_MAX:g} the row fails; by chance, once in 16,000 rows. "
-    f"{IN_BAND}: within the known error of this theory."
-)
 
 
 def enough(checks: Sequence[Check]) -> tuple[int, int]:

@@ -64,7 +64,7 @@ def test_bands_hold_on_both_sides(factor, verdict):
     )
     assert {c.verdict for c in found.checks} == {verdict}
     assert {c.id for c in found.checks} == {f"{x}_by_Eq_15" for x in "ARS"}
-    text = str(found)
+    text = " ".join(str(found).split())
     assert f"3 {verdict}" in text and "off by +20.0% to +40.0%: mean field" in text
     assert "within two standard deviations of the ensemble: A " in text
 

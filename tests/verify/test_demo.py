@@ -102,8 +102,9 @@ def test_how_many_samples_decide():
     assert check_table.enough(never) == (0, 0) and "would decide" not in check_table.table(never)
 
 
-def test_where_a_deviation_was_found_has_a_column(four):
+def test_where_a_deviation_was_found_has_a_column(four, monkeypatch):
     """Not part of the name, which fits beside it."""
+    monkeypatch.setenv("COLUMNS", "100")
     p, runs = four
     made = compare(demo.st.predict(p, runs, accuracies=False)[["A", "R"]].assign_attrs({}), runs)
     head, _, *rows = check_table.rows(made.checks)[0].splitlines()
