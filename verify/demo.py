@@ -22,7 +22,7 @@ INTRO = """\
 Four small transformers learn to compose permutations ("actions"), writing the state after each
 (Forner et al., arXiv:2606.18164). Training takes about a minute."""
 QUESTION = """\
-RESULT    When does attention find the right action? It pays half of itself (A = 1/2) at this time,
+RESULT    When does attention find the right action? Half of it rests there (A = 1/2) at this time,
           in units of {epochs} epochs of gradient descent (in brackets: error of the prediction):"""
 BELOW = """\
           The paper's mean-field curve is one for all students. Our theory follows each student from
