@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None, wing: str = "") -> int:
     elif words[0] == "--completion":
         import argcomplete
 
-        print(argcomplete.shellcode(["solvable"], shell=[*words, "bash"][1]))
+        print(argcomplete.shellcode(["solvable"], True, [*words, "bash"][1]))
     else:
         run(*resolve([f"{wing}.{words[0]}".strip("."), *words[1:]]))
     return 0
