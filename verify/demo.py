@@ -1,4 +1,4 @@
-"""The main job, in one go: ``make demo``, or ``python -m verify.demo``."""
+"""The main job, from equations to trained students: ``python -m verify.demo`` (``make demo``)."""
 
 import contextlib
 import textwrap
