@@ -1,5 +1,7 @@
 # Two commands: `make demo` runs the main job, `make test` runs the tests. Each installs what it needs, and no more.
 # `make test-all` adds the long forms: many kills, every parameter, whole ensembles.
+# `make test-lowest` and `make test-newest` run the tests with the lowest and newest versions that pyproject.toml allows, and
+# `make dist` builds wheel and source archive into output/dist.
 # `make faults` injects 150 random faults into a copy (about two hours); it goes on where it was stopped.
 # `make docs` builds the site into output/docs, every page executed; `make docs-all` trains what its gallery needs, too;
 # `make site` checks the links of what `make docs` built and packs it into output/site.zip.
@@ -10,40 +12,49 @@ RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 TESTS := $(VENV)/.ready-for-tests
 DOCS := $(VENV)/.ready-for-docs
-# Options for pip. Without a GPU, PIP="--extra-index-url https://download.pytorch.org/whl/cpu" spares gigabytes.
+# Options for pip; with an index among them, the build of PyTorch is not chosen here.
 PIP ?=
 # Python compiles what is imported; compiling all that is installed doubles the time of an installation.
 INSTALL = $(RUN) -m pip install --quiet --disable-pip-version-check --no-compile $(PIP) -c constraints.txt
+# Without an NVIDIA GPU, the CPU's build of PyTorch spares 4 GB. It has an index of its own, which may be out of reach.
+CPU_TORCH := torch --index-url https://download.pytorch.org/whl/cpu --timeout 5 --retries 0
+CPU_TORCH_IS_THERE = timeout 10 $(RUN) -m pip index versions $(PIP) $(CPU_TORCH) >/dev/null 2>&1
+GPU = nvidia-smi -L >/dev/null 2>&1
+# While pip works, it says so every quarter of a minute.
+define WHILE_ALIVE
+{ while sleep 15 >/dev/null 2>&1; do echo "  $$(du -sm $(VENV) | cut -f1) MB so far"; done; } & sign=$$!; trap "kill $$sign" EXIT;
+endef
+WITH_TESTS := -e ".[test]" -e ./examples/linear_attention
 DEMO := output/demo
 OUT ?= output/device
 SECONDS_LEFT ?= 1800
 # Python keeps compiled sources: without, each process of tests and pages compiles the toolkit again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all faults check docs-setup docs docs-all site setup clean gpu gpu-dry-run
+.PHONY: demo test test-all test-lowest test-newest dist faults check docs-setup docs docs-all site setup clean gpu gpu-dry-run
 
 setup: $(TESTS)
 
 $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) not found; install Python 3.11 or newer, or say make PYTHON=/path/to/python" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; say make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c '' || { echo "error: $(PYTHON) does not start; say make PYTHON=/path/to/python3.11 (or newer)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is $$($(PYTHON) --version 2>&1), and 3.11 or newer is needed; say make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "error: $(PYTHON) has no venv module (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1; }
-	@echo "setting up $(VENV) (first time: a few minutes)"
 	@test -x $(RUN) || $(PYTHON) -m venv --clear $(VENV)
-	@$(INSTALL) -e .
+	@if test -n "$(findstring index,$(PIP))" || test "$$(uname)" != Linux; then echo "installing into $(VENV): a few minutes"; \
+	elif $(GPU); then echo "installing into $(VENV), with PyTorch for this NVIDIA GPU: 6 GB, several minutes"; \
+	elif $(CPU_TORCH_IS_THERE); then echo "installing into $(VENV), with PyTorch for the CPU: 1.3 GB, a few minutes"; \
+		$(WHILE_ALIVE) $(INSTALL) --no-deps $(CPU_TORCH); \
+	else echo "installing into $(VENV): up to 6 GB, several minutes (PyTorch's index of smaller builds is out of reach)"; fi
+	@$(WHILE_ALIVE) $(INSTALL) -e .
 	@touch $@
 
 $(TESTS): $(READY)
 	@echo "adding what the tests need to $(VENV)"
-	@$(INSTALL) -e ".[test]" -e ./examples/linear_attention
+	@$(WHILE_ALIVE) $(INSTALL) $(WITH_TESTS)
 	@touch $@
 
 demo: $(READY)
-	$(RUN) -m theory.latex state_tracking --out $(DEMO)/equations.tex
-	$(RUN) -m theory.onset state_tracking --preset demo --plot $(DEMO)/onset.png
-	$(RUN) -m verify.gradients state_tracking
-	$(RUN) -m simulate.state_tracking --preset demo --seeds 4 --alpha 12 --out $(DEMO)/students.nc
-	$(RUN) -m verify.trajectories state_tracking --runs $(DEMO)/students.nc --plot $(DEMO)/students.png
 	@$(RUN) -m verify.demo --folder $(DEMO)
 
 test: $(TESTS)
@@ -51,6 +62,25 @@ test: $(TESTS)
 
 test-all: $(TESTS)
 	$(RUN) -m pytest -m "slow or not slow"
+
+# Options for uv: UV="--torch-backend=auto" takes PyTorch's smaller builds.
+UV ?=
+test-lowest: $(READY)
+	@$(RUN) -m venv output/lowest
+	@output/lowest/bin/python -m pip install --quiet uv
+	@output/lowest/bin/uv pip install --quiet $(UV) --python output/lowest/bin/python --resolution lowest-direct $(WITH_TESTS)
+	output/lowest/bin/python -m pytest
+
+test-newest: $(READY)
+	@$(RUN) -m venv output/newest
+	@output/newest/bin/python -m pip install --quiet --upgrade $(PIP) $(WITH_TESTS)
+	output/newest/bin/python -m pytest
+
+dist: $(TESTS)
+	$(RUN) -m pytest -n 0 -m "slow or not slow" tests/test_release.py
+	rm -rf build output/dist
+	$(RUN) -c 'from setuptools import build_meta as make; make.build_sdist("output/dist"); make.build_wheel("output/dist")' >/dev/null
+	@ls output/dist
 
 faults: $(TESTS)
 	$(RUN) -m tests.faults
@@ -63,7 +93,7 @@ gpu-dry-run: $(TESTS)
 
 $(DOCS): $(READY)
 	@echo "installing Sphinx into $(VENV)"
-	@$(INSTALL) -e ".[docs]"
+	@$(WHILE_ALIVE) $(INSTALL) -e ".[docs]"
 	@touch $@
 
 docs-setup: $(DOCS)
@@ -85,4 +115,4 @@ check: $(TESTS)
 	$(RUN) -m mypy docs/_extensions/*.py
 
 clean:
-	rm -rf $(VENV) output *.egg-info
+	rm -rf $(VENV) build output *.egg-info

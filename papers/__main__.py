@@ -24,7 +24,8 @@ def main(argv: list[str] | None = None) -> int:
         "anew",
         model=False,
     )
-    parser.add_argument("paper", metavar="PAPER", help="one of " + ", ".join(keys))
+    paper = parser.add_argument("paper", metavar="PAPER", help="one of " + ", ".join(keys))
+    paper.completer = lambda **_: keys  # type: ignore[attr-defined]
     parser.add_argument("--figure", metavar="NAME", help="only this figure")
     parser.add_argument(
         "--scale",

@@ -14,7 +14,7 @@ from simulate import runs, storage, systems
 from simulate.training import PRECISIONS, System
 from theory import registry
 from theory.parameters import BaseParameters, ParameterError
-from theory.runtime import cli, output
+from theory.runtime import cli, commands, output
 
 
 def parser(prog: str, description: str, *more: str) -> argparse.ArgumentParser:
@@ -129,6 +129,10 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
         help="state_tracking: word problem (CSV with input, target); sets N, L and d_g",
     )
     words = sys.argv[1:] if argv is None else argv
+    if not (words or model):
+        print(commands.by_model([*systems.every()]))
+        print("\nTrain: python -m simulate MODEL[.SYSTEM] --preset demo --seeds 4 --out PATH")
+        return 0
     args = asked.parse_args([model, *words] if model else words)
     short, system = systems.find(".".join(filter(None, (args.model, args.system or args.named))))
     p: Any = base(args, system)

@@ -5,7 +5,7 @@ Each is loaded from its module when it is first used, so that commands do not wa
 """
 # ruff: noqa: F401
 
-import importlib
+import importlib.util
 import os
 import re
 import sys
@@ -52,6 +52,7 @@ MODULES = {
 }
 # Settings of Numba with which kernels start, and take no hours.
 NUMBA = {"NUMBA_DISABLE_JIT": ("0?", "0"), "NUMBA_NUM_THREADS": ("|0*[1-9][0-9]{0,3}", "1 or more")}
+NEEDED = ("numpy", "scipy", "sympy", "xarray", "netCDF4", "matplotlib", "numba", "tqdm", "joblib")
 PLACES = {name: module for module, names in MODULES.items() for name in names.split()}
 
 
@@ -64,12 +65,24 @@ def _interrupted(kind: type[BaseException], error: BaseException, trace: Any) ->
     raise SystemExit(130)
 
 
-if sys.argv[:1] == ["-m"]:  # a command: Python still looks for its module
+def _refuse(message: str) -> None:
+    """Of a command, whose module Python has not started yet: one line and exit code 2."""
+    if sys.argv[:1] != ["-m"]:
+        raise ImportError(message)
+    print(f"error: {message}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+if any(importlib.util.find_spec(name) is None for name in NEEDED):
+    _refuse(
+        f"{sys.executable} lacks packages that theory needs; type, where the toolkit is checked out, "
+        "make setup, then .venv/bin/python in place of python"
+    )
+if sys.argv[:1] == ["-m"]:
     sys.excepthook = _interrupted
     for name, (pattern, allowed) in NUMBA.items():
         if not re.fullmatch(pattern, value := os.environ.get(name, "")):
-            print(f"error: {name}={value}: must be {allowed} or unset", file=sys.stderr)
-            raise SystemExit(2)
+            _refuse(f"{name}={value}: must be {allowed} or unset")
 
 
 def __getattr__(name: str) -> Any:

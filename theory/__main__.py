@@ -1,4 +1,4 @@
-"""List the models and their equations, with formulas for one: ``python -m theory [MODEL]``."""
+"""List the models, or the equations of one: ``python -m theory [MODEL]``."""
 
 import argparse
 import contextlib
@@ -48,6 +48,11 @@ def main(argv: list[str] | None = None) -> int:
         model="all",
     )
     args = parser.parse_args(argv)
+    if not (args.model or args.json or args.latex or args.wide):
+        rows = [(m.name, m.title) for m in registry.TABLE.values()]
+        print(output.table(("model", "title"), rows, wide=False))
+        print("\nequations of one: python -m theory MODEL; of all: --wide, --latex, --json")
+        return 0
     models = [args.model] if args.model else list(registry.MODELS.values())
     listing: dict[str, Any] = {}
     for m in models:

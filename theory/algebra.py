@@ -33,7 +33,12 @@ def replaced(expr: sp.Expr, by: Mapping[sp.Expr, sp.Expr]) -> sp.Expr:
 
 
 def slope(expr: sp.Expr, x: sp.Symbol) -> sp.Expr:
-    """Derivative of an expression."""
+    """Derivative of an expression in real symbols."""
+    if expr.has(sp.Abs, sp.sign) and (
+        real := {s: sp.Symbol(s.name, real=True) for s in expr.free_symbols if s.is_real is None}
+    ):
+        found = slope(expr.xreplace(real), real.get(x, x)).replace(sp.DiracDelta, lambda *_: 0)
+        return found.xreplace({new: old for old, new in real.items()})
 
     def rule(e: sp.Expr, of: Rebuild) -> sp.Expr:
         if not e.args:

@@ -79,7 +79,8 @@ def _null_space(
     slopes = [[sp.diff(f, x) for x in flow.state] for f in terms]
     moved = [sp.Add(*map(sp.Mul, row, rates)) for row in slopes]
     with np.errstate(all="ignore"):
-        gradients = rhs(fixed[0], *points, *fixed[1:])
+        times = fixed[0] * rng.uniform(*POINTS, points.shape[1])
+        gradients = rhs(times, *points, *fixed[1:])
         rate = np.array([np.broadcast_to(r, points.shape[1]) for r in gradients], float)
         rows = np.array(sp.lambdify([*flow.state, *rates], moved, "numpy")(*points, *rate)).T
     rows = rows / np.where(rate.any(0), np.abs(rate).max(0), 1)[:, None]
@@ -109,7 +110,9 @@ def _proved(flow: Flow, terms: Sequence[sp.Expr]) -> sp.Expr | None:
         )
         by_point: defaultdict[sp.Expr, sp.Expr] = defaultdict(lambda: sp.S.Zero)
         for term in sp.Add.make_args(top):
-            constant, moving = term.as_independent(*flow.state, *flow.where, as_Add=False)
+            constant, moving = term.as_independent(
+                flow.time, *flow.state, *flow.where, as_Add=False
+            )
             by_point[moving] += constant
         solutions = sp.linsolve([*by_point.values()], unknown) if unknown else [()]
         for solution in solutions if unknown or top == 0 else ():

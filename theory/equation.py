@@ -142,7 +142,8 @@ class Equation:
             given[symbol] = value = values[symbol.name]
             if modules == "numpy":
                 arguments.array(symbol.name, value, empty=True)
-        return self.lambdify(*given, modules=modules)(*given.values())
+        value = self.lambdify(*given, modules=modules)(*given.values())
+        return numeric.real(self.name, value) if modules == "numpy" else value
 
     def subs(self, replacements: Mapping[Any, Any]) -> Self:
         """Equation with the replacements made on both sides, except in a derivative on the left.

@@ -13,16 +13,18 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import printing, solution
+from theory import numeric, printing, solution, trajectory, unified
 from theory.algebra import slope
 from theory.conserved import conserved
 from theory.entries import Entries
-from theory.equation import Equation, Equations
+from theory.equation import STATUSES, Equation, Equations
 from theory.linearised import linearised
-from theory.parameters import BaseParameters, ParameterError, nearest
+from theory.parameters import Allowed, BaseParameters, ParameterError, number
 from theory.scope import Scope
 
 MOST_CALLS = 300_000  # evaluations of the right-hand side, hundreds of times what any preset needs
+NO_NUMBERS = (sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Derivative, sp.DiracDelta, sp.Subs)
+MOST_OPERATIONS = 100_000  # of the terms of a series: about ten seconds
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,6 +52,18 @@ class Flow:
     entries : callable, optional
         Makes the student's weights behind the order parameters, which optimisers other than plain
         descent need.
+    second_order : mapping of Symbol to Expr
+        Where order parameters are quadratic in the weights: a step of descent of size s adds
+        ``s * rhs + s^2 * second_order``.
+
+    Raises
+    ------
+    ParameterError
+        For keys that are no symbols, and values that are no expressions.
+
+    Notes
+    -----
+    Symbols are matched by name: two of one name and different assumptions are one.
     """
 
     name: str
@@ -63,6 +77,14 @@ class Flow:
     observables: Mapping[str, sp.Expr] = field(default_factory=dict)
     scope: Scope | None = None
     entries: Callable[[], Entries] | None = None
+    second_order: Mapping[sp.Symbol, sp.Expr] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Read every expression, in one symbol per name."""
+        if self.status not in STATUSES:
+            raise ValueError(f"status = {self.status!r}: must be one of {', '.join(STATUSES)}")
+        for name, value in unified.unify(self).items():
+            object.__setattr__(self, name, value)
 
     conserved = conserved
     linearised = linearised
@@ -70,7 +92,12 @@ class Flow:
     descend = solution.descend
     observed = solution.observed
 
-    @property
+    @functools.cached_property
+    def driven(self) -> bool:
+        """Whether rates depend on time."""
+        return any(self.time in rate.free_symbols for rate in self.expanded.values())
+
+    @functools.cached_property
     def expanded(self) -> dict[sp.Symbol, sp.Expr]:
         """Right-hand sides with every abbreviation substituted."""
         return {x: self._spell(rhs) for x, rhs in self.rhs.items()}
@@ -123,8 +150,13 @@ class Flow:
         return sp.Matrix([[slope(r, x) for x in self.state] for r in self.expanded.values()])
 
     def fixed_points(self) -> list[dict[sp.Symbol, sp.Expr]]:
-        """Symbolic solutions of ``rhs = 0``. Common factors of all equations that cannot vanish are
-        divided out.
+        """Symbolic solutions of ``rhs = 0`` at all times. Common factors of all equations that
+        cannot vanish are divided out.
+
+        Raises
+        ------
+        ParameterError
+            If SymPy cannot solve the equations.
         """
         rates = [sp.factor(r) for r in self.expanded.values()]
         common = [
@@ -132,7 +164,17 @@ class Flow:
             for f in sp.Mul.make_args(rates[0])
             if f.is_nonzero and all(f in sp.Mul.make_args(r) for r in rates)
         ]
-        return sp.solve([r / sp.Mul(*common) for r in rates], self.state, dict=True)
+        rates = [r / sp.Mul(*common) for r in rates]
+        rates += [slope(r, self.time) for r in rates if self.time in r.free_symbols]
+        try:
+            points = sp.solve(rates, self.state, dict=True)
+        except (NotImplementedError, ValueError, TypeError) as error:
+            raise ParameterError(f"{self.name}: fixed points: {error}") from None
+        return [
+            p
+            for p in (points if any(rates) else [{}])
+            if not any(v.is_real is False or self.time in v.free_symbols for v in p.values())
+        ]
 
     def held(self, **values: Any) -> Flow:
         """The flow with some order parameters fixed: ``flow.held(w=0.3)``. The rates of the others
@@ -143,43 +185,64 @@ class Flow:
         ParameterError
             If a name is not an order parameter.
         """
-        names = {x.name: x for x in self.state}
-        for name in values:
-            if name not in names:
-                hint = nearest(name, names)
-                raise ParameterError(
-                    f"{name}: no order parameter; {hint}there are {', '.join(names)}"
-                )
-        kept = {names[name]: sp.sympify(v, strict=True) for name, v in values.items()}
+        kept = unified.by_name("{}: no order parameter", values, self.state)
         return replace(
             self,
             name=f"{self.name}, {', '.join(values)} held",
             rhs={**self.rhs, **dict.fromkeys(kept, sp.S.Zero)},
             initial={**self.initial, **kept},
+            second_order={x: s for x, s in self.second_order.items() if x not in kept},
             assumptions=(*self.assumptions, *(f"{x} is held at {v}" for x, v in values.items())),
         )
 
     def series(
-        self, order: int, start: Mapping[sp.Symbol, Any] | None = None
+        self, order: int, start: Mapping[Any, Any] | None = None
     ) -> dict[sp.Symbol, sp.Expr]:
         """Taylor polynomial in time about the initial values, up to and including ``time**order``.
 
-        ``start`` substitutes symbols of the initial values and parameters first: ``{R_0: 0}``.
+        ``start`` substitutes symbols of the initial values and parameters first: ``{R_0: 0}``; for
+        an order parameter it is the initial value.
+
+        Raises
+        ------
+        ParameterError
+            If the flow has no Taylor series there, if its terms grow beyond `MOST_OPERATIONS`, or
+            for an unknown symbol.
         """
-        start = start or {}
-        rhs = {x: expr.subs(start) for x, expr in self.expanded.items()}
+        order = number("order", order, Allowed(low=0), int)
+        exprs = [*self.expanded.values(), *self.initial.values()]
+        known = {*self.state}.union(*(e.free_symbols for e in exprs)) - {self.time}
+        values = unified.by_name(
+            "start: {} is no symbol of the flow", start or {}, sorted(known, key=str)
+        )
+        begun = {x: values.pop(x, expr) for x, expr in self.initial.items()}
+        rhs = {x: expr.subs(values) for x, expr in self.expanded.items()}
         at_start = {
-            x: sp.sympify(expr, strict=True).subs(start) for x, expr in self.initial.items()
+            x: unified.expression(f"start: {x}", e, {}).subs(values) for x, e in begun.items()
         }
+        first = {**at_start, self.time: sp.S.Zero}
+        moving = [(x, rhs[x]) for x in self.state]
+        if self.driven:
+            moving.append((self.time, sp.S.One))
         derivative, result = rhs, dict(at_start)
         for power in range(1, order + 1):
             if power > 1:
                 derivative = {
-                    x: sum((sp.diff(d, y) * rhs[y] for y in self.state), sp.S.Zero)
+                    x: sum((slope(d, y) * rate for y, rate in moving), sp.S.Zero)
                     for x, d in derivative.items()
                 }
+            if sum(sp.count_ops(d) for d in derivative.values()) > MOST_OPERATIONS:
+                raise ParameterError(
+                    f"order = {order}: the terms of {self.name} grow too long; must be at most "
+                    f"{power - 1}"
+                )
             for x in self.state:
-                result[x] += derivative[x].subs(at_start) * self.time**power / sp.factorial(power)
+                term = derivative[x].subs(first, simultaneous=True)
+                if term.has(*NO_NUMBERS):
+                    raise ParameterError(
+                        f"{self.name}: {x} has no Taylor series of order {power} at the start"
+                    )
+                result[x] += term * self.time**power / sp.factorial(power)
         return result
 
     def _ask(self, parameters: Any) -> None:
@@ -189,20 +252,20 @@ class Flow:
 
     @functools.cached_property
     def _compiled(self) -> tuple[list[sp.Symbol], Any, Any, Any]:
-        """The free symbols, and compiled functions of them: right-hand sides, Jacobian and initial
-        values.
+        """The free symbols, and compiled functions of them: right-hand sides, Jacobian (None where
+        SymPy has no derivative) and initial values.
         """
-        used = [*self.expanded.values(), *self.initial.values()]
+        used = [*self.expanded.values(), *self.initial.values(), *self.second_order.values()]
         free = sorted(
-            set().union(*(sp.sympify(e, strict=True).free_symbols for e in used))
-            - {*self.state, self.time},
-            key=str,
+            set().union(*(e.free_symbols for e in used)) - {*self.state, self.time}, key=str
         )
-        arguments, modules = [self.time, *self.state, *free], ["scipy", "numpy"]
-        rhs = sp.lambdify(arguments, list(self.expanded.values()), modules, cse=True)
+        arguments = [self.time, *self.state, *free]
+        jacobian, jac = self.jacobian().replace(sp.DiracDelta, lambda *_: sp.S.Zero), None
         # a matrix, not lists of lists, whose common parts lambdify would not look for
-        jac = sp.lambdify(arguments, self.jacobian(), modules, cse=True)
-        return free, rhs, jac, sp.lambdify(free, [self.initial[x] for x in self.state], modules)
+        if not jacobian.has(*NO_NUMBERS, sp.Sum, sp.Integral):
+            jac = numeric.compiled(arguments, jacobian)
+        rhs, start = list(self.expanded.values()), [self.initial[x] for x in self.state]
+        return free, numeric.system(arguments, rhs), jac, numeric.system(free, start)
 
     def _functions(
         self, numbers: Mapping[str, float], unit: float, most: float = MOST_CALLS
@@ -214,20 +277,20 @@ class Flow:
         missing = sorted(s.name for s in free if s.name not in numbers)
         if missing:
             raise ParameterError(f"{self.name}: no value for {', '.join(missing)}")
+        if swept := [s.name for s in free if np.ndim(numbers[s.name])]:
+            raise ParameterError(f"{swept[0]} = {numbers[swept[0]]}: must be one number")
         fixed = [float(numbers[s.name]) for s in free]
         calls = itertools.count()
 
         def counted(t: float, y: np.ndarray) -> np.ndarray:
+            rates = unit * numeric.real(self.name, np.array(rhs(unit * t, *y, *fixed)))
             if next(calls) > most:
-                raise ParameterError(
-                    solution.beyond(
-                        self, f"needs more than {most:.0e} evaluations", unit * t, numbers
-                    )
-                )
-            return unit * np.array(rhs(unit * t, *y, *fixed))
+                why = f"needs more than {most:.0e} evaluations"
+                raise trajectory.ended(self, numbers, unit * t, y, rates, why)
+            return rates
 
-        return (
-            counted,
-            lambda t, y: unit * np.array(jac(unit * t, *y, *fixed)),
-            np.array(initial(*fixed), float),
-        )
+        def slopes(t: float, y: np.ndarray) -> np.ndarray:
+            return unit * numeric.real(self.name, np.array(jac(unit * t, *y, *fixed)))
+
+        start = numeric.real(f"{self.name}: initial values", np.array(initial(*fixed)))
+        return counted, slopes if jac else None, start.astype(float)

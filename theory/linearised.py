@@ -10,7 +10,7 @@ import sympy as sp
 from sympy.polys.matrices import DomainMatrix
 from sympy.polys.matrices.eigen import dom_eigenvects
 
-from theory import sweep
+from theory import sweep, unified
 from theory.parameters import ParameterError
 
 if TYPE_CHECKING:
@@ -51,12 +51,16 @@ def linearised(
         If the point is not a fixed point, or if, without parameters, a characteristic polynomial
         has a degree above two.
     """
-    names = {x.name: x for x in flow.state}
-    given = {names.get(getattr(x, "name", x), x): v for x, v in (at or flow.initial).items()}
-    for wrong in sorted({*given} ^ {*flow.state}, key=str)[:1]:
-        known = ", ".join(names)
-        raise ParameterError(f"at: {wrong} is missing or unknown; a point has {known}")
-    point = {x: sp.sympify(v, strict=True) for x, v in given.items()}
+    given = unified.by_name(
+        "at: {} is missing or unknown", flow.initial if at is None else at, flow.state
+    )
+    if missing := [x for x in flow.state if x not in given]:
+        names = ", ".join(x.name for x in flow.state)
+        raise ParameterError(f"at: {missing[0]} is missing or unknown; a point has {names}")
+    known = {s.name: s for r in flow.expanded.values() for s in r.free_symbols}
+    point = {x: unified.expression(f"at: {x}", v, known) for x, v in given.items()}
+    if flow.driven and flow.time in flow.jacobian().subs(point, simultaneous=True).free_symbols:
+        raise ParameterError(f"{flow.name}: the rates depend on {flow.time}, growth has no rate")
     if parameters is not None:
         return _numbers(flow, point, sweep.numbers(parameters), fixed=at is not None)
     if at is not None:
@@ -103,7 +107,7 @@ def _numbers(
     known = {s: numbers[s.name] for v in point.values() for s in v.free_symbols}
     x = np.array([float(point[y].subs(known)) for y in flow.state])
     with np.errstate(divide="ignore", invalid="ignore"):
-        moved, matrix = rates(0.0, x), jacobian(0.0, x)
+        moved, matrix = rates(0.0, x), jacobian(0.0, x) if jacobian else np.array(np.nan)
     if not np.isfinite(matrix).all():
         raise ParameterError(f"at = {dict(point)}: rates have no derivative there")
     if fixed and np.abs(moved).max() > STILL * np.abs(matrix).max() * max(1.0, np.abs(x).max()):

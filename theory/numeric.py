@@ -1,5 +1,6 @@
 """Numerical evaluation of expressions: the only wrapper around ``sympy.lambdify``."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -7,8 +8,10 @@ import mpmath
 import numpy as np
 import scipy.special
 import sympy as sp
+from sympy.core.function import AppliedUndef
+from sympy.printing.numpy import SciPyPrinter
 
-from theory.parameters import ParameterError
+from theory.parameters import ParameterError, shown
 
 MOST_TERMS = 10**6  # terms of a sum evaluated term by term: about a second in double precision
 
@@ -95,9 +98,17 @@ def _binomial(n: Any, k: Any) -> Any:
     return value
 
 
+_STRICT = SciPyPrinter({"allow_unknown_functions": False})
+_IN_PART = (
+    sp.uppergamma,
+    sp.hermite,
+    sp.factorial2,
+    sp.FallingFactorial,
+)  # SciPy's have other domains
 _MODULES: dict[str, list] = {
     "numpy": [
         {
+            "factorial": lambda n: scipy.special.gamma(np.add(n, 1)),  # SciPy's is zero below 0
             "binomial": _binomial,
             "dirichlet_kernel": scipy.special.diric,
             "wright_omega": scipy.special.wrightomega,
@@ -115,6 +126,79 @@ _MODULES: dict[str, list] = {
         "mpmath",
     ],
 }
+
+
+@functools.cache
+def _printed(head: Any, arguments: int) -> bool:
+    """Whether SciPy and NumPy evaluate a function."""
+    try:
+        _STRICT.doprint(head(*sp.symbols(f"x:{arguments}")))
+    except Exception:  # whatever the function makes of plain symbols, or the printer of it
+        return False
+    return head not in _IN_PART
+
+
+def _special(part: sp.Expr, arguments: Sequence[sp.Symbol]) -> Callable:
+    """Evaluate an expression by SymPy, at every entry of arrays; NaN where it is not real."""
+
+    def at_one(*values: float) -> float:
+        exact = [sp.Integer(int(v)) if v == v // 1 else sp.Float(v) for v in values]
+        found = part.subs(dict(zip(arguments, exact, strict=True))).evalf(17)
+        return float(found) if found.is_extended_real else np.nan
+
+    return np.vectorize(at_one, otypes=[float])
+
+
+def compiled(
+    arguments: Sequence[sp.Basic], expressions: Any, modules: str = "numpy", cse: bool = True
+) -> Callable:
+    """Code of one expression, a list of them, or a matrix, which share their common parts: the one
+    call of ``sympy.lambdify``, with all functions that have numbers.
+
+    Raises
+    ------
+    ParameterError
+        Naming what has no numerical value.
+    """
+    table, *libraries = _MODULES[modules]
+    many = isinstance(expressions, list)
+    parts = sp.Tuple(*expressions) if many else sp.sympify(expressions, strict=True)
+    for part in parts.atoms(AppliedUndef, sp.DiracDelta, sp.Derivative, sp.Subs):
+        raise ParameterError(f"{part.func}: has no numerical value")
+    special: dict[str, Any] = {}
+    for part in sorted(parts.atoms(sp.Function), key=sp.count_ops, reverse=True):
+        head = part.func
+        known = head.__name__ in table or hasattr(head, "_imp_") or _printed(head, len(part.args))
+        if modules == "numpy" and not known:
+            used = sorted(part.free_symbols, key=str)
+            special[name := f"special{len(special)}"] = _special(part, used)
+            parts = parts.xreplace({part: sp.Function(name)(*used)})
+    parts = list(parts) if many else parts
+    return sp.lambdify(arguments, parts, [{**table, **special}, *libraries], cse=cse)
+
+
+def system(arguments: Sequence[sp.Symbol], expressions: list[sp.Expr]) -> Callable:
+    """Function that gives a list of values, as `function` does, made for integrators: without
+    checks, common parts computed once.
+    """
+    if any(e.has(sp.Sum, sp.Product, sp.Integral) for e in expressions):
+        return function(expressions, arguments)
+    return compiled(arguments, expressions)
+
+
+def real(name: str, value: Any) -> Any:
+    """A value without the imaginary part of zero that it may have.
+
+    Raises
+    ------
+    ParameterError
+        If it is complex.
+    """
+    if not np.iscomplexobj(value):
+        return value
+    if np.any(np.imag(value) != 0):
+        raise ParameterError(f"{name}: is complex, {shown(np.ravel(value)[0])}; must be real")
+    return np.real(value)
 
 
 def function(expressions: Any, arguments: Sequence[sp.Basic], modules: str = "numpy") -> Callable:
@@ -285,7 +369,7 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
         entries = {x[s.variables[0]]: sp.Symbol(f"_entry{k}") for k, x in enumerate(arrays)}
         used, summand = [*stand_in.values(), *entries.values()], s.function.xreplace(entries)
         left |= summand.atoms(sp.Indexed)
-        summands.append(sp.lambdify(used, summand, _MODULES[modules], cse=True))
+        summands.append(compiled(used, summand, modules))
     outside_sums = expr.xreplace(totals)
     if open_entries := sorted(left | outside_sums.atoms(sp.Indexed), key=str):
         raise ParameterError(
@@ -295,9 +379,7 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
     # subexpressions must not be taken out of a sum or an integral, as they may contain its index.
     loops = sorted(outside_sums.atoms(sp.Sum), key=str)
     bound = outside_sums.has(sp.Sum, sp.Integral)
-    outer = sp.lambdify(
-        [*stand_in.values(), *totals.values()], outside_sums, _MODULES[modules], cse=not bound
-    )
+    outer = compiled([*stand_in.values(), *totals.values()], outside_sums, modules, not bound)
     ends = {q for s in loops for limit in s.limits for end in limit[1:] for q in end.free_symbols}
     whole = [k for k, q in enumerate(stand_in.values()) if q in ends]
     check = _terms(loops, stand_in) if loops else None

@@ -7,12 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.integrate
-import scipy.optimize
 import sympy as sp
 import xarray as xr
 
-from theory import arguments, numeric, sweep
+from theory import arguments, numeric, sweep, unified
 from theory.equation import Equation
 from theory.optimisers import Optimiser
 from theory.parameters import (
@@ -25,12 +23,12 @@ from theory.parameters import (
     shown,
 )
 from theory.scope import allow_beyond, marked
+from theory.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from theory.flow import Flow
 
 END_ROUNDING = 16 * np.finfo(float).eps
-BEYOND = "leaves double precision (1.8e308)"
 SMALLEST = 1e-260  # smallest nonzero initial value that LSODA can follow
 
 
@@ -98,13 +96,14 @@ def _solved(
     _refuse(flow, parameters, end)
     rtol, atol = (number(*of, Allowed(above=0, below=1)) for of in (("rtol", rtol), ("atol", atol)))
     at = None if at is None else arguments.listed("at", at)
+    crossing = unified.quantities(flow, {} if events is None else events)
     if len(end) > 1:
         options: Any = {"events": events, "rtol": rtol, "atol": atol, name: end.pop(name)}
         grid, times = sweep.Grid(parameters, end), at
         return grid.stack([flow.solve(q, at=times, **options) for q in grid.points])
     flow._ask(parameters)
     numbers = sweep.numbers(parameters, [s.name for s in flow._compiled[0]])
-    rhs, jacobian, start = flow._functions(numbers, end[name])
+    start = flow._functions(numbers, end[name])[2]
     at = np.linspace(0, end[name], 601) if at is None else at.astype(float)
     # A computed last output time may exceed the final time by a few rounding errors.
     at = np.where((at > end[name]) & (at <= end[name] * (1 + END_ROUNDING)), end[name], at)
@@ -120,33 +119,14 @@ def _solved(
             "integration follows; take it larger, or 0"
         )
     atol = min(atol, rtol * least)
-    unit = end[name]  # the integrator's time runs from 0 to 1
-
-    def integrate(t0: float, y0: np.ndarray, t1: float, **options: Any) -> Any:
-        with np.errstate(over="ignore"):  # e^m overflows: the rate is then zero, as it should be
-            solution = scipy.integrate.solve_ivp(
-                rhs, (t0, t1), y0, method="LSODA", jac=jacobian, rtol=rtol, atol=atol, **options
-            )
-        if not solution.success:
-            raise ParameterError(
-                f"the integration stopped at {name} = {unit * solution.t[-1]:g}: {solution.message}"
-            )
-        return solution
-
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        moving = np.append(start, rhs(0, start))
-    if not np.isfinite(moving).all():
-        raise ParameterError(beyond(flow, BEYOND, 0, numbers))
-    solution = integrate(0, start, 1, dense_output=True)
-    if not np.isfinite(solution.y).all():
-        first = solution.t[~np.isfinite(solution.y).all(0)][0]
-        raise ParameterError(beyond(flow, BEYOND, unit * first, numbers))
-    result = flow.observed(parameters, at, solution.sol(at / unit))
+    path = Trajectory(flow, numbers, end[name], rtol, atol)
+    result = flow.observed(parameters, at, path.states(at / end[name]))
     result.attrs["solver"] = f"LSODA, rtol {rtol:g}, atol {atol:g}"
-    for label, expr in (events or {}).items():
-        used = {s: numbers[s.name] for s in expr.free_symbols - set(flow.state)}
-        crossing = numeric.function(expr.subs(used), flow.state)
-        result[label] = unit * _first_crossing(crossing, solution, integrate)
+    for label, expr in crossing.items():
+        others = expr.free_symbols - {*flow.state, flow.time}
+        used = sweep.numbers(parameters, [s.name for s in others])
+        spelled = expr.subs({s: used[s.name] for s in others})
+        result[label] = end[name] * path.first_crossing(label, spelled)
     return result
 
 
@@ -181,7 +161,8 @@ def _refuse(flow: Flow, parameters: Any, end: dict[str, Any]) -> None:
 def descend(
     flow: Flow, parameters: Any, step: float, steps: int, *, optimizer: Optimiser | None = None
 ) -> xr.Dataset:
-    """Gradient descent with a finite step: the Euler map of the flow; or another optimiser.
+    """Gradient descent with a finite step: the Euler map of the flow, with its terms of second
+    order in the step; or another optimiser.
 
     Parameters
     ----------
@@ -207,6 +188,7 @@ def descend(
         sums of weights.
     """
     flow._ask(parameters)
+    step, steps = number("step", step), number("steps", steps, Allowed(low=0), int)
     times = step * np.arange(steps + 1)
     if optimizer is not None:
         if flow.entries is None:
@@ -217,11 +199,19 @@ def descend(
         numbers = sweep.numbers(parameters)
         path = flow.entries().path(flow.state, numbers, optimizer, step, steps)
         return flow.observed(parameters, times, path)
-    rates, _, start = flow._functions(sweep.numbers(parameters), step, np.inf)
+    numbers = sweep.numbers(parameters)
+    rates, _, start = flow._functions(numbers, step, np.inf)
+    free = flow._compiled[0]
+    second = numeric.system(
+        [flow.time, *flow.state, *free], [flow.second_order.get(x, sp.S.Zero) for x in flow.state]
+    )
+    fixed = [float(numbers[s.name]) for s in free]
     path = np.empty((steps + 1, start.size))
     path[0] = start
     for n in range(steps):
         path[n + 1] = path[n] + rates(n, path[n])
+        if flow.second_order:
+            path[n + 1] += step**2 * np.array(second(times[n], *path[n], *fixed))
     return flow.observed(parameters, times, path.T)
 
 
@@ -230,6 +220,7 @@ def observed(flow: Flow, parameters: Any, times: np.ndarray, states: np.ndarray)
     name, numbers = flow.time.name, sweep.numbers(parameters)
     data = {x.name: (name, states[i]) for i, x in enumerate(flow.state)}
     along = dict(zip([x.name for x in flow.state], states, strict=True))
+    along[name] = times
     for label, expr in flow.observables.items():
         value = Equation(
             label, sp.Symbol(label), flow._spell(expr), flow.reference, flow.status
@@ -248,32 +239,3 @@ def observed(flow: Flow, parameters: Any, times: np.ndarray, states: np.ndarray)
     if hasattr(parameters, "as_json"):
         result.attrs["parameters"] = parameters.as_json()
     return marked(result)
-
-
-def beyond(flow: Flow, what: str, time: float, numbers: Mapping[str, float]) -> str:
-    """Error message for a solution that cannot be computed; names the most extreme
-    parameter.
-    """
-    free = flow._compiled[0]
-    most = most_extreme({s.name: float(numbers[s.name]) for s in free})
-    return f"{most}: {flow.name} {what} at {flow.time.name} = {time:g}; take it less extreme"
-
-
-def _first_crossing(crossing: Any, solution: Any, integrate: Any) -> float:
-    """First zero crossing: bracketed on the integrator's steps, then refined by integrating up
-    to it.
-    """
-    values = crossing(*solution.y)
-    if values[0] == 0:
-        return 0.0
-    changed = np.flatnonzero(np.sign(values[1:]) != np.sign(values[0]))
-    if not changed.size:
-        return np.nan
-    k = changed[0]
-    t0, y0 = solution.t[k], solution.y[:, k]
-
-    def at(t: float) -> float:
-        return float(crossing(*(integrate(t0, y0, t).y[:, -1] if t > t0 else y0)))
-
-    t1 = solution.t[k + 1]
-    return float(scipy.optimize.brentq(at, t0, t1, xtol=1e-15 * t1, rtol=1e-14))

@@ -241,4 +241,4 @@ def _mapping(given: Any) -> Values | dict[str, Any]:
         if isinstance(given, type) or not callable(getattr(given, "values", None)):
             raise misfit("p", given, None)
         given = given.values()
-    return dict(given)
+    return {getattr(key, "name", key): value for key, value in given.items()}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from theory import __version__
+from simulate import __version__
 
 if TYPE_CHECKING:
     import xarray as xr

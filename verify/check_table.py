@@ -1,5 +1,6 @@
-"""Checks as text: a summary line, a table, and what to read below it."""
+"""Checks as text: the result, a table, and what its words mean."""
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
@@ -10,6 +11,20 @@ from theory.runtime import output
 from verify.check import VERDICTS, Z_REASON, Check
 from verify.significance import Z_MAX
 
+NARROW = ("check", "where", "predicted", "measured", "off", "z", "verdict")
+WIDE = ("check", *NARROW[2:], "equation", "error", "tolerance", "detectable", "why")
+PLAIN = ("exact", "agrees", "undecided")  # verdicts shown without a reason
+NAMED = 2  # failing rows quoted in the result
+MOST_UNDECIDED = 9  # undecided rows; more are counted only
+PLACE = re.compile(r"(.*?)(?:, largest deviation)?, at (\w+ = [^,]+)")
+AGREES = "agrees: within its tolerance; an error of 5% or more would have been noticed."
+OFF = "off: measured - predicted, relative to the prediction (of a curve: to its largest value)."
+IN_BAND = "known"  # in place of z
+Z_SENTENCE = (
+    f"z: distance in standard errors. Above {Z_MAX:g} the row fails; by chance, once in 16,000 rows. "
+    f"{IN_BAND}: within the known error of this theory."
+)
+
 
 def summary(checks: Sequence[Check]) -> str:
     """Number of checks with each verdict, as text."""
@@ -18,50 +33,74 @@ def summary(checks: Sequence[Check]) -> str:
 
 
 def table(checks: Sequence[Check], *, wide: bool = False) -> str:
-    """Checks as a text table, with deviations in per cent, and z for sampled values.
+    """Result, then all checks as a table (`result`, `rows`)."""
+    return "\n".join([*result(checks), "", *rows(checks, wide=wide)])
 
-    Unless ``wide``, the table fits the terminal: long names and the reasons of verdicts continue on
-    lines below.
+
+def result(checks: Sequence[Check]) -> list[str]:
+    """Result of a report in a few lines: number of checks with each verdict, the first rows that
+    fail, and how many samples the undecided rows need.
+    """
+    lines = [f"result: {summary(checks)}"]
+    wrong = [_row(c) for c in checks if c.verdict == "FAIL"]
+    lines += ["  FAIL: {}: predicted {}, measured {}".format(*row) for row in wrong[:NAMED]]
+    size, decided = enough(checks)
+    if decided:
+        lines.append(f"{size} samples (seeds) would decide {decided} of the undecided rows")
+    return [part for line in lines for part in output.wrapped(line, output.width())]
+
+
+def rows(checks: Sequence[Check], *, wide: bool = False) -> list[str]:
+    """Checks as a text table, with deviations in per cent, and z for sampled values, and what its
+    words mean.
+
+    Unless ``wide``, the table fits the terminal, and reasons of verdicts stand below. Columns
+    without an entry are not shown, nor more than `MOST_UNDECIDED` undecided rows.
     """
     if wide:
-        return _ended(output.table(WIDE, [[*_row(c), *_more(c)] for c in checks]), checks)
-    rows = [_row(c) for c in checks]
-    widths = [max(len(r[i]) for r in [NARROW, *rows]) for i in range(len(NARROW))]
-    widths[0] = min(
-        widths[0], max(NARROWEST, output.width() - sum(widths[1:]) - 2 * len(NARROW) + 2)
+        return [output.table(WIDE, [[*_row(c), *_more(c)] for c in checks]), *_words(checks)]
+    hidden = sum(c.verdict == "undecided" for c in checks)
+    hidden *= hidden > MOST_UNDECIDED
+    shown = [c for c in checks if not hidden or c.verdict != "undecided"]
+    cells = [NARROW, *map(_placed, shown)]
+    columns = [x for x in zip(*cells, strict=True) if any(x[1:]) or x[0] == NARROW[0]]
+    head, *lined = zip(*columns, strict=True)
+    reasons = [f"{c.name.strip()}: {_trouble(c)}" for c in shown if c.verdict not in PLAIN]
+    more = [f"{hidden} undecided rows are not shown (commands: --wide shows them)"] * (hidden > 0)
+    return [
+        output.table(head, lined, wide=False),
+        *more,
+        *(part for line in reasons for part in output.wrapped(line, output.width())),
+        *_words(shown),
+    ]
+
+
+def enough(checks: Sequence[Check]) -> tuple[int, int]:
+    """Number of samples that decides nine in ten of the undecided rows that any number decides, and
+    how many these are.
+    """
+    needed = sorted(
+        c.samples_needed for c in checks if c.verdict == "undecided" and c.samples_needed
     )
-    lines = [_line(NARROW, widths), _line(["-" * w for w in widths], widths)]
-    for c, (name, *cells) in zip(checks, rows, strict=True):
-        first, *others = output.wrapped(name, widths[0])
-        lines += [_line([first, *cells], widths), *others]
-        if c.verdict not in PLAIN:
-            lines += output.wrapped(f"    {_trouble(c)}", output.width())
-    return _ended("\n".join(lines), checks)
+    decided = -(-9 * len(needed) // 10)
+    return (needed[decided - 1] if needed else 0), decided
 
 
-NARROW = ("check", "predicted", "measured", "off", "z", "verdict")
+def _placed(c: Check) -> list[str]:
+    """Cells of a narrow row: where along a curve a deviation was found has a column if the line has
+    room for it.
+    """
+    name, *cells = _row(c)
+    place = PLACE.fullmatch(name) if output.width() >= output.WIDTH else None
+    return [*(place.groups() if place else (name, "")), *cells]
 
 
-WIDE = (*NARROW, "equation", "error", "tolerance", "detectable", "why")
-
-
-NARROWEST = 20  # smallest width of the column of names
-
-
-PLAIN = ("exact", "agrees")  # verdicts shown without a reason
-
-
-AGREES = "agrees: within its tolerance, and 5% off or more would have been flagged."
-
-
-Z_SENTENCE = (
-    f"z: standard errors between prediction (or band) and mean, as unlikely as a normal z; beyond {Z_MAX:g} a row fails,"
-    " a true statement once in 16,000 times."
-)
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip()
+def _words(checks: Sequence[Check]) -> list[str]:
+    """What the words of a table mean."""
+    lines = [OFF] * any(np.isfinite(c.deviation) for c in checks)
+    lines += [Z_SENTENCE] * any(c.standard_error is not None for c in checks)
+    lines += [AGREES] * any(c.verdict == "agrees" for c in checks)
+    return [part for line in lines for part in textwrap.wrap(line, max(60, output.width()))]
 
 
 def _trouble(c: Check) -> str:
@@ -73,20 +112,13 @@ def _trouble(c: Check) -> str:
     return c.why
 
 
-def _ended(text: str, checks: Sequence[Check]) -> str:
-    sampled_ones = any(c.standard_error is not None for c in checks)
-    sentence = textwrap.wrap(Z_SENTENCE, max(60, output.width())) if sampled_ones else []
-    agree = [AGREES] if any(c.verdict == "agrees" for c in checks) else []
-    return "\n".join([text, *sentence, *agree, summary(checks)])
-
-
 def percent(deviation: float) -> str:
     """Relative deviation in per cent; empty if there is none."""
     if not np.isfinite(deviation):
         return ""
     if abs(deviation) < 5e-5:
         return f"{100 * deviation:+.0e}%" if deviation else "0%"
-    return f"{100 * deviation:+.{0 if abs(deviation) >= 1 else 1}f}%"
+    return f"{100 * deviation:+z.{0 if abs(deviation) >= 1 else 1}f}%"
 
 
 def uncertain(value: float, error: float | None) -> str:
@@ -100,7 +132,9 @@ def uncertain(value: float, error: float | None) -> str:
 
 
 def _row(c: Check) -> list[str]:
-    z = f"{c.error:.1f}" if c.statistic == "z" else ""
+    z = f"{c.error:z.1f}" if c.statistic == "z" else ""
+    if z and c.band and not c.error:
+        z = IN_BAND
     return [
         c.name,
         f"{c.bound} {c.predicted:.5g}".strip(),

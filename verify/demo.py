@@ -1,74 +1,116 @@
-"""Summary of the results of ``make demo``: ``python -m verify.demo``."""
+"""The main job, from equations to trained students: ``python -m verify.demo`` (``make demo``)."""
 
+import contextlib
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
+import xarray as xr
 
-from simulate.state_tracking.learner import SYSTEM
+from simulate.state_tracking import __main__ as students
+from theory import latex, onset, registry
 from theory import state_tracking as st
-from theory.parameters import ParameterError
-from theory.runtime import cli
-from theory.state_tracking import Parameters, per_seed
-from theory.state_tracking.levels import own_start
-from verify import ensemble
-from verify.emergence import first_crossing
+from theory.runtime import cli, output, plotting, progress
+from verify import check_table, ensemble, report
+from verify.check import Check
+from verify.state_tracking.climb import BEST, TITLE, half_times, rms
 
-FIGURES = {
-    "onset.png": "when attention emerges: the flow, exact, against early-time and onset forms",
-    "students.png": "every student, the paper's Eq. (15), and our theory from each student's start",
-}
+TRAIN = ("--preset", "demo", "--seeds", "4", "--alpha", "12")
+INDENT = 10 * " "
+INTRO = """\
+Four small transformers learn to compose permutations ("actions"), writing the state after each
+(Forner et al., arXiv:2606.18164). Training takes about a minute."""
+QUESTION = """\
+RESULT    When does attention find the right action? Half of it rests there (A = 1/2) at this time,
+          in units of {epochs} epochs of gradient descent (in brackets: error of the prediction):"""
+BELOW = """\
+          The paper's mean-field curve is one for all students. Our theory follows each student from
+          its initial weights and training data; nothing is fitted."""
+LEVELS = """\
+explained why theories differ: what each knows of a student, and how far off it is (half-time: time
+          of A = 1/2; R, S: overlap of the weights with right and wrong permutations):"""
+NEXT = "NEXT      python -m verify.trajectories: twenty students; docs/start.md: first steps"
 
 
-def lines(folder: Path) -> list[str]:
-    """Summary lines from the files in the demo's folder.
-
-    Raises
-    ------
-    ParameterError
-        If a file is missing.
-    """
-    for name in ("equations.tex", "students.nc", *FIGURES):
-        if not (folder / name).exists():
-            raise ParameterError(f"{folder / name}: no such file; run make demo")
-    p, runs = ensemble.Source(SYSTEM, Parameters.demo(), "8", {}).read(folder / "students.nc")
-    measured = first_crossing(runs.A, 0.5).values
-    start, end = per_seed.Start.measured(runs), int(runs.epoch[-1])
-    predicted = {
-        "one curve by the paper's Eq. (15)": np.full(
-            measured.shape, st.numbers.quadrature.emergence_time(p)
-        ),
-        "Eq. (15) from each student's own start": first_crossing(own_start(p, runs).A, 0.5).values,
-        "our theory, from each student's own start": per_seed.half_times(
-            per_seed.Cavity(p, start), end
-        ),
-        "and from its teachers, initial weights and training set": per_seed.half_times(
-            per_seed.FixedDisorder(p, start, per_seed.Realisation.of(p, runs)), end
-        ),
-    }
-    summary = [
-        f"derived   {len(st.equations())} equations of state tracking (Forner et al., arXiv:2606.18164), each from",
-        f"          the ones before it: {folder / 'equations.tex'}",
-        f"trained   {runs.sizes['seed']} students of {p.n_train} sequences for {int(runs.epoch[-1])} "
-        f"epochs: {folder / 'students.nc'}",
-        f"found     they attend (A = 1/2) at alpha = {measured.min():.2f} to {measured.max():.2f}; "
-        "predicted, rms error:",
+def result(p: st.Parameters, runs: xr.Dataset) -> tuple[str, str]:
+    """Table of the students' times beside the predicted ones, and what it says as a sentence."""
+    measured, *predicted = map(
+        half_times,
+        (runs, *(st.predict(p, runs, level=x, accuracies=False) for x in ("flow", BEST))),
+    )
+    errors = [f"{rms(x, measured):.1%}" for x in predicted]
+    header = ("student", "measured", "by the paper's curve", "by our best theory")
+    rows = [
+        (str(seed), f"{t:.2f}", *(f"{x:.2f} ({x / t - 1:+z.1%})" for x in both))
+        for seed, t, *both in zip(runs.seed.values, measured, *predicted, strict=True)
     ]
-    for name, times in predicted.items():
-        off = np.sqrt(np.nanmean((times / measured - 1) ** 2))
-        summary.append(f"          {off:6.1%}  {name}")
-    summary += [f"figure    {folder / name}: {text}" for name, text in FIGURES.items()]
-    return [*summary, "next      python -m verify.trajectories: the same against twenty students"]
+    table = textwrap.indent(output.table(header, [*rows, ("rms", "", *errors)]), INDENT)
+    return "\n".join([QUESTION.format(epochs=p.d_g * p.N), table, BELOW]), (
+        f"RESULT    Attention emerges at {measured.min():.2f} to {measured.max():.2f}: the paper's "
+        f"curve is off by {errors[0]}, our theory by {errors[1]}."
+    )
+
+
+def steps(folder: Path, p: st.Parameters, runs: xr.Dataset) -> Iterator[str]:
+    """All that is made of the students, one line each; the tables go into files."""
+    yield f"STEPS     All tables and figures are in {folder}."
+    yield (
+        f"trained   {runs.sizes['seed']} one-block transformers, {int(runs.epoch[-1])} epochs on {p.n_train} sequences each: students.nc"
+    )
+    quietly(
+        folder / "log.txt", latex.main, "state_tracking", "--out", str(folder / "equations.tex")
+    )
+    yield (
+        f"derived   {len(st.equations())} equations, from the model to the dynamics of its order parameters: "
+        "equations.tex"
+    )
+    model = registry.find("state_tracking")
+    for what, command in (
+        ("derivatives against autograd", "gradients"),
+        ("statements on students", "trajectories"),
+    ):
+        store = folder / "students.nc" if command == "trajectories" else None
+        made = report.collect(report.Request(model, runs=store), command)
+        (folder / f"{command}.txt").write_text(made.text(wide=True) + "\n")
+        yield f"checked   {len(made.checks)} {what}: {counted(made.checks)}: {command}.txt"
+    yield "\n".join([LEVELS, textwrap.indent(output.table(*made.tables[TITLE]), INDENT[:4])])
+    plotting.save(made.draw and made.draw(), folder / "students.png")
+    words = ("state_tracking", *TRAIN[:2], "--plot", str(folder / "onset.png"))
+    quietly(folder / "onset.txt", onset.main, *words)
+    yield "drawn     students, the paper's curve, our best theory: students.png; onset, solved: onset.png"
+
+
+def counted(checks: Sequence[Check]) -> str:
+    """Verdicts in plain words."""
+    needed, _ = check_table.enough(checks)
+    plain = {"exact": "exact", "FAIL": "fail", "undecided": f"need about {needed} students"}
+    counts = Counter(plain.get(c.verdict, "agree") for c in checks)
+    return ", ".join(f"{counts[word]} {word}" for word in sorted(counts))
+
+
+def quietly(path: Path, command: Callable[[list[str]], int], *words: str) -> None:
+    """Run a command with its output in a file."""
+    with path.open("w") as file, contextlib.redirect_stdout(file):
+        command([*words])
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = cli.parser(
-        "verify.demo", "What make demo has derived, trained and found.", model=False
-    )
+    parser = cli.parser("verify.demo", "Derive, train, compare: what make demo runs.", model=False)
     parser.add_argument(
-        "--folder", type=Path, default=Path("output/demo"), help="where make demo wrote its results"
+        "--folder", type=Path, default=Path("output/demo"), help="where results are written"
     )
-    print("\n".join(lines(parser.parse_args(argv).folder)))
+    folder: Path = parser.parse_args(argv).folder
+    folder.mkdir(parents=True, exist_ok=True)
+    progress.say(INTRO)
+    store = folder / "students.nc"
+    quietly(folder / "students.txt", students.main, *TRAIN, "--out", str(store))
+    p, runs = ensemble.of(registry.find("state_tracking")).read(store)
+    table, sentence = result(p, runs)
+    progress.say(table)
+    for line in (*steps(folder, p, runs), sentence, NEXT):
+        progress.say(line)
     return 0
 
 

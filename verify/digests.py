@@ -32,6 +32,7 @@ ASIDE = (
     "theory.printing",
     "theory.runtime.sources",
     "theory.runtime.cli",
+    "theory.runtime.commands",
     "theory.runtime.memory",
     "theory.runtime.output",
     "theory.runtime.progress",

@@ -1,4 +1,4 @@
-"""Laws in closed form against sampling, enumeration and students:
+"""Closed-form laws against sampling, enumeration and students:
 ``python -m verify.laws [MODEL]``.
 """
 

@@ -121,7 +121,7 @@ class Report:
     notes : sequence of str
         Lines of text.
     tables : mapping of str to (header, rows)
-        Tables by title, printed before the checks.
+        Tables by title, printed between the result and the checks.
     numbers : mapping
         Dictionary for JSON.
     draw : callable, optional
@@ -137,12 +137,15 @@ class Report:
     draw: Callable[[], Any] | None = None
 
     def text(self, *, wide: bool = False) -> str:
-        """Text of tables, checks and notes, fitted to the terminal unless ``wide``."""
+        """Text: the result in a few lines, then tables, checks and notes; fitted to the terminal
+        unless ``wide``.
+        """
         tables = [
             f"{title}\n{output.table(header, rows, wide=wide)}\n"
             for title, (header, rows) in self.tables.items()
         ]
-        return "\n".join([*tables, check_table.table(self.checks, wide=wide), *self.notes])
+        rows = check_table.rows(self.checks, wide=wide)
+        return "\n".join([*check_table.result(self.checks), "", *tables, *rows, *self.notes])
 
     def __str__(self) -> str:
         """As a terminal shows it."""

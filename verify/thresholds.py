@@ -1,5 +1,5 @@
-"""Critical sample complexities from simulations against theory: ``python -m verify.thresholds
-[MODEL]``.
+"""Critical sample complexities, simulated against theory:
+``python -m verify.thresholds [MODEL]``.
 """
 
 from functools import partial

@@ -148,11 +148,14 @@ class Check:
         """
         if self.verdict == "undecided":
             more = (
-                f"{self.samples_needed} samples would"
+                f"{self.samples_needed} samples would show {self.required:.0%}"
                 if self.samples_needed
-                else "more samples would not"
+                else f"no number of samples would show {self.required:.0%}"
             )
-            return f"could not have seen {self.required:.0%}; {more}"
+            unseen = (
+                f"an error below {self.detectable:.0%}" if self.detectable < 10 else "any error"
+            )
+            return f"{unseen} would go unnoticed; {more}"
         return str(self.band) if self.band is not None else self.reason
 
     def as_dict(self) -> dict[str, Any]:

@@ -35,13 +35,15 @@ class _Asked(Exception):
 
 
 def modules() -> list[str]:
-    """Every module that is a command, without ``simulate.MODEL``, which repeats ``simulate``."""
+    """Every module that is a command, without those that only run others."""
     names = []
     for wing in WINGS:
         for path in sorted((ROOT / wing).rglob("*.py")):
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
-            if "cli.run(" in path.read_text() and not (
-                name.startswith("simulate.") and path.name == "__main__.py"
+            repeats = name.startswith("simulate.") and path.name == "__main__.py"
+            source = path.read_text()
+            if 'if __name__ == "__main__":\n    cli.run(' in source and not (
+                repeats or "commands.main" in source
             ):
                 names.append(name)
     return sorted(names, key=lambda name: (WINGS.index(name.partition(".")[0]), name))
@@ -58,7 +60,7 @@ def parser_of(module: str) -> argparse.ArgumentParser:
 
     kept, cli.Parser.parse_args = cli.Parser.parse_args, ask  # type: ignore[assignment, method-assign]
     try:
-        made.main([])
+        made.main(["--help"])
     except _Asked as asked:
         return asked.args[0]
     finally:

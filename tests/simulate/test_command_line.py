@@ -132,8 +132,11 @@ def test_seeds(program, text, expected):
     assert json.loads(out)["seeds"] == expected
 
 
-def test_alpha_overrides_epochs(program):
-    _, out, _ = program(*SMALL, "--json", "--alpha=0.2")
+def test_alpha_is_the_length(program):
+    """In place of `epochs`; both are refused."""
+    code, _, err = program(*SMALL, "--alpha=0.2")
+    assert code == 2 and "--set epochs says it, too" in err
+    _, out, _ = program(*[w for w in SMALL if "epochs" not in w], "--json", "--alpha=0.2")
     found = json.loads(out)
     assert found["alpha"] == 0.2
     assert found["parameters"]["epochs"] == 6  # 0.2 * 5 * 6

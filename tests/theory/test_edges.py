@@ -67,7 +67,7 @@ INNER = {
     "early_difference exponent onset_A gain_of_flow departure_of_sharp",
     "linear_attention.theory": "plateau level merged_time",
     "onset": "curves curve draw report lines interpolated",
-    "k_hop.numbers": "over_hops time_of_product in_time starting_at",
+    "k_hop.numbers": "over_hops time_of_product in_time starting_at stages product_curve",
     "factual_recall.numbers": "constants angle_of_share gain",
     "retrieval.numbers": "half",
     "softmax_recall.numbers": "ahead plateau",

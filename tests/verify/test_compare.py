@@ -12,7 +12,9 @@ from theory.scope import BeyondScope
 from theory.state_tracking import Parameters
 from verify import trajectories
 from verify.check import Band
+from verify.emergence import first_crossing
 from verify.state_tracking import bands
+from verify.times import emergence_times
 
 P = Parameters.demo()
 
@@ -62,7 +64,7 @@ def test_bands_hold_on_both_sides(factor, verdict):
     )
     assert {c.verdict for c in found.checks} == {verdict}
     assert {c.id for c in found.checks} == {f"{x}_by_Eq_15" for x in "ARS"}
-    text = str(found)
+    text = " ".join(str(found).split())
     assert f"3 {verdict}" in text and "off by +20.0% to +40.0%: mean field" in text
     assert "within two standard deviations of the ensemble: A " in text
 
@@ -137,3 +139,122 @@ def test_other_students_are_refused_and_what_is_insisted_on_is_said():
     with pytest.warns(BeyondScope):
         found = trajectories.compare(*both, beyond=True)
     assert "beyond its scope: optimizer = 'adam'" in str(found)
+
+
+def plain(runs: xr.Dataset) -> tuple:
+    """A curve x = exp(-t / 5), and the checks of runs against it, apart from words."""
+    times = np.linspace(0, 10, 11)
+    curve = xr.Dataset({"x": ("t", np.exp(-times / 5))}, {"t": times})
+    found = trajectories.compare(curve, runs)
+    return [(c.predicted, c.measured, c.error, c.verdict) for c in found.checks], found
+
+
+def scattered(seeds: int, end: int = 10, seed: int = 0) -> xr.Dataset:
+    """Runs that scatter about the curve, one offset per student and noise."""
+    rng, times = np.random.default_rng(seed), np.arange(0, end + 1.0)
+    x = np.exp(-times / 5) + 0.02 * (
+        rng.standard_normal((seeds, 1)) + 0.3 * rng.standard_normal((seeds, len(times)))
+    )
+    return xr.Dataset({"x": (("seed", "t"), x)}, {"seed": np.arange(seeds), "t": times})
+
+
+def test_blank_students_are_not_counted():
+    """Two students are the same two beside 18 blank ones, which is said."""
+    two = scattered(2)
+    alone, _ = plain(two)
+    beside, found = plain(two.reindex(seed=range(20)))
+    assert alone == beside
+    assert "18 of 20 students have no value" in str(found)
+
+
+def test_a_true_theory_of_runs_that_ended_early_does_not_fail():
+    """Seventeen of twenty students are blank in the second half; 300 draws."""
+    failed = 0
+    for draw in range(300):
+        runs = scattered(20, seed=draw)
+        checks, _ = plain(runs.where((runs.seed < 3) | (runs.t < 5)))
+        failed += checks[0][-1] == "FAIL"
+    assert failed == 0
+
+
+def test_blanks_and_order_change_nothing():
+    """Blank students, blank times, and any order of both leave every number as it is."""
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        runs = scattered(rng.integers(2, 7), rng.integers(3, 11), seed)
+        runs.x[0, rng.integers(3)] = np.nan
+        before, _ = plain(runs)
+        late = np.sort([1.5, 4.25, 9.75])[: rng.integers(4)]
+        changed = runs.reindex(seed=[*runs.seed.values, *range(100, 100 + rng.integers(6))])
+        changed = changed.reindex(t=np.union1d(runs.t.values, late))
+        changed = changed.isel({d: rng.permutation(changed.sizes[d]) for d in ("seed", "t")})
+        after, _ = plain(changed)
+        assert [c[-1] for c in before] == [c[-1] for c in after]
+        np.testing.assert_allclose([c[:-1] for c in before], [c[:-1] for c in after], rtol=1e-9)
+
+
+def test_times_outside_the_curve_are_counted():
+    """A curve to t = 1 and runs to t = 100 agree at one of eleven times, as is said."""
+    runs = scattered(5).assign_coords(t=np.arange(11) * 10.0)
+    curve = xr.Dataset({"x": ("t", np.ones(5))}, {"t": np.linspace(0, 1, 5)})
+    found = trajectories.compare(curve, runs)
+    assert "compared at 1 of 11 times of the runs" in str(found)
+    assert "at 1 of 11 times" in found.checks[0].reason
+
+
+def doors(runs: xr.Dataset):
+    """What is said of runs by everything that reads their time."""
+    times = np.linspace(0, 10, 11)
+    curve = xr.Dataset({"x": ("t", np.exp(-times / 5))}, {"t": times})
+    yield lambda: [(c.predicted, c.measured) for c in trajectories.compare(curve, runs).checks]
+    yield lambda: emergence_times(runs, curve, x=0.5).measured.values.tolist()
+    yield lambda: first_crossing(-runs.x, -0.5).values.tolist()
+
+
+@pytest.mark.parametrize("change", ["reversed", "lazy", "shuffled"])
+def test_one_door_for_the_time(change):
+    """Order and chunks do not matter to any of them."""
+    runs = scattered(4)
+    turned = {
+        "reversed": lambda: runs.isel(t=slice(None, None, -1)),
+        "shuffled": lambda: runs.isel(t=[3, 1, 0, 2, *range(4, 11)]),
+        "lazy": lambda: runs.chunk({"t": 2}),
+    }[change]()
+    for one, other in zip(doors(runs), doors(turned), strict=True):
+        np.testing.assert_allclose(np.ravel(one()), np.ravel(other()))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda runs: runs.drop_vars("t"),
+        lambda runs: runs.assign_coords(t=[*range(10), np.nan]),
+        lambda runs: runs.assign_coords(t=[*range(10), 9]),
+        lambda runs: runs.assign_coords(t=[f"step {t}" for t in range(11)]),
+        lambda runs: runs.assign_coords(t=np.arange(11).astype("timedelta64[s]")),
+        lambda runs: runs.assign_coords(t=np.arange(11) + 0j),
+        lambda runs: runs.isel(t=[]),
+    ],
+)
+def test_a_time_that_is_none_is_refused_at_every_door(change):
+    """In one line that names the time."""
+    for ask in doors(change(scattered(4))):
+        with pytest.raises(ParameterError, match=r"\bt\b") as caught:
+            ask()
+        assert "\n" not in str(caught.value)
+
+
+def test_epochs_are_not_alpha():
+    """Another name of the time is asked for, and another unit is refused."""
+    runs = scattered(4).rename(t="epoch")
+    for ask in list(doors(runs))[:2]:
+        with pytest.raises(
+            ParameterError, match="which of seed, epoch is the time, in the curve's"
+        ):
+            ask()
+    curve = xr.Dataset({"x": ("t", np.ones(4))}, {"t": ("t", np.arange(4.0), {"units": "alpha"})})
+    runs = scattered(4)
+    runs.t.attrs["units"] = "epochs"
+    for ask in (trajectories.compare, lambda c, r: emergence_times(r, c, x=0.5)):
+        with pytest.raises(ParameterError, match="in alpha in the curve, in epochs in the runs"):
+            ask(curve, runs)

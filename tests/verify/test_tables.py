@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from theory import state_tracking as st
 from theory.parameters import ParameterError
@@ -122,3 +125,174 @@ def test_a_table_of_one_time_and_one_without_columns(tmp_path):
     assert trajectories.main([*given, "--columns=alpha=t,A=x"]) == 0
     with pytest.raises(ParameterError, match="needs --columns"):
         trajectories.main(given)
+
+
+def written(tmp_path, content, name="theirs.csv"):
+    """Path of a file with this content."""
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+READ = [  # file, columns, values of x (or of several students)
+    ("step,attn,attn/2\n0,4,9\n1,6,8\n", "t=step,x=attn/2", [9, 8]),
+    ("step,attn,attn/2\n0,4,9\n1,6,8\n", "t=step,x=attn/2.0", [2, 3]),
+    ("step,attn\n0,4\n1,6\n", "t=step,x=attn/2", [2, 3]),
+    ("epoch, attention\n0, 1\n1, 2\n", "t=epoch,x=attention", [1, 2]),
+    ('step,"attn, head 1"\n0,1\n1,2\n', 't=step,x="attn, head 1"', [1, 2]),
+    ("t,seed 1,seed 2\n0,1,2\n1,3,4\n", "t=t,x=seed *", {1: [1, 3], 2: [2, 4]}),
+    ("t,loss_2,loss_10\n0,1,2\n1,3,4\n", "t=t,x=loss_*/2", {2: [0.5, 1.5], 10: [1, 2]}),
+    ("t,run-a,run-b\n1,3,4\n0,1,2\n", "t=t,x=run-*", {"a": [1, 3], "b": [2, 4]}),
+    ("who,t,x\nann,0,1\nbob,0,2\nann,1,3\nbob,1,4\n", "t=t,x=x,seed=who", dict(ann=[1, 3], bob=[2, 4])),
+    ("\ufefft,x\r\n0,NA\r\n\r\n1,2\r\n", "t=t,x=x", [np.nan, 2]),
+    ("t;x\n0;0.5\n1;null\n", "t=t,x=x", [0.5, np.nan]),
+    ("t\tx\n0\t1\n1\t#N/A\n", "t=t,x=x", [1, np.nan]),
+    ("t,x,loss,loss\n0,1,8,9\n1,2,8,9\n", "t=t,x=x", [1, 2]),
+    (f"t,x,note\n0,1,{'a' * 1000}\n1,2,\n", "t=t,x=x", [1, 2]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "columns", "values"), READ, ids=range(len(READ)))
+def test_what_can_be_read_is_read_rightly(tmp_path, content, columns, values):
+    """Names that look like arithmetic, blanks, quotes, one column per student, names of students,
+    separators and missing values.
+    """
+    curves = tables.read(written(tmp_path, content), tables.mapped("--columns", columns))
+    assert curves.t.values.tolist() == [0, 1]
+    if isinstance(values, dict):
+        assert {s: curves.x.sel(seed=s).values.tolist() for s in curves.seed.values} == values
+    else:
+        np.testing.assert_array_equal(curves.x, values)
+
+
+REFUSED = [
+    ("step,loss,loss\n0,1,2\n1,2,3\n", "t=step,x=loss", "2 columns have the name 'loss'"),
+    ("t,x\n0,1,2\n1,2,3\n", "t=t,x=x", r"line 2 has 3 cells, the header has 2; .*row.names=FALSE"),
+    ("t,x\n0,1\n1\n", "t=t,x=x", "line 3 has 1 cells, the header has 2"),
+    ("t,x\n0,1,\n1,2,\n", "t=t,x=x", "line 2 has 3 cells"),
+    ('t,x\n0,"1\n1,2\n', "t=t,x=x", "line 3: unexpected end of data"),
+    ('t,x\n0,"1,234"\n', "t=t,x=x", "not a number: '1,234' in line 2"),
+    ("t;x\n0;0,5\n", "t=t,x=x", "not a number: '0,5' in line 2"),
+    ("t,x\n0,12%\n", "t=t,x=x", "not a number: '12%' in line 2"),
+    (f"t,x,note\n0,1,{'a' * 140_000}\n", "t=t,x=x", "line 2: field larger than field limit"),
+    (b"", "t=t,x=x", "no column 't'; it has none"),
+    ("t,x\n0,1\n".encode("utf-16"), "t=t,x=x", "must be a text file in UTF-8"),
+    ("t,x\nNA,1\n1,2\n", "t=t,x=x", "t must be finite"),
+    ("t,loss_1,loss_2,loss_mean\n0,1,2,3\n", "t=t,x=loss_*", "it stands for 1, 2, mean"),
+    ("t,a_1,b_2\n0,1,2\n", "t=t,x=a_*,y=b_*", "y: of other students"),
+    ("t,a\n0,1\n", "t=t,x=b_*", "it stands for nothing"),
+    ("t,x,who\n0,1,ann\n0,2,\n", "t=t,x=x,seed=who", "must be finite, and each once|neither"),
+    ("t,x\n0,1\n", 't=t,x="x', "must be NAME=WORD"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "columns", "words"), REFUSED, ids=range(len(REFUSED)))
+def test_what_would_be_read_wrongly_is_refused(tmp_path, content, columns, words):
+    """In one line, with the number of the line in the file."""
+    path = written(tmp_path, content)
+    with pytest.raises(ParameterError, match=words) as caught:
+        tables.read(path, tables.mapped("--columns", columns))
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
+
+
+def test_no_tables(tmp_path):
+    """Devices, pipes, folders and files of another kind, at once."""
+    os.mkfifo(tmp_path / "pipe.csv")
+    os.mkfifo(tmp_path / "pipe.npz")
+    (tmp_path / "folder.csv").mkdir()
+    written(tmp_path, b"PK\x03\x04" + bytes(100), "damaged.npz")
+    np.savez(tmp_path / "objects.npz", t=np.arange(2), x=np.array([{}, None]))
+    np.savez(tmp_path / "complex.npz", t=np.arange(2), x=np.array([1j, 2]))
+    (tmp_path / "hole.csv").open("wb").truncate(2**40)
+    for path in ("/dev/zero", *sorted(tmp_path.iterdir())):
+        with pytest.raises(ParameterError) as caught:
+            tables.read(path, {"t": "t", "x": "x"})
+        assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_many_columns_take_a_moment(tmp_path):
+    """A wrong name among 10^5 is refused as fast, in a line that does not name them all."""
+    names = [f"c{i}" for i in range(10**5)]
+    path = written(tmp_path, ",".join(names) + "\n" + ",".join(["1"] * len(names)) + "\n")
+    begun = time.monotonic()
+    assert tables.read(path, {"t": "c0", "x": "c99999"}).x.values == [1]
+    with pytest.raises(ParameterError, match="no column 'd1'") as caught:
+        tables.read(path, {"t": "c0", "x": "d1"})
+    assert len(str(caught.value)) < 600 and time.monotonic() - begun < 10
+
+
+def test_rows_are_told_apart_beyond_nine_digits(tmp_path):
+    """Numbers of runs that are equal to one part in 10^9."""
+    path = written(tmp_path, "run,t,x\n1000000001,0,1\n1000000002,0,2\n")
+    assert tables.read(path, {"t": "t", "x": "x"}, {"run": "1000000002"}).x.values == [2]
+
+
+def test_arrays_of_numpy(tmp_path):
+    """The same curves from arrays, from an archive, and from long arrays with names of students."""
+    times, x = np.array([2.0, 0.0, 1.0]), np.array([[3, 1, 2], [6, 4, 5]])
+    curves = tables.arrays({"t": times, "x": x, "seed": ["ann", "bob"]})
+    assert curves.t.values.tolist() == [0, 1, 2] and curves.x.sel(seed="bob").values.tolist() == [
+        4,
+        5,
+        6,
+    ]
+    np.savez(tmp_path / "a.npz", step=2 * times, x=x)
+    read = tables.read(tmp_path / "a.npz", {"t": "step/2", "x": "x"})
+    assert read.seed.values.tolist() == [0, 1] and (read.x.values == curves.x.values).all()
+    long = tables.arrays(
+        {
+            "t": [0, 0, 1, 1],
+            "x": np.ma.masked_less([1.0, 4, 2, -1], 0),
+            "seed": ["b", "a", "b", "a"],
+        }
+    )
+    assert long.x.sel(seed="b").values.tolist() == [1, 2] and np.isnan(long.x.sel(seed="a", t=1))
+    for wrong in (
+        {"t": times, "x": x.T},
+        {"t": times, "x": 1.0},
+        {"t": times, "x": ["a", "b", "c"]},
+        {"t": times, "x": [1j, 2, 3]},
+        {"t": times, "x": [[1, 2, 3], [1, 2]]},
+        {"t": times, "x": x, "seed": [1, 2, 3]},
+        {"t": times, "x": x, "seed": [1, None]},
+        {"t": [0, 0, 1], "x": [1, 2, 3]},
+        {"t": ["a", "b", "c"], "x": [1, 2, 3]},
+        {"t": times, "x": [1, np.inf, 2]},
+        {"t": times, "x": [1, 2, 3], "seed": [0, 0, 1]},
+    ):
+        with pytest.raises(ParameterError, match="^arrays") as caught:
+            tables.arrays(wrong)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("source", ["arrays", "file", "constant"])
+def test_published_means_with_standard_deviations(tmp_path, source):
+    """A right theory 1.3 standard errors away does not fail, a wrong one does, nor does one whose
+    means scatter as those of 20 students.
+    """
+    students, times = 20, np.linspace(0, 5, 11)
+    exact, std = np.exp(-times), 0.1 + 0 * times
+    curve = xr.Dataset({"x": ("t", exact)}, {"t": times})
+
+    def verdicts(off):
+        mean = exact + off * std / np.sqrt(students)
+        if source == "arrays":
+            means = tables.arrays({"t": times, "x": mean, "x_std": std})
+            return {c.verdict for c in compare(curve, tables.published(means, students)).checks}
+        lines = [f"{t},{m},{s}" for t, m, s in zip(times, mean, std, strict=True)]
+        path = written(tmp_path, "t,x_mean,x_std\n" + "\n".join(lines))
+        columns = {"t": "t", "x": "x_mean", "x_std": "x_std"}
+        if source == "constant":
+            means = tables.read(path, {**columns, "x_n": str(students)})
+        else:
+            means = tables.published(tables.read(path, columns), students)
+        return {c.verdict for c in compare(curve, means).checks}
+
+    assert "FAIL" not in verdicts(1.3) | verdicts(-1.3)
+    assert verdicts(8.0) == {"FAIL"} == verdicts(-8.0)
+    rng = np.random.default_rng(0)
+    assert all("FAIL" not in verdicts(rng.standard_normal(11)) for _ in range(20))
+    with pytest.raises(ParameterError, match="students = 1"):
+        tables.published(tables.arrays({"t": times, "x": exact, "x_std": std}), 1)
+    with pytest.raises(ParameterError, match="must be x and x_std"):
+        tables.published(curve, 20)

@@ -29,12 +29,16 @@ def script(flow: Flow, needs: list[sp.Symbol]) -> tuple[str, list[str], list[str
     carried: dict[str, sp.Expr] = {}
     left: dict[str, sp.Expr] = {}
     for name, expr in flow.observables.items():
-        spelled = flow._spell(sp.sympify(expr, strict=True))
+        spelled = flow._spell(expr)
         try:
             written(spelled)
             (carried if spelled.free_symbols <= {*y, *needs} else left)[name] = spelled
         except ParameterError:
             left[name] = spelled
+    if flow.driven:
+        raise ParameterError(
+            f"{flow.name}: depends on {flow.time}, which a page has not; use solve"
+        )
     both = {"y": y, "p": needs}
     rates = list(flow.expanded.values())
     parts = {

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from theory import __version__, registry, scope
 from theory.parameters import BaseParameters, ParameterError, nearest
-from theory.runtime import output
+from theory.runtime import commands, output
 
 MOST_SEEDS = 10**6
 LONGEST_ECHO = 80  # characters of a typed word that an error repeats
@@ -92,6 +92,8 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Reject unknown flags first: argparse would take the word after one for a MODEL."""
+        if commands.COMPLETION in os.environ:
+            self._complete()
         words = sys.argv[1:] if args is None else args
         for word in words:
             flag = word.partition("=")[0]
@@ -105,6 +107,24 @@ class Parser(argparse.ArgumentParser):
             warnings.simplefilter("ignore", scope.BeyondScope)  # the result's notes say it
             scope.insist()
         return parsed
+
+    def _complete(self) -> None:
+        """Complete a word for the shell; presets and parameters are those of the model."""
+        import argcomplete
+
+        def names(action: argparse.Action, parsed_args: Any, **_: Any) -> list[str]:
+            model = getattr(parsed_args, "model", None) or next(iter(registry.MODELS))
+            name = getattr(model, "name", model)
+            known = registry.TABLE.get(name) or registry.find(name.partition(".")[0])
+            kind = known.wing("theory").Parameters
+            if action.dest == "preset":
+                return [*kind.presets()]
+            return [f"{f.name}=" for f in dataclasses.fields(kind) if f.init]
+
+        for action in self._actions:
+            if action.dest in ("preset", "set"):
+                action.completer = names  # type: ignore[attr-defined]
+        argcomplete.autocomplete(self)
 
     def _advice(self, flag: str, words: Sequence[str]) -> str:
         """Suggest a replacement: ``--set`` for a parameter of that name, or the nearest flag."""

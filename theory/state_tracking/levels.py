@@ -39,6 +39,8 @@ class Level:
     ----------
     title : str
         What tables and the documentation call it.
+    knows : str
+        What it knows of a student, in plain words.
     scope : Scope
         Which students it describes.
     needs : tuple of str
@@ -52,6 +54,7 @@ class Level:
     """
 
     title: str
+    knows: str
     scope: Scope
     needs: tuple[str, ...] = WEIGHTS
     system: Any = None
@@ -125,32 +128,57 @@ def _counts(p: Parameters, runs: xr.Dataset, start: Start) -> list[Realisation]:
     return [redrawn.without_pairs()]
 
 
-def _cavity(title: str, finite_data: bool) -> Level:
+def _cavity(title: str, knows: str, finite_data: bool) -> Level:
     """Entries of M by their initial value; with a finite training set also by their column's share
     of it.
     """
     return Level(
         title,
+        knows,
         ONE_START,
         system=lambda p, start, given, accuracies: Cavity(p, start, finite_data, accuracies),
     )
 
 
 LEVELS = {
-    "flow": Level("paper, Eq. (15)", FLOW, (), flow=paper),
+    "flow": Level("paper, Eq. (15)", "the parameters", FLOW, (), flow=paper),
     "own_start": Level(
-        "exact, own start", FLOW, OWN, flow=lambda p, runs: _held(p, own_start(p, runs))
+        "exact, own start",
+        "also its initial A, R, S and zeta",
+        FLOW,
+        OWN,
+        flow=lambda p, runs: _held(p, own_start(p, runs)),
     ),
     # Noise of M and exact attention geometry; Gaussian logits.
     "dressed": Level(
-        "dressed", ONE_START, system=lambda p, start, given, accuracies: Dressed(p, start)
+        "dressed",
+        "its initial weights, the entries of M by one variance",
+        ONE_START,
+        system=lambda p, start, given, accuracies: Dressed(p, start),
     ),
-    "cavity_ample_data": _cavity("+ cavity equations", False),
-    "cavity": _cavity("+ finite training set", True),
-    "disorder_drawn": Level("fixed disorder, all drawn", REALISATION, system=system, known=_drawn),
-    "disorder_counts": Level("fixed disorder, counts", REALISATION, system=system, known=_counts),
+    "cavity_ample_data": _cavity(
+        "+ cavity equations", "its initial weights, the entries of M one by one", False
+    ),
+    "cavity": _cavity(
+        "+ finite training set", "its initial weights, size of its training set", True
+    ),
+    "disorder_drawn": Level(
+        "fixed disorder, all drawn",
+        "its initial A, R, S and zeta; drawn teachers and training sets",
+        REALISATION,
+        system=system,
+        known=_drawn,
+    ),
+    "disorder_counts": Level(
+        "fixed disorder, counts",
+        "its teachers; state-action counts of its data",
+        REALISATION,
+        system=system,
+        known=_counts,
+    ),
     "fixed_disorder": Level(
         "fixed disorder, counts + M",
+        "its teachers, initial weights, training set",
         REALISATION,
         system=system,
         known=lambda p, runs, start: [Realisation.of(p, runs)],

@@ -8,12 +8,12 @@ are vectors in that space. The mean loss depends on ``Q_kl = w_k.w_l``, ``R_km =
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sympy as sp
 
-from theory import notation
+from theory import notation, unified
 from theory.flow import Flow
 from theory.statement.derived import POPULATION, TIME
 from theory.statement.tree import require
@@ -73,15 +73,32 @@ class Overlaps:
         return self.overlap(("b", m), ("b", n))
 
     def overlap(self, x: Unit, y: Unit) -> sp.Symbol:
-        """Overlap of two units, students (``w``) and teachers (``b``)."""
-        (one, k), (other, l) = sorted((x, y), key=lambda unit: (unit[0] != "w", unit[1]))
-        kind, means = {
-            "ww": ("Q", "overlap of student units"),
-            "wb": ("R", "overlap of student and teacher"),
-            "bb": ("T", "overlap of teacher units"),
-        }[one + other]
-        square = True if x == y else None
-        return notation.symbol(f"{kind}_{k}{l}", means=means, real=True, positive=square)
+        """Overlap of two units, students (``w``) and teachers (``b``).
+
+        Raises
+        ------
+        ParameterError
+            If there is no such unit.
+        """
+        for kind, number in (x, y):
+            count = self.hidden if kind == "w" else self.teachers
+            require((kind, number) in self.units, f"unit {number}: must be from 1 to {count}")
+        x, y = sorted((x, y), key=self.units.index)
+        means = {"Q": "student units", "R": "student and teacher", "T": "teacher units"}
+        name, square = self._name(x, y), True if x == y else None
+        return notation.symbol(
+            name, means=f"overlap of {means[name[0]]}", real=True, positive=square
+        )
+
+    def _name(self, x: Unit, y: Unit) -> str:
+        between = "_" if max(self.hidden, self.teachers) > 9 else ""  # R_1_11 is not R_11_1
+        return f"{'QRT'[(x[0] + y[0]).count('b')]}_{x[1]}{between}{y[1]}"
+
+    def _read(self, loss: Any, weights: Iterable[sp.Symbol] = ()) -> sp.Expr:
+        """A loss in the symbols of the overlaps and weights, by name."""
+        pairs = [(x, y) for x, y in itertools.product(self.units, repeat=2) if x[0] >= y[0]]
+        named = {self._name(x, y): self.overlap(x, y) for x, y in pairs}
+        return unified.expression("loss", loss, named | {w.name: w for w in weights})
 
     @property
     def state(self) -> list[sp.Symbol]:
@@ -93,17 +110,30 @@ class Overlaps:
         crossed = list(itertools.product(self.students, self.units[self.hidden :]))
         return crossed + list(itertools.combinations_with_replacement(self.students, 2))
 
-    def rates(self, loss: sp.Expr) -> dict[sp.Symbol, sp.Expr]:
-        """Rates of all overlaps: every entry of every ``w_k`` descends on the loss."""
+    def _moved(self, loss: sp.Expr) -> tuple[dict[sp.Symbol, sp.Expr], dict[sp.Symbol, sp.Expr]]:
+        """Terms of first and second order in the step of descent, of all overlaps."""
+        along = {
+            x: {z: sp.diff(loss, self.overlap(x, z)) * (1 + (z == x)) for z in self.units}
+            for x in self.students
+        }
 
         def pull(x: Unit, y: Unit) -> sp.Expr:
             """Overlap of -dL/dx with y; teachers do not move."""
-            if x[0] == "b":
-                return sp.S.Zero
-            along = {z: sp.diff(loss, self.overlap(x, z)) * (1 + (z == x)) for z in self.units}
-            return -sp.Add(*(slope * self.overlap(z, y) for z, slope in along.items()))
+            slopes = along.get(x, {})
+            return -sp.Add(*(slope * self.overlap(z, y) for z, slope in slopes.items()))
 
-        return {self.overlap(x, y): pull(x, y) + pull(y, x) for x, y in self._moving}
+        pulls = {(x, y): pull(x, y) for x in self.units for y in self.units}
+        first = {self.overlap(x, y): pulls[x, y] + pulls[y, x] for x, y in self._moving}
+        second = {
+            self.overlap(x, y): -sp.Add(*(slope * pulls[y, z] for z, slope in along[x].items()))
+            for x, y in self._moving
+            if y in along
+        }
+        return first, second
+
+    def rates(self, loss: sp.Expr) -> dict[sp.Symbol, sp.Expr]:
+        """Rates of all overlaps: every entry of every ``w_k`` descends on the loss."""
+        return self._moved(self._read(loss))[0]
 
     def flow(
         self,
@@ -130,21 +160,19 @@ class Overlaps:
         ParameterError
             If an overlap has no start.
         """
-        for x in self.state:
-            require(x in initial, f"{name}: {x} has no start")
         more = dict(weights or {})
+        loss = self._read(loss, more)
+        rates, second_order = self._moved(loss)
         return Flow(
             name,
             TIME,
-            self.rates(loss) | {w: -sp.diff(loss, w) for w in more},
-            {
-                x: sp.sympify(start, strict=True)
-                for x, start in ({x: initial[x] for x in self.state} | more).items()
-            },
+            rates | {w: -sp.diff(loss, w) for w in more},
+            {**initial, **more},
             f"overlaps {name}",
             "exact",
             (POPULATION, GAUSSIAN),
             observables={"loss": loss},
+            second_order=second_order,
         )
 
     def squared_loss(

@@ -40,7 +40,8 @@ def half_times(p: Parameters, seed: int, orders: int) -> np.ndarray:
         if (A[-1] > 0.5).all() or step == p.epochs:
             break
         stack.step(step)
-    return first_crossing(xr.DataArray(np.array(A), dims=("step", "seed")), 0.5).values
+    curves = xr.DataArray(np.array(A), dims=("step", "seed"), coords={"step": range(len(A))})
+    return first_crossing(curves, 0.5).values
 
 
 def compared(

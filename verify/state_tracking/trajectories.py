@@ -23,12 +23,14 @@ from theory.state_tracking.predict import ACCURACIES
 from verify import ensemble
 from verify.check import Check, at_least, at_most, identity, listed, sampled, vanishing
 from verify.report import Report, Request
+from verify.state_tracking import climb
 from verify.state_tracking import ensemble as tracking
 from verify.state_tracking.bands import MOMENTS, OURS, PAPER, bands
 from verify.trajectories import Comparison, compare
 
 UNTRAINED = 512  # untrained students, a few milliseconds each
 EVERY = 6  # interval of evaluations at which our theory gives accuracies
+JUDGED = "cavity"  # level of the rows "by our theory"; the figure has the best one
 LOCKED = 0.95  # attention above which a logit is nearly a single entry of M
 
 
@@ -134,18 +136,24 @@ def against(p: Parameters, runs: xr.Dataset) -> Report:
         *rollouts(p, runs, theory_curve(p, runs)),
     ]
     return Report(
-        checks, notes, numbers={"inside_two_sd": held.inside()}, draw=lambda: draw(p, runs, *ours)
+        checks,
+        notes,
+        {climb.TITLE: climb.table(climb.climb(p, runs))},
+        {"inside_two_sd": held.inside()},
+        lambda: draw(p, runs, *predicted(p, runs, climb.BEST)),
     )
 
 
-def predicted(p: Parameters, runs: xr.Dataset) -> tuple[xr.Dataset, xr.Dataset]:
+def predicted(
+    p: Parameters, runs: xr.Dataset, level: str = JUDGED
+) -> tuple[xr.Dataset, xr.Dataset]:
     """Our theory of single seeds: order parameters, loss and logits at every evaluation, accuracies
     (expensive) at one in `EVERY`.
     """
     some = runs.isel(alpha=slice(None, None, EVERY))
-    return st.predict(p, runs, level="cavity", accuracies=False), st.predict(
-        p, some, level="cavity"
-    )[ACCURACIES]
+    return st.predict(p, runs, level=level, accuracies=False), st.predict(p, some, level=level)[
+        ACCURACIES
+    ]
 
 
 def best(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -> Comparison:
@@ -312,12 +320,12 @@ def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset, a
             if kind:
                 marks = rates[name].transpose("alpha", "seed")
                 dots = axis.plot(rates.alpha, marks, "o", color=colour, ms=2.5)
-                dots[0].set_label(f"{kind}, ours, a mark each")
+                dots[0].set_label(f"{kind}, our theory, a mark each")
             else:
                 lines = axis.plot(
                     ours.alpha, ours[name].transpose("alpha", "seed"), color="C1", lw=0.8
                 )
-                lines[0].set_label("ours, from each student's start")
+                lines[0].set_label("our theory, a line each")
             axis.plot(
                 curve.alpha,
                 curve[name],

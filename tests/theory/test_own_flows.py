@@ -1,0 +1,356 @@
+"""Flows of one's own: explicit time, events in every form, symbols by name, functions, pulses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.integrate
+import sympy as sp
+
+from theory.equation import Equation
+from theory.explorer.build import script
+from theory.flow import Flow
+from theory.notation import symbol
+from theory.numeric import wright_omega
+from theory.parameters import ParameterError
+from theory.statement.overlaps import Overlaps
+
+t, x, y, k = (symbol(name) for name in "txyk")
+PLAIN, PI = sp.Symbol, np.pi
+LOSS = {"observables": {"loss": x**2 / 2}}
+
+
+def own(rhs, initial, **more):
+    """A flow as a stranger writes it."""
+    return Flow("own", t, rhs, initial, "own notes", "exact", **more)
+
+
+DECAY = own({x: -x}, {x: 1}, **LOSS, where={symbol("q"): 2 * x})
+AGED = own({x: -x / (1 + t)}, {x: 1})
+CIRCLE = own({x: y, y: -x}, {x: 0, y: 1})
+
+
+def crossing(flow, event, until=5.0, **numbers):
+    """Time of an event."""
+    return flow.solve(numbers, until=until, events={"event": event}).event.item()
+
+
+def test_explicit_time_in_symbolic_methods():
+    """Series with the derivative in time, fixed points at all times, only true invariants."""
+    assert sp.expand(AGED.series(2)[x] - (1 - t + t**2)) == 0
+    assert own({x: t - x}, {x: 1}).fixed_points() == []
+    assert AGED.fixed_points() == [{x: 0}]
+    assert own({x: 0}, {x: 1}).fixed_points() == [{}]
+    assert own({x: (x - 1) * (x - t)}, {x: 0}).fixed_points() == [{x: 1}]
+    assert own({x: x + t * y, y: y}, {x: 1, y: 1}).fixed_points() == [{x: 0, y: 0}]
+    assert own({x: t * y, y: -x}, {x: 1, y: 2}).conserved() == []
+    assert own({x: -x + t, y: -y}, {x: 1, y: 2}).conserved() == []
+    (norm,) = own({x: t * y, y: -t * x}, {x: 1, y: 2}).conserved()
+    assert sp.expand(norm.rhs - norm.rhs.coeff(x**2) * (x**2 + y**2)) == 0
+    assert AGED.jacobian() == sp.Matrix([[-1 / (1 + t)]])
+    with pytest.raises(ParameterError, match="depend on t"):
+        AGED.linearised()
+
+
+def test_explicit_time_along_solutions():
+    """Observables and events hold time; descent takes rates at the time of each step; a page, which
+    has none, is refused.
+    """
+    assert crossing(DECAY, x - t) == pytest.approx(0.567143290409784, rel=1e-10)
+    with_time = own({x: -x}, {x: 1}, observables={"late": x + t}).solve({}, t=2)
+    np.testing.assert_allclose(with_time.late, np.exp(-with_time.t) + with_time.t, rtol=1e-10)
+    steps = AGED.descend({}, 0.1, 3).x.values
+    factors = [1 - 0.1 / (1 + 0.1 * n) for n in range(3)]
+    np.testing.assert_allclose(steps, np.cumprod([1, *factors]), rtol=1e-14)
+    with pytest.raises(ParameterError, match="own: depends on t"):
+        script(AGED, [])
+
+
+@pytest.mark.parametrize(
+    ("event", "time"),
+    [
+        (symbol("loss") - sp.Rational(1, 10), np.log(5) / 2),
+        (PLAIN("loss", real=True) < 0.1, np.log(5) / 2),
+        (symbol("q") - 1, np.log(2)),
+        (PLAIN("x", positive=True) - 0.5, np.log(2)),
+        (sp.log(x) + 1, 1.0),
+        ("loss", np.nan),
+        (sp.Heaviside(t - 3) - 0.5, 3.0),
+        (sp.exp(-((t - 4) ** 2) * 10**8) - 0.5, 4 - np.sqrt(np.log(2)) * 1e-4),
+        (sp.exp(-((x - 0.3) ** 2) * 10**8) - 0.5, None),
+        (x - k, -np.log(0.25)),
+    ],
+    ids=str,
+)
+def test_events_in_every_form(event, time):
+    """Observables, abbreviations, relations, other assumptions, names, times, parameters."""
+    if time is None:
+        time = -np.log(0.3 + np.sqrt(np.log(2)) * 1e-4)
+    assert crossing(DECAY, event, k=0.25) == pytest.approx(time, rel=1e-9, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        ("los", "event = 'los': must be a number or a SymPy"),
+        (3, "event = 3: never changes"),
+        (None, "event = None: must be"),
+        (sp.log(x - 2), "log.*is no real number"),
+        (PLAIN("z") - 1, "no value for z"),
+        (sp.I * x - 1, "is complex"),
+        (sp.Function("f")(x), "f: has no numerical value"),
+    ],
+    ids=str,
+)
+def test_events_that_are_refused(event, message):
+    """In one line each."""
+    with pytest.raises(ParameterError, match=message) as error:
+        crossing(DECAY, event)
+    assert "\n" not in str(error.value)
+    with pytest.raises(ParameterError, match="events = .*must be a mapping"):
+        DECAY.solve({}, t=1, events=[x])
+
+
+def test_symbols_are_matched_by_name():
+    """One letter with two sets of assumptions is one quantity, in every method."""
+    real, plain = symbol("x", real=True), PLAIN("x")
+    flow = Flow("m", PLAIN("t"), {real: plain * (1 - plain)}, {plain: 0.1}, "own", "exact")
+    assert flow.jacobian() == sp.Matrix([[1 - 2 * real]])
+    assert flow.fixed_points() == [{real: 0}, {real: 1}]
+    assert flow.solve({}, t=1).x[-1].item() == pytest.approx(0.231969316685865, rel=1e-9)
+    assert [m.rate for m in flow.linearised({"x": 0})] == [1]
+    assert flow.series(1, {plain: 0.5})[real] == 0.25 * PLAIN("t") + 0.5
+    assert own({x: -PLAIN("k", positive=True) * x}, {x: k}).solve({"k": 1}, t=1).x[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rhs": {"x": -x}}, "'x' must be a symbol"),
+        ({"rhs": {x: "-x"}}, "own: x = '-x': must be a number or a SymPy expression"),
+        ({"rhs": {x: sp.IndexedBase("G")[1]}}, "plain symbols"),
+        ({"rhs": {x: sp.Matrix([x])}}, "plain symbols"),
+        ({"initial": {}}, "x has no start"),
+        ({"initial": {x: 1, y: 2}}, "initial: y is no order parameter"),
+        ({"initial": {x: t}}, "x has no start"),
+        ({"initial": {x: sp.oo}}, "must be a number"),
+        ({"observables": {"x": x**2}}, "'x' is used twice"),
+        ({"where": {x: y}}, "'x' is used twice"),
+    ],
+    ids=str,
+)
+def test_a_flow_is_checked_when_it_is_made(change, message):
+    """What is no symbol, no expression, or has two meanings."""
+    with pytest.raises(ParameterError, match=message):
+        own(**{"rhs": {x: -x}, "initial": {x: 1}} | change)
+
+
+def test_numbers_of_parameters():
+    """By symbol or by name, one each."""
+    flow = own({x: -k * x}, {x: 1})
+    assert flow.solve({k: sp.Rational(1, 2)}, t=2).equals(flow.solve({"k": 0.5}, t=2))
+    with pytest.raises(ParameterError, match="k = .1 2.: must be one number"):
+        flow.solve({"k": [1, 2]}, t=2)
+
+
+@pytest.mark.parametrize(
+    ("rate", "message"),
+    [
+        (x**2, "x diverges near t = 1;"),
+        (-k * sp.sqrt(x), "no solution after t = 2, where x = "),
+        (-1 / x, "at t = 0.5; take a shorter run"),
+    ],
+    ids=str,
+)
+def test_solutions_that_end(rate, message):
+    """A divergence and a zero are found at their times, parameters are not blamed."""
+    with pytest.raises(ParameterError, match=message):
+        own({x: rate}, {x: 1}).solve({"k": 1}, t=5)
+
+
+@pytest.mark.parametrize(
+    ("expr", "at", "value"),
+    [
+        (sp.uppergamma(0, x), 1, 0.219383934395520),
+        (sp.uppergamma(2, x, evaluate=False), 1, 0.735758882342885),
+        (sp.expint(2, x), 1, 0.148495506775922),
+        (sp.elliptic_k(x), 0.5, 1.85407467730137),
+        (sp.hyper((1, 2), (3,), x), 0.5, 1.54517744447956),
+        (sp.polylog(2, x), 0.5, 0.582240526465012),
+        (wright_omega(x), 1, 1.0),
+        (-sp.Abs(x), -2, -2.0),
+        (sp.zeta(x), 2, PI**2 / 6),
+        (sp.erfi(x), 0.5, 0.614952094696511),
+        (sp.factorial(x), -0.5, np.sqrt(PI)),
+        (sp.re(x) + sp.Max(x, 2) + sp.floor(x), 1.5, 4.5),
+    ],
+    ids=str,
+)
+def test_what_an_equation_evaluates_a_flow_does_too(expr, at, value):
+    """Values, on arrays, and as rates."""
+    equation = Equation("e", x, expr, "own", "exact")
+    assert equation.evaluate({"x": at}) == pytest.approx(value, rel=1e-13)
+    assert equation.evaluate({"x": np.array([at, at])}) == pytest.approx([value] * 2, rel=1e-13)
+    assert equation.evaluate({"x": at}, modules="mpmath") == pytest.approx(value, rel=1e-13)
+    moved = own({x: 0, y: expr}, {x: at, y: 0}).solve({}, t=1)
+    assert moved.y[-1].item() == pytest.approx(value, rel=1e-9)
+
+
+def test_functions_without_numbers_are_refused():
+    """An undefined function and imaginary rates."""
+    for expr, message in ((sp.Function("f")(x), "f: has no num"), (sp.I * x, "is complex")):
+        with pytest.raises(ParameterError, match=message):
+            own({x: expr}, {x: 1}).solve({}, t=1)
+        with pytest.raises(ParameterError, match=message):
+            Equation("e", x, expr, "own", "exact").evaluate({"x": 1})
+
+
+@pytest.mark.parametrize("below", [1e-5, 1e-7, 1e-9])
+def test_two_crossings_inside_a_step(below):
+    """The first one, however close they are; none where the top is not reached."""
+    time = crossing(CIRCLE, x - (1 - below), until=20)
+    assert time == pytest.approx(np.arcsin(1 - below), abs=1e-10 / np.sqrt(below))
+    assert np.isnan(crossing(CIRCLE, x - (1 + below), until=20))
+
+
+def test_an_event_within_rounding_is_none():
+    """A limit that is approached is never crossed, a start on an event is."""
+    assert np.isnan(crossing(own({x: 1 - x}, {x: 0}), x - 1, until=60))
+    assert crossing(DECAY, x - 1) == 0
+
+
+WIDTH = sp.Rational(1, 1000)
+PULSES = {
+    "piecewise": (sp.Piecewise((1, (t > 700) & (t < 700 + WIDTH)), (0, True)), 1e-3),
+    "switches": (sp.Heaviside(t - 700) - sp.Heaviside(t - 700 - WIDTH), 1e-3),
+    "gaussian": (sp.exp(-(((t - 700) / WIDTH) ** 2)), 1e-3 * np.sqrt(PI)),
+    "sech": (sp.sech((t - 700) / WIDTH), 1e-3 * PI),
+    "tent": (sp.Max(0, 1 - sp.Abs(t - 700) / WIDTH), 1e-3),
+    "parameter": (sp.exp(-(((t - k) / WIDTH) ** 2)), 1e-3 * np.sqrt(PI)),
+    "periodic": (sp.exp((sp.cos(2 * sp.pi * t / 400) - 1) * 10**8), None),
+}
+
+
+@pytest.mark.parametrize("name", PULSES)
+def test_pulses_late_in_a_long_run(name):
+    """Neither a pulse nor the event that it sets off is stepped over."""
+    pulse, area = PULSES[name]
+    if area is None:  # half a peak at 0, two whole ones
+        area = 2.5 * 400 / (2 * PI) * np.sqrt(2 * PI * 1e-8)
+    flow = own({x: pulse}, {x: 0})
+    result = flow.solve({"k": 700}, t=1000, events={"after": x - 0.3 * area})
+    assert result.x[-1].item() == pytest.approx(area, rel=1e-8)
+    expected = 400 if name == "periodic" else 700
+    assert result.after.item() == pytest.approx(expected, abs=0.02)
+
+
+def test_jumps_in_time_are_ends_of_steps():
+    """A switch against the exact solution."""
+    flow = own({x: -x + sp.Heaviside(t - 3)}, {x: 1})
+    result = flow.solve({}, t=6, events={"up": x - 0.5}, at=[2.0, 5.0, 6.0])
+    late = 1 + (np.exp(-3) - 1) * np.exp(-(np.array([5, 6]) - 3.0))
+    np.testing.assert_allclose(result.x, [np.exp(-2), *late], rtol=1e-9)
+    up = own({x: sp.Heaviside(t - 3)}, {x: 0})
+    assert crossing(up, x - 0.5) == pytest.approx(3.5, rel=1e-10)
+    with pytest.raises(ParameterError, match="take a shorter run"):
+        own({x: sp.floor(1000 * t)}, {x: 0}).solve({}, t=100)
+
+
+def test_series_refuses_what_it_cannot_do():
+    """An order without end, a kink, an unknown symbol."""
+    with pytest.raises(ParameterError, match=r"order = 10000: .*must be at most \d+"):
+        own({x: sp.sin(x) + sp.exp(-x)}, {x: 1}).series(10_000)
+    with pytest.raises(ParameterError, match="no Taylor series"):
+        own({x: sp.log(x)}, {x: 0}).series(3)
+    with pytest.raises(ParameterError, match="z is no symbol"):
+        DECAY.series(1, {"z": 1})
+
+
+def test_overlaps_by_index():
+    """Names do not run together, indices have a range, plain symbols count."""
+    many = Overlaps(11, 11)
+    assert many.R(1, 11) != many.R(11, 1) and many.R(1, 11).name == "R_1_11"
+    start = {q: 0 for q in many.state} | {many.Q(n, n): 1 for n in range(1, 12)}
+    start[many.R(1, 11)] = 0.3
+    flow = many.flow("linear", many.squared_loss("linear"), start)
+    teachers = {many.T(n, m).name: float(n == m) for n in range(1, 12) for m in range(n, 12)}
+    loss = flow.solve(teachers, t=0.1).loss
+    assert loss[0] == 10.7 and loss[-1] == pytest.approx(10.7 * np.exp(-2.2), rel=1e-9)
+    two = Overlaps(2, 2)
+    for index in (0, 3):
+        with pytest.raises(ParameterError, match=f"unit {index}: must be from 1 to 2"):
+            two.R(index, 1)
+    plain = two.rates((PLAIN("Q_21") - PLAIN("R_11")) ** 2)
+    assert plain == two.rates((two.Q(1, 2) - two.R(1, 1)) ** 2) and plain[two.R(1, 1)] != 0
+
+
+def test_descent_of_overlaps_is_that_of_vectors():
+    """Against the vectors, and a number by hand."""
+    one = Overlaps(1, 1)
+    flow = one.flow("one", one.squared_loss("linear"), {one.R(1, 1): 0, one.Q(1, 1): 1})
+    loss = flow.descend({"T_11": 0}, 0.5, 3).loss.values
+    np.testing.assert_allclose(loss, [0.5, 0.125, 0.03125, 0.0078125], rtol=1e-15)
+    two, rng = Overlaps(2, 2), np.random.default_rng(0)
+    w, b = rng.normal(size=(2, 2, 7)) / 2
+
+    def grams():
+        made = {two.R(i + 1, j + 1).name: w[i] @ b[j] for i in range(2) for j in range(2)}
+        return made | {two.Q(i + 1, j + 1).name: w[i] @ w[j] for i in range(2) for j in range(i, 2)}
+
+    flow = two.flow("two", two.squared_loss("quadratic"), grams())
+    teachers = {"T_11": b[0] @ b[0], "T_12": b[0] @ b[1], "T_22": b[1] @ b[1]}
+    curve = flow.descend(teachers, 0.01, 20)
+    for _ in range(20):  # mean of (sum (w.x)^2 - sum (b.x)^2) (w.x) x over Gaussian x
+        form = w.T @ w - b.T @ b
+        w = w - 0.01 * 2 * (2 * w @ form + np.trace(form) * w)
+    for name, value in grams().items():
+        assert curve[name][-1].item() == pytest.approx(value, rel=1e-12)
+
+
+LEAVES = [x, y, t, x * y, sp.sin(x), sp.exp(-(y**2)), sp.cos(t), sp.tanh(x - y), x / (1 + y**2), 1]
+
+
+def random_flow(seed):
+    """Two coupled rates of a few random terms, bounded by damping, some with a switch or a kink."""
+    rng = np.random.default_rng(seed)
+    rates = []
+    for z in (x, y):
+        terms = rng.choice(len(LEAVES), 3, replace=False)
+        rate = sum(round(float(rng.normal()), 3) * LEAVES[n] for n in terms) - z**3
+        if rng.random() < 0.3:
+            rate += 2 * sp.Heaviside(t - round(float(rng.uniform(0.5, 3)), 3))
+        if rng.random() < 0.3:
+            rate += sp.Max(0, 1 - 20 * sp.Abs(t - round(float(rng.uniform(0.5, 3)), 3)))
+        rates.append(rate)
+    start = [round(float(v), 3) for v in rng.normal(size=2)]
+    event = x - y - round(float(rng.normal() / 2), 3)
+    return own(dict(zip((x, y), rates, strict=True)), dict(zip((x, y), start, strict=True))), event
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_flows_against_small_steps(seed):
+    """States and first events against SciPy's eighth-order method with steps of 1/500, and signs
+    on a fine grid.
+    """
+    flow, event = random_flow(seed)
+    until, grid = 4.0, np.linspace(0, 4, 4001)
+    result = flow.solve({}, t=until, at=grid, events={"event": event})
+    rates = sp.lambdify([t, x, y], list(flow.rhs.values()), "numpy")
+    reference = scipy.integrate.solve_ivp(
+        lambda s, v: np.array(rates(s, *v), float),
+        (0, until),
+        [float(v) for v in flow.initial.values()],
+        method="DOP853",
+        rtol=1e-11,
+        atol=1e-12,
+        max_step=1 / 500,
+        dense_output=True,
+    )
+    states = reference.sol(grid)
+    np.testing.assert_allclose([result.x, result.y], states, rtol=1e-7, atol=1e-7)
+    signs = np.sign(sp.lambdify([x, y], event)(*states))
+    changed = np.flatnonzero(signs != signs[0])
+    if changed.size:
+        assert grid[changed[0] - 1] - 1e-6 <= result.event.item() <= grid[changed[0]] + 1e-6
+    else:
+        assert np.isnan(result.event.item())

@@ -1,0 +1,118 @@
+"""What `make demo` prints: one message, in few lines, each of which says what was measured."""
+
+import re
+
+import pytest
+
+from simulate import runs as store
+from theory.state_tracking.levels import LEVELS
+from verify import check_table, demo, ensembles
+from verify.check import estimated
+from verify.state_tracking import climb
+from verify.trajectories import compare
+
+
+@pytest.fixture(scope="module")
+def four():
+    """Students that come with the code, those that the demo trains."""
+    p, runs = ensembles("demo")
+    return p, runs.isel(seed=slice(4))
+
+
+@pytest.fixture(scope="module")
+def printed(four, tmp_path_factory):
+    """Lines of the demo and the files of its folder."""
+    folder, said = tmp_path_factory.mktemp("demo"), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo.students, "main", lambda words: store.write(four[1], words[-1]))
+        patch.setattr(demo.progress, "say", lambda text: said.extend(text.splitlines()))
+        assert demo.main(["--folder", str(folder)]) == 0
+    return said, {path.name for path in folder.iterdir()}
+
+
+def test_thirty_lines_that_fit(printed):
+    """Hundred columns; nothing undecided, no negative zero; files that lines name are there."""
+    lines, files = printed
+    assert len(lines) <= 30 and max(map(len, lines)) <= 100
+    text = "\n".join(lines)
+    assert "undecided" not in text and not re.search(r"-0(\.0+)?(?![\d.])", text)
+    named = set(re.findall(r"\w+\.(?:nc|tex|txt|png)", text))
+    assert len(named) >= 5 and named <= files
+
+
+def test_result_first_and_last(printed, four):
+    """Who learned when: the times of the students, and errors of both theories, as in the table."""
+    lines, _ = printed
+    first, last = (k for k, line in enumerate(lines) if line.startswith("RESULT"))
+    assert first <= 3 and last == len(lines) - 2
+    p, runs = four
+    times = climb.half_times(runs)
+    rows = [line.split() for line in lines[first:last] if re.match(r" +\d+ +\d+\.\d\d ", line)]
+    assert [row[1] for row in rows] == [f"{t:.2f}" for t in times]
+    off = [
+        climb.rms(climb.half_times(demo.st.predict(p, runs, level=x, accuracies=False)), times)
+        for x in ("flow", climb.BEST)
+    ]
+    assert off[0] > 0.2 and off[1] < 0.005
+    assert all(f"{x:.1%}" in lines[last] for x in off)
+
+
+def test_the_level_that_explains(four):
+    """S: off by tens of per cent where the training set is known by its size, not where its counts
+    are; the best level is right in all. Levels that do not describe the students are left out.
+    """
+    p, runs = four
+    off = climb.climb(p, runs)
+    assert list(off) == list(climb.CLIMBED) and {*off} <= {*LEVELS}
+    assert abs(off["disorder_counts"]["S"]) < 0.05 < 0.2 < abs(off["cavity"]["S"])
+    assert max(map(abs, off[climb.BEST].values())) < 0.005
+    with_batches = runs.assign_attrs(parameters=p.replace(batch_size=64, unit="step").as_json())
+    assert climb.climb(p, with_batches) == {}
+
+
+def test_report_shows_the_levels(four, tmp_path):
+    """The result comes first, then the levels; undecided rows are counted, not shown."""
+    p, runs = four
+    store.write(runs, tmp_path / "students.nc")
+    model = demo.registry.find("state_tracking")
+    made = demo.report.collect(
+        demo.report.Request(model, runs=tmp_path / "students.nc"), "trajectories"
+    )
+    result, levels, *rest = made.text().split("\n\n")
+    assert len(result.splitlines()) <= 10 and result.startswith("result: ")
+    assert levels.startswith(climb.TITLE) and climb.BEST in levels
+    undecided = sum(c.verdict == "undecided" for c in made.checks)
+    assert undecided > check_table.MOST_UNDECIDED
+    assert f"{undecided} undecided rows are not shown" in rest[0]
+    assert not any(line.endswith("undecided") for line in rest[0].splitlines())
+    assert "-0.0 " not in made.text(wide=True)
+
+
+def test_how_many_samples_decide():
+    """Nine in ten of the undecided rows; what no number decides is not promised."""
+    rows = [estimated(f"x{k}", "e", 1.0, 1.0, 0.01 * k, 4) for k in range(1, 21)]
+    needed = sorted(c.samples_needed for c in rows if c.verdict == "undecided")
+    assert len(needed) > check_table.MOST_UNDECIDED
+    size, decided = check_table.enough(rows)
+    assert decided == -(-9 * len(needed) // 10) and size == needed[decided - 1]
+    text = check_table.table(rows)
+    assert f"{size} samples (seeds) would decide {decided} " in " ".join(text.split())
+    assert not any(line.endswith("undecided") for line in text.splitlines())
+    never = [estimated("x", "e", 0.0, 0.0, 0.1, 4)]
+    assert check_table.enough(never) == (0, 0) and "would decide" not in check_table.table(never)
+
+
+def test_where_a_deviation_was_found_has_a_column(four, monkeypatch):
+    """Not part of the name, which fits beside it."""
+    monkeypatch.setenv("COLUMNS", "100")
+    p, runs = four
+    made = compare(demo.st.predict(p, runs, accuracies=False)[["A", "R"]].assign_attrs({}), runs)
+    head, _, *rows = check_table.rows(made.checks)[0].splitlines()
+    assert head.split()[:2] == ["check", "where"]
+    assert rows[0].split()[:4] == ["A", "alpha", "=", made.checks[0].name.rpartition("= ")[2]]
+
+
+def test_rounding_to_zero_has_no_sign():
+    """Neither in deviations nor in z."""
+    assert check_table.percent(-4e-4) == "+0.0%"
+    assert check_table._row(estimated("x", "e", 1.0, 1.0, 0.1, 4))[4] == "0.0"

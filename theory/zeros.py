@@ -1,0 +1,169 @@
+"""Sign changes of functions of time, by subdivision: on every part the function is a Chebyshev
+series, which shows that there is no zero, at most one, or that the part must be halved.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+import sympy as sp
+from sympy.core.relational import Relational
+
+from theory import numeric
+from theory.parameters import ParameterError
+
+DEGREE = 8  # of the series
+NODES = np.polynomial.chebyshev.chebpts2(DEGREE + 1)
+SERIES = np.linalg.inv(np.polynomial.chebyshev.chebvander(NODES, DEGREE)).T
+SLOPES = SERIES @ np.polynomial.chebyshev.chebder(np.eye(DEGREE + 1)).T
+LEVELS = 48  # of halving
+MOST = 2000  # times at which an integration begins anew
+MOST_PARTS = 20_000  # that are halved at once
+APART = 1e-13  # times that are two, in units of the run
+LITTLE = 1.0  # change of an argument in a step
+PIECES = 64  # of a run, in which zeros of functions of time are looked for
+LARGEST = 1e300
+NONE = 2  # side of zero of what is no number
+SMOOTH_POWERS = range(2, 7)
+UNDEFINED = (sp.Derivative, sp.DiracDelta, sp.Subs, sp.Sum, sp.Integral)
+Function = Callable[..., np.ndarray]
+Along = Callable[[Any], Mapping[str, Any]]
+
+
+def sign_changes(of: Callable[[Any], Any], edges: np.ndarray) -> Iterator[tuple[float, float]]:
+    """Brackets of the sign changes of a function, in order.
+
+    Parameters
+    ----------
+    of : callable
+        Values at an array of times, and the size of their errors; a smaller value has no sign.
+    edges : array
+        Increasing times; between them the function is searched for what is not smooth.
+
+    Raises
+    ------
+    ParameterError
+        If the function is no real number, or changes its sign too often.
+    """
+    low, high = edges[:-1], edges[1:]
+    times, values = np.empty(0), np.empty((2, 0))
+    for _ in range(LEVELS):
+        t = (low + high)[:, None] / 2 + (high - low)[:, None] / 2 * NODES
+        t[:, 0], t[:, -1] = low, high
+        both = np.clip(of(t.ravel()), -LARGEST, LARGEST)
+        times, values = np.append(times, t), np.append(values, both, 1)
+        v, noise = both.reshape(2, *t.shape)
+        series, slopes = np.abs(v @ SERIES), np.abs(v @ SLOPES)
+        rest = 4 * series[:, -3:].sum(1)  # a slope's is larger by the square of the degree
+        clear = 2 * series[:, 0] > series.sum(1) + rest
+        clear |= 2 * slopes[:, 0] > slopes.sum(1) + DEGREE**2 * rest
+        halved = ~clear & (np.abs(v) > noise).any(1)
+        middle = (low + high)[halved] / 2
+        low, high = np.append(low[halved], middle), np.append(middle, high[halved])
+        if not 0 < len(middle) <= MOST_PARTS:
+            break
+    if len(middle) > MOST_PARTS:
+        raise ParameterError("changes its sign too often")
+    order = np.argsort(times)
+    order = order[~(np.abs(values[0, order]) <= values[1, order])]
+    times, values = times[order], values[0, order]
+    sides = np.where(np.isnan(values), NONE, values > 0)
+    for k in np.flatnonzero((sides[1:] != sides[:-1]) | (sides[1:] == NONE)):
+        if NONE in sides[k : k + 2]:
+            raise ParameterError("is no real number")
+        yield times[k], times[k + 1]
+
+
+def zero(of: Callable[[float], float], low: float, high: float, **tolerances: float) -> float:
+    """Zero in a bracket of `sign_changes`; its middle where ends differ by less than rounding, so
+    that one value at a time has other signs than values in arrays.
+    """
+    if (of(low) > 0) == (of(high) > 0):
+        return (low + high) / 2
+    return float(scipy.optimize.brentq(of, low, high, **tolerances))
+
+
+def _parts(expr: sp.Expr) -> Iterator[tuple[sp.Expr, str]]:
+    """Expressions at whose zeros an expression has a jump or a kink, and arguments of what has a
+    pole or branch at zero, or may change fast.
+    """
+    real = {x: sp.Symbol(x.name, real=True) for x in expr.free_symbols}
+    for e in sp.postorder_traversal(expr.xreplace(real).rewrite(sp.Piecewise)):
+        if isinstance(e, Relational):
+            yield e.lhs - e.rhs, "jump"
+        elif isinstance(e, sp.floor | sp.ceiling | sp.frac | sp.Mod):
+            yield sp.sin(sp.pi * e.args[0] / sp.Mul(*e.args[1:])), "jump"
+        elif isinstance(e, sp.Function) or (e.is_Pow and e.exp not in SMOOTH_POWERS):
+            kind = "pole" if e.is_Pow or isinstance(e, sp.log) else "fast"
+            yield from ((a, kind) for a in e.args if isinstance(a, sp.Expr))
+
+
+def _fast(parts: Sequence[tuple[sp.Expr, str]], along: Along, steps: np.ndarray) -> Iterator[bool]:
+    """Whether arguments change by more than `LITTLE` in a step; of powers, by a share of that."""
+    known = along(steps)
+    call = numeric.system([sp.Symbol(x, real=True) for x in known], [part for part, _ in parts])
+    with np.errstate(all="ignore"):
+        for row, (_, kind) in zip(call(*known.values()), parts, strict=True):
+            v = np.real(row) + 0 * steps
+            size = np.abs(v[1:]) if kind == "pole" else 1
+            yield kind == "jump" or not (np.abs(np.diff(v)) <= LITTLE * size).all()
+
+
+def special_times(
+    exprs: Sequence[sp.Expr], along: Along, steps: np.ndarray | None = None
+) -> np.ndarray:
+    """Times from 0 to 1 at which expressions jump, have a kink, or may change fast.
+
+    Parameters
+    ----------
+    exprs : sequence of Expr
+        Parts that depend on other symbols than those of ``along`` are passed over.
+    along : callable
+        Values of symbols at times, by name.
+    steps : array, optional
+        Times between which these values are smooth: what changes little there does not change fast.
+
+    Raises
+    ------
+    ParameterError
+        If there are more than `MOST` jumps.
+    """
+    edges, special = np.linspace(0, 1, PIECES + 1), np.array([0.0, 1.0])
+    known = along(0.0)
+
+    def usable(parts: Iterable[tuple[sp.Expr, str]]) -> list[tuple[sp.Expr, str]]:
+        return [
+            (part, kind)
+            for part, kind in dict(parts).items()
+            if part.free_symbols
+            and not part.has(*UNDEFINED)
+            and known.keys() >= {x.name for x in part.free_symbols}
+        ]
+
+    parts = usable(p for expr in exprs for p in _parts(expr))
+    if steps is not None and parts:
+        parts = [p for p, fast in zip(parts, _fast(parts, along, steps), strict=True) if fast]
+    slopes = ((a.diff(x), "fast") for a, kind in parts if kind != "jump" for x in a.free_symbols)
+    for part, kind in usable([*slopes, *parts]):
+        used = sorted(part.free_symbols, key=str)
+        call = numeric.function(part, used)
+
+        def value(t: Any, call: Function = call, used: Any = used) -> Any:
+            known = along(t)
+            with np.errstate(all="ignore"):
+                return np.nan_to_num(np.real(call(*(known[x.name] for x in used))))
+
+        def exact(t: Any, of: Function = value) -> Any:
+            return of(t), 0 * t
+
+        try:
+            pairs = [*sign_changes(exact, np.union1d(edges, special))]
+            if len(pairs) > MOST:
+                raise ParameterError(f"changes its sign {len(pairs)} times")
+        except ParameterError as error:
+            if kind != "jump":
+                continue
+            raise ParameterError(f"{part}: {error}; take a shorter run") from None
+        special = np.union1d(special, [zero(value, *p, xtol=1e-17, rtol=1e-15) for p in pairs])
+    return special[np.append(True, np.diff(special) > APART)]

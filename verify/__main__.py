@@ -1,0 +1,10 @@
+"""List the checks: ``python -m verify``; ``python -m verify gradients`` is ``verify.gradients``."""
+
+from functools import partial
+
+from theory.runtime import cli, commands
+
+main = partial(commands.main, wing="verify")
+
+if __name__ == "__main__":
+    cli.run(main)
