@@ -6,7 +6,7 @@ import random
 import warnings
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -44,7 +44,7 @@ def unpickled(saved: bytes) -> dict[str, Any]:
 
 def generators() -> dict[str, Any]:
     """States of the random numbers that torch, NumPy and Python share between all students."""
-    name, words, *numbers = np.random.get_state(legacy=True)
+    name, words, *numbers = cast(Any, np.random.get_state(legacy=True))  # noqa: NPY002
     return {
         "torch": torch.get_rng_state(),
         "numpy": [name, torch.as_tensor(words.astype(np.int64)), *numbers],
@@ -56,7 +56,7 @@ def set_generators(said: dict[str, Any]) -> None:
     """Restore what `generators` gave."""
     name, words, *numbers = said["numpy"]
     torch.set_rng_state(said["torch"])
-    np.random.set_state((name, words.numpy().astype(np.uint32), *numbers))
+    np.random.set_state((name, words.numpy().astype(np.uint32), *numbers))  # noqa: NPY002
     random.setstate(said["python"])
 
 

@@ -172,7 +172,7 @@ def resumable(system: Any, learner: Learner, students: int, number: int) -> None
     generators, ends = checkpoints.generators(), []
     for shift in range(2):
         random.seed(number + shift)
-        np.random.seed(number + shift)
+        np.random.seed(number + shift)  # noqa: NPY002
         torch.manual_seed(number + shift)
         learner.step(number)
         ends.append(states(system, learner, students))
@@ -211,8 +211,10 @@ def load(system: Any, learner: Learner, states: Sequence[State]) -> None:
     Raises
     ------
     ParameterError
-        If restoring fails or changes the states.
+        If the states are of another student, or restoring fails or changes them.
     """
+    if not all(_fit(state(system, learner, b), s) for b, s in enumerate(states)):
+        raise ParameterError(f"{system.name}: a state has other shapes than the student")
     try:
         learner.load(states)
     except Exception as error:  # foreign code may raise anything
@@ -224,6 +226,15 @@ def load(system: Any, learner: Learner, states: Sequence[State]) -> None:
             f"{system.name}: load() does not take up what state() gave, a resumed run would not "
             "go on where it stopped"
         )
+
+
+def _fit(one: Any, two: Any) -> bool:
+    """Whether tensors that two states share have the same shapes and types."""
+    if isinstance(one, torch.Tensor) and isinstance(two, torch.Tensor):
+        return (one.shape, one.dtype) == (two.shape, two.dtype)
+    if isinstance(one, Mapping) and isinstance(two, Mapping):
+        return all(_fit(one[k], two[k]) for k in one.keys() & two.keys())
+    return type(one) is type(two)
 
 
 def alike(one: Any, two: Any) -> bool:

@@ -213,9 +213,7 @@ def test_a_state_that_cannot_be_saved_or_read_is_told_before_the_first_step(name
 
 @EVERY
 def test_a_state_that_is_not_taken_up_is_told(name, tmp_path):
-    """After one step, where it fails and where it does nothing; when it is needed, with the files to
-    remove.
-    """
+    """After one step, where it fails and where it does nothing; when needed, with the file."""
     system, p = student(name)
     broken = faulty(system, 1, load=lambda learner, load: lambda states: {}["weights"])
     told(broken, p, tmp_path, r"load\(\) does not take what state\(\) gave: KeyError")
@@ -244,7 +242,7 @@ def stepping(change):
 
 SHARED = {
     "torch": lambda: float(torch.rand(())),
-    "numpy": lambda: float(np.random.rand()),
+    "numpy": lambda: float(np.random.rand()),  # noqa: NPY002
     "python": random.random,
 }
 
