@@ -148,8 +148,9 @@ def _checkpoint(system: System, p: Any, code: str, path: Path, config: str, seed
         try:
             interface_checks.checkpoint(system, p, state)
         except Exception as error:  # whatever a file may hold
+            why = str(error) if isinstance(error, ParameterError) else error_summary(error)
             raise ParameterError(
-                f"{path.with_suffix('.checkpoint')}: {error_summary(error)}; to start over, remove it"
+                f"{path.with_suffix('.checkpoint')}: {why}; to start over, remove it"
             ) from error
     return state or {"step": 0, "records": {}}
 
