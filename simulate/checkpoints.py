@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
 
 from simulate.sealed import seal, unseal
@@ -38,6 +40,24 @@ def pickled(state: dict[str, Any]) -> bytes:
 def unpickled(saved: bytes) -> dict[str, Any]:
     """Read a serialised checkpoint. Only tensors and plain values are created from the bytes."""
     return torch.load(BytesIO(saved), weights_only=True, map_location="cpu")
+
+
+def generators() -> dict[str, Any]:
+    """States of the random numbers that torch, NumPy and Python share between all students."""
+    name, words, *numbers = cast(Any, np.random.get_state(legacy=True))  # noqa: NPY002
+    return {
+        "torch": torch.get_rng_state(),
+        "numpy": [name, torch.as_tensor(words.astype(np.int64)), *numbers],
+        "python": random.getstate(),
+    }
+
+
+def set_generators(said: dict[str, Any]) -> None:
+    """Restore what `generators` gave."""
+    name, words, *numbers = said["numpy"]
+    torch.set_rng_state(said["torch"])
+    np.random.set_state((name, words.numpy().astype(np.uint32), *numbers))  # noqa: NPY002
+    random.setstate(said["python"])
 
 
 def sweep_up(path: Path) -> None:

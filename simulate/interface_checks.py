@@ -5,6 +5,8 @@ the first opportunity, and a violation is reported in one line.
 from __future__ import annotations
 
 import contextlib
+import copy
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -104,6 +106,29 @@ def records(
     return made
 
 
+def checkpoint(system: Any, p: Any, state: State) -> None:
+    """Check that a checkpoint is one of this run.
+
+    Raises
+    ------
+    ParameterError
+        If its step is none of the run, or measurements until then are missing or of another kind.
+    """
+    last, step, made = length(system, p), state["step"], state["records"]
+    if not is_whole(step) or not 0 <= step <= last:
+        raise ParameterError(f"is at {system.counter} {step!r}, the run has 0 to {last}")
+    every = p.eval_every if system.time else 1
+    times = [*range(0, step, every)] if system.time else []
+    if not isinstance(made, dict) or not isinstance(state["learner"], dict):
+        raise ParameterError("has no state and measurements by name")
+    if {str(t) for t in times} != made.keys() - {str(step)}:
+        raise ParameterError(f"has not the measurements of {system.counter} 0, {every}, ...")
+    first = None
+    for number, record in made.items():
+        found = records(system, {k: [v] for k, v in record.items()}, 1, first, number)
+        first = first or found
+
+
 @contextlib.contextmanager
 def named(what: str) -> Iterator[None]:
     """Context manager: begin the message of a storage error with the quantity and student it
@@ -128,17 +153,37 @@ def states(system: Any, learner: Learner, students: int) -> list[State]:
         return [checkpoints.unpickled(checkpoints.pickled(s)) for s in states_back]
 
 
-def resumable(system: Any, learner: Learner, students: int) -> None:
-    """Check that a learner can be restored from its own state, as from a checkpoint.
+def resumable(system: Any, learner: Learner, students: int, number: int) -> None:
+    """Check that a run that is resumed from states before step ``number`` is the same run: the step
+    is made twice from the states, with torch's, NumPy's and Python's random numbers changed. Then
+    all is as before. With a GPU, where sums may round in another order, no step is made.
 
     Raises
     ------
     ParameterError
-        If the state cannot be saved, read, or restored.
+        If the states cannot be saved, read, or restored, or do not determine the step.
     """
-    back = states(system, learner, students)
-    if any(back):
-        load(system, learner, back)
+    begin = states(system, learner, students)
+    if not any(begin):
+        return
+    load(system, learner, copy.deepcopy(begin))  # optimisers go on with what they load
+    if torch.cuda.is_initialized():
+        return
+    generators, ends = checkpoints.generators(), []
+    for shift in range(2):
+        random.seed(number + shift)
+        np.random.seed(number + shift)  # noqa: NPY002
+        torch.manual_seed(number + shift)
+        learner.step(number)
+        ends.append(states(system, learner, students))
+        load(system, learner, copy.deepcopy(begin))
+    checkpoints.set_generators(generators)
+    if not alike(*ends):
+        raise ParameterError(
+            f"{system.name}: step({number}) made twice from the same state gives two states, a resumed "
+            "run would be another; keep in state() all that step() changes, and draw random numbers "
+            "from simulate.streams.of_torch(seed, 0, number)"
+        )
 
 
 def state(system: Any, learner: Learner, b: int) -> State:
@@ -166,29 +211,42 @@ def load(system: Any, learner: Learner, states: Sequence[State]) -> None:
     Raises
     ------
     ParameterError
-        If restoring fails or changes the states.
+        If the states are of another student, or restoring fails or changes them.
     """
+    if not all(_fit(state(system, learner, b), s) for b, s in enumerate(states)):
+        raise ParameterError(f"{system.name}: a state has other shapes than the student")
     try:
         learner.load(states)
     except Exception as error:  # foreign code may raise anything
         raise ParameterError(
             f"{system.name}: load() does not take what state() gave: {error_summary(error)}"
         ) from error
-    if not all(_alike(state(system, learner, b), s) for b, s in enumerate(states)):
+    if not all(alike(state(system, learner, b), s) for b, s in enumerate(states)):
         raise ParameterError(
             f"{system.name}: load() does not take up what state() gave, a resumed run would not "
             "go on where it stopped"
         )
 
 
-def _alike(one: Any, two: Any) -> bool:
+def _fit(one: Any, two: Any) -> bool:
+    """Whether the arrays that a fresh state shares with another have the same shapes; numbers may
+    have become arrays.
+    """
+    if isinstance(one, torch.Tensor) and isinstance(two, torch.Tensor):
+        return one.ndim == 0 or one.shape == two.shape
+    if isinstance(one, Mapping) and isinstance(two, Mapping):
+        return all(_fit(one[k], two[k]) for k in one.keys() & two.keys())
+    return True
+
+
+def alike(one: Any, two: Any) -> bool:
     """Whether two states are equal, bit for bit."""
     if isinstance(one, Mapping):
         same = isinstance(two, Mapping) and one.keys() == two.keys()
-        return same and all(_alike(one[k], two[k]) for k in one)
+        return same and all(alike(one[k], two[k]) for k in one)
     if isinstance(one, list | tuple):
         same = isinstance(two, list | tuple) and len(one) == len(two)
-        return same and all(map(_alike, one, two))
+        return same and all(map(alike, one, two))
     if isinstance(one, torch.Tensor):
         if not isinstance(two, torch.Tensor) or (one.shape, one.dtype) != (two.shape, two.dtype):
             return False

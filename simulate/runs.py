@@ -20,7 +20,7 @@ from simulate.sealed import PACKED, seal, unseal
 from simulate.signals import defer_signals
 from simulate.storage import FORMAT, KIND
 from theory.parameters import BaseParameters, ParameterError, error_summary
-from theory.runtime import memory
+from theory.runtime import hdf5, memory
 
 
 def write(dataset: xr.Dataset, path: Path | str) -> None:
@@ -79,6 +79,10 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
     """
     path = Path(path)
     sealed = unseal(path)
+    try:
+        hdf5.inspect(sealed)
+    except ParameterError as error:
+        raise ParameterError(f"{path}: {error}; not a run of this toolkit") from None
     try:
         with defer_signals(), netCDF4.Dataset(path.name, memory=sealed) as file:
             size = sum(v.size * getattr(v.dtype, "itemsize", 8) for v in file.variables.values())

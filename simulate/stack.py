@@ -18,25 +18,17 @@ from filelock import Timeout
 from simulate import checkpoints, interface_checks, runs, storage
 from simulate.learner import Learner, State
 from simulate.signals import DeferSignals
-from theory.parameters import ParameterError
+from theory.parameters import ParameterError, error_summary
 from theory.runtime import sources
 
 if TYPE_CHECKING:
     from simulate.training import System
 
 CHECKPOINT_SECONDS = 10.0
-
-
 PROBE_SECONDS = 0.1  # time of trial steps for the estimate of the duration
-
-
 # Shared modules that define students, in addition to their own package.
 SHARED = tuple(Path(__file__).with_name(name) for name in ("learner.py", "streams.py"))
-
-
-Records = dict[
-    int, dict[str, np.ndarray]
-]  # by step and name; first axis over the students of a stack
+Records = dict[int, dict[str, np.ndarray]]  # by step and name; first axis over the students
 
 
 def seconds_per_step(
@@ -93,7 +85,7 @@ def train_stack(
                 continue
             checkpoints.sweep_up(place(seed))
             if runs.finished(place(seed), config, seed) is None:
-                mine[seed] = _checkpoint(system, code, place(seed), config, seed)
+                mine[seed] = _checkpoint(system, p, code, place(seed), config, seed)
         # A stack is trained in lockstep, so that students that resume at different steps are
         # trained one after the other.
         for start in sorted({state["step"] for state in mine.values()}):
@@ -101,6 +93,7 @@ def train_stack(
             learner = system.learner(p, list(states), device, dtype, **own)
             if start:
                 _resume(system, learner, {place(s): state for s, state in states.items()})
+            shared = checkpoints.generators()
             records = {
                 int(s): {
                     name: np.stack([state["records"][s][name].numpy() for state in states.values()])
@@ -116,6 +109,7 @@ def train_stack(
                 records,
                 config,
                 {seed: place(seed) for seed in states},
+                shared,
             )
             attrs = [system.provenance(config, p, seed) for seed in states]
             results = _learn(system, p, learner, attrs, start, records, saving, tick)
@@ -129,13 +123,14 @@ def train_stack(
     return finished
 
 
-def _checkpoint(system: System, code: str, path: Path, config: str, seed: int) -> State:
+def _checkpoint(system: System, p: Any, code: str, path: Path, config: str, seed: int) -> State:
     """State from which a run continues: its checkpoint, or the initial state.
 
     Raises
     ------
     ParameterError
-        If the checkpoint was written by other code, as the run would then mix two versions.
+        If the checkpoint was written by other code, as the run would then mix two versions, or
+        does not fit the run.
     """
     state = checkpoints.load_checkpoint(path, config, seed)
     if state is not None and not {"step", "learner", "records"} <= set(state):
@@ -149,6 +144,14 @@ def _checkpoint(system: System, code: str, path: Path, config: str, seed: int) -
             f"{path.with_suffix('.checkpoint')}: written by other code than {system.name} has now; "
             "go on with that code, or remove the file to start over"
         )
+    if state is not None:
+        try:
+            interface_checks.checkpoint(system, p, state)
+        except Exception as error:  # whatever a file may hold
+            why = str(error) if isinstance(error, ParameterError) else error_summary(error)
+            raise ParameterError(
+                f"{path.with_suffix('.checkpoint')}: {why}; to start over, remove it"
+            ) from error
     return state or {"step": 0, "records": {}}
 
 
@@ -159,6 +162,9 @@ def _resume(system: System, learner: Learner, states: Mapping[Path, State]) -> N
     except ParameterError as error:
         files = ", ".join(str(path.with_suffix(".checkpoint")) for path in states)
         raise ParameterError(f"{error}; to start over, remove {files}") from error
+    for state in states.values():
+        if "generators" in state:
+            checkpoints.set_generators(state["generators"])
 
 
 def _save(
@@ -168,16 +174,21 @@ def _save(
     records: Records,
     config: str,
     places: Mapping[int, Path],
+    shared: State,
     step: int,
 ) -> None:
-    """Write one checkpoint per seed. Students without a state are trained again from the start."""
+    """Write one checkpoint per seed, with the shared generators if they are no longer as
+    ``shared``. Students without a state are trained again from the start.
+    """
+    now = checkpoints.generators()
+    drawn = {} if interface_checks.alike(now, shared) else {"generators": now}
     for b, (seed, path) in enumerate(places.items()):
         kept = {
             str(s): {name: torch.as_tensor(v[b]) for name, v in record.items()}
             for s, record in records.items()
         }
         if state := interface_checks.state(system, learner, b):
-            said = {"step": step, "code": code, "learner": state, "records": kept}
+            said = {"step": step, "code": code, "learner": state, "records": kept, **drawn}
             with interface_checks.named(f"{system.name}: its state"):
                 checkpoints.save_checkpoint(path, config, seed, said)
 
@@ -216,9 +227,9 @@ def _learn(
                         runs.content(_dataset(system, p, records, 0, attrs[0]))
                     interface_checks.states(system, learner, len(attrs))
                     begun = True
-                if step == 1:  # some have no state before the first step
+                if step == 1 < length:  # some have no state before the first step
                     with patience.step():
-                        interface_checks.resumable(system, learner, len(attrs))
+                        interface_checks.resumable(system, learner, len(attrs), step)
                 if time.monotonic() - saved > CHECKPOINT_SECONDS:
                     save(step)
                     saved = time.monotonic()

@@ -52,7 +52,18 @@ MODULES = {
 }
 # Settings of Numba with which kernels start, and take no hours.
 NUMBA = {"NUMBA_DISABLE_JIT": ("0?", "0"), "NUMBA_NUM_THREADS": ("|0*[1-9][0-9]{0,3}", "1 or more")}
-NEEDED = ("numpy", "scipy", "sympy", "xarray", "netCDF4", "matplotlib", "numba", "tqdm", "joblib")
+NEEDED = (
+    "numpy",
+    "scipy",
+    "sympy",
+    "xarray",
+    "netCDF4",
+    "h5py",
+    "matplotlib",
+    "numba",
+    "tqdm",
+    "joblib",
+)
 PLACES = {name: module for module, names in MODULES.items() for name in names.split()}
 
 

@@ -9,6 +9,7 @@ kept as a whole one, a stranger's mistake that ends in a traceback or is stored.
 import dataclasses
 import itertools
 import math
+import random
 import sys
 from types import SimpleNamespace
 
@@ -17,7 +18,8 @@ import pytest
 import torch
 from tiny import ALONE, STUDENTS, bits, student
 
-from simulate import jobs, pool, runs, stack, storage
+from simulate import checkpoints, jobs, pool, runs, sealed, stack, storage
+from simulate.learner import _tensors
 from simulate.statement.student import Stated
 from theory.parameters import ParameterError
 
@@ -211,15 +213,117 @@ def test_a_state_that_cannot_be_saved_or_read_is_told_before_the_first_step(name
 
 @EVERY
 def test_a_state_that_is_not_taken_up_is_told(name, tmp_path):
-    """After one step where that fails; where it does nothing, when it is needed."""
+    """After one step, where it fails and where it does nothing; when needed, with the file."""
     system, p = student(name)
     broken = faulty(system, 1, load=lambda learner, load: lambda states: {}["weights"])
     told(broken, p, tmp_path, r"load\(\) does not take what state\(\) gave: KeyError")
-    idle = faulty(system, 24, load=lambda learner, load: lambda states: None)
-    checkpoint = interrupted(idle, p, tmp_path)
+    idle = faulty(system, 2, load=lambda learner, load: lambda states: None)
+    told(idle, p, tmp_path, "would not go on where it stopped")
+    checkpoint = interrupted(system, p, tmp_path)
     with pytest.raises(ParameterError, match="would not go on.*; to start over, remove ") as caught:
         idle.train(p, store=tmp_path, **ALONE)
     assert str(checkpoint) in str(caught.value) and not list(tmp_path.rglob("*.nc"))
+
+
+def stepping(change):
+    """`step` followed by a change of the state; ``change`` gets its tensors and the step."""
+
+    def method(learner, step):
+        def stepped(number):
+            step(number)
+            states = [learner.state(0)]
+            change(next(_tensors(states[0]))[1], number)
+            learner.load(states)
+
+        return stepped
+
+    return method
+
+
+SHARED = {
+    "torch": lambda: float(torch.rand(())),
+    "numpy": lambda: float(np.random.rand()),  # noqa: NPY002
+    "python": random.random,
+}
+
+
+@pytest.mark.parametrize("of", SHARED)
+@EACH_KIND
+def test_a_step_that_is_another_when_repeated_is_told(name, of, tmp_path):
+    """From torch's, NumPy's or Python's shared random numbers: after an interrupt the rest would be
+    another run.
+    """
+    system, p = student(name)
+    drawing = faulty(system, 2, step=stepping(lambda w, k: w.add_(SHARED[of]())))
+    told(drawing, p, tmp_path, r"step\(1\) made twice from the same state gives two states")
+
+
+@EACH_KIND
+def test_a_step_that_depends_on_more_than_its_state_is_told(name, tmp_path):
+    system, p = student(name)
+    count = itertools.count()
+    counting = faulty(system, 2, step=stepping(lambda w, k: w.add_(next(count))))
+    told(counting, p, tmp_path, r"keep in state\(\) all that step\(\) changes")
+
+
+@pytest.mark.parametrize("of", SHARED)
+def test_shared_random_numbers_that_are_drawn_late_go_into_checkpoints(of, tmp_path):
+    """Where no repeated step can see it."""
+    system, p = student("state_tracking.student")
+
+    def change(w, k):
+        if k % 4 == 3:
+            w.add_(SHARED[of]() / 100)
+
+    late = faulty(system, 10**6, step=stepping(change))
+    seeds = {"torch": torch.manual_seed, "numpy": np.random.seed, "python": random.seed}
+    seeds[of](1)
+    whole = late.train(p, store=tmp_path / "whole", **ALONE)
+    seeds[of](1)
+    interrupted(late, p, tmp_path / "cut", at=9)
+    seeds[of](2)
+    assert bits(late.train(p, store=tmp_path / "cut", **ALONE)) == bits(whole)
+
+
+FORGED = {
+    "negative": lambda s: s | {"step": -1},
+    "true": lambda s: s | {"step": True},
+    "later than the end": lambda s: s | {"step": 10**9},
+    "half a step": lambda s: s | {"step": 5.5},
+    "text": lambda s: s | {"step": "6"},
+    "earlier": lambda s: s | {"step": 2},
+    "no records": lambda s: s | {"records": {}},
+    "records": lambda s: s | {"records": [1.0]},
+    "names": lambda s: s | {"records": {k: {"x": torch.ones(1)} for k in s["records"]}},
+    "axes": lambda s: (
+        s | {"records": {k: {n: v[None] for n, v in r.items()} for k, r in s["records"].items()}}
+    ),
+    "shapes": lambda s: (
+        s
+        | {
+            "learner": {
+                k: torch.ones(7) if k != "optimizer" else v for k, v in s["learner"].items()
+            }
+        }
+    ),
+    "learner": lambda s: s | {"learner": []},
+}
+
+
+@pytest.mark.parametrize("forged", FORGED)
+@EACH_KIND
+def test_a_checkpoint_of_another_run_is_refused_whoever_sealed_it(name, forged, tmp_path):
+    system, p = student(name)
+    if system.time is None and forged in ("no records", "names", "axes", "earlier"):
+        pytest.skip("measures nothing on its way")
+    p = p.replace(eval_every=4) if system.time else p
+    file = interrupted(system, p, tmp_path)
+    said = FORGED[forged](checkpoints.unpickled(sealed.unseal(file)))
+    sealed.seal(file, checkpoints.pickled(said))
+    with pytest.raises(ParameterError, match="start over, remove") as caught:
+        system.train(p, store=tmp_path, **ALONE)
+    assert "\n" not in str(caught.value) and str(file) in str(caught.value)
+    assert not list(tmp_path.rglob("*.nc")) and file.exists()
 
 
 @EACH_KIND

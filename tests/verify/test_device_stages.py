@@ -139,7 +139,7 @@ def test_wrong_gradients_are_seen(monkeypatch):
 
 @pytest.mark.parametrize("fault", ["", "step", "digits", "never"])
 def test_a_resumed_run_that_goes_another_way_is_seen(fault, monkeypatch):
-    """A step more than the checkpoint says, other last digits, and one that is never written."""
+    """A step fewer than the checkpoint says, other last digits, and one that is never written."""
     load, save = learner.Module.load, stack._save
 
     def forgetful(self, state):
@@ -147,8 +147,8 @@ def test_a_resumed_run_that_goes_another_way_is_seen(fault, monkeypatch):
         with torch.no_grad():
             next(self.student.parameters()).mul_(1 + 1e-6)
 
-    def late(*where):
-        save(*where[:-1], where[-1] + 1)
+    def early(*where):
+        save(*where[:-1], where[-1] - 1)
 
     if fault == "digits":  # training itself holds a state against what is taken up
         monkeypatch.setattr(learner.Module, "load", forgetful)
@@ -156,7 +156,7 @@ def test_a_resumed_run_that_goes_another_way_is_seen(fault, monkeypatch):
             list(students.agreement(NAME, CPU, True))
         return
     if fault:
-        monkeypatch.setattr(stack, "_save", late if fault == "step" else lambda *where: None)
+        monkeypatch.setattr(stack, "_save", early if fault == "step" else lambda *where: None)
     rows = list(students.agreement(NAME, CPU, True))
     other = "checkpoints of interruptions" if fault == "never" else "quantities a resumed run has"
     assert [other in row.name for row in rows if not row.within] == [True] * bool(fault)

@@ -16,6 +16,7 @@ from theory.explorer.javascript import function, written
 from theory.flow import Flow
 from theory.parameters import BaseParameters, ParameterError
 from theory.registry import Model
+from theory.runtime import hdf5
 from theory.scope import Limit
 
 HERE = Path(__file__).parent
@@ -60,7 +61,10 @@ def students(path: Path | None, flows: list[Flow]) -> tuple[dict[str, Any], str 
     """
     if path is None:
         return {}, None
+    if not path.is_file():
+        raise ParameterError(f"--runs {path}: must be a file")
     try:
+        hdf5.inspect(path.read_bytes())
         with xr.open_dataset(path) as file:
             runs = file.load()
     except (OSError, ValueError) as error:

@@ -1,0 +1,115 @@
+"""Files in HDF5 that end the process, or bring in other files, where the netCDF library reads them:
+refused in one line, sealed as ours or not.
+
+Each is read in a process of its own. Without the inspection, netCDF4 1.7.5 ends it (numbers of 2
+and 16 bytes, a group with two names) or returns bytes of another file (external storage). What no
+test here sees: files on which the HDF5 library itself loops; random flips of bits make some.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import xarray as xr
+
+from simulate import runs, sealed
+from theory.parameters import ParameterError
+from theory.runtime import hdf5
+
+OTHER = "secret.bin"
+
+
+def external(file, folder):
+    file.create_dataset("y", (8,), "u1", external=[(str(folder / OTHER), 0, 8)])
+
+
+def virtual(file, folder):
+    layout = h5py.VirtualLayout((3,), "f8")
+    layout[:] = h5py.VirtualSource(str(folder / "other.h5"), "x", (3,))
+    file.create_virtual_dataset("y", layout)
+
+
+def hard(file, folder):
+    group = file.create_group("g")
+    group["again"] = file["h"] = group
+
+
+def types(kind):
+    def make(file, folder):
+        file.create_dataset("y", data=np.zeros(3, kind))
+
+    return make
+
+
+def attribute(kind):
+    def make(file, folder):
+        file["x"].attrs["long_name"] = np.zeros(3, kind)
+
+    return make
+
+
+HOSTILE = {
+    "external storage": external,
+    "virtual array": virtual,
+    "group of two names": hard,
+    "array of two names": lambda file, folder: file.__setitem__("y", file["x"]),
+    "external link": lambda f, folder: f.__setitem__(
+        "y", h5py.ExternalLink(str(folder / OTHER), "/x")
+    ),
+    "soft link": lambda f, folder: f.__setitem__("y", h5py.SoftLink("/x")),
+    "group": lambda file, folder: file.create_group("y"),
+    "named type": lambda file, folder: file.__setitem__("y", np.dtype("f8")),
+    "unknown filter": lambda file, folder: file.create_dataset("y", (9,), "f8", compression="lzf"),
+    **{f"numbers {kind}": types(kind) for kind in ("f2", "g", "c8", "c16")},
+    **{f"attribute {kind}": attribute(kind) for kind in ("f2", "g", "c16")},
+    "compound": types([("a", "f8"), ("b", "i4")]),
+    "enumeration": types(bool),
+    "root attribute": lambda file, folder: file.attrs.__setitem__("odd", np.zeros(2, "f2")),
+}
+
+
+@pytest.fixture
+def plain(tmp_path):
+    runs.write(
+        xr.Dataset({"x": ("t", np.arange(3.0))}, {"name": ("t", ["a", "b", "c"])}, {"n": 1}),
+        tmp_path / "a.nc",
+    )
+    return tmp_path / "a.nc"
+
+
+def test_what_is_written_here_is_plain(plain):
+    hdf5.inspect(sealed.unseal(plain))
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_file_is_refused_in_one_line(kind, plain):
+    (plain.parent / OTHER).write_bytes(b"secrets!")
+    raw = plain.with_name("raw.h5")
+    raw.write_bytes(sealed.unseal(plain))
+    with h5py.File(raw, "a") as file:
+        HOSTILE[kind](file, plain.parent)
+    sealed.seal(plain, raw.read_bytes())
+    script = (
+        "import sys\nfrom simulate import runs\nfrom theory.parameters import ParameterError\n"
+        "try: print(runs.read(sys.argv[1]))\nexcept ParameterError as error: print('refused', error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, plain],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"refused {plain}: ") and done.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("end", [8, 9, 100, 1000, -1000])
+def test_what_is_cut_short_is_refused_in_one_line(end, plain):
+    """Sealed again, so that only the inspection is left."""
+    sealed.seal(plain, sealed.unseal(plain)[:end])
+    with pytest.raises(ParameterError, match=r"a\.nc: damaged \(") as caught:
+        runs.read(plain)
+    assert "\n" not in str(caught.value)

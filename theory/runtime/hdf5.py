@@ -1,0 +1,66 @@
+"""Which HDF5 files are read: plain arrays of numbers and words, all in the file."""
+
+from typing import Any
+
+from h5py import h5a, h5d, h5f, h5g, h5l, h5o, h5t, h5z
+
+from theory.parameters import ParameterError, error_summary
+
+FILTERS = (h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE, h5z.FILTER_FLETCHER32)
+NUMBERS = {
+    getattr(h5t, name).encode()
+    for name in dir(h5t)
+    if name.startswith(("IEEE_F32", "IEEE_F64", "STD_I", "STD_U")) and name.endswith(("LE", "BE"))
+}
+DIMENSIONS = (b"DIMENSION_LIST", b"REFERENCE_LIST")  # references by which arrays share an axis
+
+
+def inspect(content: bytes) -> None:
+    """Refuse a file that the netCDF library cannot be trusted with: at numbers of unusual size and
+    groups with two names it ends the process, and links and arrays may make it read other files.
+
+    Raises
+    ------
+    ParameterError
+        Naming what is not plain. Files that are not HDF5 pass.
+    """
+    if not content.startswith(b"\x89HDF\r\n\x1a\n"):
+        return
+    try:
+        root = h5g.open(h5f.open_file_image(content), b"/")
+        _attributes(root)
+        for name in root:
+            word = name.decode(errors="replace")
+            if root.links.get_info(name).type != h5l.TYPE_HARD:
+                raise ParameterError(f"{word} is a link")
+            node = h5o.open(root, name)
+            if not isinstance(node, h5d.DatasetID) or h5o.get_info(node).rc != 1:
+                raise ParameterError(f"{word} is no array of its own")
+            _array(word, node)
+            _attributes(node)
+    except ParameterError:
+        raise
+    except Exception as error:  # h5py raises various errors for what it cannot read
+        raise ParameterError(f"damaged ({error_summary(error)})") from None
+
+
+def _array(name: str, array: h5d.DatasetID) -> None:
+    made = array.get_create_plist()
+    filters = {made.get_filter(k)[0] for k in range(made.get_nfilters())}
+    if made.get_external_count() or made.get_layout() == h5d.VIRTUAL:
+        raise ParameterError(f"{name} is kept in another file")
+    if not filters <= {*FILTERS}:
+        raise ParameterError(f"{name} is packed by a filter that is not known here")
+    _plain(name, array.get_type())
+
+
+def _attributes(node: Any) -> None:
+    for k in range(h5a.get_num_attrs(node)):
+        attribute = h5a.open(node, index=k)
+        if attribute.name not in DIMENSIONS:
+            _plain(attribute.name.decode(errors="replace"), attribute.get_type())
+
+
+def _plain(name: str, kind: h5t.TypeID) -> None:
+    if not isinstance(kind, h5t.TypeStringID) and kind.encode() not in NUMBERS:
+        raise ParameterError(f"{name} has values that are neither ordinary numbers nor words")
