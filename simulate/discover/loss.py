@@ -120,7 +120,7 @@ class Loss:
             f"{type(of).__name__}: has no method loss(inputs); give loss_fn=lambda module, inputs: "
             "...",
         )
-        self.function = functools.partial(loss_fn, of) if loss_fn else own
+        self.function: Callable = functools.partial(loss_fn, of) if loss_fn else own  # type: ignore
         self.leaves, self.inputs = named, tree_map(widened, inputs)
         self.shapes = {k: tuple(x.shape) for k, x in named.items()}
         ends = np.cumsum([x.numel() for x in named.values()]).tolist()

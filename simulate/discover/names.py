@@ -19,10 +19,12 @@ ONE = {  # properties of an index, and where they hold
     "{i} > {d}": "{i} > {d}",
     "{i} != {d}": "{i} != {d}",
 }
-SAME = {"{j} = {i}": "{i} == {j}"}  # of two indices
-TWO = {  # of two indices with one range 0, ..., n - 1
+ANY = {  # of two indices
+    "{j} = {i}": "{i} == {j}",
     "{j} = {i}+{d}": "{j} - {i} == {d}",
     "{j} = {i}-{d}": "{i} - {j} == {d}",
+}
+TWO = {  # of two indices with one range 0, ..., n - 1
     "|{i} - {j}| = {d}": "abs({i} - {j}) == {d}",
     "{j} = {i}+{d} mod {n}": "({j} - {i}) % {n} == {d}",
     "{j} = {d}{i} mod {n}": "({d} * {i} - {j}) % {n} == 0",
@@ -57,7 +59,9 @@ class Part:
 
 
 def properties(shape: Sequence[int], blocks: bool) -> dict[str, np.ndarray]:
-    """Where properties of indices hold, by their words; of equally narrow ones the first is used."""
+    """Where properties of indices hold, by their words; of equally narrow ones the first is used:
+    equalities before inequalities.
+    """
     index = {x: k for x, k in zip(LETTERS, np.indices(shape), strict=False)}
 
     def written() -> Iterator[tuple[str, str]]:
@@ -65,9 +69,11 @@ def properties(shape: Sequence[int], blocks: bool) -> dict[str, np.ndarray]:
         for a, b in pairs:
             n, equal = shape[a], shape[a] == shape[b]
             letters = {"i": LETTERS[a], "j": LETTERS[b], "n": n}
-            for rules in (SAME, TWO if equal else {}, BLOCKS if equal and blocks else {}):
-                for d in range(1, n):
-                    for words, where in rules.items() if rules is not BLOCKS or d > 1 > n % d else ():
+            for rules in (ANY, TWO if equal else {}, BLOCKS if equal and blocks else {}):
+                for d in range(1, max(n, shape[b])):
+                    for words, where in (
+                        rules.items() if rules is not BLOCKS or d > 1 > n % d else ()
+                    ):
                         if "{d}{i}" not in words or d > 1:
                             yield words.format(d=d, **letters), where.format(d=d, **letters)
         for letter, size in zip(LETTERS, shape, strict=False):
@@ -75,8 +81,9 @@ def properties(shape: Sequence[int], blocks: bool) -> dict[str, np.ndarray]:
                 for d in range(size):
                     yield words.format(i=letter, d=d), where.format(i=letter, d=d)
 
+    ordered = sorted(written(), key=lambda rule: " = " not in rule[0])
     # the rules above, and letters and numbers in them
-    return {words: eval(where, {"abs": abs, **index}) for words, where in written()}
+    return {words: eval(where, {"abs": abs, **index}) for words, where in ordered}
 
 
 def part(weight: str, member: np.ndarray, known: Sequence[Mapping[str, np.ndarray]]) -> Part:

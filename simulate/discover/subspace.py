@@ -126,7 +126,7 @@ def tidy(V: np.ndarray, root: np.ndarray) -> np.ndarray:
         np.diff(along[order], prepend=along.min()) >= EQUAL * np.abs(along).max()
     )
     mean = np.stack([np.bincount(group, root**2 * x) for x in rows.T], 1)
-    mean /= np.bincount(group, root**2)[:, None]
+    mean = mean / np.bincount(group, root**2)[:, None]
     mean[np.abs(mean).max(1) < EQUAL * np.abs(mean).max()] = 0
     return np.linalg.qr(mean[group] * root[:, None])[0]
 

@@ -85,7 +85,7 @@ def test_two_layers_of_induction_heads(mask, number):
         sample=False,
     )
     assert len(found.order_parameters) == number
-    assert "mean of W3[j, j]" in found.order_parameters
+    assert "mean of W3[i, i]" in found.order_parameters
     if mask == "inclusive":
         assert number == len(structure.reachable())
 
