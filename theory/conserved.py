@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,8 +51,9 @@ def conserved(flow: Flow) -> list[Equation]:
         along = np.vstack([gradients, vector @ slopes])
         if np.linalg.matrix_rank(along, tol=1e-6 * np.abs(along).max()) == len(gradients):
             continue
-        chosen = [term for term, c in zip(terms, vector, strict=True) if abs(c) > 1e3 * ZERO]
-        if (quantity := _proved(flow, chosen)) is None:
+        pairs = zip(terms, vector, strict=True)
+        quantity = flow.invariant({term: c for term, c in pairs if abs(c) > 1e3 * ZERO})
+        if quantity is None:
             continue
         gradients, name = along, f"conserved_{len(invariants) + 1}"
         start = quantity.subs(flow.initial)
@@ -94,9 +95,9 @@ def _null_space(
     return at_one, np.array(reduced, float)
 
 
-def _proved(flow: Flow, terms: Sequence[sp.Expr]) -> sp.Expr | None:
-    """The conserved combination of the given terms with symbolic coefficients; None if conservation
-    cannot be proved.
+def invariant(flow: Flow, terms: Mapping[sp.Expr, float]) -> sp.Expr | None:
+    """The conserved combination of the given terms with symbolic coefficients, in place of their
+    numerical ones; None if conservation cannot be proved.
 
     Abbreviations of the flow are kept unexpanded if the proof succeeds without expanding them.
     """

@@ -15,7 +15,7 @@ import sympy as sp
 
 from theory import numeric, printing, solution, trajectory, unified
 from theory.algebra import slope
-from theory.conserved import conserved
+from theory.conserved import conserved, invariant
 from theory.entries import Entries
 from theory.equation import STATUSES, Equation, Equations
 from theory.linearised import linearised
@@ -87,6 +87,7 @@ class Flow:
             object.__setattr__(self, name, value)
 
     conserved = conserved
+    invariant = invariant
     linearised = linearised
     solve = solution.solve
     descend = solution.descend

@@ -87,7 +87,7 @@ class Discovered:
     @functools.cached_property
     def conserved(self) -> list[str]:
         """Combinations of moving entries that are constant."""
-        return [names.order(row, self.parts) for row in self.subspace.conserved()]
+        return [names.order(row, self.parts) for row in self.subspace.conserved]
 
     @property
     def scope(self) -> str:
@@ -115,15 +115,16 @@ class Discovered:
         state = self.symbols
         rates = {x: sp.Function(f"rate_{x.name}")(*state) for x in state}
         reduced = Reduced(self.loss, s)
-        module = self.loss.module
+        value = type("loss", (sp.Function,), {"_imp_": staticmethod(reduced.value)})
         return NumericFlow(
-            type(module).__name__ if module is not None else "loss",
+            self.loss.name,
             sp.Symbol("t"),
             rates,
             dict(zip(state, map(sp.Float, s.coordinates(s.start)), strict=True)),
             "discovered from gradients",
             "exact",
             (self.scope,),
+            observables={"loss": value(*state)},
             entries=lambda: reduced,  # type: ignore[arg-type, return-value]
             reduced=reduced,
         )

@@ -24,7 +24,7 @@ from theory.statement.tree import require
 
 SAME = 1e-11  # of two evaluations at one point
 AWAY = 0.1  # distance from the start at which they are compared: at zero weights dropout is silent
-MANY = 512  # inputs from which the memory is estimated before a run
+MANY = 512  # inputs from which the memory is estimated, by an eighth of them
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
 CASTS = {Tensor.float, Tensor.half, Tensor.bfloat16}
 
@@ -34,12 +34,11 @@ class Double(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call the function with the wider type."""
-
-        def wide(x: Any) -> Any:
-            return torch.float64 if isinstance(x, torch.dtype) and x in NARROW else x
-
-        of = Tensor.double if func in CASTS else func
-        return of(*map(wide, args), **{k: wide(v) for k, v in (kwargs or {}).items()})
+        wide = {dtype: torch.float64 for dtype in NARROW}
+        args, kwargs = tree_map(
+            lambda x: wide.get(x, x) if isinstance(x, torch.dtype) else x, (args, kwargs or {})
+        )
+        return (Tensor.double if func in CASTS else func)(*args, **kwargs)
 
 
 @contextlib.contextmanager
@@ -66,6 +65,17 @@ def widened(x: Any) -> Any:
     return x.detach().to("cpu", torch.float64 if x.is_floating_point() else None)
 
 
+def copied(of: nn.Module) -> nn.Module:
+    """The module in double precision on the CPU, with its tensors that are no buffers."""
+    try:
+        of = copy.deepcopy(of).to("cpu", torch.float64)
+    except (RuntimeError, TypeError) as error:
+        raise ParameterError(f"{type(of).__name__}: {error_summary(error)}") from error
+    for part in of.modules():
+        vars(part).update({k: widened(v) for k, v in vars(part).items() if isinstance(v, Tensor)})
+    return of
+
+
 class Loss:
     """Mean loss over fixed inputs, as a function of all trainable weights in one vector.
 
@@ -88,76 +98,73 @@ class Loss:
 
     def __init__(self, of: Any, inputs: Any, loss_fn: Callable | None, start: Any) -> None:
         if callable(of) and not isinstance(of, nn.Module):
-            require(
-                isinstance(start, Mapping),
-                "start: a loss alone does not say its weights; give start={name: tensor}",
-            )
             of, loss_fn, start = start, of, None
-        self.module = _copied(of) if isinstance(of, nn.Module) else None
-        if self.module is not None:
-            every, of = dict(self.module.named_parameters()), self.module
-            named = {k: x for k, x in every.items() if x.requires_grad}
-            self.frozen = [k for k in every if k not in named]
-        else:
+        self.name = type(of).__name__
+        require(
+            isinstance(of, nn.Module | Mapping),
+            "module: must be a torch.nn.Module, a mapping of tensors, or a loss with "
+            f"start={{name: tensor}}, got {self.name}",
+        )
+        every = dict(of.named_parameters() if isinstance(of, nn.Module) else of)
+        self.frozen = [
+            k for k, x in every.items() if isinstance(of, nn.Module) and not x.requires_grad
+        ]
+        for name, x in every.items():
             require(
-                isinstance(of, Mapping),
-                "module: must be a torch.nn.Module, a mapping of tensors or a loss, got "
-                + type(of).__name__,
-            )
-            named, self.frozen = {str(k): x for k, x in of.items()}, []
-        require(named, "module: has no trainable weights")
-        for name, x in named.items():
-            require(
-                isinstance(x, Tensor) and x.is_floating_point(),
+                name in self.frozen or (isinstance(x, Tensor) and x.is_floating_point()),
                 f"{name}: is {str(getattr(x, 'dtype', type(x).__name__)).removeprefix('torch.')}, "
                 "weights must be tensors of real floats; give torch.tensor(..., dtype=torch.float64)",
             )
-        if self.module is None:
-            named = of = {k: widened(x).clone().requires_grad_() for k, x in named.items()}
-        own = getattr(self.module, "loss", None)
+        if isinstance(of, nn.Module):
+            of = self.module = copied(of)
+            every = dict(of.named_parameters())
+        else:
+            self.module = nn.Module()
+            of = every = {k: widened(x).clone().requires_grad_() for k, x in every.items()}
+        own = getattr(of, "loss", None)
         require(
             loss_fn or callable(own),
-            f"{type(of).__name__}: has no method loss(inputs); give loss_fn=lambda module, inputs: "
-            "...",
+            f"{self.name}: has no method loss(inputs); give loss_fn=lambda module, inputs: ...",
         )
-        self.function: Callable = functools.partial(loss_fn, of) if loss_fn else own  # type: ignore
-        self.leaves, self.inputs = named, tree_map(widened, inputs)
-        self.shapes = {k: tuple(x.shape) for k, x in named.items()}
-        ends = np.cumsum([x.numel() for x in named.values()]).tolist()
-        self.places = dict(zip(named, map(slice, [0, *ends], ends), strict=False))
-        self.size, self.bytes = ends[-1], 0.0
-        self.start = self._started(start)
-        self._check()
+        self.function: Any = functools.partial(loss_fn, of) if loss_fn else own
+        self.leaves: dict[str, Tensor] = {k: x for k, x in every.items() if k not in self.frozen}
+        require(self.leaves, "module: has no trainable weights")
+        self.inputs = tree_map(widened, inputs)
+        self.shapes = {k: tuple(x.shape) for k, x in self.leaves.items()}
+        ends = np.cumsum([x.numel() for x in self.leaves.values()]).tolist()
+        self.places = dict(zip(self.leaves, map(slice, [0, *ends], ends), strict=False))
+        self.size, self.bytes = ends[-1], self.memory()
+        self.start = self.started(start)
+        self.check()
 
     def flat(self, weights: Mapping[str, Any]) -> np.ndarray:
         """One vector of named weights."""
-        return torch.cat(
-            [torch.as_tensor(weights[k]).detach().cpu().double().flatten() for k in self.shapes]
-        ).numpy()
+        rows = (torch.as_tensor(weights[k]).detach().cpu().double() for k in self.shapes)
+        return torch.cat([x.flatten() for x in rows]).numpy()
 
-    def _started(self, start: Any) -> np.ndarray:
-        begun = self.flat(self.leaves)
-        if start is None:
-            return begun
-        if isinstance(start, int | float):
-            return np.full_like(begun, start)
+    def started(self, start: Any) -> np.ndarray:
+        """All weights at the start."""
+        start = dict.fromkeys(self.shapes, start) if isinstance(start, int | float) else start or {}
         require(
             isinstance(start, Mapping),
             f"start: must be a number or a mapping of names to tensors, got {type(start).__name__}",
         )
+        begun: dict[str, Any] = dict(self.leaves)
         for name, x in start.items():
-            if name not in self.shapes:
-                hint = nearest(str(name), self.shapes)
+            if name not in begun:
+                hint = nearest(str(name), begun)
                 raise ParameterError(
-                    f"start: {name}: no trainable weight; {hint}there are {', '.join(self.shapes)}"
+                    f"start: {name}: no trainable weight; {hint}there are {', '.join(begun)}"
                 )
-            value, shape = torch.as_tensor(x).detach().double().numpy(), self.shapes[name]
+            value, shape = torch.as_tensor(x), self.shapes[name]
             require(
                 value.shape in ((), shape),
-                f"start: {name}: has shape {value.shape}, must have {shape}",
+                f"start: {name}: has shape {tuple(value.shape)}, must have {shape}",
             )
-            begun[self.places[name]] = np.broadcast_to(value, shape).ravel()
-        return begun
+            begun[name] = value.expand(shape)
+        theta = self.flat(begun)
+        require(np.isfinite(theta).all(), "start: weights are not finite")
+        return theta
 
     def load(self, theta: np.ndarray) -> None:
         """Set all weights."""
@@ -165,66 +172,63 @@ class Loss:
             for name, x in self.leaves.items():
                 x.copy_(torch.from_numpy(theta[self.places[name]].reshape(self.shapes[name])))
 
-    def call(self, inputs: Any = None) -> Any:
+    def call(self, inputs: Any) -> Any:
         """The loss with the weights as they are; several inputs are spread if it takes several."""
-        inputs = self.inputs if inputs is None else inputs
-        if isinstance(inputs, list | tuple | None) and not _takes_one(self.function):
-            return self.function(*inputs or ())
-        return self.function(inputs)
+        spread = isinstance(inputs, list | tuple | None)
+        with contextlib.suppress(ValueError):  # of a function without a signature
+            try:
+                inspect.signature(self.function).bind(None)
+                spread = False
+            except TypeError:
+                pass
+        with double():
+            return self.function(*inputs or ()) if spread else self.function(inputs)
 
     def __call__(self, theta: np.ndarray) -> float:
         """The loss."""
         self.load(theta)
+        return float(self.call(self.inputs).detach())
+
+    def slopes(self, theta: np.ndarray, **options: Any) -> tuple[Tensor, Tensor]:
+        """The loss and its gradient, as tensors."""
+        self.load(theta)
+        loss = self.call(self.inputs)
+        return loss, self.derived(loss, **options)
+
+    def derived(self, of: Tensor, **options: Any) -> Tensor:
+        """Gradient of a number by all weights."""
+        every, options = [*self.leaves.values()], options | {"allow_unused": True}
         with double():
-            return float(self.call().detach())
+            parts = torch.autograd.grad(of, every, materialize_grads=True, **options)
+        return torch.cat([x.flatten() for x in parts])
 
     def gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """The loss and its gradient."""
-        loss, slopes = self._slopes(theta)
+        loss, slopes = self.slopes(theta)
         return float(loss.detach()), slopes.numpy()
 
-    def _slopes(self, theta: np.ndarray, **options: Any) -> tuple[Tensor, Tensor]:
-        self.load(theta)
-        with double():
-            loss = self.call()
-            return loss, self._derived(loss, **options)
-
-    def _derived(self, of: Tensor, **options: Any) -> Tensor:
-        every: list[Tensor] = [*self.leaves.values()]
-        options |= {"allow_unused": True, "materialize_grads": True}
-        return torch.cat([x.flatten() for x in torch.autograd.grad(of, every, **options)])
-
     def curvature(self, theta: np.ndarray, along: np.ndarray) -> np.ndarray:
-        """The Hessian times every column."""
-        _, slopes = self._slopes(theta, create_graph=True)
+        """Derivatives by all weights of the gradient along every row."""
+        _, slopes = self.slopes(theta, create_graph=True)
         if not slopes.requires_grad:
             return np.zeros_like(along)
-        with double():
-            return np.stack(
-                [
-                    self._derived(slopes @ torch.tensor(c), retain_graph=True).numpy()
-                    for c in along.T
-                ],
-                1,
-            )
+        rows = torch.tensor(along)
+        return np.stack([self.derived(slopes @ row, retain_graph=True).numpy() for row in rows])
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Refuse what is no loss, before anything is computed from it."""
-        modules = dict(self.module.named_modules()) if self.module is not None else {}
-        buffers = dict(self.module.named_buffers()) if self.module is not None else {}
-        before, drawn = {k: x.clone() for k, x in buffers.items()}, torch.get_rng_state()
-        away = self.start + AWAY * np.random.default_rng(0).normal(size=self.size)
-        self.bytes = self.memory()
         # a parameter that could be lowered does not exist: the message names the inputs
         require(
             not memory.exceeds(self.bytes),
             f"inputs: one gradient over all of them needs {memory.amount(self.bytes)}, there are "
             f"{memory.amount(memory.available())}; give fewer",
         )
+        buffers = dict(self.module.named_buffers())
+        before, drawn = {k: x.clone() for k, x in buffers.items()}, torch.get_rng_state()
+        away = self.start + AWAY * np.random.default_rng(0).normal(size=self.size)
         try:
             self.load(away)
-            with double():
-                loss = self.call()
+            loss = self.call(self.inputs)
             what = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
             number = isinstance(loss, Tensor) and loss.numel() == 1
             require(number, f"loss: is {what}, must be one number, such as its .mean()")
@@ -242,7 +246,7 @@ class Loss:
             random = not torch.equal(drawn, torch.get_rng_state())
             value, again = float(loss.detach()), self(away)
             if random or not np.isclose(again, value, rtol=SAME, atol=0, equal_nan=True):
-                drops = [k for k, m in modules.items() if m.training and _share(m) > 0]
+                drops = [k for k, m in self.module.named_modules() if m.training and dropped(m)]
                 why = f"dropout in {', '.join(drops)}; call module.eval() first"
                 raise ParameterError(
                     "loss: is not the same at every call: "
@@ -257,56 +261,27 @@ class Loss:
         require(np.isfinite(slopes).all(), "loss: its gradient is not finite at the start")
 
     def memory(self) -> float:
-        """Bytes that one gradient stores, from a small part of the inputs; 0 where they are few."""
+        """Bytes that one gradient stores, from a part of the inputs; 0 where they are few."""
         parts = [x for x in tree_leaves(self.inputs) if isinstance(x, Tensor) and x.ndim]
-        rows = max(map(len, parts), default=0)
+        rows, few = max(map(len, parts), default=0), MANY // 8
         stored: dict[int, int] = {}
 
         def keep(x: Tensor) -> Tensor:
-            storage = x.untyped_storage()
-            stored[storage._cdata] = storage.nbytes()
+            stored[x.untyped_storage()._cdata] = x.untyped_storage().nbytes()
             return x
 
-        def cost(few: int) -> int:
-            def part(x: Any) -> Any:
-                return x[:few] if isinstance(x, Tensor) and x.ndim and len(x) == rows else x
+        def part(x: Any) -> Any:
+            return x[:few] if isinstance(x, Tensor) and x.ndim and len(x) == rows else x
 
-            stored.clear()
-            with double(), torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
-                self.call(tree_map(part, self.inputs))
-            return sum(stored.values())
-
-        with contextlib.suppress(Exception):  # a loss for all inputs alone; `_check` will tell
-            if rows >= MANY:
-                one, two = cost(MANY // 8), cost(MANY // 4)
-                return 2.0 * (one + (two - one) * (rows - MANY // 8) / (MANY // 8))
+        with contextlib.suppress(Exception):  # a loss for all inputs alone; `check` will tell
+            with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+                if rows >= MANY:
+                    self.call(tree_map(part, self.inputs))
+            return 2.0 * sum(stored.values()) * rows / few
         return 0.0
 
 
-def _share(of: nn.Module) -> float:
-    """What a module drops."""
+def dropped(of: nn.Module) -> bool:
+    """Whether a module drops a part of its inputs."""
     share = getattr(of, "p", getattr(of, "dropout", 0))
-    return share if isinstance(share, float) else 0.0
-
-
-def _takes_one(function: Callable) -> bool:
-    """Whether a function can be called with one argument; taken for granted where none can say."""
-    try:
-        inspect.signature(function).bind(None)
-    except TypeError:
-        return False
-    except ValueError:
-        pass
-    return True
-
-
-def _copied(of: nn.Module) -> nn.Module:
-    """The module in double precision on the CPU, with its tensors that are no buffers."""
-    try:
-        of = copy.deepcopy(of).to("cpu", torch.float64)
-    except (RuntimeError, TypeError) as error:
-        raise ParameterError(f"{type(of).__name__}: {error_summary(error)}") from error
-    for part in of.modules():
-        attributes = [k for k, v in vars(part).items() if isinstance(v, Tensor)]
-        vars(part).update({k: widened(vars(part)[k]) for k in attributes})
-    return of
+    return isinstance(share, float) and share > 0
