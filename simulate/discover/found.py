@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import scipy.interpolate
 import scipy.signal
 import sympy as sp
+import xarray as xr
 
 from simulate.discover import inputs as listed
 from simulate.discover import names
@@ -18,13 +20,16 @@ from simulate.discover.flow import AGREE, STEPS, NumericFlow, Reduced
 from simulate.discover.loss import Loss
 from simulate.discover.project import project
 from simulate.discover.subspace import Subspace, discovered
+from theory.onset import Onset, tabulated
+from theory.optimisers import Optimiser
 from theory.parameters import ParameterError
-from theory.runtime import output
+from theory.runtime import memory, output
+from theory.trajectory import Trajectory
 
 SLOW = 0.01  # share of the fall of the loss in the second half of a run that is long enough
+LEAVES = 60  # e-folds after which a descent that has not left a saddle never does
 MOST_DOUBLINGS = 24
 PEAK = 0.05  # of the fastest fall of the loss: smaller peaks are no escape
-POINTS = 2001
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,15 +46,12 @@ class Discovered:
         Whether the inputs are all inputs; otherwise the answer is for this sample.
     deviation : float
         Largest difference between descent of the module and of its flow, relative to weights.
-    seconds : float
-        What the search took.
     """
 
-    loss: Loss = field(repr=False)
-    subspace: Subspace = field(repr=False)
+    loss: Loss
+    subspace: Subspace
     exact: bool
     deviation: float
-    seconds: float
 
     project = project
 
@@ -58,36 +60,31 @@ class Discovered:
         """For every class, its entries of every weight."""
         return names.parts(self.subspace.labels, self.loss.shapes, self.loss.places)
 
-    @property
-    def symbols(self) -> list[sp.Symbol]:
-        """Symbols of the order parameters in the flow: x1, x2, ..."""
-        return [sp.Symbol(f"x{k + 1}", real=True) for k in range(len(self.subspace.forms))]
+    def described(self, rows: Iterable[Any]) -> list[str]:
+        """Combinations of means over classes in words."""
+        return [names.order(row, self.parts) for row in rows]
 
     @property
     def order_parameters(self) -> list[str]:
         """The order parameters, as combinations of entries (means over their classes)."""
-        return [names.order(row, self.parts) for row in self.subspace.forms]
+        return self.described(self.subspace.forms)
+
+    @property
+    def conserved(self) -> list[str]:
+        """Combinations of moving entries that are constant."""
+        return self.described(self.subspace.conserved)
 
     @property
     def classes(self) -> dict[str, int]:
         """Classes of entries that move alike, and how many entries each has."""
-        return {
-            " and ".join(map(str, of)): int(n)
-            for of, n, moves in zip(
-                self.parts, self.subspace.counts, self.subspace.moving, strict=True
-            )
-            if moves
-        }
+        s = self.subspace
+        named = zip(self.parts, s.counts.tolist(), s.moving, strict=True)
+        return {" and ".join(map(str, of)): n for of, n, moves in named if moves}
 
     @property
     def still(self) -> int:
         """Number of trainable weights that never move."""
         return int(self.subspace.counts[~self.subspace.moving].sum())
-
-    @functools.cached_property
-    def conserved(self) -> list[str]:
-        """Combinations of moving entries that are constant."""
-        return [names.order(row, self.parts) for row in self.subspace.conserved]
 
     @property
     def scope(self) -> str:
@@ -97,7 +94,7 @@ class Discovered:
         return f"exact over all inputs{of}" if self.exact else f"for this sample{of}"
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def checks(self) -> list[dict[str, Any]]:
         """Checks: what was compared, the deviation, and the largest that passes."""
         return [
             {
@@ -112,14 +109,13 @@ class Discovered:
     def flow(self) -> NumericFlow:
         """Gradient flow of the order parameters; time is learning rate times number of steps."""
         s = self.subspace
-        state = self.symbols
-        rates = {x: sp.Function(f"rate_{x.name}")(*state) for x in state}
+        state = [sp.Symbol(f"x{k + 1}", real=True) for k in range(len(s.forms))]
         reduced = Reduced(self.loss, s)
         value = type("loss", (sp.Function,), {"_imp_": staticmethod(reduced.value)})
         return NumericFlow(
             self.loss.name,
             sp.Symbol("t"),
-            rates,
+            {x: sp.Function(f"rate_{x.name}")(*state) for x in state},
             dict(zip(state, map(sp.Float, s.coordinates(s.start)), strict=True)),
             "discovered from gradients",
             "exact",
@@ -129,94 +125,111 @@ class Discovered:
             reduced=reduced,
         )
 
-    def onset(self, until: float | None = None) -> dict[str, Any]:
-        """When the loss falls: growth rates at the start, the time of half of its fall, and the
-        times at which it leaves a plateau (peaks of its rate).
+    def predict(
+        self, runs: xr.Dataset, eta: float | None = None, optimizer: Optimiser | None = None
+    ) -> xr.Dataset:
+        """Curves at the times of trained networks (of `project`): of the flow, or of descent on all
+        inputs with the learning rate ``eta``.
+        """
+        t = np.asarray(runs.t, float)
+        if eta is None:
+            return self.flow.solve(t=t[-1], at=t)
+        path = self.flow.descend(eta, round(t[-1] / eta), optimizer=optimizer)
+        return path.sel(t=t, method="nearest", tolerance=eta / 2)
+
+    def onset(self, until: float | None = None) -> Onset:
+        """When the loss falls: growth rates at the start, the time of half of its fall, and of
+        every plateau and escape from it (where its rate is smallest, and where it peaks).
 
         Parameters
         ----------
         until : float, optional
-            Final time; by default long enough that the loss hardly falls any more.
+            Final time; by default long enough that the loss hardly falls any more and no saddle is
+            left.
         """
-        end = until or self._long_enough()
-        path = self.flow.solve(t=end, at=np.linspace(0, end, POINTS), rtol=1e-9, atol=1e-12)
-        t, loss = path.t.values, path.loss.values
-        fall = -np.gradient(loss, t)
-        padded = np.concatenate([[0], fall, [0]])
-        escapes = scipy.signal.find_peaks(padded, prominence=PEAK * fall.max())[0] - 1
-        escapes, plateaus = escapes[escapes > 0], []
-        for a, b in zip([0, *escapes], escapes, strict=False):
-            if b > a:
-                k = a + int(fall[a : b + 1].argmin())
-                plateaus.append(
-                    {"loss": float(loss[k]), "until": float(t[b]), "slowest": float(t[k])}
-                )
-        half = (loss[0] + loss[-1]) / 2
-        return {
-            "until": float(end),
-            "loss_start": float(loss[0]),
-            "loss_end": float(loss[-1]),
-            "growth_rates": [complex(m.rate).real for m in self.flow.linearised()],
-            "half_loss": float(np.interp(-half, -loss, t)),
-            "escapes": [float(t[k]) for k in escapes],
-            "plateaus": plateaus,
-        }
-
-    def _long_enough(self) -> float:
-        rate = max((abs(m.rate) for m in self.flow.linearised()), default=0.0)
-        end = 1 / max(rate, 1e-3)
+        flow, notes = self.flow, []
+        growth = [complex(m.rate) for m in flow.linearised()]
+        end = until or 1 / max(*map(abs, growth), 1e-3)
         for _ in range(MOST_DOUBLINGS):
-            path = self.flow.solve(t=end, at=[0, end / 2, end], rtol=1e-8, atol=1e-10)
-            first, middle, last = path.loss.values
-            if middle - last < SLOW * (first - last):
-                return end
+            path = Trajectory(flow, {}, end, 1e-9, 1e-12)
+            curve = flow.observed({}, end * path.t, path.y)
+            t, loss = curve.t.values, curve.loss.values
+            fall = loss[0] - np.interp([end / 2, end], t, loss)
+            up = end * np.linalg.eigvals(flow.reduced.jacobian(path.y[:, -1])).real.max()
+            if until or (np.diff(fall) < SLOW * fall[1] and not 1 < up < LEAVES):
+                break
             end *= 2
-        raise ParameterError(f"until: the loss still falls at t = {end:g}; give until=...")
+        if up > 1:
+            notes.append(
+                f"ends near a saddle, from which one direction grows by e in {end / up:.4g}"
+            )
+        rate = -np.gradient(loss, t)
+        peaks = scipy.signal.find_peaks([0, *rate, 0], prominence=PEAK * rate.max())[0] - 1
+        smooth = scipy.interpolate.PchipInterpolator(t, loss)
+        rows: dict[str, tuple[Any, ...]] = {
+            "run": (end, "length of the run"),
+            "loss_start": (loss[0], "loss at the start"),
+            "loss_end": (loss[-1], "loss at the end of the run"),
+            "half_loss": (
+                smooth.solve(loss[0] - fall[1] / 2, extrapolate=False)[0],
+                "half of the fall of the loss",
+                "t",
+            ),
+        }
+        for k, (a, b) in enumerate(zip([0, *peaks], peaks, strict=False), 1):
+            slow = a + int(rate[a : b + 1].argmin())
+            rows |= {
+                f"plateau_{k}": (t[slow], f"plateau {k}: the loss falls slowest", "t"),
+                f"plateau_{k}_loss": (loss[slow], f"loss on plateau {k}"),
+                f"escape_{k}": (t[b], f"escape from plateau {k}: the loss falls fastest", "t"),
+            }
+        for k, g in enumerate(growth, 1):
+            rows[f"growth_{k}"] = (g.real, "growth rate at the start, real part")
+        return tabulated(
+            {name: (float(row[0]), *row[1:]) for name, row in rows.items()},
+            curves=lambda: {"flow": curve},
+            equations=lambda: [*flow.equations().values()],
+            notes=notes,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data."""
         s = self.subspace
+        begun = self.flow.initial.items()
         return {
             "order_parameters": [
                 {"name": x.name, "meaning": text, "start": float(v)}
-                for x, text, v in zip(
-                    self.symbols, self.order_parameters, s.coordinates(s.start), strict=True
-                )
+                for (x, v), text in zip(begun, self.order_parameters, strict=True)
             ],
-            "rational": s.rational,
             "classes": [{"entries": n, "where": text} for text, n in self.classes.items()],
+            "conserved": self.conserved,
             "never_move": self.still,
             "frozen": self.loss.frozen,
-            "conserved": self.conserved,
             "weights": self.loss.size,
             "inputs": self.scope,
             "exact": self.exact,
-            "smallest_accepted": s.gap.accepted,
-            "largest_rejected": s.gap.rejected,
-            "classes_smallest_accepted": s.class_gap.accepted,
-            "classes_largest_rejected": s.class_gap.rejected,
-            "checks": self.rows,
-            "seconds": self.seconds,
+            "residuals": asdict(s.gap),
+            "residuals_of_classes": asdict(s.class_gap),
+            "checks": self.checks,
+            "bytes": self.loss.bytes,
         }
 
     def __repr__(self) -> str:
         """A block to quote, then classes and conserved quantities."""
-        s = self.subspace
-        many = len(s.forms)
-        everything = ": everything" if many == self.loss.size else ""
+        s, meanings = self.subspace, self.order_parameters
+        many = len(meanings)
         lines = [
-            f"{many} order parameter{'s' * (many != 1)} for {self.loss.size:,} weights{everything}, "
-            f"{self.scope}",
+            f"{many} order parameter{'s' * (many != 1)} for {self.loss.size:,} weights"
+            f"{': everything' * (many == self.loss.size)}, {self.scope}",
             f"residuals: {s.gap}; classes: {s.class_gap}",
-            f"{self.rows[0]['check']}: {self.deviation:.1e} (at most {AGREE:g})",
+            f"{self.checks[0]['check']}: {self.deviation:.1e} (at most {AGREE:g})",
             "",
         ]
-        for x, text in zip(self.symbols, self.order_parameters, strict=True):
+        for x, text in zip(self.flow.state, meanings, strict=True):
             lines += output.wrapped(f"{x.name} = {text}", output.WIDTH)
         lines += ["", "entries  class (entries that move alike)"]
-        lines += [f"{n:7d}  {text}" for text, n in self.classes.items()]
-        if self.still:
-            lines.append(f"{self.still:7d}  never move")
+        classes = self.classes | ({"never move": self.still} if self.still else {})
+        lines += [f"{n:7d}  {text}" for text, n in classes.items()]
         if self.loss.frozen:
             lines.append(f"not trained: {', '.join(self.loss.frozen)}")
         if self.conserved:
@@ -264,8 +277,10 @@ def discover(
         In one line, for a loss that is not a deterministic, differentiable, real number, for a
         start without symmetry, or where rounding cannot be told from a direction.
     """
-    began = time.perf_counter()
     loss = Loss(module, inputs, loss_fn, start)
+    if loss.bytes > memory.NEGLIGIBLE_BYTES:
+        size, there = memory.amount(loss.bytes), memory.amount(memory.available())
+        print(f"note: one gradient needs {size} of memory, there are {there}", file=sys.stderr)
     subspace = discovered(loss.gradient, loss.start, loss.places, seed)
     deviation = Reduced(loss, subspace).deviation()
     if not deviation < AGREE:
@@ -274,4 +289,4 @@ def discover(
             f"{deviation:.1g} within {STEPS} steps; is the loss differentiable there?"
         )
     exact = listed.complete(loss.inputs) if sample is None else not sample
-    return Discovered(loss, subspace, exact, deviation, time.perf_counter() - began)
+    return Discovered(loss, subspace, exact, deviation)

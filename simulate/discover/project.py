@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import xarray as xr
 
-from theory.parameters import ParameterError
+from theory.statement.tree import require
 
 if TYPE_CHECKING:
     from simulate.discover.found import Discovered
 
 
 def project(
-    found: Discovered, checkpoints: Iterable[Any], times: Iterable[float] | None = None
+    found: Discovered, checkpoints: Sequence[Any], times: Sequence[float] | None = None
 ) -> xr.Dataset:
     """Order parameters of checkpoints of a run, with any optimiser, batches and start.
 
     Parameters
     ----------
     found : Discovered
-    checkpoints : iterable
-        Modules, ``state_dict()`` mappings, or paths of saved ones, in the order of training.
-    times : iterable of float, optional
-        When; by default 0, 1, 2, ...
+    checkpoints : sequence
+        Modules, ``state_dict()`` mappings, or paths of saved ones, in the order of training; or a
+        sequence of these for every seed.
+    times : sequence of float, optional
+        When, as learning rate times steps; by default 0, 1, 2, ...
 
     Returns
     -------
@@ -40,53 +41,47 @@ def project(
     ParameterError
         If a weight is missing, or has another shape.
     """
+    require(len(checkpoints), "checkpoints: there are none")
+    if isinstance(checkpoints[0], list | tuple):
+        return xr.concat([project(found, run, times) for run in checkpoints], "seed")
     s, loss = found.subspace, found.loss
-    thetas = np.array([_flat(found, c, n) for n, c in enumerate(checkpoints)])
-    if not len(thetas):
-        raise ParameterError("checkpoints: there are none")
-    t = np.arange(len(thetas), dtype=float) if times is None else np.array([*times], float)
-    if len(t) != len(thetas):
-        raise ParameterError(f"times: {len(t)} for {len(thetas)} checkpoints")
+    t = np.arange(len(checkpoints)) if times is None else np.asarray(times)
+    require(len(t) == len(checkpoints), f"times: {len(t)} for {len(checkpoints)} checkpoints")
+    thetas = np.array([flat(found, c, n) for n, c in enumerate(checkpoints)])
 
     def outside(moves: np.ndarray) -> np.ndarray:
         """Share of squared moves outside of the subspace; NaN for no move."""
         inside = np.array([s.weights(s.coordinates(s.start + m)) - s.start for m in moves])
-        size = (moves**2).sum(1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(size > 0, ((moves - inside) ** 2).sum(1) / size, np.nan)
+        with np.errstate(invalid="ignore"):
+            return ((moves - inside) ** 2).sum(1) / (moves**2).sum(1)
 
-    steps = np.diff(thetas, axis=0, prepend=thetas[:1])
-    values = np.array([s.coordinates(theta) for theta in thetas])
+    values = np.array([s.coordinates(theta) for theta in thetas]).T
     data = {
         x.name: ("t", v, {"meaning": meaning})
-        for x, v, meaning in zip(found.symbols, values.T, found.order_parameters, strict=True)
+        for x, v, meaning in zip(found.flow.state, values, found.order_parameters, strict=True)
     }
+    made = {
+        "loss": [loss(theta) for theta in thetas],
+        "outside": outside(thetas - s.start),
+        "update_outside": outside(np.diff(thetas, axis=0, prepend=thetas[:1])),
+    }
+    chance = {"by_chance": 1 - len(values) / loss.size}
+    about = {"kind": "students", "inputs": found.scope}
     return xr.Dataset(
-        {
-            **data,
-            "loss": ("t", [loss(theta) for theta in thetas]),
-            "outside": ("t", outside(thetas - s.start)),
-            "update_outside": ("t", outside(steps)),
-            "by_chance": 1 - len(s.forms) / loss.size,
-        },
-        coords={"t": t},
-        attrs={"kind": "students", "inputs": found.scope},
+        data | {k: ("t", v) for k, v in made.items()} | chance, {"t": t.astype(float)}, about
     )
 
 
-def _flat(found: Discovered, checkpoint: Any, number: int) -> np.ndarray:
+def flat(found: Discovered, checkpoint: Any, number: int) -> np.ndarray:
     """All weights of a checkpoint in one vector."""
     if isinstance(checkpoint, torch.nn.Module):
         checkpoint = dict(checkpoint.named_parameters())
     elif not isinstance(checkpoint, Mapping):
         checkpoint = torch.load(checkpoint, map_location="cpu", weights_only=True)
     for name, shape in found.loss.shapes.items():
-        if name not in checkpoint:
-            raise ParameterError(f"checkpoint {number}: has no weight {name}")
-        if tuple(checkpoint[name].shape) != shape:
-            got = tuple(checkpoint[name].shape)
-            raise ParameterError(f"checkpoint {number}: {name} has shape {got}, must have {shape}")
+        require(name in checkpoint, f"checkpoint {number}: has no weight {name}")
+        got = tuple(checkpoint[name].shape)
+        require(got == shape, f"checkpoint {number}: {name} has shape {got}, must have {shape}")
     theta = found.loss.flat(checkpoint)
-    if not np.isfinite(theta).all():
-        raise ParameterError(f"checkpoint {number}: weights are not finite")
+    require(np.isfinite(theta).all(), f"checkpoint {number}: weights are not finite")
     return theta

@@ -1,23 +1,58 @@
-"""How order parameters depend on sizes: polynomials, proved at further sizes."""
+"""How order parameters depend on sizes: polynomials, compared at further sizes."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
-import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import sympy as sp
+import torch
 
 from simulate.discover.found import Discovered, discover
-from theory.parameters import ParameterError
+from theory.parameters import BaseParameters, ParameterError, error_summary, parameter
+from theory.statement.tree import require
 
 HIGHEST = 4  # degree of a polynomial
+Make = Callable[..., tuple[Any, Any]]
 
 
-@dataclass(frozen=True)
+def parsed(make: Make, assignments: Sequence[str] = ()) -> dict[str, Any]:
+    """Sizes that a function takes, from their defaults and ``NAME=VALUE``."""
+    fields = [
+        (k, type(p.default), parameter(p.default, "size"))
+        if p.default is not p.empty
+        else (k, int | None, parameter(None, "size"))
+        for k, p in inspect.signature(make).parameters.items()
+        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    kind = dataclasses.make_dataclass("Sizes", fields, bases=(BaseParameters,), frozen=True)
+    return kind().parse(assignments).as_dict()
+
+
+def called(make: Make, sizes: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Module and inputs of these sizes.
+
+    Raises
+    ------
+    ParameterError
+        In one line, if a size has no value, or the function fails or returns something else.
+    """
+    for k, value in sizes.items():
+        default = inspect.signature(make).parameters[k].default
+        require(value is not None or default is None, f"{k}: has no default; add --set {k}=4")
+    try:
+        made = make(**sizes)
+    except Exception as error:  # a stranger's function may raise anything
+        raise ParameterError(f"{make.__name__}: {error_summary(error)}") from error
+    got = f"a tuple of {len(made)}" if isinstance(made, tuple) else f"a {type(made).__name__}"
+    pair = isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.nn.Module)
+    require(pair, f"{make.__name__}: must return (module, inputs), returned {got}")
+    return made
+
+
+@dataclasses.dataclass(frozen=True)
 class Counts:
     """Numbers as polynomials of one size.
 
@@ -25,52 +60,36 @@ class Counts:
     ----------
     size : str
         Which argument of ``make`` changes.
-    at : tuple of int
-        The sizes; the last ones, which fixed no coefficient, are `checked`.
-    found : tuple of Discovered
-        What was found at each.
+    found : mapping of int to Discovered
+        What was found at each size.
     order_parameters, weights : Expr
         Their numbers.
     classes : mapping of str to Expr
         Entries of classes that have the same description at every size.
-    checked : tuple of int
+    checked : sequence of int
         Sizes at which every polynomial was compared without being fitted there.
     """
 
     size: str
-    at: tuple[int, ...]
-    found: tuple[Discovered, ...]
+    found: Mapping[int, Discovered]
     order_parameters: sp.Expr
     weights: sp.Expr
     classes: Mapping[str, sp.Expr]
-    checked: tuple[int, ...]
+    checked: Sequence[int]
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data."""
-        return {
-            "size": self.size,
-            "at": self.at,
-            "order_parameters": str(self.order_parameters),
-            "weights": str(self.weights),
-            "classes": {k: str(v) for k, v in self.classes.items()},
-            "checked": self.checked,
-        }
+        forms = {f"entries of {k}": v for k, v in self.classes.items()}
+        forms |= {"order_parameters": self.order_parameters, "weights": self.weights}
+        about = {"size": self.size, "at": [*self.found], "checked": self.checked}
+        return about | {k: str(v) for k, v in reversed(forms.items())}
 
     def __repr__(self) -> str:
         """A line per number."""
-        lines = [
-            f"order parameters: {self.order_parameters}",
-            f"weights: {self.weights}",
-            *(f"entries of {k}: {v}" for k, v in self.classes.items()),
-            f"{self.size} = {', '.join(map(str, self.at))}; checked, not fitted, at "
-            f"{', '.join(map(str, self.checked))}",
-        ]
-        return "\n".join(lines)
+        return "\n".join(f"{k}: {v}" for k, v in self.to_dict().items())
 
 
-def scaling(
-    make: Callable[..., tuple[Any, Any]], size: str, at: Sequence[int], **others: Any
-) -> Counts:
+def scaling(make: Make, size: str, at: Sequence[int], **others: Any) -> Counts:
     """Discover a module at several sizes.
 
     Parameters
@@ -89,32 +108,30 @@ def scaling(
     ParameterError
         If the numbers are no polynomial at these sizes, or two sizes are not left to check it.
     """
-    known = inspect.signature(make).parameters
-    if size not in known:
-        raise ParameterError(f"{size}: no size of make, which has {', '.join(known)}")
-    at = tuple(sorted(set(at)))
-    fixed = {k: v for k, v in others.items() if k in known}
-    options = {k: v for k, v in others.items() if k not in known}
-    found = tuple(discover(*make(**{size: n}, **fixed), **options) for n in at)
-    x = sp.Symbol(size, integer=True, positive=True)
-    degrees = []
+    sizes = parsed(make)
+    require(size in sizes, f"{size}: no size of {make.__name__}, which has {', '.join(sizes)}")
+    sizes |= {k: others.pop(k) for k in sizes if k in others}
+    found = {n: discover(*called(make, sizes | {size: n}), **others) for n in sorted({*at})}
+    x, degrees = sp.Symbol(size, integer=True, positive=True), [0]
 
-    def polynomial(name: str, numbers: Sequence[int]) -> sp.Expr:
-        for degree in range(min(HIGHEST, len(at) - 3) + 1):
-            points = list(zip(at, numbers, strict=True))
-            form = sp.expand(sp.interpolate(points[: degree + 1], x))
+    def polynomial(name: str, count: Callable[[Discovered], int]) -> sp.Expr:
+        points = [(n, count(f)) for n, f in found.items()]
+        for degree in range(min(HIGHEST, len(points) - 3) + 1):
+            form = sp.factor(sp.interpolate(points[: degree + 1], x))
             if all(form.subs(x, n) == number for n, number in points):
                 degrees.append(degree)
-                return sp.factor(form)
-        counts = ", ".join(f"{number} at {n}" for n, number in zip(at, numbers, strict=True))
+                return form
+        counts = ", ".join(f"{number} at {n}" for n, number in points)
         raise ParameterError(
             f"{name}: no polynomial of {size} that two further sizes confirm ({counts}); give more"
         )
 
-    everywhere = [k for k in found[0].classes if all(k in f.classes for f in found)]
-    numbers = {k: [f.classes[k] for f in found] for k in everywhere}
-    order = polynomial("order parameters", [len(f.order_parameters) for f in found])
-    weights = polynomial("weights", [f.loss.size for f in found])
-    classes = {k: polynomial(k, v) for k, v in numbers.items()}
-    checked = tuple(itertools.islice(at, int(np.max(degrees)) + 1, None))
-    return Counts(size, at, found, order, weights, classes, checked)
+    everywhere = set[str].intersection(*({*f.classes} for f in found.values()))
+    return Counts(
+        size,
+        found,
+        polynomial("order parameters", lambda f: len(f.order_parameters)),
+        polynomial("weights", lambda f: f.loss.size),
+        {k: polynomial(k, lambda f: f.classes[k]) for k in sorted(everywhere)},  # noqa: B023
+        [*found][max(degrees) + 1 :],
+    )

@@ -168,12 +168,33 @@ def test_optimisers_move_the_module_alike(of):
 
 def test_onset():
     """A plateau and its escape: the loss of retrieval falls by half where the flow says."""
-    times = discover(*retrieval()).onset()
-    assert times["growth_rates"][0] > 0 and len(times["escapes"]) == 1
-    assert 0 < times["plateaus"][0]["slowest"] < times["escapes"][0] < times["until"]
-    flow = discover(*retrieval()).flow
-    half = float(flow.solve(t=times["half_loss"], at=[times["half_loss"]]).loss[0])
-    assert half == pytest.approx((times["loss_start"] + times["loss_end"]) / 2, rel=1e-3)
+    found = discover(*retrieval())
+    onset = found.onset()
+    numbers = onset.numbers
+    assert numbers["growth_1"] > 0 and "escape_2" not in numbers and not onset.notes
+    assert 0 < numbers["plateau_1"] < numbers["escape_1"] < numbers["run"]
+    half = numbers["half_loss"]
+    middle = (numbers["loss_start"] + numbers["loss_end"]) / 2
+    event = found.flow.solve(t=2 * half, events={"half": found.flow.observables["loss"] - middle})
+    assert half == pytest.approx(float(event.half), rel=1e-3)
+    assert {"half_loss", "plateau_1", "escape_1"} == {*onset.times} and "escape_1" in onset.table()
+
+
+def test_onset_waits_on_a_long_plateau():
+    """Two products, one of which starts much smaller: a run that is long enough sees both escapes,
+    a shorter one says that it ends on a plateau.
+    """
+
+    def loss(w, x):
+        return ((w["u"] * w["v"])[x] - 1).square().sum() / 2
+
+    start = dict.fromkeys("uv", torch.tensor([0.1, 1e-6]))
+    found = discover(loss, torch.arange(2), start=start)
+    onset = found.onset()
+    assert onset.numbers["escape_1"] == pytest.approx(np.log(1e1), rel=0.2)
+    assert onset.numbers["escape_2"] == pytest.approx(np.log(1e6), rel=0.1)
+    assert onset.numbers["plateau_2_loss"] == pytest.approx(0.5, rel=1e-3) and not onset.notes
+    assert "ends near a saddle" in found.onset(until=8.0).notes[0]
 
 
 def test_whole_or_sample():
@@ -325,9 +346,9 @@ def test_command(as_json, capsys, tmp_path):
         (["nowhere.py"], "no file nowhere.py"),
         ([":make"], "no such function.*write def make"),
         ([":retrieva"], "did you mean 'retrieval'"),
-        ([":copy", "--set", "M=3"], "no size of.*it has L, N"),
-        ([":copy", "--set", "L=x"], "must be NAME=NUMBER"),
-        ([":Table"], "N has no default; add --set N=4"),
+        ([":copy", "--set", "M=3"], "M: unknown parameter; known are L, N"),
+        ([":copy", "--set", "L=x"], "L = 'x': must be a whole number"),
+        ([":Table"], "N: has no default; add --set N=4"),
         ([":cycle", "--sizes", "N"], "must be NAME=3,4,5,6"),
     ],
 )
@@ -344,7 +365,7 @@ def test_sizes():
     counts = scaling(cycle, "N", [4, 5, 6, 7, 8])
     assert str(counts.order_parameters) == "1" and str(counts.weights) == "N**2"
     counts = scaling(copy, "L", [3, 4, 5, 6, 7])
-    assert str(counts.order_parameters) == "L" and counts.checked == (6, 7)
+    assert str(counts.order_parameters) == "L" and counts.checked == [6, 7]
     counts = scaling(retrieval, "N", [3, 4, 5, 6, 7])
     assert str(counts.classes["K[i, j], j != i"]) == "N*(N - 1)"
     with pytest.raises(ParameterError, match="two further sizes"):
