@@ -176,6 +176,7 @@ class Discovered:
                 "t",
             ),
         }
+        peaks = peaks[peaks > 0]  # a fall from the start is no escape
         for k, (a, b) in enumerate(zip([0, *peaks], peaks, strict=False), 1):
             slow = a + int(rate[a : b + 1].argmin())
             rows |= {
@@ -225,8 +226,8 @@ class Discovered:
             f"{self.checks[0]['check']}: {self.deviation:.1e} (at most {AGREE:g})",
             "",
         ]
-        for x, text in zip(self.flow.state, meanings, strict=True):
-            lines += output.wrapped(f"{x.name} = {text}", output.WIDTH)
+        pairs = zip(self.flow.state, meanings, strict=True)
+        lines += [f"{x.name} = {text}" for x, text in pairs]
         lines += ["", "entries  class (entries that move alike)"]
         classes = self.classes | ({"never move": self.still} if self.still else {})
         lines += [f"{n:7d}  {text}" for text, n in classes.items()]
@@ -234,7 +235,7 @@ class Discovered:
             lines.append(f"not trained: {', '.join(self.loss.frozen)}")
         if self.conserved:
             lines += ["", "conserved:", *(f"  {text}" for text in self.conserved)]
-        return "\n".join(lines)
+        return "\n".join(part for line in lines for part in output.wrapped(line, output.WIDTH))
 
 
 def discover(

@@ -60,7 +60,7 @@ class Part:
 
 def properties(shape: Sequence[int], blocks: bool) -> dict[str, np.ndarray]:
     """Where properties of indices hold, by their words; of equally narrow ones the first is used:
-    equalities before inequalities.
+    equalities before inequalities, and both before those around a circle.
     """
     index = {x: k for x, k in zip(LETTERS, np.indices(shape), strict=False)}
 
@@ -81,7 +81,7 @@ def properties(shape: Sequence[int], blocks: bool) -> dict[str, np.ndarray]:
                 for d in range(size):
                     yield words.format(i=letter, d=d), where.format(i=letter, d=d)
 
-    ordered = sorted(written(), key=lambda rule: " = " not in rule[0])
+    ordered = sorted(written(), key=lambda rule: ("mod" in rule[0], " = " not in rule[0]))
     # the rules above, and letters and numbers in them
     return {words: eval(where, {"abs": abs, **index}) for words, where in ordered}
 
@@ -153,5 +153,5 @@ def order(row: Any, classes: Sequence[Sequence[Part]]) -> str:
         bare = len(terms) == 1 or len(of) == 1 and not re.search(r"\], ", body)
         words += f"{sign}{'' if abs(x) == 1 else f'{size} '}{mean}{body if bare else f'({body})'}"
     if len(terms) > TERMS:
-        words += f" and {len(terms) - TERMS} more terms"
+        words += f" and {len(terms) - TERMS} more"
     return ", ".join([words, *(longest if behind else ())])
