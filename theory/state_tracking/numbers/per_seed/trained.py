@@ -50,7 +50,7 @@ class Counted(FourthOrder):
 
 
 class Trained(Counted):
-    """The same for students trained by momentum, Adam, schedules, clipping or batches, step by step.
+    """As `Counted`, step by step: momentum, Adam, schedules, clipping, batches.
 
     Parameters
     ----------
