@@ -129,8 +129,7 @@ def test_seeds_are_followed_one_by_one():
     start, given = Start.of_seeds(p, (1, 2, 3)), Realisation.of_seeds(p, (1, 2, 3))
     one = Start(*(x[1:2] for x in vars(start).values()))
     together, alone = (
-        solve(system(p, s, g, False), [0, 50, 100])
-        for s, g in ((start, given), (one, given[1:2]))
+        solve(system(p, s, g, False), [0, 50, 100]) for s, g in ((start, given), (one, given[1:2]))
     )
     np.testing.assert_allclose(together.A[1:2], alone.A, rtol=1e-9)
 
