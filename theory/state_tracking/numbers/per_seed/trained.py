@@ -18,7 +18,7 @@ from theory.state_tracking.parameters import Parameters
 WORK, WORK_OF_SEQUENCES = 2**23, 2**31
 
 
-def closely(p: Parameters) -> bool:
+def _counts(p: Parameters) -> bool:
     """Whether plain descent with all data is followed to fourth order, with covariances counted.
 
     To second order A is off by up to 0.05 where sequences are few, as one over the root of their
@@ -103,4 +103,4 @@ def system(
         return Rewarded(p, start, given, accuracies)
     if not p.steady or p.batches > 1:
         return Trained(p, start, given, accuracies)
-    return (Counted if closely(p) else FixedDisorder)(p, start, given, accuracies)
+    return (Counted if _counts(p) else FixedDisorder)(p, start, given, accuracies)
