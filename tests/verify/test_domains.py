@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from simulate.state_tracking import train
+from theory import onset
 from theory import state_tracking as st
 from theory.scope import BeyondScope
 from theory.state_tracking.levels import LEVELS
@@ -45,3 +46,23 @@ def test_of_one_run_and_of_a_start(runs):
     start = runs.drop_vars("A")
     curve = st.predict(FEW, start, level="cavity", accuracies=False)
     assert "off_by" not in curve.attrs and np.isfinite(curve.A).all()
+
+
+def test_without_students_a_curve_says_what_is_known_of_others(capsys):
+    """Levels that know no training set, for drawn starts, and the flow in its notes: many more
+    sequences or actions make single students like the theory, more steps to predict less so.
+    """
+    p = FEW.replace(N=14, L=7, d_g=18, d_h=40)
+    off = {}
+    for name, q in {"few": p.replace(n_train=20), "many": p.replace(n_train=20000)}.items():
+        off[name] = st.predict(q, seeds=1, level="dressed", until=0.1, accuracies=False).attrs
+        assert f"off by about {off[name]['off_by']:.1g}" in off[name]["note"]
+    assert off["few"]["off_by"] > 0.2 > 0.1 > off["many"]["off_by"]
+    short = st.predict(p.replace(L=2), seeds=1, level="cavity", until=0.1, accuracies=False)
+    assert short.attrs["off_by"] < 0.05
+    drawn = st.predict(FEW.replace(epochs=20), seeds=1, accuracies=False)
+    assert "note" not in drawn.attrs  # knows the training set
+    noted = st.onset(p.replace(d_g=2, n_train=3000)).notes
+    assert "one curve for all seeds" in noted[-1] and "0.5 alpha_half" in noted[-1]
+    assert onset.main(["state_tracking", "--preset", "demo"]) == 0
+    assert "one curve for all seeds" in capsys.readouterr().err

@@ -21,7 +21,7 @@ from theory import (
 )
 from theory.emergence import labelled, until
 from theory.onset import Onset, tabulated
-from theory.state_tracking import decayed, exact, loss, overlaps, rewarded
+from theory.state_tracking import decayed, domains, exact, loss, overlaps, rewarded
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.early_time import equations as early_equations
 from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, rise
@@ -271,6 +271,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     elif np.isinf(half):
         never = "never emerges below 1.8e308"
         notes.append("A reaches 1/2 at a time beyond the largest number, 1.8e308")
+    if 0 < half < np.inf:
+        notes.append(domains.time_note(p))
     early = float(equations()["onset_coefficient"].evaluate(numbers))
     return tabulated(
         {

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from theory import ParameterError, prediction, scope, sweep, until
+from theory.state_tracking import domains
 from theory.state_tracking.levels import LEVELS, Level
 from theory.state_tracking.numbers.per_seed import Realisation, Start, solve
 from theory.state_tracking.numbers.per_seed.realisation import SINGLE
@@ -66,7 +67,8 @@ def predict(
         alpha)`` with the seeds of the runs, or over ``(draw, alpha)`` for drawn initial values,
         with mean and standard deviation ``.mean("draw")`` and ``.std("draw")``; over both for the
         level ``disorder_drawn``. Time in alpha = epochs / (d_g N). The attribute ``off_by`` is the
-        largest deviation of A from the students; above 0.05 a warning and ``note`` say so.
+        largest deviation of A from the students; above 0.05 a warning and ``note`` say so. For
+        drawn starts it is about what it is at such sizes, if the level knows no training sets.
 
     Raises
     ------
@@ -112,7 +114,11 @@ def predict(
         status="closure",
         parameters=p.as_json(),
     )
-    return curves if runs is None else curves.assign_attrs(_deviation(curves, runs, level))
+    if runs is not None:
+        return curves.assign_attrs(_deviation(curves, runs, level))
+    if level not in domains.OFF:
+        return curves
+    return curves.assign_attrs(off_by=domains.off_by(p, level), note=domains.note(p, level))
 
 
 def _deviation(curves: xr.Dataset, runs: xr.Dataset, level: str) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from theory.state_tracking.parameters import Parameters
 # Multiplications of a gradient of one student, alone and times training sequences.
 WORK, WORK_OF_SEQUENCES = 2**23, 2**31
 
+WORK_OF_WORDS = 2**27  # multiplications, a tenth of a second
+
 
 def _counts(p: Parameters) -> bool:
     """Whether plain descent with all data is followed to fourth order, with covariances counted.
@@ -47,6 +49,19 @@ class Counted(FourthOrder):
         known = p.batches == 1 and given.pairs is not None and given.sequences is not None
         if known and entries(p) <= MOST:
             self.covariances = Covariances(p, given, self.left)
+
+    def _answers(self, every: list[tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:
+        """Accuracies on all words where they can be listed: of few actions, logits are far from
+        Gaussian and those of different states go together.
+        """
+        from theory.state_tracking.numbers.per_seed import accuracy_kernels
+
+        if float(self.p.d_g) ** self.p.L * (self.p.L * self.p.N) ** 2 > WORK_OF_WORDS:
+            return super()._answers(every)
+        steps, ends = zip(
+            *(accuracy_kernels.on_all_words(x[0], *x[5:]) for x in every), strict=True
+        )
+        return {"steps": np.array(steps), "rollout_accuracy": np.array(ends)}
 
 
 class Trained(Counted):
