@@ -11,6 +11,7 @@ from theory import state_tracking as st
 from theory.scope import BeyondScope
 from theory.state_tracking.levels import LEVELS
 from verify import trajectories
+from verify.state_tracking import domains
 
 FEW = st.Parameters(N=5, L=6, d_g=4, d_h=16, n_train=46, n_test=8, epochs=600, eval_every=20)
 
@@ -62,7 +63,22 @@ def test_without_students_a_curve_says_what_is_known_of_others(capsys):
     assert short.attrs["off_by"] < 0.05
     drawn = st.predict(FEW.replace(epochs=20), seeds=1, accuracies=False)
     assert "note" not in drawn.attrs  # knows the training set
-    noted = st.onset(p.replace(d_g=2, n_train=3000)).notes
-    assert "one curve for all seeds" in noted[-1] and "0.5 alpha_half" in noted[-1]
-    assert onset.main(["state_tracking", "--preset", "demo"]) == 0
-    assert "one curve for all seeds" in capsys.readouterr().err
+    strained = st.onset(p.replace(d_g=2, n_train=3000))
+    assert "A = 1/2 at about 0.6 of this time" in strained.notes[-1]
+    scarce = st.onset(p.replace(n_train=20)).notes[-1]
+    assert "with n_train = 20 about 12% of them do not" in scarce
+    assert st.onset(st.Parameters.demo()).notes == []
+    words = st.emergence_times(st.Parameters.demo()).alpha_half.attrs["note"]
+    assert "single students are off by about 0.5" in words
+    assert onset.main(["state_tracking", "--set", "n_train=20"]) == 0
+    assert scarce.split(":")[0] in capsys.readouterr().err
+
+
+def test_the_stated_domains_are_those_of_the_map():
+    """Constants of `theory.state_tracking.domains` by a fit to the evidence that comes with the
+    code, and one of its settings made anew.
+    """
+    for row in domains.fit_checks():
+        assert row.within, row
+    sizes, known = domains.table()[2]
+    np.testing.assert_allclose(domains.levels.__wrapped__(sizes), known, atol=2e-3)

@@ -271,8 +271,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     elif np.isinf(half):
         never = "never emerges below 1.8e308"
         notes.append("A reaches 1/2 at a time beyond the largest number, 1.8e308")
-    if 0 < half < np.inf:
-        notes.append(domains.time_note(p))
+    elif domains.few(p):
+        notes.append(f"alpha_half is one time for all seeds: {domains.students_of_flow(p)}")
     early = float(equations()["onset_coefficient"].evaluate(numbers))
     return tabulated(
         {
@@ -332,6 +332,8 @@ def emergence_times(p: Any, level: float = 0.5, **fields: Any) -> xr.Dataset:
     level = number("level", level)
     name = "alpha_half" if level == 0.5 else "alpha_at_level"
     words = {"long_name": f"time of A = {level:g}, flow (15), exact", "units": "alpha"}
+    if isinstance(p, Parameters) and not fields:
+        words["note"] = domains.students_of_flow(p)
     return labelled(name, emergence_time(p, level, **fields), fields, **words)
 
 
