@@ -8,8 +8,9 @@ import numpy as np
 import xarray as xr
 
 from theory import scope, sweep
+from theory.misfits import misfit
 from theory.onset import Onset, in_few_steps
-from theory.parameters import BaseParameters, ParameterError, misfit
+from theory.parameters import BaseParameters, ParameterError
 
 
 def until(*aliases: str) -> Callable[[Callable], Callable]:

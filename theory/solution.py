@@ -17,6 +17,7 @@ from theory.parameters import (
     Allowed,
     BaseParameters,
     ParameterError,
+    Stepped,
     most_extreme,
     nearest,
     number,
@@ -153,6 +154,9 @@ def _refuse(flow: Flow, parameters: Any, end: dict[str, Any]) -> None:
         end[name] = number(name, end[name], Allowed(above=0))
     except (KeyError, ParameterError):
         given = f"{name} = {shown(end[name])}" if name in end else "nothing"
+        if isinstance(parameters, Stepped) and parameters.TIME == name:
+            run = getattr(parameters, parameters.LENGTH) * parameters.time_per_step
+            given += f"; these parameters run to {name}={run:g}"
         raise ParameterError(
             f"run length: must be {name} = a positive number, got {given}"
         ) from None
