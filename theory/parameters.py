@@ -320,11 +320,24 @@ class Stepped(BaseParameters):
 
     TIME: ClassVar[str] = "t"
     LENGTH: ClassVar[str] = "steps"  # the field that counts them
+    CLOCK: ClassVar[str] = "eta * steps"  # what the time is, for readers
 
     @property
     def time_per_step(self) -> float:
         """Time of one step."""
         return self.eta  # type: ignore[attr-defined]
+
+    def unit_of_time(self, name: str) -> str:
+        """Name of a unit of time, and what it is."""
+        return f"{name} = {self.CLOCK}" if name == self.TIME else name
+
+    def timed(self, result: Any) -> Any:
+        """A dataset whose time says what it is, unless it does so already."""
+        if self.TIME in getattr(result, "coords", ()):
+            result[self.TIME].attrs.setdefault(
+                "long_name", f"training time {self.unit_of_time(self.TIME)}"
+            )
+        return result
 
     def run_to(self, time: float | None) -> Self:
         """Copy whose number of steps reaches a time (None: unchanged).

@@ -23,7 +23,7 @@ import xarray as xr
 
 from theory import sweep
 from theory.misfits import kind_of, misfit, place
-from theory.parameters import BaseParameters, ParameterError, shown
+from theory.parameters import BaseParameters, ParameterError, Stepped, shown
 
 
 class BeyondScope(UserWarning):
@@ -284,7 +284,8 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
                         call = f"{function.__name__}({first}, ...)"
                         raise ParameterError(f"{call}: Parameters come first, before {shown(p)}")
                     raise misfit(first, p, next(iter(scopes.values())).parameters)
-                return marked(function(p, *arguments, **named))
+                result = marked(function(p, *arguments, **named))
+                return p.timed(result) if isinstance(p, Stepped) else result
 
         parameters = [*signature.parameters.values()]
         place = len(parameters) - (parameters[-1].kind is inspect.Parameter.VAR_KEYWORD)

@@ -230,9 +230,10 @@ def observed(flow: Flow, parameters: Any, times: np.ndarray, states: np.ndarray)
             label, sp.Symbol(label), flow._spell(expr), flow.reference, flow.status
         ).evaluate(numbers | along)
         data[label] = (name, np.broadcast_to(value, times.shape))
+    clock = {"long_name": f"training time {name} = {flow.clock}"} if flow.clock else {}
     result = xr.Dataset(
         data,
-        coords={name: times},
+        coords={name: (name, times, clock)},
         attrs={
             "kind": "theory",
             "flow": flow.name,
@@ -242,4 +243,4 @@ def observed(flow: Flow, parameters: Any, times: np.ndarray, states: np.ndarray)
     )
     if hasattr(parameters, "as_json"):
         result.attrs["parameters"] = parameters.as_json()
-    return marked(result)
+    return marked(parameters.timed(result) if isinstance(parameters, Stepped) else result)

@@ -122,3 +122,49 @@ def test_print_shows_all_values(name):
     for field, value in p.as_dict().items():
         assert any(re.match(rf"{field} = {re.escape(repr(value))} +\w", x) for x in lines), field
     assert max(map(len, lines)) <= 100 and repr(p) == "Parameters()"
+
+
+@pytest.mark.parametrize("name", sorted(TABLE))
+def test_results_say_what_their_time_is(name):
+    """Flows, predictions and times of events, in words; also where a flow has a clock of its
+    own.
+    """
+    wing = find(name).wing("theory")
+    p = wing.Parameters()
+    for called, function in functions(wing):
+        if called not in ("predict", "emergence_times", *(f.name for f in wing.flows().values())):
+            continue
+        try:
+            result = function(p)
+        except ParameterError as error:
+            q = None if "needs the runs" in str(error) else typed(str(error), p)
+            result = function(p, seeds=1) if q is None else function(q)
+        for time in {"t", "alpha"} & {str(c) for c in result.coords}:
+            assert re.match(rf"training time {time} = .*(steps|epochs)", result[time].long_name)
+        if called == "emergence_times":
+            for event in result.data_vars.values():
+                assert re.search("steps|epochs", event.units), event
+
+
+def test_a_time_is_that_of_its_own_clock():
+    """Not of its model, where the flow states another; in the time of the parameters otherwise."""
+    from theory import induction_heads as heads
+    from theory.associative_memory import k_hop
+
+    by_kernel = {kind: k_hop.overlaps.flow(3, kind) for kind in ("sphere", "softmax")}
+    p = k_hop.Parameters()
+    clocks = {kind: f.solve(p, t=1.0).t.long_name for kind, f in by_kernel.items()}
+    assert clocks["sphere"].endswith("t = eta * (1 - 1/N) * steps")
+    assert clocks["softmax"].endswith("t = eta * steps")
+    for q in (heads.Parameters(), heads.Parameters.demo(), heads.Parameters.emergence()):
+        powers = {"": 0, " / D": 1, " / D^2": 2}[q.CLOCK.removeprefix("eta * steps")]
+        assert q.time_per_step == q.eta / q.dimension**powers
+
+
+def test_the_table_of_times_has_units(capsys):
+    """In Python a column, in a shell also what the unit is."""
+    assert onset(["state_tracking", "--preset", "demo", "--quiet"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [*map(str.strip, lines[0].split("  "))][0] == "quantity" and "unit" in lines[0]
+    (row,) = (line for line in lines if line.startswith("alpha_half"))
+    assert row.split()[2] == "alpha" and lines[-1] == "unit of time: alpha = epochs / (d_g N)"

@@ -90,6 +90,15 @@ class Parameters(Stepped):
         return 2 * self.N if self.D is None else self.D
 
     @property
+    def CLOCK(self) -> str:  # type: ignore[override]
+        """What the time is, as `time_per_step` says."""
+        return "eta * steps" + ("", " / D", " / D^2")[self._powers]
+
+    @property
+    def _powers(self) -> int:
+        return (self.trained != "three") + (self.loss == "mean")
+
+    @property
     def time_per_step(self) -> float:
         """Time ``t`` of the three-parameter flow in one training step.
 
@@ -97,8 +106,7 @@ class Parameters(Stepped):
         of squared norm D, so a step of the matrices moves it D times less than a step of the
         parameter itself; a mean over the D coordinates divides the gradient by D once more.
         """
-        powers = (self.trained != "three") + (self.loss == "mean")
-        return self.eta / self.dimension**powers
+        return self.eta / self.dimension**self._powers
 
     def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name, as used in the equations."""

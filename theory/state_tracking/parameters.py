@@ -234,6 +234,11 @@ class Parameters(Stepped, Optimiser):
         return range(count * each, (count + 1) * each)
 
     @property
+    def CLOCK(self) -> str:  # type: ignore[override]
+        """What the time is."""
+        return f"{self.unit}s / (d_g N)"
+
+    @property
     def time_per_step(self) -> float:
         """Training time of one epoch."""
         return 1 / (self.d_g * self.N)

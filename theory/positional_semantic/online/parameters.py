@@ -45,6 +45,7 @@ class Parameters(Stepped):
     steps: int = parameter(3000, "steps", low=1)
     eval_every: int = parameter(100, "steps between measurements", low=1)
 
+    CLOCK = "eta * steps / d"
     PRESETS = {
         "default": Preset("The target of the paper; weights of any length."),
         "sphere": Preset(
