@@ -331,7 +331,10 @@ def emergence_times(p: Any, level: float = 0.5, **fields: Any) -> xr.Dataset:
     """
     level = number("level", level)
     name = "alpha_half" if level == 0.5 else "alpha_at_level"
-    words = {"long_name": f"time of A = {level:g}, flow (15), exact", "units": "alpha"}
+    words = {
+        "long_name": f"time of A = {level:g}, flow (15), exact",
+        "units": "alpha = epochs / (d_g N)",
+    }
     if isinstance(p, Parameters) and not fields:
         words["note"] = domains.students_of_flow(p)
     return labelled(name, emergence_time(p, level, **fields), fields, **words)
