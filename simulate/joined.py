@@ -132,7 +132,8 @@ class Grid:
             cells = dict(zip(self.places, listed, strict=True))
             one = xr.Variable((), next(iter(cells.values())))
             coords[label[name]] = self._stacked(axes, cells, one, reduce=True)
-        coords |= {d: xr.Variable(d, v) for d, v in self.coordinates.items()}
+        for d, v in self.coordinates.items():
+            coords[d] = xr.Variable(d, v, _common(r[d].attrs for r in self.runs if d in r.coords))
         if len(axes) > 1:  # others are counted
             counted = {d: n for d, n in self.lengths.items() if d not in self.coordinates}
             coords |= {d: xr.Variable(d, np.arange(1, n + 1)) for d, n in counted.items()}

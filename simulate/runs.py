@@ -19,7 +19,7 @@ from simulate import joined
 from simulate.sealed import PACKED, seal, unseal
 from simulate.signals import defer_signals
 from simulate.storage import FORMAT, KIND
-from theory.parameters import BaseParameters, ParameterError, error_summary
+from theory.parameters import BaseParameters, ParameterError, Stepped, error_summary
 from theory.runtime import hdf5, memory
 
 
@@ -220,7 +220,7 @@ def ensemble(
             raise ParameterError(
                 f"{path}: dimension {dimension} has length {runs.sizes[dimension]}, must be {length}"
             )
-    return p, runs
+    return p, p.timed(runs) if isinstance(p, Stepped) else runs
 
 
 def finished(path: Path, config: str, seed: int) -> xr.Dataset | None:

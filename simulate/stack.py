@@ -18,7 +18,7 @@ from filelock import Timeout
 from simulate import checkpoints, interface_checks, runs, storage
 from simulate.learner import Learner, State
 from simulate.signals import DeferSignals
-from theory.parameters import ParameterError, error_summary
+from theory.parameters import ParameterError, Stepped, error_summary
 from theory.runtime import sources
 
 if TYPE_CHECKING:
@@ -284,7 +284,8 @@ def _dataset(
         {} if system.clock is None else {system.time: interface_checks.advances(system, p, steps)}
     )
     coords = {**clock, system.counter: (system.time, steps)}
-    return xr.Dataset(data, coords, attrs)
+    made = xr.Dataset(data, coords, attrs)
+    return p.timed(made) if isinstance(p, Stepped) else made
 
 
 def _whole(system: System, p: Any, learner: Learner, records: xr.Dataset, b: int) -> xr.Dataset:

@@ -1,57 +1,60 @@
-"""README is correct: its Python block runs, its numbers are reproduced, its commands and flags
-exist.
+"""README is correct: its Python runs and prints what stands beside it, its model has the printed
+flow, its commands and flags exist, and it cites what CITATION.cff does.
 """
 
-import ast
+import contextlib
 import importlib
+import io
 import re
 from pathlib import Path
 
-import matplotlib as mpl
-import numpy as np
 import pytest
 
-from simulate import state_tracking
+from theory.registry import find
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
-(BLOCK,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+EXAMPLE, STATEMENT = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 ROWS = [row for row in re.findall(r"^\| `(python -m .*?)\s*\|$", README, re.MULTILINE)]
-NUMBER = r"-?\d+\.\d+(?:e[+-]?\d+)?"
 
 
-def promised(comment: str) -> list[str]:
-    """Numbers a comment ends with, behind its last colon."""
-    return re.findall(NUMBER, comment.rpartition(":")[2])
+def test_the_example_prints_what_it_says():
+    """Every line runs; what ``print`` writes is its comment, to the last digit."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(EXAMPLE, {})
+    promised = re.findall(r"^print\(.*\)  # (.*)$", EXAMPLE, re.MULTILINE)
+    assert len(promised) >= 2 and printed.getvalue().splitlines() == promised
 
 
-def test_python_block(monkeypatch, tmp_path):
-    """Every line runs, students at reduced length; every number in a comment is the value of its
-    line, to the last digit.
-    """
-    train = state_tracking.train
-    monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path))
-    monkeypatch.setattr(
-        "simulate.state_tracking.train",
-        lambda p, alpha, seeds: train(
-            p.replace(n_test=32, eval_every=32), [*seeds][:2], alpha=0.25, workers=1, progress=False
-        ),
-    )
-    mpl.use("Agg")
-    names, compared = {}, 0
-    lines = BLOCK.splitlines()
-    for statement in ast.parse(BLOCK).body:
-        source = ast.get_source_segment(BLOCK, statement)
-        numbers = promised(lines[statement.end_lineno - 1].partition("#")[2])
-        if not numbers or not isinstance(statement, ast.Expr):
-            exec(source, names)
-            continue
-        values = np.ravel(eval(source, names))
-        assert len(values) == len(numbers), source
-        for value, text in zip(values, numbers, strict=True):
-            digits = len(text.partition(".")[2])
-            assert f"{value:.{digits}f}" == text, source
-        compared += len(numbers)
-    assert compared >= 3
+def test_the_stated_model_has_the_printed_flow(monkeypatch, tmp_path):
+    """In eight lines, as the file that the text names."""
+    name = re.search(r"`(\w+\.py)`", README)[1]
+    (tmp_path / name).write_text(STATEMENT)
+    monkeypatch.chdir(tmp_path)
+    (equation,) = find(name).wing("theory").derived().flow.equations().values()
+    (printed,) = re.findall(r"^\$\$(.*)\$\$$", README, re.MULTILINE)
+    plain = lambda text: re.sub(r"\s|\\(left|right)|[{}]", "", text).replace(r"\frac", "")  # noqa: E731
+    assert plain(equation.latex()) == plain(printed)
+    assert len(STATEMENT.replace("\n\n", "\n").splitlines()) == 8
+
+
+def test_the_citation():
+    """Title, version and author of CITATION.cff."""
+    source = (Path(__file__).parents[1] / "CITATION.cff").read_text()
+    cited = dict(re.findall(r'^(?:  - )?(\w+(?:-\w+)?): "?([^"\n]+)', source, re.MULTILINE)[::-1])
+    year = cited["date-released"][:4]
+    author = re.search(r"^authors:\n  - name: (.*)", source, re.MULTILINE)[1]
+    for field, value in {
+        "author": f"{{{author}}}",
+        "title": cited["title"],
+        "version": cited["version"],
+        "year": year,
+    }.items():
+        assert f"{field} = {{{value}}}" in README, field
+
+
+def test_the_first_screens():
+    """Sixty lines at most before the commands."""
+    assert README[: README.index("## Commands")].count("\n") <= 60
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.split("`")[0] for row in ROWS])

@@ -18,7 +18,8 @@ import numpy as np
 import xarray as xr
 
 from theory.allowed import ANYTHING, Allowed, ParameterError, is_time, number, shown
-from theory.parameters import BaseParameters, Stepped, misfit
+from theory.misfits import misfit
+from theory.parameters import BaseParameters, Stepped
 
 Positive = Annotated[float, Allowed(above=0)]
 Nodes = Annotated[int, Allowed(low=2, high=10**4)]  # of a quadrature, per axis

@@ -8,8 +8,9 @@ import numpy as np
 import xarray as xr
 
 from theory import scope, sweep
+from theory.misfits import misfit
 from theory.onset import Onset, in_few_steps
-from theory.parameters import BaseParameters, ParameterError, misfit
+from theory.parameters import BaseParameters, ParameterError, Stepped
 
 
 def until(*aliases: str) -> Callable[[Callable], Callable]:
@@ -45,9 +46,14 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
     def at_a_point(p: BaseParameters) -> xr.Dataset:
         result = onset(p)
         scope.refuse(in_few_steps(p, result))
+        unit_of = p.unit_of_time if isinstance(p, Stepped) else str
         return xr.Dataset(
             {
-                name: ((), result.numbers[name], {"long_name": result.labels[name], "units": unit})
+                name: (
+                    (),
+                    result.numbers[name],
+                    {"long_name": result.labels[name], "units": unit_of(unit)},
+                )
                 for name, unit in result.times.items()
             }
         )

@@ -55,6 +55,8 @@ class Flow:
     second_order : mapping of Symbol to Expr
         Where order parameters are quadratic in the weights: a step of descent of size s adds
         ``s * rhs + s^2 * second_order``.
+    clock : str
+        What the time is, if not that of runs of its model, e.g. ``eta * steps``.
 
     Raises
     ------
@@ -78,6 +80,7 @@ class Flow:
     scope: Scope | None = None
     entries: Callable[[], Entries] | None = None
     second_order: Mapping[sp.Symbol, sp.Expr] = field(default_factory=dict)
+    clock: str = ""
 
     def __post_init__(self) -> None:
         """Read every expression, in one symbol per name."""

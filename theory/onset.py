@@ -12,7 +12,7 @@ from typing import Any
 
 from theory import printing, registry
 from theory.equation import Equation
-from theory.parameters import ParameterError, most_extreme, stated
+from theory.parameters import ParameterError, Stepped, most_extreme, stated
 from theory.runtime import cli, output
 from theory.scope import FEWEST
 
@@ -103,11 +103,12 @@ class Onset:
             (
                 name,
                 f"{v:.10g}" if math.isfinite(v) else self.absent.get(name, "none"),
+                self.times.get(name, ""),
                 self.labels[name],
             )
             for name, v in self.numbers.items()
         ]
-        return output.table(("quantity", "value", "meaning"), rows, wide=wide)
+        return output.table(("quantity", "value", "unit", "meaning"), rows, wide=wide)
 
 
 def tabulated(
@@ -235,6 +236,8 @@ def main(argv: list[str] | None = None) -> int:
         print(output.to_json(answer | ({"latex": formulas} if args.latex == "-" else {})))
     else:
         print(result.table(wide=args.wide))
+        if isinstance(p, Stepped) and p.TIME in result.times.values():
+            print(f"unit of time: {p.unit_of_time(p.TIME)}")
     if args.latex not in (None, "-") or (args.latex and not args.json):
         output.write_text(None if args.latex == "-" else Path(args.latex), formulas, stream=remarks)
     for note in () if args.quiet else notes:

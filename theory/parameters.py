@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import importlib.util
 import json
-import sys
+import textwrap
 import types
 import typing
 from collections.abc import Mapping
@@ -47,6 +47,14 @@ def parameter(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+class Preset(dict[str, Any]):
+    """Values of the fields that a preset sets, and what they are good for."""
+
+    def __init__(self, doc: str, **fields: Any) -> None:
+        super().__init__(fields)
+        self.doc = doc
+
+
 class Named(type):
     """Class with presets: ``Parameters.NAME()`` makes parameters with the fields that it sets."""
 
@@ -55,7 +63,19 @@ class Named(type):
         if name not in cls.PRESETS:
             said = f"type object {cls.__name__!r} has no attribute {name!r}"
             raise AttributeError(said, name=name, obj=cls)  # so that Python names the nearest
-        return functools.partial(cls._preset, name)
+
+        def preset(kind: Any, *values: Any, **changes: Any) -> Any:
+            return kind._preset(name, *values, **changes)
+
+        preset.__name__, preset.__qualname__ = name, f"{cls.__qualname__}.{name}"
+        sets = ", ".join(f"{field} = {v!r}" for field, v in cls.PRESETS[name].items())
+        fields = f"Sets {sets}; all others" if sets else "All fields"
+        preset.__doc__ = (
+            f"{getattr(cls.PRESETS[name], 'doc', 'The defaults.')}\n\n"
+            f"{fields} are those of {cls.__name__}().\n"
+            f"Change any by keyword: {cls.__name__}.{name}(FIELD=VALUE)."
+        )
+        return types.MethodType(preset, cls)
 
     def __dir__(cls) -> list[str]:
         """Presets among the names that an interpreter offers."""
@@ -75,7 +95,9 @@ class BaseParameters(metaclass=Named):
     INPUTS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """By name of a quantity: those of the others, no fields, that it is computed from."""
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {"default": {}}
-    """By name of a preset: the fields that it sets. ``Parameters.NAME()`` makes it."""
+    """By name of a preset: the fields that it sets, best a `Preset`. ``Parameters.NAME()`` makes
+    it.
+    """
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Refuse ``values`` in place of ``quantities``, and presets hidden by a field or method."""
@@ -160,6 +182,23 @@ class BaseParameters(metaclass=Named):
             if type(v) is not type(f.default) or v != f.default
         ]
         return f"{type(self).__qualname__}({', '.join(kept)})"
+
+    def __str__(self) -> str:
+        """All values with their meaning, which ``print(p)`` shows."""
+        rows = {f"{name} = {v!r}": self._doc(name) for name, v in self.as_dict().items()}
+        width = max(map(len, rows), default=0)
+        lines = [
+            textwrap.fill(
+                f"{row:{width}}  {doc}".rstrip(), 100, subsequent_indent=" " * (width + 2)
+            )
+            for row, doc in rows.items()
+        ]
+        return "\n".join([f"{type(self).__qualname__}:", *lines])
+
+    @classmethod
+    def _doc(cls, name: str) -> str:
+        """What a field means; empty if it was not declared by `parameter`."""
+        return cls.__dataclass_fields__[name].metadata.get("doc", "")
 
     @classmethod
     def presets(cls) -> dict[str, typing.Callable[..., Self]]:
@@ -281,11 +320,24 @@ class Stepped(BaseParameters):
 
     TIME: ClassVar[str] = "t"
     LENGTH: ClassVar[str] = "steps"  # the field that counts them
+    CLOCK: ClassVar[str] = "eta * steps"  # what the time is, for readers
 
     @property
     def time_per_step(self) -> float:
         """Time of one step."""
         return self.eta  # type: ignore[attr-defined]
+
+    def unit_of_time(self, name: str) -> str:
+        """Name of a unit of time, and what it is."""
+        return f"{name} = {self.CLOCK}" if name == self.TIME else name
+
+    def timed(self, result: Any) -> Any:
+        """A dataset whose time says what it is, unless it does so already."""
+        if self.TIME in getattr(result, "coords", ()):
+            result[self.TIME].attrs.setdefault(
+                "long_name", f"training time {self.unit_of_time(self.TIME)}"
+            )
+        return result
 
     def run_to(self, time: float | None) -> Self:
         """Copy whose number of steps reaches a time (None: unchanged).
@@ -304,75 +356,6 @@ class Stepped(BaseParameters):
             most = f"{MOST * unit:g} here, 2^63 {self.LENGTH}"
             raise ParameterError(f"{name} = {time:g}: must be below {most}")
         return self.replace(**{self.LENGTH: max(1, round(time / unit))})
-
-
-def place(kind: type) -> str:
-    """Module of its package that a kind of parameters is best imported from; empty if none has it
-    under its name.
-    """
-    package = kind.__module__.partition(".")[0]
-    exporting = [
-        name
-        for name, module in [*sys.modules.items()]
-        if name.partition(".")[0] == package and vars(module).get(kind.__name__) is kind
-    ]
-    return min(exporting, key=lambda name: (len(name), "theory" not in name), default="")
-
-
-def kind_of(module: str) -> type[BaseParameters] | None:
-    """Parameters of the model that a module belongs to: those of the innermost package around it
-    that has any.
-    """
-    while module:
-        kind = getattr(sys.modules.get(module), "Parameters", None)
-        if isinstance(kind, type) and issubclass(kind, BaseParameters):
-            return kind
-        module = module.rpartition(".")[0]
-    return None
-
-
-def misfit(
-    name: str, value: Any, kind: type[BaseParameters] | None, why: str = ""
-) -> ParameterError:
-    """Error for an argument that must be Parameters of a model, and is something else.
-
-    Parameters
-    ----------
-    name : str
-        Of the argument.
-    value : object
-        What was passed.
-    kind : type or None
-        The Parameters that are needed; None if that is not known.
-    why : str
-        What is wrong with the value, if not that it has another type.
-    """
-    is_class = isinstance(value, type) and issubclass(value, BaseParameters)
-    home = place(kind or value) if kind or is_class else ""
-    call = f"{home}.Parameters".lstrip(".")
-    if is_class:
-        return ParameterError(f"{name} = {value.__name__}: is the class; make one of it: {call}()")
-    if isinstance(value, BaseParameters):
-        theirs = place(type(value))
-        what = f"Parameters of {_model(theirs)}" if theirs not in ("", home) else shown(value)
-        ours = f"{_model(home)} needs {call}" if home else "this model needs its own"
-        return ParameterError(f"{name} is {what}; {ours}")
-    hint = f"give Parameters: {call}(...)"
-    if isinstance(value, functools.partial) and isinstance(value.func.__self__, Named):  # type: ignore[attr-defined]
-        return ParameterError(f"{name}: is a preset; call it: {call}.{value.args[0]}()")
-    if isinstance(value, str) and kind and value in kind.PRESETS:
-        hint = f"this preset is {call}.{value}()"
-    elif isinstance(value, Mapping) and kind and {*value} <= {*kind._fields()}:
-        fields = ", ".join(f"{field}={v!r}" for field, v in value.items())
-        hint = f"give Parameters: {call}({fields if len(fields) <= LONGEST else '**' + name})"
-    return ParameterError(
-        f"{name} = {shown(value)}: {why or 'is a ' + type(value).__name__}; {hint}"
-    )
-
-
-def _model(package: str) -> str:
-    """Name of a model from the package of its theory."""
-    return package.removeprefix("theory.").removesuffix(".theory").replace(".theory.", ".")
 
 
 def stated(values: typing.Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ import contextvars
 import dataclasses
 import functools
 import inspect
+import itertools
 import json
 import sys
 import warnings
@@ -21,7 +22,8 @@ from typing import Any
 import xarray as xr
 
 from theory import sweep
-from theory.parameters import BaseParameters, ParameterError, kind_of, misfit, shown
+from theory.misfits import kind_of, misfit, place
+from theory.parameters import BaseParameters, ParameterError, Stepped, shown
 
 
 class BeyondScope(UserWarning):
@@ -55,6 +57,8 @@ class Limit:
         Further fields that `holds` depends on.
     pointwise : bool
         Whether every point of a sweep is checked; else the functions swept check all at once.
+    values : tuple
+        Some allowed values, which a refusal may propose; else the choices of the field are tried.
     """
 
     field: str
@@ -63,6 +67,7 @@ class Limit:
     value: Callable[[Any, xr.Dataset | None], Any] | None = None
     reads: tuple[str, ...] = ()
     pointwise: bool = True
+    values: tuple[Any, ...] = ()
 
     def broken(self, p: Any, runs: xr.Dataset | None) -> str:
         """The actual value, and the allowed ones."""
@@ -73,7 +78,7 @@ class Limit:
 def only(field: str, *values: Any, words: str = "") -> Limit:
     """Limit: a field must have one of the given values."""
     said = words or " or ".join("none" if v is None else str(v) for v in values)
-    return Limit(field, said, lambda p, runs: getattr(p, field) in values)
+    return Limit(field, said, lambda p, runs: getattr(p, field) in values, values=values)
 
 
 FULL_BATCH = Limit(
@@ -180,16 +185,46 @@ class Scope:
         ParameterError
             Naming the field.
         """
-        refuse(self.applies(p, runs, given))
+        lines = self.applies(p, runs, given)
+        refuse(lines, self.proposal(p) if lines and runs is None else "")
+
+    def proposal(self, p: BaseParameters) -> str:
+        """Call that makes parameters within the limits: fields changed where the limits name
+        values, or a preset. Empty if there is none.
+        """
+        for changes in self._within(p, {}):
+            said = ", ".join(f"{name}={value!r}" for name, value in changes.items())
+            return f"; try p.replace({said})"
+        for name in p.PRESETS:
+            if all(limit.holds(p._preset(name), None) for limit in self.limits):
+                return f"; try {place(type(p))}.{type(p).__name__}.{name}()"
+        return ""
+
+    def _within(self, p: BaseParameters, changes: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Changes that satisfy all limits, each field changed once, to a value that its limit
+        names.
+        """
+        broken = [limit for limit in self.limits if not limit.holds(p, None)]
+        fields = [limit.field for limit in broken]
+        if not broken:
+            yield changes
+        elif not changes.keys() & {*fields}:
+            listed = [x.values or p._allowed(x.field).choices or () for x in broken]
+            for values in itertools.product(*listed):
+                more = dict(zip(fields, values, strict=True))
+                with contextlib.suppress(ParameterError):
+                    yield from self._within(p.replace(**more), changes | more)
 
 
-def refuse(lines: Sequence[str]) -> None:
+def refuse(lines: Sequence[str], proposal: str = "") -> None:
     """Raise an error for broken assumptions, or warn if the caller passed ``beyond=True``.
 
     Parameters
     ----------
     lines : sequence of str
         Broken assumptions, as returned by `Scope.applies`.
+    proposal : str
+        What to type instead, appended to the error.
 
     Raises
     ------
@@ -198,7 +233,7 @@ def refuse(lines: Sequence[str]) -> None:
     """
     known = _insisted.get()
     if lines and known is None:
-        raise ParameterError(lines[0])
+        raise ParameterError(lines[0] + proposal)
     for line in lines:
         if line not in known:  # type: ignore[operator]
             known.append(line)  # type: ignore[union-attr]
@@ -249,7 +284,8 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
                         call = f"{function.__name__}({first}, ...)"
                         raise ParameterError(f"{call}: Parameters come first, before {shown(p)}")
                     raise misfit(first, p, next(iter(scopes.values())).parameters)
-                return marked(function(p, *arguments, **named))
+                result = marked(function(p, *arguments, **named))
+                return p.timed(result) if isinstance(p, Stepped) else result
 
         parameters = [*signature.parameters.values()]
         place = len(parameters) - (parameters[-1].kind is inspect.Parameter.VAR_KEYWORD)

@@ -17,6 +17,7 @@ from theory.parameters import (
     Allowed,
     BaseParameters,
     ParameterError,
+    Stepped,
     most_extreme,
     nearest,
     number,
@@ -153,6 +154,9 @@ def _refuse(flow: Flow, parameters: Any, end: dict[str, Any]) -> None:
         end[name] = number(name, end[name], Allowed(above=0))
     except (KeyError, ParameterError):
         given = f"{name} = {shown(end[name])}" if name in end else "nothing"
+        if isinstance(parameters, Stepped) and parameters.TIME == name:
+            run = getattr(parameters, parameters.LENGTH) * parameters.time_per_step
+            given += f"; these parameters run to {name}={run:g}"
         raise ParameterError(
             f"run length: must be {name} = a positive number, got {given}"
         ) from None
@@ -226,9 +230,10 @@ def observed(flow: Flow, parameters: Any, times: np.ndarray, states: np.ndarray)
             label, sp.Symbol(label), flow._spell(expr), flow.reference, flow.status
         ).evaluate(numbers | along)
         data[label] = (name, np.broadcast_to(value, times.shape))
+    clock = {"long_name": f"training time {name} = {flow.clock}"} if flow.clock else {}
     result = xr.Dataset(
         data,
-        coords={name: times},
+        coords={name: (name, times, clock)},
         attrs={
             "kind": "theory",
             "flow": flow.name,
@@ -238,4 +243,4 @@ def observed(flow: Flow, parameters: Any, times: np.ndarray, states: np.ndarray)
     )
     if hasattr(parameters, "as_json"):
         result.attrs["parameters"] = parameters.as_json()
-    return marked(result)
+    return marked(parameters.timed(result) if isinstance(parameters, Stepped) else result)

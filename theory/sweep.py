@@ -15,7 +15,8 @@ import xarray as xr
 
 from theory import arguments
 from theory.dimensions import distinct, named
-from theory.parameters import BaseParameters, ParameterError, kind_of, misfit, nearest, shown
+from theory.misfits import kind_of, misfit
+from theory.parameters import BaseParameters, ParameterError, nearest, shown
 from theory.values import Values
 
 _RESULT = "result"  # temporary name when joining datasets

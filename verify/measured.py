@@ -69,6 +69,11 @@ def measured(function: Callable[P, np.ndarray]) -> Callable[P, np.ndarray]:
     return looked_up
 
 
+def arguments(function: Callable[..., np.ndarray]) -> list[list[Any]]:
+    """Arguments of the arrays of a function that come with the code."""
+    return [row["arguments"] for row in _read(_place(function)).get(function.__name__, [])]
+
+
 @with_notes
 def known(groups: Mapping[str, Callable[[], list[Check]]]) -> Iterator[Check | str]:
     """Rows of groups of checks by title, and the titles of those whose students are missing."""

@@ -120,7 +120,7 @@ def compare(
     with scope.allow_beyond(beyond):
         curve, runs, time = timed.pair(curve, runs, time)
         broken = "; ".join(scope.broken()) or curve.attrs.get("assumptions", "")
-    notes: list[str] = []
+    notes: list[str] = [curve.attrs["note"]] if "note" in curve.attrs else []
     shared = _shared(curve, runs, time, notes)
     precise = {n: timed.precision(curve[n], runs[n]) for n in shared}
     beside = [f"{n}_{x}" for n in shared for x in ("std", "n") if f"{n}_{x}" in runs]

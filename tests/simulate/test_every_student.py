@@ -19,7 +19,7 @@ from tiny import ALONE, STUDENTS, bits, student
 
 from simulate import __main__ as command
 from simulate import checkpoints, jobs, pool, runs, stack, sweep, systems, training
-from theory.parameters import ParameterError
+from theory.parameters import ParameterError, Stepped
 from theory.runtime import cli
 
 FIRST = [name for name in STUDENTS if "," not in name]  # one per system
@@ -143,6 +143,9 @@ def test_a_sweep_in_shards_is_what_training_gives(name, tmp_path, capsys, expect
     whole = runs.open(tmp_path).sel(
         eta=p.eta, **({system.time: alone[system.time]} if system.time else {})
     )
+    if isinstance(p, Stepped) and p.TIME in alone.coords:
+        told = f"training time {p.TIME} = {p.CLOCK}"
+        assert alone[p.TIME].long_name == whole[p.TIME].long_name == told
     for quantity in alone.data_vars:
         assert (
             whole[quantity].squeeze().values.tobytes() == alone[quantity].squeeze().values.tobytes()

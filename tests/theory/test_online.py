@@ -200,7 +200,7 @@ def test_times_without_ends():
         x: float(rates[x]) for x in ("T_m", "T_theta")
     }
     assert 0 < found.T_theta < found.T_m < np.inf
-    assert found.T_m.units == found.T_theta.units == "t"
+    assert found.T_m.units == found.T_theta.units == "t = eta * steps / d"
 
 
 def test_an_end_that_is_not_reached_leaves_the_rest():

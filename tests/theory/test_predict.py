@@ -23,6 +23,7 @@ from theory.state_tracking.numbers.per_seed import (
     Start,
     accuracy_kernels,
     solve,
+    system,
 )
 from theory.state_tracking.predict import ACCURACIES
 
@@ -107,7 +108,7 @@ def test_a_training_set_may_be_given():
     start, runs = started()
     given = Realisation.drawn(P, start, np.random.default_rng(8))
     found = st.predict(P, runs, level="fixed_disorder", given=given)
-    alone = solve(FixedDisorder(P, start, given), [0, 7, 60])
+    alone = solve(system(P, start, given), [0, 7, 60])
     np.testing.assert_allclose(found.A, alone.A, rtol=1e-12)
     with pytest.raises(ParameterError, match="other teachers or other weights"):
         st.predict(P, runs, level="fixed_disorder")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from theory.parameters import BaseParameters, ParameterError, Stepped, parameter
+from theory.parameters import BaseParameters, ParameterError, Preset, Stepped, parameter
 
 LAST = dict(data="orthonormal", query="last")
 LARGEST_N = 10**7  # beyond it, double precision does not resolve the O(1) terms of emergence times
@@ -27,14 +27,18 @@ class Parameters(Stepped):
     """
 
     PRESETS = {
-        # Figs. 3 and 6-8 (App. C): all weights.
-        "structure": dict(N=4, D=16),
-        # Fig. 4 (App. D).
-        "ablation": dict(D=32, batch_size=256, steps=2000),
-        # Fig. 5 (App. F): three parameters, orthonormal data, the last pair queried.
-        "emergence": dict(D=256, trained="three", eta=100.0, batch_size=64, **LAST),
-        # Trains in seconds on a CPU. The mean over D = 8 coordinates makes it a step of 0.25 in t.
-        "demo": dict(N=4, D=8, eta=16.0, batch_size=32, eval_every=2, **LAST),
+        "structure": Preset("Figs. 3 and 6-8 of the paper (App. C): all weights.", N=4, D=16),
+        "ablation": Preset("Fig. 4 of the paper (App. D).", D=32, batch_size=256, steps=2000),
+        "emergence": Preset(
+            "Fig. 5 of the paper (App. F): three numbers, orthonormal data, the last pair queried.",
+            **dict(D=256, trained="three", eta=100.0, batch_size=64),
+            **LAST,
+        ),
+        "demo": Preset(  # the mean over D = 8 coordinates makes it a step of 0.25 in t
+            "Trains in seconds on a CPU.",
+            **dict(N=4, D=8, eta=16.0, batch_size=32, eval_every=2),
+            **LAST,
+        ),
     }
     N: int = parameter(16, "item-label pairs in the context", low=1, high=LARGEST_N)
     D: int | None = parameter(
@@ -86,6 +90,15 @@ class Parameters(Stepped):
         return 2 * self.N if self.D is None else self.D
 
     @property
+    def CLOCK(self) -> str:  # type: ignore[override]
+        """What the time is, as `time_per_step` says."""
+        return "eta * steps" + ("", " / D", " / D^2")[self._powers]
+
+    @property
+    def _powers(self) -> int:
+        return (self.trained != "three") + (self.loss == "mean")
+
+    @property
     def time_per_step(self) -> float:
         """Time ``t`` of the three-parameter flow in one training step.
 
@@ -93,8 +106,7 @@ class Parameters(Stepped):
         of squared norm D, so a step of the matrices moves it D times less than a step of the
         parameter itself; a mean over the D coordinates divides the gradient by D once more.
         """
-        powers = (self.trained != "three") + (self.loss == "mean")
-        return self.eta / self.dimension**powers
+        return self.eta / self.dimension**self._powers
 
     def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name, as used in the equations."""
@@ -118,7 +130,10 @@ class StandardParameters(BaseParameters):
         For an unknown name or a value out of range.
     """
 
-    PRESETS = {"small": {}, "paper": dict(D=2048, batch_size=512)}  # App. E, for a GPU
+    PRESETS = {
+        "small": Preset("Trains in a minute on a CPU."),
+        "paper": Preset("Sizes of App. E of the paper, for a GPU.", D=2048, batch_size=512),
+    }
     D: int = parameter(128, "embedding and head dimension (paper: 2048)", low=2)
     vocabulary: int = parameter(32, "tokens", low=2)
     block: int = parameter(32, "positions", low=3)

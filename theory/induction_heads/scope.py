@@ -5,9 +5,6 @@ from theory import Limit, Scope, only, scope
 LEAST_D = 32  # there the drop is 1.6% later than leading order in 1/D says, at N = 16
 PROJECTED = ("three", "projected")
 TIME = ("loss", "eta", "batch_size", "steps", "eval_every")  # the unit of time, noise, measurement
-THREE_WORK = (
-    "Parameters.emergence() is of it, and emergence_times(p, data='orthonormal') of all weights"
-)
 ORTHONORMAL = only("data", "orthonormal")
 BURSTS = Limit(
     "B",
@@ -53,7 +50,6 @@ THREE = Scope(
         BURSTS,
     ),
     ("D", *TIME),
-    remedy=THREE_WORK,
 )
 ALL = Scope(
     "the flow of all weights",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from theory.parameters import BaseParameters, ParameterError, parameter
+from theory.parameters import BaseParameters, ParameterError, Preset, parameter
 
 TARGETS = {"standard": ((0.6, 0.4), (0.4, 0.6)), "alternative": ((0.3, 0.7), (0.8, 0.2))}
 
@@ -27,9 +27,9 @@ class Parameters(BaseParameters):
     """
 
     PRESETS = {
-        "figures": {},  # Figs. 2 and 3 of the paper
-        "alternative": {"target": "alternative"},  # the asymmetric matrix (144) of Fig. 9
-        "demo": {"d": 200, "alpha": 2.0, "steps": 2000, "n_test": 5000},  # seconds on a CPU
+        "figures": Preset("Figs. 2 and 3 of the paper."),
+        "alternative": Preset("The asymmetric matrix (144) of Fig. 9.", target="alternative"),
+        "demo": Preset("Trains in seconds on a CPU.", d=200, alpha=2.0, steps=2000, n_test=5000),
     }
     omega: float = parameter(0.3, "positional fraction of the target (16)", low=0, high=1)
     alpha: float | None = parameter(
@@ -105,7 +105,7 @@ class Parameters(BaseParameters):
             If it is not set.
         """
         if self.alpha is None:
-            raise ParameterError("alpha = None: must be > 0 here, n/d")
+            raise ParameterError("alpha = None: must be > 0 here, n/d; try p.replace(alpha=2.0)")
         return self.alpha
 
     @property
@@ -141,10 +141,12 @@ class HistogramParameters(BaseParameters):
     """
 
     PRESETS = {
-        "small": {},
-        # Published sizes: an hour per seed and solution on a CPU.
-        "paper": dict(length=10, alphabet=15, samples=50000, width=64)
-        | dict(epochs=200, unfrozen_epochs=100),
+        "small": Preset("Trains in minutes on a CPU."),
+        "paper": Preset(
+            "Published sizes: an hour per seed and solution on a CPU.",
+            **dict(length=10, alphabet=15, samples=50000, width=64),
+            **dict(epochs=200, unfrozen_epochs=100),
+        ),
     }
     length: int = parameter(6, "tokens per sequence", low=2)
     alphabet: int = parameter(8, "different tokens", low=2)

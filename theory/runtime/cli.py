@@ -329,6 +329,14 @@ def _forget_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def for_the_shell(message: str) -> str:
+    """A message whose proposal, a call in Python, is spelled in flags of a command."""
+    message = re.sub(r"; try [\w.]+\.[A-Z]\w*\.(\w+)\(\)$", r"; try --preset \1", message)
+    head, sign, changes = message.partition("; try p.replace(")
+    flags = changes.removesuffix(")").replace("'", "").replace(", ", " --set ")
+    return f"{head}; try --set {flags}" if sign else message
+
+
 def run(main: Callable[[], int]) -> NoReturn:
     """Run a command. Invalid input, a full disk or insufficient memory give one line on stderr and
     exit code 2.
@@ -351,7 +359,7 @@ def run(main: Callable[[], int]) -> NoReturn:
             sys.stdout.flush()
         except OSError:  # a full disk
             _forget_stdout()
-        print(f"error: {_shortened(str(error))}", file=sys.stderr)
+        print(f"error: {_shortened(for_the_shell(str(error)))}", file=sys.stderr)
         sys.exit(2)
     except Terminated:
         print("terminated", file=sys.stderr)

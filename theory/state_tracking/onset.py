@@ -21,7 +21,7 @@ from theory import (
 )
 from theory.emergence import labelled, until
 from theory.onset import Onset, tabulated
-from theory.state_tracking import decayed, exact, loss, overlaps, rewarded
+from theory.state_tracking import decayed, domains, exact, loss, overlaps, rewarded
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.early_time import equations as early_equations
 from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, rise
@@ -271,6 +271,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     elif np.isinf(half):
         never = "never emerges below 1.8e308"
         notes.append("A reaches 1/2 at a time beyond the largest number, 1.8e308")
+    elif domains.few(p):
+        notes.append(f"alpha_half is one time for all seeds: {domains.students_of_flow(p)}")
     early = float(equations()["onset_coefficient"].evaluate(numbers))
     return tabulated(
         {
@@ -329,7 +331,12 @@ def emergence_times(p: Any, level: float = 0.5, **fields: Any) -> xr.Dataset:
     """
     level = number("level", level)
     name = "alpha_half" if level == 0.5 else "alpha_at_level"
-    words = {"long_name": f"time of A = {level:g}, flow (15), exact", "units": "alpha"}
+    words = {
+        "long_name": f"time of A = {level:g}, flow (15), exact",
+        "units": "alpha = epochs / (d_g N)",
+    }
+    if isinstance(p, Parameters) and not fields:
+        words["note"] = domains.students_of_flow(p)
     return labelled(name, emergence_time(p, level, **fields), fields, **words)
 
 

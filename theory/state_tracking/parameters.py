@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from theory import Optimiser, ParameterError, Stepped, parameter
+from theory import Optimiser, ParameterError, Preset, Stepped, parameter
 from theory.runtime import memory
 from theory.state_tracking import groups
 
@@ -40,14 +40,20 @@ class Parameters(Stepped, Optimiser):
 
     INPUTS = {"c_omega": ("sigma2", "omega")}
     PRESETS = {
-        "table_1": {},  # main setting of the paper
-        # Second setting (App. J): fewer and slower frequencies.
-        "table_2": dict(N=24, d_g=24, d_h=8, n_test=128, epochs=16000, rope="plain"),
-        # Trains in seconds on a CPU.
-        "demo": dict(N=16, L=8, d_g=16, d_h=32, n_train=2048, epochs=12 * 256),
-        # Rewards after pretraining, trained in seconds.
-        "rewards": dict(N=8, L=3, d_g=8, d_h=16, n_train=2048, n_test=1024, epochs=45 * 64)
-        | dict(eval_every=16, reward="outcome", pretrain=0.3),
+        "table_1": Preset("Main setting of the paper (Table 1)."),
+        "table_2": Preset(
+            "Second setting of the paper (App. J): fewer and slower frequencies.",
+            **dict(N=24, d_g=24, d_h=8, n_test=128, epochs=16000, rope="plain"),
+        ),
+        "demo": Preset(
+            "Trains in seconds on a CPU.",
+            **dict(N=16, L=8, d_g=16, d_h=32, n_train=2048, epochs=12 * 256),
+        ),
+        "rewards": Preset(
+            "Rewards after pretraining; trains in seconds.",
+            **dict(N=8, L=3, d_g=8, d_h=16, n_train=2048, n_test=1024, epochs=45 * 64),
+            **dict(eval_every=16, reward="outcome", pretrain=0.3),
+        ),
     }
     TIME, LENGTH = "alpha", "epochs"
 
@@ -226,6 +232,11 @@ class Parameters(Stepped, Optimiser):
         """Steps of the optimiser in one epoch, or the one step where those are counted."""
         each = 1 if self.unit == "step" else self.batches
         return range(count * each, (count + 1) * each)
+
+    @property
+    def CLOCK(self) -> str:  # type: ignore[override]
+        """What the time is."""
+        return f"{self.unit}s / (d_g N)"
 
     @property
     def time_per_step(self) -> float:

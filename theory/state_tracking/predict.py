@@ -1,11 +1,14 @@
 """Theory of single students: one curve per seed, from the seed's own initial values."""
 
 import json
+import warnings
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from theory import ParameterError, prediction, scope, sweep, until
+from theory.state_tracking import domains
 from theory.state_tracking.levels import LEVELS, Level
 from theory.state_tracking.numbers.per_seed import Realisation, Start, solve
 from theory.state_tracking.numbers.per_seed.realisation import SINGLE
@@ -14,6 +17,8 @@ from theory.state_tracking.parameters import REWARD_FIELDS, Parameters
 
 ACCURACIES = ["accuracy", "rollout_accuracy"]
 DRAW = 0  # seed of drawn initial values
+BEST = "fixed_disorder"
+NOTED = 0.05  # deviation of A from which on a curve says so
 
 
 @until("alpha")
@@ -25,7 +30,7 @@ def predict(
     *,
     seeds: int | None = None,
     until: float | None = None,
-    level: str = "fixed_disorder",
+    level: str = BEST,
     accuracies: bool = True,
     given: Realisation | None = None,
 ) -> xr.Dataset:
@@ -61,7 +66,9 @@ def predict(
         ``A``, ``R``, ``S``, ``loss``, logits and accuracies, named as for students: over ``(seed,
         alpha)`` with the seeds of the runs, or over ``(draw, alpha)`` for drawn initial values,
         with mean and standard deviation ``.mean("draw")`` and ``.std("draw")``; over both for the
-        level ``disorder_drawn``. Time in alpha = epochs / (d_g N).
+        level ``disorder_drawn``. Time in alpha = epochs / (d_g N). The attribute ``off_by`` is the
+        largest deviation of A from the students; above 0.05 a warning and ``note`` say so. For
+        drawn starts it is about what it is at such sizes, if the level knows no training sets.
 
     Raises
     ------
@@ -98,7 +105,7 @@ def predict(
     if row.known:
         whose = "drawn realisations" if runs is None else "each seed's own realisation"
         whose = "the given realisations" if given is not None else whose
-    return curves.drop_vars([] if accuracies else ACCURACIES).assign_attrs(
+    curves = curves.drop_vars([] if accuracies else ACCURACIES).assign_attrs(
         kind="theory",
         reference="forner2026, Eq. (15)"
         if row.flow
@@ -107,6 +114,31 @@ def predict(
         status="closure",
         parameters=p.as_json(),
     )
+    if runs is not None:
+        return curves.assign_attrs(_deviation(curves, runs, level))
+    if level not in domains.OFF:
+        return curves
+    return curves.assign_attrs(off_by=domains.off_by(p, level), note=domains.note(p, level))
+
+
+def _deviation(curves: xr.Dataset, runs: xr.Dataset, level: str) -> dict[str, Any]:
+    """Largest deviation of A from the students that were followed, with a warning where it is
+    large; nothing where only their start is known.
+    """
+    if "A" not in runs or runs.A.sizes.get("alpha", 1) < 2:
+        return {}
+    gaps = abs(curves.A.mean(["draw"] if "draw" in curves.dims else []) - runs.A)
+    off = float(gaps.max())
+    if not off > NOTED:  # NaN, too
+        return {"off_by": off}
+    worst = gaps.max("alpha")
+    whose = (
+        f"seed {worst.seed.values[worst.values.argmax()]}" if "seed" in worst.dims else "the run"
+    )
+    better = "" if level == BEST else f"; level = {BEST!r} follows their training sets"
+    note = f"level = {level!r}: A is off by up to {off:.2g} from these students ({whose}){better}"
+    warnings.warn(note, scope.BeyondScope, stacklevel=6)
+    return {"off_by": off, "note": note}
 
 
 def _followed(

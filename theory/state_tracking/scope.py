@@ -235,7 +235,12 @@ DECAY_THRESHOLDS = replace(
     limits=(*(x for x in DRAWN_DESCENT if x is not WITHOUT_DECAY), WIDE, MOVES, SEVERAL),
     free=("eta", *FLOW.free),
 )
-POSITIVE = Limit("weight_decay", "from 1e-9 to 1", lambda p, runs: 1e-9 <= p.weight_decay <= 1)
+POSITIVE = Limit(
+    "weight_decay",
+    "from 1e-9 to 1",
+    lambda p, runs: 1e-9 <= p.weight_decay <= 1,
+    values=(0.005, 0.0005),
+)
 SMALL_STEPS = Limit(
     "eta",
     "at most 0.1 / weight_decay",

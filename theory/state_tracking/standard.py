@@ -5,7 +5,7 @@ other defaults, and those of an ordinary architecture.
 from dataclasses import dataclass, field
 from typing import Any
 
-from theory.parameters import ParameterError, parameter
+from theory.parameters import ParameterError, Preset, parameter
 from theory.state_tracking.parameters import Parameters
 
 
@@ -25,7 +25,10 @@ class StandardParameters(Parameters):
         For an unknown name, a value out of range, or one that this architecture does not use.
     """
 
-    PRESETS = {"one_block": {}, "two_blocks": dict(blocks=2, heads=1)}
+    PRESETS = {
+        "one_block": Preset("One block with two heads."),
+        "two_blocks": Preset("Two blocks with one head each.", blocks=2, heads=1),
+    }
     N: int = _usual("N", 8)
     L: int = _usual("L", 6)
     d_g: int = _usual("d_g", 8)

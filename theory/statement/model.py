@@ -23,7 +23,7 @@ from theory.catalogue import catalogue
 from theory.emergence import of_onset, until
 from theory.equation import Equation, Equations
 from theory.flow import Flow
-from theory.parameters import BaseParameters, ParameterError, Stepped, nearest, parameter
+from theory.parameters import BaseParameters, ParameterError, Preset, Stepped, nearest, parameter
 from theory.registry import COMMANDS, Model, of_all
 from theory.statement.derived import scope_of
 from theory.statement.stated import UNNAMED, Statement, unread
@@ -279,7 +279,7 @@ def parameters(stated: Statement) -> type[BaseParameters]:
         bases=(Stepped,),
         frozen=True,
         namespace={
-            "PRESETS": {"stated": {}},
+            "PRESETS": {"stated": Preset("The values of the statement.")},
             "__post_init__": __post_init__,
             "__doc__": f"Sizes and numbers of {stated.name}, and how a student is trained.",
             "__module__": __name__,

@@ -12,6 +12,7 @@ from verify.state_tracking import (
     batches,
     clocks,
     decay,
+    domains,
     edge,
     optimisers,
     phases,
@@ -24,7 +25,7 @@ TRAINS = True  # what comes with the code, if asked
 
 def groups(request: Request) -> dict[str, Callable[[], list[Check]]]:
     """Rows that take longer, by students that come with the code, by title."""
-    parts: Any = (clocks, adam, decay, phases, edge, optimisers)
+    parts: Any = (clocks, adam, decay, phases, edge, optimisers, domains)
     trained = {
         title: functools.partial(make, **request.training)
         for part in parts

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from linear_attention.statement import d, equations, lam
-from theory import Limit, ParameterError, Scope, Stepped, only, parameter, scope
+from theory import Limit, ParameterError, Preset, Scope, Stepped, only, parameter, scope
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,15 @@ class Parameters(Stepped):
     """
 
     PRESETS = {
-        "reference": {},  # generic merged heads
-        "white": dict(spectrum="1,1,1,1", H=3, start=1.5e-6**0.5, steps=300),  # one logistic drop
-        "staircase": dict(attention="separate", start=0.05, steps=5000, eval_every=25),
+        "reference": Preset("Merged heads, four eigenvalues."),
+        "white": Preset(
+            "Equal eigenvalues: one logistic drop.",
+            **dict(spectrum="1,1,1,1", H=3, start=1.5e-6**0.5, steps=300),
+        ),
+        "staircase": Preset(
+            "Separate keys and queries: a drop for each eigenvalue.",
+            **dict(attention="separate", start=0.05, steps=5000, eval_every=25),
+        ),
     }
     spectrum: str = parameter("1.6,1.1,0.8,0.5", "eigenvalues of Lambda, falling, commas between")
     N: int = parameter(20, "pairs in the context", low=1)

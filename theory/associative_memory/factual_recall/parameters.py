@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from theory import ParameterError, Scope, Stepped, parameter, prediction, scope
+from theory import ParameterError, Preset, Scope, Stepped, parameter, prediction, scope
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,12 @@ class Parameters(Stepped):
     """
 
     PRESETS = {
-        "reference": {},
-        # Trains in a second: few facts, larger initial weights.
-        "small": dict(S=8, R=2, D=4, noise_tokens=6, T=8, epsilon=1e-3, eta=0.2)
-        | dict(batch_size=256, steps=1500, eval_every=5),
+        "reference": Preset("16 subjects, 4 relations, 8 answers each."),
+        "small": Preset(
+            "Trains in a second: few facts, larger initial weights.",
+            **dict(S=8, R=2, D=4, noise_tokens=6, T=8, epsilon=1e-3, eta=0.2),
+            **dict(batch_size=256, steps=1500, eval_every=5),
+        ),
     }
     S: int = parameter(16, "subjects, a multiple of D", low=2)
     R: int = parameter(4, "relations", low=2)

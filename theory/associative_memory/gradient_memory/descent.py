@@ -41,6 +41,7 @@ def flow() -> Flow:
         assumptions=ASSUMED,
         observables={"loss": sp.log(1 + (K - 1) * sp.exp(-m))},
         scope=MEMORY,
+        clock="eta * steps",
     )
 
 

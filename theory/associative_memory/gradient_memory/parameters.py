@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from theory import BaseParameters, ParameterError, Scope, parameter, scope
+from theory import BaseParameters, ParameterError, Preset, Scope, parameter, scope
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,10 @@ class Parameters(BaseParameters):
     """
 
     # As many classes as keys (slides); four classes.
-    PRESETS = {"bijection": {}, "few_classes": dict(K=4)}
+    PRESETS = {
+        "bijection": Preset("Every key has a class of its own."),
+        "few_classes": Preset("All keys share four classes.", K=4),
+    }
     N: int = parameter(32, "keys", low=2)
     K: int = parameter(32, "classes, at most N", low=2)
     eta: float = parameter(1.0, "learning rate", above=0)

@@ -5,7 +5,7 @@ theory describes.
 from dataclasses import dataclass
 from typing import Any
 
-from theory import BaseParameters, Limit, ParameterError, Scope, parameter, scope
+from theory import BaseParameters, Limit, ParameterError, Preset, Scope, parameter, scope
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,10 @@ class Parameters(BaseParameters):
 
     # A first step of 1 leaves the softmax unsaturated, too, though no longer linear; at 30 it
     # saturates and later steps fail.
-    PRESETS = {"unsaturated": {}, "saturated": dict(first_step=30.0)}
+    PRESETS = {
+        "unsaturated": Preset("A first step so small that the theory holds."),
+        "saturated": Preset("A first step so large that probabilities saturate.", first_step=30.0),
+    }
     N: int = parameter(30, "tokens, triggers included", low=4)
     K: int = parameter(3, "triggers", low=1)
     T: int = parameter(32, "sequence length", low=5)

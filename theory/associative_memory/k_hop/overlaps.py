@@ -58,8 +58,8 @@ def by_softmax(slope: sp.Expr) -> sp.Expr:
 
 
 LEARNERS = {
-    "sphere": (on_sphere, SPHERE, "k_hop"),
-    "softmax": (by_softmax, SOFTMAX, "k_hop_softmax"),
+    "sphere": (on_sphere, SPHERE, "k_hop", "eta * (1 - 1/N) * steps"),
+    "softmax": (by_softmax, SOFTMAX, "k_hop_softmax", "eta * steps"),
 }
 
 
@@ -78,7 +78,7 @@ def flow(hops: int, kernels: str = "sphere") -> Flow:
     names = [symbol(f"m_{q}", means=f"overlap of hop {q}", real=True) for q in range(1, hops + 1)]
     starts = [symbol(f"m_{q}_0", rf"m_{{{q}}}(0)", positive=True) for q in range(1, hops + 1)]
     product = sp.Mul(*names)
-    rate, why, name = LEARNERS[kernels]
+    rate, why, name, clock = LEARNERS[kernels]
     rates = {q: rate(sp.diff(product, q)).subs(m, q) for q in names}
     return Flow(
         name=f"{name}_{hops}",
@@ -90,6 +90,7 @@ def flow(hops: int, kernels: str = "sphere") -> Flow:
         assumptions=(KERNELS, why, "objective: probability of the right answer"),
         observables={"product": product},
         scope=KERNEL_LEARNERS,
+        clock=clock,
     )
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from theory import BaseParameters, Scope, Stepped, parameter, scope
+from theory import BaseParameters, Preset, Scope, Stepped, parameter, scope
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,10 @@ class Parameters(Stepped):
     """
 
     # All hops at once; hop by hop.
-    PRESETS = {"direct": {}, "easy_to_hard": dict(curriculum=True)}
+    PRESETS = {
+        "direct": Preset("All hops from the start."),
+        "easy_to_hard": Preset("One hop first, then two, and so on.", curriculum=True),
+    }
     N: int = parameter(5, "things that are permuted", low=2)
     k: int = parameter(3, "hops", low=1, high=16)
     m_0: float = parameter(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from theory import BaseParameters, Scope, parameter, scope
+from theory import BaseParameters, Preset, Scope, parameter, scope
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Parameters(BaseParameters):
     """
 
     PRESETS = {
-        "one_step": {},  # one gradient step from n samples
-        "ablation": dict(N=32, T=16, a=0.6),  # both paths trained; more noise than clean answers
+        "one_step": Preset("One gradient step from n samples."),
+        "ablation": Preset("Both paths trained; more noise than clean answers.", N=32, T=16, a=0.6),
     }
     N: int = parameter(64, "possible answers; the noise token is one more", low=2)
     T: int = parameter(8, "context tokens: the answer and T - 1 random ones", low=2)

@@ -5,7 +5,7 @@ which of them the recall formulas describe.
 from dataclasses import dataclass
 from typing import Any
 
-from theory import BaseParameters, Limit, ParameterError, Scope, parameter, scope
+from theory import BaseParameters, Limit, ParameterError, Preset, Scope, parameter, scope
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,10 @@ class Parameters(BaseParameters):
     """
 
     # One output per key; eight outputs.
-    PRESETS = {"injective": {}, "few_classes": dict(M=8)}
+    PRESETS = {
+        "injective": Preset("Every key has an output of its own."),
+        "few_classes": Preset("All keys share eight outputs.", M=8),
+    }
     d: int = parameter(64, "embedding dimension", low=4)
     N: int = parameter(256, "stored keys", low=2)
     M: int | None = parameter(None, "outputs; none is one per key", low=2)

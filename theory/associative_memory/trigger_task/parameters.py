@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from theory.parameters import BaseParameters, ParameterError, parameter
+from theory.parameters import BaseParameters, ParameterError, Preset, parameter
 
 # Full transformer
 WHOLE = dict(student="transformer", layers=2, batch_size=48, eta=2e-3, loss_on="all") | dict(
@@ -25,10 +25,14 @@ class Parameters(BaseParameters):
     """
 
     PRESETS = {
-        # Three trained matrices, loss on predictable tokens (slides, memory-recall probes).
-        "simplified": {},
-        "two_layers": WHOLE,  # which learns the task
-        "one_layer": {**WHOLE, "layers": 1, "steps": 300},  # which cannot
+        "simplified": Preset(
+            "Three trained matrices, loss on predictable tokens (memory-recall probes of the slides)."
+        ),
+        "two_layers": Preset("A transformer of two layers, which learns the task.", **WHOLE),
+        "one_layer": Preset(
+            "A transformer of one layer, which cannot learn the task.",
+            **{**WHOLE, "layers": 1, "steps": 300},
+        ),
     }
     N: int = parameter(65, "vocabulary", low=3)
     K: int = parameter(5, "trigger tokens per sequence", low=1)

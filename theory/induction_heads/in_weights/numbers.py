@@ -157,12 +157,14 @@ DECAYS = Limit(
     f"above 0, and at most {WEAK:g} of that at which the head does not begin",
     lambda p, runs: not given(p) or 0 < p.head_decay <= WEAK * value("iw_decay_largest", p),
     reads=("L", "R", "B"),
+    values=(1e-3, 1e-4),
 )
 SLOW = Limit(
     "C",
     f"so many that the memory takes {FIRM:g} times the head's clock, and grows at {FAST:g} of its decay",
     lambda p, runs: not (given(p) and DECAYS.holds(p, None) and STARTED.holds(p, None)) or slow(p),
     reads=("L", "R", "B", "c_0", "head_decay"),
+    values=(10**4, 10**6),
 )
 STUDENTS = "gradient descent in small steps, score and memory from zero"
 FREE = ("eta", "steps", "eval_every", "batch_size")
@@ -173,7 +175,7 @@ ITEMS = Scope("iw_items_many", STUDENTS, (*PLAIN, STARTED), free=(*FREE, "C"))
 LOST = Scope(
     "iw_lost", STUDENTS, (LABELS, LONG, STARTED, only("fading", 0.0), DECAYS, SLOW), free=FREE
 )
-FADES = Limit("fading", f"at least {FAINT:g}", lambda p, runs: p.fading >= FAINT)
+FADES = Limit("fading", f"at least {FAINT:g}", lambda p, runs: p.fading >= FAINT, values=(0.01,))
 EXCLUSION = Scope(
     "iw_items_lost", STUDENTS, (LABELS, LONG, STARTED, DECAYS, FADES), free=(*FREE, "C")
 )

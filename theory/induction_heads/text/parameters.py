@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from theory.parameters import BaseParameters, ParameterError, parameter
+from theory.parameters import BaseParameters, ParameterError, Preset, parameter
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,10 @@ class Parameters(BaseParameters):
         For an unknown name, a value out of range, or heads that do not divide D.
     """
 
-    PRESETS = {"repeated": {}, "plain": dict(repeats=0.0, steps=6000)}
+    PRESETS = {
+        "repeated": Preset("Every window of text repeats one segment: a head pays at once."),
+        "plain": Preset("Plain text, in which repetitions are rare.", repeats=0.0, steps=6000),
+    }
     text: str = parameter(
         "topics",
         "English text: the help topics of Python's standard library, or the 850 characters of `import this`",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from theory.parameters import ParameterError, Stepped, parameter
+from theory.parameters import ParameterError, Preset, Stepped, parameter
 from theory.positional_semantic.parameters import TARGETS
 
 UNIT = 1 / (1 + math.exp(2))  # off-diagonal entry of the row-wise softmax of [[1, -1], [-1, 1]]
@@ -45,16 +45,13 @@ class Parameters(Stepped):
     steps: int = parameter(3000, "steps", low=1)
     eval_every: int = parameter(100, "steps between measurements", low=1)
 
+    CLOCK = "eta * steps / d"
     PRESETS = {
-        "default": {},
-        "sphere": {
-            "target": "signs",
-            "sigma": 1.0,
-            "norm": "held",
-            "omega": 0.7,
-            "eta": 8.0,
-            "steps": 1500,
-        },
+        "default": Preset("The target of the paper; weights of any length."),
+        "sphere": Preset(
+            "A target of signs; the length of the weights is held.",
+            **dict(target="signs", sigma=1.0, norm="held", omega=0.7, eta=8.0, steps=1500),
+        ),
     }
 
     def __post_init__(self) -> None:

@@ -28,7 +28,9 @@ HALF = 0.5  # of the expected reward between guessing and certainty
 def clock(p: Parameters) -> Callable[[Any], Any]:
     """Clock as a function of s for the reward, baseline and horizon of some parameters."""
     if p.reward == "none":
-        raise ParameterError("reward = 'none': must be outcome, step or true for rewards")
+        raise ParameterError(
+            "reward = 'none': must be outcome, step or true; try p.replace(reward='outcome')"
+        )
     size, begun = p.group or p.rollouts, max(p.pretrain, 1 / p.N)
     compiled = _compiled(p.reward, size, p.normalised, p.horizon or p.L)
     return lambda s: compiled(np.asarray(s, float), p.N, p.L, p.kl, begun)

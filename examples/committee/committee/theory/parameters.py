@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from theory.parameters import ParameterError, Stepped, parameter
+from theory.parameters import ParameterError, Preset, Stepped, parameter
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,9 @@ class Parameters(Stepped):
 
     TIME = "alpha"
     PRESETS = {
-        "reference": {},
-        "small_steps": dict(eta=0.1),
-        "noisy": dict(K=2, eta=0.2, sigma=0.1),  # of labels
+        "reference": Preset("Three hidden units, no noise."),
+        "small_steps": Preset("A small learning rate.", eta=0.1),
+        "noisy": Preset("Two hidden units, noisy labels.", K=2, eta=0.2, sigma=0.1),
     }
     K: int = parameter(3, "hidden units, of student and teacher", low=2, high=100)
     N: int = parameter(1000, "dimension of inputs", low=4)

@@ -5,7 +5,7 @@ from typing import Any
 
 import scipy.optimize
 
-from theory.parameters import BaseParameters, parameter
+from theory.parameters import BaseParameters, Preset, parameter
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class Parameters(BaseParameters):
     """
 
     PRESETS = {
-        "reference": {},  # as published beside the authors' code
-        "peak": dict(tau=1.1, alpha=10.0, kappa=0.5),
-        "few_tasks": dict(kappa=0.5, alpha=20.0, tau=20.0),
+        "reference": Preset("As published beside the authors' code."),
+        "peak": Preset("Near the peak of the error.", tau=1.1, alpha=10.0, kappa=0.5),
+        "few_tasks": Preset("Fewer tasks than dimensions.", kappa=0.5, alpha=20.0, tau=20.0),
     }
     alpha: float = parameter(1.0, "pairs in the context over d", low=1e-3, high=1e6)
     kappa: float = parameter(1.0, "training tasks over d", low=1e-3, high=1e6)

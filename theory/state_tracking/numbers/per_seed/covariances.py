@@ -2,6 +2,9 @@
 `theory.state_tracking.covariances`.
 """
 
+import copy
+from typing import Self
+
 import numpy as np
 
 from theory.runtime import memory
@@ -50,6 +53,12 @@ class Covariances:
         self.excess = np.empty((len(sets), p.N, p.d_g**2, p.L**3), np.float32)
         for b, data in enumerate(sets):
             self.excess[b] = self._counted(data, given, left, b)
+
+    def __getitem__(self, seeds: slice) -> Self:
+        """Those of some of the seeds."""
+        part = copy.copy(self)
+        part.excess = self.excess[seeds]
+        return part
 
     def _counted(
         self, data: task.Sequences, given: Realisation, left: np.ndarray, student: int

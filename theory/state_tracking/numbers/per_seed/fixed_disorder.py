@@ -121,7 +121,7 @@ class FixedDisorder:
 
     def observe(self) -> dict[str, np.ndarray]:
         """Order parameters, logits, loss and accuracies per seed."""
-        from theory.state_tracking.numbers.per_seed import accuracy_kernels, kernels
+        from theory.state_tracking.numbers.per_seed import kernels
 
         p, M = self.p, self.state[2]
         N, d = M.shape[1:3]
@@ -131,11 +131,9 @@ class FixedDisorder:
         right, right_square, total, square, loss_ = p.L * np.stack(sums, 1)
         other = (total - right) / (N - 1)
         overlap, all_teachers = np.array(entries).T
-        first = np.full((len(M), p.L, N, d), np.nan)
-        if self.accuracies:
-            rule = gauss_hermite(NOISE)
-            for b, each in enumerate(every):
-                first[b] = accuracy_kernels.accuracies(each[0], *each[5:], *rule)
+        answers = (
+            self._answers(every) if self.accuracies else {"steps": np.full(at.shape[:2], np.nan)}
+        )
         found = summary(
             p,
             own=own,
@@ -146,9 +144,19 @@ class FixedDisorder:
             other=other,
             other_variance=(square - right_square) / (N - 1) - other**2,
             loss_=loss_,
-            steps=first.mean((2, 3)),
+            steps=answers["steps"],
         )
-        return found | self._rolled(first)
+        return found | answers
+
+    def _answers(self, every: list[tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:
+        """Accuracies by seed and step, and of rollouts where they are known: logits of new
+        sequences are taken as Gaussian about their means for state, step and action.
+        """
+        from theory.state_tracking.numbers.per_seed import accuracy_kernels
+
+        rule = gauss_hermite(NOISE)
+        first = np.stack([accuracy_kernels.accuracies(x[0], *x[5:], *rule) for x in every])
+        return {"steps": first.mean((2, 3)), **self._rolled(first)}
 
     def _rolled(self, first: np.ndarray) -> dict[str, np.ndarray]:
         """Effect on rollout accuracy of the accuracies by seed, step, state and action; zero to

@@ -22,6 +22,7 @@ class FourthOrder(FixedDisorder):
         What the seeds' training sets have beyond the expected covariances.
     """
 
+    BY_SEED = (*FixedDisorder.BY_SEED, "cumulants", "rows", "covariances")
     covariances: Covariances | None = None
 
     def see(self, given: Realisation, sequences: int) -> None:
@@ -32,8 +33,8 @@ class FourthOrder(FixedDisorder):
         if given.pairs is None:
             n = np.full_like(n, np.inf)
         # Cumulants of a row about the known mean of its group's n rows.
-        kept = (1 - 1 / n, (1 - 1 / n) * (1 - 2 / n), (1 - 1 / n) ** 4 + (1 - 1 / n) / n**3)
-        self.kept = [x.reshape(B, N, L * d, 1) for x in kept]
+        orders = (1 - 1 / n, (1 - 1 / n) * (1 - 2 / n), (1 - 1 / n) ** 4 + (1 - 1 / n) / n**3)
+        self.cumulants = np.stack([x.reshape(B, N, L * d, 1) for x in orders], 1)
         self.rows = given.share.reshape(B, N, L * d, 1).astype(float)
 
     def _rolled(self, first: np.ndarray) -> dict[str, np.ndarray]:
@@ -64,7 +65,7 @@ class FourthOrder(FixedDisorder):
         def by_group(of_step: np.ndarray) -> np.ndarray:
             return np.repeat(of_step, d, axis=1)[:, None, :, None]
 
-        two, three, four = self.kept
+        two, three, four = self.cumulants.swapaxes(0, 1)
         pair = two * by_group(T)
         coefficient = (pair / 2, three * by_group(T3) / 6, four * by_group(T4) / 24)
         mixed = pair**2 / 8 - 3 * coefficient[2]

@@ -14,11 +14,58 @@ from theory.state_tracking.numbers.per_seed.rewarded import Rewarded
 from theory.state_tracking.numbers.per_seed.start import Start
 from theory.state_tracking.parameters import Parameters
 
+# Multiplications of a gradient of one student, alone and times training sequences.
+WORK, WORK_OF_SEQUENCES = 2**23, 2**31
 
-class Trained(FourthOrder):
-    """Fixed-disorder theory of students trained by momentum, Adam, schedules, clipping or batches.
-    Where every step takes all data, covariances within groups are those of the training set, up to
-    `covariances.MOST` entries per student; beyond, and in batches, they are the expected ones.
+WORK_OF_WORDS = 2**27  # multiplications, a tenth of a second
+
+
+def _counts(p: Parameters) -> bool:
+    """Whether plain descent with all data is followed to fourth order, with covariances counted.
+
+    To second order A is off by up to 0.05 where sequences are few, as one over the root of their
+    number. A gradient takes about 7 ns times `WORK`, some 300 of them a run; to second order it is
+    ten times as fast.
+    """
+    work = entries(p) + p.N**3 * p.L * p.d_g
+    return work <= min(WORK, WORK_OF_SEQUENCES / p.n_train)
+
+
+class Counted(FourthOrder):
+    """Fixed-disorder theory to fourth order. Where every step takes all data, covariances within
+    groups are those of the training set, up to `covariances.MOST` entries per student; beyond, and
+    in batches, they are the expected ones.
+
+    Parameters
+    ----------
+    p, start, given, accuracies
+        As for `FixedDisorder`, with the sequences of the realisation.
+    """
+
+    def __init__(
+        self, p: Parameters, start: Start, given: Realisation, accuracies: bool = True
+    ) -> None:
+        super().__init__(p, start, given, accuracies)
+        known = p.batches == 1 and given.pairs is not None and given.sequences is not None
+        if known and entries(p) <= MOST:
+            self.covariances = Covariances(p, given, self.left)
+
+    def _answers(self, every: list[tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:
+        """Accuracies on all words where they can be listed: of few actions, logits are far from
+        Gaussian and those of different states go together.
+        """
+        from theory.state_tracking.numbers.per_seed import accuracy_kernels
+
+        if float(self.p.d_g) ** self.p.L * (self.p.L * self.p.N) ** 2 > WORK_OF_WORDS:
+            return super()._answers(every)
+        steps, ends = zip(
+            *(accuracy_kernels.on_all_words(x[0], *x[5:]) for x in every), strict=True
+        )
+        return {"steps": np.array(steps), "rollout_accuracy": np.array(ends)}
+
+
+class Trained(Counted):
+    """As `Counted`, step by step: momentum, Adam, schedules, clipping, batches.
 
     Parameters
     ----------
@@ -47,9 +94,6 @@ class Trained(FourthOrder):
                 "make it by Realisation.of with these parameters"
             )
         self.whole, self.epochs = given, 0
-        counted = p.batches == 1 and given.pairs is not None and given.sequences is not None
-        if counted and entries(p) <= MOST:
-            self.covariances = Covariances(p, given, self.left)
         self.steps = Steps(p, p.eta, p.updates)
 
     def epoch(self) -> None:
@@ -72,4 +116,6 @@ def system(
     """Fixed-disorder theory; in strides where steps depend on the weights alone."""
     if p.reward != "none":
         return Rewarded(p, start, given, accuracies)
-    return (FixedDisorder if p.steady and p.batches == 1 else Trained)(p, start, given, accuracies)
+    if not p.steady or p.batches > 1:
+        return Trained(p, start, given, accuracies)
+    return (Counted if _counts(p) else FixedDisorder)(p, start, given, accuracies)

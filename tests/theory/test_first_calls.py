@@ -1,0 +1,170 @@
+"""What a stranger tries first: `Parameters()` in every function of a model, ``print(p)`` and
+``help`` of a preset.
+"""
+
+import importlib
+import inspect
+import io
+import pydoc
+import re
+import warnings
+
+import pytest
+
+from theory import state_tracking as st
+from theory.onset import main as onset
+from theory.parameters import ParameterError
+from theory.registry import TABLE, find
+from theory.runtime import cli
+from theory.scope import BeyondScope, Limit, Scope
+
+SINGLE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def functions(wing):
+    """Those that need Parameters alone, and the flows."""
+    for name, function in vars(wing).items():
+        if inspect.isfunction(function) and not name.startswith("_"):
+            needed = [
+                a.name
+                for a in inspect.signature(function).parameters.values()
+                if a.default is a.empty and a.kind in SINGLE
+            ]
+            if needed == ["p"]:
+                yield name, function
+    for flow in wing.flows().values():
+        yield flow.name, lambda p, flow=flow: flow.solve(p, **{flow.time.name: 1.0})
+
+
+def typed(message, p):
+    """The parameters that a message proposes, as they are typed."""
+    call = re.search(r"; try (.+)$", message)
+    assert call, message
+    names = {"p": p}
+    if not call[1].startswith("p."):
+        module, _, _ = call[1].rpartition(".Parameters.")
+        names[module.partition(".")[0]] = importlib.import_module(module.partition(".")[0])
+        importlib.import_module(module)
+    return eval(call[1], names)
+
+
+@pytest.mark.parametrize("name", sorted(TABLE))
+def test_parameters_are_answered_or_the_refusal_proposes_some(name):
+    """By every function of a model; what is proposed is answered."""
+    wing = find(name).wing("theory")
+    p, tried = wing.Parameters(), 0
+    for called, function in functions(wing):
+        try:
+            function(p)
+        except ParameterError as error:
+            if "needs the runs to follow, or seeds" in str(error):  # both of which work
+                assert function(p, seeds=1)
+            else:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error", BeyondScope)
+                    assert function(typed(str(error), p)) is not None, called
+        tried += 1
+    assert tried or name in ("induction_heads.text", "associative_memory.trigger_task")
+
+
+def test_a_proposal_is_within_all_limits():
+    """Also those that hold only until another is mended; else a preset, else nothing."""
+    first = Limit("eta", "0.25", lambda p, runs: p.eta == 0.25, values=(0.125, 0.25))
+    second = Limit("L", "4", lambda p, runs: p.eta != 0.25 or p.L == 4, values=(5, 4))
+    p, words = st.Parameters(), ("a theory", "small networks")
+    assert Scope(*words, (first, second)).proposal(p) == "; try p.replace(eta=0.25, L=4)"
+    small = Limit("N", "small", lambda p, runs: p.N < 10)
+    preset = Scope(*words, (small,)).proposal(p)
+    assert preset == "; try theory.state_tracking.Parameters.rewards()"
+    assert Scope(*words, (first, Limit("L", "0", lambda p, runs: False))).proposal(p) == ""
+    with pytest.raises(ParameterError, match=r"small networks; try p\.replace\(eta=0\.25\)$"):
+        Scope(*words, (first,)).require(p)
+
+
+def test_a_proposal_is_typed_in_a_shell():
+    """As flags, of which the command accepts all."""
+    told = "x = 1: must be 2; try p.replace(data='orthonormal', query='last')"
+    assert cli.for_the_shell(told).endswith("; try --set data=orthonormal --set query=last")
+    told = "x = 1: must be 2; try theory.state_tracking.standard.Standard.two_blocks()"
+    assert cli.for_the_shell(told) == "x = 1: must be 2; try --preset two_blocks"
+    assert cli.for_the_shell("data = 'a': must be 'b'") == "data = 'a': must be 'b'"
+    with pytest.raises(ParameterError) as refused:
+        onset(["state_tracking", "--set", "optimizer=adam"])
+    flags = cli.for_the_shell(str(refused.value)).rpartition("; try ")[2].split()
+    assert onset(["state_tracking", "--quiet", "--set", "optimizer=adam", *flags]) == 0
+
+
+def test_a_flow_without_a_length_says_how_long_runs_are():
+    """In the time of the flow."""
+    p = st.Parameters.demo()
+    with pytest.raises(ParameterError, match=r"got nothing; these parameters run to alpha=12$"):
+        st.flow().solve(p)
+
+
+@pytest.mark.parametrize("name", sorted(TABLE))
+def test_presets_have_their_own_help(name):
+    """A sentence, and the fields that are set."""
+    kind = find(name).wing("theory").Parameters
+    for preset, fields in kind.PRESETS.items():
+        help_text = io.StringIO()
+        pydoc.Helper(output=help_text)(getattr(kind, preset))
+        shown = help_text.getvalue()
+        assert getattr(fields, "doc", "") in shown and preset in shown
+        assert "partial" not in shown and len(fields.doc.split()) > 2, shown
+        assert all(f"{field} = {value!r}" in shown for field, value in fields.items())
+
+
+@pytest.mark.parametrize("name", sorted(TABLE))
+def test_print_shows_all_values(name):
+    """Each with its meaning, in lines that fit a terminal."""
+    p = find(name).wing("theory").Parameters()
+    lines = str(p).splitlines()
+    for field, value in p.as_dict().items():
+        assert any(re.match(rf"{field} = {re.escape(repr(value))} +\w", x) for x in lines), field
+    assert max(map(len, lines)) <= 100 and repr(p) == "Parameters()"
+
+
+@pytest.mark.parametrize("name", sorted(TABLE))
+def test_results_say_what_their_time_is(name):
+    """Flows, predictions and times of events, in words; also where a flow has a clock of its
+    own.
+    """
+    wing = find(name).wing("theory")
+    p = wing.Parameters()
+    for called, function in functions(wing):
+        if called not in ("predict", "emergence_times", *(f.name for f in wing.flows().values())):
+            continue
+        try:
+            result = function(p)
+        except ParameterError as error:
+            q = None if "needs the runs" in str(error) else typed(str(error), p)
+            result = function(p, seeds=1) if q is None else function(q)
+        for time in {"t", "alpha"} & {str(c) for c in result.coords}:
+            assert re.match(rf"training time {time} = .*(steps|epochs)", result[time].long_name)
+        if called == "emergence_times":
+            for event in result.data_vars.values():
+                assert re.search("steps|epochs", event.units), event
+
+
+def test_a_time_is_that_of_its_own_clock():
+    """Not of its model, where the flow states another; in the time of the parameters otherwise."""
+    from theory import induction_heads as heads
+    from theory.associative_memory import k_hop
+
+    by_kernel = {kind: k_hop.overlaps.flow(3, kind) for kind in ("sphere", "softmax")}
+    p = k_hop.Parameters()
+    clocks = {kind: f.solve(p, t=1.0).t.long_name for kind, f in by_kernel.items()}
+    assert clocks["sphere"].endswith("t = eta * (1 - 1/N) * steps")
+    assert clocks["softmax"].endswith("t = eta * steps")
+    for q in (heads.Parameters(), heads.Parameters.demo(), heads.Parameters.emergence()):
+        powers = {"": 0, " / D": 1, " / D^2": 2}[q.CLOCK.removeprefix("eta * steps")]
+        assert q.time_per_step == q.eta / q.dimension**powers
+
+
+def test_the_table_of_times_has_units(capsys):
+    """In Python a column, in a shell also what the unit is."""
+    assert onset(["state_tracking", "--preset", "demo", "--quiet"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [*map(str.strip, lines[0].split("  "))][0] == "quantity" and "unit" in lines[0]
+    (row,) = (line for line in lines if line.startswith("alpha_half"))
+    assert row.split()[2] == "alpha" and lines[-1] == "unit of time: alpha = epochs / (d_g N)"

@@ -1,0 +1,143 @@
+"""Where the levels of theory hold: a map over sizes and optimisers. Largest deviations of A, seed
+by seed, of the default level from students, and of levels that know no training sets from it.
+"""
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from simulate.state_tracking import train
+from theory.state_tracking import Parameters, domains, emergence_times, predict
+from theory.state_tracking.levels import LEVELS
+from theory.state_tracking.numbers.per_seed import Realisation, Start, solve, system
+from theory.state_tracking.predict import BEST
+from verify.check import Check, at_most, listed, near
+from verify.emergence import first_crossing
+from verify.measured import arguments, measured
+
+SEEDS = (1, 2, 3)
+SIZES = tuple(domains.RANGES)
+EVALUATIONS = 60
+WAYS: dict[str, dict[str, Any]] = {
+    "descent": {},
+    "momentum": dict(momentum=0.9, eta=0.05),
+    "Adam": dict(optimizer="adam", eta=0.003),
+    "AdamW": dict(optimizer="adamw", eta=0.006, weight_decay=0.1),
+    "batches n/8": dict(unit="step", eta=0.25),
+}
+BAR = 0.01  # of A, for nine in ten students: set beforehand
+
+
+def setting(sizes: list[int], way: str, lengths: float = 2.0) -> Parameters:
+    """Parameters of a run that lasts so many times of A = 1/2 by the flow; 600 steps of Adam."""
+    p = Parameters(n_test=4096).replace(**dict(zip(SIZES, sizes, strict=True)))
+    half = float(emergence_times(p, beyond=True).alpha_half) * p.d_g * p.N
+    fields = WAYS[way] | ({"batch_size": max(16, p.n_train // 8)} if "unit" in WAYS[way] else {})
+    p = p.replace(**fields)
+    steps = 600
+    if p.optimizer == "sgd":
+        steps = max(int(half * lengths * 0.5 / p.eta * (1 - p.momentum)), 100)
+    return p.replace(epochs=steps, eval_every=max(steps // EVALUATIONS, 1))
+
+
+@measured
+def students(sizes: list[int], way: str, **training: Any) -> np.ndarray:
+    """Largest deviation of A of the default level, per student."""
+    p = setting(sizes, way)
+    runs = train(p, SEEDS, **training)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours = predict(p, runs, accuracies=False)
+    return np.round(abs(ours.A - runs.A).max("alpha").values, 5)
+
+
+@measured
+def levels(sizes: list[int]) -> np.ndarray:
+    """Per student (rows) of plain descent: largest deviation of A of the levels in `domains.OFF`
+    from the default, and the logarithm of its time of A = 1/2 over that of the flow.
+    """
+    p = setting(sizes, "descent", 1.6).replace(n_test=8)
+    start, known = Start.of_seeds(p, SEEDS), Realisation.of_seeds(p, SEEDS)
+    epochs = np.unique(np.linspace(0, p.epochs, EVALUATIONS + 1).astype(int))
+    ours = solve(system(p, start, known, False), epochs)
+    ours = ours.assign_coords(seed=list(SEEDS)).assign(zeta=("seed", start.zeta))
+    curves = {}
+    for name in domains.OFF:
+        level = LEVELS[name]
+        curves[name] = (
+            level.flow(p, ours)
+            if level.flow
+            else solve(level.system(p, start, None, False), epochs)
+        )
+    columns = [abs(x.A.values - ours.A.values).max(1) for x in curves.values()]
+    times = [first_crossing(x.A, 0.5).values for x in (ours, curves["flow"])]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        late = np.log(times[0] / times[1])
+    return np.round(np.stack([*columns, np.where(np.isfinite(late), late, np.nan)], 1), 4)
+
+
+def table() -> list[tuple[list[int], np.ndarray]]:
+    """Sizes and deviations of `levels` of the map."""
+    return [(sizes, levels(sizes)) for (sizes,) in arguments(levels)]
+
+
+@listed
+def checks(**training: Any) -> Iterator[Check]:
+    """The default level within its bars, and the constants of `theory.state_tracking.domains`."""
+    off: dict[str, list[float]] = {way: [] for way in WAYS}
+    for sizes, way in arguments(students):
+        off[way] += students(sizes, way, **training).tolist()
+    for way, values in off.items():
+        name = f"A of nine in ten students off by, {way} ({len(values)} students)"
+        worst = f"bar set beforehand; the worst is off by {max(values):.3f}"
+        yield at_most(name, LEVELS[BEST].title, BAR, float(np.quantile(values, 0.9)), worst)
+    yield from fit_checks()
+
+
+@listed
+def fit_checks() -> Iterator[Check]:
+    """The constants of `theory.state_tracking.domains`, fitted to the map again."""
+    known = table()
+    x = np.array([domains.features(setting(sizes, "descent")) for sizes, _ in known])
+    every = np.array([found for _, found in known])
+    for k, (name, ours) in enumerate(domains.OFF.items()):
+        mean = np.clip(every[:, :, k].mean(1), 1e-4, 0.999)
+        found = np.linalg.lstsq(x, np.log(mean / (1 - mean)), rcond=None)[0]
+        yield from _compared(
+            name, found, ours, mean * (1 + np.exp(-x @ found)), domains.SPREAD[name]
+        )
+    rows = np.isfinite(every[:, :, -1]).all(1)
+    x, late = x[rows], every[rows, :, -1]
+    found = least_squares(lambda b: np.exp(x @ b) + late.mean(1), domains.EARLY, loss="soft_l1").x
+    ratio = np.exp(late + np.exp(x @ found)[:, None])
+    yield from _compared("time", found, domains.EARLY, ratio, domains.EARLY_SPREAD)
+    sequences = np.array([sizes[-1] for sizes, _ in known])
+    waited = np.array([emerges(sizes) for sizes, _ in known])
+    never, low = ~np.isfinite(every[:, :, -1]), 0
+    for high, share in domains.NEVER.items():
+        some = (low <= sequences) & (sequences < high) & waited
+        name = f"students that do not reach A = 1/2, n_train from {low} to {high}"
+        yield near(name, "share", share, never[some].mean(), 0.01, "rounding", 1.0)
+        low = high
+
+
+def emerges(sizes: list[int]) -> bool:
+    """Whether A of the flow crosses 1/2."""
+    return float(emergence_times(setting(sizes, "descent"), beyond=True).alpha_half) > 0
+
+
+def _compared(
+    name: str, found: np.ndarray, ours: tuple[float, ...], ratio: np.ndarray, spread: float
+) -> Iterator[Check]:
+    """Constants of a fit, and the factor within which two of three are."""
+    why = "rounding of the constants"
+    yield near(f"domain of {name}, coefficients", "fit", 0.0, found - ours, 0.006, why, 1.0)
+    factor = float(np.exp(np.quantile(np.abs(np.log(ratio)), 2 / 3)))
+    yield near(f"domain of {name}, factor", "fit", spread, factor, 0.05, why)
+
+
+# Rows by title.
+GROUPS = {"domains of the levels": checks}
