@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -13,36 +13,38 @@ import numpy as np
 LETTERS = "ijklmnpqrstuvwxyz"
 SHOWN = 3  # entries of a class without a pattern
 TERMS = 6  # of an order parameter
-ONE = {  # properties of an index, and where they hold
-    "{i} = {d}": "{i} == {d}",
-    "{i} <= {d}": "{i} <= {d}",
-    "{i} > {d}": "{i} > {d}",
-    "{i} != {d}": "{i} != {d}",
+Rules = dict[str, Callable[[Any, Any, int, int], Any]]
+# Properties of an index, and where they hold.
+ONE: Rules = {
+    "{i} = {d}": lambda i, j, d, n: i == d,
+    "{i} <= {d}": lambda i, j, d, n: i <= d,
+    "{i} > {d}": lambda i, j, d, n: i > d,
+    "{i} != {d}": lambda i, j, d, n: i != d,
 }
-ANY = {  # of two indices
-    "{j} = {i}": "{i} == {j}",
-    "{j} = {i}+{d}": "{j} - {i} == {d}",
-    "{j} = {i}-{d}": "{i} - {j} == {d}",
+ANY: Rules = {  # of two indices
+    "{j} = {i}": lambda i, j, d, n: i == j,
+    "{j} = {i}+{d}": lambda i, j, d, n: j - i == d,
+    "{j} = {i}-{d}": lambda i, j, d, n: i - j == d,
 }
-TWO = {  # of two indices with one range 0, ..., n - 1
-    "|{i} - {j}| = {d}": "abs({i} - {j}) == {d}",
-    "{j} = {i}+{d} mod {n}": "({j} - {i}) % {n} == {d}",
-    "{j} = {d}{i} mod {n}": "({d} * {i} - {j}) % {n} == 0",
-    "{j} < {i}": "{j} < {i}",
-    "{j} > {i}": "{j} > {i}",
-    "{j} <= {i}": "{j} <= {i}",
-    "{j} >= {i}": "{j} >= {i}",
-    "{j} != {i}": "{j} != {i}",
-    "{j} != {i}-{d}": "{i} - {j} != {d}",
-    "{j} != {i}+{d}": "{j} - {i} != {d}",
-    "{j} != {i}+{d} mod {n}": "({j} - {i}) % {n} != {d}",
-    "{j} != {d}{i} mod {n}": "({d} * {i} - {j}) % {n} != 0",
+TWO: Rules = {  # of two indices with one range 0, ..., n - 1
+    "|{i} - {j}| = {d}": lambda i, j, d, n: abs(i - j) == d,
+    "{j} = {i}+{d} mod {n}": lambda i, j, d, n: (j - i) % n == d,
+    "{j} = {d}{i} mod {n}": lambda i, j, d, n: (d * i - j) % n == 0,
+    "{j} < {i}": lambda i, j, d, n: j < i,
+    "{j} > {i}": lambda i, j, d, n: j > i,
+    "{j} <= {i}": lambda i, j, d, n: j <= i,
+    "{j} >= {i}": lambda i, j, d, n: j >= i,
+    "{j} != {i}": lambda i, j, d, n: j != i,
+    "{j} != {i}-{d}": lambda i, j, d, n: i - j != d,
+    "{j} != {i}+{d}": lambda i, j, d, n: j - i != d,
+    "{j} != {i}+{d} mod {n}": lambda i, j, d, n: (j - i) % n != d,
+    "{j} != {d}{i} mod {n}": lambda i, j, d, n: (d * i - j) % n != 0,
 }
-BLOCKS = {  # where d divides n; of these only where nothing else names a class
-    "{i} and {j} in the same block of {d}": "{i} // {d} == {j} // {d}",
-    "{i} and {j} in different blocks of {d}": "{i} // {d} != {j} // {d}",
-    "{j} = {i} modulo {d}": "({j} - {i}) % {d} == 0",
-    "{j} != {i} modulo {d}": "({j} - {i}) % {d} != 0",
+BLOCKS: Rules = {  # where d divides n; of these only where nothing else names a class
+    "{i} and {j} in the same block of {d}": lambda i, j, d, n: i // d == j // d,
+    "{i} and {j} in different blocks of {d}": lambda i, j, d, n: i // d != j // d,
+    "{j} = {i} modulo {d}": lambda i, j, d, n: (j - i) % d == 0,
+    "{j} != {i} modulo {d}": lambda i, j, d, n: (j - i) % d != 0,
 }
 
 
@@ -62,9 +64,9 @@ def properties(shape: Sequence[int], blocks: bool) -> dict[str, np.ndarray]:
     """Where properties of indices hold, by their words; of equally narrow ones the first is used:
     equalities before inequalities, and both before those around a circle.
     """
-    index = {x: k for x, k in zip(LETTERS, np.indices(shape), strict=False)}
+    index = np.indices(shape)
 
-    def written() -> Iterator[tuple[str, str]]:
+    def written() -> Iterator[tuple[str, np.ndarray]]:
         pairs = [(a, b) for b in range(len(shape)) for a in range(b)]
         for a, b in pairs:
             n, equal = shape[a], shape[a] == shape[b]
@@ -75,15 +77,13 @@ def properties(shape: Sequence[int], blocks: bool) -> dict[str, np.ndarray]:
                         rules.items() if rules is not BLOCKS or d > 1 > n % d else ()
                     ):
                         if "{d}{i}" not in words or d > 1:
-                            yield words.format(d=d, **letters), where.format(d=d, **letters)
-        for letter, size in zip(LETTERS, shape, strict=False):
+                            yield words.format(d=d, **letters), where(index[a], index[b], d, n)
+        for letter, k, size in zip(LETTERS, index, shape, strict=False):
             for words, where in ONE.items():
                 for d in range(size):
-                    yield words.format(i=letter, d=d), where.format(i=letter, d=d)
+                    yield words.format(i=letter, d=d), where(k, k, d, size)
 
-    ordered = sorted(written(), key=lambda rule: ("mod" in rule[0], " = " not in rule[0]))
-    # the rules above, and letters and numbers in them
-    return {words: eval(where, {"abs": abs, **index}) for words, where in ordered}
+    return dict(sorted(written(), key=lambda rule: ("mod" in rule[0], " = " not in rule[0])))
 
 
 def part(weight: str, member: np.ndarray, known: Sequence[Mapping[str, np.ndarray]]) -> Part:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from strangers import Copy, Plain, Product, Retrieval, Table, Targets, copy, cycle, retrieval
+from modules import Copy, Plain, Product, Retrieval, Table, Targets, copy, cycle, retrieval
 from torch import nn
 
 from simulate.discover import discover, scaling
@@ -325,7 +325,7 @@ class _Loss(nn.Module):
 @pytest.mark.parametrize("as_json", [True, False])
 def test_command(as_json, capsys, tmp_path):
     """The same answer from a file."""
-    file = str(Path(__file__).with_name("strangers.py"))
+    file = str(Path(__file__).with_name("modules.py"))
     target = tmp_path / "found"
     flags = ["--json"] if as_json else []
     assert main([f"{file}:copy", "--set", "L=4", *flags]) == 0
@@ -354,7 +354,7 @@ def test_command(as_json, capsys, tmp_path):
 )
 def test_command_refuses(words, message):
     """One line each."""
-    file = str(Path(__file__).with_name("strangers.py"))
+    file = str(Path(__file__).with_name("modules.py"))
     name = f"{file}{words[0]}" if words[0].startswith(":") else words[0]
     with pytest.raises(ParameterError, match=message):
         main([name, *words[1:]])

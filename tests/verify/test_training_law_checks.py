@@ -11,7 +11,17 @@ from theory.registry import MODELS
 from theory.state_tracking import Parameters
 from verify.check import Band
 from verify.report import Request
-from verify.state_tracking import adam, batches, clocks, decay, edge, laws, optimisers, phases
+from verify.state_tracking import (
+    adam,
+    batches,
+    clocks,
+    decay,
+    domains,
+    edge,
+    laws,
+    optimisers,
+    phases,
+)
 from verify.state_tracking.clocks import gaps
 
 TINY = Parameters(N=8, L=4, d_g=8, d_h=16, n_train=1024, n_test=512, unit="step")
@@ -122,7 +132,7 @@ def test_groups_of_laws(monkeypatch):
     made = laws.groups(request)
     made["ends"]()
     assert given == [request.training]
-    modules = (clocks, adam, decay, phases, edge, optimisers)
+    modules = (clocks, adam, decay, domains, phases, edge, optimisers)
     assert made.keys() == {"groups", "order of batches"}.union(*(x.GROUPS for x in modules))
 
 
