@@ -9,7 +9,7 @@ from pathlib import Path
 import xarray as xr
 
 from simulate.state_tracking import __main__ as students
-from theory import latex, onset, registry
+from theory import latex, onset, registry, scope
 from theory import state_tracking as st
 from theory.runtime import cli, output, plotting, progress
 from verify import check_table, ensemble, report
@@ -35,10 +35,9 @@ NEXT = "NEXT      python -m verify.trajectories: twenty students; docs/start.md:
 
 def result(p: st.Parameters, runs: xr.Dataset) -> tuple[str, str]:
     """Table of the students' times beside the predicted ones, and what it says as a sentence."""
-    measured, *predicted = map(
-        half_times,
-        (runs, *(st.predict(p, runs, level=x, accuracies=False) for x in ("flow", BEST))),
-    )
+    with scope.FarOff.is_told():
+        theories = [st.predict(p, runs, level=x, accuracies=False) for x in ("flow", BEST)]
+    measured, *predicted = map(half_times, (runs, *theories))
     errors = [f"{rms(x, measured):.1%}" for x in predicted]
     header = ("student", "measured", "by the paper's curve", "by our best theory")
     rows = [

@@ -199,7 +199,8 @@ def collect(request: Request, command: str) -> Report:
             raise ParameterError(
                 f"--train: not for {model.name}, which comes without trained students"
             )
-        reports.append(module.report(replace(request, model=model)))
+        with scope.FarOff.is_told():
+            reports.append(module.report(replace(request, model=model)))
     return merged([*reports, Report([], [f"beyond its scope: {line}" for line in scope.broken()])])
 
 

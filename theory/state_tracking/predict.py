@@ -137,7 +137,7 @@ def _deviation(curves: xr.Dataset, runs: xr.Dataset, level: str) -> dict[str, An
     )
     better = "" if level == BEST else f"; level = {BEST!r} follows their training sets"
     note = f"level = {level!r}: A is off by up to {off:.2g} from these students ({whose}){better}"
-    warnings.warn(note, scope.BeyondScope, stacklevel=6)
+    warnings.warn(note, scope.FarOff, stacklevel=6)
     return {"off_by": off, "note": note}
 
 
