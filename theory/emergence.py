@@ -45,6 +45,8 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
     @sweep.over_fields
     def at_a_point(p: BaseParameters) -> xr.Dataset:
         result = onset(p)
+        if not result.times:
+            raise ParameterError("; ".join(["p: nothing emerges at a time", *result.notes]))
         scope.refuse(in_few_steps(p, result))
         unit_of = p.unit_of_time if isinstance(p, Stepped) else str
         return xr.Dataset(
@@ -52,7 +54,8 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
                 name: (
                     (),
                     result.numbers[name],
-                    {"long_name": result.labels[name], "units": unit_of(unit)},
+                    {"long_name": result.labels[name], "units": unit_of(unit)}
+                    | {"absent": result.absent[q] for q in (name,) if q in result.absent},
                 )
                 for name, unit in result.times.items()
             }
@@ -74,13 +77,13 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
         -------
         Dataset
             One variable per event, with description and unit as attributes; infinite or NaN if it
-            never happens.
+            never happens, or for the reason in the attribute ``absent``.
 
         Raises
         ------
         ParameterError
-            If the theory does not describe these students (descent in few steps is no flow), or a
-            field is unknown.
+            If the theory does not describe these students (descent in few steps is no flow), if
+            nothing emerges, or a field is unknown.
         """
         if not isinstance(p, BaseParameters):
             raise misfit("p", p, next((s.parameters for s in scopes.values()), None))

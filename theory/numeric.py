@@ -245,7 +245,7 @@ def has_places(expr: sp.Expr) -> bool:
         x
         for s in expr.atoms(sp.Sum)
         for x in s.function.atoms(sp.Indexed)
-        if x.indices == tuple(s.variables)
+        if x.indices == (s.variables[0],) == tuple(s.variables)
     }
     return bool(expr.atoms(sp.Indexed) - summed)
 

@@ -94,6 +94,8 @@ def test_evaluate_sums_over_arrays():
 def test_entries_at_places_and_sums_over_several_indices():
     """Places and ends of sums are numbers among the others; what lies outside is refused."""
     square = np.arange(1.0, 7).reshape(2, 3)
+    every = Equation("all", x, sp.Sum(M[i, j], (i, 1, size), (j, 1, size + 1)), "nowhere", "exact")
+    assert every.evaluate({"M": square, "size": 2}) == square.sum()  # indices in their order, too
     total = sp.Sum(M[i, j] * v[i], (i, 1, size), (j, 1, size + 1))
     form = Equation(
         "form", x, total + y * M[k, k + 1] * sp.KroneckerDelta(k, 2), "nowhere", "exact"

@@ -181,11 +181,18 @@ def test_time_of_many_tokens():
     ],
 )
 def test_refused_where_the_formula_does_not_hold(model, sizes, field):
-    """By name, in one line; the onset leaves the number out, and gives the flow's times."""
+    """By name, in one line; the onset leaves the number out and says why, and gives the flow's
+    times; without any, `emergence_times` is refused.
+    """
     p = model.Parameters().replace(**sizes)
     with pytest.raises(ParameterError, match=f"^{field} = ") as caught:
         model.emergence_time(p)
     assert "\n" not in str(caught.value)
-    found = model.onset(p).numbers
+    onset = model.onset(p)
+    found = onset.numbers
     assert not {"t_half", "t_relation"} & found.keys()
+    assert any(f"{field} = " in note for note in onset.notes)
     assert found["t_50"] > 0 if field != "M" else "t_50" not in found  # it never starts
+    if field == "M":
+        with pytest.raises(ParameterError, match="nothing emerges at a time; no t_half: M = 16"):
+            model.emergence_times(p)

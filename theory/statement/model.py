@@ -210,11 +210,11 @@ def served(
         """Growth rates and emergence times."""
         from theory.statement.onset import LONGEST
 
-        more = {
-            name: (of(p), label)
-            for name, (of, label) in numbers.items()
-            if not any(limits.applies(p) for limits in getattr(of, "scopes", {}).values())
+        broken = {
+            name: [why for x in getattr(of, "scopes", {}).values() for why in x.applies(p)]
+            for name, (of, _) in numbers.items()
         }
+        more = {name: (of(p), label) for name, (of, label) in numbers.items() if not broken[name]}
         offers = base.onset(p, until)
         last = max((v for k, (v, _) in more.items() if k[0] in "Tt"), default=0)
         if until is None and offers.numbers["run"] < last < LONGEST:
@@ -225,6 +225,7 @@ def served(
             labels=offers.labels | {k: label for k, (_, label) in more.items()},
             equations=lambda: [e for part in sections().values() for e in part],
             times=offers.times | {k: "t" for k in more if k[0] in "Tt"},
+            notes=offers.notes + [f"no {name}: {why[0]}" for name, why in broken.items() if why],
         )
 
     @called
