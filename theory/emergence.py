@@ -54,8 +54,11 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
                 name: (
                     (),
                     result.numbers[name],
-                    {"long_name": result.labels[name], "units": unit_of(unit)}
-                    | {"absent": result.absent[q] for q in (name,) if q in result.absent},
+                    {
+                        "long_name": result.labels[name],
+                        "units": unit_of(unit),
+                        "absent": result.absent.get(name, "none"),
+                    },
                 )
                 for name, unit in result.times.items()
             }
