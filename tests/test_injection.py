@@ -58,7 +58,7 @@ def test_a_fault_is_put(forked):
     """
 
     def read(factor):
-        noisy_bigram.samples.equations.cache_clear()
+        noisy_bigram.samples_equations.cache_clear()
         injection.put(registry.find("associative_memory.noisy_bigram"), "bigram_fail", factor)
         both = noisy_bigram.equations()
         one, other = (both[n] for n in ("bigram_fail", "bigram_fail_scaled"))

@@ -153,7 +153,10 @@ class Meanings:
         if model.stated:
             meanings = model.wing("theory").derived().meanings
             self._fields = {k: [v] for k, v in meanings.items()} | self._fields
-        self._shared = notation.meanings(lambda name: name.rpartition(".")[0] == family)
+        systems = {m.path("theory") for m in registry.TABLE.values()}
+        self._shared = notation.meanings(
+            lambda name: name.rpartition(".")[0] == family and name not in systems
+        )
 
     def of(self, x: Any) -> list[str]:
         """Meanings of a symbol, array or function: usually one; several if modules differ; none if

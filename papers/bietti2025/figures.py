@@ -11,10 +11,9 @@ from papers.source import Figure, Source
 from simulate.associative_memory import factual_recall as recall_students
 from simulate.associative_memory import noisy_bigram as bigram_students
 from simulate.associative_memory import superposition as memories
-from simulate.associative_memory.noisy_bigram.paths import CUTS
+from simulate.associative_memory.noisy_bigram import CUTS
 from simulate.pool import one_thread
 from theory.associative_memory import factual_recall, gradient_memory, noisy_bigram, superposition
-from theory.associative_memory.superposition import numbers as superposition_numbers
 from theory.runtime import plotting
 from verify.associative_memory.factual_recall import timescales
 
@@ -99,9 +98,9 @@ def capacity(source: Source, left: Any, right: Any) -> Any:
             label=f"$d={d}$, Hebbian",
         )
         fine = np.geomspace(sizes[0], sizes[-1], 60)
-        left.plot(fine / d**2, [superposition_numbers.sphere(n, d) for n in fine], color=f"C{k}")
+        left.plot(fine / d**2, [superposition.sphere_recall(n, d) for n in fine], color=f"C{k}")
         left.plot(
-            fine / d**2, [superposition_numbers.gaussian(n, d) for n in fine], color=f"C{k}", ls=":"
+            fine / d**2, [superposition.gaussian_recall(n, d) for n in fine], color=f"C{k}", ls=":"
         )
     left.plot([], [], "k-", label="sphere-tail formula")
     left.plot([], [], "k:", label="Gaussian formula")

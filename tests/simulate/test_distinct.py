@@ -12,10 +12,10 @@ import torch
 from tiny import ALONE, STUDENTS, student
 
 from simulate import arguments, joined, runs
+from simulate.associative_memory import superposition
 from simulate.associative_memory.k_hop.pointers import Learner as PointerLearner
 from simulate.associative_memory.noisy_bigram import Learner as Bigram
 from simulate.associative_memory.noisy_bigram import Parameters as BigramParameters
-from simulate.associative_memory.superposition import trained
 from simulate.positional_semantic import task
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.student import initial_weights
@@ -141,7 +141,7 @@ def test_a_trained_memory_is_as_good_as_its_best_step():
     def logits():
         return torch.nn.functional.one_hot(torch.tensor(next(scripted)), 4) + 0.0 * weight
 
-    assert trained._descend([weight], logits, torch.arange(4), 3, 0.1) == 0.75
+    assert superposition._descend([weight], logits, torch.arange(4), 3, 0.1) == 0.75
 
 
 def passed(branch, d):

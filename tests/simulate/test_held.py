@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulate.associative_memory.factual_recall.student import SYSTEM
+from simulate.associative_memory.factual_recall import SYSTEM
 from simulate.induction_heads.learner import DISENTANGLED
 from simulate.systems import find
 from theory.associative_memory.factual_recall import Parameters, predict

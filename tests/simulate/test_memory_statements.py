@@ -15,12 +15,10 @@ from simulate.associative_memory import noisy_bigram, superposition
 from simulate.associative_memory.gradient_steps import InductionHead, Parameters, run, sample
 from simulate.associative_memory.trigger_task import Parameters as Task
 from simulate.associative_memory.trigger_task.student import Block, Simplified, Transformer
+from theory.associative_memory import gradient_memory, symbols
 from theory.associative_memory import superposition as superposed
-from theory.associative_memory import symbols
 from theory.associative_memory.gradient_memory import equations as memory_equations
-from theory.associative_memory.gradient_memory import lemma
 from theory.associative_memory.gradient_steps import equations
-from theory.associative_memory.superposition import moments
 from theory.numeric import entry_by_entry
 from theory.special import gaussian_accuracy
 
@@ -68,7 +66,7 @@ def test_simplified_student_written_out():
     x = [student.tokens[k] + student.positions[t] for t, k in enumerate(tokens[0])]
     vectors, W = torch.stack(x).detach().numpy(), student.W_K1.detach().numpy()
     values = {"u": vectors, "W": W, "e": vectors, "d": p.d, "k": 5, "z": 3}
-    read = lemma.equations()["score"].evaluate(values)
+    read = gradient_memory.lemma_equations()["score"].evaluate(values)
     assert read == pytest.approx(vectors[4] @ W @ vectors[2], rel=1e-12)  # rounding
     for W, out in ((student.W_K1, student.W_OV1), (student.W_K2, student.W_O2 @ student.W_V2)):
         added = []
@@ -224,7 +222,7 @@ def test_capacity_of_few_outputs():
     def by_theory(size, outputs, dimension):
         at = (size, outputs, dimension)
         spread = [
-            math.sqrt(eq[f"classes_{q}"].lambdify(symbols.N, moments.M, symbols.d)(*at))
+            math.sqrt(eq[f"classes_{q}"].lambdify(symbols.N, superposed.M, symbols.d)(*at))
             for q in ("right", "wrong")
         ]
         return gaussian_accuracy(1.0, *spread, outputs)

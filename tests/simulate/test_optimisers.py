@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from simulate import storage
+from simulate.associative_memory import factual_recall as facts
 from simulate.associative_memory.factual_recall import LinearAttention
-from simulate.associative_memory.factual_recall import task as facts
 from simulate.associative_memory.factual_recall import train as train_recall
 from simulate.state_tracking import train
 from simulate.state_tracking.learner import SYSTEM, Learner

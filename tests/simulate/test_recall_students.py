@@ -12,8 +12,12 @@ import torch
 from simulate import runs
 from simulate.associative_memory import __main__ as command
 from simulate.associative_memory import factual_recall
-from simulate.associative_memory.factual_recall import Parameters, task
-from simulate.associative_memory.factual_recall.student import Learner, LinearAttention, _softmax
+from simulate.associative_memory.factual_recall import (
+    Learner,
+    LinearAttention,
+    Parameters,
+    _softmax,
+)
 from theory.associative_memory.factual_recall import PARTS, dynamics, equations, flow, time_of_share
 from theory.associative_memory.symbols import T
 from theory.parameters import ParameterError
@@ -34,7 +38,7 @@ def test_softmax_of_logits_that_overflow():
 def test_facts_are_balanced():
     """Every answer has S/D subjects, and every relation its own block."""
     p = Parameters()
-    table = task.fact_table(p)
+    table = factual_recall.fact_table(p)
     assert (np.bincount(table.ravel(), minlength=p.answers) == p.S // p.D).all()
     assert (table // p.D == np.arange(p.R)).all()
     assert table[5, 2] == 2 * p.D + 5 * p.D // p.S
@@ -64,10 +68,10 @@ def test_sequences_and_counts_agree_in_law():
     """
     p = Parameters(S=8, R=2, D=4, noise_tokens=6, T=8)
     rng = np.random.default_rng(3)
-    table = task.fact_table(p)
-    tokens, answer = task.draw_sequences(p, 4000, table, rng)
-    counted = task.token_counts(p, tokens)
-    drawn = task.sample(p, 4000, table, rng).counts(p)
+    table = factual_recall.fact_table(p)
+    tokens, answer = factual_recall.draw_sequences(p, 4000, table, rng)
+    counted = factual_recall.token_counts(p, tokens)
+    drawn = factual_recall.sample(p, 4000, table, rng).counts(p)
     for counts in (counted, drawn):
         assert (counts[:, : p.S].sum(1) == 1).all() and (
             counts[:, p.S : p.S + p.R].sum(1) == 1

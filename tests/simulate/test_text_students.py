@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from simulate.induction_heads.text import Parameters, corpus, on_text, scores
-from simulate.induction_heads.text.transformer import Transformer
-from theory.induction_heads.text import published
+from simulate.induction_heads import text as models
+from simulate.induction_heads.text import Parameters, Transformer, on_text
+from theory.induction_heads import text as published
 from theory.parameters import ParameterError
 from verify.check import failed
 from verify.induction_heads.text import timescales
@@ -26,23 +26,23 @@ def test_prefix_matching_of_built_patterns():
     """
     row = np.arange(2 * HALF)
     after = np.where(row >= HALF, row - HALF + 1, 0)
-    assert scores.prefix(built(after), HALF).item() == 1
+    assert models.prefix(built(after), HALF).item() == 1
     for wrong in (np.maximum(row - 1, 0), np.maximum(row - HALF, 0), np.maximum(row - HALF + 2, 0)):
-        assert scores.prefix(built(wrong), HALF).item() < 0.2
+        assert models.prefix(built(wrong), HALF).item() < 0.2
     late = np.where(row >= HALF + 3, after, 0)  # known after three characters
-    assert scores.prefix(built(late), HALF).item() == pytest.approx(0.5)
-    assert scores.prefix(built(late), HALF, known=3).item() == 1
+    assert models.prefix(built(late), HALF).item() == pytest.approx(0.5)
+    assert models.prefix(built(late), HALF, known=3).item() == 1
 
 
 def test_previous_and_copying_of_built_heads():
     """A diagonal below; circuits that raise what they see, lower it, or permute."""
     row = np.arange(2 * HALF)
     paid = built(np.maximum(row - 1, 0))
-    assert scores.previous(paid).item() == 1 and scores.previous(built(row)).item() == 0
+    assert models.previous(paid).item() == 1 and models.previous(built(row)).item() == 0
     one, turned = torch.eye(5), torch.eye(5).roll(1, 0)
-    assert scores.copying(torch.stack([one, -one])) == pytest.approx([1, -1])
-    assert scores.copying(turned) == pytest.approx(0, abs=1e-12)
-    assert scores.copying(0 * one) == 0
+    assert models.copying(torch.stack([one, -one])) == pytest.approx([1, -1])
+    assert models.copying(turned) == pytest.approx(0, abs=1e-12)
+    assert models.copying(0 * one) == 0
 
 
 def test_circuits_of_the_second_layer():
@@ -63,27 +63,27 @@ def test_windows():
     """As the text goes on; in pieces; as one segment again and again."""
     text, random = np.arange(1000), np.random.default_rng(0)
     p = Parameters(context=16, repeats=0.0)
-    plain = corpus.windows(p, text, 20, random)
+    plain = models.windows(p, text, 20, random)
     assert plain.shape == (20, 17) and (np.diff(plain) == 1).all()
-    pieces = corpus.windows(p.replace(piece=4), text, 20, random)
+    pieces = models.windows(p.replace(piece=4), text, 20, random)
     assert (np.diff(pieces)[:, [0, 1, 2, 4, 5, 6]] == 1).all() and (
         np.diff(pieces)[:, 3] != 1
     ).any()
-    again = corpus.windows(p.replace(repeats=1.0), text, 200, random)
+    again = models.windows(p.replace(repeats=1.0), text, 200, random)
     periods = {int(np.flatnonzero(row == row[0])[1]) for row in again}
     assert periods == set(range(4, 9))
-    some = corpus.windows(p.replace(repeats=0.3), text, 2000, random)
+    some = models.windows(p.replace(repeats=0.3), text, 2000, random)
     share = np.mean([(row == row[0]).sum() > 1 for row in some])
     assert share == pytest.approx(0.3, abs=0.05)  # five standard errors
 
 
 def test_texts():
     """Most frequent characters first, the rest as one; its end held out; short texts refused."""
-    made = corpus.Corpus.of("aaab" * 60 + "xyz", 3, 10)
+    made = models.Corpus.of("aaab" * 60 + "xyz", 3, 10)
     assert made.train[:4].tolist() == [0, 0, 0, 1] and made.test[-3:].tolist() == [2, 2, 2]
-    assert "beautiful" in corpus.read("zen").lower()
+    assert "beautiful" in models.read("zen").lower()
     with pytest.raises(ParameterError, match="^text: has 40 characters, must have more than 120"):
-        corpus.Corpus.of("abcd" * 10, 3, 10)
+        models.Corpus.of("abcd" * 10, 3, 10)
 
 
 def test_a_text_of_the_users_own(tmp_path):

@@ -19,7 +19,6 @@ from simulate.associative_memory.trigger_task import (
 from simulate.associative_memory.trigger_task.student import Transformer
 from simulate.associative_memory.trigger_task.task import fixed_triggers
 from theory.associative_memory import trigger_task
-from theory.associative_memory.trigger_task import memories
 from theory.parameters import ParameterError
 from verify.associative_memory.trigger_task.laws import planted
 
@@ -154,8 +153,8 @@ def test_probes_are_shares_of_right_recalls():
     form, found = trigger_task.equations()["probe"].rhs, student.probes(learner.triggers)
     for name, rows in scores.items():
         hits = [int(max(row) == row[k]) for k, row in enumerate(rows)]
-        share = form.subs(memories.size, len(hits)).doit()
-        share = share.subs({memories.hit[k]: hit for k, hit in enumerate(hits, 1)})
+        share = form.subs(trigger_task.size, len(hits)).doit()
+        share = share.subs({trigger_task.hit[k]: hit for k, hit in enumerate(hits, 1)})
         assert found[name] == pytest.approx(float(share), rel=1e-12)
         assert 0.1 < found[name] < 1, name
 

@@ -13,9 +13,8 @@ import xarray as xr
 from tests.theory.test_swept_numbers import SYSTEMS, small
 from theory import arguments
 from theory import state_tracking as st
-from theory.associative_memory import factual_recall, k_hop
+from theory.associative_memory import factual_recall, k_hop, superposition
 from theory.associative_memory.factual_recall.numbers import gain
-from theory.associative_memory.superposition import numbers as superposition
 from theory.parameters import Allowed, ParameterError
 from theory.registry import find
 from theory.state_tracking.numbers.quadrature import NAMES
@@ -175,11 +174,11 @@ def test_share_of_the_loss_near_nothing_and_near_all():
 def test_recall_on_the_sphere_at_any_dimension(d):
     """Twice the nodes change nothing, and at large d the sphere is Gaussian."""
     N = d**2 / 40
-    found = superposition.sphere(N, d)
+    found = superposition.sphere_recall(N, d)
     nodes = 1e-6 if d <= 10**6 else 1e-5  # as the docstring has it
-    assert found == pytest.approx(superposition.sphere(N, d, 400), abs=nodes)
+    assert found == pytest.approx(superposition.sphere_recall(N, d, 400), abs=nodes)
     if d >= 10**6:  # the leak 2/d and the kurtosis -6/d are gone, at ln N standard deviations
-        assert found == pytest.approx(superposition.gaussian(N, d), abs=1e-3)
+        assert found == pytest.approx(superposition.gaussian_recall(N, d), abs=1e-3)
 
 
 def test_coordinates_on_the_sphere_far_out():

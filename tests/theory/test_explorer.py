@@ -264,7 +264,7 @@ def test_a_page_shows_tables(name, browse, tmp_path, monkeypatch):
     tables are what single calls give, up to the tolerance of fixed points.
     """
     model = find(name)
-    charts, theory = model.wing("theory", "charts"), model.wing("theory")
+    charts, theory = curves._charts(model), model.wing("theory")
     p = theory.Parameters()
     for grid, smaller in TABLED[name].items():
         monkeypatch.setattr(charts, grid, smaller)

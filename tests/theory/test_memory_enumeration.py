@@ -19,12 +19,9 @@ from theory.associative_memory import (
     symbols,
     trigger_task,
 )
-from theory.associative_memory.gradient_steps import population
 from theory.associative_memory.k_hop import agreement, overlaps
 from theory.associative_memory.k_hop.numbers import probability
-from theory.associative_memory.superposition import moments, numbers, recall
 from theory.associative_memory.symbols import K, N, T, d, e, i, j, p, u
-from theory.associative_memory.trigger_task import memories
 from theory.special import gaussian_accuracy
 
 R = sp.Rational
@@ -65,9 +62,9 @@ def test_interference_by_enumeration(dimension, size, classes):
     rational numbers.
     """
     found = enumerated(size, tuple(x % classes for x in range(size)), dimension)
-    eq, at = superposition.equations(), {N: size, d: dimension, moments.M: classes}
+    eq, at = superposition.equations(), {N: size, d: dimension, superposition.M: classes}
     assert (
-        found["mean_right"] == eq["score_mean_right"].rhs.subs(moments.q_x, 1)
+        found["mean_right"] == eq["score_mean_right"].rhs.subs(superposition.q_x, 1)
         and found["mean_wrong"] == eq["score_mean_wrong"].rhs
     )
     assert found["right"] == eq["classes_right"].rhs.subs(at)
@@ -89,12 +86,12 @@ def test_hebbian_score_as_a_sum():
     for answers in itertools.product((1, 2), repeat=2):
         for asked, output in itertools.product((1, 2), repeat=2):
             spelled = form.subs({symbols.k: output, symbols.x: asked}).subs(
-                {moments.answer[x]: answers[x - 1] for x in (1, 2)}
+                {superposition.answer[x]: answers[x - 1] for x in (1, 2)}
             )
             value = spelled.subs(
-                {moments.q[1]: 3, moments.q[2]: 5}
-                | {moments.output_overlap[q]: v for q, v in uu.items()}
-                | {moments.key_overlap[q]: v for q, v in ee.items()}
+                {superposition.q[1]: 3, superposition.q[2]: 5}
+                | {superposition.output_overlap[q]: v for q, v in uu.items()}
+                | {superposition.key_overlap[q]: v for q, v in ee.items()}
             )
             assert value == sum(
                 w * uu[output, answers[x - 1]] * ee[asked, x] for x, w in ((1, 3), (2, 5))
@@ -110,7 +107,7 @@ def test_capacity_laws_solve_their_condition():
         assert abs(sp.N(2 * sp.log(size) * variance - 1, 50)) < 10 ** (-power // 2 + 4)
     outputs = sp.Integer(10) ** 3
     for power in (20, 40):  # at fixed M the rest is of order M/d
-        at = {moments.M: outputs, d: sp.Integer(10) ** power}
+        at = {superposition.M: outputs, d: sp.Integer(10) ** power}
         variance = eq["classes_wrong"].rhs.subs(N, eq["capacity_classes"].rhs).subs(at)
         assert abs(sp.N(2 * sp.log(outputs) * variance - 1, 50)) < 10 ** (-power + 5)
 
@@ -122,11 +119,13 @@ def test_half_of_the_keys_of_few_outputs():
     eq, gaps = superposition.equations(), []
     for outputs in (10.0**3, 10.0**9, 10.0**27):
         dimension = outputs**3
-        law = float(eq["capacity_classes"].lambdify(moments.M, d)(outputs, dimension))
+        law = float(eq["capacity_classes"].lambdify(superposition.M, d)(outputs, dimension))
 
         def recalled(size, outputs=outputs, dimension=dimension):
             s_0, s_1 = (
-                math.sqrt(eq[f"classes_{q}"].lambdify(N, moments.M, d)(size, outputs, dimension))
+                math.sqrt(
+                    eq[f"classes_{q}"].lambdify(N, superposition.M, d)(size, outputs, dimension)
+                )
                 for q in ("right", "wrong")
             )
             return gaussian_accuracy(1.0, s_0, s_1, outputs)
@@ -146,17 +145,20 @@ def test_densities_of_the_recall_integrals():
     eq = superposition.equations()
     for name in ("recall_gaussian", "recall_sphere"):
         alone = eq[name].rhs.function.subs(N, 1)
-        moment = [sp.integrate(alone * recall.z**n, (recall.z, -sp.oo, sp.oo)) for n in (0, 2, 4)]
+        moment = [
+            sp.integrate(alone * superposition.z**n, (superposition.z, -sp.oo, sp.oo))
+            for n in (0, 2, 4)
+        ]
         assert moment == [1, 1, 3]
     (inner,) = eq["recall_sphere"].rhs.function.atoms(sp.Integral)
     (marginal,) = (q for q in inner.function.atoms(sp.Function) if q.func.__name__ == "F_d")
     density = inner.function / marginal
     for dimension in (3, 5, 7):
         at = density.subs(d, dimension)
-        assert [sp.integrate(at * recall.c_leak**n, (recall.c_leak, -1, 1)) for n in (0, 2)] == [
-            1,
-            R(1, dimension),
-        ]
+        assert [
+            sp.integrate(at * superposition.c_leak**n, (superposition.c_leak, -1, 1))
+            for n in (0, 2)
+        ] == [1, R(1, dimension)]
 
 
 def test_recall_integrals_are_what_the_numbers_integrate():
@@ -167,12 +169,12 @@ def test_recall_integrals_are_what_the_numbers_integrate():
     with mpmath.workdps(15):
         s = {
             q: float(eq[f"sigma_{n}"].evaluate({"N": size, "d": 4}))
-            for q, n in ((recall.sigma_0, "right"), (recall.sigma_1, "wrong"))
+            for q, n in ((superposition.sigma_0, "right"), (superposition.sigma_1, "wrong"))
         }
         integrand = sp.lambdify(
-            recall.z, eq["recall_gaussian"].rhs.function.subs(s | {N: size}), "mpmath"
+            superposition.z, eq["recall_gaussian"].rhs.function.subs(s | {N: size}), "mpmath"
         )
-        assert numbers.gaussian(size, 4) == pytest.approx(
+        assert superposition.gaussian_recall(size, 4) == pytest.approx(
             float(mpmath.quad(integrand, mpmath.linspace(-8, 8, 5))), abs=1e-10
         )
     s_0 = float(eq["sigma_right"].evaluate({"N": size, "d": 3}))
@@ -180,14 +182,14 @@ def test_recall_integrals_are_what_the_numbers_integrate():
     (marginal,) = (q for q in inner.function.atoms(sp.Function) if q.func.__name__ == "F_d")
     below = inner.function.subs(marginal, sp.Symbol("F")).subs(d, 3)
     argument = sp.lambdify(
-        (recall.z, recall.c_leak),
+        (superposition.z, superposition.c_leak),
         marginal.args[0]
-        .subs(recall.rho2, eq["recalled_length"].rhs)
-        .subs({recall.sigma_0: s_0, N: size, d: 3}),
+        .subs(superposition.rho2, eq["recalled_length"].rhs)
+        .subs({superposition.sigma_0: s_0, N: size, d: 3}),
     )
-    weight = sp.lambdify((recall.c_leak, sp.Symbol("F")), below)
+    weight = sp.lambdify((superposition.c_leak, sp.Symbol("F")), below)
     points, weights = np.polynomial.legendre.leggauss(400)
-    normal = sp.lambdify(recall.z, eq["recall_sphere"].rhs.function.subs(N, 1))
+    normal = sp.lambdify(superposition.z, eq["recall_sphere"].rhs.function.subs(N, 1))
     total = 0.0
     for x, w in zip(8 * points, 8 * weights, strict=True):
         chance = np.clip((1 + argument(x, points)) / 2, 0, 1)
@@ -197,7 +199,7 @@ def test_recall_integrals_are_what_the_numbers_integrate():
             * float(weights @ (weight(points, chance) * np.ones_like(points))) ** (size - 1)
         )
     # Kinks of the clipped distribution: 400 nodes leave 1e-5.
-    assert numbers.sphere(size, 3) == pytest.approx(total, abs=1e-4)
+    assert superposition.sphere_recall(size, 3) == pytest.approx(total, abs=1e-4)
 
 
 # ---- Trigger task: laws and memories, entry by entry
@@ -220,15 +222,15 @@ def test_transition_law_entry_by_entry():
         follows = {q_1: o_1, q_2: o_2}
         given = form.subs(
             {
-                memories.trigger[1]: q_1,
-                memories.trigger[2]: q_2,
-                memories.output[1]: o_1,
-                memories.output[2]: o_2,
+                trigger_task.trigger[1]: q_1,
+                trigger_task.trigger[2]: q_2,
+                trigger_task.output[1]: o_1,
+                trigger_task.output[2]: o_2,
             }
         )
         for now, following in itertools.product(range(1, 5), repeat=2):
-            value = given.subs({memories.first: now, memories.last: following}).replace(
-                memories.bigram, lambda a, b: table[int(a), int(b)]
+            value = given.subs({trigger_task.first: now, trigger_task.last: following}).replace(
+                trigger_task.bigram, lambda a, b: table[int(a), int(b)]
             )
             assert value == (
                 int(following == follows[now]) if now in follows else table[following, now]
@@ -271,13 +273,13 @@ def test_target_memories_do_their_work():
         eq["target_W_K2"]
         .rhs.subs(K, 2)
         .doit()
-        .subs({memories.trigger[x + 1]: q for x, q in enumerate(triggers)})
+        .subs({trigger_task.trigger[x + 1]: q for x, q in enumerate(triggers)})
     )
-    W = entries(form, {e: tokens, memories.remapped: moved}, size)
+    W = entries(form, {e: tokens, trigger_task.remapped: moved}, size)
     for a, b in itertools.product(range(size), repeat=2):
         score = (sp.Matrix([tokens[a]]) * W * sp.Matrix([moved[b]]).T)[0]
         assert score == int(a == b and a + 1 in triggers)
-    W = entries(eq["target_W_O2"].rhs.subs(N, size), {u: tokens, memories.value: moved}, size)
+    W = entries(eq["target_W_O2"].rhs.subs(N, size), {u: tokens, trigger_task.value: moved}, size)
     for a, b in itertools.product(range(size), repeat=2):
         assert (sp.Matrix([tokens[a]]) * W * sp.Matrix([moved[b]]).T)[0] == int(a == b)
 
@@ -288,13 +290,13 @@ def test_probe_and_its_chance(size):
     random.
     """
     eq = trigger_task.equations()
-    form = eq["probe"].rhs.subs(memories.size, size).doit()
+    form = eq["probe"].rhs.subs(trigger_task.size, size).doit()
     values = [
-        form.subs({memories.hit[x + 1]: int(w == x) for x, w in enumerate(winners)})
+        form.subs({trigger_task.hit[x + 1]: int(w == x) for x, w in enumerate(winners)})
         for winners in itertools.product(range(size), repeat=size)
     ]
     assert max(values) == 1 and min(values) == 0
-    assert sum(values) / len(values) == eq["probe_chance"].rhs.subs(memories.size, size)
+    assert sum(values) / len(values) == eq["probe_chance"].rhs.subs(trigger_task.size, size)
 
 
 # ---- k hops: every permutation, every starting point
@@ -615,4 +617,6 @@ def test_mean_inputs_by_enumeration(size, triggers, length):
     assert sp.simplify(sp.expand_func(eq["answer_reach"].rhs.subs(at)) - reach / number) == 0
     for place in range(1, length + 1):  # every position's weight, of which the reach is a mean
         weight = sum(R(1, t) for t in range(place, length + 1)) / length
-        assert population.weight_of_position().subs({T: length, population.s: place}) == weight
+        assert (
+            gradient_steps.weight_of_position().subs({T: length, gradient_steps.s: place}) == weight
+        )

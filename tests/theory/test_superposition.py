@@ -13,8 +13,7 @@ import sympy as sp
 from later import Later
 
 from theory.associative_memory import superposition
-from theory.associative_memory.superposition import moments
-from theory.associative_memory.superposition.numbers import gaussian, marginal_cdf, sphere
+from theory.associative_memory.superposition import gaussian_recall, marginal_cdf, sphere_recall
 from theory.parameters import ParameterError
 
 EQ = Later(superposition.equations)
@@ -58,7 +57,7 @@ def test_squared_cosine():
     assert sp.integrate(s**2 * density, (s, -1, 1)) / sp.integrate(
         density, (s, -1, 1)
     ) == sp.Rational(1, 5)
-    assert moments.squared_cosine() == 1 / sp.Symbol("d", integer=True, positive=True)
+    assert superposition.squared_cosine() == 1 / sp.Symbol("d", integer=True, positive=True)
 
 
 def test_parts_of_the_sphere_formula():
@@ -84,8 +83,8 @@ def test_formulas_on_other_roads():
             lambda z: mpmath.npdf(z) * mpmath.ncdf((1 + s0 * z) / s1) ** (N - 1),
             mpmath.linspace(-9, 9, 4),
         )
-    assert gaussian(N, d) == pytest.approx(float(gauss), abs=1e-12)  # stated accuracy
-    assert sphere(N, d, 200) == pytest.approx(sphere(N, d, 400), abs=1e-10)
+    assert gaussian_recall(N, d) == pytest.approx(float(gauss), abs=1e-12)  # stated accuracy
+    assert sphere_recall(N, d, 200) == pytest.approx(sphere_recall(N, d, 400), abs=1e-10)
 
 
 def test_marginal_cdf():
@@ -106,8 +105,8 @@ TABLE = [
 @pytest.mark.parametrize(("d", "N", "gauss", "tails"), TABLE)
 def test_table_on_record(d, N, gauss, tails):
     """Values of both formulas computed by others, three digits."""
-    assert gaussian(N, d) == pytest.approx(gauss, abs=1e-3)
-    assert sphere(N, d) == pytest.approx(tails, abs=1.5e-3)
+    assert gaussian_recall(N, d) == pytest.approx(gauss, abs=1e-3)
+    assert sphere_recall(N, d) == pytest.approx(tails, abs=1.5e-3)
 
 
 @pytest.mark.parametrize("b", [1.0, 2.0])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from simulate.associative_memory.gradient_steps.steps import Outcome
+from simulate.associative_memory.gradient_steps import Outcome
 from theory.associative_memory.factual_recall import Parameters as Recall
 from theory.associative_memory.factual_recall import flow, time_of_share
 from theory.associative_memory.factual_recall.dynamics import PARTS

@@ -8,7 +8,7 @@ import pytest
 from simulate.state_tracking import train
 from theory import onset
 from theory import state_tracking as st
-from theory.scope import BeyondScope
+from theory.scope import FarOff
 from theory.state_tracking.levels import LEVELS
 from verify import trajectories
 from verify.state_tracking import domains
@@ -30,7 +30,7 @@ def test_a_curve_says_how_far_it_is_off(level, runs):
     gaps = abs((curve.A.mean("draw") if "draw" in curve.dims else curve.A) - runs.A)
     off = float(gaps.max())
     assert curve.attrs["off_by"] == pytest.approx(off)
-    said = [str(w.message) for w in caught if w.category is BeyondScope]
+    said = [str(w.message) for w in caught if w.category is FarOff]
     assert (off < 0.05) == (not said) and (off < 0.002) == (level == "fixed_disorder")
     if said:
         worst = int(runs.seed[gaps.max("alpha").values.argmax()])
@@ -42,7 +42,7 @@ def test_a_curve_says_how_far_it_is_off(level, runs):
 
 def test_of_one_run_and_of_a_start(runs):
     """A run without seeds; a start whose students nobody followed says nothing."""
-    with pytest.warns(BeyondScope, match=r"off by up to .* \(the run\)"):
+    with pytest.warns(FarOff, match=r"off by up to .* \(the run\)"):
         st.predict(FEW, runs.isel(seed=0), level="own_start", accuracies=False)
     start = runs.drop_vars("A")
     curve = st.predict(FEW, start, level="cavity", accuracies=False)

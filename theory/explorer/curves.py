@@ -51,6 +51,9 @@ def has_tables(model: Model) -> bool:
 
 
 def _charts(model: Model) -> ModuleType | None:
+    """The module with the function ``charts``: the model's own, or ``charts`` beside it."""
+    if callable(getattr(theory := model.wing("theory"), "charts", None)):
+        return theory
     try:
         return model.wing("theory", "charts")
     except ParameterError:

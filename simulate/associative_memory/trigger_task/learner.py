@@ -13,7 +13,7 @@ from simulate.associative_memory.trigger_task import task
 from simulate.associative_memory.trigger_task.student import TRAINED, Simplified, Transformer
 from simulate.learner import Module, Unstacked
 from simulate.streams import keyed
-from theory.associative_memory.trigger_task.parameters import Parameters
+from theory.associative_memory.trigger_task import Parameters
 
 MEANING = {
     "loss": "cross-entropy at predictable positions, test set",

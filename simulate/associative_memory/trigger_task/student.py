@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from theory.associative_memory.trigger_task.parameters import Parameters
+from theory.associative_memory.trigger_task import Parameters
 
 EMBEDDING_STD = 1.0
 TRAINED = ("W_O2", "W_K2", "W_K1")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from theory.associative_memory.trigger_task.parameters import Parameters
+from theory.associative_memory.trigger_task import Parameters
 from theory.parameters import ParameterError
 
 TABLE_SEED = 2025  # seed of the shipped table

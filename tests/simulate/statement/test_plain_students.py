@@ -13,7 +13,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[2] / "theory" / "statement"))
 import systems
 
-from simulate.associative_memory.factual_recall import LinearAttention, task
+from simulate.associative_memory import factual_recall
+from simulate.associative_memory.factual_recall import LinearAttention
 from simulate.induction_heads import student as heads
 from simulate.induction_heads import task as pairs
 from simulate.statement import Student
@@ -43,7 +44,7 @@ def test_factual_recall():
     stated, rng = recall(), keyed(3, 0)
     p = Parameters(S=8, R=3, D=4, T=7, noise_tokens=6)
     facts = np.arange(p.R) * p.D + rng.integers(p.D, size=(p.S, p.R))
-    tokens, answers = task.draw_sequences(p, 64, facts, rng)
+    tokens, answers = factual_recall.draw_sequences(p, 64, facts, rng)
     plain = LinearAttention(p)
     with torch.no_grad():
         plain.w.copy_(torch.as_tensor(rng.normal(size=plain.w.shape)))

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from simulate.associative_memory.factual_recall import LinearAttention, task
-from simulate.associative_memory.factual_recall.student import Learner
+from simulate.associative_memory import factual_recall
+from simulate.associative_memory.factual_recall import Learner, LinearAttention
 from theory.associative_memory.factual_recall import Parameters, dynamics, equations
 from theory.associative_memory.factual_recall.statement import NAMES, recall
 from theory.statement import kept
@@ -45,7 +45,7 @@ def training(_: Table) -> list[Check]:
     module is the statement's student is tested (`tests/simulate/statement/test_plain_students.py`).
     """
     rng = np.random.default_rng(1)
-    tokens, answers = task.draw_sequences(P, 32, task.fact_table(P), rng)
+    tokens, answers = factual_recall.draw_sequences(P, 32, factual_recall.fact_table(P), rng)
     learner, module = Learner(P, 0), LinearAttention(P)
     for name in "wV":
         value = rng.normal(size=getattr(learner, name).shape)
@@ -54,7 +54,7 @@ def training(_: Table) -> list[Check]:
     logits = module(torch.as_tensor(tokens))
     loss = torch.nn.functional.cross_entropy(logits, torch.as_tensor(answers))
     slopes = torch.autograd.grad(loss, [module.w, module.V])
-    gradient = learner.gradient(task.token_counts(P, tokens).astype(float), answers)
+    gradient = learner.gradient(factual_recall.token_counts(P, tokens).astype(float), answers)
     return [
         identity(f"training gradient of {name}", "engine", mine, theirs.numpy(), *AUTOGRAD)
         for name, mine, theirs in zip("wV", gradient, slopes, strict=True)

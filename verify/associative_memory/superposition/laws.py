@@ -10,8 +10,13 @@ import sympy as sp
 
 from simulate.associative_memory.superposition import recall, zipf_error
 from theory.associative_memory import symbols
-from theory.associative_memory.superposition import Parameters, equations
-from theory.associative_memory.superposition.numbers import gaussian, marginal_cdf, sphere
+from theory.associative_memory.superposition import (
+    Parameters,
+    equations,
+    gaussian_recall,
+    marginal_cdf,
+    sphere_recall,
+)
 from verify.check import Band, Check, at_most, identity, listed, near, sampled
 from verify.report import reporting
 
@@ -66,8 +71,8 @@ def accuracy_checks() -> Iterator[Check]:
     for p in RECALL:
         accuracy = recall(p)["accuracy"]
         for name, value, limit in (
-            ("recall_sphere", sphere(p.N, p.d), SPHERE[p.d]),
-            ("recall_gaussian", gaussian(p.N, p.d), GAUSS[p.d]),
+            ("recall_sphere", sphere_recall(p.N, p.d), SPHERE[p.d]),
+            ("recall_gaussian", gaussian_recall(p.N, p.d), GAUSS[p.d]),
         ):
             off = Band(
                 -limit / value,
@@ -81,7 +86,7 @@ def accuracy_checks() -> Iterator[Check]:
                 accuracy,
                 band=off,
             )
-        errors.append(abs(float(accuracy.mean()) - sphere(p.N, p.d)))
+        errors.append(abs(float(accuracy.mean()) - sphere_recall(p.N, p.d)))
     yield at_most(
         "growth of the sphere formula's error with d, recall near 3/4",
         "recall_sphere",
@@ -106,8 +111,8 @@ def quadrature_checks() -> list[Check]:
     return [
         identity(f"{name}, d = {p.d}, N = {p.N}", name, exact, number, 1e-7, why)
         for name, exact, number in (
-            ("recall_gaussian", plain, gaussian(p.N, p.d)),
-            ("recall_sphere", tails, sphere(p.N, p.d)),
+            ("recall_gaussian", plain, gaussian_recall(p.N, p.d)),
+            ("recall_sphere", tails, sphere_recall(p.N, p.d)),
         )
     ]
 
@@ -195,7 +200,9 @@ def capacity_checks() -> list[Check]:
 
 def _half_load(d: float) -> float:
     """Load N ln N / d^2 at which the Gaussian formula gives an accuracy of 1/2."""
-    log_n = scipy.optimize.brentq(lambda x: gaussian(np.exp(x), d) - 0.5, np.log(d), 2 * np.log(d))
+    log_n = scipy.optimize.brentq(
+        lambda x: gaussian_recall(np.exp(x), d) - 0.5, np.log(d), 2 * np.log(d)
+    )
     return float(np.exp(log_n) * log_n / d**2)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from theory import induction_heads as ih
-from theory.induction_heads.text import published
+from theory.induction_heads import text
 from verify.check import Check, at_least, listed, sampled
 from verify.emergence import first_crossing
 from verify.induction_heads.students import power
@@ -50,7 +50,7 @@ def law() -> float:
 def checks(steps: Mapping[str, np.ndarray]) -> list[Check]:
     """Exponents of the students against the fit, and the effect of bursts."""
     C, B = exponents(steps, "C"), exponents(steps, "B")
-    by = {x: published.exponent(getattr(published, x)) for x in "CB"}
+    by = {x: text.exponent(getattr(text, x)) for x in "CB"}
     bursts = np.log(steps["half repeated"] / steps["base"])
     margin = "least of six seeds"
     return [
@@ -85,7 +85,7 @@ def table(runs: Mapping[str, xr.Dataset], times: Mapping[str, np.ndarray]) -> It
         steps = f"{there.mean():.0f}" if len(there) else f"> {p.steps}"
         steps += f" ({missing} of {len(times[name])} not by {p.steps})" * bool(missing)
         least = there.mean() if len(there) else p.steps
-        fit = published.T_PUBLISHED * np.sqrt(p.tokens_per_step)
+        fit = text.T_PUBLISHED * np.sqrt(p.tokens_per_step)
         more = "> " * (not len(there))
         last = r.isel(step=-1)
         gain = float((last.loss_first - last.loss_second).mean())
@@ -99,7 +99,7 @@ def said(runs: Mapping[str, xr.Dataset], of_law: float) -> Iterator[list[str]]:
     published, and of the law of all weights.
     """
     for along, other in (("C", f"{of_law:.2f}"), ("B", "0.00")):
-        by = published.exponent(getattr(published, along))
+        by = text.exponent(getattr(text, along))
         for level in LEVELS:
             measured = exponents(times(runs, level), along)
             measured = measured[np.isfinite(measured)]

@@ -1,4 +1,4 @@
-"""An induction head from three descent steps, one per matrix, each on its population gradient."""
+"""Three gradient steps that build an induction head."""
 
 from dataclasses import dataclass, field
 
@@ -8,6 +8,11 @@ from torch import Tensor
 
 from theory.associative_memory.gradient_steps import Parameters
 from theory.runtime import memory
+
+__all__ = ["InductionHead", "Outcome", "Parameters", "sample", "gradient", "run", "test"]
+
+
+# An induction head from three descent steps, one per matrix, each on its population gradient
 
 CHUNK = 2500  # sequences at a time
 

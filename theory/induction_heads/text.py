@@ -1,8 +1,20 @@
-"""Sizes, text and training of a two-layer attention-only character model."""
+"""Induction heads of a standard character model on real text. Nothing here is solved: a published
+fit of their emergence time is quoted and compared with students.
+"""
 
 from dataclasses import dataclass
+from functools import cache
 
+import sympy as sp
+
+from theory import Equation, symbol, table
+from theory.catalogue import catalogue
 from theory.parameters import BaseParameters, ParameterError, Preset, parameter
+
+__all__ = ["Parameters", "equations", "flows", "sections"]
+
+
+# Sizes, text and training of a two-layer attention-only character model
 
 
 @dataclass(frozen=True)
@@ -55,3 +67,41 @@ class Parameters(BaseParameters):
     def tokens_per_step(self) -> int:
         """Predicted characters of a step, B C."""
         return self.batch_size * self.context
+
+
+# What Aoyama, Wilcox and Schneider (arXiv:2511.16893) fit to language models
+
+B = symbol("B", means="windows per step", positive=True)
+C = symbol("C", means="tokens of a context", positive=True)
+T = symbol("T", means="constant of the published fit", positive=True)
+N_pt = symbol("N_pt", r"N_{\mathrm{pt}}", "tokens trained on when induction heads form")
+steps = symbol("n_pt", r"n_{\mathrm{pt}}", "steps when induction heads form")
+QUOTED = "fitted by others to language models of words, T = 10^5.7; quoted, nothing derived"
+
+
+@cache
+def published_equations() -> dict[str, Equation]:
+    """The fit, and its prediction for steps of B C tokens each."""
+    tokens = T * sp.sqrt(B * C)
+    return table(
+        "musat2025, beside it: arXiv:2511.16893",
+        QUOTED,
+        status="empirical",
+        published_tokens=(N_pt, tokens),
+        published_steps=(steps, sp.powsimp(tokens / (B * C))),
+    )
+
+
+T_PUBLISHED = 10**5.7
+
+
+def exponent(variable: sp.Symbol) -> float:
+    """Exponent of the published steps in B or C."""
+    of = published_equations()["published_steps"].rhs
+    return float(sp.simplify(sp.diff(sp.log(of), variable) * variable))
+
+
+# No solved dynamics.
+flows, sections, equations = catalogue(
+    {"Induction heads on real text: published": [published_equations]}
+)

@@ -1,6 +1,4 @@
-"""The noisy bigram task: one gradient step on each path, and a model with both paths that can be
-ablated.
-"""
+"""One gradient step on noisy bigrams, and a model with both paths for ablation."""
 
 from functools import partial
 from typing import Any
@@ -14,6 +12,11 @@ from simulate.learner import Unstacked
 from simulate.streams import keyed
 from theory.associative_memory.noisy_bigram import Parameters
 from theory.runtime import memory as memory_module
+
+__all__ = ["Learner", "Parameters", "sample", "one_step", "train"]
+
+
+# The noisy bigram task
 
 MEANING = {
     "loss": "cross-entropy, 4096 fresh samples",
@@ -186,3 +189,6 @@ SYSTEM = training.System(
     memory,
     default_dtype="float32",
 )
+
+
+train = SYSTEM.train
