@@ -286,5 +286,10 @@ def test_starts_batches_and_lengths_that_the_laws_do_not_know():
             emergence_steps(p.replace(d_h=64), given)
     with pytest.raises(ParameterError, match="batch_size = 1: must be none or n_train"):
         emergence_steps(p.replace(optimizer="adam", batch_size=1), start)
+    for field, least in (("d_g", 6), ("L", 3), ("N", 4)):
+        with pytest.raises(
+            ParameterError, match=f"{field} = {least - 1}: must be at least {least}"
+        ):
+            emergence_steps(p.replace(n_train=10**5, **{field: least - 1}), start)
     with pytest.raises(ParameterError, match="L = 1: must be at least 2"):
         batch_times(p.replace(L=1), start)

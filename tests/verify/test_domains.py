@@ -82,3 +82,11 @@ def test_the_stated_domains_are_those_of_the_map():
         assert row.within, row
     sizes, known = domains.table()[2]
     np.testing.assert_allclose(domains.levels.__wrapped__(sizes), known, atol=2e-3)
+
+
+def test_the_domain_of_entries_by_arrivals():
+    """Times under Adam inside of their scope, and one setting made anew."""
+    for row in domains.arrival_checks():
+        assert row.within, row
+    few = min(domains.arguments(domains.arrivals), key=lambda given: np.prod(given[0][:3]))
+    np.testing.assert_allclose(domains.arrivals.__wrapped__(*few), domains.arrivals(*few), 1e-3)

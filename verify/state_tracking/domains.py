@@ -12,13 +12,22 @@ from scipy.optimize import least_squares
 from simulate.state_tracking import train
 from theory.state_tracking import Parameters, domains, emergence_times, predict
 from theory.state_tracking.levels import LEVELS
-from theory.state_tracking.numbers.per_seed import Realisation, Start, solve, system
+from theory.state_tracking.numbers.per_seed import (
+    Realisation,
+    Start,
+    emergence_steps,
+    solve,
+    system,
+)
 from theory.state_tracking.predict import BEST
-from verify.check import Check, at_most, listed, near
+from theory.state_tracking.scope import MANY
+from verify.check import Check, at_most, identity, listed, near
 from verify.emergence import first_crossing
 from verify.measured import arguments, measured
+from verify.state_tracking.adam import AIM
 
 SEEDS = (1, 2, 3)
+STARTS = range(1, 6)
 SIZES = tuple(domains.RANGES)
 EVALUATIONS = 60
 WAYS: dict[str, dict[str, Any]] = {
@@ -79,6 +88,23 @@ def levels(sizes: list[int]) -> np.ndarray:
     return np.round(np.stack([*columns, np.where(np.isfinite(late), late, np.nan)], 1), 4)
 
 
+@measured
+def arrivals(sizes: list[int], eta: float) -> np.ndarray:
+    """Steps of Adam until A = 1/2 for five starts (rows): by entries by arrivals, and by the theory
+    of single students; NaN where a run ends before.
+    """
+    p = Parameters(**dict(zip(SIZES, sizes, strict=True)), optimizer="adam", eta=eta, n_test=8)
+    p = p.replace(unit="step", epochs=int(4 / eta), eval_every=1)
+    start = Start.of_seeds(p, STARTS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        law = emergence_steps(p, start, beyond=True)
+    last = min(p.epochs, int(2.5 * max([100.0, *law[np.isfinite(law)]])))
+    given = Realisation.of_seeds(p, STARTS)
+    curves = solve(system(p, start, given, False), np.arange(last + 1))
+    return np.stack([law, first_crossing(curves.A, 0.5).values * p.d_g * p.N], 1)
+
+
 def table() -> list[tuple[list[int], np.ndarray]]:
     """Sizes and deviations of `levels` of the map."""
     return [(sizes, levels(sizes)) for (sizes,) in arguments(levels)]
@@ -95,6 +121,30 @@ def checks(**training: Any) -> Iterator[Check]:
         worst = f"bar set beforehand; the worst is off by {max(values):.3f}"
         yield at_most(name, LEVELS[BEST].title, BAR, float(np.quantile(values, 0.9)), worst)
     yield from fit_checks()
+    yield from arrival_checks()
+
+
+@listed
+def arrival_checks() -> Iterator[Check]:
+    """Entries by arrivals beside the theory of single students, inside and outside of the scope."""
+    errors: dict[bool, list[float]] = {True: [], False: []}
+    single: dict[bool, list[float]] = {True: [], False: []}
+    agree: dict[bool, list[bool]] = {True: [], False: []}  # whether a start arrives
+    for sizes, eta in arguments(arrivals):
+        law, known = arrivals(sizes, eta).T
+        both = (law > 0) & (known > 0)
+        inside = all(dict(zip(SIZES, sizes, strict=True))[q] >= n for q, n in MANY.items())
+        agree[inside] += (np.isfinite(law) == np.isfinite(known)).tolist()
+        if both.any():
+            errors[inside].append(float(abs(law[both].mean() / known[both].mean() - 1)))
+            single[inside].append(float(abs(law[both] / known[both] - 1).max()))
+    few = len(agree[False]) - sum(agree[False])
+    beyond = f"beyond the scope {max(errors[False]):.2f}, {few} starts wrong"
+    worst = f"the worst {max(errors[True]):.3f}, of single starts {max(single[True]):.2f}; {beyond}"
+    name = f"steps of Adam by arrivals off by, mean of five starts, nine in ten of {len(errors[True])} settings"
+    yield at_most(name, "entry_answer", AIM, float(np.quantile(errors[True], 0.9)), worst)
+    right, every = sum(agree[True]), len(agree[True])
+    yield identity("starts that arrive, or not, as told", "entry_answer", every, right, 0, beyond)
 
 
 @listed
