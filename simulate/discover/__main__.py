@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
     add("--start", type=float, metavar="X", help="all weights start at X, not as in the file")
     add("--sample", action="store_true", help="the inputs are a sample of more")
     add("--onset", action="store_true", help="also when the loss falls")
-    add("--sizes", metavar="N=3,4,5,6", help="how all depends on a size")
+    add("--sizes", metavar="N=3,4,5,6,7", help="how all depends on a size")
     args = parser.parse_args(argv)
     path, _, name = args.file.partition(".py")
     path, name = f"{path}.py", name.removeprefix(":") or "make"
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     if args.sizes:
         key, _, values = args.sizes.partition("=")
         several = values.replace(",", "").isdigit()
-        require(several, f"--sizes {args.sizes}: must be NAME=3,4,5,6")
+        require(several, f"--sizes {args.sizes}: must be NAME=3,4,5,6,7")
         counts = scaling(make, key, [int(v) for v in values.split(",") if v], **sizes, **options)
         result, text = counts.to_dict(), repr(counts)
     else:

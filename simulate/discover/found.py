@@ -176,9 +176,12 @@ class Discovered:
                 "t",
             ),
         }
-        peaks = peaks[peaks > 0]  # a fall from the start is no escape
-        for k, (a, b) in enumerate(zip([0, *peaks], peaks, strict=False), 1):
+        a, k = 0, 0
+        for b in peaks:
             slow = a + int(rate[a : b + 1].argmin())
+            if rate[slow] > (1 - PEAK) * rate[b]:  # a fall from the start is no escape
+                continue
+            a, k = b, k + 1
             rows |= {
                 f"plateau_{k}": (t[slow], f"plateau {k}: the loss falls slowest", "t"),
                 f"plateau_{k}_loss": (loss[slow], f"loss on plateau {k}"),

@@ -18,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from simulate.pool import one_thread
 from theory.parameters import ParameterError, error_summary, nearest
 from theory.runtime import memory
 from theory.statement.tree import require
@@ -25,6 +26,7 @@ from theory.statement.tree import require
 SAME = 1e-11  # of two evaluations at one point
 AWAY = 0.1  # distance from the start at which they are compared: at zero weights dropout is silent
 MANY = 512  # inputs from which the memory is estimated, by an eighth of them
+LITTLE = 2**25  # bytes of one gradient, below which one thread is enough
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
 CASTS = {Tensor.float, Tensor.half, Tensor.bfloat16}
 
@@ -133,7 +135,8 @@ class Loss:
         self.shapes = {k: tuple(x.shape) for k, x in self.leaves.items()}
         ends = np.cumsum([x.numel() for x in self.leaves.values()]).tolist()
         self.places = dict(zip(self.leaves, map(slice, [0, *ends], ends), strict=False))
-        self.size, self.bytes = ends[-1], self.memory()
+        self.size, self.bytes = ends[-1], 0.0
+        self.bytes = self.memory()
         self.start = self.started(start)
         self.check()
 
@@ -181,8 +184,14 @@ class Loss:
                 spread = False
             except TypeError:
                 pass
-        with double():
+        with self.exactly():
             return self.function(*inputs or ()) if spread else self.function(inputs)
+
+    @contextlib.contextmanager
+    def exactly(self) -> Iterator[None]:
+        """Double precision, and one thread where others would wait longer than they work."""
+        with double(), one_thread() if self.bytes < LITTLE else contextlib.nullcontext():
+            yield
 
     def __call__(self, theta: np.ndarray) -> float:
         """The loss."""
@@ -198,7 +207,7 @@ class Loss:
     def derived(self, of: Tensor, **options: Any) -> Tensor:
         """Gradient of a number by all weights."""
         every, options = [*self.leaves.values()], options | {"allow_unused": True}
-        with double():
+        with self.exactly():
             parts = torch.autograd.grad(of, every, materialize_grads=True, **options)
         return torch.cat([x.flatten() for x in parts])
 

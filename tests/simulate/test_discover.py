@@ -197,6 +197,15 @@ def test_onset_waits_on_a_long_plateau():
     assert "ends near a saddle" in found.onset(until=8.0).notes[0]
 
 
+def test_a_fall_from_the_start_is_no_escape():
+    """The loss falls fast at the start, whatever the rounding of its first steps, then there is one
+    plateau.
+    """
+    onset = discover(*copy()).onset()
+    assert {"half_loss", "plateau_1", "escape_1"} == {*onset.times}
+    assert onset.numbers["plateau_1"] > 1
+
+
 def test_whole_or_sample():
     """All inputs are told from a sample of them."""
     words = torch.tensor([*itertools.product(range(3), repeat=4)])
@@ -349,7 +358,7 @@ def test_command(as_json, capsys, tmp_path):
         ([":copy", "--set", "M=3"], "M: unknown parameter; known are L, N"),
         ([":copy", "--set", "L=x"], "L = 'x': must be a whole number"),
         ([":Table"], "N: has no default; add --set N=4"),
-        ([":cycle", "--sizes", "N"], "must be NAME=3,4,5,6"),
+        ([":cycle", "--sizes", "N"], "must be NAME=3,4,5,6,7"),
     ],
 )
 def test_command_refuses(words, message):
