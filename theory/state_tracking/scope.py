@@ -180,6 +180,13 @@ AMPLE = Limit(
     lambda p, runs: p.n_train * p.L >= 40 * p.N * p.d_g,
     reads=("N", "d_g", "L"),
 )
+
+
+def at_least(field: str, least: int) -> Limit:
+    """A limit from below."""
+    return Limit(field, f"at least {least}", lambda p, runs: getattr(p, field) >= least)
+
+
 # Below, entries of one kind are too few to be a law (`verify.state_tracking.domains.arrivals`):
 # single starts are off by up to 39%, and some never arrive where theory gives a time.
 MANY = {"d_g": 6, "L": 3, "N": 4}
@@ -189,10 +196,7 @@ ARRIVALS = Scope(
     # of batches, the noise of single gradients would be needed, which Adam turns into signs
     (
         *(WEIGHTS, UNREWARDED, DRAWN, FULL_BATCH, only("permutations", "iid"), AMPLE),
-        *(
-            Limit(q, f"at least {n}", lambda p, runs, q=q, n=n: getattr(p, q) >= n)
-            for q, n in MANY.items()
-        ),
+        *(at_least(q, n) for q, n in MANY.items()),
     ),
     ("data_draw", "n_test", "eval_every"),
     ("unit", "epochs", *OPTIMISER),

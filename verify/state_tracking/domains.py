@@ -93,8 +93,8 @@ def arrivals(sizes: list[int], eta: float) -> np.ndarray:
     """Steps of Adam until A = 1/2 for five starts (rows): by entries by arrivals, and by the theory
     of single students; NaN where a run ends before.
     """
-    p = Parameters(**dict(zip(SIZES, sizes, strict=True)), optimizer="adam", eta=eta, n_test=8)
-    p = p.replace(unit="step", epochs=int(4 / eta), eval_every=1)
+    p = Parameters(optimizer="adam", eta=eta, n_test=8, unit="step", eval_every=1)
+    p = p.replace(**dict(zip(SIZES, sizes, strict=True)), epochs=int(4 / eta))
     start = Start.of_seeds(p, STARTS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
