@@ -83,7 +83,10 @@ def test_swapped_arguments():
     p, runs = verify.ensembles("demo")
     curve = st.flow().solve(p, alpha=3)
     for ours in (curve, st.predict(p, runs.isel(seed=slice(2)), accuracies=False)):
-        with pytest.raises(ParameterError, match="arguments are swapped; theory comes first"):
+        with pytest.raises(
+            ParameterError,
+            match="are swapped: it is compare.curve, runs., and emergence_times.runs",
+        ):
             compare(runs, ours)
     prediction.check_curve(curve, curve)
     with pytest.raises(ParameterError, match="Parameters come first"):

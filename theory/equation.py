@@ -299,7 +299,10 @@ def by_number(
         suggested = [f"({n})" for n in near]
     else:
         suggested = difflib.get_close_matches(text, equations, n=NEAREST, cutoff=0)
-    raise ParameterError(f"{what} {text}: there is none; nearest are {', '.join(suggested)}")
+    raise ParameterError(
+        f"{what} {text}: there is none; {'nearest' if suggested else 'names'} are "
+        f"{', '.join(suggested or [*equations][:NEAREST])}"
+    )
 
 
 Equation.rhs = _WhenRead()  # after the class is made, so that the field has no default

@@ -102,7 +102,9 @@ def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:
         if not isinstance(data, xr.Dataset):
             raise ParameterError(f"{whose}: must be a Dataset, got {type(data).__name__}")
     if runs.attrs.get("kind") == "theory" != curve.attrs.get("kind"):
-        raise ParameterError("compare(curve, runs): the arguments are swapped; theory comes first")
+        raise ParameterError(
+            "the arguments are swapped: it is compare(curve, runs), and emergence_times(runs, curve)"
+        )
     if "seed" in curve.dims:
         ours, theirs = (
             np.atleast_1d(x.seed.values).tolist() if "seed" in x.coords else None

@@ -101,6 +101,8 @@ def _solved(
     if len(end) > 1:
         options: Any = {"events": events, "rtol": rtol, "atol": atol, name: end.pop(name)}
         grid, times = sweep.Grid(parameters, end), at
+        if not grid.shape:
+            return flow.solve(grid.points[0], at=times, **options)
         return grid.stack([flow.solve(q, at=times, **options) for q in grid.points])
     flow._ask(parameters)
     numbers = sweep.numbers(parameters, [s.name for s in flow._compiled[0]])

@@ -15,13 +15,16 @@ NARROW = ("check", "where", "predicted", "measured", "off", "z", "verdict")
 WIDE = ("check", *NARROW[2:], "equation", "error", "tolerance", "detectable", "why")
 PLAIN = ("exact", "agrees", "undecided")  # verdicts shown without a reason
 NAMED = 2  # failing rows quoted in the result
+FAR = 0.2  # deviation of an undecided row that is quoted, too
+TOO_FEW = "too few samples to decide; check units and parameters"
 MOST_UNDECIDED = 9  # undecided rows; more are counted only
 PLACE = re.compile(r"(.*?)(?:, largest deviation)?, at (\w+ = [^,]+)")
 AGREES = "agrees: within its tolerance; an error of 5% or more would have been noticed."
 OFF = "off: measured - predicted, relative to the prediction (of a curve: to its largest value)."
 IN_BAND = "known"  # in place of z
 Z_SENTENCE = (
-    f"z: distance in standard errors. Above {Z_MAX:g} the row fails; by chance, once in 16,000 rows. "
+    "z: distance in standard errors, corrected for few samples and for the worst of many times. "
+    f"Above {Z_MAX:g} the row fails; by chance, once in 16,000 rows. "
     f"{IN_BAND}: within the known error of this theory."
 )
 
@@ -44,6 +47,8 @@ def result(checks: Sequence[Check]) -> list[str]:
     lines = [f"result: {summary(checks)}"]
     wrong = [_row(c) for c in checks if c.verdict == "FAIL"]
     lines += ["  FAIL: {}: predicted {}, measured {}".format(*row) for row in wrong[:NAMED]]
+    far = [c for c in checks if c.verdict == "undecided" and abs(c.deviation) > FAR]
+    lines += [f"  {c.name}: off by {c.deviation:+.0%}, {TOO_FEW}" for c in far[:NAMED]]
     size, decided = enough(checks)
     if decided:
         lines.append(f"{size} samples (seeds) would decide {decided} of the undecided rows")

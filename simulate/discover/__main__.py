@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
 from simulate.discover.found import discover
 from simulate.discover.sizes import called, parsed, scaling
 from theory.parameters import nearest
@@ -34,6 +36,10 @@ def main(argv: list[str] | None = None) -> int:
         "that returns (module, inputs)",
     )
     make = functions[name]
+    require(
+        not isinstance(make, torch.nn.Module),
+        f"{path}:{name}: is a module; write def make(): return {name}, inputs",
+    )
     sizes = parsed(make, args.set)
     options = {"start": args.start, "sample": args.sample or None}
     if args.sizes:

@@ -117,7 +117,7 @@ class Learner:
         self.tables = dict(tables or arrays.teachers(stated, sized, keyed(seed, TEACHERS)))
         distinct = p.batch_size > 0 or not any(f.leading for f in stated.functions)
         said = "must be at least 1 where samples are distinct to leading order"
-        require(distinct, f"batch_size = 0: {said}")
+        require(distinct, f"batch_size = 0: {said}; {arrays.DRAWN_ANEW}")
         if p.batch_size == 0 or law.most(stated, self.numbers) <= TESTED:
             test = arrays.every_input(stated, self.numbers, None, self.tables)
         else:

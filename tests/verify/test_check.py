@@ -430,6 +430,15 @@ def test_a_check_made_by_hand_sees_its_tolerance():
 LONG = "logit_correct with noise of M, largest deviation, at alpha = 5.08"
 
 
+def test_undecided_rows_that_are_far_off_are_quoted():
+    """Few samples decide nothing, but a unit or a parameter may be wrong."""
+    row = check.sampled("A", "e", 0.25, np.array([0.85, 1.0, 0.4]))
+    assert row.verdict == "undecided"
+    assert "A: off by +200%, too few samples to decide" in check_table.result([row])[1]
+    near = check.sampled("A", "e", 1.0, np.array([0.85, 1.3, 0.9]))
+    assert near.verdict == "undecided" and "check units" not in check_table.table([near])
+
+
 @pytest.mark.parametrize("columns", [80, 100, 200])
 def test_the_table_fits_the_terminal(columns, monkeypatch):
     """Names and reasons go on below; nothing is wider, whatever the terminal."""
