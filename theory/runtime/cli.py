@@ -97,7 +97,7 @@ class Parser(argparse.ArgumentParser):
         words = sys.argv[1:] if args is None else args
         for word in words:
             flag = word.partition("=")[0]
-            known = any(f.startswith(flag) for f in self._option_string_actions)
+            known = flag in self._option_string_actions  # --seed 2 is not --seeds 2
             if flag.startswith("--") and len(flag) > 2 and not known:
                 self.error(f"unknown flag {flag}{self._advice(flag, words)}")
         parsed = super().parse_args(args, namespace)
@@ -164,7 +164,7 @@ def parser(prog: str, description: str, *flags: str, model: bool | str = True) -
     made.add_argument("--version", action="version", version=f"solvable-transformers {__version__}")
     if model:
         default = {"all": None, True: next(iter(registry.MODELS))}.get(model, model)
-        known = "one of " + ", ".join(registry.MODELS)
+        known = f"one of {', '.join(registry.MODELS)}, or a file: FILE.py"
         made.add_argument(
             "model", nargs="?", type=_model, default=default, metavar="MODEL", help=known
         )

@@ -25,6 +25,7 @@ from theory.statement.tree import Weight, require
 from theory.statement.world import Class, classes
 
 SYMPY = (sp.Add, sp.Mul, sp.Pow, sp.exp, sp.log, sp.Sum, sp.Tuple, sp.Indexed, sp.Rational)
+NUMBERS = {type(x).__name__: x for x in (sp.E, sp.pi, sp.EulerGamma)}
 HEADS: dict[str, Any] = {f.__name__: f for f in (*SYMPY, Class, Conserved)}
 HEADS |= {"list": lambda *x: [*x], "tuple": lambda *x: x, "dict": lambda *x: dict(x)}
 FIELDS = ("classes", "loss", "observables", "status", "assumptions", "sizes", "shared")
@@ -58,8 +59,8 @@ def derived(stated: Statement) -> Derived:
         with output.atomic(path) as temporary:
             content = _written(made)
             temporary.write_text(json.dumps({"seal": _seal(content), **content}), encoding="utf-8")
-    except (OSError, RuntimeError, NameError):
-        pass  # no place to write
+    except (OSError, RuntimeError, NameError, TypeError):
+        pass  # no place to write, or an expression of another kind: derived again next time
     return made
 
 
@@ -100,6 +101,8 @@ def _down(x: Any) -> Any:
     if isinstance(x, sp.Symbol):
         return ["Symbol", x.name, {k: True for k in ASSUMED if getattr(x, f"is_{k}")}]
     name = type(x).__name__
+    if name in NUMBERS:
+        return [name]
     if name not in HEADS:
         raise TypeError(f"{x}: cannot be kept")
     parts: Any = vars(x).values() if isinstance(x, Class | Conserved) else x
@@ -118,6 +121,8 @@ def _up(stated: Statement, x: Any) -> Any:
     if head in ("Symbol", "IndexedBase"):
         require(items[0].isidentifier(), "no name")
         return sp.Symbol(items[0], **items[1]) if head == "Symbol" else notation.array(items[0])
+    if head in NUMBERS:
+        return NUMBERS[head]
     parts, make = [_up(stated, part) for part in items], HEADS[head]
     kind = int if make is sp.Rational else sp.Basic if make in SYMPY else object
     require(all(isinstance(part, kind) for part in parts), f"{head}: of something else")

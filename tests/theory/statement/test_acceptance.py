@@ -376,9 +376,18 @@ def test_a_teacher_that_decides_is_seen():
         derive(statement(loss))
 
 
+def known_score():
+    """A loss with e in it."""
+    N = sizes("N")
+    a = sort("a", N)
+    W, q = weight("W", a, a), draw(a)
+    return statement(cross_entropy(lambda v: eq(v, q) + W[q, v], over=a, target=q), name="known")
+
+
 @pytest.mark.parametrize(
     "stated",
     [
+        known_score,
         systems.bigram,
         systems.recall,
         functools.partial(systems.recall, "softmax"),
