@@ -27,6 +27,7 @@ from theory.statement import (
     eq,
     kept,
     roles,
+    sizes,
     sort,
     statement,
     symmetry,
