@@ -88,6 +88,10 @@ def _as_json(m: registry.Model) -> dict[str, Any]:
 def _lines(m: registry.Model, args: argparse.Namespace) -> list[str]:
     """A model's equations as tables; with formulas if only one model is listed."""
     lines = [f"{m.name}: {m.title}\n"]
+    derived = getattr(m.wing("theory"), "derived", None)
+    if args.model and callable(derived):  # of a statement
+        known = [f"{c.symbol}: entries of {c.weight}, {c.means}" for c in derived().classes]
+        lines += [*known, ""]
     for section, equations in m.wing("theory").sections().items():
         if args.model and args.latex is None:
             lines.append(f"{section}\n{'-' * len(section)}")

@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import strangers
 import systems
 
+from theory.__main__ import main
 from theory.induction_heads import attention
 from theory.induction_heads import dynamics as induction_dynamics
 from theory.parameters import ParameterError
@@ -415,3 +416,9 @@ def test_kept_and_quick(stated, tmp_path, monkeypatch):
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_CACHE", str(tmp_path))
     file.write_text(file.read_text()[:-9])
     assert kept.derived(stated()).equations().keys() == made.keys()
+
+
+def test_listed_with_what_its_symbols_are(capsys):
+    """Classes of entries in words stand above the equations of a stated model."""
+    assert main(["associative_memory.retrieval"]) == 0
+    assert "K_1: entries of K, key = key'\n" in capsys.readouterr().out
