@@ -78,6 +78,23 @@ def test_forgotten_parentheses(model):
     assert isinstance(st.flow(), Flow) and st.flow() is st.flow()
 
 
+def test_one_value_of_a_field_is_no_sweep():
+    """As `replace`, also with output times of its own."""
+    p, flow = st.Parameters.demo(), st.flow()
+    one = flow.solve(p, alpha=3.0, R_0=0.1)
+    assert one.A.equals(flow.solve(p.replace(R_0=0.1), alpha=3.0).A)
+    assert flow.solve(p, alpha=3.0, R_0=0.1, at=[0, 1]).A.sizes == {"alpha": 2}
+
+
+def test_a_time_that_is_not_known_says_why():
+    """Beside NaN, and only there."""
+    online = registry.find("positional_semantic.online").wing("theory")
+    times = online.emergence_times(online.Parameters(eta=1e5))
+    assert np.isnan(times.T_m) and times.T_m.attrs["absent"].startswith("norm and rate change")
+    known = online.emergence_times(online.Parameters(batch=None, norm="held"))
+    assert [("absent" in x.attrs) == bool(np.isnan(x)) for x in known.values()] == [True, True]
+
+
 def test_swapped_arguments():
     """Of comparisons and predictions; theory against theory is compared."""
     p, runs = verify.ensembles("demo")

@@ -1,6 +1,7 @@
 """Emergence times of every model as datasets, and one name for the length of a run."""
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -46,23 +47,16 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
     def at_a_point(p: BaseParameters) -> xr.Dataset:
         result = onset(p)
         if not result.times:
-            raise ParameterError("; ".join(["p: nothing emerges at a time", *result.notes]))
+            raise ParameterError("; ".join(["p: nothing emerges", *result.notes]))
         scope.refuse(in_few_steps(p, result))
         unit_of = p.unit_of_time if isinstance(p, Stepped) else str
-        return xr.Dataset(
-            {
-                name: (
-                    (),
-                    result.numbers[name],
-                    {
-                        "long_name": result.labels[name],
-                        "units": unit_of(unit),
-                        "absent": result.absent.get(name, "none"),
-                    },
-                )
-                for name, unit in result.times.items()
-            }
-        )
+        times = {}
+        for name, unit in result.times.items():
+            about = {"long_name": result.labels[name], "units": unit_of(unit)}
+            if name in result.absent and not math.isfinite(result.numbers[name]):
+                about["absent"] = result.absent[name]
+            times[name] = ((), result.numbers[name], about)
+        return xr.Dataset(times)
 
     def emergence_times(p: Any, *, beyond: bool = False, **fields: Any) -> xr.Dataset:
         """Times at which a mechanism emerges, the times among the numbers of `onset`.

@@ -33,14 +33,6 @@ class BeyondScope(UserWarning):
 class FarOff(BeyondScope):
     """Warning: a curve is far from the students that it was made for."""
 
-    @classmethod
-    @contextlib.contextmanager
-    def is_told(cls) -> Iterator[None]:
-        """No warning where a table says how far."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", cls)
-            yield
-
 
 # Steps of descent until something emerges, below which it is no flow: the Euler map of the flow of
 # state tracking reaches A = 1/2 by 0.8 to 1.4 steps late, whatever the rate.

@@ -4,6 +4,7 @@ commands.
 
 import argparse
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
@@ -199,7 +200,7 @@ def collect(request: Request, command: str) -> Report:
             raise ParameterError(
                 f"--train: not for {model.name}, which comes without trained students"
             )
-        with scope.FarOff.is_told():
+        with warnings.catch_warnings(action="ignore", category=scope.FarOff):  # rows say how far
             reports.append(module.report(replace(request, model=model)))
     return merged([*reports, Report([], [f"beyond its scope: {line}" for line in scope.broken()])])
 

@@ -19,6 +19,7 @@ from simulate.learner import Descent, Unstacked
 from simulate.statement import data as law
 from simulate.streams import keyed
 from theory.optimisers import Optimiser
+from theory.parameters import ParameterError
 from theory.runtime import sources
 from theory.statement import arrays, model, onset
 from theory.statement.stated import Statement
@@ -28,6 +29,7 @@ from theory.statement.tree import Function, Index, Node, Value, Weight, require,
 Weights = Mapping[Weight, Tensor]
 TEACHERS, TEST = 1, 2  # streams of a seed, beside its batches
 TESTED = 4096  # inputs that the loss is measured on, where not all of them are listed
+DRAWN_ANEW = "batch_size=256 draws inputs anew"
 TAKEN = {"seed", "step"}  # coordinates of a run
 ENGINE = [Path(str(m.__file__)) for m in (arrays, law)] + [Path(__file__)]
 
@@ -117,9 +119,12 @@ class Learner:
         self.tables = dict(tables or arrays.teachers(stated, sized, keyed(seed, TEACHERS)))
         distinct = p.batch_size > 0 or not any(f.leading for f in stated.functions)
         said = "must be at least 1 where samples are distinct to leading order"
-        require(distinct, f"batch_size = 0: {said}; {arrays.DRAWN_ANEW}")
+        require(distinct, f"batch_size = 0: {said}; {DRAWN_ANEW}")
         if p.batch_size == 0 or law.most(stated, self.numbers) <= TESTED:
-            test = arrays.every_input(stated, self.numbers, None, self.tables)
+            try:
+                test = arrays.every_input(stated, self.numbers, None, self.tables)
+            except arrays.Unlisted as error:
+                raise ParameterError(f"{error}; {DRAWN_ANEW}") from None
         else:
             test = law.inputs(stated, self.numbers, self.tables, TESTED, keyed(seed, TEST))
         self.test = self.student.taken(test)

@@ -99,3 +99,6 @@ class Plain(nn.Module):
 
     def loss(self, x: Tensor) -> Tensor:
         return self.layers(x).square().mean()
+
+
+READY = Copy(2, 2)  # no function

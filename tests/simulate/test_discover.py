@@ -358,6 +358,7 @@ def test_command(as_json, capsys, tmp_path):
         ([":copy", "--set", "M=3"], "M: unknown parameter; known are L, N"),
         ([":copy", "--set", "L=x"], "L = 'x': must be a whole number"),
         ([":Table"], "N: has no default; add --set N=4"),
+        ([":READY"], "READY: is a module; write def make"),
         ([":cycle", "--sizes", "N"], "must be NAME=3,4,5,6,7"),
     ],
 )

@@ -194,5 +194,5 @@ def test_refused_where_the_formula_does_not_hold(model, sizes, field):
     assert any(f"{field} = " in note for note in onset.notes)
     assert found["t_50"] > 0 if field != "M" else "t_50" not in found  # it never starts
     if field == "M":
-        with pytest.raises(ParameterError, match="nothing emerges at a time; no t_half: M = 16"):
+        with pytest.raises(ParameterError, match="nothing emerges; no t_half: M = 16"):
             model.emergence_times(p)

@@ -1,6 +1,7 @@
 """What `make demo` prints: one message, in few lines, each of which says what was measured."""
 
 import re
+import warnings
 
 import pytest
 
@@ -28,6 +29,13 @@ def printed(four, tmp_path_factory):
         patch.setattr(demo.progress, "say", lambda text: said.extend(text.splitlines()))
         assert demo.main(["--folder", str(folder)]) == 0
     return said, {path.name for path in folder.iterdir()}
+
+
+def test_what_the_table_tells_is_no_warning(four):
+    """How far the paper's curve is from the students."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        demo.result(*four)
 
 
 def test_thirty_lines_that_fit(printed):

@@ -2,7 +2,6 @@
 Cabannes et al. 2024).
 """
 
-import sys
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
@@ -415,7 +414,5 @@ NOTE = "integrals computed beforehand at the places of the sliders, one output p
 def charts(p: Parameters) -> dict[str, xr.Dataset]:
     """Both accuracies over (d, N), one output per key."""
     words = "probability of recall"
-    kinds = {
-        f"recall_{n}": (getattr(sys.modules[__name__], n), words) for n in ("gaussian", "sphere")
-    }
+    kinds = {"recall_gaussian": (gaussian, words), "recall_sphere": (sphere, words)}
     return {"recall": gridded(p, PLACES, kinds, recall_equations()["recall_sphere"], NOTE)}

@@ -130,7 +130,9 @@ class Parser(argparse.ArgumentParser):
         """Suggest a replacement: ``--set`` for a parameter of that name, or the nearest flag."""
         name = flag[2:]
         if name in ("set", "preset"):
-            return "; numbers are those of solvable onset, simulate and the verify commands"
+            return (
+                f"; this command takes no numbers, solvable onset does: solvable onset {flag} ..."
+            )
         if "--set" in self._option_string_actions and name not in self.unset:
             models = [registry.find(w) for w in words if w.partition(".")[0] in registry.MODELS]
             usual = self.get_default("model") or next(iter(registry.MODELS))

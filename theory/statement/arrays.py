@@ -36,9 +36,6 @@ from theory.statement.tree import (
 MOST_INPUTS = 50_000  # of an enumeration
 
 
-DRAWN_ANEW = "draw them anew: batch_size=256"  # remedy of students of too many inputs
-
-
 class Unlisted(ParameterError):
     """Raised if there are too many inputs to enumerate."""
 
@@ -251,7 +248,7 @@ def every_table(name: str, many: int, shape: tuple[int, ...]) -> np.ndarray:
     """
     entries = math.prod(shape)
     if many**entries > MOST_INPUTS:
-        raise Unlisted(f"{name}: too many tables to list; {DRAWN_ANEW}")
+        raise Unlisted(f"{name}: too many tables to list")
     return np.array([*itertools.product(range(many), repeat=entries)], int).reshape(-1, *shape)
 
 
@@ -315,9 +312,7 @@ def every_input(
     count = math.prod(lengths)
     require(count, f"statement {stated.name}: no input fits these sizes")
     if count > MOST_INPUTS:
-        raise Unlisted(
-            f"statement {stated.name}: {count} inputs are too many to list; {DRAWN_ANEW}"
-        )
+        raise Unlisted(f"statement {stated.name}: {count} inputs are too many to list")
     data.chances = np.ones(count)
     for (store, key, options, masses), row in zip(
         sources, np.indices(lengths).reshape(len(lengths), count), strict=True
