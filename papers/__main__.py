@@ -112,9 +112,12 @@ def _claims(model: Model, args: argparse.Namespace) -> int:
         print("\n".join([claims.report(ledger, found_rows), *state]))
         if different:
             print(f"verdicts are not those that the ledger expects: {', '.join(different)}")
-    if stale := evidence.stale(model, stored):
+    if different:
+        return 1
+    if evidence.stale(model, stored):
         print("exit code 3: evidence is stale; --run renews it", file=sys.stderr)
-    return 1 if different else 3 if stale else 0
+        return 3
+    return 0
 
 
 if __name__ == "__main__":

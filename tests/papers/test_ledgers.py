@@ -329,7 +329,7 @@ def test_run_stores_and_a_difference_is_exit_1(tmp_path, monkeypatch, capsys):
         assert ("not those that the ledger expects" in capsys.readouterr().out) == wrong
 
 
-def test_stale_evidence_is_exit_3(tmp_path, monkeypatch):
+def test_stale_evidence_is_exit_3(tmp_path, monkeypatch, capsys):
     """One command's sources have changed: said, and in the exit code."""
     model = MODELS["linear_attention"]
     fresh = {k: {**v, "sources": "now"} for k, v in stored(model.paper).items()}
@@ -338,6 +338,7 @@ def test_stale_evidence_is_exit_3(tmp_path, monkeypatch):
     for change, code in (({}, 0), ({"laws": {**fresh["laws"], "sources": "before"}}, 3)):
         (tmp_path / "e.json").write_text(json.dumps({**fresh, **change}))
         assert command.main([model.paper, "--claims"]) == code
+        assert ("--run renews it" in capsys.readouterr().err) == (code == 3)
     assert evidence.stale(model, {"gradients": fresh["gradients"]}) == []
     assert "verify.laws: never run" in evidence.state(model, {"gradients": fresh["gradients"]})
 
