@@ -21,17 +21,17 @@ from simulate.streams import keyed
 from theory.optimisers import Optimiser
 from theory.parameters import ParameterError
 from theory.runtime import sources
-from theory.statement import arrays, model, onset
+from theory.statement import arrays, model, onset, starts
 from theory.statement.stated import Statement
 from theory.statement.symmetry import compiled
 from theory.statement.tree import Function, Index, Node, Value, Weight, require, subterms
 
 Weights = Mapping[Weight, Tensor]
-TEACHERS, TEST = 1, 2  # streams of a seed, beside its batches
+TEACHERS, TEST, START = 1, 2, 3  # streams of a seed, beside its batches
 TESTED = 4096  # inputs that the loss is measured on, where not all of them are listed
 DRAWN_ANEW = "batch_size=256 draws inputs anew"
 TAKEN = {"seed", "step"}  # coordinates of a run
-ENGINE = [Path(str(m.__file__)) for m in (arrays, law)] + [Path(__file__)]
+ENGINE = [Path(str(m.__file__)) for m in (arrays, law, starts)] + [Path(__file__)]
 
 
 class Student:
@@ -129,9 +129,11 @@ class Learner:
             test = law.inputs(stated, self.numbers, self.tables, TESTED, keyed(seed, TEST))
         self.test = self.student.taken(test)
         self.members = self.made.members(arrays.Data(self.numbers, self.tables))
-        self.weights = self.lift(
-            {c.symbol: sized.scalar(c.weight.start) for c in self.made.classes}
-        )
+        self.weights = self.lift({c.symbol: sized.scalar(c.weight.mean) for c in self.made.classes})
+        rng = keyed(seed, START)
+        for w, size in starts.sizes(self.made, p).items():
+            drawn = starts.entries(w.start, size, self.members[w].shape, rng)
+            self.weights[w] = torch.tensor(drawn, dtype=dtype)
         self.optimizer = Descent(self.weights.values(), lr=p.eta)
         self.moves = optimisers.Moves(optimizer, p.eta, p.steps) if optimizer else None
 

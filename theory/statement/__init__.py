@@ -1,8 +1,9 @@
 """A statement: one expression tree that defines the student, its data and its loss.
 
 The words (`theory.statement.language`): ``sizes``, ``number``, ``spectrum``; ``sort``, ``teacher``,
-``sample``, ``gauss``, ``weight``; ``draw``, ``fixed``, ``total``, ``eq``, ``exp``, ``log``,
-``cross_entropy``; and ``statement``, which makes the `Statement`.
+``sample``, ``gauss``, ``weight``, and how one starts: ``gaussian``, ``uniform``, ``orthogonal``;
+``draw``, ``fixed``, ``total``, ``eq``, ``exp``, ``log``, ``cross_entropy``; and ``statement``,
+which makes the `Statement`.
 
 The tree (`theory.statement.tree`) has one kind of node for numbers (`Node`: a ``kind``, ``parts``,
 ``terms`` that it reads, and what it is ``of``) and two kinds of term:
@@ -21,6 +22,8 @@ What follows from it:
 `theory.statement.arrays`
     The tree over arrays (`Evaluation`, NumPy or torch), all inputs at concrete sizes
     (`every_input`), tables of teachers, and classes of all entries (`class_numbers`).
+`theory.statement.starts`, `theory.statement.passage`
+    Random initial weights: starts, curves and times in bulk; closed forms of the times.
 `theory.statement.check`
     Loss, gradients of all weights and sizes against listed inputs; part of every derivation.
 `theory.statement.model`
@@ -42,14 +45,17 @@ from theory.statement.language import (
     exp,
     fixed,
     gauss,
+    gaussian,
     log,
     number,
+    orthogonal,
     sample,
     sizes,
     sort,
     spectrum,
     teacher,
     total,
+    uniform,
     weight,
 )
 from theory.statement.stated import Statement, statement
@@ -62,8 +68,10 @@ __all__ = [
     "exp",
     "fixed",
     "gauss",
+    "gaussian",
     "log",
     "number",
+    "orthogonal",
     "sample",
     "sizes",
     "sort",
@@ -71,5 +79,6 @@ __all__ = [
     "statement",
     "teacher",
     "total",
+    "uniform",
     "weight",
 ]

@@ -18,7 +18,7 @@ from theory.flow import Flow
 from theory.linearised import linearised
 from theory.parameters import BaseParameters, ParameterError
 from theory.scope import Limit, Scope, only
-from theory.statement import arrays, check, closure, gaussian, symmetry
+from theory.statement import arrays, check, closure, starts, symmetry, wick
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement
 from theory.statement.tree import Weight, require
@@ -98,14 +98,14 @@ class Derived:
                 name in known, f"{name}: is no size of this statement, which has {', '.join(known)}"
             )
         numbers = {known[n]: sp.Integer(v) for n, v in sizes.items()}
-        write = functools.partial(gaussian.at_size, numbers=numbers)
+        write = functools.partial(wick.at_size, numbers=numbers)
         classes = []
         for c in self.classes:
             many, named = c.many.xreplace(numbers), [c.symbol]
             if c in self.directions:
                 said = f"{many}: has one {c.weight} per direction; give it a number"
                 require(many.is_number, said)
-                named = [gaussian.direction(c.label, k + 1) for k in range(int(many))]
+                named = [wick.direction(c.label, k + 1) for k in range(int(many))]
             classes += [Class(x, c.weight, write(c.size), c.means) for x in named]
         return replace(
             self,
@@ -135,10 +135,11 @@ class Derived:
         if self.shared:
             slopes = {c.symbol: algebra.slope(self.loss, c.symbol) for c in self.classes}
             return {x: -sp.Add(*(self.shared[x, y] * s for y, s in slopes.items())) for x in slopes}
-        slope = {c: gaussian.slope if c in self.directions else algebra.slope for c in self.classes}
+        slope = {c: wick.slope if c in self.directions else algebra.slope for c in self.classes}
         return {c.symbol: -of(self.loss, c.symbol) / c.size for c, of in slope.items()}
 
     slopes = functools.cached_property(symmetry.slopes)
+    starts = starts.starts
 
     @functools.cached_property
     def conserved(self) -> list[symmetry.Conserved]:
@@ -151,7 +152,7 @@ class Derived:
         if self.shared:
             frozen = {q.expression for q in self.conserved}
             order = {c.symbol: c.symbol for c in self.classes if c.symbol not in frozen}
-            gauge = {c.symbol: order.get(c.symbol, c.weight.start) for c in self.classes}
+            gauge = {c.symbol: order.get(c.symbol, c.weight.mean) for c in self.classes}
             mobility = {x: {y: self.shared[x, y] for y in gauge} for x in order}
             return symmetry.Quotient(order, gauge, mobility)
         return symmetry.quotient(self)
@@ -159,7 +160,7 @@ class Derived:
     @property
     def start(self) -> dict[sp.Symbol, sp.Expr]:
         """Values of the classes at the start."""
-        return {c.symbol: c.weight.start for c in self.classes}
+        return {c.symbol: c.weight.mean for c in self.classes}
 
     @functools.cached_property
     def flow(self) -> Flow:
@@ -173,7 +174,9 @@ class Derived:
         if self.directions:
             return self.at().flow
         q, none = self.quotient, "nothing moves: from equal entries, the loss changes"
-        require(q.order, f"statement {self.statement.name}: {none} along no direction")
+        away = "; random starts leave the classes, and no flow here follows them: train students"
+        end = f"along no direction{away * bool(starts.laws(self))}"
+        require(q.order, f"statement {self.statement.name}: {none} {end}")
         shown = {"loss": self.loss, **self.observables}
         return Flow(
             self.statement.name,

@@ -13,9 +13,9 @@ from sympy.utilities.iterables import connected_components
 
 from theory.algebra import delta_gradient
 from theory.notation import array
-from theory.statement.gaussian import pairings
 from theory.statement.stated import Statement
 from theory.statement.tree import Gauss, Index, Node, Spectrum, Weight, expanded, require
+from theory.statement.wick import pairings
 
 
 def mean(

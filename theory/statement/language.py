@@ -8,11 +8,13 @@ from typing import Any
 import sympy as sp
 
 from theory import notation
+from theory.parameters import ParameterError
 from theory.statement.tree import (
     Function,
     Gauss,
     Index,
     Node,
+    Random,
     Sort,
     Spectrum,
     Term,
@@ -141,16 +143,60 @@ def _function(
 def weight(name: str, *sorts: Sort, start: Any = 0) -> Weight:
     """Make a trained array with an axis per sort; without sorts it is one number, ``w[()]``.
 
+    Parameters
+    ----------
+    name : str
+    *sorts : Sort
+    start : number or Random
+        Value of all entries at the start, or `gaussian`, `uniform` or `orthogonal`.
+
     Raises
     ------
     ParameterError
-        If an axis is no sort, or an ordered one: entries at absolute positions have no symmetry.
+        If an axis is no sort, or an ordered one: entries at absolute positions have no symmetry;
+        or the start is neither.
     """
     for s in sorts:
         require(isinstance(s, Sort), f"weight {name}: {s!r}: must be a sort")
         said = f"weight {name}: {s} is ordered: entries at absolute positions have no symmetry"
         require(not s.ordered, said)
-    return Weight(name, sorts, sp.sympify(start, strict=True))
+    if isinstance(start, Random):
+        matrix = start.kind != "orthogonal" or len(sorts) == 2
+        require(matrix, f"weight {name}: start = {start}: only a matrix can be orthogonal")
+        return Weight(name, sorts, start)
+    try:
+        return Weight(name, sorts, sp.sympify(start, strict=True))
+    except sp.SympifyError:
+        laws = "gaussian(sigma), uniform(width) or orthogonal(scale)"
+        raise ParameterError(
+            f"weight {name}: start = {start!r}: must be a number, {laws}"
+        ) from None
+
+
+def gaussian(sigma: Any) -> Random:
+    """Start of a weight: entries independent, normal, of mean zero and standard deviation
+    ``sigma``, a number or `number`.
+    """
+    return _random("gaussian", sigma)
+
+
+def uniform(width: Any) -> Random:
+    """Start of a weight: entries independent, uniform between ``-width`` and ``width``."""
+    return _random("uniform", width)
+
+
+def orthogonal(scale: Any = 1) -> Random:
+    """Start of a weight: a matrix with orthogonal rows or columns of length ``scale``, all
+    directions as likely.
+    """
+    return _random("orthogonal", scale)
+
+
+def _random(kind: str, size: Any) -> Random:
+    made = node(size).of
+    said = f"start = {kind}({size}): must be a number that is not negative"
+    require(isinstance(made, sp.Expr) and not made.is_negative, said)
+    return Random(kind, made)
 
 
 def gauss(name: str, *sorts: Sort, var: Any = 1) -> Gauss:

@@ -25,9 +25,10 @@ from theory.equation import Equation, Equations
 from theory.flow import Flow
 from theory.parameters import BaseParameters, ParameterError, Preset, Stepped, nearest, parameter
 from theory.registry import COMMANDS, Model, of_all
+from theory.scope import only
 from theory.statement.derived import scope_of
 from theory.statement.stated import UNNAMED, Statement, unread
-from theory.statement.tree import Spectrum, require
+from theory.statement.tree import Random, Spectrum, require
 
 TRAINING: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "eta": (0.1, "learning rate", {"above": 0}),
@@ -79,10 +80,12 @@ def model(stated: Statement, name: str = "") -> StatedModel:
 @functools.cache
 def offered(stated: Statement) -> types.SimpleNamespace:
     """The names of a model's ``theory`` package, and its ``onset``."""
-    from theory.statement import kept, onset
+    from theory.statement import kept, onset, starts
 
     offers = functools.cache(functools.partial(kept.derived, stated))
     kind = functools.partial(parameters, stated)
+    random = any(isinstance(w.start, Random) for w in stated.weights)
+    whole = (only("batch_size", 0, words="0 (all inputs) where weights start at random"),) * random
     text = hashlib.sha256(stated.text.encode()).hexdigest()[:16]  # in configurations of students
 
     def flows() -> dict[str, Flow]:
@@ -95,20 +98,26 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         return flows()[stated.name]
 
     @until("t")
-    @scope.guard(scope_of(stated, kind=kind))
+    @scope.guard(scope_of(stated, filled=whole, kind=kind))
     @sweep.over_fields
     def own_onset(p: Any, until: float | None = None) -> Any:
         return onset.onset(offers(), p, until)
 
     @until("t")
-    @scope.guard(scope_of(stated, filled=(prediction.LINEAR,), kind=kind))
+    @scope.guard(scope_of(stated, filled=(prediction.LINEAR, *whole), kind=kind))
     @sweep.over_fields
     def predict(
-        p: Any, runs: xr.Dataset | None = None, *, until: float | None = None
+        p: Any,
+        runs: xr.Dataset | None = None,
+        *,
+        until: float | None = None,
+        draws: int | None = None,
+        seed: int = 0,
     ) -> xr.Dataset:
         """Predict a training run: descent on all inputs by the students' optimiser, the same for
         every seed. Under Adam students may leave it where gradients vanish by symmetry, as their
-        rounding is divided by itself.
+        rounding is divided by itself. Weights that start at random: a curve per seed, from its own
+        class means, or per drawn start.
 
         Parameters
         ----------
@@ -119,11 +128,15 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         until : float, optional
             Length of the curve without runs, in ``t = eta * steps`` (also ``t=``); by default
             that of ``p.steps``.
+        draws, seed : int
+            Without runs, of weights that start at random: how many starts are drawn, and the seed
+            of these draws.
 
         Returns
         -------
         Dataset
-            Order parameters, loss and observables of the flow over ``t``.
+            Order parameters, loss and observables of the flow over ``t``, and over ``seed`` or
+            ``draw`` if weights start at random.
 
         Raises
         ------
@@ -133,7 +146,28 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         """
         trained = scope.configuration(runs).get("statement", text)
         require(trained == text, f"runs: are of another statement than {stated.name}")
-        return prediction.descent(onset.at_sizes(stated, p).flow, p, runs, until)
+        made = onset.at_sizes(stated, p)
+        if starts.laws(made):
+            usual = starts.times(made, p, starts.PILOTS)
+            onset.within(made, p, min(float(usual.t_50.median()), usual.attrs["run"]))
+            return starts.followed(made, p, runs, until, draws, seed)
+        require(draws is None, f"draws = {draws}: no weight starts at random; {starts.HOW}")
+        return prediction.descent(made.flow, p, runs, until)
+
+    @until("t")
+    @scope.guard(scope_of(stated, filled=whole, kind=kind))
+    @sweep.over_fields
+    def drawn(p: Any, draws: int, seed: int = 0, until: float | None = None) -> xr.Dataset:
+        made = onset.at_sizes(stated, p)
+        found = starts.times(made, p, draws, seed, until)
+        onset.within(made, p, min(float(found.t_50.median()), found.attrs["run"]))
+        return found
+
+    alike = of_onset(own_onset)
+
+    @functools.wraps(alike)
+    def emergence_times(p: Any, draws: int | None = None, seed: int = 0, **more: Any) -> xr.Dataset:
+        return alike(p, **more) if draws is None else drawn(p, draws=draws, seed=seed, **more)
 
     return types.SimpleNamespace(
         statement=stated,
@@ -145,7 +179,7 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         flows=called(flows),
         predict=predict,
         onset=own_onset,
-        emergence_times=of_onset(own_onset),
+        emergence_times=emergence_times,
     )
 
 

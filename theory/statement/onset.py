@@ -8,18 +8,24 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from theory import scope
 from theory.linearised import linearised
 from theory.onset import Onset, tabulated
 from theory.parameters import ParameterError
-from theory.statement import kept
+from theory.statement import kept, passage, starts
 from theory.statement.derived import Derived
+from theory.statement.starts import SHARES
 from theory.statement.stated import Statement
 from theory.statement.tree import require
 
-SHARES = (0.1, 0.5, 0.9)  # of what the loss falls by
 FIRST, LONGEST = 1.0, 1e9  # lengths of a run that looks for its own end
 SETTLED = 0.02  # part of the loss's fall that the second half of a run may add
 AT = 401  # times of a curve
+DRAWS = 4000  # starts of an onset
+SHOWN = 5  # whose loss is drawn
+QUANTILES = (0.05, 0.95)
+LEFT_OUT = 0.1  # relative size of the next order at which a closed form is none
+GROWN, SMALL = 3, 1 / 3  # by which, and to what size, entries outside of the classes may grow
 
 
 def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
@@ -38,7 +44,10 @@ def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
     ParameterError
         If a size or number has no value.
     """
-    flow = concrete(made, p).flow
+    made = concrete(made, p)
+    if starts.laws(made):
+        return _random(made, p, until)
+    flow = made.flow
     curve = _run(flow, p, until)
     end, begun, fall = (
         float(curve.t[-1]),
@@ -74,6 +83,108 @@ def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
         notes=notes,
         setting={s.name: getattr(p, s.name) for s in made.statement.symbols},
     )
+
+
+def _random(made: Derived, p: Any, until: float | None) -> Onset:
+    """Times of drawn starts, and their closed form."""
+    drawn = starts.times(made, p, DRAWS, until=until)
+    run, begun, end = (drawn.attrs[k] for k in ("run", "loss_start", "loss_end"))
+    numbers: dict[str, tuple[Any, ...]] = {
+        "draws": (DRAWS, "starts that were drawn"),
+        "run": (run, "length of the run"),
+        "loss_start": (begun, "loss at the mean of the start"),
+        "loss_end": (end, "least loss at the end of a run"),
+    }
+    for share in SHARES:
+        name = f"t_{share:.0%}".rstrip("%")
+        label = f"time at which the loss has done {share:.0%} of its fall, median"
+        numbers[name] = (float(drawn[name].median()), label, "t")
+    for q in QUANTILES:
+        label = f"half of its fall, by {q:.0%} of starts"
+        value = np.quantile(drawn.t_50, q, method="inverted_cdf")
+        numbers[f"t_50_{q:.0%}".rstrip("%")] = (float(value), label, "t")
+    never = float(np.isinf(drawn.t_90).mean())
+    numbers["never"] = (never, "share of starts that do not get through it within the run")
+    notes = [f"{starts.ASSUMED}; against students: verify.trajectories"]
+    for name in made.observables:
+        share = float((drawn[name] > 0).mean())
+        if 0 < share < 1 - never:
+            error = np.sqrt(share * (1 - share) / DRAWS)
+            numbers[f"P_{name}"] = (share, f"share of starts with {name} > 0 then, +- {error:.2g}")
+    found = passage.passage(made, p, (begun + end) / 2, round(run / p.eta))
+    if isinstance(found, str):
+        notes.append(f"no closed form: {found}")
+    elif found.next > LEFT_OUT:
+        notes.append(f"no closed form: the next order would be {found.next:.0%} of the time")
+        found = ""
+    else:
+        more = (0.03 / found.next) ** (1 / found.power) if found.next > 0 else np.inf
+        notes.append(
+            f"closed form: the next order is {found.next:.2g} of the time, and 3% for initial "
+            f"weights {more:.3g} times as large"
+        )
+        for q in (QUANTILES[0], 0.5, QUANTILES[1]):
+            label = f"half of its fall, by {q:.0%} of starts, closed form"
+            numbers[f"closed_{q:.0%}".rstrip("%")] = (found.quantile(q), label)
+        if found.saddle:
+            numbers["Lambda"] = (found.rate, "growth rate of the fastest direction, in steps")
+            numbers["directions"] = (found.many, "that grow as fast")
+    notes += within(made, p, min(numbers["t_50"][0], run))
+    return tabulated(
+        numbers,
+        curves=lambda: _curves(made, p, drawn, found),
+        equations=lambda: [
+            *made.equations().values(),
+            *(() if isinstance(found, str) else found.equations(made)),
+        ],
+        absent={k: "not within the run" for k in numbers if k.startswith("t_")},
+        notes=notes,
+        setting={s.name: getattr(p, s.name) for s in made.statement.symbols},
+    )
+
+
+def within(made: Derived, p: Any, time: float) -> list[str]:
+    """Refuse students that class means do not describe, as directions outside of the classes grow
+    by a time; a note if inputs are too many to know.
+
+    Raises
+    ------
+    ParameterError
+        If they grow to a third, unless called with ``beyond=True``.
+    """
+    rates = _growth(made.statement, p)
+    if rates is None:
+        return ["growth outside of the classes: not known, as the inputs are too many to list"]
+    grown = np.exp(min(rates[1] * time, 700.0))
+    if grown > GROWN and max(starts.sizes(made, p).values()) * grown > SMALL:
+        names = ", ".join(f"start of {w.name}" for w in starts.laws(made))
+        said = f"{names}: entries leave the means of their classes at the rate {rates[1]:.3g}"
+        inside = f"(these grow at {rates[0]:.3g})"
+        scope.refuse([f"{said} {inside}: no flow of classes describes these students; train them"])
+    return []
+
+
+@functools.lru_cache(maxsize=16)
+def _growth(stated: Statement, p: Any) -> tuple[float, float] | None:
+    return passage.outside(at_sizes(stated, p), p)
+
+
+def _curves(made: Derived, p: Any, drawn: xr.Dataset, found: Any) -> dict[str, xr.Dataset]:
+    """Share of starts that have got through half of the fall, and the loss of some."""
+    t = np.linspace(0, 1.2 * float(drawn.t_50.where(np.isfinite(drawn.t_50)).max()), AT)
+    shares = {"drawn starts": ("t", (drawn.t_50.values[:, None] <= t).mean(0))}
+    if not isinstance(found, str):
+        shares["closed form"] = ("t", 1 - found.later(t))
+    x = starts.ordered(made, starts.starts(made, p, SHOWN))
+    steps = np.unique(np.rint(t / p.eta).astype(int))
+    losses = starts.Bulk(made.flow, p).at(x, steps)["loss"]
+    each = {f"start {k}": ("t", loss) for k, loss in enumerate(losses, 1)}
+    return {
+        "loss": xr.Dataset(each, {"t": p.eta * steps}, {"marks": []}),
+        "share of starts, loss half-way": xr.Dataset(
+            shares, {"t": t}, {"marks": ["t_50_5", "t_50", "t_50_95"]}
+        ),
+    }
 
 
 def concrete(made: Derived, p: Any) -> Derived:

@@ -126,7 +126,7 @@ class Roles:
         kinds = {slots[k].sort for k in classes.vectors}
         require(len(classes.vectors) < 3 and len(kinds) < 2, f"weight {weight.name}: {said}")
         said = f"start = {weight.start}: must be 0, as the data single out no direction"
-        require(len(classes.vectors) != 1 or weight.start == 0, f"weight {weight.name}: {said}")
+        require(len(classes.vectors) != 1 or weight.mean == 0, f"weight {weight.name}: {said}")
         terms = self._terms(weight, classes.plain)
         pairs = itertools.combinations(terms, 2)
         unary = [t for t in terms if isinstance(t, Value) and t.solved is not None]

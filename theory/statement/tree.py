@@ -236,11 +236,29 @@ class Array(Unordered):
         return self.name
 
 
+@dataclass(frozen=True)
+class Random:
+    """A law of entries at the start, around zero: ``gaussian`` of a standard deviation, ``uniform``
+    up to a width, or ``orthogonal``, of a scale; all of this ``size``.
+    """
+
+    kind: str
+    size: sp.Expr
+
+    def __repr__(self) -> str:
+        return f"{self.kind}({self.size})"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Weight(Array):
-    """A trained array; all entries start at ``start``."""
+    """A trained array; all entries start at ``start``, or are drawn from it."""
 
-    start: sp.Expr = sp.S.Zero
+    start: sp.Expr | Random = sp.S.Zero
+
+    @property
+    def mean(self) -> sp.Expr:
+        """Mean of an entry at the start."""
+        return sp.S.Zero if isinstance(self.start, Random) else self.start
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -261,7 +279,7 @@ class Node(Unordered):
         (one where both terms are equal, else zero), ``equal`` (both parts), ``plus``, ``times``,
         ``power`` (``of``: the exponent), ``exp``, ``log``, ``total`` (over the index ``of``; a term
         is the position of an ordered sort that it ends before), ``trace`` (see
-        `theory.statement.gaussian`).
+        `theory.statement.wick`).
     parts : tuple of Node
         What it is made of.
     terms : tuple of Term

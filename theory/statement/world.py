@@ -13,7 +13,7 @@ from typing import Any
 import sympy as sp
 
 from theory import notation
-from theory.statement import gaussian
+from theory.statement import wick
 from theory.statement.decisions import Decisions
 from theory.statement.frames import Frame, NeedOuter, NoTerms, Quenched, Vague
 from theory.statement.roles import Classes, Roles
@@ -32,7 +32,7 @@ class World(Decisions):
         tree multiplied out.
         """
         if self.stated.gausses:
-            return sp.Add(*map(self._mean_of, gaussian.integrated(tree)))
+            return sp.Add(*map(self._mean_of, wick.integrated(tree)))
         try:
             return self._mean_of(tree)
         except Quenched as error:
@@ -105,7 +105,7 @@ class World(Decisions):
         if n.kind == "power":
             return self.value(n.parts[0], linear and n.of == 1) ** n.of
         if n.kind == "trace":
-            return gaussian.trace([self.value(p) for p in n.parts], *n.of)
+            return wick.trace([self.value(p) for p in n.parts], *n.of)
         if n.kind == "total":
             return self._total(n, linear)
         if n.kind == "equal":
@@ -239,8 +239,8 @@ def classes(stated: Statement, roles: Roles) -> tuple[list[Class], set[str]]:
             means = ", ".join([*told, *["on the diagonal"] * len(along)]) or "every entry"
             size = sp.factor(entries * chance) * sp.Mul(*along)
             symbol = notation.symbol(name, means=f"{weight.name}: {means}", real=True)
-            if along and gaussian.spectra(stated):
-                symbol, size = notation.array(name)[gaussian.DIRECTION], size / along[0]
+            if along and wick.spectra(stated):
+                symbol, size = notation.array(name)[wick.DIRECTION], size / along[0]
             of.symbols[pattern] = symbol
             distinct.append(Class(symbol, weight, size, means))
     return distinct, assumed

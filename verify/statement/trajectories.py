@@ -12,11 +12,13 @@ from theory import titles
 from theory.parameters import described
 from theory.runtime import plotting
 from theory.statement import model, onset
+from theory.statement import starts as random
 from theory.statement.arrays import Data
 from theory.statement.stated import Statement
 from verify import ensemble
 from verify.check import IDENTITY, Band, Check, identity
 from verify.report import Report, Request
+from verify.statement import starts
 from verify.trajectories import compare
 
 # What drawn inputs add is of second order in the noise, for class means as much as their scatter.
@@ -75,6 +77,8 @@ def of(stated: Statement) -> types.SimpleNamespace:
 
     def report(request: Request) -> Report:
         """The requested students against the flow."""
+        if random.laws(model.offered(stated).derived()):
+            return starts.report(stated, request)
         p, runs = ensemble.get(request)
         return Report(
             checks(stated, p, runs), [lag(stated, p, runs)], draw=lambda: draw(stated, p, runs)

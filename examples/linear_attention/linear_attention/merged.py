@@ -13,7 +13,7 @@ from theory import Equation, Flow, delta_sum, proved, symbol, vanishes, written_
 from theory.called import cache
 from theory.catalogue import catalogue
 from theory.clocks import delay
-from theory.statement.gaussian import at_size
+from theory.statement.wick import at_size
 
 __all__ = ["Parameters", "applies", "equations", "flows", "sections"]
 along, scale, s_0, value = S.along, S.scale, S.s_0, S.value
