@@ -161,7 +161,8 @@ class Bulk:
 
     def shown(self, name: str, x: np.ndarray) -> np.ndarray:
         """The loss, or another observable."""
-        return np.broadcast_to(self._shown[name](*x, *self._others)[0], x.shape[1:])
+        with np.errstate(all="ignore"):  # of states that the next step refuses
+            return np.broadcast_to(self._shown[name](*x, *self._others)[0], x.shape[1:])
 
     def step(self, x: np.ndarray) -> np.ndarray:
         """States after a step.
@@ -171,7 +172,7 @@ class Bulk:
         ParameterError
             If the descent diverges.
         """
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             x = x + self.eta * self.rates(x)
         said = f"eta = {self.eta:g}: the descent diverges; take it smaller"
         require(np.isfinite(x).all(), said)

@@ -1,0 +1,89 @@
+"""Students from random initial weights against the flow of their class means."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "theory" / "statement"))
+from random_starts import KINDS
+
+from simulate.statement import of as students
+from theory.statement import model, passage, starts
+from verify.report import Request
+from verify.statement import starts as checks
+
+SEEDS = "16"
+
+
+@pytest.fixture(scope="module")
+def asked():
+    """A statement at a saddle, and what a command asks for."""
+    stated = KINDS["a saddle"]()
+    return stated, Request(model.model(stated), seeds=SEEDS, assignments=("sigma=0.02",))
+
+
+@pytest.fixture
+def rows(asked, monkeypatch, tmp_path):
+    """Verdicts by the first words of a row; students are trained once."""
+    monkeypatch.chdir(Path(__file__).parents[2])
+
+    def made():
+        return {c.name: c for c in checks.report(*asked).checks}
+
+    return made
+
+
+VARIANCE = "variance of class means at the start over the predicted one"
+TIME = "time at which the loss is half-way, from the same start"
+POWER = "power of initial weights in the error of a student's time"
+ALONE = "students of which one of theory and training alone is half-way"
+
+
+def test_students_follow_their_class_means(rows):
+    """Nothing fails, and the time of half the fall is seen to half a percent."""
+    found = rows()
+    assert all(c.within for c in found.values())
+    assert found[TIME].verdict == "agrees" and found[TIME].detectable < 0.01
+    assert found[POWER].measured > 0.7
+
+
+def test_a_start_that_is_too_large_is_seen(rows, monkeypatch):
+    """Its error does not fall with the weights, and the times are off."""
+    bulk = starts.Bulk.at
+    monkeypatch.setattr(starts.Bulk, "at", lambda self, x, steps: bulk(self, 1.5 * x, steps))
+    found = rows()
+    assert found[POWER].verdict == found[TIME].verdict == "FAIL"
+
+
+def test_entries_that_are_not_counted_are_seen(rows, monkeypatch):
+    """Class means with the variance of single entries."""
+    plain = passage.covariance
+    monkeypatch.setattr(passage, "covariance", lambda made, p: plain(made, p) * 9)
+    assert rows()[VARIANCE].verdict == "FAIL"
+
+
+def test_a_wrong_clock_is_seen(rows, monkeypatch):
+    """Steps that are three percent too long."""
+    step = starts.Bulk.step
+
+    def longer(self, x):
+        return x + 1.03 * (step(self, x) - x)
+
+    monkeypatch.setattr(starts.Bulk, "step", longer)
+    assert rows()[TIME].verdict == "FAIL"
+
+
+def test_curves_of_single_students_begin_where_they_begin(asked):
+    """Every seed from its own class means; single seeds are off in first order of the weights."""
+    stated, _ = asked
+    theory, off = model.offered(stated), []
+    for sigma in (0.04, 0.02):
+        p = theory.Parameters(sigma=sigma, steps=60)
+        runs = students(stated).train(p, seeds=range(4), progress=False)
+        curve = theory.predict(p, runs)
+        for x in ("delta_K_0_0", "delta_V_0_0"):
+            np.testing.assert_array_equal(curve[x].isel(t=0), runs[x].isel(t=0))
+            off.append(float(abs(curve[x] - runs[x]).max() / abs(runs[x]).max()))
+    assert max(off[2:]) < max(off[:2]) and max(off) < 0.1
