@@ -95,8 +95,10 @@ def checks(stated: Statement, p: Any, runs: xr.Dataset, drawn: xr.Dataset) -> It
         )
         luck = mean / float(drawn.t_50.values[np.isfinite(drawn.t_50)].mean()) - 1
         yield f"luck of these seeds: their starts take {luck:+.1%} of the mean over {DRAWS} drawn ones"
+    x = starts.ordered(made, starts.starts(made, p, DRAWS))
+    ends = starts.Bulk(made.flow, p).at(x, runs.step.values[-1:])
     for name in made.observables:
-        share = float((drawn[name] > 0).mean())
+        share = float((ends[name] > 0).mean())
         if 0 < share < 1:
             end = runs[name].isel(t=-1).values > 0
             what = f"share of students with {name} > 0 at the end, from sizes alone"
