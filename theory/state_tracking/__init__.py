@@ -54,7 +54,7 @@ from theory.state_tracking.numbers.rollout import trajectory, with_accuracy
 from theory.state_tracking.onset import emergence_times, onset
 from theory.state_tracking.onset import equations as onset_equations
 from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.predict import predict
+from theory.state_tracking.predict import drawn_times, predict
 from theory.state_tracking.variance import initial_variance
 
 __all__ = [
@@ -75,6 +75,7 @@ __all__ = [
     "late_states",
     "onset",
     "per_seed",
+    "drawn_times",
     "predict",
     "rewards_time",
     "reward_stall",

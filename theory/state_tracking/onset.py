@@ -9,6 +9,7 @@ import xarray as xr
 
 from theory import (
     Equation,
+    ParameterError,
     linear_root,
     number,
     proved,
@@ -28,6 +29,7 @@ from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, rise
 from theory.state_tracking.numbers import inversion
 from theory.state_tracking.numbers.quadrature import emergence_time
 from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.predict import drawn_times
 from theory.state_tracking.scope import FLOW, ONSET
 from theory.state_tracking.symbols import (
     A_0,
@@ -304,8 +306,11 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
 
 
 @scope.guard(FLOW)
-def emergence_times(p: Any, level: float = 0.5, **fields: Any) -> xr.Dataset:
-    """Training time at which attention reaches a level, by the exact solution of the flow (15).
+def emergence_times(
+    p: Any, level: float = 0.5, draws: int | None = None, **fields: Any
+) -> xr.Dataset:
+    """Training time at which attention reaches a level, by the exact solution of the flow (15); or
+    the times of single students, from initial weights that are drawn.
 
     Parameters
     ----------
@@ -313,6 +318,9 @@ def emergence_times(p: Any, level: float = 0.5, **fields: Any) -> xr.Dataset:
         Model parameters.
     level : float
         Value of A, inside (0, 1).
+    draws : int, optional
+        How many starts to draw: then ``alpha_half`` is over ``draw``, as of
+        `theory.state_tracking.drawn_times`, whose ``seed`` and ``until`` may be given, too.
     **fields
         Arrays of fields, which broadcast and become dimensions of the result, and derived
         quantities to override: ``emergence_times(p, L=[3, 10, 22])``, ``..., c_omega=1.0``. A sweep
@@ -330,6 +338,10 @@ def emergence_times(p: Any, level: float = 0.5, **fields: Any) -> xr.Dataset:
         As `theory.state_tracking.numbers.quadrature.emergence_time`.
     """
     level = number("level", level)
+    if draws is not None:
+        if level != 0.5:
+            raise ParameterError(f"level = {level:g}: must be 0.5 with draws")
+        return drawn_times(p, draws, **fields)
     name = "alpha_half" if level == 0.5 else "alpha_at_level"
     words = {
         "long_name": f"time of A = {level:g}, flow (15), exact",

@@ -10,7 +10,8 @@ import xarray as xr
 from theory import ParameterError, prediction, scope, sweep, until
 from theory.state_tracking import domains
 from theory.state_tracking.levels import LEVELS, Level
-from theory.state_tracking.numbers.per_seed import Realisation, Start, solve
+from theory.state_tracking.numbers.per_seed import Realisation, Start, half_times, solve
+from theory.state_tracking.numbers.per_seed.attention import Attention
 from theory.state_tracking.numbers.per_seed.realisation import SINGLE
 from theory.state_tracking.numbers.per_seed.start import MEASURED
 from theory.state_tracking.parameters import REWARD_FIELDS, Parameters
@@ -119,6 +120,69 @@ def predict(
     if level not in domains.OFF:
         return curves
     return curves.assign_attrs(off_by=domains.off_by(p, level), note=domains.note(p, level))
+
+
+TOGETHER = 20  # drawn starts that share their strides
+
+
+@until("alpha")
+@scope.guard({name: level.scope for name, level in LEVELS.items() if level.system})
+@sweep.over_fields
+def drawn_times(
+    p: Parameters,
+    draws: int,
+    *,
+    seed: int = DRAW,
+    until: float | None = None,
+    level: str = "cavity",
+) -> xr.Dataset:
+    """Times of A = 1/2 over initial weights that are drawn, from sizes alone.
+
+    Parameters
+    ----------
+    p : Parameters
+        Parameters of the training.
+    draws : int
+        How many starts; a thousand take seconds.
+    seed : int
+        Of the draws, which are none of the students'.
+    until : float, optional
+        Length of the runs in alpha; ``p.epochs`` by default.
+    level : str
+        A level of `predict` that follows drawn starts: ``cavity``, or ``fixed_disorder``, which
+        draws teachers and training sets, too, and is right where actions or sequences are few.
+
+    Returns
+    -------
+    Dataset
+        Over ``draw``: ``alpha_half`` in alpha, NaN where a run ends before, and the initial values
+        ``A_0``, ``R_0``, ``S_0`` that it depends on.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such level, or the theory does not describe these students.
+    """
+    rows = {name: row for name, row in LEVELS.items() if row.system}
+    if level not in rows:
+        raise ParameterError(f"level = {level!r}: must be one of {', '.join(rows)}")
+    p, rng = p.run_to(until), np.random.default_rng(seed)
+    start = Start.drawn(p, draws, rng)
+    known = Realisation.drawn(p, start, rng) if rows[level].known else None
+    system = rows[level].system(p, start, known, False)
+    A_0 = np.einsum("bii->b", Attention(p).forward(start.W_Q, start.W_K)) / p.L
+    size = 1 if known else TOGETHER
+    data = {"alpha_half": half_times(system, p.epochs, size=size)}
+    data |= {"A_0": A_0, "R_0": start.R, "S_0": start.S}
+    found = xr.Dataset({k: ("draw", v) for k, v in data.items()}, {"draw": range(draws)})
+    found.alpha_half.attrs["units"] = "alpha = epochs / (d_g N)"
+    return found.assign_attrs(
+        kind="theory",
+        reference=f"beyond forner2026: {level}, from drawn starts",
+        level=level,
+        status="closure",
+        parameters=p.as_json(),
+    )
 
 
 def _deviation(curves: xr.Dataset, runs: xr.Dataset, level: str) -> dict[str, Any]:

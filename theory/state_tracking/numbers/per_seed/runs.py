@@ -25,11 +25,13 @@ System = Dressed | Cavity | FixedDisorder
 Tolerance = Annotated[float, Allowed(above=0, high=1)]
 
 
-def members(system: System) -> list[System]:
-    """Every seed on its own, so that its strides do not depend on others."""
+def members(system: System, size: int = 1) -> list[System]:
+    """Every seed on its own, so that its strides do not depend on others; or so many together,
+    which is faster.
+    """
     alone = []
-    for k in range(len(system.state[0])):
-        one, one_seed = copy.copy(system), slice(k, k + 1)
+    for k in range(0, len(system.state[0]), size):
+        one, one_seed = copy.copy(system), slice(k, k + size)
         one.state = [x[one_seed] for x in system.state]
         for name in system.BY_SEED:
             value = getattr(system, name)
@@ -69,22 +71,25 @@ def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANC
     return xr.Dataset(data, coords={"alpha": system.p.alpha(epochs), "epoch": ("alpha", epochs)})
 
 
-def _paths(system: System, tolerance: float) -> Iterable[Strides | Single]:
-    """Descent of a system: seed by seed, where seeds are independent of each other."""
+def _paths(system: System, tolerance: float, size: int = 1) -> Iterable[Strides | Single]:
+    """Descent of a system: as `members`, where seeds are independent of each other."""
     if isinstance(system, Trained):
         return [Single(system)]
-    alone = [system] if isinstance(system, Rewarded) else members(system)
+    alone = [system] if isinstance(system, Rewarded) else members(system, size)
     return (Strides(one, tolerance) for one in alone)
 
 
 @checked
 def half_times(
-    system: System, epochs: Annotated[int, Allowed(low=0)], tolerance: Tolerance = TOLERANCE
+    system: System,
+    epochs: Annotated[int, Allowed(low=0)],
+    tolerance: Tolerance = TOLERANCE,
+    size: Annotated[int, Allowed(low=1)] = 1,
 ) -> np.ndarray:
     """Time of A = 1/2 per seed, in alpha; NaN if it is not reached within the given epochs.
-    ``tolerance`` as for `solve`.
+    ``tolerance`` as for `solve`, ``size`` as for `members`.
     """
-    half = [half_epochs(path, epochs) for path in _paths(system, tolerance)]
+    half = [half_epochs(path, epochs) for path in _paths(system, tolerance, size)]
     return system.p.alpha(np.concatenate(half))
 
 
