@@ -372,6 +372,10 @@ def _derived(stated: Statement, roles: Roles, confirmed: bool) -> Derived:
     assumptions += [f"{n}: all values equally often" for n in often]
     assumptions += [f"{n}: values distinct" for n in leading]
     status, loss = "leading order" if leading else "exact", means.pop("loss")
+    begun = loss.xreplace({c.symbol: c.weight.mean for c in derived})
+    names = ", ".join(f"{w.name} = {w.mean}" for w in stated.weights)
+    said = f"at the start, {names}, the loss is 0/0; let a weight start elsewhere: start=1"
+    require(not begun.has(sp.nan, sp.zoo), f"statement {stated.name}: {said}")
     made = Derived(stated, roles, derived, loss, means, status, tuple(assumptions))
     try:
         if confirmed:

@@ -242,6 +242,8 @@ def test_directions_outside_of_the_classes_are_refused():
         (lambda: weight("W", start="random"), "gaussian\\(sigma\\), uniform\\(width\\)"),
         (lambda: weight("W", start=orthogonal(1)), "only a matrix can be orthogonal"),
         (lambda: gaussian(-1), "not negative"),
+        (lambda: singular(0), "W = 0, b = 0, the loss is 0/0; let a weight start elsewhere: start=1"),
+        (lambda: singular(gaussian(1)), "the loss is 0/0"),
         (lambda: theory_of(0.01).predict(parameters_of(0.01)), "predict\\(p, draws=5\\)"),
         (lambda: theory_of(0.01).emergence_times(parameters_of(0.01), draws=0), "draws = 0"),
         (lambda: theory_of(0.01).onset(parameters_of(-1.0)), "must be at least 0"),
@@ -266,6 +268,14 @@ def theory_of(sigma):
 def parameters_of(sigma):
     """At a size of the weights."""
     return model.parameters(STATED)(sigma=sigma)
+
+
+def singular(start):
+    """A share of entries, which is not defined where all are zero."""
+    token = sort("token", sizes("N"))
+    W, b, z = weight("W", token, start=start), weight("b", start=start), draw(token)
+    loss = (W[z] / (b[()] + total(lambda i: W[i], token)) - 1) ** 2
+    return kept.derived(statement(loss, name="singular"))
 
 
 def plain():
