@@ -242,7 +242,10 @@ def test_directions_outside_of_the_classes_are_refused():
         (lambda: weight("W", start="random"), "gaussian\\(sigma\\), uniform\\(width\\)"),
         (lambda: weight("W", start=orthogonal(1)), "only a matrix can be orthogonal"),
         (lambda: gaussian(-1), "not negative"),
-        (lambda: singular(0), "W = 0, b = 0, the loss is 0/0; let a weight start elsewhere: start=1"),
+        (
+            lambda: singular(0),
+            "W = 0, b = 0, the loss is 0/0; let a weight start elsewhere: start=1",
+        ),
         (lambda: singular(gaussian(1)), "the loss is 0/0"),
         (lambda: theory_of(0.01).predict(parameters_of(0.01)), "predict\\(p, draws=5\\)"),
         (lambda: theory_of(0.01).emergence_times(parameters_of(0.01), draws=0), "draws = 0"),
