@@ -11,6 +11,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -330,8 +331,9 @@ def find(name: str) -> Model:
         from theory.statement.model import of_file
 
         return of_file(name)
-    known = ", ".join(_models())
-    message = f"no model named '{name}'; there are {known}; {nearest(name, table)}"
+    known, file = ", ".join(_models()), Path(f"{name}.py")
+    hint = f"did you mean the file {file}?" if file.is_file() else nearest(name, table)
+    message = f"no model named '{name}'; there are {known}; {hint}"
     raise ParameterError(message.rstrip(" ;"))
 
 

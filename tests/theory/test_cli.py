@@ -59,6 +59,25 @@ def test_onset_table(call):
     assert float(values["T_alpha"]) == pytest.approx(np.sqrt(2 / 2.28348746823) / 0.5, rel=1e-9)
 
 
+@pytest.mark.parametrize("words", ["--set N=8 L=4", "--set N=8,L=4", "--set N=8 --set L=4"])
+def test_several_parameters_in_the_ways_that_people_type_them(call, words):
+    """All are the same; the model may stand before or after."""
+    printed = {
+        call(onset.main, *order, "--json")[1]
+        for order in ((*words.split(), "--quiet", "state_tracking"), (*words.split(),))
+    }
+    found = [json.loads(text)["parameters"] for text in printed]
+    assert {(p["N"], p["L"]) for p in found} == {(8, 4)}
+
+
+def test_a_file_without_its_ending_is_named(call, tmp_path, monkeypatch):
+    """As a model it is unknown, and is there."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "copying.py").write_text("")
+    code, _, err = call(onset.main, "copying")
+    assert code == 2 and "did you mean the file copying.py?" in err
+
+
 def test_onset_json(call):
     """One object with the numbers at the top level and the parameters they belong to."""
     code, out, err = call(

@@ -39,9 +39,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
         metavar="FILE",
         help="the equations as LaTeX, to FILE or stdout",
     ),
-    "set": dict(
-        action="append", default=[], metavar="NAME=VALUE", help="set a parameter (repeatable)"
-    ),
+    "set": dict(action="append", default=[], metavar="NAME=VALUE", help="set parameters: N=8 L=4"),
     "preset": dict(metavar="NAME", help="named parameters to start from, e.g. table_2"),
     "seeds": dict(metavar="SEEDS", help="8 (0..7), 0:20 (half-open) or 3,5"),
     "alpha": dict(
@@ -94,13 +92,13 @@ class Parser(argparse.ArgumentParser):
         """Reject unknown flags first: argparse would take the word after one for a MODEL."""
         if commands.COMPLETION in os.environ:
             self._complete()
-        words = sys.argv[1:] if args is None else args
+        words = _assignments(sys.argv[1:] if args is None else args)
         for word in words:
             flag = word.partition("=")[0]
             known = flag in self._option_string_actions  # --seed 2 is not --seeds 2
             if flag.startswith("--") and len(flag) > 2 and not known:
                 self.error(f"unknown flag {flag}{self._advice(flag, words)}")
-        parsed = super().parse_args(args, namespace)
+        parsed = super().parse_args(words, namespace)
         for flag in ("out", "plot", "latex"):
             _check_place(flag, getattr(parsed, flag, None))
         if getattr(parsed, "beyond", False):
@@ -147,6 +145,20 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing usage."""
         raise ParameterError(f"{message} (see {self.prog} --help)")
+
+
+def _assignments(words: Sequence[str]) -> list[str]:
+    """Words of a command line with every parameter under a flag of its own: ``--set N=4 M=3`` and
+    ``--set N=4,M=3`` are ``--set N=4 --set M=3``.
+    """
+    spelled: list[str] = []
+    for word in words:
+        if spelled[-2:-1] == ["--set"] and re.match(r"[A-Za-z_]\w*=", word):
+            spelled.append("--set")
+        several = spelled[-1:] == ["--set"]
+        first, *others = re.split(r",\s*(?=[A-Za-z_]\w*=)", word) if several else [word]
+        spelled += [first, *(x for other in others for x in ("--set", other))]
+    return spelled
 
 
 def _model(name: str) -> registry.Model:

@@ -130,12 +130,7 @@ TOGETHER = 20  # drawn starts that share their strides
 @scope.guard({name: level.scope for name, level in LEVELS.items() if level.system})
 @sweep.over_fields
 def drawn_times(
-    p: Parameters,
-    draws: int,
-    *,
-    seed: int = DRAW,
-    until: float | None = None,
-    level: str = BEST,
+    p: Parameters, draws: int, *, seed: int = DRAW, until: float | None = None, level: str = BEST
 ) -> xr.Dataset:
     """Times of A = 1/2 over initial weights that are drawn, from sizes alone.
 
