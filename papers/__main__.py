@@ -25,7 +25,9 @@ def main(argv: list[str] | None = None) -> int:
         "anew",
         model=False,
     )
-    paper = parser.add_argument("paper", metavar="PAPER", help="one of " + ", ".join(keys))
+    paper = parser.add_argument(
+        "paper", nargs="?", default="", metavar="PAPER", help="one of " + ", ".join(keys)
+    )
     paper.completer = lambda **_: keys  # type: ignore[attr-defined]
     parser.add_argument("--figure", metavar="NAME", help="only this figure")
     parser.add_argument(
@@ -47,8 +49,12 @@ def main(argv: list[str] | None = None) -> int:
         help="with --claims: first run the verify commands whose code has changed, and the cited tests (all, or gradients,tests,...), and store what they find",
     )
     args = parser.parse_args(argv)
+    if not args.paper:
+        raise ParameterError(f"which paper? there are {', '.join(keys)}")
     model = cli.choose("paper", args.paper, keys)
     paper = model.ledger()
+    if args.figure is not None and args.claims:
+        raise ParameterError("--figure: not together with --claims, which is about the whole paper")
     if args.run is not None and not args.claims:
         raise ParameterError("--run: only with --claims")
     if args.claims:

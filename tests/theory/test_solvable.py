@@ -109,6 +109,7 @@ def test_verbs(words, verb, others):
         ("benchmark", "benchmark: must be a verb; theory.benchmark or simulate.benchmark"),
         ("state_tracking", "solvable onset state_tracking"),
         ("associative_memory.k_hop", "solvable onset associative_memory.k_hop"),
+        ("train", "train: must be a verb; type solvable simulate"),
         ("xyzzy", "xyzzy: must be a verb; all of them: solvable"),
     ],
 )

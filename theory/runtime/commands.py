@@ -55,6 +55,9 @@ def resolve(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     from theory.parameters import ParameterError, nearest
 
     advice = " or ".join(called) or nearest(name, re.split("[ .]", " ".join(verbs())))
+    usual = {"train": "simulate", "models": "", "list": "", "plot": "onset MODEL --plot"}
+    if name in usual:
+        advice = f"type solvable {usual[name]}".strip()
     if name in registry.TABLE:
         advice = f"it is a model, type for instance: solvable onset {name}"
     raise ParameterError(f"{name}: must be a verb; {advice or 'all of them: solvable'}")
