@@ -38,7 +38,7 @@ def test_times_are_where_drawn_curves_cross(level):
 def test_students_are_draws():
     """Times of the shipped students are a sample of the drawn ones, which explain most of it."""
     p, runs = ensembles("demo")
-    found = st.emergence_times(p, draws=400)
+    found = st.emergence_times(p, seeds=400)
     measured = first_crossing(runs.A, 0.5).values
     assert scipy.stats.ks_2samp(measured, found.alpha_half).pvalue > 1e-3
     assert scipy.stats.ks_2samp(1.5 * measured, found.alpha_half).pvalue < 1e-3
@@ -49,12 +49,12 @@ def test_students_are_draws():
 
 def test_a_run_that_ends_before_and_what_is_refused():
     """NaN, and one line."""
-    assert np.isnan(st.emergence_times(P, draws=3, until=0.1).alpha_half).all()
-    assert set(st.emergence_times(P, draws=3, L=[3, 4]).data_vars) == KNOWN
+    assert np.isnan(st.emergence_times(P, seeds=3, until=0.1).alpha_half).all()
+    assert set(st.emergence_times(P, seeds=3, L=[3, 4]).data_vars) == KNOWN
     for call, said in (
         (lambda: st.drawn_times(P, 3, level="flow"), "level = 'flow': must be one of dressed"),
-        (lambda: st.drawn_times(P, 0), "draws = 0"),
-        (lambda: st.emergence_times(P, 0.4, draws=3), "level = 0.4: must be 0.5 with draws"),
+        (lambda: st.drawn_times(P, 0), "seeds = 0"),
+        (lambda: st.emergence_times(P, 0.4, seeds=3), "level = 0.4: must be 0.5 with seeds"),
     ):
         with pytest.raises(ParameterError, match=said):
             call()

@@ -19,7 +19,7 @@ from theory.registry import TABLE
 NAMES = ("emergence_times", "thresholds", "predict", "flow", "onset")
 # As each function is called: positional arguments, then what only keywords give.
 SHAPES = {
-    "emergence_times": (["p"], {"level", "beyond", "fields"}),
+    "emergence_times": (["p"], {"level", "seeds", "beyond", "fields"}),
     "thresholds": (["p"], {"beyond"}),
     "predict": (["p", "runs"], {"seeds", "until", "level", "accuracies", "given", "beyond"}),
     "onset": (["p", "until"], {"beyond"}),

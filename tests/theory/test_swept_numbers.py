@@ -52,6 +52,7 @@ CASES = {
         "initial_variance": ({}, "d_h", [8, 16]),
         "trajectory": ({"alpha": 0.5, "at": [0, 0.5]}, "L", [2, 8]),
         "predict": ({"seeds": 2, "level": "dressed"}, "L", [2, 5]),
+        "drawn_times": ({"seeds": 2, "level": "dressed"}, "L", [2, 5]),
         "onset": ({}, "N", [6, 9]),
         "rewards_time": ({"level": 0.5}, "reward", ["step", "true"]),
         "best_switch": ({}, "reward", ["outcome", "true"]),

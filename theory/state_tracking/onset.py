@@ -307,7 +307,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
 
 @scope.guard(FLOW)
 def emergence_times(
-    p: Any, level: float = 0.5, draws: int | None = None, **fields: Any
+    p: Any, level: float = 0.5, seeds: int | None = None, **fields: Any
 ) -> xr.Dataset:
     """Training time at which attention reaches a level, by the exact solution of the flow (15); or
     the times of single students, from initial weights that are drawn.
@@ -318,7 +318,7 @@ def emergence_times(
         Model parameters.
     level : float
         Value of A, inside (0, 1).
-    draws : int, optional
+    seeds : int, optional
         How many starts to draw: then ``alpha_half`` is over ``draw``, as of
         `theory.state_tracking.drawn_times`, whose ``seed`` and ``until`` may be given, too.
     **fields
@@ -338,10 +338,10 @@ def emergence_times(
         As `theory.state_tracking.numbers.quadrature.emergence_time`.
     """
     level = number("level", level)
-    if draws is not None:
+    if seeds is not None:
         if level != 0.5:
-            raise ParameterError(f"level = {level:g}: must be 0.5 with draws")
-        return drawn_times(p, draws, **fields)
+            raise ParameterError(f"level = {level:g}: must be 0.5 with seeds")
+        return drawn_times(p, seeds, **fields)
     name = "alpha_half" if level == 0.5 else "alpha_at_level"
     words = {
         "long_name": f"time of A = {level:g}, flow (15), exact",

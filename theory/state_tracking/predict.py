@@ -130,7 +130,7 @@ TOGETHER = 20  # drawn starts that share their strides
 @scope.guard({name: level.scope for name, level in LEVELS.items() if level.system})
 @sweep.over_fields
 def drawn_times(
-    p: Parameters, draws: int, *, seed: int = DRAW, until: float | None = None, level: str = BEST
+    p: Parameters, seeds: int, *, seed: int = DRAW, until: float | None = None, level: str = BEST
 ) -> xr.Dataset:
     """Times of A = 1/2 over initial weights that are drawn, from sizes alone.
 
@@ -138,7 +138,7 @@ def drawn_times(
     ----------
     p : Parameters
         Parameters of the training.
-    draws : int
+    seeds : int
         How many starts; at the demo's sizes 25 a second.
     seed : int
         Of the draws, which are none of the students'.
@@ -162,16 +162,21 @@ def drawn_times(
     rows = {name: row for name, row in LEVELS.items() if row.system}
     if level not in rows:
         raise ParameterError(f"level = {level!r}: must be one of {', '.join(rows)}")
-    draws = number("draws", draws, Allowed(low=1), int)
+    seed = number("seed", seed, Allowed(low=0), int)
+    seeds = number("seeds", seeds, Allowed(low=1, high=10**6), int)
     p, fresh = p.run_to(until), np.random.default_rng
-    start = Start.drawn(p, draws, fresh(seed))
+    start = Start.drawn(p, seeds, fresh(seed))
     known = Realisation.drawn(p, start, fresh(seed)) if rows[level].known else None
     system = rows[level].system(p, start, known, False)
     A_0 = np.einsum("bii->b", Attention(p).forward(start.W_Q, start.W_K)) / p.L
     size = 1 if known else TOGETHER
-    data = {"alpha_half": half_times(system, p.epochs, size=size)}
+    try:
+        with np.errstate(over="raise", invalid="raise"):
+            data = {"alpha_half": half_times(system, p.epochs, size=size)}
+    except FloatingPointError:
+        raise prediction.diverged(p) from None
     data |= {"A_0": A_0, "R_0": start.R, "S_0": start.S}
-    found = xr.Dataset({k: ("draw", v) for k, v in data.items()}, {"draw": range(draws)})
+    found = xr.Dataset({k: ("draw", v) for k, v in data.items()}, {"draw": range(seeds)})
     found.alpha_half.attrs["units"] = "alpha = epochs / (d_g N)"
     return found.assign_attrs(
         kind="theory",

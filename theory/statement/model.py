@@ -111,8 +111,7 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         runs: xr.Dataset | None = None,
         *,
         until: float | None = None,
-        draws: int | None = None,
-        seed: int = 0,
+        seeds: int | None = None,
     ) -> xr.Dataset:
         """Predict a training run: descent on all inputs by the students' optimiser, the same for
         every seed. Under Adam students may leave it where gradients vanish by symmetry, as their
@@ -128,9 +127,8 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         until : float, optional
             Length of the curve without runs, in ``t = eta * steps`` (also ``t=``); by default
             that of ``p.steps``.
-        draws, seed : int
-            Without runs, of weights that start at random: how many starts are drawn, and the seed
-            of these draws.
+        seeds : int, optional
+            Without runs, of weights that start at random: how many starts are drawn.
 
         Returns
         -------
@@ -150,25 +148,30 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         if starts.laws(made):
             usual = starts.times(made, p, starts.PILOTS)
             onset.within(made, p, min(float(usual.t_50.median()), usual.attrs["run"]))
-            return starts.followed(made, p, runs, until, draws, seed)
-        require(draws is None, f"draws = {draws}: no weight starts at random; {starts.HOW}")
+            return starts.followed(made, p, runs, until, seeds)
+        require(seeds is None, f"seeds = {seeds}: no weight starts at random; {starts.HOW}")
         return prediction.descent(made.flow, p, runs, until)
 
     @until("t")
     @scope.guard(scope_of(stated, filled=whole, kind=kind))
     @sweep.over_fields
-    def drawn(p: Any, draws: int, seed: int = 0, until: float | None = None) -> xr.Dataset:
+    def drawn(p: Any, seeds: int, until: float | None = None) -> xr.Dataset:
         made = onset.at_sizes(stated, p)
-        found = starts.times(made, p, draws, seed, until)
+        found = starts.times(made, p, seeds, until=until)
         onset.within(made, p, min(float(found.t_50.median()), found.attrs["run"]))
         return found
 
     alike = of_onset(own_onset)
 
-    @functools.wraps(alike)
-    def emergence_times(p: Any, draws: int | None = None, seed: int = 0, **more: Any) -> xr.Dataset:
-        return alike(p, **more) if draws is None else drawn(p, draws=draws, seed=seed, **more)
+    def emergence_times(
+        p: Any, *, seeds: int | None = None, beyond: bool = False, **fields: Any
+    ) -> xr.Dataset:
+        if seeds is None:
+            return alike(p, beyond=beyond, **fields)
+        return drawn(p, seeds=seeds, beyond=beyond, **fields)
 
+    emergence_times.__doc__ = alike.__doc__
+    emergence_times.scopes = alike.scopes  # type: ignore[attr-defined]
     return types.SimpleNamespace(
         statement=stated,
         Parameters=parameters(stated),

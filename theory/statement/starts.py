@@ -94,7 +94,7 @@ def starts(made: Any, p: Any, draws: int, seed: int = 0) -> xr.Dataset:
         If no weight starts at random, or the size of its entries has no value.
     """
     require(laws(made), f"statement {made.statement.name}: no weight starts at random; {HOW}")
-    draws, given = number("draws", draws, Allowed(low=1), int), sizes(made, p)
+    draws, given = number("seeds", draws, Allowed(low=1, high=10**6), int), sizes(made, p)
     numbers = {k: float(v) for k, v in p.as_dict().items() if isinstance(v, int | float)}
     data, rng = arrays.Data(numbers), keyed(seed, STREAM)
     data.tables = arrays.teachers(made.statement, data, rng)
@@ -323,26 +323,26 @@ def times(made: Any, p: Any, draws: int, seed: int = 0, until: float | None = No
 
 
 def followed(
-    made: Any, p: Any, runs: xr.Dataset | None, until: float | None, draws: int | None, seed: int
+    made: Any, p: Any, runs: xr.Dataset | None, until: float | None, seeds: int | None
 ) -> xr.Dataset:
     """Curves of single students from their own class means, or of drawn starts.
 
     Raises
     ------
     ParameterError
-        If there are neither runs nor draws, the runs lack their start, their optimiser is not plain
+        If there are neither runs nor seeds, the runs lack their start, their optimiser is not plain
         descent, or as `theory.prediction.clock` and `starts`.
     """
     names = [x.name for x in made.flow.state]
     if runs is None:
         said = (
-            "draws: how many starts? predict(p, draws=5); or predict(p, runs) for trained students"
+            "seeds: how many starts? predict(p, seeds=5); or predict(p, runs) for trained students"
         )
-        require(draws is not None, said)
-        label, numbers = "draw", list(range(draws or 0))
-        x = ordered(made, starts(made, p, draws or 0, seed))
+        require(seeds is not None, said)
+        label, numbers = "draw", list(range(seeds or 0))
+        x = ordered(made, starts(made, p, seeds or 0))
     else:
-        require(draws is None, f"draws = {draws}: not together with runs")
+        require(seeds is None, f"seeds = {seeds}: not together with runs")
         prediction.check_runs(p, runs, [*names, "t", "step"])
         plain = prediction.optimiser(runs) in (None, Optimiser())
         require(plain, "runs: weights that start at random are followed under plain descent alone")

@@ -28,7 +28,7 @@ def report(stated: Statement, request: Request) -> Report:
         p = request.parameters(ensemble.of(request.model).base)
         request = dataclasses.replace(request, until=length(stated, p))
     p, runs = ensemble.get(request)
-    drawn = model.offered(stated).emergence_times(p, draws=DRAWS)
+    drawn = model.offered(stated).emergence_times(p, seeds=DRAWS)
     rows, notes = checks(stated, p, runs, drawn)
     if half := halved(stated, p):
         q = half.run_to(length(stated, half))
@@ -42,7 +42,7 @@ def report(stated: Statement, request: Request) -> Report:
 
 def length(stated: Statement, p: Any) -> float:
     """Time that nearly all drawn starts take until the loss is half-way."""
-    drawn = model.offered(stated).emergence_times(p, draws=DRAWS).t_50
+    drawn = model.offered(stated).emergence_times(p, seeds=DRAWS).t_50
     known = drawn.values[np.isfinite(drawn.values)]
     return SLACK * float(np.quantile(known, 0.99))
 

@@ -190,7 +190,7 @@ def test_onset_and_times_of_drawn_starts(kind):
     _, made, p = kind
     theory = model.offered(made.statement)
     p = p.replace(sigma=0.1)
-    found, drawn = theory.onset(p), theory.emergence_times(p, draws=onset.DRAWS)
+    found, drawn = theory.onset(p), theory.emergence_times(p, seeds=onset.DRAWS)
     assert found.numbers["t_50"] == pytest.approx(float(drawn.t_50.median()))
     assert found.numbers["t_50_5"] < found.numbers["t_50"] < found.numbers["t_50_95"]
 
@@ -199,7 +199,7 @@ def test_times_over_fields_and_medians_without_draws():
     """Drawn times take arrays of fields; without draws there are medians and quantiles."""
     p = model.parameters(STATED)()
     theory = model.offered(STATED)
-    assert theory.emergence_times(p, draws=5, sigma=[0.1, 0.2]).t_50.dims == ("sigma", "draw")
+    assert theory.emergence_times(p, seeds=5, sigma=[0.1, 0.2]).t_50.dims == ("sigma", "draw")
     assert {"t_50", "t_50_5", "t_50_95"} <= set(theory.emergence_times(p, beyond=True))
 
 
@@ -207,8 +207,8 @@ def test_a_run_that_is_too_short_says_so():
     """What has not happened is infinite, and counted."""
     stated = KINDS["a saddle"]()
     theory, p = model.offered(stated), model.parameters(stated)()
-    whole = theory.emergence_times(p, draws=200)
-    cut = theory.emergence_times(p, draws=200, until=float(whole.t_50.median()))
+    whole = theory.emergence_times(p, seeds=200)
+    cut = theory.emergence_times(p, seeds=200, until=float(whole.t_50.median()))
     assert not np.isfinite(cut.t_90).all()
     assert theory.onset(p, until=60.0).numbers["never"] > 0
 
@@ -227,13 +227,13 @@ def test_directions_outside_of_the_classes_are_refused():
     p = theory.Parameters()
     inside, outside = passage.outside(onset.at_sizes(theory.statement, p), p)
     assert inside == pytest.approx(2, rel=1e-6) and outside == pytest.approx(2, rel=1e-6)
-    for call in (theory.onset, lambda q: theory.predict(q, draws=3)):
+    for call in (theory.onset, lambda q: theory.predict(q, seeds=3)):
         with pytest.raises(ParameterError, match="start of a, start of b: entries leave the means"):
             call(p)
     with pytest.raises(ParameterError, match="train them"):
-        theory.emergence_times(p, draws=3)
+        theory.emergence_times(p, seeds=3)
     with pytest.warns(UserWarning, match="entries leave"):
-        assert theory.emergence_times(p, draws=3, beyond=True).sizes["draw"] == 3
+        assert theory.emergence_times(p, seeds=3, beyond=True).sizes["draw"] == 3
 
 
 @pytest.mark.parametrize(
@@ -247,12 +247,12 @@ def test_directions_outside_of_the_classes_are_refused():
             "W = 0, b = 0, the loss is 0/0; let a weight start elsewhere: start=1",
         ),
         (lambda: singular(gaussian(1)), "the loss is 0/0"),
-        (lambda: theory_of(0.01).predict(parameters_of(0.01)), "predict\\(p, draws=5\\)"),
-        (lambda: theory_of(0.01).emergence_times(parameters_of(0.01), draws=0), "draws = 0"),
+        (lambda: theory_of(0.01).predict(parameters_of(0.01)), "predict\\(p, seeds=5\\)"),
+        (lambda: theory_of(0.01).emergence_times(parameters_of(0.01), seeds=0), "seeds = 0"),
         (lambda: theory_of(0.01).onset(parameters_of(-1.0)), "must be at least 0"),
         (lambda: theory_of(0.01).onset(parameters_of(0.1).replace(batch_size=4)), "all inputs"),
         (lambda: theory_of(0.01).onset(parameters_of(0.1).replace(eta=1e200)), "diverges"),
-        (lambda: plain().predict(plain().Parameters(), draws=3), "no weight starts at random"),
+        (lambda: plain().predict(plain().Parameters(), seeds=3), "no weight starts at random"),
         (lambda: plain().derived().starts(plain().Parameters(), 3), "start=gaussian\\(sigma\\)"),
     ],
 )

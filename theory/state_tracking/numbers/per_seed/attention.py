@@ -2,13 +2,20 @@
 
 import numpy as np
 
+from theory.runtime import memory
 from theory.state_tracking.parameters import Parameters
+
+
+def _memory(p: Parameters) -> float:
+    """Bytes of the rotary tables, while they are made."""
+    return 24.0 * p.L**2 * p.d_h
 
 
 class Attention:
     """Attention matrices (B, L, L) from keys and queries (B, d_h), and their backward pass."""
 
     def __init__(self, p: Parameters) -> None:
+        memory.require(_memory, p, "attention of all positions")
         steps = np.arange(p.L)
         angle = (steps[None, :] - steps[:, None] - p.L)[..., None] * p.frequencies
         self.tables = np.stack([np.cos(angle), np.sin(angle)]).reshape(2, p.L**2, -1) / np.sqrt(

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from theory.parameters import Allowed, ParameterError, number
+from theory.runtime import memory
 from theory.state_tracking import task
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import ARCHITECTURE
@@ -93,6 +94,7 @@ class Start:
         """
         ARCHITECTURE.require(p)
         number("seeds", seeds, Allowed(low=1, high=10**6), int)
+        memory.require(lambda p: 32.0 * seeds * p.d_h, p, "initial weights")
         var = p.initial_variance
         bound = np.sqrt(3 * var)
         W_Q, W_K = rng.uniform(-bound, bound, (2, seeds, p.d_h))
