@@ -21,7 +21,7 @@ import torch
 from linear_attention import gradients, laws, merged, separate
 from linear_attention import simulate as student
 from linear_attention import statement as S
-from linear_attention.theory import Head, Parameters, merged_time, onset
+from linear_attention.theory import Head, Parameters, drops, merged_time, onset
 
 from simulate import gradient_flow
 from theory import plugins, registry
@@ -396,3 +396,13 @@ def test_the_other_laws_hold(quick):
 def test_answers_are_json():
     """Numbers of the onset."""
     assert json.dumps(onset(Parameters()).numbers)
+
+
+def test_a_start_beyond_the_drop_is_refused():
+    """Large weights, of which no small-weight law holds, in one line; smaller ones have times."""
+    rng = np.random.default_rng(0)
+    v, K, Q = rng.normal(size=4), rng.normal(size=(4, 1, 3)), rng.normal(size=(4, 1, 3))
+    left, one = np.array([3.0, 2.0, 1.0]), np.ones(3)
+    assert len([*drops(v / 10, K / 10, Q / 10, left, one)]) == 3
+    with pytest.raises(ParameterError, match="start beyond the drop; take them smaller"):
+        [*drops(v, K, Q, left, one)]

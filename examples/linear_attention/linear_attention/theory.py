@@ -234,7 +234,7 @@ def drops(
     Raises
     ------
     ParameterError
-        For inconsistent shapes.
+        For inconsistent shapes; while times are taken, if a start is beyond the drop.
     """
     D, given = eigenvalues.size, dict(eigenvalues=eigenvalues, a=a, K=K, v=v, Q=Q)
     shapes = dict(eigenvalues=(D,), a=(D,), K=(*K.shape[:2], D), v=K.shape[:1], Q=K.shape)
@@ -257,9 +257,12 @@ def _drops(
         taken = np.flatnonzero(open_)[: K.shape[1]]
         here = {"lambda_1": eigenvalues[taken[0]], "a_1": a[taken[0]], "eta": eta}
         here["u_0"] = 1 / (here["lambda_1"] ** 2 * blown)
-        shift, exact, stepped = (
-            known[n].evaluate(here) for n in ("t_shift", "t_aligned", "t_step")
-        )
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shift, exact, stepped = (
+                known[n].evaluate(here) for n in ("t_shift", "t_aligned", "t_step")
+            )
+        if not np.isfinite(shift + stepped - exact):
+            raise ParameterError("v, K, Q: start beyond the drop; take them smaller")
         time = max(blown + float(shift + stepped - exact), 0.0)
         now += time
         yield now
