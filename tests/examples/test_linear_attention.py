@@ -405,4 +405,4 @@ def test_a_start_beyond_the_drop_is_refused():
     left, one = np.array([3.0, 2.0, 1.0]), np.ones(3)
     assert len([*drops(v / 10, K / 10, Q / 10, left, one)]) == 3
     with pytest.raises(ParameterError, match="start beyond the drop; take them smaller"):
-        [*drops(v, K, Q, left, one)]
+        [*drops(9 * v, 9 * K, 9 * Q, left, one)]
