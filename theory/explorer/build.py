@@ -18,6 +18,7 @@ from theory.parameters import BaseParameters, ParameterError
 from theory.registry import Model
 from theory.runtime import hdf5
 from theory.scope import Limit
+from theory.statement.tree import Random
 
 HERE = Path(__file__).parent
 POINTS = 200  # of a student's curve
@@ -132,6 +133,12 @@ def page(model: Model, p: BaseParameters, runs: Path | None = None) -> str:
         If the model has neither a flow nor other curves, if its flows do not describe these
         parameters, or if the file is of no use.
     """
+    weights = getattr(getattr(model, "statement", None), "weights", ())
+    if any(isinstance(w.start, Random) for w in weights):
+        raise ParameterError(
+            f"{model.name}: weights start at random, and a page has one start; python -m theory.onset"
+            " FILE --plot draws several"
+        )
     flows: dict[str, Flow] = model.wing("theory").flows()
     if runs and not flows:
         raise ParameterError(f"--runs {runs}: {model.name} has no flow, whose students are drawn")

@@ -139,14 +139,14 @@ def drawn_times(
     p : Parameters
         Parameters of the training.
     seeds : int
-        How many starts; at the demo's sizes 25 a second.
+        How many starts.
     seed : int
         Of the draws, which are none of the students'.
     until : float, optional
         Length of the runs in alpha; ``p.epochs`` by default.
     level : str
         A level of `predict` that follows drawn starts. The default draws teachers and training
-        sets, too; ``cavity`` is seven times faster, and some percent late where actions are few.
+        sets, too; ``cavity`` is several times faster, and some percent late where actions are few.
 
     Returns
     -------

@@ -21,7 +21,7 @@ from theory.scope import Limit, Scope, only
 from theory.statement import arrays, check, closure, starts, symmetry, wick
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement
-from theory.statement.tree import Weight, require
+from theory.statement.tree import Random, Weight, require
 from theory.statement.world import Class, World, classes
 
 TIME = notation.symbol("t", means="time: learning rate times steps", real=True)
@@ -367,7 +367,10 @@ def _derived(stated: Statement, roles: Roles, confirmed: bool) -> Derived:
     still = "nothing moves: by symmetry every entry of every weight stays zero"
     require(derived, f"statement {stated.name}: {still}")
     leading = [f.name for f in stated.functions if f.leading]
-    assumptions = [POPULATION, "all entries of a weight equal at the start"]
+    random = any(isinstance(w.start, Random) for w in stated.weights)
+    begin = "equal at the start"
+    begin = f"of a class {begin}; the flow's is the mean of a random one" if random else begin
+    assumptions = [POPULATION, f"all entries {'' if random else 'of a weight '}{begin}"]
     often = sorted({f.name for f in world.balanced} | balanced)
     assumptions += [f"{n}: all values equally often" for n in often]
     assumptions += [f"{n}: values distinct" for n in leading]

@@ -166,11 +166,30 @@ def offered(stated: Statement) -> types.SimpleNamespace:
     def emergence_times(
         p: Any, *, seeds: int | None = None, beyond: bool = False, **fields: Any
     ) -> xr.Dataset:
+        """Times at which the loss falls, the times among the numbers of `onset`; of weights that
+        start at random these are medians and quantiles.
+
+        Parameters
+        ----------
+        p : Parameters
+        seeds : int, optional
+            How many random starts to draw: then ``t_10``, ``t_50`` and ``t_90`` are over ``draw``,
+            infinite where a run (``until=``) ends before, with the observables once ``t_90`` has
+            passed.
+        beyond : bool
+            Also answer for students that the theory does not describe, with a warning.
+        **fields
+            Arrays of fields, each of which becomes a dimension of the result.
+
+        Raises
+        ------
+        ParameterError
+            If the theory does not describe these students, nothing emerges, or a field is unknown.
+        """
         if seeds is None:
             return alike(p, beyond=beyond, **fields)
         return drawn(p, seeds=seeds, beyond=beyond, **fields)
 
-    emergence_times.__doc__ = alike.__doc__
     emergence_times.scopes = alike.scopes  # type: ignore[attr-defined]
     return types.SimpleNamespace(
         statement=stated,

@@ -125,15 +125,10 @@ def passage(made: Any, p: Any, level: float, most: int) -> Passage | str:
         Of the loss.
     most : int
         Steps of a noiseless run.
-
-    Raises
-    ------
-    ParameterError
-        If the law of a start is not gaussian.
     """
     for w, law in starts.laws(made).items():
-        said = f"weight {w.name}: start = {law}: closed forms are for gaussian starts"
-        starts.require(law.kind == "gaussian", said)
+        if law.kind != "gaussian":
+            return f"weight {w.name} starts as {law}, and closed forms are for gaussian"
     bulk, mixed = starts.Bulk(made.flow, p), covariance(made, p)
     mean = starts.ordered(made, {c.symbol.name: starts.mean(c, p) for c in made.classes})[:, None]
     moved = np.abs(bulk.rates(mean)).max()
@@ -150,7 +145,10 @@ def passage(made: Any, p: Any, level: float, most: int) -> Passage | str:
         return _slow(bulk, mean, mixed)
     many = int((values > values[0] * (1 - ALIKE)).sum())
     read = np.linalg.pinv(vectors)[:many]  # amplitudes of a state
-    root = np.linalg.cholesky(read @ mixed @ read.T)  # of amplitudes, from independent normal ones
+    amplitudes = read @ mixed @ read.T
+    if not np.linalg.eigvalsh(amplitudes).min() > 0:
+        return "the fastest direction does not start at random"
+    root = np.linalg.cholesky(amplitudes)  # from independent normal numbers
     u = np.array([[1.0, -1.0]])
     if many > 1:
         u = starts.keyed(SEED, starts.STREAM).normal(size=(many, DIRECTIONS))
@@ -168,8 +166,12 @@ def passage(made: Any, p: Any, level: float, most: int) -> Passage | str:
 
 def covariance(made: Any, p: Any) -> np.ndarray:
     """Covariance of the order parameters at the start."""
-    given, data = starts.sizes(made, p), arrays.Data(p.as_dict())
-    spread = [given.get(c.weight, 0.0) ** 2 / data.scalar(c.size) for c in made.classes]
+    data, laws = arrays.Data(p.as_dict()), starts.laws(made)
+    of_entry = {
+        w: starts.variance(laws[w], size, data.shape(w.sorts))
+        for w, size in starts.sizes(made, p).items()
+    }
+    spread = [of_entry.get(c.weight, 0.0) / data.scalar(c.size) for c in made.classes]
     forms = [[form.coeff(c.symbol) for c in made.classes] for form in made.quotient.order.values()]
     linear = np.array(forms, float)
     return linear @ np.diag(spread) @ linear.T

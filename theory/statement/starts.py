@@ -44,7 +44,7 @@ def sizes(made: Any, p: Any) -> dict[Weight, float]:
     Raises
     ------
     ParameterError
-        If one has no value or is negative.
+        If one has no value or is not positive.
     """
     found = {}
     for w, law in laws(made).items():
@@ -52,9 +52,8 @@ def sizes(made: Any, p: Any) -> dict[Weight, float]:
             said = f"{s.name}: has no value; set it by --set {s.name}=VALUE, or by values= in the statement"
             require(getattr(p, s.name) is not None, said)
         found[w] = arrays.Data(p.as_dict()).scalar(law.size)
-        require(
-            found[w] >= 0, f"weight {w.name}: start = {law}: is {found[w]:g}; must be at least 0"
-        )
+        said = f"weight {w.name}: start = {law}: is {found[w]:g}; must be above 0"
+        require(found[w] > 0, said)
     return found
 
 
@@ -68,6 +67,11 @@ def entries(law: Random, size: float, shape: Sequence[int], rng: np.random.Gener
     q, r = np.linalg.qr(rng.normal(size=(*several, max(rows, columns), min(rows, columns))))
     q = size * q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]
     return q if rows >= columns else np.swapaxes(q, -2, -1)
+
+
+def variance(law: Random, size: float, shape: Sequence[int]) -> float:
+    """Variance of an entry; entries are uncorrelated, also those of an orthogonal matrix."""
+    return size**2 / {"gaussian": 1, "uniform": 3, "orthogonal": max(shape, default=1)}[law.kind]
 
 
 def starts(made: Any, p: Any, draws: int, seed: int = 0) -> xr.Dataset:
@@ -102,7 +106,7 @@ def starts(made: Any, p: Any, draws: int, seed: int = 0) -> xr.Dataset:
     found: dict[str, np.ndarray] = {}
     for w in made.statement.weights:
         classes = [(k, c) for k, c in enumerate(made.classes) if c.weight is w]
-        if w not in given or given[w] == 0:
+        if w not in given:
             found |= {c.symbol.name: np.full(draws, data.scalar(w.mean)) for _, c in classes}
         elif w.start.kind == "gaussian":
             for k, c in classes:

@@ -17,6 +17,7 @@ from verify.emergence import first_crossing
 from verify.report import Report, Request
 
 DRAWS = 4000
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 SLACK = 1.1  # of a run, over the time that 99% of drawn starts take
 LEAST = 0.7  # power of the error of a single seed: 1 in theory, 0 if starts were wrong
 WIDE = 1.0  # error of a variance that a verdict must be able to see: entries of a class not counted
@@ -95,6 +96,10 @@ def checks(stated: Statement, p: Any, runs: xr.Dataset, drawn: xr.Dataset) -> It
         )
         luck = mean / float(drawn.t_50.values[np.isfinite(drawn.t_50)].mean()) - 1
         yield f"luck of these seeds: their starts take {luck:+.1%} of the mean over {DRAWS} drawn ones"
+        off = predicted[both] / measured[both] - 1
+        ours, theirs = (np.quantile(x[both], QUANTILES) for x in (predicted, measured))
+        worst = np.abs(ours / theirs - 1).max()
+        yield f"single students off by {np.sqrt((off**2).mean()):.2%} (root mean square), quantiles 5 to 95% by {worst:.2%}"
     x = starts.ordered(made, starts.starts(made, p, DRAWS))
     ends = starts.Bulk(made.flow, p).at(x, runs.step.values[-1:])
     for name in made.observables:

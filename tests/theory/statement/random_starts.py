@@ -20,9 +20,9 @@ from theory.statement import (
 TRAINED = dict(sigma=0.01, eta=0.5, eval_every=1)
 
 
-def retrieval(heads=1, kinds=1, **values):
+def retrieval(heads=1, kinds=1, start=None, **values):
     """Pairs of keys and values: so many heads on each of so many kinds of keys find the value."""
-    start = gaussian(number("sigma"))
+    start = start or gaussian(number("sigma"))
     M, P = sizes("M P")
     value, place = sort("value", M), sort("place", P)
     y, asked, made = sample("y", (place,), value, injective=True), draw(place), []
@@ -83,9 +83,12 @@ def gated(gates=2, **values):
 
 KINDS = {
     "a saddle": lambda: retrieval(N0=3, M=3, P=3, steps=300),
-    "no saddle": lambda: retrieval(N0=4, M=4, P=2, steps=150),
+    "no saddle": lambda **law: retrieval(N0=4, M=4, P=2, steps=150, **law),
     "four heads": lambda: retrieval(heads=4, N0=3, M=3, P=3, steps=300),
     "two circuits": lambda: retrieval(kinds=2, N0=3, N1=4, M=2, P=2, steps=300),
     "two plateaus": lambda: chain(N1=4, N2=8, steps=300),
     "third order": lambda: gated(N=4, steps=3000),
 }
+
+# By name, for the command line: python -m verify.trajectories FILE.py:third_order
+globals().update({name.replace(" ", "_"): make() for name, make in KINDS.items()})

@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 from random_starts import KINDS
 
+from theory import explorer
 from theory.parameters import ParameterError
 from theory.statement import (
     draw,
@@ -65,6 +66,17 @@ def test_class_means_are_those_of_whole_weights(make):
     assert scipy.stats.ks_2samp(found.W_1.values, diagonal).pvalue > 1e-4
     variance = {gaussian: 0.04 / 5, uniform: 0.04 / 15, orthogonal: 0.04 / 25}[make]
     assert found.W_1.values.var() == pytest.approx(variance, rel=0.1)
+
+
+@pytest.mark.parametrize("make", [gaussian, uniform, orthogonal])
+def test_covariance_of_order_parameters_is_that_of_drawn_ones(make):
+    """For every law, from entries that are uncorrelated."""
+    stated = KINDS["no saddle"](start=make(number("sigma")))
+    made, p = kept.derived(stated), model.parameters(stated)()
+    drawn = starts.ordered(made, starts.starts(made, p, 40_000))
+    predicted = passage.covariance(made, p)
+    np.testing.assert_allclose(np.diag(np.cov(drawn)), np.diag(predicted), rtol=0.05)
+    assert ("t_50" in model.offered(stated).onset(p).numbers) and predicted.min() >= 0
 
 
 def test_orthogonal_weights_are_orthogonal():
@@ -236,6 +248,13 @@ def test_directions_outside_of_the_classes_are_refused():
         assert theory.emergence_times(p, seeds=3, beyond=True).sizes["draw"] == 3
 
 
+def test_a_page_with_one_start_is_refused():
+    """It would show the mean of the start, where nothing moves at a saddle."""
+    shown = model.model(KINDS["a saddle"]())
+    with pytest.raises(ParameterError, match="a page has one start; python -m theory.onset FILE"):
+        explorer.page(shown, shown.wing("theory").Parameters())
+
+
 @pytest.mark.parametrize(
     "call, said",
     [
@@ -249,7 +268,7 @@ def test_directions_outside_of_the_classes_are_refused():
         (lambda: singular(gaussian(1)), "the loss is 0/0"),
         (lambda: theory_of(0.01).predict(parameters_of(0.01)), "predict\\(p, seeds=5\\)"),
         (lambda: theory_of(0.01).emergence_times(parameters_of(0.01), seeds=0), "seeds = 0"),
-        (lambda: theory_of(0.01).onset(parameters_of(-1.0)), "must be at least 0"),
+        (lambda: theory_of(0.01).onset(parameters_of(-1.0)), "must be above 0"),
         (lambda: theory_of(0.01).onset(parameters_of(0.1).replace(batch_size=4)), "all inputs"),
         (lambda: theory_of(0.01).onset(parameters_of(0.1).replace(eta=1e200)), "diverges"),
         (lambda: plain().predict(plain().Parameters(), seeds=3), "no weight starts at random"),
