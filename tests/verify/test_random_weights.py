@@ -24,10 +24,16 @@ def asked():
     return stated, Request(model.model(stated), seeds=SEEDS, assignments=("sigma=0.02",))
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A folder of its own for the students, which are trained once."""
+    return tmp_path_factory.mktemp("random_weights")
+
+
 @pytest.fixture
-def rows(asked, monkeypatch, tmp_path):
-    """Verdicts by the first words of a row; students are trained once."""
-    monkeypatch.chdir(Path(__file__).parents[2])
+def rows(asked, store, monkeypatch):
+    """Rows by their names."""
+    monkeypatch.chdir(store)
 
     def made():
         return {c.name: c for c in checks.report(*asked).checks}
@@ -75,8 +81,9 @@ def test_a_wrong_clock_is_seen(rows, monkeypatch):
     assert rows()[TIME].verdict == "FAIL"
 
 
-def test_curves_of_single_students_begin_where_they_begin(asked):
+def test_curves_of_single_students_begin_where_they_begin(asked, store, monkeypatch):
     """Every seed from its own class means; single seeds are off in first order of the weights."""
+    monkeypatch.chdir(store)
     stated, _ = asked
     theory, off = model.offered(stated), []
     for sigma in (0.04, 0.02):
