@@ -10,7 +10,7 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import arguments, numeric, sweep, unified
+from theory import arguments, bulk, numeric, sweep, unified
 from theory.equation import Equation
 from theory.optimisers import Optimiser
 from theory.parameters import (
@@ -18,7 +18,6 @@ from theory.parameters import (
     BaseParameters,
     ParameterError,
     Stepped,
-    most_extreme,
     nearest,
     number,
     shown,
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from theory.flow import Flow
 
 END_ROUNDING = 16 * np.finfo(float).eps
-SMALLEST = 1e-260  # smallest nonzero initial value that LSODA can follow
 
 
 def solve(
@@ -99,37 +97,74 @@ def _solved(
     at = None if at is None else arguments.listed("at", at)
     crossing = unified.quantities(flow, {} if events is None else events)
     if len(end) > 1:
-        options: Any = {"events": events, "rtol": rtol, "atol": atol, name: end.pop(name)}
-        grid, times = sweep.Grid(parameters, end), at
+        options: Any = {"rtol": rtol, "atol": atol, name: end.pop(name)}
+        grid = sweep.Grid(parameters, end)
+        if len(grid.points) >= bulk.FEWEST and bulk.follows(flow):
+            return _many(flow, grid, at, crossing, options)
+        options["events"], times = events, at
         if not grid.shape:
             return flow.solve(grid.points[0], at=times, **options)
         return grid.stack([flow.solve(q, at=times, **options) for q in grid.points])
     flow._ask(parameters)
     numbers = sweep.numbers(parameters, [s.name for s in flow._compiled[0]])
-    start = flow._functions(numbers, end[name])[2]
-    at = np.linspace(0, end[name], 601) if at is None else at.astype(float)
-    # A computed last output time may exceed the final time by a few rounding errors.
-    at = np.where((at > end[name]) & (at <= end[name] * (1 + END_ROUNDING)), end[name], at)
-    if not ((at >= 0) & (at <= end[name])).all():
-        raise ParameterError(f"at: times must lie between 0 and {name} = {end[name]:g}")
-
-    # The absolute tolerance must lie below small initial values that grow later.
-    least = float(np.min(np.abs(start), where=start != 0, initial=np.inf))
-    if least < SMALLEST:
-        known = {s.name: float(numbers[s.name]) for s in flow._compiled[0]}
-        raise ParameterError(
-            f"{most_extreme(known)}: {flow.name} starts below {SMALLEST:g} in size, which no "
-            "integration follows; take it larger, or 0"
-        )
-    atol = min(atol, rtol * least)
+    at = _times(name, at, end[name])
     path = Trajectory(flow, numbers, end[name], rtol, atol)
     result = flow.observed(parameters, at, path.states(at / end[name]))
-    result.attrs["solver"] = f"LSODA, rtol {rtol:g}, atol {atol:g}"
+    result.attrs["solver"] = f"LSODA, rtol {rtol:g}, atol {path.options['atol']:g}"
     for label, expr in crossing.items():
         others = expr.free_symbols - {*flow.state, flow.time}
         used = sweep.numbers(parameters, [s.name for s in others])
         spelled = expr.subs({s: used[s.name] for s in others})
         result[label] = end[name] * path.first_crossing(label, spelled)
+    return result
+
+
+def _times(name: str, at: np.ndarray | None, end: float) -> np.ndarray:
+    """Output times of a run."""
+    at = np.linspace(0, end, 601) if at is None else at.astype(float)
+    # A computed last output time may exceed the final time by a few rounding errors.
+    at = np.where((at > end) & (at <= end * (1 + END_ROUNDING)), end, at)
+    if not ((at >= 0) & (at <= end)).all():
+        raise ParameterError(f"at: times must lie between 0 and {name} = {end:g}")
+    return at
+
+
+def _many(
+    flow: Flow, grid: sweep.Grid, at: np.ndarray | None, crossing: Any, options: dict[str, Any]
+) -> xr.Dataset:
+    """Solutions at all points of a grid, integrated together. The first is integrated by itself,
+    too: what is wrong with a flow or an event is found there.
+    """
+    end, points, rtol = options[flow.time.name], grid.distinct, options["rtol"]
+    first = flow.solve(points[0], at=at, events=crossing, **options)
+    times = first[flow.time.name].values
+    exprs = {x: flow._spell(e) for x, e in flow.observables.items()}
+    read = set().union(*(e.free_symbols for e in (*exprs.values(), *crossing.values())))
+    read |= {*flow._compiled[0]}
+    used = [x.name for x in sorted(read - {*flow.state, flow.time}, key=str)]
+    rows = []
+    for q in points:
+        flow._ask(q)
+        values = sweep.numbers(q, used)
+        rows.append([values[x] for x in used])
+    numbers = dict(zip(used, np.array(rows, float).reshape(len(rows), -1).T, strict=True))
+    parts = []
+    for some in np.array_split(
+        np.arange(len(points)), len(points) * len(flow.state) // bulk.ROOM + 1
+    ):
+        here = {x: v[some] for x, v in numbers.items()}
+        path = bulk.Bulk(flow, here, end, rtol, options["atol"], [grid.label(k) for k in some])
+        states = path.states(times / end)
+        along = dict(zip([x.name for x in flow.state], states, strict=True))
+        here = {x: v[:, None] for x, v in here.items()} | {flow.time.name: times}
+        parts.append(along)
+        for x, e in exprs.items():
+            value = Equation(x, sp.Symbol(x), e, flow.reference, flow.status).evaluate(here | along)
+            parts[-1] |= {x: np.broadcast_to(value, states.shape[1:])}
+        parts[-1] |= {x: path.first_crossing(x, e, here) for x, e in crossing.items()}
+    found = {x: np.concatenate([part[x] for part in parts]) for x in first.data_vars}
+    result = grid.labelled(first, found)
+    result.attrs["solver"] = f"DOP853, a step per point, rtol {rtol:g}, atol {options['atol']:g}"
     return result
 
 
@@ -141,7 +176,7 @@ def _refuse(flow: Flow, parameters: Any, end: dict[str, Any]) -> None:
     fields = (
         [f.name for f in dataclasses.fields(parameters)]
         if isinstance(parameters, BaseParameters)
-        else []
+        else sorted({*sweep.numbers(parameters), *(x.name for x in flow._compiled[0])})
     )
     others = [key for key in end if key not in (name, *fields)]
     if others and name not in end:

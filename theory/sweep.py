@@ -31,8 +31,9 @@ class Grid:
         For an unknown field, a value that is not allowed, or shapes that do not broadcast.
     """
 
-    def __init__(self, p: BaseParameters, fields: Mapping[str, Any]) -> None:
-        p._known(fields)
+    def __init__(self, p: Any, fields: Mapping[str, Any]) -> None:
+        if isinstance(p, BaseParameters):
+            p._known(fields)
         self.names = ", ".join(fields)
         self.axes, fields = named(fields)
         self.given = {name: arguments.array(name, v, words=True) for name, v in fields.items()}
@@ -42,12 +43,20 @@ class Grid:
             shapes = ", ".join(f"{n} {v.shape}" for n, v in self.given.items())
             raise ParameterError(f"{self.names}: shapes do not fit together: {shapes}") from None
         self.shape = arrays[0].shape
-        made: dict[tuple, BaseParameters] = {}
-        self.points = []
-        for values in zip(*(a.ravel().tolist() for a in arrays), strict=True):
-            if values not in made:
-                made[values] = p.replace(**dict(zip(fields, values, strict=True)))
-            self.points.append(made[values])
+        rows = [*zip(*(a.ravel().tolist() for a in arrays), strict=True)]
+        self.rows = {row: k for k, row in enumerate(dict.fromkeys(rows))}
+        self.distinct = []
+        for row in self.rows:
+            values = dict(zip(fields, row, strict=True))
+            plain = not isinstance(p, BaseParameters)
+            self.distinct.append(numbers(p) | values if plain else p.replace(**values))
+        self.which = [self.rows[row] for row in rows]
+        self.points = [self.distinct[k] for k in self.which]
+
+    def label(self, k: int) -> str:
+        """The k-th of the distinct points, in words."""
+        row = [*self.rows][k]
+        return ", ".join(f"{x} = {shown(v)}" for x, v in zip(self.given, row, strict=True))
 
     def stack(self, results: Sequence[Any]) -> Any:
         """Stack the results of all points: the grid's axes come before the results' own.
@@ -80,12 +89,7 @@ class Grid:
         """Join datasets along one dimension per axis, named after the field that varies
         along it.
         """
-        # A field may have the name of a result, as ``loss`` of induction heads.
-        label = {n: f"parameter_{n}" if n in results[0].variables else n for n in self.given}
-        named_axes = [str(x) for x in self.axes.names] if self.axes else None
-        names, coordinates = axes(self.given, self.shape, label, named_axes)
-
-        distinct(names, results[0].dims)
+        names, labels = self._labels(results[0])
         nested: Any = results
         for length in self.shape[:0:-1]:
             nested = [nested[k : k + length] for k in range(0, len(nested), length)]
@@ -104,8 +108,28 @@ class Grid:
                 f"{self.names}: the times differ from value to value; say at which with at=..., or "
                 "ask for one at a time"
             ) from None
-        labels: dict[Any, Any] = {**(self.axes.coordinates if self.axes else {}), **coordinates}
         return joined.transpose(*names, ...).assign_coords(labels)
+
+    def _labels(self, result: xr.Dataset) -> tuple[list[str], dict[Any, Any]]:
+        """Names of the grid's axes, and its coordinates."""
+        # A field may have the name of a result, as ``loss`` of induction heads.
+        label = {n: f"parameter_{n}" if n in result.variables else n for n in self.given}
+        named_axes = [str(x) for x in self.axes.names] if self.axes else None
+        names, coordinates = axes(self.given, self.shape, label, named_axes)
+        distinct(names, result.dims)
+        return names, {**(self.axes.coordinates if self.axes else {}), **coordinates}
+
+    def labelled(self, first: xr.Dataset, found: Mapping[Any, np.ndarray]) -> xr.Dataset:
+        """Dataset of results at all distinct points, from the one at the first of them and arrays
+        by name of its variables.
+        """
+        names, labels = self._labels(first)
+        data = {}
+        for x, v in found.items():
+            values = v[self.which].reshape(*self.shape, *v.shape[1:])
+            data[x] = ((*names, *first[x].dims), values, first[x].attrs)
+        attrs = {k: v for k, v in first.attrs.items() if k != "parameters"}
+        return xr.Dataset(data, first.coords, attrs).assign_coords(labels)
 
 
 def axes(

@@ -25,6 +25,7 @@ ERROR = 4  # of an event, in tolerances of a step
 CLOSE = 1e-9  # to the end of a solution, in units of the run
 DIVERGING = 1e-6  # time in which a diverging quantity would grow by its size
 LARGEST = 1e280
+SMALLEST = 1e-260  # nonzero initial value that LSODA can follow
 BEYOND = "leaves double precision (1.8e308)"
 
 
@@ -40,12 +41,12 @@ class Trajectory:
     end : float
         Length of the run.
     rtol, atol : float
-        Of LSODA.
+        Of LSODA; the absolute one is lowered to the relative one times the least initial value.
 
     Raises
     ------
     ParameterError
-        If the solution ends before the run does.
+        If the solution ends before the run does, or starts too small to be followed.
     """
 
     def __init__(
@@ -53,6 +54,14 @@ class Trajectory:
     ) -> None:
         self.flow, self.numbers, self.end = flow, numbers, end
         self.rhs, jacobian, self.start = flow._functions(numbers, end)
+        least = smallest(self.start)
+        if least < SMALLEST:
+            known = {s.name: float(numbers[s.name]) for s in flow._compiled[0]}
+            raise ParameterError(
+                f"{most_extreme(known)}: {flow.name} starts below {SMALLEST:g} in size, which no "
+                "integration follows; take it larger, or 0"
+            )
+        atol = min(atol, rtol * least)
         self.options: dict[str, Any] = {"rtol": rtol, "atol": atol, "jac": jacobian}
         edges, gap = np.array([0.0, 1.0]), 0.0
         if flow.driven:
@@ -155,6 +164,11 @@ class Trajectory:
         # closer to zero than the integration is exact, polynomials must do
         exact = at if (at(low) > 0) != (at(high) > 0) else dense
         return zeros.zero(exact, low, high, xtol=1e-15 * high, rtol=1e-14)
+
+
+def smallest(start: np.ndarray) -> Any:
+    """Least initial value that is not zero, for every point; small ones grow later."""
+    return np.min(np.abs(start), 0, where=start != 0, initial=np.inf)
 
 
 def ended(

@@ -46,13 +46,62 @@ def sign_changes(of: Callable[[Any], Any], edges: np.ndarray) -> Iterator[tuple[
     ParameterError
         If the function is no real number, or changes its sign too often.
     """
-    low, high = edges[:-1], edges[1:]
-    times, values = np.empty(0), np.empty((2, 0))
+    parts = np.zeros(len(edges) - 1, int)
+    times, sides, _ = _samples(lambda t, _: of(t), edges[:-1], edges[1:], parts)
+    for k in np.flatnonzero((sides[1:] != sides[:-1]) | (sides[1:] == NONE)):
+        if NONE in sides[k : k + 2]:
+            raise ParameterError("is no real number")
+        yield times[k], times[k + 1]
+
+
+def first_sign_changes(
+    of: Callable[[Any, Any], Any], low: np.ndarray, high: np.ndarray, owner: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Bracket of the first sign change of each of several functions.
+
+    Parameters
+    ----------
+    of : callable
+        As of `sign_changes`, at times and the numbers of the parts that these lie in.
+    low, high : array
+        Ends of parts, on which the functions are smooth.
+    owner : array of int
+        Which function, for every part.
+
+    Returns
+    -------
+    owner, low, high : array
+        Functions that change their sign, and where.
+    real : array of bool
+        Whether they are real numbers up to there.
+
+    Raises
+    ------
+    ParameterError
+        If functions change their sign too often.
+    """
+    times, sides, owner = _samples(of, low, high, owner)
+    change = (sides[1:] != sides[:-1]) & (owner[1:] == owner[:-1]) | (sides[1:] == NONE)
+    found, first = np.unique(owner[1:][change], return_index=True)
+    k = np.flatnonzero(change)[first]
+    return found, times[k], times[k + 1], (sides[k] != NONE) & (sides[k + 1] != NONE)
+
+
+def _samples(
+    of: Callable[[Any, Any], Any], low: np.ndarray, high: np.ndarray, owner: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Times between which functions change their sign once at most, the sides of zero on which they
+    are there, and which function that is: ordered by functions, then by times.
+    """
+    part, most = np.arange(len(low)), MOST_PARTS * len(np.unique(owner))
+    times, values, parts = np.empty(0), np.empty((2, 0)), np.empty(0, int)
     for _ in range(LEVELS):
         t = (low + high)[:, None] / 2 + (high - low)[:, None] / 2 * NODES
         t[:, 0], t[:, -1] = low, high
-        both = np.clip(of(t.ravel()), -LARGEST, LARGEST)
+        of_part = np.repeat(part, len(NODES))
+        both = np.clip(of(t.ravel(), of_part), -LARGEST, LARGEST)
         times, values = np.append(times, t), np.append(values, both, 1)
+        parts = np.append(parts, of_part)
         v, noise = both.reshape(2, *t.shape)
         series, slopes = np.abs(v @ SERIES), np.abs(v @ SLOPES)
         rest = 4 * series[:, -3:].sum(1)  # a slope's is larger by the square of the degree
@@ -61,18 +110,15 @@ def sign_changes(of: Callable[[Any], Any], edges: np.ndarray) -> Iterator[tuple[
         halved = ~clear & (np.abs(v) > noise).any(1)
         middle = (low + high)[halved] / 2
         low, high = np.append(low[halved], middle), np.append(middle, high[halved])
-        if not 0 < len(middle) <= MOST_PARTS:
+        part = np.tile(part[halved], 2)
+        if not 0 < len(middle) <= most:
             break
-    if len(middle) > MOST_PARTS:
+    if len(middle) > most:
         raise ParameterError("changes its sign too often")
-    order = np.argsort(times)
+    order = np.lexsort((times, owner[parts]))
     order = order[~(np.abs(values[0, order]) <= values[1, order])]
-    times, values = times[order], values[0, order]
-    sides = np.where(np.isnan(values), NONE, values > 0)
-    for k in np.flatnonzero((sides[1:] != sides[:-1]) | (sides[1:] == NONE)):
-        if NONE in sides[k : k + 2]:
-            raise ParameterError("is no real number")
-        yield times[k], times[k + 1]
+    value = values[0, order]
+    return times[order], np.where(np.isnan(value), NONE, value > 0), owner[parts[order]]
 
 
 def zero(of: Callable[[float], float], low: float, high: float, **tolerances: float) -> float:
@@ -84,7 +130,7 @@ def zero(of: Callable[[float], float], low: float, high: float, **tolerances: fl
     return float(scipy.optimize.brentq(of, low, high, **tolerances))
 
 
-def _parts(expr: sp.Expr) -> Iterator[tuple[sp.Expr, str]]:
+def parts_of(expr: sp.Expr) -> Iterator[tuple[sp.Expr, str]]:
     """Expressions at whose zeros an expression has a jump or a kink, and arguments of what has a
     pole or branch at zero, or may change fast.
     """
@@ -99,15 +145,19 @@ def _parts(expr: sp.Expr) -> Iterator[tuple[sp.Expr, str]]:
             yield from ((a, kind) for a in e.args if isinstance(a, sp.Expr))
 
 
-def _fast(parts: Sequence[tuple[sp.Expr, str]], along: Along, steps: np.ndarray) -> Iterator[bool]:
-    """Whether arguments change by more than `LITTLE` in a step; of powers, by a share of that."""
-    known = along(steps)
+def fast(
+    parts: Sequence[tuple[sp.Expr, str]], known: Mapping[str, np.ndarray]
+) -> Iterator[np.ndarray]:
+    """Steps in which arguments change by more than `LITTLE`; of powers, by a share of that. A jump
+    may be in any.
+    """
     call = numeric.system([sp.Symbol(x, real=True) for x in known], [part for part, _ in parts])
+    still = np.zeros(np.broadcast_shapes(*map(np.shape, known.values())))
     with np.errstate(all="ignore"):
         for row, (_, kind) in zip(call(*known.values()), parts, strict=True):
-            v = np.real(row) + 0 * steps
+            v = np.real(row) + still
             size = np.abs(v[1:]) if kind == "pole" else 1
-            yield kind == "jump" or not (np.abs(np.diff(v)) <= LITTLE * size).all()
+            yield ~(np.abs(np.diff(v)) <= LITTLE * size) | (kind == "jump")
 
 
 def special_times(
@@ -141,9 +191,9 @@ def special_times(
             and known.keys() >= {x.name for x in part.free_symbols}
         ]
 
-    parts = usable(p for expr in exprs for p in _parts(expr))
+    parts = usable(p for expr in exprs for p in parts_of(expr))
     if steps is not None and parts:
-        parts = [p for p, fast in zip(parts, _fast(parts, along, steps), strict=True) if fast]
+        parts = [p for p, at in zip(parts, fast(parts, along(steps)), strict=True) if at.any()]
     slopes = ((a.diff(x), "fast") for a, kind in parts if kind != "jump" for x in a.free_symbols)
     for part, kind in usable([*slopes, *parts]):
         used = sorted(part.free_symbols, key=str)

@@ -283,8 +283,11 @@ def test_benchmark(monkeypatch, capsys):
     """The committed command at a small size: both ways within 1e-9 of mpmath, keys for machines."""
     for name, count in (("POINTS", 50), ("LOOPED", 4), ("REFERENCES", 3)):
         monkeypatch.setattr(benchmark, name, count)
+    monkeypatch.setattr(command, "POINTS", 40)
     assert command.main(["--json"]) == 0
     found = json.loads(capsys.readouterr().out)
+    assert len(found["flows"]) == 3
+    assert all(r["ratio"] > 0 and r["error"] < 2e-9 for r in found["flows"])  # LSODA's error
     assert found["agree"] and found["ratio"] > 0 and found["lowered"] > 0
     assert [r["points"] for r in found["rows"]] == [50, 4, 1, 1]
     assert all(r["within"] for r in found["rows"])
