@@ -154,6 +154,10 @@ def main(argv: list[str] | None = None) -> int:
             raise ParameterError(f"--grid {name}: {chosen[name]} says it, too; give one of them")
     points = [(label, command.reaching(args, system, p)) for label, p in points]
     _check_distinct(points, system, args.dtype)
+    if not (args.grid or args.seeds or args.shard or args.scheduler):
+        raise ParameterError(
+            f"--grid: none; --grid eta=0.1,0.2, or for one run: python -m simulate {args.model}"
+        )
     if not args.quiet:
         count = f"{len(points)} x {len(seeds)} seeds = {len(points) * len(seeds)} runs"
         print(f"settings: {count}", file=sys.stderr, flush=True)

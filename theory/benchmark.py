@@ -89,8 +89,8 @@ def main(argv: list[str] | None = None) -> int:
     said = f"{'within' if measured['agree'] else 'NOT within'} the tolerance"
     text = f"{output.table(head, rows, wide=args.wide)}\nratio {measured['ratio']:.3g}; {said}\n{measured['note']}"
     if measured["flows"]:
-        head = ("flow", "over", "points", "ms together", "ms alone", "ratio", "difference")
-        rows = [
+        columns = ("flow", "over", "points", "ms together", "ms alone", "ratio", "difference")
+        table = [
             (
                 r["flow"],
                 r["swept"],
@@ -102,7 +102,7 @@ def main(argv: list[str] | None = None) -> int:
             )
             for r in measured["flows"]
         ]
-        text += f"\n\n{output.table(head, rows, wide=args.wide)}\nCPU time per point of flow.solve over many values of a number, and of one after the other"
+        text += f"\n\n{output.table(columns, table, wide=args.wide)}\nCPU time per point of flow.solve over many values of a number, and of one after the other"
     print(output.to_json({"model": args.model.name, **measured}) if args.json else text)
     return 0 if measured["rows"][0]["within"] else 1
 

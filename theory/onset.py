@@ -235,6 +235,7 @@ def main(argv: list[str] | None = None) -> int:
         }
         print(output.to_json(answer | ({"latex": formulas} if args.latex == "-" else {})))
     else:
+        print(f"{args.model.name}: {stated(result.setting or p.as_dict())}")
         print(result.table(wide=args.wide))
         if isinstance(p, Stepped) and p.TIME in result.times.values():
             print(f"unit of time: {p.unit_of_time(p.TIME)}")

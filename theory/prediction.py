@@ -46,7 +46,11 @@ def check_runs(
         raise ParameterError(f"runs: must be a Dataset, got {type(runs).__name__}")
     missing = [name for name in needed if name not in runs.variables]
     if missing:
-        raise ParameterError(f"runs: variable {', '.join(missing)} is missing")
+        alone = "parameters" not in runs.attrs  # curves from elsewhere
+        hint = "; for curves alone take verify.compare(flow().solve(p, until=6), runs)"
+        raise ParameterError(
+            f"runs: variable {', '.join(missing)} is missing{hint if alone else ''}"
+        )
     if held := scope.configuration(runs).get("held"):
         raise ParameterError(f"runs: {', '.join(held)} is held; solve flow().held(...) instead")
     trained = _parameters(runs, "runs", p)

@@ -49,9 +49,11 @@ def result(checks: Sequence[Check]) -> list[str]:
     lines += ["  FAIL: {}: predicted {}, measured {}".format(*row) for row in wrong[:NAMED]]
     far = [c for c in checks if c.verdict == "undecided" and abs(c.deviation) > FAR]
     lines += [f"  {c.name}: off by {c.deviation:+.0%}, {TOO_FEW}" for c in far[:NAMED]]
-    size, decided = enough(checks)
+    least, size, decided = enough(checks)
     if decided:
-        lines.append(f"{size} samples (seeds) would decide {decided} of the undecided rows")
+        every = sum(c.verdict == "undecided" for c in checks)
+        lines.append(f"{size} samples (seeds) would decide {decided} of {every} undecided rows")
+        lines[-1] += f", {least} the first of them" * (least < size)
     return [part for line in lines for part in output.wrapped(line, output.width())]
 
 
@@ -67,11 +69,13 @@ def rows(checks: Sequence[Check], *, wide: bool = False) -> list[str]:
     hidden = sum(c.verdict == "undecided" for c in checks)
     hidden *= hidden > MOST_UNDECIDED
     shown = [c for c in checks if not hidden or c.verdict != "undecided"]
+    more = [f"{hidden} undecided rows are not shown (commands: --wide shows them)"] * (hidden > 0)
+    if not shown:
+        return more
     cells = [NARROW, *map(_placed, shown)]
     columns = [x for x in zip(*cells, strict=True) if any(x[1:]) or x[0] == NARROW[0]]
     head, *lined = zip(*columns, strict=True)
     reasons = [f"{c.name.strip()}: {_trouble(c)}" for c in shown if c.verdict not in PLAIN]
-    more = [f"{hidden} undecided rows are not shown (commands: --wide shows them)"] * (hidden > 0)
     return [
         output.table(head, lined, wide=False),
         *more,
@@ -80,15 +84,15 @@ def rows(checks: Sequence[Check], *, wide: bool = False) -> list[str]:
     ]
 
 
-def enough(checks: Sequence[Check]) -> tuple[int, int]:
-    """Number of samples that decides nine in ten of the undecided rows that any number decides, and
-    how many these are.
+def enough(checks: Sequence[Check]) -> tuple[int, int, int]:
+    """Numbers of samples that decide the first undecided row, and nine in ten of those that any
+    number decides; and how many these are.
     """
     needed = sorted(
         c.samples_needed for c in checks if c.verdict == "undecided" and c.samples_needed
     )
     decided = -(-9 * len(needed) // 10)
-    return (needed[decided - 1] if needed else 0), decided
+    return (needed[0], needed[decided - 1], decided) if needed else (0, 0, 0)
 
 
 def _placed(c: Check) -> list[str]:

@@ -83,7 +83,7 @@ def steps(folder: Path, p: st.Parameters, runs: xr.Dataset) -> Iterator[str]:
 
 def counted(checks: Sequence[Check]) -> str:
     """Verdicts in plain words."""
-    needed, _ = check_table.enough(checks)
+    _, needed, _ = check_table.enough(checks)
     plain = {"exact": "exact", "FAIL": "fail", "undecided": f"need about {needed} students"}
     counts = Counter(plain.get(c.verdict, "agree") for c in checks)
     return ", ".join(f"{counts[word]} {word}" for word in sorted(counts))

@@ -222,7 +222,8 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
     curves : mapping of str to array_like
         By name in the theory. The first is the time, in the theory's unit, of shape ``(times,)``;
         the others are of this shape or ``(students, times)``, NaN is a missing value. ``seed``:
-        numbers or names of the students; or, if all shapes are ``(n,)``, that of each entry.
+        numbers or names of the students, needed if there are as many as times; or, if all shapes
+        are ``(n,)``, that of each entry.
     what : str
         Where they are from, for messages.
 
@@ -261,6 +262,12 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
                     f"{what}: every student must have a row at every {time}, the first of --columns"
                 )
         else:
+            square = [n for n in names if values[n].shape == (values[time].size,) * 2]
+            if square and "seed" not in curves:
+                raise ParameterError(
+                    f"{what}: {square[0]} is square; if rows are students, say so by seed=range("
+                    f"{values[time].size}), else transpose it first"
+                )
             shapes = {n: (("seed", time)[-values[n].ndim :], values[n]) for n in names}
             data = xr.Dataset(shapes, index)
         if several:

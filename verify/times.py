@@ -4,6 +4,7 @@ import numpy as np
 import xarray as xr
 
 from theory import ParameterError, scope
+from theory.parameters import number
 from verify import timed
 from verify.emergence import crossed
 
@@ -52,6 +53,7 @@ def emergence_times(
         raise ParameterError("levels: none given; say for instance A=0.5")
     datasets = []
     for name, level in levels.items():
+        level = number(name, level)
         sides = {"measured": runs, "predicted": theory}
         missing = [side for side, data in sides.items() if name not in data.data_vars]
         if missing:

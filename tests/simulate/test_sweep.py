@@ -190,6 +190,12 @@ def test_systems_that_are_not_there_are_refused_by_name():
         sweep.main(["state_tracking.logic", "--quiet"])
 
 
+def test_nothing_to_sweep_is_refused():
+    """What trains for minutes is asked for."""
+    with pytest.raises(ParameterError, match="^--grid: none; .*python -m simulate state_tracking$"):
+        sweep.main(["state_tracking"])
+
+
 @pytest.mark.parametrize(("flag", "message"), WRONG, ids=str)
 def test_wrong_input_is_refused_in_one_line(tmp_path, flag, message):
     with pytest.raises(ParameterError, match=re.escape(message)) as caught:

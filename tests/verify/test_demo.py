@@ -101,13 +101,16 @@ def test_how_many_samples_decide():
     rows = [estimated(f"x{k}", "e", 1.0, 1.0, 0.01 * k, 4) for k in range(1, 21)]
     needed = sorted(c.samples_needed for c in rows if c.verdict == "undecided")
     assert len(needed) > check_table.MOST_UNDECIDED
-    size, decided = check_table.enough(rows)
+    least, size, decided = check_table.enough(rows)
     assert decided == -(-9 * len(needed) // 10) and size == needed[decided - 1]
+    assert least == needed[0] < size
     text = check_table.table(rows)
-    assert f"{size} samples (seeds) would decide {decided} " in " ".join(text.split())
+    words = f"decide {decided} of {len(needed)} undecided rows, {least} the first of them"
+    assert f"{size} samples (seeds) would {words}" in " ".join(text.split())
+    assert not check_table.rows(rows)[0].startswith("check")  # a table without a row
     assert not any(line.endswith("undecided") for line in text.splitlines())
     never = [estimated("x", "e", 0.0, 0.0, 0.1, 4)]
-    assert check_table.enough(never) == (0, 0) and "would decide" not in check_table.table(never)
+    assert check_table.enough(never) == (0, 0, 0) and "would decide" not in check_table.table(never)
 
 
 def test_where_a_deviation_was_found_has_a_column(four, monkeypatch):

@@ -41,7 +41,7 @@ class Unordered:
     refused.
     """
 
-    USE = "takes part in sums, products, quotients and powers, and in nothing else"
+    USE = "takes part in sums, products, quotients, powers, exp and log, and in nothing else"
 
     def __lt__(self, other: Any) -> Any:
         require(False, f"{self!r}: cannot be less or more than something; eq(i, j) compares")
