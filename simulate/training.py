@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,10 +13,10 @@ import numpy as np
 import torch
 import xarray as xr
 
-from simulate import arguments, checkpoints, interface_checks, jobs, runs, storage
+from simulate import arguments, checkpoints, jobs, runs, storage
 from simulate import device as devices
 from simulate.learner import Clamped, Learner
-from simulate.stack import seconds_per_step, train_stack
+from simulate.stack import Run, work
 from theory.parameters import BaseParameters, ParameterError, error_summary
 
 PRECISIONS = ("float32", "float64")
@@ -138,6 +137,10 @@ class System:
         made = self.make(p, seeds, *where, **own)
         return Clamped(made, len(seeds), self.held) if self.held else made
 
+    def stacked(self, members: Sequence[Run], *where: Any, **own: Any) -> Learner:
+        """Learner of runs of one setting, trained together."""
+        return self.learner(members[0].p, [run.seed for run in members], *where, **own)
+
     def train(
         self,
         p: Any,
@@ -207,16 +210,20 @@ class System:
         )
         if len({q.as_json() for q in points}) < len(points):
             raise ParameterError(f"{self.sweep_parameter} = {values}: a value is repeated")
-        planned = [
-            job
-            for q in points
-            for job in self.plan(q, seeds, store=store, device=device, dtype=dtype, **own)
-        ]
+        planned = self.planned(points, seeds, store=store, device=device, dtype=dtype, **own)
         for _, error in jobs.carry_out(
             planned, workers if self.device(device).type == "cpu" else 1, progress
         ):
             raise error
         return self.read(points, seeds, arguments.store(store), dtype, own)
+
+    def planned(self, points: Sequence[Any], seeds: Sequence[int], **how: Any) -> list[jobs.Job]:
+        """Jobs of several settings."""
+        return [job for q in points for job in self.plan(q, seeds, **how)]
+
+    def size(self, device: torch.device) -> int:
+        """Largest number of students that are trained together."""
+        return 1 if device.type == "cpu" else self.stack
 
     def plan(
         self,
@@ -231,38 +238,21 @@ class System:
         """Jobs for unfinished runs; parameters and errors as in `train`."""
         p, seeds, store = self.until(p), arguments.seeds(seeds), arguments.store(store)
         where, precision = self.device(device), self.precision(dtype)
-        config = self.configuration(p, precision, **own)
-        missing = []
-        for s in seeds:
-            if runs.finished(storage.place(store, config, s), config, s) is None:
-                missing.append(s)
+        missing = self.missing(p, seeds, store, precision, **own)
+        return work(self, missing, where, precision, store, own)
+
+    def missing(
+        self, p: Any, seeds: Sequence[int], store: Path, dtype: torch.dtype, **own: Any
+    ) -> list[Run]:
+        """Runs of one setting that are not in the store."""
+        config, missing = self.configuration(p, dtype, **own), []
+        for seed in seeds:
+            path = storage.place(store, config, seed)
+            if runs.finished(path, config, seed) is None:
+                missing.append(Run(p, config, seed))
             else:  # left if its writer was killed
-                checkpoints.drop_checkpoint(storage.place(store, config, s))
-        if not missing:
-            return []
-        length = interface_checks.length(self, p)
-        with interface_checks.named(f"{self.name}: a run"):
-            runs.content(xr.Dataset(attrs=self.provenance(config, p, missing[0])))
-        size = 1 if where.type == "cpu" else self.stack
-        needed = functools.partial(self.memory, itemsize=torch.zeros((), dtype=precision).itemsize)
-        devices.require(needed, p, where, min(size, len(missing)))
-        storage.writable(storage.place(store, config, s) for s in missing)
-        stacks = [missing[i : i + size] for i in range(0, len(missing), size)]
-        return [
-            jobs.Job(
-                f"seed {','.join(map(str, stack))}",
-                length,
-                functools.partial(
-                    train_stack, self, p, stack, where, precision, store, config, own
-                ),
-                len(stack) * needed(p),
-                config,
-                functools.partial(seconds_per_step, self, p, stack, where, precision, own),
-                tuple(storage.place(store, config, s) for s in stack),
-                self.counter,
-            )
-            for stack in stacks
-        ]
+                checkpoints.drop_checkpoint(path)
+        return missing
 
     def read(
         self,
