@@ -1,4 +1,4 @@
-"""Training of a stack of seeds in one process: jobs, locks, checkpoints, the loop over steps."""
+"""Training of a stack of seeds in one process: locks, checkpoints, the loop over steps."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ import torch
 import xarray as xr
 from filelock import Timeout
 
-from simulate import checkpoints, interface_checks, jobs, runs, storage
-from simulate import device as devices
+from simulate import checkpoints, interface_checks, runs, storage
 from simulate.learner import Learner, State
 from simulate.signals import DeferSignals
 from theory.parameters import ParameterError, Stepped, error_summary
@@ -42,37 +41,10 @@ class Run(NamedTuple):
     seed: int
 
 
-def work(
-    system: System,
-    missing: Sequence[Run],
-    where: torch.device,
-    dtype: torch.dtype,
-    store: Path,
-    own: Mapping[str, Any],
-) -> list[jobs.Job]:
-    """Jobs for runs that are missing in the store; errors as in `System.train`."""
-    if not missing:
-        return []
-    p, config, seed = missing[0]
-    length, size = interface_checks.length(system, p), system.size(where)
-    with interface_checks.named(f"{system.name}: a run"):
-        runs.content(xr.Dataset(attrs=system.provenance(config, p, seed)))
-    needed = functools.partial(system.memory, itemsize=torch.zeros((), dtype=dtype).itemsize)
-    devices.require(needed, p, where, min(size, len(missing)))
-    storage.writable(storage.place(store, run.config, run.seed) for run in missing)
-    return [
-        jobs.Job(
-            f"seed {','.join(str(run.seed) for run in stack)}",
-            length,
-            functools.partial(train_stack, system, stack, where, dtype, store, own),
-            len(stack) * needed(p),
-            config,
-            functools.partial(seconds_per_step, system, stack, where, dtype, own),
-            tuple(storage.place(store, run.config, run.seed) for run in stack),
-            system.counter,
-        )
-        for stack in (missing[i : i + size] for i in range(0, len(missing), size))
-    ]
+def _learner(system: System, members: Sequence[Run], *where: Any, **own: Any) -> Learner:
+    """Learner of runs that are trained together."""
+    points, seeds = [run.p for run in members], [run.seed for run in members]
+    return system.learner(points if system.joint else points[0], seeds, *where, **own)
 
 
 def seconds_per_step(
@@ -84,7 +56,7 @@ def seconds_per_step(
 ) -> float:
     """Measured seconds per step of a job, including its share of the measurements."""
     p = members[0].p
-    learner, length = system.stacked(members, device, dtype, **own), system.length(p)
+    learner, length = _learner(system, members, device, dtype, **own), system.length(p)
 
     def seconds(work: Callable[[], Any]) -> float:
         started = time.perf_counter()
@@ -133,7 +105,7 @@ def train_stack(
         for start in sorted({state["step"] for _, state in mine.values()}):
             states = {path: state for path, (_, state) in mine.items() if state["step"] == start}
             stacked = {path: mine[path][0] for path in states}
-            learner = system.stacked([*stacked.values()], device, dtype, **own)
+            learner = _learner(system, [*stacked.values()], device, dtype, **own)
             if start:
                 _resume(system, learner, states)
             shared = checkpoints.generators()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,10 +14,10 @@ import numpy as np
 import torch
 import xarray as xr
 
-from simulate import arguments, checkpoints, jobs, runs, storage
+from simulate import arguments, checkpoints, interface_checks, jobs, runs, storage
 from simulate import device as devices
 from simulate.learner import Clamped, Learner
-from simulate.stack import Run, work
+from simulate.stack import Run, seconds_per_step, train_stack
 from theory.parameters import BaseParameters, ParameterError, error_summary
 
 PRECISIONS = ("float32", "float64")
@@ -74,6 +75,9 @@ class System:
     stack : int
         Number of seeds trained together on a GPU. On the CPU it is one, as every seed has its own
         core.
+    joint : bool
+        Whether a stack also spans the values of `sweep_parameter`, and is trained together on the
+        CPU, too; ``make`` then gets one Parameters per seed, in a list.
     default_dtype : str or None
         Default precision, which is then omitted from the stored configuration. Without it the
         default is single precision, always stored.
@@ -109,6 +113,7 @@ class System:
     length: Callable[[Any], int] = steps_of
     sweep_parameter: str = ""
     stack: int = 1
+    joint: bool = False
     default_dtype: str | None = None
     devices: tuple[str, ...] = ()
     identity: Callable[..., dict[str, Any]] = lambda p: {}
@@ -136,10 +141,6 @@ class System:
         """Learner of the given seeds, with clamped weights if any."""
         made = self.make(p, seeds, *where, **own)
         return Clamped(made, len(seeds), self.held) if self.held else made
-
-    def stacked(self, members: Sequence[Run], *where: Any, **own: Any) -> Learner:
-        """Learner of runs of one setting, trained together."""
-        return self.learner(members[0].p, [run.seed for run in members], *where, **own)
 
     def train(
         self,
@@ -210,20 +211,14 @@ class System:
         )
         if len({q.as_json() for q in points}) < len(points):
             raise ParameterError(f"{self.sweep_parameter} = {values}: a value is repeated")
-        planned = self.planned(points, seeds, store=store, device=device, dtype=dtype, **own)
+        how = {"store": store, "device": device, "dtype": dtype, **own}
+        groups = [points] if self.joint else [[q] for q in points]
+        planned = [job for group in groups for job in self.plan(group, seeds, **how)]
         for _, error in jobs.carry_out(
             planned, workers if self.device(device).type == "cpu" else 1, progress
         ):
             raise error
         return self.read(points, seeds, arguments.store(store), dtype, own)
-
-    def planned(self, points: Sequence[Any], seeds: Sequence[int], **how: Any) -> list[jobs.Job]:
-        """Jobs of several settings."""
-        return [job for q in points for job in self.plan(q, seeds, **how)]
-
-    def size(self, device: torch.device) -> int:
-        """Largest number of students that are trained together."""
-        return 1 if device.type == "cpu" else self.stack
 
     def plan(
         self,
@@ -235,24 +230,40 @@ class System:
         dtype: torch.dtype | str | None = None,
         **own: Any,
     ) -> list[jobs.Job]:
-        """Jobs for unfinished runs; parameters and errors as in `train`."""
-        p, seeds, store = self.until(p), arguments.seeds(seeds), arguments.store(store)
+        """Jobs for unfinished runs, of one or a list of Parameters; errors as in `train`."""
+        seeds, store, missing = arguments.seeds(seeds), arguments.store(store), []
         where, precision = self.device(device), self.precision(dtype)
-        missing = self.missing(p, seeds, store, precision, **own)
-        return work(self, missing, where, precision, store, own)
-
-    def missing(
-        self, p: Any, seeds: Sequence[int], store: Path, dtype: torch.dtype, **own: Any
-    ) -> list[Run]:
-        """Runs of one setting that are not in the store."""
-        config, missing = self.configuration(p, dtype, **own), []
-        for seed in seeds:
-            path = storage.place(store, config, seed)
-            if runs.finished(path, config, seed) is None:
-                missing.append(Run(p, config, seed))
-            else:  # left if its writer was killed
-                checkpoints.drop_checkpoint(path)
-        return missing
+        for q in map(self.until, p if isinstance(p, list) else [p]):
+            config = self.configuration(q, precision, **own)
+            for s in seeds:
+                if runs.finished(storage.place(store, config, s), config, s) is None:
+                    missing.append(Run(q, config, s))
+                else:  # left if its writer was killed
+                    checkpoints.drop_checkpoint(storage.place(store, config, s))
+        if not missing:
+            return []
+        p, config, seed = missing[0]
+        length = interface_checks.length(self, p)
+        with interface_checks.named(f"{self.name}: a run"):
+            runs.content(xr.Dataset(attrs=self.provenance(config, p, seed)))
+        size = 1 if where.type == "cpu" and not self.joint else self.stack
+        needed = functools.partial(self.memory, itemsize=torch.zeros((), dtype=precision).itemsize)
+        devices.require(needed, p, where, min(size, len(missing)))
+        storage.writable(storage.place(store, run.config, run.seed) for run in missing)
+        stacks = [missing[i : i + size] for i in range(0, len(missing), size)]
+        return [
+            jobs.Job(
+                f"seed {','.join(str(run.seed) for run in stack)}",
+                length,
+                functools.partial(train_stack, self, stack, where, precision, store, own),
+                len(stack) * needed(p),
+                config,
+                functools.partial(seconds_per_step, self, stack, where, precision, own),
+                tuple(storage.place(store, run.config, run.seed) for run in stack),
+                self.counter,
+            )
+            for stack in stacks
+        ]
 
     def read(
         self,

@@ -116,7 +116,7 @@ def test_without_out_the_default_store_is_used(program):
 
 def test_a_second_call_trains_nothing(program, monkeypatch):
     _, first, _ = program(*SMALL, "--seeds=2")
-    monkeypatch.setattr("simulate.stack.train_stack", None)
+    monkeypatch.setattr("simulate.training.train_stack", None)
     assert program(*SMALL, "--seeds=2")[1] == first
 
 

@@ -227,14 +227,14 @@ def test_a_store_larger_than_memory_stays_on_the_disk(tmp_path, monkeypatch):
 
 NOBODY = """
 import os, sys
-from simulate import sweep
+from simulate import sweep, training
 from simulate import stack
 from theory.runtime import cli
 from simulate.state_tracking import __main__ as single
 folder, which = sys.argv[1:]
 def never(*args, **kwargs):
     raise AssertionError("trained before it was found out")
-stack.train_stack = never
+training.train_stack = never
 os.setuid(65534)
 flags = ["--set=epochs=1", "--set=N=4", "--quiet", "--workers=1"]
 cli.run(lambda: (sweep if which == "sweep" else single).main([*flags, f"--out={folder}"]))
