@@ -31,6 +31,8 @@ from theory.statement.tree import require
 
 BLOCK = 64  # steps whose batches are drawn together
 MODEL = 2**62  # seed of the copy that identifies what is computed
+# Files that are not the user's.
+OTHERS = re.compile(rf'File "(<|{re.escape(str(Path(__file__).parents[1]))})|[/\\]torch[/\\]')
 TAKEN = {"loss", "seed", "eta", "t", "step"}  # names in the result
 
 
@@ -125,9 +127,15 @@ class Copies(nn.Module):
         self.theta = torch.cat(
             [params[k].detach().reshape(len(every), -1) for k in self.loss.shapes], 1
         )
+        rounding = torch.finfo(dtype).eps ** 0.5
         for b, one in enumerate(every):
             with one.exactly():
-                same = torch.equal(self.numbers(*self.copy(b), some)["loss"], one.call(some))
+                same = torch.isclose(
+                    self.numbers(*self.copy(b), some)["loss"],
+                    one.call(some),
+                    rounding,
+                    equal_nan=True,
+                )
             require(
                 same,
                 "module: differs from seed to seed in more than weights and buffers; keep what is "
@@ -153,21 +161,29 @@ class Copies(nn.Module):
         called = {f"module.{k}": x for k, x in (weights | fixed).items()}
         return functional_call(self, called, (data,)) | (weights if self.recorded else {})
 
-    def traced(self, of: Callable, data: Any, axis: int | None) -> Any:
-        """Operations of a function of one copy for all of them, without the Python that calls them.
+    def traced(self, data: Any, axis: int | None, part: int) -> Any:
+        """Operations that give gradients (part 0) or numbers (1) of all copies, without the Python
+        that calls them.
 
         Raises
         ------
         ParameterError
             Naming the line of the user's code that torch cannot compute for many copies at once.
         """
-        stacked = vmap(of, (0, 0, axis))
+
+        def one(theta: Tensor, fixed: Any, data: Any) -> Any:
+            def loss(theta: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+                found = self.numbers(theta, fixed, data)
+                return found["loss"].sum(), found
+
+            return grad(loss, has_aux=True)(theta)[part]
+
         try:
             with self.loss.exactly():
-                made = make_fx(lambda *x: stacked(*x))(self.theta, self.fixed, data)
+                made = make_fx(vmap(one, (0, 0, axis)))(self.theta, self.fixed, data)
         except Exception as error:  # a stranger's code may raise anything
             lines = traceback.format_tb(error.__traceback__)
-            own = [x for x in lines if not re.search(r"[/\\](torch|simulate)[/\\]", x)]
+            own = [x for x in lines if not OTHERS.search(x)]
             where = " ".join("".join(own[-1:]).split())
             raise ParameterError(
                 f"module: cannot be computed for many copies at once: {where} "
@@ -181,13 +197,12 @@ class Copies(nn.Module):
     @functools.cached_property
     def slopes(self) -> Any:
         """Gradients of all copies, of weights, other tensors and data."""
-        one = grad(lambda *of: self.numbers(*of)["loss"].sum())
-        return self.traced(one, self.batch(0), 0 if self.p.batch_size else None)
+        return self.traced(self.batch(0), 0 if self.p.batch_size else None, 0)
 
     @functools.cached_property
     def values(self) -> Any:
         """Loss, observables and recorded weights of all copies."""
-        return self.traced(self.numbers, self.data, None)
+        return self.traced(self.data, None, 1)
 
     def batch(self, number: int) -> Any:
         """Data of a step: all, or rows drawn for every copy."""
