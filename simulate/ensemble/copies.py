@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from simulate import arguments, jobs, optimisers, training
 from simulate.discover.loss import Loss, spread, widened
-from simulate.learner import State
+from simulate.learner import Learner, State
 from simulate.streams import keyed
 from theory.optimisers import Optimiser, Steps
 from theory.parameters import ParameterError, Stepped, error_summary, parameter
@@ -69,8 +69,8 @@ def drawn(seeds: Sequence[int], block: int, rows: int, size: int) -> Tensor:
     return torch.tensor(np.array([s.integers(rows, size=(BLOCK, size)) for s in streams]))
 
 
-class Copies(nn.Module):
-    """Copies of a module under training, a `Learner`.
+class Copies(nn.Module, Learner):
+    """Copies of a module under training.
 
     Parameters
     ----------
@@ -234,10 +234,6 @@ class Copies(nn.Module):
         self.theta, *memory = (torch.stack(x * double) for x in columns)
         self.moves.first, self.moves.second = memory[:1], memory[1:]
         self.moves.number = int(states[0]["number"])
-
-    def finish(self, b: int) -> dict[str, Any]:
-        """No further results."""
-        return {}
 
     def digest(self, b: int) -> str:
         """What a copy computes: operations, and all tensors before the first step."""

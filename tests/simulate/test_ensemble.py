@@ -1,10 +1,8 @@
-"""Many copies of a module at once: against a plain loop, alone and in company, killed and resumed."""
+"""Many copies of a module at once: as a plain loop, alone and in company, killed and resumed."""
 
 import functools
-import json
 import os
 import signal
-import sys
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ import torch
 import xarray as xr
 from torch import nn
 
-from simulate import jobs, pool, runs
+from simulate import pool
 from simulate.ensemble import Copies, ensemble
 from simulate.streams import keyed
 from theory.optimisers import Optimiser
@@ -123,8 +121,8 @@ def plain(kind, seed, eta, steps, way, batch=0):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_copies_are_plain_modules(kind, way):
-    """Three seeds, two learning rates each, against torch's optimisers: rounding alone. Adam divides
-    by gradients, whose rounding is 1e-16 of the largest.
+    """Three seeds, two learning rates each, against torch's optimisers: rounding alone. Adam
+    divides by gradients, whose rounding is 1e-16 of the largest.
     """
     found = ensemble(
         kind,
@@ -145,7 +143,7 @@ def test_copies_are_plain_modules(kind, way):
 
 @pytest.mark.parametrize("kind", [Net, Attention])
 def test_batches_are_those_of_the_seed(kind):
-    """Beyond the first block of draws; another seed draws others, another learning rate the same."""
+    """Beyond the first block of draws; other seeds draw others, other learning rates the same."""
     found = ensemble(
         kind, KINDS[kind], seeds=[4, 9], eta=[0.02, 0.05], steps=70, batch=6, eval_every=1, **QUIET
     )
