@@ -57,8 +57,9 @@ def built(module: Any, seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         made = module if isinstance(module, nn.Module) or not callable(module) else module()
-    what = f"module: is or builds {type(made).__name__}, must be or build a torch.nn.Module"
-    require(isinstance(made, nn.Module), what)
+    require(
+        isinstance(made, nn.Module), f"module = {made!r:.60}: must be, or build, a module of torch"
+    )
     return made
 
 
@@ -127,15 +128,10 @@ class Copies(nn.Module, Learner):
         self.theta = torch.cat(
             [params[k].detach().reshape(len(every), -1) for k in self.loss.shapes], 1
         )
-        rounding = torch.finfo(dtype).eps ** 0.5
         for b, one in enumerate(every):
             with one.exactly():
-                same = torch.isclose(
-                    self.numbers(*self.copy(b), some)["loss"],
-                    one.call(some),
-                    rounding,
-                    equal_nan=True,
-                )
+                ours, theirs = self.numbers(*self.copy(b), some)["loss"], one.call(some)
+            same = torch.isclose(ours, theirs, 1e-4, equal_nan=True)
             require(
                 same,
                 "module: differs from seed to seed in more than weights and buffers; keep what is "
@@ -253,6 +249,7 @@ SYSTEM = training.System(
     sweep_parameter="eta",
     default_dtype="float64",
     devices=("cpu",),
+    stack=64,
     joint=True,
 )
 
@@ -308,10 +305,9 @@ def ensemble(
     weights: bool = False,
     eval_every: int | None = None,
     dtype: torch.dtype | str | None = None,
-    workers: int = 1,
-    scheduler: str | None = None,
     store: Path | str | None = None,
-    progress: bool = True,
+    scheduler: str | None = None,
+    **more: Any,
 ) -> xr.Dataset:
     """Train many copies of a module at once.
 
@@ -344,14 +340,12 @@ def ensemble(
         Steps between measurements; by default a hundredth of the run.
     dtype : torch.dtype or str, optional
         ``float64`` by default, or ``float32``.
-    workers : int
-        Number of processes, each of which trains a part of the copies.
-    scheduler : str, optional
-        Address of a dask scheduler (``tcp://HOST:PORT``) whose workers train the parts.
     store : path, optional
         Folder of stored runs; ``output/runs`` by default.
-    progress : bool
-        Progress bar on stderr.
+    scheduler : str, optional
+        Address of a dask scheduler (``tcp://HOST:PORT``) whose workers train, 64 copies at a time.
+    **more
+        ``workers`` and ``progress``, as of every student; a process trains 64 copies at a time.
 
     Returns
     -------
@@ -364,7 +358,7 @@ def ensemble(
     ParameterError
         In one line, for what cannot be trained so, or a loss that does not stay finite.
     """
-    seeds, workers = arguments.seeds(seeds), arguments.workers(workers) or 1
+    seeds = arguments.seeds(seeds)
     how = Optimiser(optimizer=optimizer) if isinstance(optimizer, str) else optimizer
     optimisers.identity(how)
     rates, own = np.atleast_1d(eta).tolist(), observables or {}
@@ -375,18 +369,10 @@ def ensemble(
     p = one.replace(eval_every=max(1, one.steps // 100) if eval_every is None else eval_every)
     make = functools.partial(Copies, module, data, loss_fn, own, weights)
     found = system(make, p, len(seeds), SYSTEM.precision(dtype))
-    found = replace(found, stack=-(-len(seeds) * len(rates) // workers))
     if scheduler:
-        points = [p.replace(eta=v) for v in rates]
-        planned = found.plan(points, seeds, store=store, dtype=dtype)
-        for _, error in jobs.on_cluster(planned, scheduler, progress):
+        planned = found.plan([p.replace(eta=v) for v in rates], seeds, store=store, dtype=dtype)
+        for _, error in jobs.on_cluster(planned, scheduler, more.get("progress", True)):
             raise error
-    how_to: dict[str, Any] = {
-        "store": store,
-        "dtype": dtype,
-        "workers": workers,
-        "progress": progress,
-    }
-    runs = found.train(p, seeds, eta=rates, **how_to)
+    runs = found.train(p, seeds, eta=rates, store=store, dtype=dtype, **more)
     runs = p.timed(runs.assign_coords(t=runs.eta * runs.step))
     return runs if np.ndim(eta) else runs.squeeze("eta").swap_dims(step="t")
