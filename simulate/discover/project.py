@@ -43,12 +43,13 @@ def project(
         If a weight is missing, or has another shape.
     """
     if isinstance(checkpoints, xr.Dataset):
-        runs, names = checkpoints, [*found.loss.shapes]
-        know = "seed" in runs.dims and "t" in runs.dims and {*names} <= {*runs}
+        runs, names = checkpoints, {*found.loss.shapes}
+        know = names | {"seed", "t"} <= {*runs.variables}
         require(know, "checkpoints: need seed, t and all weights; train with weights=True")
+        of = {k: runs[k].transpose("seed", "t", ...).values for k in names}
         every = [
-            [{k: runs[k].values[b, n] for k in names} for n in range(runs.sizes["t"])]
-            for b in range(runs.sizes["seed"])
+            [{k: of[k][b, n] for k in of} for n in range(len(runs.t))]
+            for b in range(len(runs.seed))
         ]
         return project(found, every, runs.t.values).assign_coords(seed=runs.seed)
     require(len(checkpoints), "checkpoints: there are none")

@@ -22,7 +22,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves, tree_map
 
 from simulate import arguments, jobs, optimisers, training
-from simulate.discover.loss import Loss, spread, widened
+from simulate.discover.loss import MANY, Loss, spread, widened
 from simulate.learner import Learner, State
 from simulate.streams import keyed
 from theory.optimisers import Optimiser, Steps
@@ -114,7 +114,7 @@ class Copies(nn.Module, Learner):
             say = "batch: draws rows of the data, which must be tensors with as many rows each"
             require(len(rows) == 1 and rows != {0}, say)
             (self.rows,) = rows
-            some = tree_map(lambda x: x[: self.p.batch_size], some)
+            some = tree_map(lambda x: x[: max(self.p.batch_size, MANY)], some)
         every = [Loss(built(module, seed), some, loss_fn, dtype=dtype) for seed in self.seeds]
         self.loss, self.module = every[0], every[0].module
         own = {k: functools.partial(f, self.module) for k, f in observables.items()}
@@ -275,6 +275,7 @@ def system(make: Callable, p: Any, copies: int, dtype: torch.dtype) -> training.
         "that builds the module (lambda: Net()), or batch=32",
     )
     loss, values = trial.loss, trial.measure()
+    share = max(1, trial.rows / max(p.batch_size, MANY)) if p.batch_size else 1  # all data
     value, leaves = loss.call(loss.inputs), [*loss.leaves.values()]
     slopes = torch.autograd.grad(value, leaves, allow_unused=True)
     for name, slope in zip(loss.leaves, slopes, strict=True):
@@ -285,7 +286,7 @@ def system(make: Callable, p: Any, copies: int, dtype: torch.dtype) -> training.
         SYSTEM,
         name=f"ensemble.{loss.name}",
         make=make,
-        memory=lambda p, itemsize: loss.bytes + 64 * loss.size + training.records(p, size),
+        memory=lambda p, itemsize: share * loss.bytes + 64 * loss.size + training.records(p, size),
         dimensions={k: tuple(f"{k}_{n}" for n in range(x.ndim - 1)) for k, x in values.items()},
         identity=lambda p: {"computation": computed},
     )

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
+from modules import Retrieval, retrieval
 from torch import nn
 
-from simulate import pool
+from simulate import pool, runs
+from simulate.discover import discover
 from simulate.ensemble import Copies, ensemble
 from simulate.ensemble.copies import SYSTEM
 from simulate.streams import keyed
@@ -245,6 +247,9 @@ def test_finished_runs_are_not_trained_again(tmp_path, monkeypatch):
     """New seeds and learning rates join them; other data, loss, start, or observables do not."""
     made = functools.partial(ensemble, Net, steps=6, store=tmp_path, **QUIET)
     first = made((X, Y), seeds=2, eta=0.03)
+    goals = torch.zeros(24, 1), torch.ones(24, 1)
+    losses = [lambda net, x, y, goal=goal: net.loss(x, y + goal) for goal in goals]
+    made((X, Y), seeds=1, eta=0.03, loss_fn=losses[0])
     trained, learner = [], Copies.__init__
 
     def recording(self, *args):
@@ -270,6 +275,7 @@ def test_finished_runs_are_not_trained_again(tmp_path, monkeypatch):
         lambda: ensemble(
             functools.partial(Net, 8), (X, Y), steps=6, seeds=1, eta=0.03, store=tmp_path, **QUIET
         ),
+        lambda: made((X, Y), seeds=1, eta=0.03, loss_fn=losses[1]),
         lambda: made((X, Y), seeds=1, eta=0.03, dtype="float32"),
         lambda: ensemble(small, (X, Y), steps=6, seeds=1, eta=0.03, store=tmp_path, **QUIET),
         lambda: made((X, Y), seeds=1, eta=0.03, batch=24),
@@ -277,6 +283,42 @@ def test_finished_runs_are_not_trained_again(tmp_path, monkeypatch):
         trained.clear()
         other()
         assert trained == [0]
+
+
+def test_a_store_of_copies_opens(tmp_path):
+    """Over seeds, learning rates and steps, as what the function gives."""
+    found = ensemble(Net, (X, Y), seeds=2, eta=[0.03, 0.01], steps=20, store=tmp_path, **QUIET)
+    both = runs.open(tmp_path).loss.transpose("seed", "eta", "step").sel(eta=found.eta)
+    assert both.values.tobytes() == found.loss.values.tobytes()
+
+
+def test_copies_in_discovered_coordinates():
+    """The flow's order parameters of copies that start near its start; the times are the flow's."""
+    module, data = retrieval()
+    found = discover(module, data)
+
+    def near():
+        made = Retrieval(4, 4)
+        for w in made.parameters():
+            w.data = 1e-6 * torch.randn(w.shape)
+        return made
+
+    trained = ensemble(near, data, seeds=2, eta=0.02, steps=400, weights=True, **QUIET)
+    seen = found.project(trained)
+    curve = found.predict(trained, eta=0.02)
+    assert seen.t.values == pytest.approx(curve.t.values) and seen.seed.values.tolist() == [0, 1]
+    for x in found.flow.state:
+        assert seen[x.name].values == pytest.approx(np.array([curve[x.name]] * 2), abs=1e-4)
+    with pytest.raises(ParameterError, match="train with weights=True"):
+        found.project(trained.drop_vars("K"))
+
+
+def test_batches_too_large_for_memory_are_refused(monkeypatch, tmp_path):
+    """Measured on a part of the data, the loss needs all of them."""
+    x = torch.zeros(40_000, 4)
+    monkeypatch.setattr("theory.runtime.memory.available", lambda: 2**20)
+    with pytest.raises(ParameterError, match="memory"):
+        ensemble(Net, (x, x[:, :1]), batch=4, steps=5, store=tmp_path, **QUIET)
 
 
 def test_from_a_module(tmp_path):
