@@ -167,16 +167,17 @@ class Copies(nn.Module, Learner):
             Naming the line of the user's code that torch cannot compute for many copies at once.
         """
 
-        def one(theta: Tensor, fixed: Any, data: Any) -> Any:
-            def loss(theta: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-                found = self.numbers(theta, fixed, data)
-                return found["loss"].sum(), found
+        def loss(*of: Any) -> Any:
+            found = self.numbers(*of)
+            return found["loss"].sum(), found
 
-            return grad(loss, has_aux=True)(theta)[part]
+        one = grad(loss, has_aux=True)
 
         try:
             with self.loss.exactly():
-                made = make_fx(vmap(one, (0, 0, axis)))(self.theta, self.fixed, data)
+                made = make_fx(vmap(lambda *of: one(*of)[part], (0, 0, axis)))(
+                    self.theta, self.fixed, data
+                )
         except Exception as error:  # a stranger's code may raise anything
             lines = traceback.format_tb(error.__traceback__)
             own = [x for x in lines if not OTHERS.search(x)]

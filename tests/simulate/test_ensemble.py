@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import os
 import signal
 
@@ -76,6 +77,17 @@ class Recurrent(nn.Module):
         return (self.gru(x[:, None].expand(-1, 4, -1))[0].sum(-1) - y).square().mean()
 
 
+class Mutating(Net):
+    """It writes into what it has computed."""
+
+    def loss(self, x, y):
+        hidden = self.first(x)
+        hidden.mul_(2.0)
+        hidden[:, 1] = 0.5
+        hidden[:, 2] += self.shift[0]
+        return (self.second(hidden.tanh_()) - y).square().mean()
+
+
 class Wide(Net):
     """Wide enough for torch to round otherwise in a stack of one."""
 
@@ -90,7 +102,7 @@ def small():
     return net
 
 
-KINDS = {Net: (X, Y), Attention: WORDS, Scalar: None, Recurrent: (X, Y)}
+KINDS = {Net: (X, Y), Mutating: (X, Y), Attention: WORDS, Scalar: None, Recurrent: (X, Y)}
 WAYS = {
     "sgd": Optimiser(),
     "momentum, decay": Optimiser(momentum=0.9, nesterov=True, weight_decay=0.01),
@@ -136,8 +148,15 @@ def plain(kind, seed, eta, steps, way, batch=0):
     return losses
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def listed(kinds, others, often):
+    """Pairs of a kind and another value; of kinds that take long only some, unless all are asked."""
+    for kind, other in itertools.product(kinds, others):
+        seldom = kind in (Attention, Recurrent, Mutating) and other != often
+        name = f"{kind.__name__}, {other}"
+        yield pytest.param(kind, other, id=name, marks=[pytest.mark.slow] * seldom)
+
+
+@pytest.mark.parametrize("kind, way", listed(KINDS, WAYS, "adam"))
 def test_copies_are_plain_modules(kind, way):
     """Three seeds, two learning rates each, against torch's optimisers: rounding alone. Adam
     divides by gradients, whose rounding is 1e-16 of the largest.
@@ -171,8 +190,7 @@ def test_batches_are_those_of_the_seed(kind):
             assert found.loss.sel(seed=seed, eta=eta).values == pytest.approx(expected, rel=1e-10)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("kind", [*KINDS, Wide], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind, dtype", listed([*KINDS, Wide], ["float32", "float64"], "float64"))
 def test_companions_change_nothing(kind, dtype, tmp_path):
     """Alone, of two, of nine, at another place, in another stack: the same bits."""
     made = functools.partial(
