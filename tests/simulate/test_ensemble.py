@@ -149,14 +149,14 @@ def plain(kind, seed, eta, steps, way, batch=0):
 
 
 def listed(kinds, others, often):
-    """Pairs of a kind and another value; of kinds that take long only some, unless all are asked."""
+    """Pairs of a kind and another value; of kinds that take long, most are slow tests."""
     for kind, other in itertools.product(kinds, others):
         seldom = kind in (Attention, Recurrent, Mutating) and other != often
         name = f"{kind.__name__}, {other}"
         yield pytest.param(kind, other, id=name, marks=[pytest.mark.slow] * seldom)
 
 
-@pytest.mark.parametrize("kind, way", listed(KINDS, WAYS, "adam"))
+@pytest.mark.parametrize("kind, way", [*listed(KINDS, WAYS, "adam")])
 def test_copies_are_plain_modules(kind, way):
     """Three seeds, two learning rates each, against torch's optimisers: rounding alone. Adam
     divides by gradients, whose rounding is 1e-16 of the largest.
@@ -190,7 +190,9 @@ def test_batches_are_those_of_the_seed(kind):
             assert found.loss.sel(seed=seed, eta=eta).values == pytest.approx(expected, rel=1e-10)
 
 
-@pytest.mark.parametrize("kind, dtype", listed([*KINDS, Wide], ["float32", "float64"], "float64"))
+@pytest.mark.parametrize(
+    "kind, dtype", [*listed([*KINDS, Wide], ["float32", "float64"], "float64")]
+)
 def test_companions_change_nothing(kind, dtype, tmp_path):
     """Alone, of two, of nine, at another place, in another stack: the same bits."""
     made = functools.partial(
