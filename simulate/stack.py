@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,16 +31,32 @@ SHARED = tuple(Path(__file__).with_name(name) for name in ("learner.py", "stream
 Records = dict[int, dict[str, np.ndarray]]  # by step and name; first axis over the students
 
 
+class Run(NamedTuple):
+    """One student: parameters, what identifies them in the store, and its seed. Runs of one stack
+    have the same number of steps and measurements.
+    """
+
+    p: Any
+    config: str
+    seed: int
+
+
+def _learner(system: System, members: Sequence[Run], *where: Any, **own: Any) -> Learner:
+    """Learner of runs that are trained together."""
+    points, seeds = [run.p for run in members], [run.seed for run in members]
+    return system.learner(points if system.joint else points[0], seeds, *where, **own)
+
+
 def seconds_per_step(
     system: System,
-    p: Any,
-    seeds: Sequence[int],
+    members: Sequence[Run],
     device: torch.device,
     dtype: torch.dtype,
     own: Mapping[str, Any],
 ) -> float:
     """Measured seconds per step of a job, including its share of the measurements."""
-    learner, length = system.learner(p, seeds, device, dtype, **own), system.length(p)
+    p = members[0].p
+    learner, length = _learner(system, members, device, dtype, **own), system.length(p)
 
     def seconds(work: Callable[[], Any]) -> float:
         started = time.perf_counter()
@@ -61,12 +77,10 @@ def seconds_per_step(
 
 def train_stack(
     system: System,
-    p: Any,
-    seeds: Sequence[int],
+    members: Sequence[Run],
     device: torch.device,
     dtype: torch.dtype,
     store: Path,
-    config: str,
     own: Mapping[str, Any],
     tick: Callable[[int], None],
     wait: bool,
@@ -74,25 +88,26 @@ def train_stack(
     """Train the runs of one job that no other process holds a lock on; returns whether all are
     finished.
     """
-    place = functools.partial(storage.place, store, config)
+    places = [storage.place(store, run.config, run.seed) for run in members]
     code = " ".join([system.code, sources.digest(SHARED)])  # digest of the code of a step
     with contextlib.ExitStack() as held:
-        mine: dict[int, State] = {}
-        for seed in seeds:
+        mine: dict[Path, tuple[Run, State]] = {}
+        for run, path in zip(members, places, strict=True):
             try:
-                held.enter_context(storage.lock(place(seed)).acquire(blocking=wait))
+                held.enter_context(storage.lock(path).acquire(blocking=wait))
             except Timeout:
                 continue
-            checkpoints.sweep_up(place(seed))
-            if runs.finished(place(seed), config, seed) is None:
-                mine[seed] = _checkpoint(system, p, code, place(seed), config, seed)
+            checkpoints.sweep_up(path)
+            if runs.finished(path, run.config, run.seed) is None:
+                mine[path] = run, _checkpoint(system, run, code, path)
         # A stack is trained in lockstep, so that students that resume at different steps are
         # trained one after the other.
-        for start in sorted({state["step"] for state in mine.values()}):
-            states = {seed: state for seed, state in mine.items() if state["step"] == start}
-            learner = system.learner(p, list(states), device, dtype, **own)
+        for start in sorted({state["step"] for _, state in mine.values()}):
+            states = {path: state for path, (_, state) in mine.items() if state["step"] == start}
+            stacked = {path: mine[path][0] for path in states}
+            learner = _learner(system, [*stacked.values()], device, dtype, **own)
             if start:
-                _resume(system, learner, {place(s): state for s, state in states.items()})
+                _resume(system, learner, states)
             shared = checkpoints.generators()
             records = {
                 int(s): {
@@ -101,29 +116,19 @@ def train_stack(
                 }
                 for s, record in next(iter(states.values()))["records"].items()
             }
-            saving = functools.partial(
-                _save,
-                system,
-                code,
-                learner,
-                records,
-                config,
-                {seed: place(seed) for seed in states},
-                shared,
-            )
-            attrs = [system.provenance(config, p, seed) for seed in states]
-            results = _learn(system, p, learner, attrs, start, records, saving, tick)
-            for seed, result in zip(states, results, strict=True):
+            saving = functools.partial(_save, system, code, learner, records, stacked, shared)
+            results = _learn(system, [*stacked.values()], learner, start, records, saving, tick)
+            for path, result in zip(states, results, strict=True):
                 with interface_checks.named(f"{system.name}: a run"):
-                    runs.write(result, place(seed))
-                checkpoints.drop_checkpoint(place(seed))
-        finished = all(place(seed).exists() for seed in seeds)
+                    runs.write(result, path)
+                checkpoints.drop_checkpoint(path)
+        finished = all(path.exists() for path in places)
     if finished:
-        tick(system.length(p))
+        tick(system.length(members[0].p))
     return finished
 
 
-def _checkpoint(system: System, p: Any, code: str, path: Path, config: str, seed: int) -> State:
+def _checkpoint(system: System, run: Run, code: str, path: Path) -> State:
     """State from which a run continues: its checkpoint, or the initial state.
 
     Raises
@@ -132,7 +137,7 @@ def _checkpoint(system: System, p: Any, code: str, path: Path, config: str, seed
         If the checkpoint was written by other code, as the run would then mix two versions, or
         does not fit the run.
     """
-    state = checkpoints.load_checkpoint(path, config, seed)
+    state = checkpoints.load_checkpoint(path, run.config, run.seed)
     if state is not None and not {"step", "learner", "records"} <= set(state):
         warnings.warn(
             f"{path.with_suffix('.checkpoint')}: of another version of this toolkit; starting over",
@@ -146,7 +151,7 @@ def _checkpoint(system: System, p: Any, code: str, path: Path, config: str, seed
         )
     if state is not None:
         try:
-            interface_checks.checkpoint(system, p, state)
+            interface_checks.checkpoint(system, run.p, state)
         except Exception as error:  # whatever a file may hold
             why = str(error) if isinstance(error, ParameterError) else error_summary(error)
             raise ParameterError(
@@ -172,8 +177,7 @@ def _save(
     code: str,
     learner: Learner,
     records: Records,
-    config: str,
-    places: Mapping[int, Path],
+    members: Mapping[Path, Run],
     shared: State,
     step: int,
 ) -> None:
@@ -182,7 +186,7 @@ def _save(
     """
     now = checkpoints.generators()
     drawn = {} if interface_checks.alike(now, shared) else {"generators": now}
-    for b, (seed, path) in enumerate(places.items()):
+    for b, (path, run) in enumerate(members.items()):
         kept = {
             str(s): {name: torch.as_tensor(v[b]) for name, v in record.items()}
             for s, record in records.items()
@@ -190,22 +194,22 @@ def _save(
         if state := interface_checks.state(system, learner, b):
             said = {"step": step, "code": code, "learner": state, "records": kept, **drawn}
             with interface_checks.named(f"{system.name}: its state"):
-                checkpoints.save_checkpoint(path, config, seed, said)
+                checkpoints.save_checkpoint(path, run.config, run.seed, said)
 
 
 def _learn(
     system: System,
-    p: Any,
+    members: Sequence[Run],
     learner: Learner,
-    attrs: Sequence[dict[str, Any]],
     step: int,
     records: Records,
     save: Callable[[int], None],
     tick: Callable[[int], None],
 ) -> list[xr.Dataset]:
-    """Training loop: step, measure and save until the end. Measurements are added to ``found``,
-    ``tick`` is called after every step, and ``attrs`` are the students' attributes.
+    """Training loop: step, measure and save until the end. Measurements are added to ``records``,
+    and ``tick`` is called after every step.
     """
+    p, many = members[0].p, len(members)
     length, saved, begun = system.length(p), time.monotonic(), False
     # Overflow is detected below, by name.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"), DeferSignals() as patience:
@@ -217,26 +221,25 @@ def _learn(
                     and step not in records
                 ):
                     first = records[min(records)] if records else None
-                    made = interface_checks.records(
-                        system, learner.measure(), len(attrs), first, step
-                    )
-                    _stay_finite(system, p, step, made[system.finite], first is None)
+                    made = interface_checks.records(system, learner.measure(), many, first, step)
+                    for run, now in zip(members, made[system.finite], strict=True):
+                        _stay_finite(system, run.p, step, now, first is None)
                     records[step] = made
                 if not begun:
                     with interface_checks.named(f"{system.name}: a run"):
-                        runs.content(_dataset(system, p, records, 0, attrs[0]))
-                    interface_checks.states(system, learner, len(attrs))
+                        runs.content(_dataset(system, members[0], records, 0))
+                    interface_checks.states(system, learner, many)
                     begun = True
                 if step == 1 < length:  # some have no state before the first step
                     with patience.step():
-                        interface_checks.resumable(system, learner, len(attrs), step)
+                        interface_checks.resumable(system, learner, many, step)
                 if time.monotonic() - saved > CHECKPOINT_SECONDS:
                     save(step)
                     saved = time.monotonic()
                 if step == length:
                     return [
-                        _whole(system, p, learner, _dataset(system, p, records, b, of), b)
-                        for b, of in enumerate(attrs)
+                        _whole(system, run.p, learner, _dataset(system, run, records, b), b)
+                        for b, run in enumerate(members)
                     ]
                 with patience.step():
                     learner.step(step)
@@ -265,11 +268,10 @@ def _stay_finite(system: System, p: Any, step: int, now: Any, first: bool = Fals
     raise ParameterError(f"{rate}: {where}; take it smaller")
 
 
-def _dataset(
-    system: System, p: Any, records: Records, b: int, attrs: Mapping[str, Any]
-) -> xr.Dataset:
+def _dataset(system: System, run: Run, records: Records, b: int) -> xr.Dataset:
     """Records of one student as a labelled dataset."""
-    steps = np.array(sorted(records))
+    p, steps = run.p, np.array(sorted(records))
+    attrs = system.provenance(run.config, p, run.seed)
     if not system.time:
         return xr.Dataset(attrs=attrs)
     data = {

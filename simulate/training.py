@@ -17,7 +17,7 @@ import xarray as xr
 from simulate import arguments, checkpoints, interface_checks, jobs, runs, storage
 from simulate import device as devices
 from simulate.learner import Clamped, Learner
-from simulate.stack import seconds_per_step, train_stack
+from simulate.stack import Run, seconds_per_step, train_stack
 from theory.parameters import BaseParameters, ParameterError, error_summary
 
 PRECISIONS = ("float32", "float64")
@@ -75,6 +75,9 @@ class System:
     stack : int
         Number of seeds trained together on a GPU. On the CPU it is one, as every seed has its own
         core.
+    joint : bool
+        Whether a stack also spans the values of `sweep_parameter`, and is trained together on the
+        CPU, too; ``make`` then gets one Parameters per seed, in a list.
     default_dtype : str or None
         Default precision, which is then omitted from the stored configuration. Without it the
         default is single precision, always stored.
@@ -110,6 +113,7 @@ class System:
     length: Callable[[Any], int] = steps_of
     sweep_parameter: str = ""
     stack: int = 1
+    joint: bool = False
     default_dtype: str | None = None
     devices: tuple[str, ...] = ()
     identity: Callable[..., dict[str, Any]] = lambda p: {}
@@ -207,11 +211,9 @@ class System:
         )
         if len({q.as_json() for q in points}) < len(points):
             raise ParameterError(f"{self.sweep_parameter} = {values}: a value is repeated")
-        planned = [
-            job
-            for q in points
-            for job in self.plan(q, seeds, store=store, device=device, dtype=dtype, **own)
-        ]
+        how = {"store": store, "device": device, "dtype": dtype, **own}
+        groups = [points] if self.joint else [[q] for q in points]
+        planned = [job for group in groups for job in self.plan(group, seeds, **how)]
         for _, error in jobs.carry_out(
             planned, workers if self.device(device).type == "cpu" else 1, progress
         ):
@@ -228,37 +230,36 @@ class System:
         dtype: torch.dtype | str | None = None,
         **own: Any,
     ) -> list[jobs.Job]:
-        """Jobs for unfinished runs; parameters and errors as in `train`."""
-        p, seeds, store = self.until(p), arguments.seeds(seeds), arguments.store(store)
+        """Jobs for unfinished runs, of one or a list of Parameters; errors as in `train`."""
+        seeds, store, missing = arguments.seeds(seeds), arguments.store(store), []
         where, precision = self.device(device), self.precision(dtype)
-        config = self.configuration(p, precision, **own)
-        missing = []
-        for s in seeds:
-            if runs.finished(storage.place(store, config, s), config, s) is None:
-                missing.append(s)
-            else:  # left if its writer was killed
-                checkpoints.drop_checkpoint(storage.place(store, config, s))
+        for q in map(self.until, p if isinstance(p, list) else [p]):
+            config = self.configuration(q, precision, **own)
+            for s in seeds:
+                if runs.finished(storage.place(store, config, s), config, s) is None:
+                    missing.append(Run(q, config, s))
+                else:  # left if its writer was killed
+                    checkpoints.drop_checkpoint(storage.place(store, config, s))
         if not missing:
             return []
+        p, config, seed = missing[0]
         length = interface_checks.length(self, p)
         with interface_checks.named(f"{self.name}: a run"):
-            runs.content(xr.Dataset(attrs=self.provenance(config, p, missing[0])))
-        size = 1 if where.type == "cpu" else self.stack
+            runs.content(xr.Dataset(attrs=self.provenance(config, p, seed)))
+        size = 1 if where.type == "cpu" and not self.joint else self.stack
         needed = functools.partial(self.memory, itemsize=torch.zeros((), dtype=precision).itemsize)
         devices.require(needed, p, where, min(size, len(missing)))
-        storage.writable(storage.place(store, config, s) for s in missing)
+        storage.writable(storage.place(store, run.config, run.seed) for run in missing)
         stacks = [missing[i : i + size] for i in range(0, len(missing), size)]
         return [
             jobs.Job(
-                f"seed {','.join(map(str, stack))}",
+                f"seed {','.join(str(run.seed) for run in stack)}",
                 length,
-                functools.partial(
-                    train_stack, self, p, stack, where, precision, store, config, own
-                ),
+                functools.partial(train_stack, self, stack, where, precision, store, own),
                 len(stack) * needed(p),
                 config,
-                functools.partial(seconds_per_step, self, p, stack, where, precision, own),
-                tuple(storage.place(store, config, s) for s in stack),
+                functools.partial(seconds_per_step, self, stack, where, precision, own),
+                tuple(storage.place(store, run.config, run.seed) for run in stack),
                 self.counter,
             )
             for stack in stacks

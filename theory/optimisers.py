@@ -83,19 +83,27 @@ class Steps:
     ----------
     how : Optimiser
         Also Parameters of students that inherit from it.
-    eta : float
-        Learning rate.
+    eta : float or array
+        Learning rate; or one per student, with an axis of length one for every further axis.
     steps : int
         Length of the run, for the schedule.
     entries : sequence of int, optional
         Number of equal weights that each array, or each of its entries, stands for, in the norm
         that is clipped.
+    arrays : module
+        What the arrays are of, NumPy by default; with PyTorch, weights and gradients are tensors.
     """
 
     def __init__(
-        self, how: Optimiser, eta: float, steps: int, entries: Sequence[Any] | None = None
+        self,
+        how: Optimiser,
+        eta: Any,
+        steps: int,
+        entries: Sequence[Any] | None = None,
+        arrays: Any = np,
     ) -> None:
         self.how, self.eta, self.steps, self.entries = how, eta, steps, entries
+        self.arrays = arrays
         self.number = 0
         self.first: list[np.ndarray] = []  # momentum, or Adam's means of gradients
         self.second: list[np.ndarray] = []  # Adam's means of squares
@@ -121,7 +129,7 @@ class Steps:
         square = sum(
             (n * g**2).sum(tuple(range(1, g.ndim))) for n, g in zip(many, gradients, strict=True)
         )
-        share = np.minimum(self.how.clip / (np.sqrt(square) + CLIPPED), 1)
+        share = self.arrays.clip(self.how.clip / (self.arrays.sqrt(square) + CLIPPED), None, 1)
         return [g * share.reshape(-1, *[1] * (g.ndim - 1)) for g in gradients]
 
     def _descent(self, slopes: list[np.ndarray]) -> list[np.ndarray]:
@@ -129,7 +137,7 @@ class Steps:
         mu = self.how.momentum
         if mu == 0:
             return slopes
-        kept = self.first or [np.zeros_like(g) for g in slopes]
+        kept = self.first or [*map(self.arrays.zeros_like, slopes)]
         self.first = [mu * v + g for v, g in zip(kept, slopes, strict=True)]
         if not self.how.nesterov:
             return self.first
@@ -139,13 +147,13 @@ class Steps:
         """Adam: mean gradient over the root of the mean square, both without the bias of their
         start at zero. A weight that never had a gradient stays.
         """
-        one, two, n = self.how.beta_1, self.how.beta_2, self.number
+        one, two, n, of = self.how.beta_1, self.how.beta_2, self.number, self.arrays
         if not self.first:
-            self.first, self.second = ([np.zeros_like(g) for g in slopes] for _ in range(2))
+            self.first, self.second = ([*map(self.arrays.zeros_like, slopes)] for _ in range(2))
         self.first = [one * m + (1 - one) * g for m, g in zip(self.first, slopes, strict=True)]
         self.second = [two * v + (1 - two) * g**2 for v, g in zip(self.second, slopes, strict=True)]
         moments = []
         for m, v in zip(self.first, self.second, strict=True):
-            size = np.sqrt(v) / np.sqrt(1 - two**n) + self.how.epsilon
-            moments.append(np.where(m == 0, 0.0, m) / np.where(size == 0, 1.0, size) / (1 - one**n))
+            size = of.sqrt(v) / np.sqrt(1 - two**n) + self.how.epsilon
+            moments.append(of.where(m == 0, 0.0, m) / of.where(size == 0, 1.0, size) / (1 - one**n))
         return moments

@@ -55,8 +55,8 @@ def double() -> Iterator[None]:
         torch.set_default_dtype(usual)
 
 
-def widened(x: Any) -> Any:
-    """A tensor on the CPU, in double precision if it is of floats; others as they are."""
+def widened(x: Any, dtype: torch.dtype = torch.float64) -> Any:
+    """A tensor on the CPU, in this precision if it is of floats; others as they are."""
     require(
         not hasattr(x, "__next__") and not isinstance(x, torch.utils.data.DataLoader),
         f"inputs: is {type(x).__name__}, of which a second pass may differ; give tensors, such as "
@@ -64,18 +64,32 @@ def widened(x: Any) -> Any:
     )
     if not isinstance(x, Tensor):
         return x
-    return x.detach().to("cpu", torch.float64 if x.is_floating_point() else None)
+    return x.detach().to("cpu", dtype if x.is_floating_point() else None)
 
 
-def copied(of: nn.Module) -> nn.Module:
-    """The module in double precision on the CPU, with its tensors that are no buffers."""
+def copied(of: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """The module in this precision on the CPU, with its tensors that are no buffers."""
     try:
-        of = copy.deepcopy(of).to("cpu", torch.float64)
+        of = copy.deepcopy(of).to("cpu", dtype)
     except (RuntimeError, TypeError) as error:
         raise ParameterError(f"{type(of).__name__}: {error_summary(error)}") from error
     for part in of.modules():
-        vars(part).update({k: widened(v) for k, v in vars(part).items() if isinstance(v, Tensor)})
+        vars(part).update(
+            {k: widened(v, dtype) for k, v in vars(part).items() if isinstance(v, Tensor)}
+        )
     return of
+
+
+def spread(function: Callable, inputs: Any) -> Any:
+    """A function at its inputs; several are spread if it takes several."""
+    several = isinstance(inputs, list | tuple | None)
+    with contextlib.suppress(ValueError):  # of a function without a signature
+        try:
+            inspect.signature(function).bind(None)
+            several = False
+        except TypeError:
+            pass
+    return function(*inputs or ()) if several else function(inputs)
 
 
 class Loss:
@@ -91,6 +105,8 @@ class Loss:
         ``loss_fn(module or weights, inputs)``; by default the module's method ``loss(inputs)``.
     start : number, mapping, optional
         Where weights start: one number for all, or numbers or tensors by name.
+    dtype : torch.dtype
+        Precision of a module.
 
     Raises
     ------
@@ -98,7 +114,15 @@ class Loss:
         In one line, for a loss that is not a deterministic, differentiable, real number.
     """
 
-    def __init__(self, of: Any, inputs: Any, loss_fn: Callable | None, start: Any) -> None:
+    def __init__(
+        self,
+        of: Any,
+        inputs: Any,
+        loss_fn: Callable | None,
+        start: Any = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> None:
+        self.dtype = dtype
         if callable(of) and not isinstance(of, nn.Module):
             of, loss_fn, start = start, of, None
         self.name = type(of).__name__
@@ -118,7 +142,7 @@ class Loss:
                 "weights must be tensors of real floats; give torch.tensor(..., dtype=torch.float64)",
             )
         if isinstance(of, nn.Module):
-            of = self.module = copied(of)
+            of = self.module = copied(of, dtype)
             every = dict(of.named_parameters())
         else:
             self.module = nn.Module()
@@ -131,7 +155,7 @@ class Loss:
         self.function: Any = functools.partial(loss_fn, of) if loss_fn else own
         self.leaves: dict[str, Tensor] = {k: x for k, x in every.items() if k not in self.frozen}
         require(self.leaves, "module: has no trainable weights")
-        self.inputs = tree_map(widened, inputs)
+        self.inputs = tree_map(functools.partial(widened, dtype=dtype), inputs)
         self.shapes = {k: tuple(x.shape) for k, x in self.leaves.items()}
         ends = np.cumsum([x.numel() for x in self.leaves.values()]).tolist()
         self.places = dict(zip(self.leaves, map(slice, [0, *ends], ends), strict=False))
@@ -176,21 +200,15 @@ class Loss:
                 x.copy_(torch.from_numpy(theta[self.places[name]].reshape(self.shapes[name])))
 
     def call(self, inputs: Any) -> Any:
-        """The loss with the weights as they are; several inputs are spread if it takes several."""
-        spread = isinstance(inputs, list | tuple | None)
-        with contextlib.suppress(ValueError):  # of a function without a signature
-            try:
-                inspect.signature(self.function).bind(None)
-                spread = False
-            except TypeError:
-                pass
+        """The loss with the weights as they are."""
         with self.exactly():
-            return self.function(*inputs or ()) if spread else self.function(inputs)
+            return spread(self.function, inputs)
 
     @contextlib.contextmanager
     def exactly(self) -> Iterator[None]:
-        """Double precision, and one thread where others would wait longer than they work."""
-        with double(), one_thread() if self.bytes < LITTLE else contextlib.nullcontext():
+        """The precision, and one thread where others would wait longer than they work."""
+        precise = double() if self.dtype == torch.float64 else sdpa_kernel(SDPBackend.MATH)
+        with precise, one_thread() if self.bytes < LITTLE else contextlib.nullcontext():
             yield
 
     def __call__(self, theta: np.ndarray) -> float:
@@ -241,8 +259,8 @@ class Loss:
             what = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
             number = isinstance(loss, Tensor) and loss.numel() == 1
             require(number, f"loss: is {what}, must be one number, such as its .mean()")
-            real = loss.dtype == torch.float64
-            require(real, f"loss: is {loss.dtype}, must be real and in double precision")
+            real = loss.dtype == self.dtype
+            require(real, f"loss: is {loss.dtype}, must be real and {self.dtype} throughout")
             require(
                 loss.requires_grad, "loss: does not depend on any weight (detached, or a count)"
             )

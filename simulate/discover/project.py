@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def project(
-    found: Discovered, checkpoints: Sequence[Any], times: Sequence[float] | None = None
+    found: Discovered, checkpoints: Sequence[Any] | xr.Dataset, times: Sequence[float] | None = None
 ) -> xr.Dataset:
     """Order parameters of checkpoints of a run, with any optimiser, batches and start.
 
@@ -25,7 +25,8 @@ def project(
     found : Discovered
     checkpoints : sequence
         Modules, ``state_dict()`` mappings, or paths of saved ones, in the order of training; or a
-        sequence of these for every seed.
+        sequence of these for every seed; or what `simulate.ensemble.ensemble` gives with
+        ``weights=True``, at its times.
     times : sequence of float, optional
         When, as learning rate times steps; by default 0, 1, 2, ...
 
@@ -41,6 +42,16 @@ def project(
     ParameterError
         If a weight is missing, or has another shape.
     """
+    if isinstance(checkpoints, xr.Dataset):
+        runs, names = checkpoints, {*found.loss.shapes}
+        know = names | {"seed", "t"} <= {*runs.variables}
+        require(know, "checkpoints: need seed, t and all weights; train with weights=True")
+        of = {k: runs[k].transpose("seed", "t", ...).values for k in names}
+        every = [
+            [{k: of[k][b, n] for k in of} for n in range(len(runs.t))]
+            for b in range(len(runs.seed))
+        ]
+        return project(found, every, runs.t.values).assign_coords(seed=runs.seed)
     require(len(checkpoints), "checkpoints: there are none")
     if isinstance(checkpoints[0], list | tuple):
         return xr.concat([project(found, run, times) for run in checkpoints], "seed")

@@ -240,12 +240,10 @@ def test_a_stack_resumes_at_different_steps(name, tmp_path, monkeypatch):
     )
     assert stack.train_stack(
         stacks,
-        p,
-        [0, 1, 2],
+        [stack.Run(p, config, seed) for seed in range(3)],
         torch.device("cpu"),
         dtype,
         tmp_path / "cut",
-        config,
         {},
         lambda done: None,
         True,
@@ -254,12 +252,10 @@ def test_a_stack_resumes_at_different_steps(name, tmp_path, monkeypatch):
     assert bits(system.train(p, [0, 1, 2], store=tmp_path / "cut", **ALONE)) == bits(whole)
     assert stack.train_stack(
         stacks,
-        p,
-        [0, 1, 2],
+        [stack.Run(p, config, seed) for seed in range(3)],
         torch.device("cpu"),
         dtype,
         tmp_path / "stack",
-        config,
         {},
         lambda done: None,
         True,

@@ -1,0 +1,544 @@
+"""Many copies of a module at once: as a plain loop, alone and in company, killed and resumed."""
+
+import dataclasses
+import functools
+import itertools
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+from modules import Retrieval, retrieval
+from torch import nn
+
+from simulate import pool, runs
+from simulate.discover import discover
+from simulate.ensemble import Copies, ensemble
+from simulate.ensemble.copies import SYSTEM
+from simulate.streams import keyed
+from theory.optimisers import Optimiser
+from theory.parameters import ParameterError
+
+DRAW = torch.Generator().manual_seed(5)
+X, Y = (torch.randn(24, n, generator=DRAW) for n in (4, 1))
+WORDS = torch.randint(6, (16, 5), generator=DRAW)
+QUIET = dict(progress=False)
+
+
+class Net(nn.Module):
+    """A small network, with random features that are not trained."""
+
+    def __init__(self, width=7):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, width), nn.Linear(width, 1)
+        self.register_buffer("shift", torch.randn(width))
+        self.frozen = nn.Parameter(torch.randn(width), requires_grad=False)
+
+    def loss(self, x, y):
+        hidden = torch.tanh(self.first(x) + self.shift) * self.frozen
+        return (self.second(hidden) - y).square().mean()
+
+
+class Attention(nn.Module):
+    """A transformer layer that reverses a sentence."""
+
+    def __init__(self, width=8):
+        super().__init__()
+        self.embedding, self.place = nn.Embedding(6, width), nn.Parameter(torch.randn(5, width))
+        self.layer = nn.TransformerEncoderLayer(width, 2, 16, dropout=0.0, batch_first=True)
+        self.out = nn.Linear(width, 6)
+
+    def loss(self, words):
+        logits = self.out(self.layer(self.embedding(words) + self.place))
+        return nn.functional.cross_entropy(logits.flatten(0, 1), words.flip(1).flatten())
+
+
+class Scalar(nn.Module):
+    """One weight, no data."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(()))
+
+    def loss(self):
+        return (self.w.square() - 1) ** 2
+
+
+class Recurrent(nn.Module):
+    """A GRU, whose loss is the mean square of its states."""
+
+    def __init__(self):
+        super().__init__()
+        self.gru = nn.GRU(4, 3, batch_first=True)
+
+    def loss(self, x, y):
+        return (self.gru(x[:, None].expand(-1, 4, -1))[0].sum(-1) - y).square().mean()
+
+
+class Mutating(Net):
+    """It writes into what it has computed."""
+
+    def loss(self, x, y):
+        hidden = self.first(x)
+        hidden.mul_(2.0)
+        hidden[:, 1] = 0.5
+        hidden[:, 2] += self.shift[0]
+        return (self.second(hidden.tanh_()) - y).square().mean()
+
+
+class Wide(Net):
+    """Wide enough for torch to round otherwise in a stack of one."""
+
+    def __init__(self):
+        super().__init__(32)
+
+
+def small():
+    """Another start."""
+    net = Net()
+    net.first.weight.data *= 0.5
+    return net
+
+
+KINDS = {Net: (X, Y), Mutating: (X, Y), Attention: WORDS, Scalar: None, Recurrent: (X, Y)}
+WAYS = {
+    "sgd": Optimiser(),
+    "momentum, decay": Optimiser(momentum=0.9, nesterov=True, weight_decay=0.01),
+    "adam": Optimiser(optimizer="adam", weight_decay=0.01),
+    "adamw": Optimiser(optimizer="adamw", weight_decay=0.1),
+    "clipped, cosine": Optimiser(clip=0.1, schedule="cosine", warmup=5),
+}
+
+
+def bits(dataset: xr.Dataset) -> dict[str, bytes]:
+    return {k: v.values.tobytes() for k, v in dataset.variables.items()}
+
+
+def plain(kind, seed, eta, steps, way, batch=0):
+    """Losses of one module, trained as anybody would, in double precision."""
+    torch.manual_seed(seed)
+    module, data = kind().double(), KINDS[kind]
+    data = [
+        x.double() if x.is_floating_point() else x
+        for x in (data if kind is not Attention else [data]) or ()
+    ]
+    weights = [w for w in module.parameters() if w.requires_grad]
+    how = WAYS[way]
+    if how.optimizer == "sgd":
+        nesterov = dict(momentum=how.momentum, nesterov=how.nesterov)
+        opt = torch.optim.SGD(weights, lr=eta, weight_decay=how.weight_decay, **nesterov)
+    else:
+        made = torch.optim.Adam if how.optimizer == "adam" else torch.optim.AdamW
+        opt = made(weights, lr=eta, weight_decay=how.weight_decay)
+    losses = [module.loss(*data).item()]
+    for number in range(steps):
+        some = data
+        if batch:
+            block = keyed(seed, 0, number // 64).integers(len(data[0]), size=(64, batch))
+            some = [x[block[number % 64]] for x in data]
+        opt.zero_grad()
+        module.loss(*some).backward()
+        if how.clip:
+            nn.utils.clip_grad_norm_(weights, how.clip)
+        opt.param_groups[0]["lr"] = eta * how.share(number, steps)
+        opt.step()
+        losses.append(module.loss(*data).item())
+    return losses
+
+
+def listed(kinds, others, often):
+    """Pairs of a kind and another value; of kinds that take long, most are slow tests."""
+    for kind, other in itertools.product(kinds, others):
+        seldom = kind in (Attention, Recurrent, Mutating) and other != often
+        name = f"{kind.__name__}, {other}"
+        yield pytest.param(kind, other, id=name, marks=[pytest.mark.slow] * seldom)
+
+
+@pytest.mark.parametrize("kind, way", [*listed(KINDS, WAYS, "adam")])
+def test_copies_are_plain_modules(kind, way):
+    """Three seeds, two learning rates each, against torch's optimisers: rounding alone. Adam
+    divides by gradients, whose rounding is 1e-16 of the largest.
+    """
+    found = ensemble(
+        kind,
+        KINDS[kind],
+        seeds=[5, 0, 3],
+        eta=[0.02, 0.05],
+        steps=30,
+        eval_every=1,
+        optimizer=WAYS[way],
+        **QUIET,
+    )
+    for seed in (5, 0, 3):
+        for eta in (0.02, 0.05):
+            losses = found.loss.sel(seed=seed, eta=eta)
+            assert losses.values == pytest.approx(plain(kind, seed, eta, 30, way), rel=1e-10)
+            assert losses.t.values == pytest.approx(eta * np.arange(31))
+
+
+@pytest.mark.parametrize("kind", [Net, Attention])
+def test_batches_are_those_of_the_seed(kind):
+    """Beyond the first block of draws; other seeds draw others, other learning rates the same."""
+    found = ensemble(
+        kind, KINDS[kind], seeds=[4, 9], eta=[0.02, 0.05], steps=70, batch=6, eval_every=1, **QUIET
+    )
+    for seed in (4, 9):
+        for eta in (0.02, 0.05):
+            expected = plain(kind, seed, eta, 70, "sgd", 6)
+            assert found.loss.sel(seed=seed, eta=eta).values == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    "kind, dtype", [*listed([*KINDS, Wide], ["float32", "float64"], "float64")]
+)
+def test_companions_change_nothing(kind, dtype, tmp_path):
+    """Alone, of two, of nine, at another place, in another stack: the same bits."""
+    made = functools.partial(
+        ensemble,
+        kind,
+        KINDS.get(kind, (X, Y)),
+        steps=25,
+        eval_every=1,
+        optimizer="adam",
+        weights=True,
+        dtype=dtype,
+        batch=0 if kind in (Scalar, Wide) else 5,
+        **QUIET,
+    )
+    many = made(seeds=9, eta=[0.05, 0.01], store=tmp_path / "many").sel(eta=0.05)
+    for name, seeds in {"alone": [4], "two": [7, 2], "other": [8, 0, 3, 5, 6]}.items():
+        few = made(seeds=seeds, eta=0.05, store=tmp_path / name)
+        for quantity in few.data_vars:
+            one, all_ = few[quantity].values, many[quantity].sel(seed=seeds).values
+            assert one.tobytes() == all_.tobytes(), (name, quantity)
+
+
+def test_a_killed_run_ends_as_any_other(tmp_path, monkeypatch):
+    """Bit for bit, also where other copies go on beside it, under an optimiser with a memory."""
+    made = functools.partial(
+        ensemble,
+        Net,
+        (X, Y),
+        eta=[0.03, 0.01],
+        steps=40,
+        eval_every=3,
+        batch=5,
+        optimizer="adam",
+        weights=True,
+        **QUIET,
+    )
+    whole = made(seeds=4, store=tmp_path / "whole")
+    with pool.stopping(lambda done: done == 17), pytest.raises(KeyboardInterrupt):
+        made(seeds=4, store=tmp_path / "cut")
+    assert len([*(tmp_path / "cut").rglob("*.checkpoint")]) == 8
+    steps, step = [], Copies.step
+    monkeypatch.setattr(Copies, "step", lambda self, n: steps.append(n) or step(self, n))
+    assert bits(made(seeds=4, store=tmp_path / "cut")) == bits(whole)
+    assert min(n for n in steps if n > 2) == 17  # but for the trial at the door
+    assert bits(made(seeds=[2], store=tmp_path / "cut")) == bits(whole.sel(seed=[2]))
+
+
+def test_sigkill_in_the_middle(tmp_path, forked, monkeypatch):
+    """A process that is killed without warning, between two checkpoints."""
+    made = functools.partial(
+        ensemble, Net, (X, Y), seeds=3, eta=0.03, steps=30, optimizer="adam", **QUIET
+    )
+
+    def work():
+        step = Copies.step
+        monkeypatch.setattr("simulate.stack.CHECKPOINT_SECONDS", 0.0)
+
+        def stepping(self, number):
+            if number == 19:
+                os.kill(os.getpid(), signal.SIGKILL)
+            step(self, number)
+
+        Copies.step = stepping
+        made(store=tmp_path / "cut")
+
+    assert forked(work).returncode == -signal.SIGKILL
+    assert [*(tmp_path / "cut").rglob("*.checkpoint")]
+    assert bits(made(store=tmp_path / "cut")) == bits(made(store=tmp_path / "whole"))
+
+
+def test_finished_runs_are_not_trained_again(tmp_path, monkeypatch):
+    """New seeds and learning rates join them; other data, loss, start, or observables do not."""
+    made = functools.partial(ensemble, Net, steps=6, store=tmp_path, **QUIET)
+    first = made((X, Y), seeds=2, eta=0.03)
+    goals = torch.zeros(24, 1), torch.ones(24, 1)
+    losses = [lambda net, x, y, goal=goal: net.loss(x, y + goal) for goal in goals]
+    made((X, Y), seeds=1, eta=0.03, loss_fn=losses[0])
+    trained, learner = [], Copies.__init__
+
+    def recording(self, *args):
+        trained.extend([] if args[-3][0] == 2**62 else args[-3])
+        learner(self, *args)
+
+    monkeypatch.setattr(Copies, "__init__", recording)
+    both = made((X, Y), seeds=3, eta=[0.03, 0.01])
+    assert trained == [2, 0, 1, 2]
+    assert both.loss.sel(eta=0.03, seed=[0, 1]).values.tobytes() == first.loss.values.tobytes()
+    trained.clear()
+    made((X, Y), seeds=3, eta=[0.01, 0.03])
+    assert trained == []
+    for other in (
+        lambda: made((X, 2 * Y), seeds=1, eta=0.03),
+        lambda: made(
+            (X, Y),
+            seeds=1,
+            eta=0.03,
+            observables={"size": lambda net, x, y: net.first.weight.norm()},
+        ),
+        lambda: made((X, Y), seeds=1, eta=0.03, loss_fn=lambda net, x, y: 2 * net.loss(x, y)),
+        lambda: ensemble(
+            functools.partial(Net, 8), (X, Y), steps=6, seeds=1, eta=0.03, store=tmp_path, **QUIET
+        ),
+        lambda: made((X, Y), seeds=1, eta=0.03, loss_fn=losses[1]),
+        lambda: made((X, Y), seeds=1, eta=0.03, dtype="float32"),
+        lambda: ensemble(small, (X, Y), steps=6, seeds=1, eta=0.03, store=tmp_path, **QUIET),
+        lambda: made((X, Y), seeds=1, eta=0.03, batch=24),
+    ):
+        trained.clear()
+        other()
+        assert trained == [0]
+
+
+def test_a_store_of_copies_opens(tmp_path):
+    """Over seeds, learning rates and steps, as what the function gives."""
+    found = ensemble(Net, (X, Y), seeds=2, eta=[0.03, 0.01], steps=20, store=tmp_path, **QUIET)
+    both = runs.open(tmp_path).loss.transpose("seed", "eta", "step").sel(eta=found.eta)
+    assert both.values.tobytes() == found.loss.values.tobytes()
+
+
+def test_copies_in_discovered_coordinates():
+    """The flow's order parameters of copies that start near its start; the times are the flow's."""
+    module, data = retrieval()
+    found = discover(module, data)
+
+    def near():
+        made = Retrieval(4, 4)
+        for w in made.parameters():
+            w.data = 1e-6 * torch.randn(w.shape)
+        return made
+
+    trained = ensemble(near, data, seeds=2, eta=0.02, steps=400, weights=True, **QUIET)
+    seen = found.project(trained)
+    curve = found.predict(trained, eta=0.02)
+    assert seen.t.values == pytest.approx(curve.t.values) and seen.seed.values.tolist() == [0, 1]
+    for x in found.flow.state:
+        assert seen[x.name].values == pytest.approx(np.array([curve[x.name]] * 2), abs=1e-4)
+    with pytest.raises(ParameterError, match="train with weights=True"):
+        found.project(trained.drop_vars("K"))
+
+
+def test_batches_too_large_for_memory_are_refused(monkeypatch, tmp_path):
+    """Measured on a part of the data, the loss needs all of them."""
+    x = torch.zeros(40_000, 4)
+    monkeypatch.setattr("theory.runtime.memory.available", lambda: 2**20)
+    with pytest.raises(ParameterError, match="memory"):
+        ensemble(Net, (x, x[:, :1]), batch=4, steps=5, store=tmp_path, **QUIET)
+
+
+def test_from_a_module(tmp_path):
+    """All copies start with its weights, differ by their batches, and leave it as it was."""
+    torch.manual_seed(1)
+    net = Net()
+    before = [w.clone() for w in net.parameters()]
+    found = ensemble(net, (X, Y), seeds=3, batch=4, steps=10, **QUIET)
+    assert np.ptp(found.loss.values[:, 0]) == 0 and np.ptp(found.loss.values[:, -1]) > 0
+    assert all(map(torch.equal, before, net.parameters()))
+
+
+def test_observables_have_their_dimensions():
+    """A number, a vector, and weights; the last measurement is at the end."""
+    found = ensemble(
+        Net,
+        (X, Y),
+        seeds=2,
+        steps=25,
+        eval_every=10,
+        weights=True,
+        observables={"rows": lambda net, x, y: net.first.weight.norm(dim=1)},
+        **QUIET,
+    )
+    assert found.step.values.tolist() == [0, 10, 20, 25]
+    assert found.rows.dims == ("seed", "t", "rows_0") and found.rows.shape == (2, 4, 7)
+    assert found["first.weight"].shape == (2, 4, 7, 4)
+    norms = np.linalg.norm(found["first.weight"], axis=-1)
+    assert found.rows.values == pytest.approx(norms, rel=1e-14)
+
+
+@pytest.mark.parametrize("where", ["workers", pytest.param("cluster", marks=pytest.mark.slow)])
+def test_where_copies_are_trained_changes_nothing(where, tmp_path, monkeypatch):
+    """In two processes, or by dask, in stacks of two."""
+    made = functools.partial(ensemble, Net, (X, Y), seeds=4, steps=12, optimizer="adam", **QUIET)
+    expected = bits(made(store=tmp_path / "one"))
+    monkeypatch.setattr("simulate.ensemble.copies.SYSTEM", dataclasses.replace(SYSTEM, stack=2))
+    if where == "workers":
+        assert bits(made(store=tmp_path / "two", workers=2)) == expected
+        return
+    distributed = pytest.importorskip("distributed", reason="dask is an optional extra")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as cluster:
+        address = cluster.scheduler_address
+        assert bits(made(store=tmp_path / "two", scheduler=address)) == expected
+
+
+class Dropping(Net):
+    def loss(self, x, y):
+        return super().loss(nn.functional.dropout(x), y)
+
+
+class Noisy(Net):
+    def loss(self, x, y):
+        return super().loss(x + torch.randn(4), y)
+
+
+class Normed(Net):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def loss(self, x, y):
+        return super().loss(self.norm(x), y)
+
+
+class Unused(Net):
+    def __init__(self):
+        super().__init__()
+        self.spare = nn.Parameter(torch.zeros(3))
+
+
+class Branching(Net):
+    def loss(self, x, y):
+        return super().loss(x, y) if self.second.weight.sum() > 0 else super().loss(-x, y)
+
+
+class Masking(Net):
+    def loss(self, x, y):
+        return (self.first(x)[x.sum(1) * self.frozen[0] > 0]).square().mean() + super().loss(x, y)
+
+
+class InPlace(Net):
+    def loss(self, x, y):
+        out = torch.zeros(7)
+        out[0] = self.second.bias[0]
+        return super().loss(x, y) + out.sum()
+
+
+class Hidden(Net):
+    def __init__(self):
+        super().__init__()
+        self.scale = float(torch.rand(()))
+
+    def loss(self, x, y):
+        return self.scale * super().loss(x, y)
+
+
+class Infinite(Net):
+    def loss(self, x, y):
+        return super().loss(x, y) / 0 * 0
+
+
+class Shaped(Net):
+    def __init__(self):
+        super().__init__(int(torch.randint(3, 90, ())))
+
+
+class Steep(Net):
+    def loss(self, x, y):
+        return super().loss(x, y) ** 4
+
+
+REFUSED = {
+    Dropping: "loss: is not the same at every call",
+    Noisy: "loss: is not the same at every call: use fixed inputs and no random numbers",
+    Normed: r"loss: changes the buffer norm.running_mean .* call module.eval\(\) first",
+    Unused: r"spare: the loss does not depend on it; freeze it, requires_grad_\(False\)",
+    Branching: r"at once: .*self.second.weight.sum\(\) > 0.*torch.where for if",
+    Masking: r"at once: .*self.first\(x\)\[.*torch.where for if and masks",
+    InPlace: r"at once: .*out\[0\] = .*torch.stack for assignments in place",
+    Hidden: r"module: differs from seed to seed in more than .*\(register_buffer\)",
+    Infinite: "loss: is nan",
+    Shaped: "module: is another under another seed",
+    lambda: 3: "module = 3: must be, or build, a module of torch",
+    lambda: nn.Linear(4, 1): r"Linear: has no method loss\(inputs\); give loss_fn=",
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED, ids=lambda kind: kind.__name__)
+def test_refused_at_the_door(kind, tmp_path):
+    """In one line, before anything is written."""
+    with pytest.raises(ParameterError, match=REFUSED[kind]) as caught:
+        ensemble(kind, (X, Y), steps=5, store=tmp_path, **QUIET)
+    assert "\n" not in str(caught.value) and not any(tmp_path.iterdir())
+
+
+def test_integer_weights_are_refused():
+    """They have no gradient."""
+    net = Net()
+    net.second.weight = nn.Parameter(torch.ones(1, 7, dtype=torch.int64), requires_grad=False)
+    net.second.weight.requires_grad_ = None
+    with pytest.raises(ParameterError):
+        ensemble(net, (X.long(), Y.long()), batch=3, steps=5, **QUIET)
+
+
+OPTIONS = [
+    (dict(seeds=[1, 1]), "seeds = .*: must be distinct"),
+    (dict(seeds=[]), "must be at least one of each"),
+    (dict(eta=[]), "must be at least one of each"),
+    (dict(eta=[0.1, 0.1]), "eta = .*: a value is repeated"),
+    (dict(eta=-1.0), "eta = -1.0: must be"),
+    (dict(eta="fast"), "eta = 'fast': must be"),
+    (dict(steps=0), "steps = 0: must be"),
+    (dict(steps=2.5), "steps = 2.5: must be"),
+    (dict(batch=-1), "batch_size = -1: must be"),
+    (dict(optimizer="lbfgs"), "optimizer = 'lbfgs': must be"),
+    (dict(optimizer=torch.optim.Adam), "optimizer = .*: must be an Optimiser"),
+    (dict(dtype="float16"), "dtype = float16: must be"),
+    (dict(workers=0), "workers = 0: must be"),
+    (dict(observables={"t": len}), "observables: t: is the name of something else"),
+    (dict(module=Net()), "seeds: all copies would be the same"),
+    (dict(module=lambda: NET), "seeds: all copies would be the same"),
+    (
+        dict(data=(X, Y[:5]), batch=3, loss_fn=lambda net, x, y: net.first(x).mean()),
+        "batch: draws rows of the data",
+    ),
+    (dict(data=(X, torch.nan * Y)), "loss: is nan at the start"),
+    (dict(eta=1e9), r"eta = 1e\+09: the loss is not finite at step .*; take it smaller"),
+]
+NET = Net()
+
+
+@pytest.mark.parametrize("options, message", OPTIONS, ids=[m for _, m in OPTIONS])
+def test_wrong_options_are_refused(options, message, tmp_path):
+    """In one line."""
+    options = (
+        dict(module=Steep if options.get("eta") == 1e9 else Net, data=(X, Y), store=tmp_path)
+        | options
+    )
+    with pytest.raises(ParameterError, match=message) as caught:
+        ensemble(**(dict(steps=50) | options), **QUIET)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_module_that_differs_under_one_seed_is_refused():
+    """It draws from a generator of its own."""
+    own = np.random.default_rng(0)
+
+    def make():
+        net = Net()
+        net.first.bias.data += own.normal()
+        return net
+
+    with pytest.raises(ParameterError, match="is built otherwise when it is built again"):
+        ensemble(make, (X, Y), steps=5, **QUIET)
+
+
+def test_one_of_several_rates_diverges():
+    """It is named."""
+    with pytest.raises(ParameterError, match=r"^eta = 1e\+09: the loss is not finite"):
+        ensemble(Steep, (X, Y), eta=[0.01, 1e9], steps=50, **QUIET)
