@@ -1,7 +1,9 @@
 """Students: the networks that the papers train, in PyTorch; results are labelled datasets."""
 
+import importlib
 import os
 import sys
+from typing import Any
 
 import theory
 
@@ -16,3 +18,10 @@ if os.path.dirname(theory.__path__[0]) != os.path.dirname(__path__[0]):
 
 __version__ = theory.__version__
 __all__ = ["__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """``simulate.discover(module)`` and ``simulate.ensemble(module)``, imported when needed."""
+    if name in ("discover", "ensemble"):
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

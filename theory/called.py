@@ -1,6 +1,7 @@
 """Functions whose parentheses are easily forgotten: ``flow.solve`` says what to type instead."""
 
 import functools
+import types
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -40,3 +41,11 @@ def called(function: F) -> F:
 def cache(function: F) -> F:
     """Decorator: `functools.cache`, and `called`."""
     return called(cast(F, functools.update_wrapper(functools.cache(function), function)))
+
+
+class CalledModule(types.ModuleType):
+    """A package that is called as its function of the same name."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """What the function returns."""
+        return vars(self)[self.__name__.rpartition(".")[2]](*arguments, **named)

@@ -13,6 +13,7 @@ import xarray as xr
 from modules import Retrieval, retrieval
 from torch import nn
 
+import simulate
 from simulate import pool, runs
 from simulate.discover import discover
 from simulate.ensemble import Copies, ensemble
@@ -349,6 +350,19 @@ def test_from_a_module(tmp_path):
     found = ensemble(net, (X, Y), seeds=3, batch=4, steps=10, **QUIET)
     assert np.ptp(found.loss.values[:, 0]) == 0 and np.ptp(found.loss.values[:, -1]) > 0
     assert all(map(torch.equal, before, net.parameters()))
+
+
+def test_packages_are_called_as_their_functions(tmp_path):
+    """As ``simulate.ensemble(module, data)`` and ``simulate.discover(module, data)``."""
+    words = torch.eye(3)
+    loss = {"loss_fn": lambda net, x: net(x).square().mean()}
+    one, other = (
+        of(lambda: nn.Linear(3, 1), words, seeds=2, steps=3, store=tmp_path, progress=False, **loss)
+        for of in (simulate.ensemble, ensemble)
+    )
+    assert one.identical(other) and simulate.discover.discover is discover
+    with pytest.raises(AttributeError, match="no attribute 'ensembles'"):
+        simulate.ensembles  # noqa: B018
 
 
 def test_observables_have_their_dimensions():
