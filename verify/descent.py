@@ -16,8 +16,8 @@ from verify.check import Check
 from verify.rates import rates
 
 MANY = 4.0  # half-way times in a run
-STEPS = (256, 512, 1024, 2048)  # to the end of a run
-FINER = 8  # times as many at most, where these do not decide
+STEPS = (128, 256, 512, 1024)  # to the end of a run
+FINER = 16  # times as many at most, where these do not decide
 
 
 def described(flow: Flow, model: registry.Model) -> Any:
@@ -34,7 +34,6 @@ def described(flow: Flow, model: registry.Model) -> Any:
     for p in settings:
         if flow.scope is None or not flow.scope.applies(p):
             return p
-    for p in settings:
         for changes in flow.scope._within(p, {}):
             return p.replace(**changes)
     raise ParameterError(f"{flow.name}: describes no preset of {model.name}")
@@ -68,7 +67,7 @@ def of_flow(flow: Flow, p: Any, end: float) -> Iterator[Check | str]:
     p : Parameters or mapping
         As for `Flow.solve`.
     end : float
-        Length of a run; shorter if nothing moves any more, or a step of a 256th is too large.
+        Length of a run; shorter if nothing moves any more, or a step of a 128th is too large.
     """
     time, names = flow.time.name, [x.name for x in flow.state]
 

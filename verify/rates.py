@@ -166,9 +166,10 @@ def rates(
     Notes
     -----
     The logarithm of the difference is fitted as ``a + order log(step) + b step + ...``. Without
-    seeds the exponent is Richardson's extrapolation of those between neighbouring steps, and the
-    error what its last refinement changed. With seeds it is least squares, and the error that of
-    leaving out a seed at a time (jackknife), at all steps at once where seeds are the same.
+    seeds the exponent is Richardson's extrapolation of the local ones, and its error the largest
+    distance to these: it covers next orders that are no powers, too. With seeds it is least
+    squares, and its error what the next orders change, and that of leaving out a seed at a time
+    (jackknife), at all steps at once where seeds are the same. Four steps are better than three.
     """
     sizes = listed("steps", steps, Allowed(above=0))
     if len(set(sizes)) < max(3, len(sizes)):
@@ -298,11 +299,13 @@ def _fitted(
         columns = [np.ones(n), np.log(h), *((h / h[0]) ** j for j in range(1, k + 1))]
         w = weights[used]
         fits[k, used] = np.linalg.pinv(np.stack(columns, 1)[used] * w[:, None])[1] * w
-    powers = fits @ whole
-    uncertain = np.hypot(scatter(fits)[1:], np.diff(powers))
-    best = int(np.argmin(uncertain)) + 1
+    local = np.diff(whole) / np.diff(np.log(h))
+    powers, scatters = fits @ whole, scatter(fits)
+    best = int(np.argmin(np.hypot(scatters[1:], np.diff(powers)))) + 1
     samples = float(min(map(len, seeds))) or np.inf
-    error, slope = float(uncertain[best - 1]), abs(float((fits[best] / sizes).sum()))
+    spread = abs(powers[best] - (powers[0] if groups else local)).max()
+    error = float(np.hypot(scatters[best], spread))
+    slope = abs(float((fits[best] / sizes).sum()))
     return Rate(
         order,
         float(powers[best]) if raw.any() else np.nan,
@@ -310,7 +313,7 @@ def _fitted(
         tuple(h.tolist()),
         tuple(np.sqrt(raw).tolist()),
         tuple(errors.tolist()),
-        tuple((np.diff(whole) / np.diff(np.log(h))).tolist()),
+        tuple(local.tolist()),
         float(detectable_effect(samples) * error / slope),
         samples,
     )
