@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import sympy as sp
 import xarray as xr
-from scipy.interpolate import CubicSpline
 
 from theory import ParameterError, registry
 from theory.flow import Flow
 from theory.parameters import Stepped
 from verify.check import Check
+from verify.emergence import smooth_crossing
 from verify.rates import rates
 
 MANY = 4.0  # half-way times in a run
@@ -69,7 +69,7 @@ def of_flow(flow: Flow, p: Any, end: float) -> Iterator[Check | str]:
     end : float
         Length of a run; shorter if nothing moves any more, or a step of a 128th is too large.
     """
-    time, names = flow.time.name, [x.name for x in flow.state]
+    names = [x.name for x in flow.state]
 
     @functools.cache
     def descent(step: float) -> xr.Dataset:
@@ -92,12 +92,7 @@ def of_flow(flow: Flow, p: Any, end: float) -> Iterator[Check | str]:
 
     def crossings(step: float) -> xr.Dataset:
         path = descent(step)
-        return xr.Dataset(
-            {
-                f"half-way {n}": CubicSpline(path[time], path[n]).solve(level, extrapolate=False)[0]
-                for n, level in levels.items()
-            }
-        )
+        return xr.Dataset({f"half-way {n}": smooth_crossing(path[n], x) for n, x in levels.items()})
 
     def curve(step: float) -> xr.Dataset:
         return flow.solve(p, at=step * np.arange(round(end / step) + 1), until=end)[names]
