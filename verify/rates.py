@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from theory import ParameterError, registry
+from theory import ParameterError, plugins, registry
 from theory.arguments import listed
 from theory.parameters import Allowed, number, shown
 from theory.runtime import cli, progress
@@ -336,24 +336,14 @@ def _without_one(gaps: list[np.ndarray], seeds: list[Any]) -> Iterator[list[list
 
 
 def report(model: registry.Model) -> Report:
-    """Rows of a model: its flows against descent, and orders that its theory states besides.
-
-    Raises
-    ------
-    ParameterError
-        If it has neither.
-    """
+    """Rows of a model: its flows against descent, and orders that its theory states besides."""
     from verify import descent
 
-    parts = []
-    for system in model.systems or [model]:
-        parts.append(with_notes(descent.rows)(system))
-        if system.has("verify", "rates"):
-            parts.append((gathered(system.wing("verify", "rates").GROUPS), []))
-    checks, notes = together(parts or [([], [])])
-    if not checks:
-        raise ParameterError(f"verify.rates: {model.name} has no flow, and states no order")
-    return Report(checks, notes)
+    systems = model.systems or [model]
+    parts = [with_notes(descent.rows)(system) for system in systems]
+    modules = {x.wing("verify", "rates") for x in systems if x.has("verify", "rates")}
+    parts += [(gathered(module.GROUPS), []) for module in modules]
+    return Report(*together(parts))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -367,18 +357,17 @@ def main(argv: list[str] | None = None) -> int:
         model="all",
     )
     args = parser.parse_args(argv)
-    every = [
-        m for m in registry.TABLE.values() if not m.systems and "flows" in vars(m.wing("theory"))
-    ]
-    reports = []
+    every = [m for m in registry.TABLE.values() if m.beside or not m.family]
+    models, reports = [args.model] if args.model else every, []
     with progress.bar("verify.rates", show=not args.quiet):
-        for model in progress.each(
-            [args.model] if args.model else every, "models", lambda m: m.name
-        ):
-            with nullcontext() if args.model else suppress(ParameterError):
+        for model in progress.each(models, "models", lambda m: m.name):
+            with nullcontext() if args.model else plugins.skip_on_error(model):
                 reports.append(report(model))
+    found = merged(reports)
+    if not (found.checks or found.notes):
+        raise ParameterError(f"verify.rates: {models[0].name} has no flow, and states no order")
     args.model = args.model or argparse.Namespace(name="all")
-    return merged(reports).printed(args)
+    return found.printed(args)
 
 
 if __name__ == "__main__":
