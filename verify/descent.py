@@ -52,9 +52,10 @@ def rows(model: registry.Model) -> Iterator[Check | str]:
     for flow in getattr(model.wing("theory"), "flows", dict)().values():
         try:
             p = described(flow, model)
-            yield from of_flow(flow, p, length(flow, p))
         except ParameterError as error:
             yield f"no row of {flow.name}: {error}"
+        else:
+            yield from of_flow(flow, p, length(flow, p))
 
 
 def of_flow(flow: Flow, p: Any, end: float) -> Iterator[Check | str]:
@@ -92,7 +93,8 @@ def of_flow(flow: Flow, p: Any, end: float) -> Iterator[Check | str]:
 
     def crossings(step: float) -> xr.Dataset:
         path = descent(step)
-        return xr.Dataset({f"half-way {n}": smooth_crossing(path[n], x) for n, x in levels.items()})
+        found = {f"half-way {n}": smooth_crossing(path[n], x) for n, x in levels.items()}
+        return xr.Dataset(found).fillna(2 * end)  # of one that never comes: off at every step
 
     def curve(step: float) -> xr.Dataset:
         return flow.solve(p, at=step * np.arange(round(end / step) + 1), until=end)[names]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy.special import ndtri
 
 from theory import ParameterError, plugins, registry
 from theory.arguments import listed
@@ -20,12 +21,14 @@ from theory.runtime import cli, progress
 from verify import timed
 from verify.check import Check, estimated, together, vanishing, with_notes
 from verify.report import Report, gathered, merged
-from verify.significance import Z_MAX, detectable_effect, normal_z, samples_needed
+from verify.significance import POWER, Z_MAX, detectable_effect, normal_z, samples_needed
 
 Side = Callable[[float], Any] | Sequence[Any]
 ROUNDING = 1e-9  # relative error of a solved flow, at its usual tolerances
 APART = 0.5  # error of an exponent that must be noticed: orders differ by as much
-WHY = f"z: distance of the exponent from the order, in its errors, at most {Z_MAX:g}"
+CLOSE = APART / 8  # never another order
+NEARER = 0.8  # refined exponents are nearer to the order than others at least by this
+WHY = "exponents between smaller steps approach the order"
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,12 @@ class Rate:
         its variable, and standard error: of rounding and of seeds.
     local : tuple of float
         Exponents between neighbouring steps.
+    allowed : float
+        Largest distance of the exponent from the order: of rounding and of seeds, as far as next
+        orders are seen to take it, or 1/16.
     offset : float
-        Smallest constant error of the theory, in these units, that would have been noticed.
+        Smallest constant error of the theory, in the units of `differences`, with which the verdict
+        would not have been *agrees*.
     seeds : float
         Number of seeds behind the errors; infinite where there are none.
     """
@@ -58,24 +65,9 @@ class Rate:
     differences: tuple[float, ...]
     errors: tuple[float, ...]
     local: tuple[float, ...]
+    allowed: float
     offset: float
     seeds: float
-
-    @property
-    def z(self) -> float:
-        """Distance of the exponent from the order, in errors; without order, the largest difference
-        in its errors.
-        """
-        if self.order is None:
-            t = max(d / e for d, e in zip(self.differences, self.errors, strict=True))
-        else:
-            t = abs(self.exponent - self.order) / self.error
-        return normal_z(t, self.seeds) if np.isfinite(t) else t
-
-    @property
-    def detectable(self) -> float:
-        """Smallest error of the order that would have been noticed, with a power of 90%."""
-        return detectable_effect(self.seeds) * self.error
 
     @property
     def verdict(self) -> str:
@@ -85,11 +77,12 @@ class Rate:
         """
         if not any(self.differences):
             return "none"
-        if self.z > Z_MAX:
-            return "FAIL"
         if self.order is None:
-            return "none"
-        return "agrees" if self.detectable <= APART else "undecided"
+            far = max(d / e for d, e in zip(self.differences, self.errors, strict=True))
+            return "none" if normal_z(far, self.seeds) <= Z_MAX else "FAIL"
+        if abs(self.exponent - self.order) > self.allowed:
+            return "FAIL"
+        return "agrees" if np.isfinite(self.offset) else "undecided"
 
     def check(self, name: str, equation: str = "") -> Check:
         """A row of a report."""
@@ -99,32 +92,31 @@ class Rate:
             return vanishing(name, equation, size, Z_MAX * error, "rounding")
         if self.order is None:
             return estimated(name, equation, 0.0, size, error, self.seeds, scale=1.0)
+        spread = self.error * np.sqrt(self.seeds)
+        needed = samples_needed(spread, APART) if np.isfinite(spread) else None
         return Check(
             name,
             equation,
             self.order,
             self.exponent,
-            self.z,
-            Z_MAX,
+            abs(self.exponent - self.order) / self.error,
+            self.allowed / self.error,
             WHY,
             standard_error=self.error,
-            resolution=self.offset if self.detectable <= APART else np.inf,
-            samples_needed=samples_needed(self.error * np.sqrt(self.seeds), APART)
-            if np.isfinite(self.seeds * self.error)
-            else None,
+            resolution=self.offset,
+            samples_needed=needed,
         )
 
     def __str__(self) -> str:
         """Steps with their differences, and the result in a line."""
-        rows = zip(
-            self.steps, self.differences, ("", *(f"{q:.4f}" for q in self.local)), strict=True
-        )
+        local = ("", *(f"{q:.4f}" for q in self.local))
+        rows = zip(self.steps, self.differences, local, strict=True)
         lines = [f"{h:<12.6g}{d:<12.3e}{q}" for h, d, q in rows]
-        expected = "no difference" if self.order is None else f"{self.order:g}"
-        found = f"exponent {self.exponent:.4f} +- {self.error:.1e}, expected {expected}"
-        seen = f"a constant error above {self.offset:.1e} would have been noticed"
-        head = f"{'step':12}{'difference':12}exponent"
-        return "\n".join([head, *lines, f"{found}: {self.verdict}; {seen}"])
+        expected = "no difference" if self.order is None else f"exponent {self.order:g}"
+        found = f"{self.exponent:.4f} +- {self.error:.1e}, " if np.isfinite(self.exponent) else ""
+        seen = f"; a constant error of {self.offset:.1e} would have been noticed"
+        head, end = f"{'step':12}{'difference':12}exponent", seen * (self.verdict == "agrees")
+        return "\n".join([head, *lines, f"{found}expected {expected}: {self.verdict}{end}"])
 
 
 def rates(
@@ -166,10 +158,11 @@ def rates(
     Notes
     -----
     The logarithm of the difference is fitted as ``a + order log(step) + b step + ...``. Without
-    seeds the exponent is Richardson's extrapolation of the local ones, and its error the largest
-    distance to these: it covers next orders that are no powers, too. With seeds it is least
-    squares, and its error what the next orders change, and that of leaving out a seed at a time
-    (jackknife), at all steps at once where seeds are the same. Four steps are better than three.
+    seeds the exponent is Richardson's extrapolation of those between neighbouring steps, and its
+    error the difference of the last two of these. With seeds it is least squares, and its error
+    what the next orders change, and that of leaving out a seed at a time (jackknife), at all steps
+    at once where seeds are the same. Of a right theory the extrapolation comes nearer to the order;
+    of a wrong one, whose difference stays, it leads away. Four steps are better than three.
     """
     sizes = listed("steps", steps, Allowed(above=0))
     if len(set(sizes)) < max(3, len(sizes)):
@@ -186,7 +179,7 @@ def _side(name: str, side: Any, sizes: np.ndarray) -> list[Any]:
     """Values of a side at all steps."""
     if callable(side):
         return [side(float(h)) for h in sizes]
-    if name == "theory" and (isinstance(side, xr.Dataset | xr.DataArray) or np.ndim(side) == 0):
+    if name == "theory" and isinstance(side, xr.Dataset | xr.DataArray | int | float | np.number):
         return [side] * len(sizes)
     if not hasattr(side, "__len__") or isinstance(side, xr.Dataset) or len(side) != len(sizes):
         raise ParameterError(
@@ -299,22 +292,41 @@ def _fitted(
         columns = [np.ones(n), np.log(h), *((h / h[0]) ** j for j in range(1, k + 1))]
         w = weights[used]
         fits[k, used] = np.linalg.pinv(np.stack(columns, 1)[used] * w[:, None])[1] * w
-    local = np.diff(whole) / np.diff(np.log(h))
-    powers, scatters = fits @ whole, scatter(fits)
-    best = int(np.argmin(np.hypot(scatters[1:], np.diff(powers)))) + 1
-    samples = float(min(map(len, seeds))) or np.inf
-    spread = abs(powers[best] - (powers[0] if groups else local)).max()
-    error = float(np.hypot(scatters[best], spread))
-    slope = abs(float((fits[best] / sizes).sum()))
+    powers = fits @ whole
+    best = int(np.argmin(np.hypot(scatter(fits)[1:], np.diff(powers)))) + 1
+    noise, samples = float(scatter(fits)[best]), float(min(map(len, seeds))) or np.inf
+    effect = detectable_effect(samples)
+
+    def local(logs: np.ndarray) -> np.ndarray:
+        return np.diff(logs) / np.diff(np.log(h))
+
+    def judged(logs: np.ndarray) -> tuple[float, float, float]:
+        """Exponent, its error, and how far from the order it may be."""
+        first, power = float(fits[0] @ logs), float(fits[best] @ logs)
+        last = local(logs)[-2:]
+        spread = abs(power - first) if groups else abs(float(last[1] - last[0]))
+        nearer = NEARER * abs(first - (order or 0))
+        chance = (effect + float(ndtri(1 - POWER))) * noise
+        allowed = max(chance, nearer, spread if groups else 2 * spread, CLOSE)
+        return power, float(np.hypot(noise, spread)), allowed
+
+    def agrees(sizes: np.ndarray) -> bool:
+        power, error, allowed = judged(np.log(np.maximum(sizes, floors / 2)))
+        return abs(power - (order or 0)) <= min(allowed, APART / 2) and effect * error <= APART
+
+    power, error, allowed = judged(whole)
+    offsets = sizes.max() * np.geomspace(1e-9, 1, 361)
+    unseen = [x for x in offsets if agrees(sizes + x) or agrees(abs(sizes - x))]
     return Rate(
         order,
-        float(powers[best]) if raw.any() else np.nan,
+        power if raw.any() else np.nan,
         error,
         tuple(h.tolist()),
         tuple(np.sqrt(raw).tolist()),
         tuple(errors.tolist()),
-        tuple(local.tolist()),
-        float(detectable_effect(samples) * error / slope),
+        tuple(local(whole).tolist()),
+        allowed,
+        max(unseen, default=float(offsets[0])) if agrees(sizes) else np.inf,
         samples,
     )
 
