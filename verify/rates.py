@@ -2,32 +2,27 @@
 ``python -m verify.rates [MODEL]``.
 """
 
-from __future__ import annotations
-
 import argparse
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from scipy.special import ndtri
 
 from theory import ParameterError, plugins, registry
 from theory.arguments import listed
 from theory.parameters import Allowed, number, shown
 from theory.runtime import cli, progress
-from verify import timed
-from verify.check import Check, estimated, together, vanishing, with_notes
+from verify.check import Check, estimated, together, with_notes
 from verify.report import Report, gathered, merged
-from verify.significance import POWER, Z_MAX, detectable_effect, normal_z, samples_needed
+from verify.significance import Z_MAX, detectable_effect, normal_z, samples_needed
 
-Side = Callable[[float], Any] | Sequence[Any]
 ROUNDING = 1e-9  # relative error of a solved flow, at its usual tolerances
-APART = 0.5  # error of an exponent that must be noticed: orders differ by as much
+APART = 0.5  # orders differ by as much
 CLOSE = APART / 8  # never another order
-NEARER = 0.8  # refined exponents are nearer to the order than others at least by this
+NEARER = 0.8  # refined exponents of a right theory are nearer to the order at least by this
 WHY = "exponents between smaller steps approach the order"
 
 
@@ -49,11 +44,11 @@ class Rate:
     local : tuple of float
         Exponents between neighbouring steps.
     allowed : float
-        Largest distance of the exponent from the order: of rounding and of seeds, as far as next
-        orders are seen to take it, or 1/16.
+        Largest distance of the exponent from the order: by chance, as far as next orders are seen
+        to take it, or 1/16.
     offset : float
         Smallest constant error of the theory, in the units of `differences`, with which the verdict
-        would not have been *agrees*.
+        would not have been *agrees*; infinite if it is not.
     seeds : float
         Number of seeds behind the errors; infinite where there are none.
     """
@@ -75,25 +70,23 @@ class Rate:
         exponent is another one, or a difference should not be. *undecided*: the difference drowns
         in its errors, or steps are too large. Otherwise *agrees*.
         """
-        if not any(self.differences):
-            return "none"
         if self.order is None:
-            far = max(d / e for d, e in zip(self.differences, self.errors, strict=True))
+            far = float(np.max(np.array(self.differences) / self.errors))
             return "none" if normal_z(far, self.seeds) <= Z_MAX else "FAIL"
+        if not any(d > e / 2 for d, e in zip(self.differences, self.errors, strict=True)):
+            return "none"
         if abs(self.exponent - self.order) > self.allowed:
             return "FAIL"
-        return "agrees" if np.isfinite(self.offset) else "undecided"
+        sharp = detectable_effect(self.seeds) * self.error <= APART
+        near = abs(self.exponent - self.order) <= APART / 2
+        return "agrees" if sharp and near else "undecided"
 
     def check(self, name: str, equation: str = "") -> Check:
         """A row of a report."""
-        most = int(np.argmax(self.differences))
-        size, error = self.differences[most], self.errors[most]
-        if self.order is None and np.isinf(self.seeds):
-            return vanishing(name, equation, size, Z_MAX * error, "rounding")
         if self.order is None:
-            return estimated(name, equation, 0.0, size, error, self.seeds, scale=1.0)
+            worst = max(zip(self.differences, self.errors, strict=True))
+            return estimated(name, equation, 0.0, *worst, self.seeds, scale=1.0)
         spread = self.error * np.sqrt(self.seeds)
-        needed = samples_needed(spread, APART) if np.isfinite(spread) else None
         return Check(
             name,
             equation,
@@ -104,25 +97,27 @@ class Rate:
             WHY,
             standard_error=self.error,
             resolution=self.offset,
-            samples_needed=needed,
+            samples_needed=samples_needed(spread, APART) if np.isfinite(spread) else None,
         )
 
     def __str__(self) -> str:
         """Steps with their differences, and the result in a line."""
-        local = ("", *(f"{q:.4f}" for q in self.local))
-        rows = zip(self.steps, self.differences, local, strict=True)
-        lines = [f"{h:<12.6g}{d:<12.3e}{q}" for h, d, q in rows]
-        expected = "no difference" if self.order is None else f"exponent {self.order:g}"
-        found = f"{self.exponent:.4f} +- {self.error:.1e}, " if np.isfinite(self.exponent) else ""
-        seen = f"; a constant error of {self.offset:.1e} would have been noticed"
-        head, end = f"{'step':12}{'difference':12}exponent", seen * (self.verdict == "agrees")
-        return "\n".join([head, *lines, f"{found}expected {expected}: {self.verdict}{end}"])
+        rows = zip(self.steps, self.differences, (np.nan, *self.local), strict=True)
+        lines = [f"{h:<12.6g}{d:<12.3e}{q:.4f}".removesuffix("nan") for h, d, q in rows]
+        return "\n".join(
+            [
+                "step        difference  exponent",
+                *lines,
+                f"{self.exponent:.4f} +- {self.error:.1e}, expected {self.order}: {self.verdict}; "
+                f"a constant error of {self.offset:.1e} would have been noticed",
+            ]
+        )
 
 
 def rates(
     theory: Any,
-    measured: Side,
-    steps: Sequence[float],
+    measured: Any,
+    steps: Sequence[float] | np.ndarray,
     order: float | None = 1,
     *,
     rounding: float = ROUNDING,
@@ -131,13 +126,11 @@ def rates(
 
     Parameters
     ----------
-    theory : callable, sequence, or a single value
-        What is predicted: a function of the step, one value per step, or a value for all steps. A
-        value is a number, an array, a DataArray or a Dataset. Of zero the exponent of ``measured``
-        itself is found.
-    measured : callable or sequence
-        The same of what is compared. Curves of different times are interpolated to those of the
-        largest step. A dimension ``seed`` gives standard errors (`Rate.errors`).
+    theory, measured : callable, sequence, or a single value
+        A function of the step, one value per step, or a value for all steps. A value is a number,
+        an array, a DataArray or a Dataset; curves are compared at the times of ``measured`` at the
+        largest step. Of ``theory = 0`` the exponent of ``measured`` itself is found. A dimension
+        ``seed``, as long at every step, gives standard errors.
     steps : sequence of float
         Three or more sizes of what is divided: learning rate, 1/N, 1/batch, ...
     order : float or None
@@ -161,190 +154,114 @@ def rates(
     seeds the exponent is Richardson's extrapolation of those between neighbouring steps, and its
     error the difference of the last two of these. With seeds it is least squares, and its error
     what the next orders change, and that of leaving out a seed at a time (jackknife), at all steps
-    at once where seeds are the same. Of a right theory the extrapolation comes nearer to the order;
-    of a wrong one, whose difference stays, it leads away. Four steps are better than three.
+    at once. Of a right theory the extrapolation comes nearer to the order; of a wrong one, whose
+    difference stays, it leads away. Four steps are better than three.
     """
-    sizes = listed("steps", steps, Allowed(above=0))
-    if len(set(sizes)) < max(3, len(sizes)):
+    h = listed("steps", steps, Allowed(above=0))
+    if len(set(h)) < max(3, len(h)):
         raise ParameterError(f"steps = {shown(steps)}: must be three or more different sizes")
     order = None if order is None else number("order", order)
     rounding = number("rounding", rounding, Allowed(above=0, below=1))
-    falling = np.argsort(-sizes)
-    both = [_side("theory", theory, sizes), _side("measured", measured, sizes)]
-    pairs = [(both[0][k], both[1][k]) for k in falling]
-    return _fitted(sizes[falling], order, *_gaps(pairs, rounding))
+    falling = np.argsort(-h)
+    values = [_values(*side, h) for side in (("theory", theory), ("measured", measured))]
+    return _fitted(h[falling], order, *_gaps([[v[k] for v in values] for k in falling], rounding))
 
 
-def _side(name: str, side: Any, sizes: np.ndarray) -> list[Any]:
-    """Values of a side at all steps."""
+def _values(name: str, side: Any, h: np.ndarray) -> list[xr.DataArray]:
+    """One array per step; the variables of a dataset become a dimension."""
     if callable(side):
-        return [side(float(h)) for h in sizes]
-    if name == "theory" and isinstance(side, xr.Dataset | xr.DataArray | int | float | np.number):
-        return [side] * len(sizes)
-    if not hasattr(side, "__len__") or isinstance(side, xr.Dataset) or len(side) != len(sizes):
+        side = [side(float(step)) for step in h]
+    elif isinstance(side, xr.Dataset | xr.DataArray | int | float):
+        side = [side] * len(h)
+    if not hasattr(side, "__len__") or len(side) != len(h):
         raise ParameterError(
-            f"{name}: must be a function of the step, or one value for each of {len(sizes)} steps"
+            f"{name}: must be a function of the step, or {len(h)} values, one each"
         )
-    return list(side)
+    return [x.to_dataarray() if isinstance(x, xr.Dataset) else xr.DataArray(x) for x in side]
 
 
-def _dataset(value: Any, beside: Any) -> xr.Dataset:
-    """A value as a Dataset; a number is one for all variables beside it."""
-    if isinstance(value, xr.DataArray):
-        return value.to_dataset(name="value")
-    if isinstance(value, xr.Dataset):
-        return value
-    array = np.asarray(value, dtype=float)
-    if isinstance(beside, xr.Dataset | xr.DataArray):
-        if array.ndim:
-            raise ParameterError("theory, measured: an array has no names of dimensions, the other side has; give both the same")  # fmt: skip
-        return 0 * _dataset(beside, None) + array.item()
-    return xr.Dataset({"value": ([f"axis_{k}" for k in range(array.ndim)], array)})
-
-
-def _gaps(pairs: list[Any], rounding: float) -> tuple[list[np.ndarray], np.ndarray, list[Any]]:
-    """Differences of all pairs over seeds and values, in units of each variable's largest value;
-    their rounding errors; and the seeds.
+def _gaps(pairs: list[list[xr.DataArray]], rounding: float) -> tuple[list[np.ndarray], np.ndarray]:
+    """Differences over seeds and values, in units of each variable's largest value; and their
+    rounding errors.
     """
-    data = [(_dataset(a, b), _dataset(b, a)) for a, b in pairs]
-    names = [n for n in data[0][0] if all(n in side for pair in data for side in pair)]
-    if not names:
-        raise ParameterError("theory, measured: have no variable in common")
-    data = [(a[names], b[names]) for a, b in data]
-    shared = [d for d in data[0][0].dims if d not in timed.UNTIMED and d in data[0][0].coords]
-    if len(shared) == 1 and all(shared[0] in side.coords for pair in data for side in pair):
-        data = _at_same_times(data, str(shared[0]))
-    seeds = [b.seed.values.tolist() if "seed" in b.dims else [] for _, b in data]
-    scale = {}
-    for n in names:
-        sizes = [max(float(abs(pair[k][n]).max()) for pair in data) for k in (0, 1)]
-        if not np.isfinite(sizes).all() or any(x[n].isnull().any() for p in data for x in p):
-            raise ParameterError(f"{n}: is not finite everywhere; take steps, times and seeds at which it is")  # fmt: skip
-        scale[n] = sizes[0] or sizes[1] or 1.0
-    if any(len(s) == 1 for s in seeds) or len({not s for s in seeds}) > 1:
-        raise ParameterError("measured: one seed does not say how seeds scatter; isel(seed=0) takes it as exact")  # fmt: skip
-    gaps, floors = [], []
-    for (a, b), known in zip(data, seeds, strict=True):
-        try:
-            a, b = xr.align(a, b, join="exact")
-        except ValueError as error:
-            raise ParameterError(f"theory, measured: {error}") from None
-        rows = [[x / scale[n] for x in (b[n] - a[n], a[n], b[n])] for n in names]
-        gaps.append(np.concatenate([_rows(x[0], len(known)) for x in rows], 1))
-        floors.append(rounding * max(np.sqrt(np.mean([float((x[k] ** 2).mean()) for x in rows])) for k in (1, 2)))  # fmt: skip
-    return gaps, np.array(floors), seeds
+    every = [x for pair in pairs for x in pair]
+    times = {d for d in every[0].dims if all(d in x.indexes for x in every)} - {"seed", "variable"}
+    for time in times:
+        ends = [x[time].values[[0, -1]] for x in every]
+        at = np.unique(pairs[0][1][time].clip(max(e[0] for e in ends), min(e[1] for e in ends)))
+        pairs = [
+            [x.interp({time: at}, "cubic" if len(at) > 3 else "linear") for x in pair]
+            for pair in pairs
+        ]
+    sizes = [[abs(x).max({*x.dims} - {"variable"}) for x in pair] for pair in pairs]
+    try:
+        with xr.set_options(arithmetic_join="exact"):
+            unit, other = (functools.reduce(np.maximum, of) for of in zip(*sizes, strict=True))
+            unit = unit.where(unit > 0, other.where(other > 0, 1.0))
+            apart = [(b - a) / unit for a, b in pairs]
+    except ValueError as error:
+        raise ParameterError(f"theory, measured: {str(error).splitlines()[0]}") from None
+    seeds = {x.sizes.get("seed", 0) for x in apart}
+    if len(seeds) > 1 or 1 in seeds:
+        raise ParameterError("measured: seeds must be two or more, as many at every step")
+    if not all(np.isfinite(x).all() for x in apart):
+        raise ParameterError("theory, measured: must be finite, at all times and of all seeds")
+    rows = [x.transpose("seed", ..., missing_dims="ignore").values for x in apart]
+    floors = [rounding * max(float((x / unit).max()) for x in pair) for pair in sizes]
+    return [x.reshape(max(*seeds, 1), -1) for x in rows], np.array(floors)
 
 
-def _rows(gap: xr.DataArray, seeds: int) -> np.ndarray:
-    """Differences over seeds and values."""
-    if seeds and "seed" in gap.dims:
-        return gap.transpose("seed", ...).values.reshape(seeds, -1)
-    return np.tile(np.ravel(gap.values), (max(1, seeds), 1))
-
-
-def _at_same_times(data: list[Any], time: str) -> list[Any]:
-    """Both sides at those times of the largest step that all have."""
-    data = [tuple(timed.axis("theory, measured", x, time) for x in pair) for pair in data]
-    ends = [x[time].values[[0, -1]] for pair in data for x in pair]
-    first, last = max(e[0] for e in ends), min(e[1] for e in ends)
-    times = data[0][1][time].values
-    margin = 1e-9 * max(abs(first), abs(last))
-    times = times[(times >= first - margin) & (times <= last + margin)]
-    if not times.size:
-        raise ParameterError(f"theory, measured: have no {time} in common")
-
-    def moved(x: xr.Dataset) -> xr.Dataset:
-        same = {n: timed.at(v, time, times) if time in v.dims else v for n, v in x.items()}
-        return xr.Dataset(same).assign_coords({time: times})
-
-    return [tuple(map(moved, pair)) for pair in data]
-
-
-def _fitted(
-    h: np.ndarray, order: float | None, gaps: list[np.ndarray], floors: np.ndarray, seeds: list[Any]
-) -> Rate:
+def _fitted(h: np.ndarray, order: float | None, gaps: list[np.ndarray], floors: np.ndarray) -> Rate:
     """The exponent of differences."""
-
-    def squares(parts: list[np.ndarray]) -> np.ndarray:
-        """Mean squares of the differences, without the share of their noise."""
-        noise = [x.var(0, ddof=1) / len(x) if len(x) > 1 else 0.0 for x in parts]
-        return np.array([np.mean(x.mean(0) ** 2 - s) for x, s in zip(parts, noise, strict=True)])
+    n, seeds = len(h), len(gaps[0])
+    samples = float(seeds) if seeds > 1 else np.inf
 
     def logs(parts: list[np.ndarray]) -> np.ndarray:
-        return np.log(np.maximum(squares(parts), floors**2 / 4)) / 2
+        """Logarithms of root mean squares."""
+        return np.log(
+            [
+                max(np.sqrt((x.mean(0) ** 2).mean()), y / 2)
+                for x, y in zip(parts, floors, strict=True)
+            ]
+        )
 
-    raw = np.array([np.mean(x.mean(0) ** 2) for x in gaps])
-    errors = np.hypot(floors, np.sqrt(np.maximum(raw - squares(gaps), 0)))
-    whole, n = logs(gaps), len(h)
+    without = range(seeds if seeds > 1 else 0)
+    fewer = np.array([logs([np.delete(x, k, 0) for x in gaps]) for k in without] or [logs(gaps)])
+    whole = seeds * logs(gaps) - (seeds - 1) * fewer.mean(0)  # without the share of noise
     sizes = np.exp(whole)
-    groups = [np.array([logs(x) for x in group]) for group in _without_one(gaps, seeds)]
 
     def scatter(of: np.ndarray) -> np.ndarray:
         """Standard errors of linear combinations of the logarithms."""
-        each = [((x - x.mean(0)) @ of.T) ** 2 for x in groups]
-        rounded = ((of * floors / sizes) ** 2).sum(1)
-        return np.sqrt(rounded + sum((1 - 1 / len(x)) * x.sum(0) for x in each))
+        scattered = (1 - 1 / len(fewer)) * (((fewer - fewer.mean(0)) @ of.T) ** 2).sum(0)
+        return np.sqrt(scattered + ((of * floors / sizes) ** 2).sum(1))
 
-    weights = 1 / scatter(np.eye(n)) if groups else np.ones(n)
+    noise = [x.var(0, ddof=min(1, seeds - 1)).mean() / seeds for x in gaps]
     fits = np.zeros((n - 1, n))  # of the exponent: so many next orders, as combinations
     for k in range(n - 1):
-        used = slice(None) if groups else slice(n - k - 2, None)
+        used = slice(0 if seeds > 1 else n - k - 2, None)
         columns = [np.ones(n), np.log(h), *((h / h[0]) ** j for j in range(1, k + 1))]
-        w = weights[used]
+        w = 1 / scatter(np.eye(n))[used] if seeds > 1 else np.ones(k + 2)
         fits[k, used] = np.linalg.pinv(np.stack(columns, 1)[used] * w[:, None])[1] * w
-    powers = fits @ whole
-    best = int(np.argmin(np.hypot(scatter(fits)[1:], np.diff(powers)))) + 1
-    noise, samples = float(scatter(fits)[best]), float(min(map(len, seeds))) or np.inf
-    effect = detectable_effect(samples)
+    best = int(np.argmin(np.hypot(scatter(fits)[1:], np.diff(fits @ whole)))) + 1
+    chance = float(scatter(fits)[best])
 
-    def local(logs: np.ndarray) -> np.ndarray:
-        return np.diff(logs) / np.diff(np.log(h))
+    def found(x: np.ndarray) -> Rate:
+        local = np.diff(x) / np.diff(np.log(h))
+        first, power = (float(fits[k] @ x) for k in (0, best))
+        spread = abs(power - first) if seeds > 1 else abs(float(local[-1] - local[-2]))
+        nearer, further = NEARER * abs(first - (order or 0)), (1 + (seeds < 2)) * spread
+        allowed = max(detectable_effect(samples) * chance, nearer, further, CLOSE)
+        each = (
+            tuple(map(float, of))
+            for of in (h, np.exp(logs(gaps)), np.sqrt(floors**2 + noise), local)
+        )
+        return Rate(order, power, float(np.hypot(chance, spread)), *each, allowed, np.inf, samples)
 
-    def judged(logs: np.ndarray) -> tuple[float, float, float]:
-        """Exponent, its error, and how far from the order it may be."""
-        first, power = float(fits[0] @ logs), float(fits[best] @ logs)
-        last = local(logs)[-2:]
-        spread = abs(power - first) if groups else abs(float(last[1] - last[0]))
-        nearer = NEARER * abs(first - (order or 0))
-        chance = (effect + float(ndtri(1 - POWER))) * noise
-        allowed = max(chance, nearer, spread if groups else 2 * spread, CLOSE)
-        return power, float(np.hypot(noise, spread)), allowed
-
-    def agrees(sizes: np.ndarray) -> bool:
-        power, error, allowed = judged(np.log(np.maximum(sizes, floors / 2)))
-        return abs(power - (order or 0)) <= min(allowed, APART / 2) and effect * error <= APART
-
-    power, error, allowed = judged(whole)
-    offsets = sizes.max() * np.geomspace(1e-9, 1, 361)
-    unseen = [x for x in offsets if agrees(sizes + x) or agrees(abs(sizes - x))]
-    return Rate(
-        order,
-        power if raw.any() else np.nan,
-        error,
-        tuple(h.tolist()),
-        tuple(np.sqrt(raw).tolist()),
-        tuple(errors.tolist()),
-        tuple(local(whole).tolist()),
-        allowed,
-        max(unseen, default=float(offsets[0])) if agrees(sizes) else np.inf,
-        samples,
-    )
-
-
-def _without_one(gaps: list[np.ndarray], seeds: list[Any]) -> Iterator[list[list[np.ndarray]]]:
-    """Differences without a seed, for each seed: at all steps where seeds are the same, otherwise
-    at one step, for each step.
-    """
-    if not seeds[0]:
-        return
-    if all(s == seeds[0] for s in seeds):
-        yield [[np.delete(x, k, 0) for x in gaps] for k in range(len(seeds[0]))]
-        return
-    for i, of_step in enumerate(gaps):
-        yield [
-            [np.delete(x, k, 0) if j == i else x for j, x in enumerate(gaps)]
-            for k in range(len(of_step))
-        ]
+    rate, unseen = found(whole), [0.0]
+    for x in sizes.max() * np.geomspace(1e-9, 1, 361):
+        moved = (found(np.log(np.maximum(abs(sizes + y), floors))) for y in (x, -x))
+        unseen += [x] * any(y.verdict == "agrees" for y in moved)
+    return replace(rate, offset=max(unseen)) if rate.verdict == "agrees" else rate
 
 
 def report(model: registry.Model) -> Report:
@@ -352,28 +269,20 @@ def report(model: registry.Model) -> Report:
     from verify import descent
 
     systems = model.systems or [model]
-    parts = [with_notes(descent.rows)(system) for system in systems]
     modules = {x.wing("verify", "rates") for x in systems if x.has("verify", "rates")}
-    parts += [(gathered(module.GROUPS), []) for module in modules]
-    return Report(*together(parts))
+    flows = [with_notes(descent.rows)(system) for system in systems]
+    return Report(*together([*flows, *((gathered(m.GROUPS), []) for m in modules)]))
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    parser = cli.parser(
-        "verify.rates",
-        "With which power of a step a theory is approached: flows by descent, leading orders by what they leave out.",
-        "json",
-        "wide",
-        "quiet",
-        model="all",
-    )
-    args = parser.parse_args(argv)
+    what = "With which power of a step a theory is approached: flows by descent, laws by what they leave out."
+    args = cli.parser("verify.rates", what, "json", "wide", "quiet", model="all").parse_args(argv)
     every = [m for m in registry.TABLE.values() if m.beside or not m.family]
     models, reports = [args.model] if args.model else every, []
     with progress.bar("verify.rates", show=not args.quiet):
         for model in progress.each(models, "models", lambda m: m.name):
-            with nullcontext() if args.model else plugins.skip_on_error(model):
+            with plugins.skip_on_error(model):
                 reports.append(report(model))
     found = merged(reports)
     if not (found.checks or found.notes):

@@ -72,13 +72,11 @@ def test_the_same_seeds_are_compared_with_themselves():
     """Seeds that differ twofold, each of which shrinks with the step: as exact as one of them."""
     size = np.linspace(0.5, 1.5, 16)
 
-    def network(h, names=range(16)):
-        values = 1 + size * h * (1 + h * size)
-        return xr.DataArray(values, dims="seed", coords={"seed": list(names)})
+    def network(h):
+        return xr.DataArray(1 + size * h * (1 + h * size), dims="seed")
 
     same = rates(1.0, network, STEPS)
-    others = rates(1.0, lambda h: network(h, np.arange(16) + 1 / h), STEPS)
-    assert same.verdict == "agrees" and same.error < others.error / 4
+    assert same.verdict == "agrees" and same.error < 0.05 < size.std() / 4
 
 
 @pytest.mark.parametrize("count", [3, 4])
@@ -115,7 +113,7 @@ def test_no_difference_is_a_verdict_of_its_own():
     """Whatever is expected; without order, none beyond rounding, which a real one fails."""
     assert rates(1.0, lambda h: 1.0, STEPS).verdict == "none"
     exact = rates(1.0, lambda h: 1 + 1e-12, STEPS, None)
-    assert exact.verdict == "none" and exact.check("a rate").verdict == "exact"
+    assert exact.verdict == "none" and exact.check("a rate").verdict == "agrees"
     wrong = rates(1.0, lambda h: 1 + 1e-6, STEPS, None)
     assert wrong.verdict == "FAIL" == wrong.check("a rate").verdict
     rng = np.random.default_rng(0)
@@ -150,15 +148,15 @@ SEEDS = xr.DataArray([1.0, 2.0], dims="seed", coords={"seed": [0, 1]})
         ({"steps": (0.1, 0.05, 0.0)}, "must be > 0"),
         ({"steps": (0.1, 0.05, np.nan)}, "must be finite"),
         ({"steps": 0.1}, "must be a list of numbers"),
-        ({"measured": [1.0, 2.0]}, "one value for each of 3 steps"),
-        ({"measured": 1.0}, "one value for each of 3 steps"),
-        ({"theory": [1.0, 2.0]}, "one value for each of 3 steps"),
-        ({"measured": lambda h: np.nan}, "is not finite everywhere"),
-        ({"theory": lambda h: np.inf}, "is not finite everywhere"),
+        ({"measured": [1.0, 2.0]}, "a function of the step, or 3 values"),
+        ({"theory": [1.0, 2.0]}, "a function of the step, or 3 values"),
+        ({"measured": lambda h: np.nan}, "must be finite"),
+        ({"theory": lambda h: np.inf}, "must be finite"),
         ({"order": "one"}, "order = 'one'"),
         ({"rounding": 0}, "rounding = 0"),
-        ({"measured": lambda h: SEEDS[:1]}, "one seed does not say how seeds scatter"),
-        ({"theory": np.ones(3)[:, None], "measured": lambda h: SEEDS}, "has no names of dimensions"),
+        ({"measured": lambda h: SEEDS[:1]}, "seeds must be two or more"),
+        ({"measured": lambda h: SEEDS[: 1 + (h > 0.03)]}, "as many at every step"),
+        ({"measured": lambda h: xr.Dataset({"y": 1.0}), "theory": lambda h: xr.Dataset({"x": 1.0})}, "theory, measured: cannot align"),
         ({"measured": lambda h: np.ones(round(1 / h))[: int(1 / h)], "theory": lambda h: np.ones(3)}, "theory, measured: "),
     ],
 )  # fmt: skip
