@@ -13,12 +13,10 @@ def of_race() -> list[Check]:
     """Whatever the number of items."""
     settings = [Parameters(C=C) for C in ITEMS]
     level = float(np.log(settings[0].L + 1))
+    half, solved = ("attention", emergence_time, "iw_clock"), ("logit", solved_time, "iw_half")
     return [
-        approached(stated, settings, *what, lambda p: 1 / p.C, None, of)
-        for *what, of in (
-            ("attention", emergence_time, "iw_clock", 0.5),
-            ("logit", solved_time, "iw_half", level),
-        )
+        approached(stated, settings, *half, lambda p: 1 / p.C, None),
+        approached(stated, settings, *solved, lambda p: 1 / p.C, None, level),
     ]
 
 
