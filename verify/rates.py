@@ -251,11 +251,10 @@ def _fitted(h: np.ndarray, order: float | None, gaps: list[np.ndarray], floors: 
         spread = abs(power - first) if seeds > 1 else abs(float(local[-1] - local[-2]))
         nearer, further = NEARER * abs(first - (order or 0)), (1 + (seeds < 2)) * spread
         allowed = max(detectable_effect(samples) * chance, nearer, further, CLOSE)
-        each = (
-            tuple(map(float, of))
-            for of in (h, np.exp(logs(gaps)), np.sqrt(floors**2 + noise), local)
-        )
-        return Rate(order, power, float(np.hypot(chance, spread)), *each, allowed, np.inf, samples)
+        columns = h, np.exp(logs(gaps)), np.sqrt(floors**2 + noise), local
+        steps, apart, errors, between = (tuple(map(float, column)) for column in columns)
+        error = float(np.hypot(chance, spread))
+        return Rate(order, power, error, steps, apart, errors, between, allowed, np.inf, samples)
 
     rate, unseen = found(whole), [0.0]
     for x in sizes.max() * np.geomspace(1e-9, 1, 361):
