@@ -5,6 +5,7 @@ censored.
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.interpolate
 import scipy.stats
 import xarray as xr
 
@@ -86,3 +87,12 @@ def crossed(row: np.ndarray, times: np.ndarray, level: float, side: int = 1) -> 
         return np.nan, "blank before"
     share = (level - row[j - 1]) / (row[j] - row[j - 1])
     return times[j - 1] + share * (times[j] - times[j - 1]), ""
+
+
+def smooth_crossing(path: xr.DataArray, level: float) -> float:
+    """First crossing of a level by one curve without noise, by a cubic spline through all its
+    points: its error is of fourth order in their distance. NaN if there is none.
+    """
+    spline = scipy.interpolate.CubicSpline(path[path.dims[0]], path)
+    found = spline.solve(level, extrapolate=False)
+    return float(found[0]) if len(found) else np.nan

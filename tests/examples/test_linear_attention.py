@@ -348,8 +348,8 @@ def test_wrong_parameters_are_refused():
 LAWS = [
     (laws.early, ("merged_v_early", "merged_u_early", "merged_rate"), ()),
     (laws.flow, ("T_drop", "T_unbalanced", "merged_s"), pytest.mark.slow),
-    (laws.steps, ("T_step",), pytest.mark.slow),
-    (laws.aligned, ("t_aligned", "t_leading", "t_step"), pytest.mark.slow),
+    (laws.steps, ("T_step", "t_step"), pytest.mark.slow),
+    (laws.aligned, ("t_aligned", "t_leading"), pytest.mark.slow),
     (laws.rank, ("plateau",), pytest.mark.slow),
 ]
 

@@ -38,9 +38,9 @@ def test_all_checks_pass_on_the_derived_equations():
 
 @pytest.mark.parametrize("whole", [False, LONG])
 def test_laws(whole, monkeypatch):
-    """Constants and exponents of the flow; two sizes in short."""
+    """Constants and exponents of the flow; three sizes in short."""
     if not whole:
-        monkeypatch.setattr(flow_laws, "EXPONENT_SIZES", (64, 256))
+        monkeypatch.setattr(flow_laws, "EXPONENT_SIZES", (64, 128, 256))
         monkeypatch.setattr(flow_laws, "DROP_SIZES", (10**7,))
     found = [*flow_laws.constants(), *flow_laws.exponents()[0]]
     assert [c.name for c in found if not c.within] == []

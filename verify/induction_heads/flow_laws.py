@@ -11,6 +11,7 @@ from theory.induction_heads import drop
 from theory.induction_heads.numbers import emergence, uniform_query
 from theory.induction_heads.symbols import N as N_symbol
 from verify.check import Check, identity, listed, near, vanishing, with_notes
+from verify.rates import rates
 
 FIT = (256, 512, 1024, 2048)  # four sizes for the four terms a N^2 + b N + c + d/N
 EXPONENT_SIZES = (64, 128, 256, 512, 1024, 2048)
@@ -110,18 +111,12 @@ def exponents() -> Iterator[Check | str]:
     """Exponents of Theorem 2 from the flow, and the factor ln N for a uniform query."""
     sizes = f"N = {EXPONENT_SIZES[0]}..{EXPONENT_SIZES[-1]}"
     yield ""
-    yield f"exponents of the flow over {sizes}, 95% interval of the fit:"
+    yield f"exponents of the flow over {sizes}, 95% interval of a fit for uniform q:"
     for name, power in {"T_gamma": 1, "T_beta": 2, "T_alpha": 2, "T_drop": 2}.items():
-        slope, low, high = log_fit(EXPONENT_SIZES, [times(n)[name] for n in EXPONENT_SIZES])
-        yield f"  {name} ~ N^{slope:.4f} [{low:.4f}, {high:.4f}]"
-        allowed, why = (
-            (0.05, "correction -2 ln N / N: of order 1/N on this grid")
-            if name == "T_drop"
-            else (0.01, "corrections of order 1/N on this grid")
-        )
-        yield near(
-            f"exponent of {name} in N, flow", f"Theorem 2, {name}", power, slope, allowed, why
-        )
+        speeds = [1 / times(n)[name] for n in EXPONENT_SIZES]
+        found = rates(0.0, speeds, 1 / np.array(EXPONENT_SIZES), power)
+        yield f"  {name} ~ N^{found.exponent:.4f} +- {found.error:.4f}"
+        yield found.check(f"exponent of {name} in N, flow", f"Theorem 2, {name}")
     uniform = {n: times(n, "uniform") for n in EXPONENT_SIZES}
     for name in ("T_beta", "T_alpha", "T_drop"):
         plain, *_ = log_fit(EXPONENT_SIZES, [uniform[n][name] for n in EXPONENT_SIZES])

@@ -8,6 +8,7 @@ from theory.statement import model, onset
 from theory.statement.stated import Statement
 from verify.check import Band, Check, identity, sampled, with_notes
 from verify.emergence import first_crossing
+from verify.rates import rates
 
 LONGER = 1.2  # runs, than the predicted time
 NOISE = Band(-0.005, 0.005, "noise of batches, which moves class means in second order")
@@ -18,6 +19,45 @@ def setting(stated: Statement, p: Any) -> str:
     return ", ".join(f"{s.name} = {getattr(p, s.name)}" for s in stated.symbols)
 
 
+def by_flow(stated: Statement, p: Any, variable: str, level: float, until: float) -> float:
+    """Time at which a variable of the flow reaches a level."""
+    flow = onset.at_sizes(stated, p).flow
+    shown = flow.observables.get(variable) or next(x for x in flow.state if x.name == variable)
+    event = {"time": shown - level}
+    return float(flow.solve(p, at=[0.0], t=until, events=event)["time"])
+
+
+def approached(
+    stated: Statement,
+    settings: Sequence[Any],
+    variable: str,
+    predicted: Callable[[Any], float],
+    equation: str,
+    small: Callable[[Any], float],
+    order: float | None = 1,
+    level: float = 0.5,
+) -> Check:
+    """Row: the power of something small with which the flow's time approaches a formula.
+
+    Parameters
+    ----------
+    stated, settings, variable, predicted, equation, level
+        As for `emergence`.
+    small : callable
+        What is small, at given parameters.
+    order : float or None
+        The power; None for a formula that is exact.
+    """
+    times = [predicted(p) for p in settings]
+    found = [
+        by_flow(stated, p, variable, level, LONGER * t)
+        for p, t in zip(settings, times, strict=True)
+    ]
+    shares = [x / t for x, t in zip(found, times, strict=True)]
+    name = f"power in which the formula for {variable} = {level:g} is approached, from {setting(stated, settings[0])}"
+    return rates(1.0, shares, [small(p) for p in settings], order).check(name, equation)
+
+
 @with_notes
 def emergence(
     stated: Statement,
@@ -25,7 +65,7 @@ def emergence(
     variable: str,
     predicted: Callable[[Any], float],
     equation: str,
-    off: Band,
+    off: Band | None = None,
     *,
     seeds: Sequence[int] = (0, 1, 2),
     level: float = 0.5,
@@ -43,8 +83,9 @@ def emergence(
         The time at given parameters.
     equation : str
         The formula's name.
-    off : Band
-        How far the formula may be from the flow, and why; steps are of the same order.
+    off : Band, optional
+        How far the formula may be from the flow, and why; steps are of the same order. Not needed
+        where `approached` compares the two.
     seeds : sequence of int
         Of the students at each setting.
     level : float
@@ -59,20 +100,17 @@ def emergence(
     for p in settings:
         time = predicted(p)
         p = p.run_to(LONGER * time)
-        flow = onset.at_sizes(stated, p).flow
-        shown = flow.observables.get(variable) or next(x for x in flow.state if x.name == variable)
-        event = {"time": shown - level}
-        exact = float(flow.solve(p, at=[0.0], t=LONGER * time, events=event)["time"])
+        exact = by_flow(stated, p, variable, level, LONGER * time)
         runs = of(stated).train(p, seeds=tuple(seeds), progress=progress)
         times = first_crossing(runs[variable], level).values
         descent = model.offered(stated).predict(p, runs)[variable].expand_dims("seed")
         slow = float(first_crossing(descent, level).values[0])
         where = setting(stated, p)
         what = f"time of {variable} = {level:g}"
-        yield from [
-            identity(f"{what} by the flow, {where}", equation, time, exact, off.high, off.why),
-            sampled(f"{what}, students, {where}", equation, time, times, band=off),
-            sampled(f"{what} by descent, students, {where}", "flow", slow, times, band=NOISE),
-        ]
+        if off:
+            by, why = f"{what} by the flow, {where}", off.why
+            yield identity(by, equation, time, exact, off.high, why)
+            yield sampled(f"{what}, students, {where}", equation, time, times, band=off)
+        yield sampled(f"{what} by descent, students, {where}", "flow", slow, times, band=NOISE)
         values = ", ".join(f"{x:.5g}" for x in (time, exact, slow, times.mean()))
         yield f"  {where}: {values}"

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import torch
-import xarray as xr
 
-from linear_attention import merged, separate
+from linear_attention import separate
 from linear_attention import simulate as student
 from linear_attention.parameters import Parameters
 from linear_attention.simulate import Weights, train
@@ -17,7 +16,8 @@ from linear_attention.theory import drops as any_start
 from linear_attention.theory import equations, level, merged_time
 from simulate.gradient_flow import integrate
 from verify.check import Check, Sides, against, identity, near, sampled, vanishing
-from verify.emergence import first_crossing
+from verify.emergence import first_crossing, smooth_crossing
+from verify.rates import rates
 from verify.report import Report, Request, Table, gathered
 from verify.statement.entries import every
 
@@ -29,8 +29,10 @@ TINY = tuple(10.0**-k for k in (3, 4, 5, 6))  # starts, merged
 DECADES = 1e-2, "starts up to 0.001 shift a time by up to 0.003, over three decades"
 WHITE = Parameters.white()
 ALIGNED = WHITE.replace(H=1, begin="aligned")
+ETAS = (0.02, 0.01, 0.005)
 SEEN = 12  # students on drawn tokens; 5% is detected
 STAIRS = Parameters(attention="separate")
+STAIRCASE = STAIRS.replace(begin="aligned", start=0.05, steps=1000, eval_every=1)
 LARGER = (0.02, 0.01, 0.005, 0.0025)  # starts, separate
 LEFT = 1e-2, "what small starts leave of a step"
 FIRST = 5e-3, "next order in the start, 0.01"
@@ -62,13 +64,15 @@ def conserved(table: Table, p: Parameters, begun: Weights, last: Weights) -> Row
     yield from sides.checks()
 
 
-def added_by_steps(
-    table: Table, name: str, base: float, known: Any, learned: xr.DataArray, at: str
-) -> Check:
-    """Delay by finite steps, relative to the time ``base`` at which the flow is half-way."""
-    adds = float(first_crossing(learned, 0.5).values[0]) - base
-    shift = float(table[name].evaluate(known)) - base
-    return near(f"what a step adds, {at}", name, shift, adds, 0.04, "next order in eta")
+def by_steps(table: Table, name: str, p: Parameters, direction: int, where: str) -> Check:
+    """Power of the step in what the time of a drop by steps leaves out."""
+    settings = [
+        p.replace(eta=eta, eval_every=1, steps=round(p.eta * p.steps / eta)) for eta in ETAS
+    ]
+    paths = [train(q, **ALONE).learned.isel(seed=0, direction=direction) for q in settings]
+    told = [float(table[name].evaluate(q.modes[direction])) for q in settings]
+    rate = rates(told, [smooth_crossing(x, 0.5) for x in paths], ETAS, 2)
+    return rate.check(f"power of the step in what its delay leaves out, {where}", name)
 
 
 def drop(p: Parameters, seed: int, begun: Weights | None = None) -> float:
@@ -132,11 +136,9 @@ def spectra(table: Table) -> Rows:
 
 def steps(table: Table) -> Rows:
     """Delay by finite steps of gradient descent, for students of the population gradient."""
-    base = float(merged.equations()["T_drop"].evaluate(ALIGNED.values()))
-    for eta in (0.01, 0.02):
-        p = ALIGNED.replace(eta=eta, eval_every=1, steps=round(4 / eta))
-        half = train(p, **ALONE).learned.mean("direction")
-        yield added_by_steps(table, "T_step", base, p.values(), half, f"eta = {eta:g}")
+    yield by_steps(table, "T_step", ALIGNED.replace(steps=round(4 / ALIGNED.eta)), 0, "white data")
+    for d in range(2):
+        yield by_steps(table, "t_step", STAIRCASE, d, f"drop {d + 1}")
 
 
 def merged_students(table: Table, **more: Any) -> list[Check]:
@@ -180,18 +182,14 @@ def heights(table: Table, p: Parameters, seed: int, expected: np.ndarray) -> Row
 
 
 def aligned(table: Table) -> Rows:
-    """Times of aligned heads: the flow of all weights, and descent with a step."""
-    p = STAIRS.replace(begin="aligned", start=0.05, steps=1000, eval_every=1)
+    """Times of aligned heads: the flow of all weights."""
+    p = STAIRCASE
     expected = [float(table["t_aligned"].evaluate(mode)) for mode in p.modes]
     times, _ = staircase(p, 0, 100, 4)
     yield identity("drops of aligned heads", "t_aligned", expected, times, *ODE)
     t_d, tiny = separate.equations()["t_aligned"], p.values() | {"u_0": 1e-5}
     label, why = "drop of a tiny aligned head", "next order in the start, 1e-5"
     yield against(table, near, label, "t_leading", tiny, t_d.evaluate(tiny), 1e-3, why)
-    learned = train(p, **ALONE).learned
-    for d, mode in enumerate(p.modes[:2]):
-        base, drop_name, one = float(t_d.evaluate(mode)), f"drop {d + 1}", learned.isel(direction=d)
-        yield added_by_steps(table, "t_step", base, mode, one, drop_name)
 
 
 def generic(table: Table) -> Rows:

@@ -11,14 +11,14 @@ from simulate.induction_heads import contexts as students
 from simulate.induction_heads import train
 from theory import induction_heads as ih
 from theory.induction_heads.bursty import Parameters, contexts, emergence_time, stated
-from verify.check import Band, Check, identity, listed
+from verify.check import Check, identity, listed
 from verify.emergence import first_crossing
-from verify.induction_heads.bursty import every_weight
+from verify.induction_heads.bursty import every_weight, rates
 from verify.report import Report, Request
 from verify.statement.emergence import emergence
 
 GRID = tuple(Parameters(N=N, B=B) for N, B in ((16, 1), (16, 2), (32, 4), (64, 4)))
-NEXT = Band(-0.02, 0.02, "next order in B/N: 2% is allowed")
+NEXT = 0.02, "next order in B/N, as verify.rates measures it, and steps: 2% is allowed"
 STEP = 0.25  # of the transformers, in the flow's time
 
 
@@ -42,7 +42,7 @@ def transformers(settings: Sequence[Parameters], **more: Any) -> Iterator[Check]
         runs = train(shown, seeds=[0], dtype="float64", **more)
         there = float(first_crossing(runs.alpha, 0.5).values[0])
         what = f"time of alpha = 0.5, transformer, N = {p.N}, B = {p.B}"
-        yield identity(what, "burst_time", time, there, NEXT.high, NEXT.why)
+        yield identity(what, "burst_time", time, there, *NEXT)
 
 
 @listed
@@ -66,7 +66,7 @@ def mixtures() -> Iterator[Check]:
         runs = students.descent(p, right, chances, 0, step)
         there = float(first_crossing(runs.alpha.expand_dims("seed"), 0.5).values[0])
         label = f"time of alpha = 0.5, mixture of contexts, N = {N}, {what}"
-        yield identity(label, "burst_time", time, there, NEXT.high, NEXT.why)
+        yield identity(label, "burst_time", time, there, *NEXT)
 
 
 def report(request: Request) -> Report:
@@ -74,8 +74,8 @@ def report(request: Request) -> Report:
     request.of_its_own()
     show = request.progress
     checks, notes = emergence(
-        stated, GRID, "alpha", emergence_time, "burst_time", NEXT, seeds=(0, 1), progress=show
+        stated, GRID, "alpha", emergence_time, "burst_time", seeds=(0, 1), progress=show
     )
-    checks += [*transformers(GRID, **request.training), *mixtures()]
+    checks += [*rates.of_bursts(), *transformers(GRID, **request.training), *mixtures()]
     rows, more = every_weight.everything(full=request.full, **request.training)
     return Report([*checks, *rows], [*notes, *more])

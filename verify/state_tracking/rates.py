@@ -1,0 +1,47 @@
+"""How the time of A = 1/2 approaches its expansions at large L and N; and momentum the plain
+descent with its path.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import sympy as sp
+
+from theory.state_tracking import composite, exact, thermodynamic_limit
+from theory.state_tracking.numbers.composite import lock_function
+from theory.state_tracking.numbers.quadrature import emergence_time
+from theory.state_tracking.onset import equations as onset_equations
+from verify.check import Check, listed
+from verify.rates import rates
+from verify.state_tracking import clocks
+
+LENGTHS, STATES = 4.0 ** np.arange(6, 11), 2.0 ** np.arange(5, 9)
+ROUNDING = 1e-12  # of quadratures
+
+
+def sized(L: Any, N: Any) -> dict[str, Any]:
+    """As many actions as states, from A = 1/L and no logits; of arrays, too."""
+    zero = dict.fromkeys(("zeta", "R_0", "S_0"), 0.0)
+    return zero | {"L": L, "N": N, "d_g": N, "tau": 1 / N, "A_0": 1 / L, "eta": 0.5, "c_omega": 2.0}
+
+
+@listed
+def of_sizes() -> Iterator[Check]:
+    """Where N and d_g grow like L, and where they grow at L = 10."""
+    v, half = sized(LENGTHS, LENGTHS), composite.H(sp.sqrt(2) * sp.sqrt(-sp.log(1 - exact.level)))
+    steep = exact.equations()["kappa"].evaluate(v) / LENGTHS
+    v |= {"a": 0.5, "kappa_L": steep, half: lock_function(np.sqrt(2 * np.log(2)))}
+    times = emergence_time(sized(LENGTHS, LENGTHS))
+    for name, order in (("alpha_level_large_L", 1.5), ("alpha_star", 0.5)):
+        told = (composite.equations() | onset_equations())[name].evaluate(v) + 0 * LENGTHS
+        rate = rates(told, times, 1 / LENGTHS, order, rounding=ROUNDING)
+        yield rate.check(f"power of 1/L in what {name} leaves out", name)
+    limit = thermodynamic_limit()
+    event = {"half": limit.state[0] - sp.Rational(1, 2)}
+    endless = float(limit.solve(sized(10.0, 1.0), at=[0.0], alpha=30.0, events=event)["half"])
+    rate = rates(endless, emergence_time(sized(10.0, STATES)), 1 / STATES, rounding=ROUNDING)
+    yield rate.check("power of 1/N in what the thermodynamic limit leaves out", limit.name)
+
+
+GROUPS = (of_sizes, clocks.on_flow)
