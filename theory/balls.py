@@ -115,6 +115,14 @@ def ball(value: Any) -> Any:
     return library().arb(library().fmpq(int(exact.p), int(exact.q)))
 
 
+def whole_power(x: Any, n: int) -> Any:
+    """Power of a series, or of a ball, which python-flint has not for balls about zero."""
+    if isinstance(x, library().arb):
+        found = (library().arb_poly([x]) ** abs(n))[0]
+        return found if n > 0 else 1 / found
+    return x**n
+
+
 class Balls:
     """Expressions as a list of instructions on balls, or on power series of balls.
 
@@ -176,7 +184,7 @@ class Balls:
         if e.is_Pow:
             base, power = e.args
             if power.is_Integer:
-                return lambda x: x ** int(power), (base,)
+                return lambda x: whole_power(x, int(power)), (base,)
             return operator.pow, e.args
         if type(e) in OTHERWISE:
             return lambda x: x, (e.rewrite(OTHERWISE[type(e)]),)

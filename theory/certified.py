@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 GUARD = 6  # digits of the first attempt beyond those asked for
 ATTEMPTS = 6
 SPARE = 2.0**-10  # by which a box is wider than the path in it, in widths of the path
+PARTS = 8  # of a step, in which slopes of rates are bounded
 TINY = 2.0**-1000
 STEPS = 20_000
 TRIES = 60  # lengths of a step
@@ -105,6 +106,15 @@ def certify(
     raise ParameterError(
         f"digits = {digits}: {flow.name}: {why}; take fewer digits, or a shorter run"
     )
+
+
+def taylor(poly: Any, at: Any, terms: int) -> list[Any]:
+    """Coefficients of a polynomial about a ball."""
+    found = []
+    for k in range(terms):
+        found.append(poly(at))
+        poly = poly.derivative() * library().fmpq(1, k + 1)
+    return found
 
 
 def _log(x: Any) -> float:
@@ -206,37 +216,72 @@ class Path:
         for _ in range(TRIES):
             last = not self.t + h < end
             h = end - self.t if last else h
-            span = arb(0).union(h)
-            paths = [poly(x)(span) for x in thin]
-            small = [self.small * p.abs_upper() + TINY for p in paths]
-            room = [
-                SPARE * p.rad() + s + 2 * e for p, s, e in zip(paths, spare, small, strict=True)
-            ]
-            box = [p + self.unit * r for p, r in zip(paths, room, strict=True)]
+            paths = [poly(x)(poly([h / 2, 1])) for x in thin]
+            whole = [p(self.unit * (h / 2)) for p in paths]
+            small = [self.small * p.abs_upper() + TINY for p in whole]
+            room = [s + 2 * e for s, e in zip(spare, small, strict=True)]
             with contextlib.suppress(ValueError, ZeroDivisionError):
-                rest = [
-                    (x[-1] * span**self.order).abs_upper()
-                    for x in self.series(self.t + span, box, self.order)
-                ]
-                rates = self.growth(self.t + span, box)
-                rising = [[x.max(arb(0)) for x in row] for row in rates]
-                spread = self.spread(rising, span.upper(), radius)
-                errors = [r + s for r, s in zip(rest, spread, strict=True)]
-                if all(r <= s for r, s in zip(rest, small, strict=True)) and all(
-                    e <= r for e, r in zip(errors, room, strict=True)
+                missed = self.defect(self.t + h / 2, paths, self.unit * (h / 2))
+                missed = [h.upper() * d for d in missed]
+                most, errors = self.errors(h, paths, room, radius, missed)
+                if all(m <= s for m, s in zip(missed, small, strict=True)) and all(
+                    e < r for e, r in zip(most, room, strict=True)
                 ):
                     break
-                if all(e.is_finite() for e in errors):
-                    spare = [2 * s for s in spread]
+                if all(e.is_finite() for e in most):
+                    spare = [2 * e for e in most]
             h = h * 0.8
         else:
             raise self.lost("there is no enclosure, as of a solution that ends")
-        self.piece = self.t, h, [*map(poly, thin)], errors
-        ends = zip(thin, rest, self.spread(rates, h, radius), strict=True)
-        self.y = [poly(x)(h) + self.unit * (r + s) for x, r, s in ends]
-        self.t, self.share = self.t + h, self.share if last else min(1.1 * self.share * float(h / first), 1)
+        self.piece = self.t + h / 2, paths, most, h / 2
+        self.y = [p(h / 2) + self.unit * e for p, e in zip(paths, errors, strict=True)]
+        self.t, self.share = (
+            self.t + h,
+            self.share if last else min(1.1 * self.share * float(h / first), 2),
+        )
         self.sizes = [a.max(abs(b)) for a, b in zip(self.sizes, self.y, strict=True)]
         return last
+
+    def errors(
+        self, h: Any, paths: Sequence[Any], room: Sequence[Any], errors: Any, missed: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Errors of paths in a step, at most and at its end, as long as they are no larger than
+        ``room``.
+        """
+        most, length = errors, h / PARTS
+        for k in range(PARTS):
+            part = length * (k + 0.5 - PARTS / 2) + self.unit * (length / 2)
+            box = [
+                (x := p(part)) + self.unit * (r + SPARE * x.rad())
+                for p, r in zip(paths, room, strict=True)
+            ]
+            rates = self.growth(self.t + h / 2 + part, box)
+            rising = [[x.max(self.flint.arb(0)) for x in row] for row in rates]
+            new = self.spread(rising, length.upper(), [m / PARTS for m in missed])
+            ends = self.spread(rising, length.upper(), errors)
+            most = [a.max(b + c) for a, b, c in zip(most, ends, new, strict=True)]
+            errors = [
+                (a + b).upper()
+                for a, b in zip(self.spread(rates, length, errors), new, strict=True)
+            ]
+        return most, errors
+
+    def defect(self, t: Any, paths: Sequence[Any], part: Any) -> list[Any]:
+        """Largest difference between the slope of a path and its rate, over a part of time."""
+        arb_poly, arb_series = self.flint.arb_poly, self.flint.arb_series
+
+        def rates(about: Any, terms: int) -> list[Any]:
+            self.flint.ctx.cap = terms
+            along = [arb_series(taylor(p, about, terms)) for p in paths]
+            return [arb_series(r) for r in self.rates(arb_series([t + about, 1]), *along)]
+
+        n = self.order
+        rest, near = rates(part, n + 1), rates(self.flint.arb(0), n)
+        return [
+            (p.derivative() - arb_poly([r[k] for k in range(n)]))(part).abs_upper()
+            + (x[n].abs_upper() * part.abs_upper() ** n).upper()
+            for p, r, x in zip(paths, near, rest, strict=True)
+        ]
 
     def last(self, end: float) -> tuple[list[Any], list[Any]]:
         """State and further quantities at a time, and the largest sizes of the state before."""
@@ -251,17 +296,17 @@ class Path:
         ended = False
         while not ended:
             ended = self.step(ball(end))
-            t, h = self.piece[:2]
-            part = self.signed((h, h * 0.9, h * 0.8))
-            if (found := self.crossing(self.flint.arb(0), part, HALVINGS)) is not None:
+            t, *_, half = self.piece
+            high = self.signed((half, half * 0.9, half * 0.8))
+            if (found := self.crossing(-half, high, HALVINGS)) is not None:
                 return [t + found], [t + found]
-            if part is not h:
-                self.t, self.y, ended = t + part, self.along(part), False
+            if high is not half:
+                self.t, self.y, ended = t + high, self.along(high), False
         return None, None
 
     def along(self, part: Any) -> list[Any]:
         """Order parameters in a part of the last step."""
-        return [x(part) + self.unit * e for x, e in zip(*self.piece[2:], strict=True)]
+        return [x(part) + self.unit * e for x, e in zip(*self.piece[1:3], strict=True)]
 
     def sign(self, part: Any) -> int:
         """Sign of the event in a part of the last step, 0 if unknown."""
