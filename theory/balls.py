@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ from typing import Any
 
 import sympy as sp
 
-from theory import numeric
-from theory.parameters import ParameterError, shown
+from theory import numeric, sweep
+from theory.parameters import Allowed, ParameterError, number, shown
 
 PLACES = Context(prec=4000)  # digits of exact sums
 NAMES = {
@@ -36,6 +37,12 @@ OTHERWISE = {
     sp.csc: sp.sin,
     numeric.wright_omega: sp.LambertW,
     numeric.dirichlet_kernel: sp.sin,
+}
+BY_SLOPE = {
+    "polygamma": lambda n, x: library().acb(x).polygamma(n).real,
+    "polylog": lambda s, x: x.polylog(s),
+    "uppergamma": lambda s, x: x.gamma_upper(s),
+    "lowergamma": lambda s, x: x.gamma_lower(s),
 }
 CONSTANTS = {sp.pi: "pi", sp.E: "const_e", sp.EulerGamma: "const_euler", sp.Catalan: "const_catalan"}
 
@@ -98,9 +105,9 @@ class Interval:
     def __repr__(self) -> str:
         """Middle with as many digits as are proved, and error."""
         if self.never:
-            return f"later than {self.low.normalize(PLACES)}"
+            return f"later than {self.low:f}"
         if self.low == self.high:
-            return f"{self.low.normalize(PLACES)}"
+            return f"{self.low.normalize(PLACES):f}"
         unit = Decimal(f"1E{PLACES.subtract(self.high, self.low).adjusted() + 1}")
         return f"{self.mid.quantize(unit, context=PLACES)} +- {unit:.0e}"
 
@@ -109,9 +116,20 @@ class Interval:
         return {"low": str(self.low), "high": str(self.high)}
 
 
-def ball(value: Any) -> Any:
-    """Ball of a number, of a double as the exact fraction that it is."""
-    exact = sp.Rational(value.item() if hasattr(value, "item") else value)
+def ball(value: Any, name: str = "value") -> Any:
+    """Ball of a number, of a double as the exact fraction that it is.
+
+    Raises
+    ------
+    ParameterError
+        If it is not one finite real number.
+    """
+    try:
+        exact = sp.Rational(value.item() if hasattr(value, "item") else value)
+    except (TypeError, ValueError):
+        exact = sp.nan
+    if not exact.is_Rational:
+        raise ParameterError(f"{name} = {shown(value)}: must be one finite number")
     return library().arb(library().fmpq(int(exact.p), int(exact.q)))
 
 
@@ -171,7 +189,7 @@ class Balls:
     def _rule(self, e: sp.Expr) -> tuple[Callable, Sequence[sp.Expr]]:
         """What to do with which parts."""
         if e.is_Symbol:
-            return lambda: ball(self.values[e.name]), ()
+            return lambda: ball(self.values[e.name], e.name), ()
         if e.is_Rational or e.is_Float:
             return lambda: ball(e), ()
         if e in CONSTANTS:
@@ -192,4 +210,43 @@ class Balls:
         if name in NAMES and (len(e.args) == 1 or name == "LambertW"):
             call, more = NAMES[name] or name, [int(k) for k in e.args[1:]]
             return lambda x: getattr(x, call)(*more), e.args[:1]
-        raise ParameterError(f"{shown(e)}: {name} has no certified value")
+        fixed = not e.free_symbols & self.moving
+        if name in BY_SLOPE and (fixed or (name != "polygamma" and e.args[0].is_number)):
+            slope = () if fixed else (sp.expand_func(e.fdiff(2)),)
+            return functools.partial(of_slope, BY_SLOPE[name]), (*e.args, *slope)
+        raise ParameterError(f"{shown(e)}: {name} has no certified value here")
+
+
+def of_slope(function: Callable, order: Any, x: Any, *slope: Any) -> Any:
+    """Function of a ball; of a series the integral of its slope."""
+    if not slope:
+        return function(order, x)
+    return (slope[0] * x.derivative()).integral() + function(order, x[0])
+
+
+def certify(equation: Any, values: Any, *, digits: int = 15) -> Interval:
+    """Prove between which numbers the right-hand side lies, where it is a closed form.
+
+    Parameters
+    ----------
+    values : Parameters or mapping
+        Parameters, or numbers by symbol name; doubles count as the exact fractions that they are.
+    digits : int
+        Significant digits at least.
+
+    Raises
+    ------
+    ParameterError
+        If a symbol has no value; for a function that has no certified value, as a sum; if these
+        digits cannot be proved, as of zero or of what is no real number.
+    """
+    digits, rhs = number("digits", digits, Allowed(low=1, high=300), int), equation.rhs
+    numbers = sweep.numbers(values, sorted(s.name for s in rhs.free_symbols))
+    for more in (32, 128, 1024):
+        with library().ctx.workprec(more + math.ceil(digits * math.log2(10))):
+            (value,) = Balls([rhs], (), numbers)()
+            if value.rel_accuracy_bits() >= digits * math.log2(10):
+                return Interval.of(value)
+    raise ParameterError(
+        f"digits = {digits}: {equation.name} = {value}: may be 0 or no real number; take other values"
+    )

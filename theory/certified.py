@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from theory.flow import Flow
 
 GUARD = 6  # digits of the first attempt beyond those asked for
-ATTEMPTS = 6
+ATTEMPTS = 8
 SPARE = 2.0**-10  # by which a box is wider than the path in it, in widths of the path
 PARTS = 8  # of a step, in which slopes of rates are bounded
 TINY = 2.0**-1000
@@ -91,7 +91,7 @@ def certify(
             try:
                 found, sizes = path.first(end[name]) if goal else path.last(end[name])
             except Lost as error:
-                why, more = str(error), 2 * more + digits
+                why, more = str(error), more + more // 2 + 3
                 continue
             if found is None:
                 return Interval(Decimal(end[name]), Decimal("inf"))
@@ -229,7 +229,7 @@ class Path:
                 ):
                     break
                 if all(e.is_finite() for e in most):
-                    spare = [2 * e for e in most]
+                    spare = [(2 * e).min(4 * r) for e, r in zip(most, room, strict=True)]
             h = h * 0.8
         else:
             raise self.lost("there is no enclosure, as of a solution that ends")
