@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from theory.flow import Flow
 
 GUARD = 6  # digits of the first attempt beyond those asked for
-ATTEMPTS = 8
+ATTEMPTS = 5
 SPARE = 2.0**-10  # by which a box is wider than the path in it, in widths of the path
 PARTS = 8  # of a step, in which slopes of rates are bounded
 TINY = 2.0**-1000
 STEPS = 20_000
+SHORTEST = 1e-10  # step, in units of the run that is left
 TRIES = 60  # lengths of a step
 HALVINGS = 60  # of a part of a step in which an event is looked for
 CUTS = (0.481, 0.523, 0.437)  # where a part is cut: an event is not met exactly
@@ -91,12 +92,17 @@ def certify(
             try:
                 found, sizes = path.first(end[name]) if goal else path.last(end[name])
             except Lost as error:
-                why, more = str(error), more + more // 2 + 3
+                why, more = str(error), 2 * more + 3
                 continue
             if found is None:
                 return Interval(Decimal(end[name]), Decimal("inf"))
             lacking = digits + max(
-                (_log(x.rad()) - _log(s)) / math.log(10) for x, s in zip(found, sizes, strict=False)
+                (
+                    (_log(x.rad()) - _log(s)) / math.log(10)
+                    for x, s in zip(found, sizes, strict=False)
+                    if x.rad() > 0
+                ),
+                default=-math.inf,
             )
             if lacking <= 0:
                 intervals = [*map(Interval.of, found)]
@@ -213,7 +219,7 @@ class Path:
         )
         first = h = arb(math.exp(min(usual, 500.0)) * self.share)
         spare = [4 * r for r in radius]
-        for _ in range(TRIES):
+        for _ in range(TRIES if self.t + h / SHORTEST > end else 0):
             last = not self.t + h < end
             h = end - self.t if last else h
             paths = [poly(x)(poly([h / 2, 1])) for x in thin]
