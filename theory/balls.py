@@ -44,7 +44,12 @@ BY_SLOPE = {
     "uppergamma": lambda s, x: x.gamma_upper(s),
     "lowergamma": lambda s, x: x.gamma_lower(s),
 }
-CONSTANTS = {sp.pi: "pi", sp.E: "const_e", sp.EulerGamma: "const_euler", sp.Catalan: "const_catalan"}
+CONSTANTS = {
+    sp.pi: "pi",
+    sp.E: "const_e",
+    sp.EulerGamma: "const_euler",
+    sp.Catalan: "const_catalan",
+}
 
 
 def library() -> Any:
@@ -163,7 +168,8 @@ class Balls:
     def __init__(
         self, exprs: Iterable[sp.Expr], moving: Sequence[sp.Symbol], values: Mapping[str, Any]
     ) -> None:
-        self.moving, self.values, self.code = {*moving}, values, []
+        self.moving, self.values = {*moving}, values
+        self.code: list[tuple[int, Callable, list[int]]] = []
         self.known: list[Any] = [None for _ in moving]
         self.places: dict[sp.Expr, int] = {x: k for k, x in enumerate(moving)}
         self.results = [self._place(e) for e in exprs]

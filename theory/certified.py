@@ -14,7 +14,7 @@ import sympy as sp
 
 from theory import solution, sweep, unified
 from theory.balls import Balls, Interval, ball, library
-from theory.parameters import Allowed, ParameterError, number, shown
+from theory.parameters import Allowed, ParameterError, number
 from theory.scope import allow_beyond
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def certify(
     observed = {} if goal else {x: flow._spell(e) for x, e in flow.observables.items()}
     exprs = [*flow.expanded.values(), *flow.initial.values(), *goal, *observed.values()]
     used = {s.name for e in exprs for s in e.free_symbols} - {name, *map(str, flow.state)}
-    values, more = sweep.numbers(parameters, sorted(used)), GUARD
+    values, more, why = sweep.numbers(parameters, sorted(used)), GUARD, ""
     for _ in range(ATTEMPTS):
         bits = math.ceil((digits + more) * math.log2(10))
         with library().ctx.workprec(bits + 64):
@@ -92,6 +92,8 @@ def certify(
             try:
                 found, sizes = path.first(end[name]) if goal else path.last(end[name])
             except Lost as error:
+                if why == str(error):
+                    break
                 why, more = str(error), 2 * more + 3
                 continue
             if found is None:
@@ -181,9 +183,7 @@ class Path:
         a box: slopes, on the diagonal with their signs.
         """
         rows = range(len(box))
-        columns = [
-            self.slopes(self.rates, t, box, [0, *(int(j == k) for j in rows)]) for k in rows
-        ]
+        columns = [self.slopes(self.rates, t, box, [0, *(int(j == k) for j in rows)]) for k in rows]
         return [
             [columns[k][j][1].upper() if j == k else columns[k][j][1].abs_upper() for k in rows]
             for j in rows
