@@ -121,8 +121,8 @@ class Interval:
         return {"low": str(self.low), "high": str(self.high)}
 
 
-def ball(value: Any, name: str = "value") -> Any:
-    """Ball of a number, of a double as the exact fraction that it is.
+def fraction(value: Any, name: str = "value") -> sp.Rational:
+    """A number as the exact fraction that it is stored as.
 
     Raises
     ------
@@ -135,6 +135,12 @@ def ball(value: Any, name: str = "value") -> Any:
         exact = sp.nan
     if not exact.is_Rational:
         raise ParameterError(f"{name} = {shown(value)}: must be one finite number")
+    return exact
+
+
+def ball(value: Any, name: str = "value") -> Any:
+    """Ball of a `fraction`."""
+    exact = fraction(value, name)
     return library().arb(library().fmpq(int(exact.p), int(exact.q)))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import sympy as sp
 
 from theory import solution, sweep, unified
-from theory.balls import Balls, Interval, ball, library
+from theory.balls import Balls, Interval, ball, fraction, library
 from theory.parameters import Allowed, ParameterError, number
 from theory.scope import allow_beyond
 
@@ -85,6 +85,15 @@ def certify(
     exprs = [*flow.expanded.values(), *flow.initial.values(), *goal, *observed.values()]
     used = {s.name for e in exprs for s in e.free_symbols} - {name, *map(str, flow.state)}
     values, more, why = sweep.numbers(parameters, sorted(used)), GUARD, ""
+    for expr in goal:
+        known = {
+            s: fraction(values[s.name], s.name)
+            for e in exprs
+            for s in e.free_symbols
+            if s.name in used
+        }
+        if expr.subs({**flow.initial, flow.time: 0}).xreplace(known) == 0:
+            return Interval(Decimal(0), Decimal(0))
     for _ in range(ATTEMPTS):
         bits = math.ceil((digits + more) * math.log2(10))
         with library().ctx.workprec(bits + 64):
@@ -153,7 +162,8 @@ class Path:
         self.rates = Balls(flow.expanded.values(), moving, values)
         self.more = Balls(more, moving, values)
         self.t, self.y = self.flint.arb(0), Balls(flow.initial.values(), (), values)()
-        self.sizes, self.share, self.steps, self.name = self.y, 1.0, 0, flow.time.name
+        self.sizes, self.share, self.steps = [abs(x) for x in self.y], 1.0, 0
+        self.name = flow.time.name
         self.unit = self.flint.arb(0, 1)
 
     def lost(self, why: str) -> Lost:
@@ -297,8 +307,8 @@ class Path:
 
     def first(self, end: float) -> tuple[Any, Any]:
         """Time of the first crossing; None if there is none."""
-        if self.more(self.t, *self.y)[0] == 0:
-            return [self.t], [self.t]
+        if self.more(self.t, *self.y)[0].contains(0):
+            raise self.lost("the event comes too close to zero")
         ended = False
         while not ended:
             ended = self.step(ball(end))
