@@ -129,8 +129,9 @@ def test_state_tracking():
 
 
 TIMES = (
-    "state_tracking", "induction_heads.bursty", "induction_heads.markov",
-    "induction_heads.in_weights", "associative_memory.retrieval", "associative_memory.factual_recall",
+    "state_tracking", "associative_memory.retrieval", "associative_memory.factual_recall",
+    *(pytest.param(f"induction_heads.{name}", marks=pytest.mark.slow)
+      for name in ("bursty", "markov", "in_weights")),
 )  # fmt: skip
 
 
@@ -186,20 +187,37 @@ def judged(seed):
         flow.certify({}, t=6.0, event=event, digits=12),
     )
     errors = [abs(Fraction(path[q.name].item()) - Fraction(proved[q.name].mid)) for q in flow.state]
-    assert time.never == bool(np.isnan(path.event)), (seed, str(time), path.event.item())
-    if not time.never:
-        errors.append(abs(Fraction(path.event.item()) - Fraction(time.mid)))
+    if time.high != 0:  # zero at the start but for rounding
+        assert time.never == bool(np.isnan(path.event)), (seed, str(time), path.event.item())
+        if not time.never:
+            errors.append(abs(Fraction(path.event.item()) - Fraction(time.mid)))
     return max(map(float, errors))
 
 
-@pytest.mark.parametrize("seed", range(0, 40, 10))
-def test_random_flows(seed):
-    """`solve` misses no event, and no value, of forty random flows."""
-    assert max(judged(n) for n in range(seed, seed + 10)) < 1e-9
+@pytest.mark.parametrize(
+    "seeds", (range(12), pytest.param(range(12, 200), marks=pytest.mark.slow)), ids=len
+)
+def test_random_flows(seeds):
+    """`solve` misses no event, and no value, of random flows."""
+    assert max(map(judged, seeds)) < 1e-9
 
 
 def test_every_part_of_the_bound_is_needed(monkeypatch):
-    """Without the defect, or the growth of errors, intervals would miss the solution."""
+    """The defect holds what lies beyond the order of the series; errors of the start grow as slopes
+    of all rates say; without the defect an interval misses the solution.
+    """
+    flint = balls.library()
+    with flint.ctx.workprec(100):
+        path = certified.Path(own({x: t**40}, {x: 0}), {}, 60, [])
+        (missed,) = path.defect(flint.arb(0), [flint.arb_poly([0])], flint.arb(0, 0.5))
+        assert missed >= flint.arb(0.5) ** 40
+        path = certified.Path(CIRCLE, {}, 60, [])
+        path.y = [flint.arb(0, 0.001), flint.arb(1, 0.001)]
+        ends, _ = path.last(1.0)
+        for a, b in ((-1, -1), (-1, 1), (1, -1), (1, 1)):
+            start = np.array([0.0009 * a, 1 + 0.0009 * b])
+            turned = [[np.cos(1), np.sin(1)], [-np.sin(1), np.cos(1)]] @ start
+            assert all(e.contains(flint.arb(v)) for e, v in zip(ends, turned, strict=True))
     exact = Decimal(str(sp.N(1 / (1 + 9 * sp.exp(-3)), 60)))
     monkeypatch.setattr(certified.Path, "defect", lambda self, *_: [self.flint.arb(0)])
     assert exact not in LOGISTIC.certify({}, t=3)["x"]
