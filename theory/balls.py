@@ -145,11 +145,13 @@ def ball(value: Any, name: str = "value") -> Any:
 
 
 def whole_power(x: Any, n: int) -> Any:
-    """Power of a series, or of a ball, which python-flint has not for balls about zero."""
-    if isinstance(x, library().arb):
-        found = (library().arb_poly([x]) ** abs(n))[0]
-        return found if n > 0 else 1 / found
-    return x**n
+    """Power of a ball or series by products: python-flint has none of balls about zero."""
+    if n < 0:
+        return 1 / whole_power(x, -n)
+    if n == 1:
+        return x
+    square = whole_power(x * x, n // 2)
+    return square * x if n % 2 else square
 
 
 class Balls:

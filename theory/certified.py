@@ -24,7 +24,6 @@ GUARD = 6  # digits of the first attempt beyond those asked for
 ATTEMPTS = 5
 SPARE = 2.0**-10  # by which a box is wider than the path in it, in widths of the path
 PARTS = 8  # of a step, in which slopes of rates are bounded
-TINY = 2.0**-1000
 STEPS = 20_000
 SHORTEST = 1e-10  # step, in units of the run that is left
 TRIES = 60  # lengths of a step
@@ -55,7 +54,8 @@ def certify(
     event : str or Expr, optional
         As for `solve`: an expression that crosses zero, or the name of a quantity that does.
     digits : int
-        Significant digits at least; of an order parameter, relative to its largest size.
+        Significant digits at least; of an order parameter relative to its largest size, or to
+        ``10**-digits`` if that is smaller.
     beyond : bool
         Also for students that the flow does not describe, with a warning.
     **end : float
@@ -109,7 +109,7 @@ def certify(
                 return Interval(Decimal(end[name]), Decimal("inf"))
             lacking = digits + max(
                 (
-                    (_log(x.rad()) - _log(s)) / math.log(10)
+                    _log(x.rad()) / math.log(10) - max(_log(s) / math.log(10), -digits)
                     for x, s in zip(found, sizes, strict=False)
                     if x.rad() > 0
                 ),
@@ -234,7 +234,7 @@ class Path:
             h = end - self.t if last else h
             paths = [poly(x)(poly([h / 2, 1])) for x in thin]
             whole = [p(self.unit * (h / 2)) for p in paths]
-            small = [self.small * p.abs_upper() + TINY for p in whole]
+            small = [self.small * (p.abs_upper() + self.small) for p in whole]
             room = [s + 2 * e for s, e in zip(spare, small, strict=True)]
             with contextlib.suppress(ValueError, ZeroDivisionError):
                 missed = self.defect(self.t + h / 2, paths, self.unit * (h / 2))
