@@ -33,7 +33,7 @@ def own(rhs, initial, **more):
 
 def inside(interval, exact):
     """Whether an interval holds an exact value, and is narrower than 1e-15 of it."""
-    value = Decimal(str(sp.N(exact, 30)))
+    value = Decimal(str(sp.N(exact, 45)))
     return value in interval and interval.high - interval.low <= abs(value) * Decimal("1e-14")
 
 
