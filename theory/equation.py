@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import sympy as sp
 
-from theory import arguments, lowered, numeric, printing, sweep
+from theory import arguments, balls, lowered, numeric, printing, sweep
 from theory.dimensions import by_dimension
 from theory.parameters import ParameterError, nearest
 from theory.renaming import Renaming
@@ -144,6 +144,8 @@ class Equation:
                 arguments.array(symbol.name, value, empty=True)
         value = self.lambdify(*given, modules=modules)(*given.values())
         return numeric.real(self.name, value) if modules == "numpy" else value
+
+    certify = balls.certify
 
     def subs(self, replacements: Mapping[Any, Any]) -> Self:
         """Equation with the replacements made on both sides, except in a derivative on the left.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import numeric, printing, solution, trajectory, unified
+from theory import certified, numeric, printing, solution, trajectory, unified
 from theory.algebra import slope
 from theory.conserved import conserved, invariant
 from theory.entries import Entries
@@ -93,6 +93,7 @@ class Flow:
     invariant = invariant
     linearised = linearised
     solve = solution.solve
+    certify = certified.certify
     descend = solution.descend
     observed = solution.observed
 

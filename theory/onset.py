@@ -44,6 +44,8 @@ class Onset:
         Parameters behind the results, for the title of the figure.
     times : dict
         Units of those numbers that are times of an event: what ``emergence_times`` returns.
+    crossings : dict
+        Flow, parameters and event behind those numbers that are times along a flow.
     """
 
     numbers: dict[str, float]
@@ -56,6 +58,7 @@ class Onset:
     details: dict[str, Any] = field(default_factory=dict)
     setting: dict[str, Any] = field(default_factory=dict)
     times: dict[str, str] = field(default_factory=dict)
+    crossings: dict[str, tuple[Any, Any, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise an error for a number that is not finite and has no text in ``absent``.
@@ -97,12 +100,39 @@ class Onset:
         """The table, as notebooks show it."""
         return f"<pre>{html.escape(self.table())}</pre>"
 
-    def table(self, *, wide: bool = False) -> str:
-        """Numbers as a text table, fitted to the terminal unless ``wide``."""
+    def certified(self) -> dict[str, Any]:
+        """Intervals between which those times are proved to lie that an event of a flow defines.
+
+        Raises
+        ------
+        ParameterError
+            If there is none, or one cannot be proved.
+        """
+        found = {
+            name: flow.certify(p, event=event, until=1.02 * self.numbers[name])
+            for name, (flow, p, event) in self.crossings.items()
+            if 0 < self.numbers[name] < math.inf
+        }
+        if not found:
+            raise ParameterError(
+                "certified numbers: none of these numbers is the time of an event of a flow; "
+                "order parameters after a time: flow.certify(p, until=...)"
+            )
+        return found
+
+    def table(self, *, wide: bool = False, certified: Mapping[str, Any] | None = None) -> str:
+        """Numbers as a text table, fitted to the terminal unless ``wide``; with intervals by name
+        in place of those numbers that are certified.
+        """
+        proved = certified or {}
         rows = [
             (
                 name,
-                f"{v:.10g}" if math.isfinite(v) else self.absent.get(name, "none"),
+                str(proved[name])
+                if name in proved
+                else f"{v:.10g}"
+                if math.isfinite(v)
+                else self.absent.get(name, "none"),
                 self.times.get(name, ""),
                 self.labels[name],
             )
@@ -213,6 +243,8 @@ def main(argv: list[str] | None = None) -> int:
         "quiet",
         "beyond",
     )
+    words = "prove between which numbers the times of a flow lie (needs python-flint)"
+    parser.add_argument("--certify", action="store_true", help=words)
     args = parser.parse_args(argv)
     cli.check_plot(args.plot)
     p = cli.parameters(args)
@@ -220,6 +252,7 @@ def main(argv: list[str] | None = None) -> int:
     if args.alpha is not None and "alpha" in p.as_dict():  # a sample complexity
         p, until = p.replace(alpha=until), None
     result = registry.having(args.model, "theory", "onset").onset(p, until)
+    proved = result.certified() if args.certify else {}
     notes = [*result.notes, *in_few_steps(p, result)]
     remarks = (
         sys.stderr if args.json else None
@@ -233,10 +266,12 @@ def main(argv: list[str] | None = None) -> int:
             "notes": notes,
             "parameters": p.as_dict(),
         }
+        if proved:
+            answer["certified"] = {name: of.as_json() for name, of in proved.items()}
         print(output.to_json(answer | ({"latex": formulas} if args.latex == "-" else {})))
     else:
         print(f"{args.model.name}: {stated(result.setting or p.as_dict())}")
-        print(result.table(wide=args.wide))
+        print(result.table(wide=args.wide, certified=proved))
         if isinstance(p, Stepped) and p.TIME in result.times.values():
             print(f"unit of time: {p.unit_of_time(p.TIME)}")
     if args.latex not in (None, "-") or (args.latex and not args.json):

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+import sympy as sp
 import xarray as xr
 
 from theory import Onset, of_onset, scope, sweep, until
@@ -92,8 +93,8 @@ def _path(p: Parameters) -> xr.Dataset:
 
 def _three(p: Parameters, until: float | None) -> Onset:
     """Onset with three trained pseudo-parameters."""
-    times = emergence.times(p.N)
-    notes = []
+    times, flow = emergence.times(p.N), dynamics.flow()
+    notes, risen = [], {f"T_{x}": x for x in flow.state} | {"T_drop": flow.observables["loss"]}
     if p.N == 1:
         notes.append(
             "N = 1: T_alpha never comes; a label's only predecessor is its own item, so alpha has no gradient"
@@ -116,6 +117,7 @@ def _three(p: Parameters, until: float | None) -> Onset:
         plot=draw,
         setting={"N": p.N},
         times=dict.fromkeys(times, "t"),
+        crossings={name: (flow, p, x - sp.Rational(1, 2)) for name, x in risen.items()},
     )
 
 

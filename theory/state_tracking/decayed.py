@@ -81,6 +81,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         absent=ABSENT,
         notes=notes,
         setting={name: v for name, v in p.values().items() if name in SHOWN},
+        crossings={"alpha_half": (with_norms, p, half["half"])},
     )
 
 

@@ -302,6 +302,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         },
         notes=notes,
         setting={name: numbers[name] for name in SHOWN},
+        crossings={"alpha_half": (flow(p.teachers), p, HALF["alpha_half"])},
     )
 
 

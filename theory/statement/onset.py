@@ -82,6 +82,7 @@ def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
         absent=dict.fromkeys(events, "not within the run"),
         notes=notes,
         setting={s.name: getattr(p, s.name) for s in made.statement.symbols},
+        crossings={name: (flow, p, event) for name, event in crossed.items()},
     )
 
 

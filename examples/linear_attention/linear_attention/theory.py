@@ -84,6 +84,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         ``T_drop`` (merged; ``T_white`` in closed form where Lambda = I), ``t_1``, ... (separate) in
         time of unit-rate flow on half the loss, and the plateaus ``L_0``, ... of the loss.
     """
+    whole = merged.flow(p.eigenvalues.size)
     logistic, t_d = merged.equations()["T_drop"], separate.equations()["t_aligned"]
     text = "merged: time at which three quarters of the drop are gone"
     rows: dict[str, tuple[Any, ...]] = {"T_drop": (merged_time(p), text, "t")}
@@ -100,7 +101,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         """Loss for both, to four times the drop and beyond the last: each with its drops and
         plateaus.
         """
-        one = merged.flow(p.eigenvalues.size).solve(p, t=4 * rows["T_drop"][0])[["loss"]]
+        one = whole.solve(p, t=4 * rows["T_drop"][0])[["loss"]]
         end = until or 1.2 * last
         gained = sum(separate.flow().solve(mode, t=end).gained for mode in p.modes)
         steps = (p.values()["tr_Lambda"] - gained).to_dataset(name="loss")
@@ -116,6 +117,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         equations=lambda: [logistic, t_d, S.equations()["plateau"]],
         notes=["aligned starts of size `start`; heads from any start: theory.drops"],
         setting={"spectrum": p.spectrum, "N": p.N, "start": p.start},
+        crossings={"T_drop": (whole, p, whole.observables["loss"] - level(p))},
     )
 
 

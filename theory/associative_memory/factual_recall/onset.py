@@ -2,6 +2,7 @@
 which the subject is learned.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import xarray as xr
@@ -40,11 +41,17 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         growth rates, ``plateau_steps`` between the halves.
     """
     rows: dict[str, tuple[Any, ...]] = {}
+    flow, crossings = dynamics.flow(), dict[str, tuple[Any, ...]]()
+    in_steps = replace(flow, rhs={x: p.eta * rate for x, rate in flow.rhs.items()})
     for part in PARTS:
         for label, (share, words) in SHARES.items():
             steps = in_numbers.time_of_share(p, part, share) / p.eta
             text = f"steps until the {part.name} loss is down to {words}"
             rows[f"steps_{part.name}_{label}"] = steps, text, "steps"
+            at = {timescales.share: share, timescales.K: part.choices}
+            gain = timescales.equations()["gain_at_share"].rhs.subs(at)
+            event = part.w * part.delta - gain
+            crossings[f"steps_{part.name}_{label}"] = in_steps, p, event
     values, notes = p.values(), []
     early, late = rows["steps_relation_50"][0], rows["steps_subject_50"][0]
     for name, text in (
@@ -70,6 +77,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         plot=draw,
         notes=notes,
         setting={name: values[name] for name in ("S", "R", "D", "epsilon", "eta")},
+        crossings=crossings,
     )
 
 

@@ -87,6 +87,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         absent={"alpha_half": f"not within {LONGEST} times of the escape", "error_end": "lost"},
         notes=notes,
         setting=known,
+        crossings={"alpha_half": (flow(), p, HALF)},
     )
 
 
