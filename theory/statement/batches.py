@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,13 @@ import xarray as xr
 
 from theory import numeric, prediction
 from theory.optimisers import Optimiser
+from theory.statement import wick
 from theory.statement.fluctuations import Moments
-from theory.statement.symmetry import STEP, compiled
+from theory.statement.symmetry import STEP
 from theory.statement.tree import require
 
 TRUSTED = 0.1  # of how far a curve moves: largest shift or spread that is claimed
+ORDER = "noise of batches to order eta / B, inputs drawn anew for every step"
 ZERO = 1e-9  # of its terms: a variance that is none
 
 
@@ -25,6 +27,8 @@ class Recursion:
     Parameters
     ----------
     found : Moments
+    made : Derived
+        At sizes, if sums have to be written out.
     p : Parameters
         Sizes, numbers, learning rate and batch size.
 
@@ -36,37 +40,32 @@ class Recursion:
         Covariance of two entries, per orbit of pairs.
     """
 
-    def __init__(self, found: Moments, p: Any) -> None:
-        made, self.p = found.made, p
-        known = {s: sp.Integer(v) for s, v in made.sizes.items()}
-        numbers = {s: sp.nsimplify(p.as_dict()[s.name]) for s in made.statement.symbols} | known
-        count = np.vectorize(lambda x: float(sp.sympify(x).xreplace(numbers)), otypes=[float])
-        self.names = [*made.statement.trees]
-        classes = [c.symbol for c in made.classes]
-        others = sorted(made.statement.symbols, key=str)
-        shown = [made.loss, *made.observables.values()]
+    def __init__(self, found: Moments, made: Any, p: Any) -> None:
+        self.p, trees = p, [*made.statement.trees]
+        numbers = {s: sp.nsimplify(p.as_dict()[s.name]) for s in made.statement.symbols}
+        write = functools.partial(wick.at_size, numbers=numbers)
+        count = np.vectorize(lambda x: float(write(x)), otypes=[float])
         tables = [
-            list(made.rates.values()),
-            shown,
+            made.rates.values(),
+            (made.loss, *made.observables.values()),
             [o.squares for o in found.orbits],
-            *([o.curvature[k] for o in found.orbits] for k in self.names),
+            *([o.curvature[k] for o in found.orbits] for k in trees),
         ]
-        self.ends = np.cumsum([len(x) for x in tables])[:-1]
-        made_of = compiled([x for part in tables for x in part], [*classes, *others])
-        fixed = [float(numbers[s]) for s in others]
-        self._evaluate = lambda x: made_of(*x, *fixed)
+        self._parts = np.cumsum([len(x) for x in tables])[:-1]
+        written = [write(sp.sympify(x)) for part in tables for x in part]
+        self._evaluate = numeric.system([c.symbol for c in made.classes], written)
         self.sizes = count([c.size for c in made.classes])
         self.pairs = count([o.size for o in found.orbits])
         self.orders = np.array([o.orders for o in found.orbits])
         self.one, self.two = np.array([o.ends for o in found.orbits]).T
-        self.moment, many = (np.array(x) for x in zip(*found.directed, strict=True))
-        self.many = count(many)
-        first, second, third = (np.array([t[k] for t in found.triples]) for k in range(3))
-        weights = count([t[3] for t in found.triples])
-        live = weights > 0
-        self.triples = first[live], second[live], third[live], (weights / self.many[first])[live]
+        place, many = zip(*found.directed, strict=True)
+        self.place, self.many = np.array(place), count(many)
+        to, left, right, triples = (np.array(x) for x in zip(*found.triples, strict=True))
+        triples = count(triples)
+        live = triples > 0
+        self.triples = to[live], left[live], right[live], triples[live] / self.many[to[live]]
         self.values = count([c.weight.mean for c in made.classes])
-        self.bias, self.moments = np.zeros(len(classes)), np.zeros(len(self.pairs))
+        self.bias, self.moments = np.zeros(len(self.sizes)), np.zeros(len(self.pairs))
 
     def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Product of two matrices over entries, given by their values on ordered orbits."""
@@ -75,17 +74,17 @@ class Recursion:
 
     def folded(self, x: np.ndarray) -> np.ndarray:
         """Mean over both orders of a pair, from ordered orbits to orbits."""
-        total = np.bincount(self.moment, x, len(self.pairs))
+        total = np.bincount(self.place, x, len(self.pairs))
         return total / self.orders
 
     def here(self) -> None:
         """Evaluate rates, curvature and noise, and their slopes along all classes."""
         steps = self.values[:, None] + STEP * np.eye(len(self.values), len(self.values) + 1, 1)
         with np.errstate(all="ignore"):
-            values = self._evaluate(steps)
+            values = self._evaluate(*steps)
         table = np.array([np.broadcast_to(v, steps.shape[1:]) for v in values])
         parts, slopes = (
-            np.split(x, self.ends) for x in (table[:, 0].real, table[:, 1:].imag / abs(STEP))
+            np.split(x, self._parts) for x in (table[:, 0].real, table[:, 1:].imag / abs(STEP))
         )
         (self.rates, self.shown, squares, *self.curved) = parts
         (self.jacobian, self.slopes, _, *steeper) = slopes
@@ -99,7 +98,7 @@ class Recursion:
     def step(self) -> None:
         """One step of descent with batches, after `here`."""
         eta, weight = self.p.eta, self.orders * self.moments
-        h, c = self.hessian[self.moment], self.moments[self.moment]
+        h, c = self.hessian[self.place], self.moments[self.place]
         once = self.product(h, c)
         twice = self.product(once, h)
         self.bias = self.bias + eta * (self.jacobian @ self.bias)
@@ -123,10 +122,79 @@ class Recursion:
         """Order parameters, loss and observables: values, bias and standard deviation."""
         slopes = np.vstack([order, self.slopes])
         shift = slopes @ self.bias
-        bent = [self.orders * self.moments @ x / 2 for x in self.curved]
-        shift[len(order) :] += bent
-        spread, terms = (np.einsum("ik,kl,il->i", x, c, x) for x, c in zip(
-            (slopes, abs(slopes)), self.covariance(), strict=True
-        ))
+        shift[len(order) :] += np.array(self.curved) @ (self.orders * self.moments) / 2
+        both = zip((slopes, abs(slopes)), self.covariance(), strict=True)
+        spread, terms = (np.einsum("ik,kl,il->i", x, c, x) for x, c in both)
         spread = np.where(spread > ZERO * terms, spread, 0)
         return np.array([[*order @ self.values, *self.shown], shift, np.sqrt(spread)])
+
+
+def curves(
+    found: Moments, made: Any, p: Any, runs: xr.Dataset | None = None, until: float | None = None
+) -> xr.Dataset:
+    """Order parameters, loss and observables of descent with batches, over students.
+
+    Parameters
+    ----------
+    found : Moments
+    made : Derived
+        At sizes, if sums have to be written out.
+    p : Parameters
+    runs, until
+        As of `theory.prediction.clock`.
+
+    Returns
+    -------
+    Dataset
+        For every variable ``x`` of the flow its curve without noise, ``x_bias``, what batches add
+        to the mean over students, to order eta / B, and ``x_sd``, the standard deviation over
+        students, to order (eta / B)^(1/2): zero where inputs are equivalent. Bias and deviation
+        are NaN from ``trust`` on, an attribute, infinite if within the run none exceeds a tenth of
+        how far its curve moves.
+
+    Raises
+    ------
+    ParameterError
+        If there are no batches, the runs were trained by another optimiser or with other
+        parameters, or the descent diverges.
+    """
+    said = "batch_size = 0: all inputs at every step, without noise; set batch_size=8, say"
+    require(p.batch_size, said)
+    if runs is not None:
+        plain = prediction.optimiser(runs) in (None, Optimiser())
+        require(plain, "runs: fluctuations are those of plain descent; predict without them")
+        prediction.check_runs(p, runs, ("t", "step"))
+    steps, times = prediction.clock(p, runs, until)
+    forms = made.quotient.order.values()
+    order = np.array([[form.coeff(c.symbol) for c in made.classes] for form in forms], float)
+    path, known = Recursion(found, made, p), {}
+    for n in range(int(steps[-1]) + 1):
+        path.here()
+        if n in steps:
+            known[n] = path.state(order)
+        path.step()
+    found_at = np.array([known[n] for n in steps])
+    if not np.isfinite(found_at).all():
+        raise prediction.diverged(p)
+    curve, bias, spread = np.moveaxis(found_at, 0, -1)
+    moved = abs(curve - curve[:, :1]).max(1, keepdims=True)
+    beyond = (np.maximum(abs(bias), spread) > TRUSTED * moved).any(0)
+    first = int(beyond.argmax()) if beyond.any() else len(times)
+    names = [*(x.name for x in made.quotient.order), *made.statement.trees]
+    data = {}
+    for k, name in enumerate(names):
+        data[name] = ("t", curve[k])
+        for label, values in (("bias", bias), ("sd", spread)):
+            data[f"{name}_{label}"] = ("t", np.where(np.arange(len(times)) < first, values[k], np.nan))
+    trust = float(times[first]) if beyond.any() else np.inf
+    claimed = f"bias and spread are claimed before t = {trust:g}, where one exceeds a tenth of its curve"
+    about = {
+        "kind": "theory",
+        "flow": made.flow.name,
+        "reference": made.reference,
+        "status": "leading order",
+        "assumptions": "; ".join([ORDER, *[claimed] * bool(beyond.any())]),
+        "trust": trust,
+        "parameters": p.as_json(),
+    }
+    return p.timed(xr.Dataset(data, {"t": times, "step": ("t", steps)}, about))

@@ -41,6 +41,8 @@ class Shifted(world.World):
         Of the two weights.
     """
 
+    patience = 20
+
     def __init__(self, roles: Roles, pairs: Classes, one: Entry, two: Entry) -> None:
         super().__init__(roles.stated, roles)
         self.pairs, self.shifts = pairs, {ONE: one, TWO: two}

@@ -125,7 +125,8 @@ class Roles:
         return tuple(slots)
 
     def _classes(self, weight: Weight) -> Classes:
-        classes = Classes(weight, self.drawn(weight), [])
+        slots = self.drawn(weight)
+        classes = Classes(weight, slots, [])
         said = "has more than two vector indices, or two of different sorts"
         kinds = {slots[k].sort for k in classes.vectors}
         require(len(classes.vectors) < 3 and len(kinds) < 2, f"weight {weight.name}: {said}")

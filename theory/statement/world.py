@@ -27,6 +27,8 @@ MOST_PATTERNS = 300  # ways in which an entry's indices can lie
 class World(Decisions):
     """Numbers of a tree, in means over everything that they depend on."""
 
+    patience = 1  # in units of the most branches
+
     def mean_of(self, tree: Node) -> sp.Expr:
         """Mean of a tree, Gaussian data first; where a sum holds random numbers of terms, of the
         tree multiplied out.
@@ -72,8 +74,9 @@ class World(Decisions):
     def _branches(self, frame: Frame, body: Callable[[], Any]) -> Iterator[Any]:
         for _ in frame.replays():
             self.spent += 1
-            said = f"statement {self.stated.name}: more than {MOST_BRANCHES} branches"
-            require(self.spent <= MOST_BRANCHES, said)
+            most = MOST_BRANCHES * self.patience
+            said = f"statement {self.stated.name}: more than {most} branches"
+            require(self.spent <= most, said)
             saved = self.table, self.known
             self.table, self.known = (dict(self.table), {k: list(v) for k, v in self.known.items()})
             self.frames.append(frame)
