@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,16 +12,14 @@ from torch import Tensor
 
 from simulate.pool import one_thread
 from simulate.statement import data as law
-from simulate.statement.student import TESTED, Student
+from simulate.statement.student import Student
 from simulate.streams import keyed
 from theory import prediction
-from theory.statement import arrays, onset
+from theory.statement import arrays, onset, starts
 from theory.statement.stated import Statement
-from theory.statement.tree import Function, Node, Weight, require
+from theory.statement.tree import Node, Weight, require
 
 STREAM = 5  # of a seed, beside those of single students
-ROOM = 2**19  # inputs whose losses are evaluated at once
-PLAIN = "batches drawn anew are needed; set batch_size=8, say"
 
 
 class Evaluation(arrays.Evaluation):
@@ -30,19 +27,24 @@ class Evaluation(arrays.Evaluation):
     front.
     """
 
-    def __init__(self, data: arrays.Data, weights: Mapping[Weight, Tensor], owner: Tensor) -> None:
+    def __init__(self, data: arrays.Data, weights: Mapping[Weight, Tensor]) -> None:
         super().__init__(data, weights, torch, torch.ones((), dtype=torch.float64))
-        self.owner = owner
+        self.students = len(next(iter(weights.values())))
+        inputs = len(data.chances)
+        self.owner = torch.arange(self.students).repeat_interleave(inputs // self.students)
 
     def _read(self, array: Any, terms: tuple[Any, ...], batched: bool) -> Any:
-        if batched or isinstance(array, Tensor) and not array.is_floating_point():
+        if not array.is_floating_point() or batched:
             return super()._read(array, terms, batched)
         return array[(self.owner, *map(self.term, terms))]
 
+    def batch(self, tree: Node) -> Tensor:
+        """Mean of a tree over the batch of every student."""
+        each = self.value(tree) * torch.ones(len(self.owner), dtype=torch.float64)
+        return each.reshape(self.students, -1).mean(1)
 
-def train(
-    stated: Statement, p: Any, students: int, seed: int = 0, *, loss: bool = True
-) -> xr.Dataset:
+
+def train(stated: Statement, p: Any, students: int, seed: int = 0) -> xr.Dataset:
     """Train students by plain descent on batches, each on its own inputs.
 
     Parameters
@@ -53,80 +55,52 @@ def train(
     students : int
         How many.
     seed : int
-        Of all their inputs.
-    loss : bool
-        Whether loss and observables are measured, too.
+        Of all their inputs, and of the teachers, which are the same for all students.
 
     Returns
     -------
     Dataset
-        Order parameters as means over classes, loss and observables, over ``(seed, t)``.
+        Over ``(seed, t)``, with ``t`` the learning rate times steps: order parameters as means over
+        classes; loss and observables as means over the batch that comes next.
 
     Raises
     ------
     ParameterError
-        If there are no batches, a size or number has no value, or the descent diverges.
+        If there are no batches, weights start at random, a size or number has no value, or the
+        descent diverges.
     """
-    require(p.batch_size, f"batch_size = 0: {PLAIN}")
+    require(p.batch_size, "batch_size = 0: students would be the same; set batch_size=8, say")
     made, student, numbers = onset.at_sizes(stated, p), Student(stated), law.counted(p.as_dict())
+    require(not starts.laws(made), "start: of many students weights start equal; write start=0")
     sized, rng = arrays.Data(numbers), keyed(seed, STREAM)
-    tables: dict[Function, Any] = arrays.teachers(stated, sized, rng)
+    tables = arrays.teachers(stated, sized, rng)
     members = made.members(arrays.Data(numbers, tables))
-    few = law.most(stated, numbers) <= TESTED
-    test = arrays.every_input(stated, numbers, None, tables) if few else law.inputs(
-        stated, numbers, tables, TESTED, rng
-    )
     weights = {
         w: torch.full((students, *x.shape), sized.scalar(w.mean), dtype=torch.float64)
         for w, x in members.items()
     }
-    owner = torch.arange(students).repeat_interleave(p.batch_size)
-    forms = made.quotient.order
     steps = prediction.evaluations(p.steps, p.eval_every)
-    known: dict[str, list[np.ndarray]] = {x.name: [] for x in forms}
+    known: list[dict[str, np.ndarray]] = []
     with one_thread():
         for n in range(steps[-1] + 1):
+            drawn = law.inputs(stated, numbers, tables, students * p.batch_size, rng)
+            held = {w: x.requires_grad_() for w, x in weights.items()}
+            read = Evaluation(student.taken(drawn), held)
+            losses = read.batch(stated.loss)
+            slopes = torch.autograd.grad(losses.sum(), [*held.values()], materialize_grads=True)
+            weights = {w: x.detach() for w, x in held.items()}
             if n in steps:
+                of = enumerate(made.classes)
                 means = {
-                    c.symbol: weights[c.weight].numpy()[:, members[c.weight] == k].mean(1)
-                    for k, c in enumerate(made.classes)
+                    c.symbol.name: weights[c.weight].numpy()[:, members[c.weight] == k].mean(1)
+                    for k, c in of
                 }
-                for x, form in forms.items():
-                    known[x.name].append(sum(float(form.coeff(c)) * m for c, m in means.items()))
-                for name, tree in stated.trees.items() if loss else ():
-                    known.setdefault(name, []).append(_means(student, weights, test, tree))
-            drawn = law.inputs(stated, numbers, tables, len(owner), rng)
-            held = [x.requires_grad_() for x in weights.values()]
-            read = Evaluation(student.taken(drawn), dict(zip(weights, held, strict=True)), owner)
-            total = read.value(stated.loss).sum() / p.batch_size
-            slopes = torch.autograd.grad(total, held, materialize_grads=True)
-            weights = {
-                w: (x - p.eta * g).detach() for (w, x), g in zip(weights.items(), slopes, strict=True)
-            }
-    data = {k: (("seed", "t"), np.array(v).T) for k, v in known.items()}
-    about = {"kind": "students", "parameters": p.as_json()}
+                names = (x.name for x in made.quotient.order)
+                known.append(dict(zip(names, starts.ordered(made, means), strict=True)))
+                trees = stated.trees.items()
+                known[-1] |= {k: read.batch(tree).detach().numpy() for k, tree in trees}
+            weights = {w: x - p.eta * g for (w, x), g in zip(weights.items(), slopes, strict=True)}
+    data = {k: (("seed", "t"), np.stack([x[k] for x in known], 1)) for k in known[0]}
     where = {"seed": range(students), "t": steps * p.eta, "step": ("t", steps)}
+    about = {"kind": "students", "parameters": p.as_json()}
     return prediction.finite(p, lambda: xr.Dataset(data, where, about))
-
-
-def _means(
-    student: Student, weights: Mapping[Weight, Tensor], test: arrays.Data, tree: Node
-) -> np.ndarray:
-    """Mean of a tree over all test inputs, for every student."""
-    inputs, students = len(test.chances), len(next(iter(weights.values())))
-    many = max(ROOM // inputs, 1)
-    tiled = lambda x: np.concatenate([x] * many)  # noqa: E731
-    samples = {f: x if f.kept else tiled(x) for f, x in test.tables.items()}
-    every = dataclasses.replace(
-        test,
-        tables=samples,
-        draws={i: tiled(x) for i, x in test.draws.items()},
-        gausses={g: tiled(x) for g, x in test.gausses.items()},
-    )
-    taken, chances = student.taken(every), torch.as_tensor(test.chances)
-    found = []
-    for first in range(0, students, many):
-        owner = (first + torch.arange(many).repeat_interleave(inputs)).clamp(max=students - 1)
-        values = Evaluation(taken, weights, owner).value(tree) * torch.ones(len(owner))
-        found.append((values.reshape(many, inputs) * chances).sum(1))
-    return torch.cat(found)[:students].numpy()

@@ -140,7 +140,7 @@ class Derived:
 
     slopes = functools.cached_property(symmetry.slopes)
     starts = starts.starts
-    fluctuations = functools.cached_property(fluctuations.moments)
+    moments = functools.cached_property(fluctuations.moments)
 
     @functools.cached_property
     def conserved(self) -> list[symmetry.Conserved]:
