@@ -63,7 +63,9 @@ class Recursion:
         places = [{o.symbol: n for n, o in enumerate(found.orbits)}] * 3
         classes = {c.symbol: n for n, c in enumerate(found.made.classes)}
         self.ends = tuple(np.array([[classes[x] for x in o.ends] for o in found.orbits]).T)
-        self.sizes, self.pairs = (count([x.size for x in of]) for of in (made.classes, found.orbits))
+        self.sizes, self.pairs = (
+            count([x.size for x in of]) for of in (made.classes, found.orbits)
+        )
         self.triples = np.array([[p[x] for p, x in zip(places, key)] for key in found.triples]).T
         self.some = np.maximum(self.pairs, 1)  # of empty orbits all sums are zero
         self.weights = count([*found.triples.values()]) / self.some[self.triples[0]]

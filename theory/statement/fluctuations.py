@@ -170,9 +170,7 @@ def moments(made: Any) -> Moments:
     orbits, triples = [], {}
     for ends, of in pairs.items():
         e, f = entries = [(w, roles.drawn(w)) for w in ends]
-        second = {
-            k: Shifted(roles, entries, of).second(tree) for k, tree in stated.trees.items()
-        }
+        second = {k: Shifted(roles, entries, of).second(tree) for k, tree in stated.trees.items()}
         for (x, *classes), size in counts(entries, (e, f), (e,), (f,)).items():
             curved = {k: found.get(x, NONE)[0] for k, found in second.items()}
             squares = second["loss"].get(x, NONE)[1]
