@@ -20,7 +20,7 @@ from theory.statement import arrays, check, symmetry, wick
 from theory.statement.fluctuations import Moments
 from theory.statement.tree import require
 
-TRUSTED = 0.1  # of how far a curve moves: largest shift or spread that is claimed
+TRUSTED = 0.1  # of how far a curve moves: largest shift that is claimed
 ORDER = "noise of batches to order eta / B, inputs drawn anew for every step"
 ZERO = 1e-9  # of its terms: a variance that is none
 SHIFT = 1e-3  # of entries, in a difference of slopes
@@ -66,7 +66,9 @@ class Recursion:
         self.sizes, self.pairs = (
             count([x.size for x in of]) for of in (made.classes, found.orbits)
         )
-        self.triples = np.array([[p[x] for p, x in zip(places, key)] for key in found.triples]).T
+        self.triples = np.array(
+            [[p[x] for p, x in zip(places, key, strict=True)] for key in found.triples]
+        ).T
         self.some = np.maximum(self.pairs, 1)  # of empty orbits all sums are zero
         self.weights = count([*found.triples.values()]) / self.some[self.triples[0]]
         self.values = count([c.weight.mean for c in made.classes])
@@ -82,7 +84,7 @@ class Recursion:
         shape = len(self.values), len(self.values) + 1
         with np.errstate(all="ignore"):  # of states that diverge, or empty orbits
             found = self._evaluate(*(self.values[:, None] + symmetry.STEP * np.eye(*shape, 1)))
-        table = np.nan_to_num([np.broadcast_to(x, shape[1]) for x in found], nan=np.nan)
+        table = np.array([np.broadcast_to(x, shape[1]) for x in found])
         values, slopes = table[:, 0].real, table[:, 1:].imag / abs(symmetry.STEP)
         self.rates, self.shown, squares, *self.curved = np.split(values, self._parts)
         self.jacobian, self.slopes, _, *steeper = np.split(slopes, self._parts)
@@ -102,12 +104,13 @@ class Recursion:
     def state(self, order: np.ndarray) -> np.ndarray:
         """Order parameters, loss and observables: values, bias and standard deviation."""
         slopes = np.vstack([order, self.slopes])
-        shift, spread = slopes @ self.bias, []
+        shift = slopes @ self.bias
         shift[len(order) :] += np.array(self.curved) @ self.moments / 2
-        for x, moments in ((slopes, self.moments), (abs(slopes), abs(self.moments))):
-            ends = (x / self.sizes)[:, self.ends].prod(1)
-            spread.append(ends @ (self.pairs * moments))
-        spread = np.sqrt(np.where(spread[0] > ZERO * spread[1], spread[0], 0))
+        both = ((slopes, self.moments), (abs(slopes), abs(self.moments)))
+        variance, terms = (
+            (x / self.sizes)[:, self.ends].prod(1) @ (self.pairs * moments) for x, moments in both
+        )
+        spread = np.sqrt(np.where(variance > ZERO * terms, variance, 0))
         return np.array([[*order @ self.values, *self.shown], shift, spread])
 
 
@@ -183,8 +186,9 @@ def curves(
         For every variable ``x`` of the flow its curve without noise, ``x_bias``, what batches add
         to the mean over students, to order eta / B, and ``x_sd``, the standard deviation over
         students, to order (eta / B)^(1/2): zero where inputs are equivalent. Bias and deviation
-        are NaN from ``trust`` on, a time among the attributes, where one of them exceeds a tenth of
-        how far its curve moves; infinite if none does.
+        are NaN from ``trust`` on, a time among the attributes, where a shift or the square of a
+        spread exceeds a tenth of how far its curve moves, or of the square of that; infinite if
+        none does.
 
     Raises
     ------
@@ -207,11 +211,12 @@ def curves(
         if n in steps:
             known[n] = path.state(order)
         path.step(p.eta, p.batch_size)
-    table = np.moveaxis([known[n] for n in steps], 0, -1)
+    table = np.stack([known[n] for n in steps], -1)
     if not np.isfinite(table).all():
         raise prediction.diverged(p)
     moved = abs(table[0] - table[0, :, :1]).max(1, keepdims=True)
-    far = (abs(table[1:]) > TRUSTED * moved).any((0, 1))
+    most = TRUSTED ** np.array([1, 0.5])[:, None, None]  # a shift is a square of a spread
+    far = (abs(table[1:]) > np.maximum(most * moved, ZERO * moved.max())).any((0, 1))
     trust = float(times[far.argmax()]) if far.any() else np.inf
     table[1:, :, times >= trust] = np.nan
     names = [*(x.name for x in forms), *made.statement.trees]
@@ -220,7 +225,7 @@ def curves(
         for label, part in zip(("", "_bias", "_sd"), table, strict=True)
         for name, x in zip(names, part, strict=True)
     }
-    end = f"bias and spread claimed before t = {trust:g}: later one exceeds a tenth of its curve"
+    end = f"bias and spread claimed before t = {trust:g}: later they are too large for that order"
     about = {"kind": "theory", "flow": made.flow.name, "reference": made.reference}
     about |= {"status": "leading order", "parameters": p.as_json(), "trust": trust}
     about["assumptions"] = "; ".join([ORDER, *[end] * bool(far.any())])

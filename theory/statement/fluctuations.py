@@ -167,7 +167,7 @@ def moments(made: Any) -> Moments:
         many = _entries(entries)
         return {x: many * chance for x, chance in chances.items()}
 
-    orbits, triples = [], {}
+    orbits, triples = [], dict[Any, sp.Expr]()
     for ends, of in pairs.items():
         e, f = entries = [(w, roles.drawn(w)) for w in ends]
         second = {k: Shifted(roles, entries, of).second(tree) for k, tree in stated.trees.items()}

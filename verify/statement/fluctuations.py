@@ -18,6 +18,7 @@ from verify.check import Check, sampled, with_notes
 from verify.report import Report, Request
 
 MANY = 500  # seeds from which on all students are trained at once
+ROUNDING = 1e-9  # of the largest order parameter: a bias that is none
 POWER = 0.2  # error of a bias or variance that a verdict must be able to see
 
 
@@ -49,11 +50,12 @@ def checks(names: Sequence[str], curve: xr.Dataset, runs: xr.Dataset) -> Iterato
     """
     claimed = np.isfinite(curve[f"{names[0]}_bias"].values) & (curve.t.values > 0)
     require(claimed.any(), "curve: claims no bias at any time; take eta / batch_size smaller")
+    size = max(float(abs(curve[name]).max()) for name in names)
     for name in names:
         shift = (runs[name] - curve[name]).transpose("seed", "t").values[:, claimed]
         bias, sd = (curve[f"{name}_{x}"].values[claimed] for x in ("bias", "sd"))
         variance = shift.var(0, ddof=1)
-        if (abs(bias) > 1e-9 * abs(curve[name]).max().item()).any():
+        if (abs(bias) > ROUNDING * size).any():
             weights = bias / np.where(variance > 0, variance, np.inf)
             amplitude = shift @ weights / (bias @ weights)
             what = f"bias of {name} by batches, over that of theory"
