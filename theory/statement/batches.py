@@ -17,11 +17,10 @@ import xarray as xr
 from theory import numeric, prediction
 from theory.optimisers import Optimiser
 from theory.statement import arrays, check, symmetry, wick
-from theory.statement.fluctuations import Moments
+from theory.statement.fluctuations import ORDER, Moments
 from theory.statement.tree import require
 
 TRUSTED = 0.1  # of how far a curve moves: largest shift that is claimed
-ORDER = "noise of batches to order eta / B, inputs drawn anew for every step"
 ZERO = 1e-9  # of its terms: a variance that is none
 SHIFT = 1e-3  # of entries, in a difference of slopes
 AGREE = 1e-8  # of that difference, of fourth order

@@ -141,6 +141,7 @@ class Derived:
     slopes = functools.cached_property(symmetry.slopes)
     starts = starts.starts
     moments = functools.cached_property(fluctuations.moments)
+    fluctuations = functools.cached_property(lambda self: fluctuations.flow(self.moments))
 
     @functools.cached_property
     def conserved(self) -> list[symmetry.Conserved]:

@@ -9,6 +9,7 @@ equivalent means spread over students, too, by (eta / B)^(1/2).
 from __future__ import annotations
 
 import collections
+import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +18,14 @@ from typing import Any
 import sympy as sp
 
 from theory import algebra, notation
-from theory.statement import starts, world
+from theory.flow import Flow
+from theory.statement import starts, symmetry, world
 from theory.statement.frames import Frame, Vague
 from theory.statement.roles import Classes, Roles
 from theory.statement.tree import Node, Term, Weight, require
 
 ONE, TWO = (sp.Dummy(name, real=True) for name in ("one", "two"))
+ORDER = "noise of batches to order eta / B, inputs drawn anew for every step"
 NONE = (sp.S.Zero, sp.S.Zero)
 MOST_TRIPLES = 20_000  # ways in which the indices of three entries can lie
 Entry = tuple[Weight, tuple[Term, ...]]
@@ -36,6 +39,8 @@ class Orbit:
     ----------
     symbol : Symbol
         The moment.
+    back : Symbol
+        That of the pairs the other way round, which is the same.
     ends : tuple of Symbol
         Classes of both entries.
     size : Expr
@@ -47,6 +52,7 @@ class Orbit:
     """
 
     symbol: sp.Symbol
+    back: sp.Symbol
     ends: tuple[sp.Symbol, ...]
     size: sp.Expr
     curvature: Mapping[str, sp.Expr]
@@ -171,11 +177,68 @@ def moments(made: Any) -> Moments:
     for ends, of in pairs.items():
         e, f = entries = [(w, roles.drawn(w)) for w in ends]
         second = {k: Shifted(roles, entries, of).second(tree) for k, tree in stated.trees.items()}
-        for (x, *classes), size in counts(entries, (e, f), (e,), (f,)).items():
+        for (x, back, *classes), size in counts(entries, (e, f), (f, e), (e,), (f,)).items():
             curved = {k: found.get(x, NONE)[0] for k, found in second.items()}
             squares = second["loss"].get(x, NONE)[1]
-            orbits.append(Orbit(x, tuple(classes), sp.factor(size), curved, squares))
+            orbits.append(Orbit(x, back, tuple(classes), sp.factor(size), curved, squares))
     for ends in itertools.product(stated.weights, repeat=3):
         e, f, g = entries = [(w, roles.drawn(w)) for w in ends]
         triples |= counts(entries, (e, g), (e, f), (f, g))
     return Moments(made, pairs, orbits, triples)
+
+
+def flow(found: Moments) -> Flow:
+    """Class means, what batches add to them, and second moments as one flow in small steps.
+
+    Its states are the classes ``c``, their ``bias_c`` and a moment per orbit; ``bias_x`` and
+    ``variance_x`` of the order parameters are observables. Sizes at which an orbit is empty are
+    refused. `theory.statement.batches.curves` takes the steps one by one.
+    """
+    made = found.made
+    eta = notation.symbol("eta", r"\eta", "learning rate", positive=True)
+    batch = notation.symbol("batch_size", "B", "inputs per step", positive=True)
+    size = {c.symbol: c.size for c in made.classes}
+    bias = {c: notation.symbol(f"bias_{c}", means=f"shift of {c}", real=True) for c in size}
+    first = {o.symbol: min(o.symbol, o.back, key=str) for o in found.orbits}
+    where, curvature, rhs = {}, {}, dict(made.rates)
+    for o in found.orbits:
+        h = first[o.symbol].name.replace("C_", "h_", 1)
+        curvature[o.symbol] = h = notation.symbol(h, means=f"curvature along {o.symbol}")
+        where[h] = symmetry.tidied(o.curvature["loss"] / o.size)
+    for c, rate in made.rates.items():
+        bent = [algebra.slope(o.curvature["loss"], c) * first[o.symbol] for o in found.orbits]
+        carried = [algebra.slope(rate, other) * bias[other] for other in size]
+        rhs[bias[c]] = sp.Add(*carried) - sp.Add(*bent) / (2 * size[c])
+    for o in (o for o in found.orbits if first[o.symbol] == o.symbol):
+        noise = o.squares / o.size - sp.Mul(*(made.rates[c] for c in o.ends))
+        rhs[o.symbol] = eta / batch * symmetry.tidied(noise) - sp.Add(
+            *(
+                many / o.size * (curvature[a] * first[b] + first[a] * curvature[b])
+                for (to, a, b), many in found.triples.items()
+                if to == o.symbol
+            )
+        )
+    shown = {"loss": made.loss, **made.observables}
+    for x, form in made.quotient.order.items():
+        part = {c: form.coeff(c) for c in size}
+        shown[str(x)] = form
+        shown[f"bias_{x}"] = sp.Add(*(a * bias[c] for c, a in part.items()))
+        shown[f"variance_{x}"] = sp.Add(
+            *(
+                first[o.symbol] * o.size * sp.Mul(*(part[c] / size[c] for c in o.ends))
+                for o in found.orbits
+            )
+        )
+    states = {x.name for x in rhs}
+    assumed = (*made.assumptions, ORDER, "small steps")
+    return dataclasses.replace(
+        made.flow,
+        name=f"{made.flow.name}, batches",
+        rhs=rhs,
+        initial={x: made.start.get(x, sp.S.Zero) for x in rhs},
+        where=where,
+        status="leading order",
+        assumptions=assumed,
+        observables={k: v for k, v in shown.items() if k not in states},
+        entries=None,
+    )
