@@ -24,6 +24,8 @@ What follows from it:
     (`every_input`), tables of teachers, and classes of all entries (`class_numbers`).
 `theory.statement.starts`, `theory.statement.passage`
     Random initial weights: starts, curves and times in bulk; closed forms of the times.
+`theory.statement.fluctuations`, `theory.statement.batches`
+    What batches do: second moments over orbits of pairs of entries; bias and spread of curves.
 `theory.statement.check`
     Loss, gradients of all weights and sizes against listed inputs; part of every derivation.
 `theory.statement.model`

@@ -18,7 +18,7 @@ from theory.flow import Flow
 from theory.linearised import linearised
 from theory.parameters import BaseParameters, ParameterError
 from theory.scope import Limit, Scope, only
-from theory.statement import arrays, check, closure, starts, symmetry, wick
+from theory.statement import arrays, check, closure, fluctuations, starts, symmetry, wick
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement
 from theory.statement.tree import Random, Weight, require
@@ -140,6 +140,8 @@ class Derived:
 
     slopes = functools.cached_property(symmetry.slopes)
     starts = starts.starts
+    moments = functools.cached_property(fluctuations.moments)
+    fluctuations = functools.cached_property(lambda self: fluctuations.flow(self.moments))
 
     @functools.cached_property
     def conserved(self) -> list[symmetry.Conserved]:

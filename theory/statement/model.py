@@ -80,7 +80,7 @@ def model(stated: Statement, name: str = "") -> StatedModel:
 @functools.cache
 def offered(stated: Statement) -> types.SimpleNamespace:
     """The names of a model's ``theory`` package, and its ``onset``."""
-    from theory.statement import kept, onset, starts
+    from theory.statement import batches, kept, onset, starts
 
     offers = functools.cache(functools.partial(kept.derived, stated))
     kind = functools.partial(parameters, stated)
@@ -112,6 +112,7 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         *,
         until: float | None = None,
         seeds: int | None = None,
+        fluctuations: bool = False,
     ) -> xr.Dataset:
         """Predict a training run: descent on all inputs by the students' optimiser, the same for
         every seed. Under Adam students may leave it where gradients vanish by symmetry, as their
@@ -129,6 +130,9 @@ def offered(stated: Statement) -> types.SimpleNamespace:
             that of ``p.steps``.
         seeds : int, optional
             Without runs, of weights that start at random: how many starts are drawn.
+        fluctuations : bool
+            Add to every variable ``x`` what batches do: ``x_bias`` and ``x_sd``; see
+            `theory.statement.batches.curves`.
 
         Returns
         -------
@@ -145,6 +149,8 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         trained = scope.configuration(runs).get("statement", text)
         require(trained == text, f"runs: are of another statement than {stated.name}")
         made = onset.at_sizes(stated, p)
+        if fluctuations:
+            return batches.curves(offers().moments, made, p, runs, until)
         if starts.laws(made):
             usual = starts.times(made, p, starts.PILOTS)
             onset.within(made, p, min(float(usual.t_50.median()), usual.attrs["run"]))

@@ -112,7 +112,8 @@ class Roles:
         for t in getattr(term, "distinct", ()):
             self._join(here, self.place(t))
 
-    def _classes(self, weight: Weight) -> Classes:
+    def drawn(self, weight: Weight) -> tuple[Index, ...]:
+        """New indices of an entry of a weight."""
         slots: list[Index] = []
         for k, s in enumerate(weight.sorts):
             above = [i for i in slots if i.sort is s.of]
@@ -121,7 +122,11 @@ class Roles:
             label = s.name + "'" * sum(i.sort is s for i in slots)
             slots.append(Index(s, above[-1] if above else None, label=label))
             self._join(slots[-1], ("slot", weight, k))
-        classes = Classes(weight, tuple(slots), [])
+        return tuple(slots)
+
+    def _classes(self, weight: Weight) -> Classes:
+        slots = self.drawn(weight)
+        classes = Classes(weight, slots, [])
         said = "has more than two vector indices, or two of different sorts"
         kinds = {slots[k].sort for k in classes.vectors}
         require(len(classes.vectors) < 3 and len(kinds) < 2, f"weight {weight.name}: {said}")
@@ -134,6 +139,14 @@ class Roles:
         classes.atoms += [(a, b) for a, b in pairs if self.of(a) == self.of(b)]
         classes.atoms.sort(key=lambda x: sum(map(_depth, x)))
         return classes
+
+    def pair(self, one: Weight, two: Weight) -> Classes:
+        """Classes of pairs of entries, as those of a weight with the indices of both."""
+        both = Weight(f"{one.name}{two.name}", (*one.sorts, *two.sorts))
+        for k, place in enumerate(("slot", w, k) for w in (one, two) for k in range(len(w.sorts))):
+            self._join(("slot", both, k), place)
+        self.classes[both] = self._classes(both)
+        return self.classes[both]
 
     def _terms(self, weight: Weight, slots: list[Index]) -> list[Term]:
         """Slots, fixed elements of their roles, and every teacher filled with terms."""

@@ -27,6 +27,8 @@ MOST_PATTERNS = 300  # ways in which an entry's indices can lie
 class World(Decisions):
     """Numbers of a tree, in means over everything that they depend on."""
 
+    patience = 1  # in units of the most branches
+
     def mean_of(self, tree: Node) -> sp.Expr:
         """Mean of a tree, Gaussian data first; where a sum holds random numbers of terms, of the
         tree multiplied out.
@@ -60,20 +62,21 @@ class World(Decisions):
         made = (v * _collected(tuple(w)) for v, w in counts.items())
         return sp.Add(*made, *unlike)
 
-    def chances(self, body: Callable[[], Any]) -> dict[Any, sp.Expr]:
-        """Probability of every outcome."""
+    def chances(self, body: Callable[[], Any], most: int = MOST_PATTERNS) -> dict[Any, sp.Expr]:
+        """Probability of every outcome; of more branches than ``most`` an error."""
         frame = Frame(linear=True)
         probabilities: Any = collections.defaultdict(lambda: sp.S.Zero)
         for n, outcome in enumerate(self._branches(frame, body)):
-            require(n < MOST_PATTERNS, f"statement {self.stated.name}: more than {n} patterns")
+            require(n < most, f"statement {self.stated.name}: more than {n} patterns")
             probabilities[outcome] += frame.summed(sp.S.One)
         return probabilities
 
     def _branches(self, frame: Frame, body: Callable[[], Any]) -> Iterator[Any]:
         for _ in frame.replays():
             self.spent += 1
-            said = f"statement {self.stated.name}: more than {MOST_BRANCHES} branches"
-            require(self.spent <= MOST_BRANCHES, said)
+            most = MOST_BRANCHES * self.patience
+            said = f"statement {self.stated.name}: more than {most} branches"
+            require(self.spent <= most, said)
             saved = self.table, self.known
             self.table, self.known = (dict(self.table), {k: list(v) for k, v in self.known.items()})
             self.frames.append(frame)
@@ -226,16 +229,13 @@ def classes(stated: Statement, roles: Roles) -> tuple[list[Class], set[str]]:
     for weight, of in roles.classes.items():
         if len(of.vectors) == 1:
             continue
-        world, along = World(stated, roles), [of.slots[k].sort.size for k in of.vectors[:1]]
-        chances = world.chances(functools.partial(world.pattern, of, tuple(of.plain)))
-        assumed |= {f.name for f in world.balanced}
-        keep = _telling(list(chances))
-        of.atoms = [of.atoms[k] for k in keep]
+        along = [of.slots[k].sort.size for k in of.vectors[:1]]
+        patterns, balanced = told_apart(stated, roles, of)
+        assumed |= balanced
         entries = sp.Mul(*(s.sort.size for s in of.plain))
-        patterns = {tuple(p[k] for k in keep): q for p, q in chances.items()}
         for pattern, chance in sorted(patterns.items(), reverse=True):
             name = weight.name + "_" * bool(pattern) + "".join(str(int(b)) for b in pattern)
-            told = map(_said, of.atoms, pattern)
+            told = map(said, of.atoms, pattern)
             means = ", ".join([*told, *["on the diagonal"] * len(along)]) or "every entry"
             size = sp.factor(entries * chance) * sp.Mul(*along)
             symbol = notation.symbol(name, means=f"{weight.name}: {means}", real=True)
@@ -244,6 +244,20 @@ def classes(stated: Statement, roles: Roles) -> tuple[list[Class], set[str]]:
             of.symbols[pattern] = symbol
             distinct.append(Class(symbol, weight, size, means))
     return distinct, assumed
+
+
+def told_apart(
+    stated: Statement, roles: Roles, of: Classes
+) -> tuple[dict[tuple[bool, ...], sp.Expr], set[str]]:
+    """Probability of every pattern of an entry whose indices are drawn at random, atoms that tell
+    no patterns apart left out, and the names of teachers that were assumed to be balanced.
+    """
+    world = World(stated, roles)
+    chances = world.chances(functools.partial(world.pattern, of, tuple(of.plain)))
+    keep = _telling(list(chances))
+    of.atoms = [of.atoms[k] for k in keep]
+    patterns = {tuple(p[k] for k in keep): q for p, q in chances.items()}
+    return patterns, {f.name for f in world.balanced}
 
 
 def _telling(patterns: list[tuple[bool, ...]]) -> list[int]:
@@ -262,7 +276,8 @@ def _telling(patterns: list[tuple[bool, ...]]) -> list[int]:
     return keep
 
 
-def _said(atom: tuple[Any, ...], holds: bool) -> str:
+def said(atom: tuple[Any, ...], holds: bool) -> str:
+    """An equality that tells entries apart, in words."""
     if len(atom) == 1:
         image, f = atom[0].arguments[-1], atom[0].function.name
         return f"{image!r} {'is' if holds else 'is not'} a value of {f}"

@@ -18,7 +18,7 @@ from theory.statement.stated import Statement
 from verify import ensemble
 from verify.check import IDENTITY, Band, Check, identity
 from verify.report import Report, Request
-from verify.statement import starts
+from verify.statement import fluctuations, starts
 from verify.trajectories import compare
 
 # What drawn inputs add is of second order in the noise, for class means as much as their scatter.
@@ -79,6 +79,8 @@ def of(stated: Statement) -> types.SimpleNamespace:
         """The requested students against the flow."""
         if random.laws(model.offered(stated).derived()):
             return starts.report(stated, request)
+        if fluctuations.wanted(request):
+            return fluctuations.report(stated, request)
         p, runs = ensemble.get(request)
         return Report(
             checks(stated, p, runs), [lag(stated, p, runs)], draw=lambda: draw(stated, p, runs)

@@ -1,0 +1,231 @@
+"""Bias and spread of order parameters along descent with batches: the numbers of
+`theory.statement.fluctuations`.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import sympy as sp
+import xarray as xr
+
+from theory import numeric, prediction
+from theory.optimisers import Optimiser
+from theory.statement import arrays, check, symmetry, wick
+from theory.statement.fluctuations import ORDER, Moments
+from theory.statement.tree import require
+
+TRUSTED = 0.1  # of how far a curve moves: largest shift that is claimed
+ZERO = 1e-9  # of its terms: a variance that is none
+SHIFT = 1e-3  # of entries, in a difference of slopes
+AGREE = 1e-8  # of that difference, of fourth order
+
+
+class Recursion:
+    """Second moments of all entries and the shifts of class means that they cause, step by step.
+
+    Parameters
+    ----------
+    found : Moments
+    made : Derived
+        At sizes, if sums have to be written out.
+    numbers : mapping of str to float
+        Sizes and numbers.
+
+    Attributes
+    ----------
+    values, bias : array, shape (classes,)
+        Of descent on all inputs, and what batches add to the mean over students.
+    moments : array, shape (orbits,)
+        Covariance of two entries.
+    """
+
+    def __init__(self, found: Moments, made: Any, numbers: Mapping[str, Any]) -> None:
+        known = {s: sp.nsimplify(numbers[s.name]) for s in made.statement.symbols}
+        sizes = {s: n for s, n in known.items() if s.is_integer}
+        write = lambda x: wick.at_size(x, sizes).xreplace(known)  # noqa: E731
+        count = np.vectorize(lambda x: float(write(sp.sympify(x))), otypes=[float])
+        tables = [
+            made.rates.values(),
+            (made.loss, *made.observables.values()),
+            [o.squares for o in found.orbits],
+            *([o.curvature[k] for o in found.orbits] for k in made.statement.trees),
+        ]
+        self._parts = np.cumsum([len(x) for x in tables])[:-1]
+        written = [write(sp.sympify(x)) for part in tables for x in part]
+        self._evaluate = numeric.system([c.symbol for c in made.classes], written)
+        places = [{o.symbol: n for n, o in enumerate(found.orbits)}] * 3
+        classes = {c.symbol: n for n, c in enumerate(found.made.classes)}
+        self.ends = tuple(np.array([[classes[x] for x in o.ends] for o in found.orbits]).T)
+        self.sizes, self.pairs = (
+            count([x.size for x in of]) for of in (made.classes, found.orbits)
+        )
+        self.triples = np.array(
+            [[p[x] for p, x in zip(places, key, strict=True)] for key in found.triples]
+        ).T
+        self.some = np.maximum(self.pairs, 1)  # of empty orbits all sums are zero
+        self.weights = count([*found.triples.values()]) / self.some[self.triples[0]]
+        self.values = count([c.weight.mean for c in made.classes])
+        self.bias, self.moments = np.zeros(len(self.sizes)), np.zeros(len(self.pairs))
+
+    def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """Product of two matrices over entries, given by their values on orbits."""
+        to, left, right = self.triples
+        return np.bincount(to, self.weights * a[left] * b[right], len(self.pairs))
+
+    def here(self) -> None:
+        """Evaluate rates, curvature and noise, and their slopes along all classes."""
+        shape = len(self.values), len(self.values) + 1
+        with np.errstate(all="ignore"):  # of states that diverge, or empty orbits
+            found = self._evaluate(*(self.values[:, None] + symmetry.STEP * np.eye(*shape, 1)))
+        table = np.array([np.broadcast_to(x, shape[1]) for x in found])
+        values, slopes = table[:, 0].real, table[:, 1:].imag / abs(symmetry.STEP)
+        self.rates, self.shown, squares, *self.curved = np.split(values, self._parts)
+        self.jacobian, self.slopes, _, *steeper = np.split(slopes, self._parts)
+        self.hessian, self.squares = self.curved[0] / self.some, squares / self.some
+        self.steeper = steeper[0] / self.some[:, None]
+
+    def step(self, eta: float, batch: int) -> None:
+        """One step of descent with batches, after `here`."""
+        one, two = (self.rates[x] for x in self.ends)
+        noise = (self.squares - one * two) * (self.pairs > 0)
+        bent = (self.pairs * self.moments) @ self.steeper / self.sizes
+        self.bias = self.bias + eta * (self.jacobian @ self.bias - bent / 2)
+        left = self.moments - eta * self.product(self.hessian, self.moments)
+        self.moments = left - eta * self.product(left, self.hessian) + eta**2 / batch * noise
+        self.values = self.values + eta * self.rates
+
+    def state(self, order: np.ndarray) -> np.ndarray:
+        """Order parameters, loss and observables: values, bias and standard deviation."""
+        slopes = np.vstack([order, self.slopes])
+        shift = slopes @ self.bias
+        shift[len(order) :] += np.array(self.curved) @ self.moments / 2
+        both = ((slopes, self.moments), (abs(slopes), abs(self.moments)))
+        variance, terms = (
+            (x / self.sizes)[:, self.ends].prod(1) @ (self.pairs * moments) for x, moments in both
+        )
+        spread = np.sqrt(np.where(variance > ZERO * terms, variance, 0))
+        return np.array([[*order @ self.values, *self.shown], shift, spread])
+
+
+def compared(found: Moments, data: arrays.Data, seed: int = 0) -> dict[str, tuple[Any, Any]]:
+    """Quadratic forms of a random direction of all entries, over orbits and over listed inputs."""
+    made = check.written(found.made)
+    told, rng = check.predicted(made, data, seed), np.random.default_rng(seed)
+    here = Recursion(found, made, data.numbers)
+    here.values = np.array([*told.values.values()])
+    here.here()
+    along = {w: rng.normal(size=x.shape) for w, x in told.weights.items()}
+    number = {o.symbol: n for n, o in enumerate(found.orbits)}
+    blocks = collections.defaultdict(list)
+    for (w, other), of in found.pairs.items():
+        places = np.array([number[x] for x in of.symbols.values()])
+        shape = along[w].size, along[other].size
+        blocks[w].append(places[arrays.class_numbers(of, data)].reshape(shape))
+    of_pair, u = np.block([*blocks.values()]), np.concatenate([x.ravel() for x in along.values()])
+
+    def slopes(tree: Any, shift: float) -> np.ndarray:
+        moved = {w: x + (shift + symmetry.STEP) * along[w] for w, x in told.weights.items()}
+        each = arrays.Evaluation(data, moved).value(tree)
+        return np.imag(each) / abs(symmetry.STEP) * np.ones_like(data.chances)
+
+    sides = {}
+    for (name, tree), curved in zip(made.statement.trees.items(), here.curved, strict=True):
+        rise = [slopes(tree, k * SHIFT) - slopes(tree, -k * SHIFT) for k in (1, 2)]
+        second = data.chances @ (8 * rise[0] - rise[1]) / (12 * SHIFT)
+        sides[f"curvature of {name}"] = u @ (curved / here.some)[of_pair] @ u, second
+    h, squares = here.hessian, here.squares
+    loss = slopes(made.statement.loss, 0.0)
+    sides["noise"] = u @ squares[of_pair] @ u, data.chances @ loss**2
+    both = u @ h[of_pair] @ squares[of_pair] @ u
+    return sides | {"product": (u @ here.product(h, squares)[of_pair] @ u, both)}
+
+
+@functools.cache
+def confirmed(found: Moments) -> Moments:
+    """The same, once compared with all inputs listed at tiny sizes.
+
+    Raises
+    ------
+    ParameterError
+        Naming what differs by more than rounding.
+    """
+    stated = found.made.statement
+    many = check.TEACHERS if any(f.kept for f in stated.functions) else check.SIZES
+    for n, data in enumerate(itertools.islice(check.listed(check.written(found.made)), many)):
+        for what, (one, two) in compared(found, data, n).items():
+            close = abs(one - two) < AGREE * max(abs(one), abs(two), symmetry.SMALL)
+            said = f"{what} over orbits of pairs is {one:.6g}, over all entries {two:.6g}"
+            require(close, f"statement {stated.name}: fluctuations: {said}; train students")
+    return found
+
+
+def curves(
+    found: Moments, made: Any, p: Any, runs: xr.Dataset | None = None, until: float | None = None
+) -> xr.Dataset:
+    """Order parameters, loss and observables of descent with batches, over students.
+
+    Parameters
+    ----------
+    found : Moments
+    made : Derived
+        At sizes, if sums have to be written out.
+    p : Parameters
+    runs, until
+        As of `theory.prediction.clock`.
+
+    Returns
+    -------
+    Dataset
+        For every variable ``x`` of the flow its curve without noise, ``x_bias``, what batches add
+        to the mean over students, to order eta / B, and ``x_sd``, the standard deviation over
+        students, to order (eta / B)^(1/2): zero where inputs are equivalent. Bias and deviation
+        are NaN from ``trust`` on, a time among the attributes, where a shift or the square of a
+        spread exceeds a tenth of how far its curve moves, or of the square of that; infinite if
+        none does.
+
+    Raises
+    ------
+    ParameterError
+        If there are no batches, the runs were trained by another optimiser or with other
+        parameters, or the descent diverges.
+    """
+    said = "batch_size = 0: all inputs at every step, without noise; set batch_size=8, say"
+    require(p.batch_size, said)
+    plain = prediction.optimiser(runs) in (None, Optimiser())
+    require(plain, "runs: fluctuations are those of plain descent; predict without them")
+    steps, times = prediction.clock(p, runs, until)
+    if runs is not None:
+        prediction.check_runs(p, runs, ())  # of the same batch size
+    forms = made.quotient.order
+    order = np.array([[x.coeff(c.symbol) for c in made.classes] for x in forms.values()], float)
+    path, known = Recursion(confirmed(found), made, p.as_dict()), {}
+    for n in range(int(steps[-1]) + 1):
+        path.here()
+        if n in steps:
+            known[n] = path.state(order)
+        path.step(p.eta, p.batch_size)
+    table = np.stack([known[n] for n in steps], -1)
+    if not np.isfinite(table).all():
+        raise prediction.diverged(p)
+    moved = abs(table[0] - table[0, :, :1]).max(1, keepdims=True)
+    most = TRUSTED ** np.array([1, 0.5])[:, None, None]  # a shift is a square of a spread
+    far = (abs(table[1:]) > np.maximum(most * moved, ZERO * moved.max())).any((0, 1))
+    trust = float(times[far.argmax()]) if far.any() else np.inf
+    table[1:, :, times >= trust] = np.nan
+    names = [*(x.name for x in forms), *made.statement.trees]
+    data = {
+        name + label: ("t", x)
+        for label, part in zip(("", "_bias", "_sd"), table, strict=True)
+        for name, x in zip(names, part, strict=True)
+    }
+    end = f"bias and spread claimed before t = {trust:g}: later they are too large for that order"
+    about = {"kind": "theory", "flow": made.flow.name, "reference": made.reference}
+    about |= {"status": "leading order", "parameters": p.as_json(), "trust": trust}
+    about["assumptions"] = "; ".join([ORDER, *[end] * bool(far.any())])
+    return p.timed(xr.Dataset(data, {"t": times, "step": ("t", steps)}, about))
