@@ -7,7 +7,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
 from typing import Any
 
 import sympy as sp
@@ -15,7 +15,7 @@ import sympy as sp
 from theory import numeric, sweep
 from theory.parameters import Allowed, ParameterError, number, shown
 
-PLACES = Context(prec=4000)  # digits of exact sums
+PLACES = Context(prec=4000, Emin=MIN_EMIN, Emax=MAX_EMAX)  # digits of exact sums
 NAMES = {
     **dict.fromkeys(
         ("exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "erf", "erfc", "erfi", "gamma")
@@ -87,7 +87,10 @@ class Interval:
     def of(cls, ball: Any) -> Interval:
         """The interval of a ball of python-flint, rounded outward."""
         mid, rad, exponent = map(int, ball.mid_rad_10exp(library().ctx.dps))
-        return cls(Decimal(f"{mid - rad}E{exponent}"), Decimal(f"{mid + rad}E{exponent}"))
+        try:
+            return cls(Decimal(f"{mid - rad}E{exponent}"), Decimal(f"{mid + rad}E{exponent}"))
+        except InvalidOperation:
+            raise ParameterError(f"10^{exponent}: is too large or too small a number") from None
 
     @property
     def mid(self) -> Decimal:
@@ -129,9 +132,10 @@ def fraction(value: Any, name: str = "value") -> sp.Rational:
     ParameterError
         If it is not one finite real number.
     """
-    try:
-        exact = sp.Rational(value.item() if hasattr(value, "item") else value)
-    except (TypeError, ValueError):
+    try:  # a fraction of nan is 0 where SymPy computes with python-flint
+        plain = value.item() if hasattr(value, "item") else value
+        exact = sp.Rational(plain) if math.isfinite(plain) else sp.nan
+    except (TypeError, ValueError, OverflowError):
         exact = sp.nan
     if not exact.is_Rational:
         raise ParameterError(f"{name} = {shown(value)}: must be one finite number")

@@ -4,8 +4,7 @@ with a step of its own per point. What it cannot follow is integrated by itself 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +12,7 @@ import scipy.optimize.elementwise
 import sympy as sp
 from scipy.integrate import DOP853
 
-from theory import numeric, zeros
-from theory.parameters import ParameterError
+from theory import numeric, sweep, zeros
 from theory.trajectory import ERROR, SMALLEST, Trajectory, smallest
 
 if TYPE_CHECKING:
@@ -24,7 +22,7 @@ FEWEST = 32  # points, below which one after the other is faster
 ROOM = 2**13  # numbers of a state that are integrated at once
 FIRST, LEAST = 1e-3, 1e-12  # steps, in units of the run
 MOST_STEPS = 2_000  # an explicit method needs more only where the flow is stiff
-SAFETY, SHORTER, LONGER = 0.9, 0.2, 10.0  # of a step to the next
+SAFETY, SHORTER, LONGER = 0.9, 0.2, 2.0  # of a step to the next
 STAGES = DOP853.n_stages
 
 
@@ -81,16 +79,8 @@ class Bulk:
 
     def _alone(self, point: int) -> Trajectory:
         numbers = {name: v[point].item() for name, v in self.numbers.items()}
-        with self._named(point):
+        with sweep.naming(self.labels[point]):
             return Trajectory(self.flow, numbers, self.end, self.rtol, self.atol[point])
-
-    @contextlib.contextmanager
-    def _named(self, point: int) -> Iterator[None]:
-        """Errors name the point."""
-        try:
-            yield
-        except ParameterError as error:
-            raise ParameterError(f"at {self.labels[point]}: {error}") from None
 
     def _rates(self, y: np.ndarray, fixed: np.ndarray) -> np.ndarray:
         rows = self._rhs(0.0, *y, *fixed)
@@ -257,7 +247,7 @@ class Bulk:
         for k in np.flatnonzero(alone).tolist():
             path = self.alone.get(k) or self._alone(k)
             values = dict(zip(symbols, known[:, k].tolist(), strict=True))
-            with self._named(k):
+            with sweep.naming(self.labels[k]):
                 found[k] = path.first_crossing(label, expr.subs(values))
         return self.end * found
 

@@ -14,13 +14,14 @@ import sympy as sp
 
 from theory import solution, sweep, unified
 from theory.balls import Balls, Interval, ball, fraction, library
-from theory.parameters import Allowed, ParameterError, number
+from theory.parameters import Allowed, ParameterError, number, shown
 from theory.scope import allow_beyond
 
 if TYPE_CHECKING:
     from theory.flow import Flow
 
 GUARD = 6  # digits of the first attempt beyond those asked for
+FAR = 500.0  # logarithm of a step, beyond which a series has no further terms
 ATTEMPTS = 5
 SPARE = 2.0**-10  # by which a box is wider than the path in it, in widths of the path
 PARTS = 8  # of a step, in which slopes of rates are bounded
@@ -75,6 +76,8 @@ def certify(
     """
     digits, name = number("digits", digits, Allowed(low=1, high=300), int), flow.time.name
     with allow_beyond(beyond):
+        if {"until", name} <= {*end} and name != "until":
+            raise ParameterError(f"{name} = {shown(end[name])}: is the same as until")
         end = {name if key == "until" else key: value for key, value in end.items()}
         solution._refuse(flow, parameters, end)
         if len(end) > 1:
@@ -105,8 +108,14 @@ def certify(
                     break
                 why, more = str(error), 2 * more + 3
                 continue
+            except (ValueError, ZeroDivisionError) as error:
+                raise ParameterError(
+                    f"{flow.name}: {error}: a rate or event has no value"
+                ) from None
             if found is None:
                 return Interval(Decimal(end[name]), Decimal("inf"))
+            if not all(x.is_finite() for x in found):
+                raise ParameterError(f"{flow.name}: a quantity is no real number at the end")
             lacking = digits + max(
                 (
                     _log(x.rad()) / math.log(10) - max(_log(s) / math.log(10), -digits)
@@ -227,7 +236,7 @@ class Path:
             for x in sizes
             for k in (len(x) - 1, len(x) - 2)
         )
-        first = h = arb(math.exp(min(usual, 500.0)) * self.share)
+        first = h = arb(math.exp(min(usual, FAR)) * self.share)
         spare = [4 * r for r in radius]
         for _ in range(TRIES if self.t + h / SHORTEST > end else 0):
             last = not self.t + h < end
@@ -253,7 +262,7 @@ class Path:
         self.y = [p(h / 2) + self.unit * e for p, e in zip(paths, errors, strict=True)]
         self.t, self.share = (
             self.t + h,
-            self.share if last else min(1.1 * self.share * float(h / first), 2),
+            self.share if last or usual > FAR else min(1.1 * self.share * float(h / first), 2),
         )
         self.sizes = [a.max(abs(b)) for a, b in zip(self.sizes, self.y, strict=True)]
         return last

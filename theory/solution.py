@@ -136,7 +136,8 @@ def _many(
     too: what is wrong with a flow or an event is found there.
     """
     end, points, rtol = options[flow.time.name], grid.distinct, options["rtol"]
-    first = flow.solve(points[0], at=at, events=crossing, **options)
+    with sweep.naming(grid.label(0)):
+        first = flow.solve(points[0], at=at, events=crossing, **options)
     times = first[flow.time.name].values
     exprs = {x: flow._spell(e) for x, e in flow.observables.items()}
     read = set().union(*(e.free_symbols for e in (*exprs.values(), *crossing.values())))

@@ -4,10 +4,11 @@
 recomputed. Several arrays are broadcast against each other.
 """
 
+import contextlib
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,15 @@ class Grid:
             data[x] = ((*names, *first[x].dims), values, first[x].attrs)
         attrs = {k: v for k, v in first.attrs.items() if k != "parameters"}
         return xr.Dataset(data, first.coords, attrs).assign_coords(labels)
+
+
+@contextlib.contextmanager
+def naming(point: str) -> Iterator[None]:
+    """Let errors name a point of a grid."""
+    try:
+        yield
+    except ParameterError as error:
+        raise ParameterError(f"at {point}: {error}") from None
 
 
 def axes(

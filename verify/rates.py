@@ -127,9 +127,10 @@ def rates(
     Parameters
     ----------
     theory, measured : callable, sequence, or a single value
-        A function of the step, one value per step, or a value for all steps. A value is a number,
-        an array, a DataArray or a Dataset; curves are compared at the times of ``measured`` at the
-        largest step. Of ``theory = 0`` the exponent of ``measured`` itself is found. A dimension
+        A function of the step, one value per step, or a number, DataArray or Dataset for all steps.
+        A value may also be an array. Curves are compared at the times of ``measured`` at the
+        largest step, between others by cubic interpolation, whose error must be small. Of ``theory
+        = 0`` the exponent of ``measured`` itself is found. A dimension
         ``seed``, as long at every step, gives standard errors.
     steps : sequence of float
         Three or more sizes of what is divided: learning rate, 1/N, 1/batch, ...
@@ -185,6 +186,13 @@ def _gaps(pairs: list[list[xr.DataArray]], rounding: float) -> tuple[list[np.nda
     rounding errors.
     """
     every = [x for pair in pairs for x in pair]
+    for pair in pairs:
+        one, other = ({*x.dims} - {"seed"} for x in pair)
+        if not (one <= other or other <= one) or any(np.iscomplexobj(x) for x in pair):
+            raise ParameterError(
+                f"theory, measured: dimensions {shown(sorted(map(str, one)))} and "
+                f"{shown(sorted(map(str, other)))}: must be the same, and values real"
+            )
     times = {d for d in every[0].dims if all(d in x.indexes for x in every)} - {"seed", "variable"}
     for time in times:
         ends = [x[time].values[[0, -1]] for x in every]

@@ -117,6 +117,8 @@ class Copies(nn.Module, Learner):
             some = tree_map(lambda x: x[: max(self.p.batch_size, MANY)], some)
         every = [Loss(built(module, seed), some, loss_fn, dtype=dtype) for seed in self.seeds]
         self.loss, self.module = every[0], every[0].module
+        names = ", ".join(observables.keys() & self.loss.shapes.keys())
+        require(not names, f"observables: {names}: is the name of a weight; take another")
         own = {k: functools.partial(f, self.module) for k, f in observables.items()}
         self.functions = {"loss": self.loss.function, **own}
         try:
@@ -129,9 +131,17 @@ class Copies(nn.Module, Learner):
             [params[k].detach().reshape(len(every), -1) for k in self.loss.shapes], 1
         )
         for b, one in enumerate(every):
+            theta, fixed = self.copy(b)
+            theta = theta.clone().requires_grad_()
             with one.exactly():
-                ours, theirs = self.numbers(*self.copy(b), some)["loss"], one.call(some)
-            same = torch.isclose(ours, theirs, 1e-4, equal_nan=True)
+                ours, theirs = self.numbers(theta, fixed, some)["loss"], one.call(some)
+                same = bool(torch.isclose(ours, theirs, 1e-4, equal_nan=True))
+                if same and theirs.requires_grad:  # from small weights only slopes tell
+                    (slope,) = torch.autograd.grad(ours, [theta])
+                    leaves = [*one.leaves.values()]
+                    each = torch.autograd.grad(theirs, leaves, materialize_grads=True)
+                    other = torch.cat([x.ravel() for x in each])
+                    same = not (slope - other).norm() > 1e-4 * other.norm()
             require(
                 same,
                 "module: differs from seed to seed in more than weights and buffers; keep what is "
@@ -331,7 +341,7 @@ def ensemble(
         Rows of the data in a batch, which are drawn with replacement for every step from the stream
         of each seed; 0: every step takes all data.
     optimizer : str or Optimiser
-        ``sgd``, ``adam``, ``adamw``, or a `theory.optimisers.Optimiser`.
+        ``sgd``, ``adam``, or a `theory.optimisers.Optimiser`.
     loss_fn : callable, optional
         ``loss_fn(module, data)``, the mean loss; by default ``module.loss(data)``.
     observables : mapping of str to callable, optional
@@ -360,6 +370,12 @@ def ensemble(
     ParameterError
         In one line, for what cannot be trained so, or a loss that does not stay finite.
     """
+    unknown = ", ".join(more.keys() - {"workers", "progress"})
+    require(not unknown, f"{unknown}: unknown keyword; see help(simulate.ensemble.ensemble)")
+    say = "adamw: is adam without weight decay; Optimiser(optimizer='adamw', weight_decay=0.01)"
+    require(optimizer != "adamw", say)
+    calls = all(map(callable, (observables or {}).values()))
+    require(calls, "observables: must be functions of module and data, by name")
     seeds = arguments.seeds(seeds)
     how = Optimiser(optimizer=optimizer) if isinstance(optimizer, str) else optimizer
     optimisers.identity(how)

@@ -522,6 +522,10 @@ OPTIONS = [
         "batch: draws rows of the data",
     ),
     (dict(data=(X, torch.nan * Y)), "loss: is nan at the start"),
+    (dict(step=200), "step: unknown keyword"),
+    (dict(optimizer="adamw"), "adamw: is adam without weight decay"),
+    (dict(observables={"z": 3}), "observables: must be functions"),
+    (dict(observables={"first.weight": len}), "observables: first.weight: is the name of a weight"),
     (dict(eta=1e9), r"eta = 1e\+09: the loss is not finite at step .*; take it smaller"),
 ]
 NET = Net()
@@ -556,3 +560,21 @@ def test_one_of_several_rates_diverges():
     """It is named."""
     with pytest.raises(ParameterError, match=r"^eta = 1e\+09: the loss is not finite"):
         ensemble(Steep, (X, Y), eta=[0.01, 1e9], steps=50, **QUIET)
+
+
+class Hidden(nn.Module):
+    """Draws what is no weight, and starts small."""
+
+    def __init__(self):
+        super().__init__()
+        self.read = nn.Parameter(1e-4 * torch.randn(4, 1))
+        self.drawn = torch.randn(X.shape[1], 4)
+
+    def loss(self, x, y):
+        return (torch.tanh(x @ self.drawn.to(x)) @ self.read - y).square().mean()
+
+
+def test_what_differs_besides_weights_is_seen_from_small_starts(tmp_path):
+    """Slopes tell, where losses are the same."""
+    with pytest.raises(ParameterError, match="differs from seed to seed in more than weights"):
+        ensemble(Hidden, (X, Y), seeds=2, steps=3, store=tmp_path, progress=False)

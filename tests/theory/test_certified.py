@@ -221,3 +221,25 @@ def test_every_part_of_the_bound_is_needed(monkeypatch):
     exact = Decimal(str(sp.N(1 / (1 + 9 * sp.exp(-3)), 60)))
     monkeypatch.setattr(certified.Path, "defect", lambda self, *_: [self.flint.arb(0)])
     assert exact not in LOGISTIC.certify({}, t=3)["x"]
+
+
+@pytest.mark.parametrize(
+    ("system", "values", "words"),
+    [
+        (own({x: -x}, {x: k}), {"k": float("nan")}, "k = nan: must be one finite number"),
+        (own({x: -x}, {x: 1}, observables={"z": sp.sqrt(x - 2)}), {}, "is no real number"),
+        (own({x: -x / t}, {x: 1}), {}, "a rate or event has no value"),
+    ],
+)
+def test_what_is_no_number_is_not_certified(system, values, words):
+    """In place of 0."""
+    with pytest.raises(ParameterError, match=words):
+        system.certify(values, until=1)
+
+
+def test_series_that_end():
+    """Solutions that are polynomials in time; a time is given once."""
+    assert Decimal("0.0625") in own({x: -sp.sqrt(x)}, {x: 1}).certify({}, until=1.5)["x"]
+    assert Decimal(4) in own({x: 2 * x / (1 + t)}, {x: 1}).certify({}, until=1)["x"]
+    with pytest.raises(ParameterError, match="t = 2: is the same as until"):
+        own({x: -x}, {x: 1}).certify({}, until=1, t=2)

@@ -165,6 +165,7 @@ def test_the_table_of_times_has_units(capsys):
     """In Python a column, in a shell also what the unit is."""
     assert onset(["state_tracking", "--preset", "demo", "--quiet"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [*map(str.strip, lines[0].split("  "))][0] == "quantity" and "unit" in lines[0]
+    assert lines[0].startswith("state_tracking: N = 16; ")
+    assert [*map(str.strip, lines[1].split("  "))][0] == "quantity" and "unit" in lines[1]
     (row,) = (line for line in lines if line.startswith("alpha_half"))
     assert row.split()[2] == "alpha" and lines[-1] == "unit of time: alpha = epochs / (d_g N)"

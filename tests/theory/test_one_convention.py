@@ -21,7 +21,10 @@ NAMES = ("emergence_times", "thresholds", "predict", "flow", "onset")
 SHAPES = {
     "emergence_times": (["p"], {"level", "seeds", "beyond", "fields"}),
     "thresholds": (["p"], {"beyond"}),
-    "predict": (["p", "runs"], {"seeds", "until", "level", "accuracies", "given", "beyond"}),
+    "predict": (
+        ["p", "runs"],
+        {"seeds", "until", "level", "accuracies", "given", "beyond", "fluctuations"},
+    ),
     "onset": (["p", "until"], {"beyond"}),
 }
 

@@ -218,3 +218,11 @@ def test_the_command_on_all_models(capsys):
         for f in getattr(m.wing("theory"), "flows", dict)()
     }
     assert sum("order of descent" in c["name"] for c in found["checks"]) == 2 * len(flows)
+
+
+def test_sides_that_do_not_fit_are_refused():
+    """Other dimensions, in place of all pairs of their entries; complex numbers."""
+    u, v = (xr.DataArray(np.arange(5.0), dims=name) for name in "uv")
+    for theory, measured in ((u, lambda h: v * (1 + h)), (1.0, lambda h: 1 + 1j * h)):
+        with pytest.raises(ParameterError, match="must be the same, and values real"):
+            rates(theory, measured, [0.1, 0.05, 0.025])

@@ -49,7 +49,7 @@ class Recursion:
         known = {s: sp.nsimplify(numbers[s.name]) for s in made.statement.symbols}
         sizes = {s: n for s, n in known.items() if s.is_integer}
         write = lambda x: wick.at_size(x, sizes).xreplace(known)  # noqa: E731
-        count = np.vectorize(lambda x: float(write(sp.sympify(x))), otypes=[float])
+        count = np.vectorize(lambda x: float(write(sp.S.Zero + x)), otypes=[float])
         tables = [
             made.rates.values(),
             (made.loss, *made.observables.values()),
@@ -57,7 +57,7 @@ class Recursion:
             *([o.curvature[k] for o in found.orbits] for k in made.statement.trees),
         ]
         self._parts = np.cumsum([len(x) for x in tables])[:-1]
-        written = [write(sp.sympify(x)) for part in tables for x in part]
+        written = [write(sp.S.Zero + x) for part in tables for x in part]
         self._evaluate = numeric.system([c.symbol for c in made.classes], written)
         places = [{o.symbol: n for n, o in enumerate(found.orbits)}] * 3
         classes = {c.symbol: n for n, c in enumerate(found.made.classes)}
@@ -187,7 +187,7 @@ def curves(
         students, to order (eta / B)^(1/2): zero where inputs are equivalent. Bias and deviation
         are NaN from ``trust`` on, a time among the attributes, where a shift or the square of a
         spread exceeds a tenth of how far its curve moves, or of the square of that; infinite if
-        none does.
+        none does. The deviation of loss and observables is NaN also where it is below their shift.
 
     Raises
     ------
@@ -218,6 +218,9 @@ def curves(
     far = (abs(table[1:]) > np.maximum(most * moved, ZERO * moved.max())).any((0, 1))
     trust = float(times[far.argmax()]) if far.any() else np.inf
     table[1:, :, times >= trust] = np.nan
+    # near a minimum slopes vanish, and the spread is of the order of the shift
+    _, shift, spread = table[:, len(forms) :]
+    spread[(spread > 0) & (spread < abs(shift))] = np.nan
     names = [*(x.name for x in forms), *made.statement.trees]
     data = {
         name + label: ("t", x)
