@@ -79,9 +79,10 @@ def certify(
         if {"until", name} <= {*end} and name != "until":
             raise ParameterError(f"{name} = {shown(end[name])}: is the same as until")
         end = {name if key == "until" else key: value for key, value in end.items()}
+        for unknown in end.keys() - {name}:
+            words = f"known are {name}, until, event, digits, beyond"
+            raise ParameterError(f"{unknown}: unknown keyword; {words}; one point at a time")
         solution._refuse(flow, parameters, end)
-        if len(end) > 1:
-            raise ParameterError(f"{[*end][-1]}: one point at a time; use parameters.replace")
         flow._ask(parameters)
     goal = [] if event is None else [*unified.quantities(flow, {"event": event}).values()]
     observed = {} if goal else {x: flow._spell(e) for x, e in flow.observables.items()}

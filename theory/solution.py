@@ -92,10 +92,10 @@ def _solved(
     name = flow.time.name
     if "until" in end and name not in end:
         end[name] = end.pop("until")
-    _refuse(flow, parameters, end)
+    crossing = unified.quantities(flow, {} if events is None else events)
+    _refuse(flow, parameters, end, crossing.values())
     rtol, atol = (number(*of, Allowed(above=0, below=1)) for of in (("rtol", rtol), ("atol", atol)))
     at = None if at is None else arguments.listed("at", at)
-    crossing = unified.quantities(flow, {} if events is None else events)
     if len(end) > 1:
         options: Any = {"rtol": rtol, "atol": atol, name: end.pop(name)}
         grid = sweep.Grid(parameters, end)
@@ -139,8 +139,8 @@ def _many(
     with sweep.naming(grid.label(0)):
         first = flow.solve(points[0], at=at, events=crossing, **options)
     times = first[flow.time.name].values
-    exprs = {x: flow._spell(e) for x, e in flow.observables.items()}
-    read = set().union(*(e.free_symbols for e in (*exprs.values(), *crossing.values())))
+    exprs = [*map(flow._spell, flow.observables.values()), *crossing.values()]
+    read = set().union(*(e.free_symbols for e in exprs))
     read |= {*flow._compiled[0]}
     used = [x.name for x in sorted(read - {*flow.state, flow.time}, key=str)]
     rows = []
@@ -159,9 +159,7 @@ def _many(
         along = dict(zip([x.name for x in flow.state], states, strict=True))
         here = {x: v[:, None] for x, v in here.items()} | {flow.time.name: times}
         parts.append(along)
-        for x, e in exprs.items():
-            value = Equation(x, sp.Symbol(x), e, flow.reference, flow.status).evaluate(here | along)
-            parts[-1] |= {x: np.broadcast_to(value, states.shape[1:])}
+        parts[-1] |= _observables(flow, here | along, states.shape[1:])
         parts[-1] |= {x: path.first_crossing(x, e, here) for x, e in crossing.items()}
     found = {x: np.concatenate([part[x] for part in parts]) for x in first.data_vars}
     result = grid.labelled(first, found)
@@ -169,15 +167,18 @@ def _many(
     return result
 
 
-def _refuse(flow: Flow, parameters: Any, end: dict[str, Any]) -> None:
+def _refuse(
+    flow: Flow, parameters: Any, end: dict[str, Any], events: Iterable[sp.Expr] = ()
+) -> None:
     """Reject keywords of `solve` that are neither the flow's time nor a field, and a final time
     that is not a positive number.
     """
     name = flow.time.name
+    read = set().union(*(e.free_symbols for e in events), flow._compiled[0])
     fields = (
         [f.name for f in dataclasses.fields(parameters)]
         if isinstance(parameters, BaseParameters)
-        else sorted({*sweep.numbers(parameters), *(x.name for x in flow._compiled[0])})
+        else sorted({*sweep.numbers(parameters), *map(str, read - {*flow.state, flow.time})})
     )
     others = [key for key in end if key not in (name, *fields)]
     if others and name not in end:
@@ -257,17 +258,23 @@ def descend(
     return flow.observed(parameters, times, path.T)
 
 
+def _observables(flow: Flow, known: Any, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """Values of the observables along solutions."""
+    named = {
+        x: Equation(x, sp.Symbol(x), flow._spell(e), flow.reference, flow.status)
+        for x, e in flow.observables.items()
+    }
+    return {x: np.broadcast_to(of.evaluate(known), shape) for x, of in named.items()}
+
+
 def observed(flow: Flow, parameters: Any, times: np.ndarray, states: np.ndarray) -> xr.Dataset:
     """Label an array of states ``(state, time)`` and add the observables."""
     name, numbers = flow.time.name, sweep.numbers(parameters)
     data = {x.name: (name, states[i]) for i, x in enumerate(flow.state)}
     along = dict(zip([x.name for x in flow.state], states, strict=True))
     along[name] = times
-    for label, expr in flow.observables.items():
-        value = Equation(
-            label, sp.Symbol(label), flow._spell(expr), flow.reference, flow.status
-        ).evaluate(numbers | along)
-        data[label] = (name, np.broadcast_to(value, times.shape))
+    values = _observables(flow, numbers | along, times.shape)
+    data |= {label: (name, value) for label, value in values.items()}
     clock = {"long_name": f"training time {name} = {flow.clock}"} if flow.clock else {}
     result = xr.Dataset(
         data,

@@ -103,13 +103,14 @@ class Rate:
     def __str__(self) -> str:
         """Steps with their differences, and the result in a line."""
         rows = zip(self.steps, self.differences, (np.nan, *self.local), strict=True)
+        seen = f"; a constant error of {self.offset:.1e} would have been noticed"
         lines = [f"{h:<12.6g}{d:<12.3e}{q:.4f}".removesuffix("nan") for h, d, q in rows]
         return "\n".join(
             [
                 "step        difference  exponent",
                 *lines,
-                f"{self.exponent:.4f} +- {self.error:.1e}, expected {self.order}: {self.verdict}; "
-                f"a constant error of {self.offset:.1e} would have been noticed",
+                f"{self.exponent:.4f} +- {self.error:.1e}, expected {self.order}: {self.verdict}"
+                + seen * bool(np.isfinite(self.offset)),
             ]
         )
 
@@ -129,8 +130,8 @@ def rates(
     theory, measured : callable, sequence, or a single value
         A function of the step, one value per step, or a number, DataArray or Dataset for all steps.
         A value may also be an array. Curves are compared at the times of ``measured`` at the
-        largest step, between others by cubic interpolation, whose error must be small. Of ``theory
-        = 0`` the exponent of ``measured`` itself is found. A dimension
+        largest step; between others they are interpolated, and the error of that counts as an
+        error of theirs. Of ``theory = 0`` the exponent of ``measured`` itself is found. A dimension
         ``seed``, as long at every step, gives standard errors.
     steps : sequence of float
         Three or more sizes of what is divided: learning rate, 1/N, 1/batch, ...
@@ -172,7 +173,9 @@ def _values(name: str, side: Any, h: np.ndarray) -> list[xr.DataArray]:
     """One array per step; the variables of a dataset become a dimension."""
     if callable(side):
         side = [side(float(step)) for step in h]
-    elif isinstance(side, xr.Dataset | xr.DataArray | int | float):
+    elif isinstance(side, xr.Dataset | xr.DataArray | int | float | np.generic) or (
+        isinstance(side, np.ndarray) and not side.ndim
+    ):
         side = [side] * len(h)
     if not hasattr(side, "__len__") or len(side) != len(h):
         raise ParameterError(
@@ -194,13 +197,12 @@ def _gaps(pairs: list[list[xr.DataArray]], rounding: float) -> tuple[list[np.nda
                 f"{shown(sorted(map(str, other)))}: must be the same, and values real"
             )
     times = {d for d in every[0].dims if all(d in x.indexes for x in every)} - {"seed", "variable"}
+    between = np.zeros(len(pairs))
     for time in times:
         ends = [x[time].values[[0, -1]] for x in every]
         at = np.unique(pairs[0][1][time].clip(max(e[0] for e in ends), min(e[1] for e in ends)))
-        pairs = [
-            [x.interp({time: at}, "cubic" if len(at) > 3 else "linear") for x in pair]
-            for pair in pairs
-        ]
+        between += [max(_between(x, time, at) for x in pair) for pair in pairs]
+        pairs = [[_at(x, time, at) for x in pair] for pair in pairs]
     sizes = [[abs(x).max({*x.dims} - {"variable"}) for x in pair] for pair in pairs]
     try:
         with xr.set_options(arithmetic_join="exact"):
@@ -216,7 +218,28 @@ def _gaps(pairs: list[list[xr.DataArray]], rounding: float) -> tuple[list[np.nda
         raise ParameterError("theory, measured: must be finite, at all times and of all seeds")
     rows = [x.transpose("seed", ..., missing_dims="ignore").values for x in apart]
     floors = [rounding * max(float((x / unit).max()) for x in pair) for pair in sizes]
-    return [x.reshape(max(*seeds, 1), -1) for x in rows], np.array(floors)
+    if between[0] > np.sqrt((rows[0] ** 2).mean()):
+        raise ParameterError(
+            "theory, measured: too few times to interpolate between; give both at the same ones, "
+            "as flow.solve(p, at=runs.t, ...)"
+        )
+    return [x.reshape(max(*seeds, 1), -1) for x in rows], np.array(floors) + between
+
+
+def _at(x: xr.DataArray, time: Any, at: np.ndarray) -> xr.DataArray:
+    """A curve at times, between its own by cubic interpolation."""
+    return x.interp({time: at}, "cubic" if x[time].size > 3 and len(at) > 3 else "linear")
+
+
+def _between(x: xr.DataArray, time: Any, at: np.ndarray) -> float:
+    """Error of `_at`, relative to the largest value: what every second time would add, which is
+    more than the error of all.
+    """
+    if np.isin(at, x[time]).all():
+        return 0.0
+    fewer = x.isel({time: sorted({*range(0, x[time].size, 2), x[time].size - 1})})
+    apart = abs(_at(fewer, time, x[time].values) - x)
+    return float(apart.max() / max(float(abs(x).max()), np.finfo(float).tiny))
 
 
 def _fitted(h: np.ndarray, order: float | None, gaps: list[np.ndarray], floors: np.ndarray) -> Rate:

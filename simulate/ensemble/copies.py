@@ -158,7 +158,10 @@ class Copies(nn.Module, Learner):
 
     def forward(self, data: Any) -> dict[str, Tensor]:
         """Loss and observables of the module, as `functional_call` takes them."""
-        return {k: spread(f, data) for k, f in self.functions.items()}
+        values = {k: spread(f, data) for k, f in self.functions.items()}
+        bad = {k: x for k, x in values.items() if not isinstance(x, Tensor)}
+        require(not bad, f"{bad}: must be tensors of torch")
+        return values
 
     def numbers(self, theta: Tensor, fixed: Any, data: Any) -> dict[str, Tensor]:
         """Loss and observables of one copy, and its weights if they are recorded."""
@@ -182,12 +185,13 @@ class Copies(nn.Module, Learner):
             return found["loss"].sum(), found
 
         one = grad(loss, has_aux=True)
-
         try:
             with self.loss.exactly():
                 made = make_fx(vmap(lambda *of: one(*of)[part], (0, 0, axis)))(
                     self.theta, self.fixed, data
                 )
+        except ParameterError:
+            raise
         except Exception as error:  # a stranger's code may raise anything
             lines = traceback.format_tb(error.__traceback__)
             own = [x for x in lines if not OTHERS.search(x)]

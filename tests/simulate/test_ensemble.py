@@ -525,6 +525,7 @@ OPTIONS = [
     (dict(step=200), "step: unknown keyword"),
     (dict(optimizer="adamw"), "adamw: is adam without weight decay"),
     (dict(observables={"z": 3}), "observables: must be functions"),
+    (dict(observables={"z": lambda net, x, y: 3.0}), "{'z': 3.0}: must be tensors of torch"),
     (dict(observables={"first.weight": len}), "observables: first.weight: is the name of a weight"),
     (dict(eta=1e9), r"eta = 1e\+09: the loss is not finite at step .*; take it smaller"),
 ]

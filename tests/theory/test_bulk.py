@@ -82,6 +82,14 @@ def test_same_as_one_after_the_other(model, monkeypatch):
     assert both[0].attrs == both[1].attrs and list(both[0].data_vars) == list(both[1].data_vars)
 
 
+def test_symbols_of_events_alone_are_swept():
+    """A level that no rate depends on, one after the other and together."""
+    decay = flow({x: -x}, {x: 1})
+    for levels in (np.linspace(0.2, 0.9, 3), np.linspace(0.2, 0.9, 40)):
+        found = decay.solve({}, t=3, k=levels, events={"e": x - k})
+        np.testing.assert_allclose(found.e, -np.log(levels), rtol=1e-10)
+
+
 def test_stiff_points_are_integrated_alone():
     """Rates of 10^7 among those of one."""
     rates = np.geomspace(1, 1e7, 40)

@@ -259,7 +259,11 @@ def test_starts_may_be_drawn():
             lambda runs: st.predict(P.replace(optimizer="adam"), runs, level="cavity"),
             "optimizer = 'adam'",
         ),
-        (lambda runs: st.predict(P, runs.drop_vars("zeta")), "variable zeta is missing"),
+        (lambda runs: st.predict(P, runs.drop_vars("zeta")), "variable zeta is missing$"),
+        (
+            lambda runs: st.predict(P, runs[["A"]].drop_attrs()),
+            "is missing; for curves alone take verify.compare",
+        ),
         (lambda runs: st.predict(P, runs.isel(alpha=[1, 2])), "alpha must rise from 0"),
     ],
 )

@@ -226,3 +226,20 @@ def test_sides_that_do_not_fit_are_refused():
     for theory, measured in ((u, lambda h: v * (1 + h)), (1.0, lambda h: 1 + 1j * h)):
         with pytest.raises(ParameterError, match="must be the same, and values real"):
             rates(theory, measured, [0.1, 0.05, 0.025])
+
+
+def test_sparse_curves_are_not_failed():
+    """The error of interpolation is one of the curve; where it is small, verdicts stay."""
+    steps, at = [0.1, 0.05, 0.025, 0.0125], np.linspace(0, 6, 1200)
+
+    def curve(points, step=0.0):
+        t = np.linspace(0, 6, points)
+        return xr.DataArray(np.cos(20 * t) + step * t, {"t": t}, ["t"])
+
+    with pytest.raises(ParameterError, match="too few times to interpolate between"):
+        rates(curve(61), lambda h: curve(len(at), h), steps)
+    assert rates(curve(6001), lambda h: curve(len(at), h), steps).verdict == "agrees"
+    wrong = rates(curve(6001) + 0.1, lambda h: curve(len(at), h), steps)
+    assert wrong.verdict == "FAIL" and "inf" not in str(wrong)
+    one, other = (rates(of, lambda h: 1 + h, steps) for of in (1.0, np.array(1.0)))
+    assert one == other and one.verdict == "agrees"

@@ -249,6 +249,7 @@ def test_arrays_of_numpy(tmp_path):
     assert long.x.sel(seed="b").values.tolist() == [1, 2] and np.isnan(long.x.sel(seed="a", t=1))
     for wrong in (
         {"t": times, "x": x.T},
+        {"t": times, "x": np.eye(3)},  # which axis are the students?
         {"t": times, "x": 1.0},
         {"t": times, "x": ["a", "b", "c"]},
         {"t": times, "x": [1j, 2, 3]},

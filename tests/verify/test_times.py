@@ -144,6 +144,7 @@ def _adam(runs):
     [
         (dict(time="t"), "levels: none given"),
         (dict(A=0.5), "time = None: A must have one; it has L, t|levels"),
+        (dict(A="0.5", time="t"), "A = '0.5': must be a number"),
         (dict(B=0.5, time="t"), "B: not measured or predicted; both have A"),
     ],
 )

@@ -187,7 +187,8 @@ def curves(
         students, to order (eta / B)^(1/2): zero where inputs are equivalent. Bias and deviation
         are NaN from ``trust`` on, a time among the attributes, where a shift or the square of a
         spread exceeds a tenth of how far its curve moves, or of the square of that; infinite if
-        none does. The deviation of loss and observables is NaN also where it is below their shift.
+        none does. The deviation of loss and observables is NaN also where slopes vanish: where its
+        square is below twenty times that of their shift.
 
     Raises
     ------
@@ -209,7 +210,7 @@ def curves(
         path.here()
         if n in steps:
             known[n] = path.state(order)
-        path.step(p.eta, p.batch_size)
+        path.step(np.float64(p.eta), p.batch_size)
     table = np.stack([known[n] for n in steps], -1)
     if not np.isfinite(table).all():
         raise prediction.diverged(p)
@@ -218,9 +219,10 @@ def curves(
     far = (abs(table[1:]) > np.maximum(most * moved, ZERO * moved.max())).any((0, 1))
     trust = float(times[far.argmax()]) if far.any() else np.inf
     table[1:, :, times >= trust] = np.nan
-    # near a minimum slopes vanish, and the spread is of the order of the shift
+    # Near a minimum slopes vanish. Of a square of normal numbers the next order of the variance is
+    # twice the square of the shift.
     _, shift, spread = table[:, len(forms) :]
-    spread[(spread > 0) & (spread < abs(shift))] = np.nan
+    spread[(spread > 0) & (TRUSTED * spread**2 < 2 * shift**2)] = np.nan
     names = [*(x.name for x in forms), *made.statement.trees]
     data = {
         name + label: ("t", x)

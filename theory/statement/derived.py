@@ -369,10 +369,10 @@ def _derived(stated: Statement, roles: Roles, confirmed: bool) -> Derived:
     still = "nothing moves: by symmetry every entry of every weight stays zero"
     require(derived, f"statement {stated.name}: {still}")
     leading = [f.name for f in stated.functions if f.leading]
-    random = any(isinstance(w.start, Random) for w in stated.weights)
-    begin = "equal at the start"
-    begin = f"of a class {begin}; the flow's is the mean of a random one" if random else begin
-    assumptions = [POPULATION, f"all entries {'' if random else 'of a weight '}{begin}"]
+    begin = "all entries of a weight equal at the start"
+    if any(isinstance(w.start, Random) for w in stated.weights):
+        begin = "all entries of a class equal at the start; the flow's is the mean of a random one"
+    assumptions = [POPULATION, begin]
     often = sorted({f.name for f in world.balanced} | balanced)
     assumptions += [f"{n}: all values equally often" for n in often]
     assumptions += [f"{n}: values distinct" for n in leading]
