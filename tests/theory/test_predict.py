@@ -261,7 +261,7 @@ def test_starts_may_be_drawn():
         ),
         (lambda runs: st.predict(P, runs.drop_vars("zeta")), "variable zeta is missing$"),
         (
-            lambda runs: st.predict(P, runs[["A"]].drop_attrs()),
+            lambda runs: st.predict(P, runs.drop_vars("zeta").drop_attrs()),
             "is missing; for curves alone take verify.compare",
         ),
         (lambda runs: st.predict(P, runs.isel(alpha=[1, 2])), "alpha must rise from 0"),
