@@ -2,28 +2,21 @@
 
 Under teacher forcing the current states are fixed, so that the rows (sequence, step) are grouped by
 state once. Rows of one state use the same columns ``M[:, :, s]``, and the logic module becomes N
-independent tables. Derivatives are hand-written; those of the logic module are computed by a kernel
-for the device.
+independent tables (`logic`). Derivatives are hand-written.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from simulate.state_tracking import cpu
-from simulate.state_tracking.groups import Groups
+from simulate.state_tracking.logic import OnDevice, Groups, OnCPU
 from simulate.state_tracking.student import Students
 from theory.state_tracking import Parameters
 from theory.state_tracking.task import Sequences
-
-if TYPE_CHECKING:
-    from simulate.state_tracking import gpu
 
 Chosen = Sequence[np.ndarray] | None  # sequences of a batch by number, of every student
 
@@ -99,13 +92,9 @@ class Grouped:
         self.threads = threads
         self.logic = self._logic(students)
 
-    def _logic(self, students: Students, chosen: Chosen = None) -> cpu.Logic | gpu.Logic:
-        groups = Groups.of(self.data, students.p.N, chosen)
-        if _served_by_triton(students):
-            from simulate.state_tracking import gpu
-
-            return gpu.Logic(groups, students.M.device)
-        return cpu.Logic(groups, self.threads)
+    def _logic(self, students: Students, chosen: Chosen = None) -> OnCPU | OnDevice:
+        groups, device = Groups.of(self.data, students.p.N, chosen), students.M.device
+        return OnCPU(groups, self.threads) if device.type == "cpu" else OnDevice(groups, device)
 
     @torch.no_grad()
     def gradients(self, students: Students, chosen: Chosen = None) -> None:
@@ -137,9 +126,7 @@ def _columns(M: Tensor) -> Tensor:
 
 
 class Plain:
-    """Gradients by autograd of the plain module, in slices; for learned embeddings and devices
-    without a kernel.
-    """
+    """Gradients by autograd of the plain module, in slices; for learned embeddings."""
 
     def __init__(
         self, students: Students, data: list[Sequences], threads: int = 1, slice_size: int = 1024
@@ -207,17 +194,7 @@ class Plain:
 
 def engine(students: Students) -> type[Grouped] | type[Plain]:
     """Fastest implementation of the gradients of these students."""
-    grouped = students.M.device.type == "cpu" or _served_by_triton(students)
-    return Grouped if students.p.fix_embedding and grouped else Plain
-
-
-def _served_by_triton(students: Students) -> bool:
-    """Whether the GPU kernels can train these students; avoids importing Triton if they cannot."""
-    if students.M.device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
-        return False
-    from simulate.state_tracking import gpu
-
-    return gpu.serves(students)
+    return Grouped if students.p.fix_embedding else Plain
 
 
 def _describe(loss: Tensor, powers: Tensor, rows: int, N: int) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 import torch
 
-from simulate.state_tracking import Parameters, Student, groups, teacher_weights
+from simulate.state_tracking import Parameters, Student, logic, teacher_weights
 from simulate.state_tracking.gradients import Attention, Grouped, Plain
 from simulate.state_tracking.student import Students
 from theory.state_tracking import task
@@ -253,14 +253,14 @@ def wrong_lag(monkeypatch):
 
 
 def wrong_order(monkeypatch):
-    right = groups.Groups.of
+    right = logic.Groups.of
 
     def of(*given):
         groups = right(*given)
         groups.targets[:] = groups.targets[:, ::-1]
         return groups
 
-    monkeypatch.setattr(groups.Groups, "of", of)
+    monkeypatch.setattr(logic.Groups, "of", of)
 
 
 def transposed_logic(monkeypatch):

@@ -1,11 +1,9 @@
 """Run all checks and benchmarks on a device: ``python -m verify.device --device cuda --out DIR``;
 see ``--dry-run``.
 
-Runs from a checkout without installation; requires the packages of pyproject.toml (and Triton on a
-GPU).
+Runs from a checkout without installation; requires the packages of pyproject.toml.
 """
 
-import os
 import re
 import sys
 import tempfile
@@ -20,14 +18,14 @@ from theory.runtime import cli
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
-def missing(triton: bool) -> list[str]:
+def missing() -> list[str]:
     """Missing required packages. Checked first, because a checkout without installation would
     otherwise fail in the middle of a stage.
     """
     listed = (
         tomllib.loads(PROJECT.read_text())["project"]["dependencies"] if PROJECT.exists() else []
     )
-    wanted = [re.split(r"[^\w-]", text)[0] for text in listed + ["triton"] * triton]
+    wanted = [re.split(r"[^\w-]", text)[0] for text in listed]
     return [name for name in wanted if find_spec(name) is None]
 
 
@@ -43,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
         model=False,
     )
     add = parser.add_argument
-    add("--dry-run", action="store_true", help="every stage at tiny sizes, kernels interpreted")
+    add("--dry-run", action="store_true", help="every stage at tiny sizes")
     add("--stages", metavar="A,B", help="run these stages only")
     limit = "time limit of this call, in seconds (default 1800)"
     add("--seconds", type=float, default=1800.0, metavar="S", help=limit)
@@ -51,9 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     add("--store", type=Path, metavar="DIR", help=where)
     args = parser.parse_args(argv)
     cli.positive("--seconds", args.seconds)
-    if args.dry_run:
-        os.environ["TRITON_INTERPRET"] = "1"  # must be set before Triton is imported
-    if absent := missing(triton=args.dry_run or (args.device or "").startswith("cuda")):
+    if absent := missing():
         raise ParameterError(f"packages: not here: {', '.join(absent)}")
     from simulate import device as devices
     from simulate import storage

@@ -3,7 +3,6 @@ against the CPU within the spread of seeds, resumption bit for bit, and independ
 size.
 """
 
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,9 +29,8 @@ TOLERANCE = {
     torch.float32: (1e-4, "single precision, sums that cancel; products at tf32 would leave 1e-3"),
     torch.float64: (1e-11, "double precision; one operation at single precision would leave 1e-8"),
 }
-# Sizes that need padding to powers of two, and about forty rows per state, more than a block of 32.
+# About forty rows per state, in groups of different sizes.
 WIDE = dict(N=3, L=3, d_g=17, d_h=8, n_train=120, n_test=16)
-# Small enough for Triton's interpreter.
 FEW = dict(N=2, L=3, d_g=2, d_h=4, n_train=24, n_test=8, epochs=4, eval_every=2)
 # Ensembles compared with the CPU, and the compared variables.
 COMPARED = {
@@ -164,8 +162,7 @@ def agreement(name: str, device: torch.device, tiny: bool) -> Iterator[Check]:
     """Students trained on the CPU and on the device, the latter also with an interruption."""
     here, *rows = resumed(name, device, tiny)
     system, p, seeds = ensemble(name, tiny)
-    interpreter = patch.dict(os.environ, TRITON_INTERPRET="0")  # a device other than the CPU
-    with interpreter, tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         on_cpu = partial(system.train, store=folder, device="cpu", progress=False)
         there = on_cpu(p, seeds, workers=1 if tiny else None)
     for quantity in COMPARED[name]:
