@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simulate.state_tracking.logic import OnDevice, Groups, OnCPU
+from simulate.state_tracking.logic import Groups, OnCPU, OnDevice
 from simulate.state_tracking.student import Students
 from theory.state_tracking import Parameters
 from theory.state_tracking.task import Sequences

@@ -1,11 +1,11 @@
-"""The logic module: training rows grouped by current state and step; its gradients and moments on the
-CPU, one thread per range of states, and on other devices, all groups at once.
+"""The logic module: training rows grouped by current state and step; its gradients and moments on
+the CPU, one thread per range of states, and on other devices, all groups at once.
 
-For one state the logic matrices are a table of d_g columns that fits into the first-level cache, and
-a row's logits are L scaled lookups. On the CPU the rows' errors are summed by (position of the
+For one state the logic matrices are a table of d_g columns that fits into the first-level cache,
+and a row's logits are L scaled lookups. On the CPU the rows' errors are summed by (position of the
 action, action). Both gradients follow from these sums, ``dM[a] = sum_j pi_j E[j, a]`` and ``dpi_j =
-sum_a M[a] . E[j, a]``, once per group instead of once per row. A row's logits, softmax and error stay
-in registers (`rows`). Every sum has a fixed order, on every device.
+sum_a M[a] . E[j, a]``, once per group instead of once per row. A row's logits, softmax and error
+stay in registers (`rows`). Every sum has a fixed order, on every device.
 """
 
 from __future__ import annotations
