@@ -15,7 +15,7 @@ from theory import state_tracking as st
 from theory.runtime import cli, output, plotting, progress
 from verify import check_table, ensemble, report
 from verify.check import Check
-from verify.state_tracking.climb import BEST, TITLE, half_times, rms
+from verify.state_tracking.fidelity import BEST, TITLE, half_times, rms
 
 TRAIN = ("--preset", "demo", "--seeds", "4", "--alpha", "12")
 INDENT = 10 * " "

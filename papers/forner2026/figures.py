@@ -14,7 +14,7 @@ from simulate.state_tracking import train
 from theory import state_tracking as st
 from theory.runtime import plotting
 from theory.state_tracking import Parameters
-from theory.state_tracking.numbers.rollout import with_accuracy
+from theory.state_tracking.rollout import with_accuracy
 from verify.state_tracking import ensemble, fidelity
 from verify.state_tracking.trajectories import (
     closure_curves,

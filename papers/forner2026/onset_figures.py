@@ -6,11 +6,10 @@ import numpy as np
 import xarray as xr
 
 from papers.forner2026.panels import TIME
-from theory import state_tracking as st
 from theory.runtime import plotting
-from theory.state_tracking import Parameters, early_time, late_time, onset
-from theory.state_tracking.numbers import late_time as number_late_time
-from theory.state_tracking.numbers.composite import composite
+from theory.state_tracking import Parameters, dynamics, inversion, late_time, onset
+from theory.state_tracking import late_time as number_late_time
+from theory.state_tracking.composite import composite
 from theory.state_tracking.onset import equations as onset_equations
 
 
@@ -42,7 +41,7 @@ def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
         numbers_at = numbers | {"alpha": np.linspace(0, end, 801)}
         axis.plot(
             numbers_at["alpha"],
-            st.inversion.states(numbers, numbers_at["alpha"])["A"],
+            inversion.states(numbers, numbers_at["alpha"])["A"],
             color="0.75",
             lw=4,
             label="exact",
@@ -72,10 +71,10 @@ def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
         p.values() | {"C": number_late_time.late_constant(p.values())},
         np.geomspace(0.05, 1e5, 400),
     )
-    late.plot(times, st.inversion.states(numbers, times)["R"], color="0.75", lw=4, label="exact")
+    late.plot(times, inversion.states(numbers, times)["R"], color="0.75", lw=4, label="exact")
     late.plot(
         times,
-        early_time.equations()["early_R"].evaluate(numbers | {"alpha": times}),
+        dynamics.early_equations()["early_R"].evaluate(numbers | {"alpha": times}),
         "C0:",
         label="early time (78)",
     )
@@ -108,8 +107,6 @@ def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
 
 def composite_curve(numbers: Any, end: float) -> dict[str, np.ndarray]:
     """Composite up to the time ``end``, with more points where attention locks."""
-    last = float(
-        (st.inversion.states(numbers, [end])["R"] - st.inversion.states(numbers, [end])["S"])[0]
-    )
+    last = float((inversion.states(numbers, [end])["R"] - inversion.states(numbers, [end])["S"])[0])
     start = numbers["R_0"] - numbers["S_0"]
     return composite(numbers, start + (last - start) * np.linspace(0, 1, 3001) ** 4)

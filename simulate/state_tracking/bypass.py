@@ -12,7 +12,7 @@ from torch import Tensor
 from simulate.learner import Descent
 from simulate.streams import keyed
 from theory.state_tracking import task
-from theory.state_tracking.bypass.statement import LENGTH
+from theory.state_tracking.bypass import LENGTH
 
 
 def teachers(N: int, d_g: int, random: np.random.Generator) -> np.ndarray:

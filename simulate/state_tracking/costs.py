@@ -19,7 +19,9 @@ from simulate.state_tracking.benchmark import alone
 from simulate.state_tracking.learner import SYSTEM, Learner
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, predict
-from theory.state_tracking.numbers.per_seed import FixedDisorder, Realisation, Start, half_times
+from theory.state_tracking.fixed_disorder import FixedDisorder
+from theory.state_tracking.integrate import half_times
+from theory.state_tracking.realisation import Realisation, Start
 
 TWENTIETH = 0.05  # of the cost of training the same seeds, the aim for theory
 TINY = Parameters(N=4, L=2, d_g=3, d_h=4, n_train=16, n_test=8, epochs=20)  # to load and compile

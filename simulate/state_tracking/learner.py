@@ -14,7 +14,7 @@ from simulate.state_tracking.student import Student, Students
 from theory.optimisers import CLIPPED
 from theory.parameters import ParameterError, shown
 from theory.state_tracking import Parameters, task
-from theory.state_tracking.words import Words, read
+from theory.state_tracking.task import Words, read
 
 GPU_STACK = 128  # seeds trained together; at Table 1 each needs about 10 MB
 

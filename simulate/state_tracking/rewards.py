@@ -298,3 +298,55 @@ SYSTEM = dataclasses.replace(
     data=None,
     displayed=("A", "R", "S", "success", "expected_reward", "rollout_accuracy", "rewarded"),
 )
+
+
+# Students that continue training from the final weights of earlier runs with other parameters,
+# such as another weight decay
+
+
+def continued_identity(p: Parameters, start: xr.Dataset | None = None) -> dict[str, Any]:
+    """Identity of a run: the weights it starts from; it keeps its final weights.
+
+    Raises
+    ------
+    ParameterError
+        Without a start, or for learned embeddings.
+    """
+    if start is None:
+        raise ParameterError("start: must be runs with their final weights (keep=True)")
+    if not p.fix_embedding:
+        raise ParameterError("fix_embedding = False: must be True for students that go on")
+    return {**supervised.identity(p, keep=True), "start": digest(start)}
+
+
+class ContinuedLearner(supervised.Learner):
+    """A stack of students that go on.
+
+    Parameters
+    ----------
+    p, seeds, device, dtype
+        As for training from scratch. Teachers and data are those of the seeds.
+    start : Dataset
+        Runs of the same seeds with their final weights.
+    """
+
+    def __init__(
+        self,
+        p: Parameters,
+        seeds: Sequence[int],
+        device: torch.device,
+        dtype: torch.dtype,
+        start: xr.Dataset,
+    ) -> None:
+        super().__init__(p, seeds, device, dtype, keep=True)
+        go_on(self, start)
+
+
+CONTINUED = dataclasses.replace(
+    supervised.SYSTEM,
+    name="state_tracking.continued",
+    make=ContinuedLearner,
+    identity=continued_identity,
+    data=None,
+)
+train = CONTINUED.train

@@ -19,7 +19,7 @@ from theory import registry, titles
 from theory.parameters import ParameterError
 from theory.runtime import plotting
 from theory.state_tracking import Parameters, onset
-from theory.state_tracking.numbers.rollout import with_accuracy
+from theory.state_tracking.rollout import with_accuracy
 from verify.emergence import first_crossing
 from verify.state_tracking import ensemble
 from verify.state_tracking.trajectories import position_dependent_rollout, with_empirical_logits

@@ -15,8 +15,7 @@ from simulate.state_tracking import Parameters, Student, logic, rows, train
 from simulate.state_tracking.gradients import Grouped, Plain
 from simulate.state_tracking.logic import Groups, OnCPU, OnDevice
 from simulate.state_tracking.student import Students
-from theory.state_tracking import task
-from theory.state_tracking.numbers.per_seed import accuracy_kernels, kernels
+from theory.state_tracking import accuracy_kernels, kernels, task
 
 
 def found(

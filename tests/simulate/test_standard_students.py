@@ -12,10 +12,9 @@ import torch
 from tiny import ALONE
 from torch import nn
 
-from simulate.state_tracking import SYSTEMS, Student
+from simulate.state_tracking import SYSTEMS, Student, interventions
 from simulate.state_tracking.measure import overlaps
-from simulate.state_tracking.standard import interventions, solvable, train
-from simulate.state_tracking.standard.transformer import Transformer, drawn
+from simulate.state_tracking.standard import Transformer, drawn, train
 from theory import state_tracking as st
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, task
@@ -142,7 +141,7 @@ def test_order_parameters_of_the_solvable_student_are_the_theory_s():
     actions, states = torch.as_tensor(actions), torch.as_tensor(states)
 
     def run(*given):
-        return solvable.seen(student, *given)
+        return interventions.seen(student, *given)
 
     found = interventions.measure(run, actions, states)
     known = overlaps(student.M.detach()[None], torch.as_tensor(task.teacher_matrices(perms))[None])
@@ -189,7 +188,7 @@ def test_rollouts_feed_back_their_own_guesses():
     """A student that always says the next number, wherever it starts."""
 
     def counting(actions, states, redirect=None):
-        return solvable.Seen(nn.functional.one_hot((states + 1) % 5, 5).double(), None, None)
+        return interventions.Seen(nn.functional.one_hot((states + 1) % 5, 5).double(), None, None)
 
     first = torch.arange(5)
     end = interventions.rollout(counting, torch.zeros(5, 3, dtype=torch.long), first)

@@ -9,8 +9,8 @@ from simulate import __main__ as command
 from simulate.state_tracking import Parameters, train
 from theory import state_tracking as st
 from theory.parameters import ParameterError
-from theory.state_tracking import groups, words
-from theory.state_tracking.numbers.per_seed import Realisation
+from theory.state_tracking import groups, task
+from theory.state_tracking.realisation import Realisation
 
 SMALL = Parameters(n_train=200, n_test=40, d_h=8, epochs=40, eval_every=20)
 ALONE = dict(progress=False, workers=1)
@@ -31,7 +31,7 @@ def file_of(name="S_3_regular", count=240, L=4):
 
 @pytest.fixture(scope="module")
 def read():
-    return words.read(SMALL, file_of())
+    return task.read(SMALL, file_of())
 
 
 def test_teachers_and_words_are_the_files(read):
@@ -93,16 +93,16 @@ BROKEN = [
 @pytest.mark.parametrize(("change", "message"), BROKEN, ids=range(len(BROKEN)))
 def test_broken_files_are_refused(change, message):
     with pytest.raises(ParameterError, match=message) as caught:
-        words.read(SMALL, change(file_of()), "--data a.csv")
+        task.read(SMALL, change(file_of()), "--data a.csv")
     assert "\n" not in str(caught.value) and str(caught.value).startswith("--data a.csv")
 
 
 def test_what_a_file_does_not_show_is_refused():
     few = SMALL.replace(n_train=8, n_test=1)
     with pytest.raises(ParameterError, match="never shows where action"):
-        words.read(few, file_of())
+        task.read(few, file_of())
     one = "input,target\n" + "0 1,0 0\n" * 9
     with pytest.raises(ParameterError, match="never shows|different states"):
-        words.read(few, one.replace("0 1,0 0", "0 1,0 1") + "1 1,0 0\n")
+        task.read(few, one.replace("0 1,0 0", "0 1,0 1") + "1 1,0 0\n")
     with pytest.raises(ParameterError, match="permutations = 'Z_5': must be iid"):
-        words.read(Parameters(N=5, d_g=5, permutations="Z_5"), file_of())
+        task.read(Parameters(N=5, d_g=5, permutations="Z_5"), file_of())

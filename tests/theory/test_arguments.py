@@ -17,7 +17,8 @@ from theory.associative_memory import factual_recall, k_hop, superposition
 from theory.associative_memory.factual_recall.numbers import gain
 from theory.parameters import Allowed, ParameterError
 from theory.registry import find
-from theory.state_tracking.numbers.quadrature import NAMES
+from theory.state_tracking import inversion, quadrature
+from theory.state_tracking.quadrature import NAMES
 
 P = small("state_tracking")
 L, ETA = [2, 3, 8], [0.1, 0.5]
@@ -40,11 +41,8 @@ def outer(found, expected, dims):
 def test_dimensions_are_broadcast_by_name():
     """Array code, functions of one point, datasets, equations, flows: outer, not elementwise."""
     swept = {"L": BY_L, "eta": BY_ETA}
-    outer(
-        st.numbers.quadrature.emergence_time(P, **swept),
-        *loop(st.numbers.quadrature.emergence_time),
-    )
-    outer(st.inversion.states(P, [0.5, 1.0], **swept)["A"], *loop(lambda p: at_times(p)))
+    outer(quadrature.emergence_time(P, **swept), *loop(quadrature.emergence_time))
+    outer(inversion.states(P, [0.5, 1.0], **swept)["A"], *loop(lambda p: at_times(p)))
     law = st.equations()["onset_A"]
     outer(law.evaluate(P, alpha=2.0, **swept), *loop(law.evaluate, alpha=2.0))
     curves = st.trajectory(P, 0.5, at=[0, 0.5], **swept)
@@ -52,20 +50,17 @@ def test_dimensions_are_broadcast_by_name():
     outer(curves.A, *loop(lambda p: st.trajectory(p, 0.5, at=[0, 0.5]).A.values))
     outer(st.flow().solve(P, alpha=0.5, at=[0.5], **swept).A[..., 0], *loop(end))
     onsets = st.onset(P, **swept)
-    outer(onsets["alpha_half"], *loop(st.numbers.quadrature.emergence_time))
+    outer(onsets["alpha_half"], *loop(quadrature.emergence_time))
     levels = xr.DataArray([0.3, 0.6], dims="level")
-    assert st.numbers.quadrature.emergence_time(P, levels, L=BY_L).sizes == {
-        "level": 2,
-        "length": 3,
-    }
+    assert quadrature.emergence_time(P, levels, L=BY_L).sizes == {"level": 2, "length": 3}
     own = P.values() | {"c_omega": xr.DataArray([0.3, 0.5], dims="c"), "eta": BY_ETA}
-    assert st.numbers.quadrature.emergence_time(own).sizes == {"c": 2, "rate": 2}
+    assert quadrature.emergence_time(own).sizes == {"c": 2, "rate": 2}
     assert st.gaussian_accuracy(BY_ETA, 1.0, BY_L, 8).dims == ("rate", "length")
 
 
 def at_times(p):
     """A at two times."""
-    return st.inversion.states(p, [0.5, 1.0])["A"]
+    return inversion.states(p, [0.5, 1.0])["A"]
 
 
 def end(p):
@@ -95,7 +90,7 @@ def end(p):
 def test_fields_are_refused_in_one_line(swept, message):
     """By name, with the value and why."""
     with pytest.raises(ParameterError, match=f"^{message}") as error:
-        st.numbers.quadrature.emergence_time(P, **swept)
+        quadrature.emergence_time(P, **swept)
     assert "\n" not in str(error.value)
 
 
@@ -103,9 +98,9 @@ def test_a_tensor_with_a_gradient_is_refused():
     """Its gradient would be lost."""
     torch = pytest.importorskip("torch")
     for eta in (torch.tensor([0.1, 0.2]), torch.tensor(0.1)):
-        assert np.shape(st.numbers.quadrature.emergence_time(P, eta=eta)) == eta.shape
+        assert np.shape(quadrature.emergence_time(P, eta=eta)) == eta.shape
         with pytest.raises(ParameterError, match="^eta = .*: carries a gradient; detach it$"):
-            st.numbers.quadrature.emergence_time(P, eta=eta.clone().requires_grad_())
+            quadrature.emergence_time(P, eta=eta.clone().requires_grad_())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -115,7 +110,7 @@ def test_mappings_are_held_to_what_fields_are(name):
     below = {"N": 1.0, "L": 0.5, "d_g": 0.0, "eta": 0.0, "A_0": 0.0, "c_omega": -1.0, "tau": -1.0}
     wrong = [None, 1j, "x", True, math.nan, math.inf, [1j, 2.0], [0.5, None], [], {1}]
     for value in [*wrong, *([below[name]] if name in below else [])]:
-        for call in (st.numbers.quadrature.emergence_time, lambda v: st.inversion.states(v, [1.0])):
+        for call in (quadrature.emergence_time, lambda v: inversion.states(v, [1.0])):
             with pytest.raises(ParameterError, match=rf"^{name} = ") as error:
                 call({**plain, name: value})
             assert "\n" not in str(error.value)
@@ -132,10 +127,10 @@ def test_numbers_in_place_of_what_follows():
     with pytest.raises(
         ParameterError, match="^sigma2: c_omega would not be computed from it; give c_omega instead"
     ):
-        st.numbers.quadrature.emergence_time(values | {"sigma2": 1.0})
-    assert st.numbers.quadrature.emergence_time(
+        quadrature.emergence_time(values | {"sigma2": 1.0})
+    assert quadrature.emergence_time(
         values | {"sigma2": 1.0, "c_omega": 0.3}
-    ) == st.numbers.quadrature.emergence_time(P, c_omega=0.3)
+    ) == quadrature.emergence_time(P, c_omega=0.3)
     with pytest.raises(ParameterError, match="^tau: not used here; used are"):
         law.evaluate(P, tau=0.3)
 
@@ -291,8 +286,8 @@ def test_times_of_a_clock_are_no_numbers(kind, unit):
 @pytest.mark.parametrize(
     "solve",
     [
-        lambda R_0: st.inversion.states(P, [0.5, 1.0], R_0=R_0),
-        lambda R_0: st.inversion.solve(P, [0.5, 1.0], R_0=R_0),
+        lambda R_0: inversion.states(P, [0.5, 1.0], R_0=R_0),
+        lambda R_0: inversion.solve(P, [0.5, 1.0], R_0=R_0),
         lambda R_0: st.flow().solve(P, alpha=1.0, at=[0.5, 1.0], R_0=R_0),
     ],
 )

@@ -10,8 +10,9 @@ from later import Later
 
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, batches
-from theory.state_tracking.numbers.per_seed import Dressed, Start, batch_times
-from theory.state_tracking.numbers.per_seed.batches import Path
+from theory.state_tracking.batches import Path, batch_times
+from theory.state_tracking.dressed import Dressed
+from theory.state_tracking.realisation import Start
 
 FORMS = Later(batches.equations)
 P = Parameters(

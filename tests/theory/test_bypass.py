@@ -15,11 +15,9 @@ from simulate.state_tracking.student import Student as Plain
 from theory import numeric
 from theory import state_tracking as st
 from theory.parameters import ParameterError
-from theory.state_tracking import attention, bypass, regular
+from theory.state_tracking import attention, bypass, groups
 from theory.state_tracking import symbols as of_paper
-from theory.state_tracking.bypass import stages
-from theory.state_tracking.bypass.numbers import compiled
-from theory.state_tracking.bypass.statement import LENGTH, N, b, d_g, stated
+from theory.state_tracking.bypass import LENGTH, N, b, compiled, d_g, stated
 from theory.statement import kept
 from verify.state_tracking.bypass import timescales
 
@@ -121,7 +119,7 @@ def test_teachers_that_meet_are_not_described(rates):
 
 def plain(states):
     """Rates of D and of A per attention's factor, by the flow of a group acting on itself."""
-    flow, q = regular.flow(LENGTH, states), of_paper
+    flow, q = groups.flow(LENGTH, states), of_paper
     rate = {x.name: flow.rhs[x].subs({q.eta: 1, q.c_omega: 1}) for x in flow.state}
     function = numeric.function([rate["R"] - rate["S"], rate["A"]], [q.A, q.R, q.S])
     closure = attention.equations()["c_closure"].rhs.subs({q.L: LENGTH, q.c_omega: 1})
@@ -162,15 +160,15 @@ def test_a_known_state_leaves_a_student_of_fewer_states(rates):
 
 def test_forms_of_more_than_theta_d_and_h_are_refused():
     """How h is shared between M and U does not follow from theta, D and h."""
-    alone, other = (stages.state()[x] for x in ("delta_U", "delta_M_0"))
-    assert stages.by_two(other + b * alone) == stages.h
+    alone, other = (bypass.stages_state()[x] for x in ("delta_U", "delta_M_0"))
+    assert bypass.by_two(other + b * alone) == bypass.h
     with pytest.raises(ArithmeticError, match="at another with the same D, h"):
-        stages.by_two(alone)
+        bypass.by_two(alone)
 
 
 def test_stages_in_print():
     """Rates at the start, specificity, loss of the first stage."""
-    L, found = LENGTH, {k: e.rhs for k, e in stages.equations().items()}
+    L, found = LENGTH, {k: e.rhs for k, e in bypass.stage_equations().items()}
     assert sp.simplify(found["bypass_rate_D"] - 1 / (L * N * d_g)) == 0
     h = (b**2 + (1 - sp.Rational(1, L)) / d_g) / (N * d_g)
     assert sp.simplify(found["bypass_rate_h"] - h) == 0
@@ -189,7 +187,7 @@ def test_specificity_is_that_of_the_student():
         for w in student.weights.values():
             w -= w.grad
     found = students.measured(student, perms, *data)
-    expected = stages.equations()["bypass_specificity"].evaluate({"N": 4, "d_g": 3, "b": 0.8})
+    expected = bypass.stage_equations()["bypass_specificity"].evaluate({"N": 4, "d_g": 3, "b": 0.8})
     assert 1 - found["S"] / found["R"] == pytest.approx(float(expected), rel=1e-10)
 
 
@@ -209,7 +207,7 @@ def test_descent_follows_the_flow():
     assert there.mean() == pytest.approx(bypass.emergence_time(p), rel=0.05)
     # Before attention, by the flow at the same attention; steps and the grid move it by a per cent.
     # By the compiled rates, as `emergence_time`: a Jacobian of theirs takes ten seconds to derive.
-    names, rates = list(stages.state()), compiled()
+    names, rates = list(bypass.stages_state()), compiled()
     path = scipy.integrate.solve_ivp(
         lambda t, y: rates(*y, p.N, p.d_g, p.b)[: len(names)],
         (0, there.mean()),
@@ -225,12 +223,12 @@ def test_descent_follows_the_flow():
         zip(names, path.y.T[np.abs(A - (1 + (LENGTH - 1) * 0.1) / LENGTH).argmin()], strict=True)
     )
     known = {
-        stages.D: at["delta_M_1"] - at["delta_M_0"],
-        stages.h: at["delta_M_0"] + p.b * at["delta_U"],
-        stages.N: p.N,
-        stages.d_g: p.d_g,
+        bypass.D: at["delta_M_1"] - at["delta_M_0"],
+        bypass.h: at["delta_M_0"] + p.b * at["delta_U"],
+        bypass.N: p.N,
+        bypass.d_g: p.d_g,
     }
-    expected = float(stages.specific_at().subs(known))
+    expected = float(bypass.specific_at().subs(known))
     assert timescales.early(runs).mean() == pytest.approx(expected, rel=0.02)
 
 

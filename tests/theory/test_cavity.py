@@ -15,10 +15,10 @@ import sympy as sp
 import torch
 from later import Later
 
-from theory.state_tracking import Parameters, cavity, dressed
-from theory.state_tracking.cavity import V_all, V_k, V_w, mean_w
-from theory.state_tracking.numbers import per_seed
-from theory.state_tracking.numbers.per_seed import Cavity, Start, solve
+from theory.state_tracking import Parameters, cavity, dressed, loss, per_seed
+from theory.state_tracking.cavity import Cavity, V_all, V_k, V_w, mean_w
+from theory.state_tracking.integrate import solve
+from theory.state_tracking.realisation import Start
 from theory.state_tracking.symbols import N, R, S, d_g, eta
 
 EQUATIONS = Later(cavity.equations)
@@ -78,12 +78,10 @@ def test_noise_and_signal_add_up():
     """Own weight squared and the two coefficients of noise make up the spread of a logit over M."""
     others, own = (sp.expand(EQUATIONS["noise_right"].rhs).coeff(x) for x in (V_all, V_k))
     weight = EQUATIONS["own_weight"].rhs
-    whole = dressed.equations()["spread"].rhs.subs(
-        dressed.variance.participation, cavity.pi_i**2 + cavity.T
-    )
+    whole = dressed.equations()["spread"].rhs.subs(loss.participation, cavity.pi_i**2 + cavity.T)
     assert sp.expand(weight**2 + others + own - whole) == 0
     # What a column feels of its own deviation elsewhere is the rest of the spread.
-    pull = -sp.diff(EQUATIONS["rate_wrong"].rhs, cavity.v_w).subs(cavity.dressed.L, 1).doit() / eta
+    pull = -sp.diff(EQUATIONS["rate_wrong"].rhs, cavity.v_w).subs(dressed.L, 1).doit() / eta
     share = cavity.left[1] / (N - 1)
     elsewhere = sp.cancel(pull / (share * (1 - share)))
     assert sp.expand(elsewhere - (dressed.spread[1] - cavity.beta[1] ** 2)) == 0
@@ -340,9 +338,7 @@ def test_rates_at_the_start_against_fine_quadrature():
     values = {"g": left[:, None], "V_M": V_, "N": p.N, "d_g": p.d_g, "R": R_, "S": S_}
     eq = dressed.equations()
     values["h_i"] = eq["noise_cost"].evaluate(values)
-    values["v_i"] = eq["noise"].evaluate(
-        values | {dressed.variance.participation: (pi**2).sum(1)[:, None]}
-    )
+    values["v_i"] = eq["noise"].evaluate(values | {loss.participation: (pi**2).sum(1)[:, None]})
     force = eq["dloss_dpi_noise"].evaluate(values | {dressed.pi[dressed.i, dressed.j]: pi})
     force = force + np.diag(eq["dloss_dpi_margin"].evaluate(values)[:, 0])
     for mine, slope in zip(
@@ -429,7 +425,7 @@ def test_quadrature_has_converged(monkeypatch):
     epochs = np.arange(0, 1000, 20)
     usual = solve(Cavity(FAST, start), epochs)
     for name, value in (("NODES", 16), ("SHARES", 8), ("NOISE", 9), ("FINE", 129)):
-        monkeypatch.setattr(per_seed.cavity, name, value)
+        monkeypatch.setattr(cavity, name, value)
     finer = solve(Cavity(FAST, start), epochs)
     for name in ("A", "rollout_accuracy"):
         np.testing.assert_allclose(crossing(usual, name), crossing(finer, name), rtol=1e-4)

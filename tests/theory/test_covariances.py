@@ -12,9 +12,9 @@ from scipy.special import softmax
 from theory.parameters import ParameterError
 from theory.runtime import memory
 from theory.state_tracking import Parameters, covariances
-from theory.state_tracking.numbers.per_seed import Realisation, Start
-from theory.state_tracking.numbers.per_seed.covariances import Covariances, excess_memory
-from theory.state_tracking.numbers.per_seed.fourth_order import FourthOrder
+from theory.state_tracking.covariances import Covariances, excess_memory
+from theory.state_tracking.fourth_order import FourthOrder
+from theory.state_tracking.realisation import Realisation, Start
 
 P = second.P
 FORMS = Later(covariances.equations)

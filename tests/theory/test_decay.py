@@ -7,15 +7,15 @@ from later import Later
 
 from theory.numeric import function
 from theory.parameters import ParameterError
-from theory.state_tracking import Parameters, decay, emergence_times, flow, norms, onset, phases
+from theory.state_tracking import Parameters, decay, emergence_times, flow, norms, onset
 from theory.state_tracking import decay_thresholds as thresholds
 from theory.state_tracking import late_states as late
 from theory.state_tracking.attention import rotation
-from theory.state_tracking.numbers.decay import of_attention, widest
+from theory.state_tracking.decay import of_attention, widest
 from theory.state_tracking.symbols import A
 
 P = Parameters.demo()
-EQ = Later(phases.equations)
+EQ = Later(norms.steady_equations)
 
 
 def test_flow_ends_where_fixed_points_are():

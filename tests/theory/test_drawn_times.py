@@ -6,7 +6,9 @@ import scipy.stats
 
 from theory import state_tracking as st
 from theory.parameters import ParameterError
-from theory.state_tracking.numbers.per_seed import Cavity, Start, half_times
+from theory.state_tracking.cavity import Cavity
+from theory.state_tracking.integrate import half_times
+from theory.state_tracking.realisation import Start
 from verify import ensembles
 from verify.emergence import first_crossing
 

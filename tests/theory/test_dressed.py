@@ -17,18 +17,14 @@ import xarray as xr
 from later import Later
 
 from theory.state_tracking import Parameters, dressed, dynamics
+from theory.state_tracking.cavity import Cavity
 from theory.state_tracking.definitions import pi
-from theory.state_tracking.numbers.per_seed import (
-    Cavity,
-    Dressed,
-    Start,
-    data_scatter,
-    half_times,
-    solve,
-)
+from theory.state_tracking.dressed import Dressed
+from theory.state_tracking.integrate import data_scatter, half_times, solve
+from theory.state_tracking.loss import participation
+from theory.state_tracking.realisation import Start
 from theory.state_tracking.symbols import A, N, R, S, d_g, eta, g, n_train, z_k, zeta
 from theory.state_tracking.symbols import m as margin
-from theory.state_tracking.variance import participation
 
 EQUATIONS = Later(dressed.equations)
 TINY = [(1, 2), (2, 1), (2, 3), (3, 2), (3, 4), (4, 3)]  # (actions, length)

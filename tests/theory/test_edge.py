@@ -5,8 +5,8 @@ import pytest
 
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, edge, largest_rate, late_states, norms, sharpness
-from theory.state_tracking.numbers.decay import widest
-from theory.state_tracking.numbers.edge import sharpest
+from theory.state_tracking.decay import widest
+from theory.state_tracking.edge import sharpest
 
 P = Parameters.demo().replace(weight_decay=0.002)
 

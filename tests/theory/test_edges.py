@@ -123,14 +123,14 @@ def small(system: str, function: str = "") -> BaseParameters:
 
 def start() -> Any:
     """Two seeds of state tracking."""
-    from theory.state_tracking.numbers.per_seed import Start
+    from theory.state_tracking.realisation import Start
 
     return Start.drawn(small("state_tracking"), 2, np.random.default_rng(0))
 
 
 def dressed() -> Any:
     """Their dressed theory."""
-    from theory.state_tracking.numbers.per_seed import Dressed
+    from theory.state_tracking.dressed import Dressed
 
     return Dressed(small("state_tracking"), start())
 

@@ -17,7 +17,7 @@ import sympy as sp
 from later import Later
 
 from theory import state_tracking
-from theory.state_tracking.logits import pi_i
+from theory.state_tracking.loss import participation, pi_i
 from theory.state_tracking.symbols import (
     A,
     M,
@@ -39,7 +39,6 @@ from theory.state_tracking.symbols import (
     z_k,
     zeta,
 )
-from theory.state_tracking.variance import participation
 
 EQUATIONS = Later(state_tracking.equations)
 SIZES = [(2, 2, 2), (3, 2, 2), (2, 3, 2), (3, 2, 3), (2, 1, 2), (2, 2, 1), (3, 3, 3), (4, 2, 2)]

@@ -15,9 +15,8 @@ from later import Later
 from theory import benchmark as command
 from theory import numeric, state_tracking
 from theory.parameters import ParameterError
-from theory.state_tracking import Parameters, benchmark, exact
-from theory.state_tracking.numbers import inversion
-from theory.state_tracking.numbers.quadrature import NAMES, emergence_time
+from theory.state_tracking import Parameters, benchmark, exact, inversion
+from theory.state_tracking.quadrature import NAMES, emergence_time
 from theory.state_tracking.symbols import A_0, A, L, N, R, S, c_omega, d_g, eta, g, tau
 
 TABLE_1 = Parameters()

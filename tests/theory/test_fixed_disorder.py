@@ -13,18 +13,12 @@ from later import Later
 
 from theory.parameters import ParameterError
 from theory.special import gauss_hermite
-from theory.state_tracking import Parameters, fixed_disorder
-from theory.state_tracking.numbers import per_seed
-from theory.state_tracking.numbers.per_seed import (
-    Attention,
-    FixedDisorder,
-    Realisation,
-    Start,
-    accuracy_kernels,
-)
-from theory.state_tracking.numbers.per_seed.observables import accuracies
-from theory.state_tracking.numbers.per_seed.runs import members
-from theory.state_tracking.numbers.per_seed.strides import Strides
+from theory.state_tracking import Parameters, accuracy_kernels, fixed_disorder, per_seed
+from theory.state_tracking.attention import Attention
+from theory.state_tracking.dressed import accuracies
+from theory.state_tracking.fixed_disorder import FixedDisorder
+from theory.state_tracking.integrate import Strides, members
+from theory.state_tracking.realisation import Realisation, Start
 
 P = Parameters(N=3, L=3, d_g=2, d_h=4, rope="plain", rope_theta=10.0, n_train=40, n_test=8)
 EQUATIONS = Later(fixed_disorder.equations)
@@ -254,7 +248,7 @@ def test_five_nodes_are_enough(monkeypatch):
         system.state = path.at(epoch)
         few = system.observe()
         with monkeypatch.context() as patch:
-            patch.setattr(per_seed.fixed_disorder, "NOISE", 41)
+            patch.setattr(fixed_disorder, "NOISE", 41)
             many = system.observe()
         few, many = (accuracies(p, found["steps"]) for found in (few, many))
         for name, found in few.items():

@@ -10,9 +10,9 @@ import test_fixed_disorder as second
 from later import Later
 
 from theory.state_tracking import Parameters, fourth_order, task
-from theory.state_tracking.numbers.per_seed import Realisation, Start
-from theory.state_tracking.numbers.per_seed.fourth_order import FourthOrder
-from theory.state_tracking.numbers.rollout import rollout
+from theory.state_tracking.fourth_order import FourthOrder
+from theory.state_tracking.realisation import Realisation, Start
+from theory.state_tracking.rollout import rollout
 
 FORMS = Later(lambda: second.fixed_disorder.equations() | fourth_order.equations())
 P = second.P

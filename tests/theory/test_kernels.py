@@ -6,16 +6,10 @@ from numba import njit
 from scipy.special import logsumexp, ndtr, softmax
 
 from theory.special import gauss_hermite, gauss_legendre
-from theory.state_tracking import Parameters
-from theory.state_tracking.numbers.per_seed import (
-    FixedDisorder,
-    Realisation,
-    Start,
-    accuracy_kernels,
-    kernels,
-)
-from theory.state_tracking.numbers.per_seed.cavity import _between as between
-from theory.state_tracking.numbers.per_seed.fixed_disorder import WHOLE
+from theory.state_tracking import Parameters, accuracy_kernels, kernels
+from theory.state_tracking.cavity import _between as between
+from theory.state_tracking.fixed_disorder import WHOLE, FixedDisorder
+from theory.state_tracking.realisation import Realisation, Start
 
 
 def over(function):

@@ -15,11 +15,11 @@ from theory import numeric, state_tracking
 from theory.numeric import wright_omega
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, composite, exact, inversion, late_time
-from theory.state_tracking.numbers import composite as in_numbers
-from theory.state_tracking.numbers.composite import lock_function
-from theory.state_tracking.numbers.late_time import late_constant
-from theory.state_tracking.numbers.quadrature import emergence_time
+from theory.state_tracking import composite as in_numbers
+from theory.state_tracking.composite import lock_function
+from theory.state_tracking.late_time import late_constant
 from theory.state_tracking.onset import equations as onset_equations
+from theory.state_tracking.quadrature import emergence_time
 from theory.state_tracking.symbols import N, alpha, c_omega, d_g, eta, tau
 
 TABLE_1 = Parameters()

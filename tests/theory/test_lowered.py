@@ -13,7 +13,9 @@ from theory import lowered as lowered_module
 from theory.lowered import Lowered, NotLowered, number
 from theory.parameters import ParameterError
 from theory.state_tracking import fixed_disorder
-from theory.state_tracking.numbers.per_seed import FixedDisorder, Realisation, Spelled, Start
+from theory.state_tracking.fixed_disorder import FixedDisorder
+from theory.state_tracking.realisation import Realisation, Start
+from theory.state_tracking.trained import Spelled
 
 i, j, k, l, n, m, seed = sp.symbols("i j k l n m seed", integer=True, positive=True)
 y = sp.Symbol("y", real=True)

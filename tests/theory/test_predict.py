@@ -14,18 +14,15 @@ from theory import state_tracking as st
 from theory.associative_memory import factual_recall as recall
 from theory.associative_memory import k_hop
 from theory.parameters import ParameterError
+from theory.state_tracking import accuracy_kernels
+from theory.state_tracking.cavity import Cavity
+from theory.state_tracking.dressed import Dressed
+from theory.state_tracking.fixed_disorder import FixedDisorder
+from theory.state_tracking.integrate import solve
 from theory.state_tracking.levels import DRAWS, LEVELS
-from theory.state_tracking.numbers.per_seed import (
-    Cavity,
-    Dressed,
-    FixedDisorder,
-    Realisation,
-    Start,
-    accuracy_kernels,
-    solve,
-    system,
-)
 from theory.state_tracking.predict import ACCURACIES
+from theory.state_tracking.realisation import Realisation, Start
+from theory.state_tracking.trained import system
 
 P = st.Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, epochs=60, eval_every=20)
 

@@ -10,10 +10,11 @@ import sympy as sp
 
 from theory import state_tracking as st
 from theory.parameters import ParameterError
-from theory.state_tracking import reward_gains, reward_paths, reward_prompts, rewards, scope, task
-from theory.state_tracking.numbers.per_seed import Realisation, Start, solve
-from theory.state_tracking.numbers.per_seed.prompts import Prompts
-from theory.state_tracking.numbers.per_seed.rewarded import Kernels, Paths, Rewarded
+from theory.state_tracking import reward_paths, rewards, scope, task
+from theory.state_tracking.integrate import solve
+from theory.state_tracking.realisation import Realisation, Start
+from theory.state_tracking.reward_paths import Prompts
+from theory.state_tracking.rewarded_students import Kernels, Paths, Rewarded
 
 N, D, L = 4, 3, 3
 TEACHERS = np.stack([np.random.default_rng(k).permutation(N) for k in range(D)])
@@ -183,7 +184,7 @@ def test_prompts_one_by_one(steps):
 def test_equations_of_prompts():
     """Entry by entry, as printed; first step is 1 there."""
     M, at = drawn(0.3)
-    held, eq = prompts_of(M, at), reward_prompts.equations()
+    held, eq = prompts_of(M, at), reward_paths.prompt_equations()
     gains = np.random.default_rng(2).uniform(0.5, 2, held.rewards.shape)
     values = [held.right]
     for P in held.P[::-1]:
@@ -257,7 +258,7 @@ def test_groups_of_a_prompt_have_their_own_gain():
     theory = followed(p)
     theory.state[2] = theory.state[2] + 6 * theory.teachers
     held = theory.prompts(0)
-    gain = [float(reward_gains.gain(8, True).subs(rewards.J, x)) for x in held.rewards.ravel()]
+    gain = [float(rewards.gain(8, True).subs(rewards.J, x)) for x in held.rewards.ravel()]
     X = np.random.default_rng(0).normal(size=theory.state[2][0].shape)
     ends = []
     for e in (1e-5, -1e-5):
@@ -265,7 +266,7 @@ def test_groups_of_a_prompt_have_their_own_gain():
         ends.append((moved.rewards.ravel() * gain).mean())
     slope = -(theory.gradients()[2][0] * X).sum()
     assert slope == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6)
-    alike = reward_gains.gain(8, True).subs(rewards.J, held.rewards.mean())
+    alike = rewards.gain(8, True).subs(rewards.J, held.rewards.mean())
     assert abs(float(alike) / np.mean(gain) - 1) > 0.05  # of one gain for all
 
 
@@ -277,7 +278,7 @@ def test_penalty_over_all_prompts():
     theory = followed(p)
     theory.state[2] = theory.state[2] + 3 * theory.teachers
     held, old = theory.prompts(0), theory.old[0]
-    gain = [float(reward_gains.gain(8, True).subs(rewards.J, x)) for x in held.rewards.ravel()]
+    gain = [float(rewards.gain(8, True).subs(rewards.J, x)) for x in held.rewards.ravel()]
     X = np.random.default_rng(0).normal(size=held.M.shape)
 
     def value(e):

@@ -10,16 +10,16 @@ from scipy.optimize import brentq
 from theory import onset as command
 from theory import state_tracking as st
 from theory.parameters import ParameterError
-from theory.state_tracking import inversion, reward_gains, reward_penalty, reward_times, rewards
-from theory.state_tracking.numbers import rewards as numbers
+from theory.state_tracking import inversion, reward_times, rewards
+from theory.state_tracking import reward_onset as numbers
 
 P = st.Parameters.rewards()
 s, x, N, L, J = rewards.s, rewards.x, rewards.N, rewards.L, rewards.J
 ALL = (
     rewards.equations()
-    | reward_gains.equations()
+    | rewards.gain_equations()
     | reward_times.equations()
-    | reward_penalty.equations()
+    | reward_times.penalty_equations()
 )
 
 
@@ -35,7 +35,7 @@ def test_printed_forms():
     printed("rewards_clock_step", s)
     printed("rewards_from_scratch", 0)
     printed("rewards_even", L ** (-1 / L))
-    printed("baseline_gain", 1 - 1 / reward_gains.G)
+    printed("baseline_gain", 1 - 1 / rewards.G)
     printed("next_horizon", rewards.horizon / (rewards.horizon + 1))
     printed("best_horizon", -1 / sp.log(x))
     assert float(reward_times.even_success().subs(L, 10)) == pytest.approx(0.7943, abs=1e-4)
@@ -75,7 +75,7 @@ def test_clock_is_the_ratio_of_slopes(reward):
     up, down = (right(1.3 + h) for h in (1e-5, -1e-5))
     ratio = objective((8 * up - 1) / 7) - objective((8 * down - 1) / 7)
     ratio /= np.log(up) - np.log(down)
-    clock = reward_gains.full_clock(reward, None, False, 3).doit().subs({N: 8, s: right(1.3)})
+    clock = rewards.full_clock(reward, None, False, 3).doit().subs({N: 8, s: right(1.3)})
     assert float(clock) == pytest.approx(ratio, rel=1e-8)
 
 
@@ -98,13 +98,13 @@ def test_gains_of_groups():
         return total
 
     for size, normalised in itertools.product((2, 3, 6), (False, True)):
-        found = float(reward_gains.gain(size, normalised).subs(J, value))
+        found = float(rewards.gain(size, normalised).subs(J, value))
         assert found == pytest.approx(mean_product(size, normalised), rel=1e-12)
-    assert float(reward_gains.gain(8, True).subs(J, 0.02)) == pytest.approx(2.573, abs=1e-3)
-    limit = reward_gains.normalised_limit().subs(J, 0.02)
+    assert float(rewards.gain(8, True).subs(J, 0.02)) == pytest.approx(2.573, abs=1e-3)
+    limit = rewards.normalised_limit().subs(J, 0.02)
     assert float(limit) == pytest.approx(7.143, abs=1e-3)
-    assert float(reward_gains.gain(256, True).subs(J, 0.3)) == pytest.approx(
-        float(reward_gains.normalised_limit().subs(J, 0.3)), rel=5e-3
+    assert float(rewards.gain(256, True).subs(J, 0.3)) == pytest.approx(
+        float(rewards.normalised_limit().subs(J, 0.3)), rel=5e-3
     )
 
 
@@ -114,7 +114,7 @@ def test_flow_moves_on_the_supervised_orbit():
     at = {k: float(v[0]) for k, v in inversion.states(P.values(), [begun]).items()}
     moved = P.replace(A_0=at["A"], R_0=at["R"], S_0=at["S"])
     length = st.rewards_time(P, 0.7) - begun
-    system = reward_gains.flow("outcome", P.rollouts, False, P.L)
+    system = rewards.flow("outcome", P.rollouts, False, P.L)
     end = system.solve(moved, alpha=length, at=[length])
     assert end.success.item() == pytest.approx(0.7, abs=1e-6)
     there = inversion.states(P.values(), [numbers.time_of(P, 0.7)])
@@ -157,7 +157,7 @@ def test_switching_where_the_clocks_are_even_is_best():
 
 def test_curriculum_of_horizons():
     """The fastest horizon by the equations, against all of them."""
-    from theory.state_tracking.rewarded import fastest_horizon
+    from theory.state_tracking.reward_onset import fastest_horizon
 
     p = P.replace(L=9)
     for value in np.linspace(0.15, 0.95, 9):
@@ -205,8 +205,8 @@ def test_theories_of_labels_refuse_rewards():
         lambda: st.predict(P, seeds=1, alpha=1, level="cavity"),
         lambda: st.rewards_time(P.replace(optimizer="adam"), 0.5),
         lambda: st.rewards_time(P.replace(reward="none"), 0.5),
-        lambda: reward_gains.flow("true"),
-        lambda: reward_gains.full_clock("sum"),
+        lambda: rewards.flow("true"),
+        lambda: rewards.full_clock("sum"),
     ):
         with pytest.raises(ParameterError, match="must be") as caught:
             ask()

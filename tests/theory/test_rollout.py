@@ -16,9 +16,9 @@ from theory import state_tracking
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, gaussian_accuracy
 from theory.state_tracking import rollout as written
-from theory.state_tracking.numbers.rollout import rollout
+from theory.state_tracking.loss import participation
+from theory.state_tracking.rollout import rollout
 from theory.state_tracking.symbols import L, t
-from theory.state_tracking.variance import participation
 
 SIZES, RATIOS, GAPS = (
     (2, 3, 16, 32, 1000, 10000),

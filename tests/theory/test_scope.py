@@ -15,6 +15,7 @@ from theory import onset, prediction, scope
 from theory import state_tracking as st
 from theory.parameters import ParameterError
 from theory.registry import MODELS, TABLE, find
+from theory.state_tracking import quadrature
 
 FUNCTIONS = [(system, name) for system, cases in CASES.items() for name in cases]
 # Teachers, a start or an optimiser of one's own: no field says so.
@@ -176,10 +177,10 @@ def test_a_sweep_asks_once(monkeypatch):
         scope.Scope, "applies", lambda *a, **k: (asked.append(1), plain(*a, **k))[1]
     )
     p = small("state_tracking")
-    st.numbers.quadrature.emergence_time(p, eta=np.linspace(0.1, 1, 1000))
+    quadrature.emergence_time(p, eta=np.linspace(0.1, 1, 1000))
     assert len(asked) == 1
     with pytest.raises(ParameterError, match="weight_decay = 0.1"):
-        st.numbers.quadrature.emergence_time(p, weight_decay=[0.0, 0.1])
+        quadrature.emergence_time(p, weight_decay=[0.0, 0.1])
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))

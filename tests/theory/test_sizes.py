@@ -20,7 +20,7 @@ from theory.equation import Equation
 from theory.onset import Onset
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, flow
-from theory.state_tracking.numbers.quadrature import emergence_time
+from theory.state_tracking.quadrature import emergence_time
 
 SIZES = (1, 2, 3, 7, 1000, 10**6, 10**7, 3 * 10**9, 10**12, 10**15, 10**18)
 MIXED = 6  # further points, at which every size is drawn by itself

@@ -4,16 +4,11 @@ import numpy as np
 import pytest
 
 from theory.state_tracking import Parameters
-from theory.state_tracking.numbers.per_seed import (
-    Cavity,
-    Dressed,
-    FixedDisorder,
-    Realisation,
-    Start,
-    half_times,
-    solve,
-)
-from theory.state_tracking.numbers.per_seed.strides import Strides, sums
+from theory.state_tracking.cavity import Cavity
+from theory.state_tracking.dressed import Dressed
+from theory.state_tracking.fixed_disorder import FixedDisorder
+from theory.state_tracking.integrate import Strides, half_times, solve, sums
+from theory.state_tracking.realisation import Realisation, Start
 
 
 class Plain:

@@ -12,16 +12,11 @@ import torch
 from simulate.state_tracking import train
 from simulate.state_tracking.learner import Learner
 from theory.parameters import ParameterError
-from theory.state_tracking import Parameters, predict
-from theory.state_tracking.numbers.per_seed import (
-    FixedDisorder,
-    Realisation,
-    Start,
-    Trained,
-    solve,
-    system,
-    trained,
-)
+from theory.state_tracking import Parameters, predict, trained
+from theory.state_tracking.fixed_disorder import FixedDisorder
+from theory.state_tracking.integrate import solve
+from theory.state_tracking.realisation import Realisation, Start
+from theory.state_tracking.trained import Trained, system
 
 ONE = Parameters(
     N=5, L=4, d_g=4, d_h=6, n_train=7, n_test=8, batch_size=1, unit="step", epochs=15, rope="plain"

@@ -15,19 +15,14 @@ from theory.optimisers import Optimiser, Steps
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, arrivals, decay, task
 from theory.state_tracking import flow as tracking
-from theory.state_tracking.logits import pi_i
-from theory.state_tracking.numbers.per_seed import (
-    Arrivals,
-    FixedDisorder,
-    Realisation,
-    Start,
-    batch_times,
-    emergence_steps,
-    half_times,
-    system,
-)
-from theory.state_tracking.numbers.per_seed.arrivals import Kinds, _forms
+from theory.state_tracking.arrivals import Arrivals, Kinds, _forms, emergence_steps
+from theory.state_tracking.batches import batch_times
+from theory.state_tracking.fixed_disorder import FixedDisorder
+from theory.state_tracking.integrate import half_times
+from theory.state_tracking.loss import pi_i
+from theory.state_tracking.realisation import Realisation, Start
 from theory.state_tracking.symbols import N, d_g
+from theory.state_tracking.trained import system
 
 CLOCKS, DECAY = Later(clocks.equations), Later(decay.equations)
 BALLS = [Optimiser(momentum=0.7), Optimiser(momentum=0.7, nesterov=True)]

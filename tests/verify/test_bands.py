@@ -13,12 +13,11 @@ from known_errors import best
 
 from simulate.state_tracking import train
 from theory import state_tracking as st
-from theory.state_tracking import Parameters, exact
-from theory.state_tracking.numbers import inversion, quadrature, rollout
+from theory.state_tracking import Parameters, exact, inversion, quadrature, rollout
 from theory.state_tracking.symbols import A
 from verify.check import failed
 from verify.emergence import first_crossing
-from verify.state_tracking import bands, ensemble, fidelity, ladder, ladder_checks, trajectories
+from verify.state_tracking import ensemble, fidelity, ladder, ladder_checks, trajectories
 from verify.state_tracking.trajectories import best as best_theory
 from verify.state_tracking.trajectories import own_start
 from verify.state_tracking.trajectories import predicted as both_parts
@@ -27,9 +26,9 @@ from verify.trajectories import compare
 ERRORS = 3.5  # standard errors to either side; of the demo's other seeds, whose bands are judged along curves:
 OTHERS, MORE = range(100, 140), 6.0
 LEVELS = {
-    "paper": (bands.PAPER, bands.PAPER_TIMES),
-    "noise of M": ({}, bands.NOISY_TIMES),
-    "ours": (bands.OURS, {}),
+    "paper": (ensemble.PAPER, ensemble.PAPER_TIMES),
+    "noise of M": ({}, ensemble.NOISY_TIMES),
+    "ours": (ensemble.OURS, {}),
 }
 QUICK = [
     pytest.param(level, marks=[pytest.mark.slow] * (level == "ours"), id=level) for level in LEVELS
@@ -119,7 +118,7 @@ def test_our_theory_of_twelve_seeds_lies_in_its_bands():
     p, runs = ensemble.shipped("demo")
     runs = runs.isel(seed=slice(0, 12))
     ours = st.predict(p, runs, level="cavity", accuracies=False)
-    table = bands.bands(bands.OURS, p)
+    table = ensemble.bands(ensemble.OURS, p)
     variables = [name for name in table if name in ours]
     good = compare(ours[variables], runs, table)
     assert {c.within for c in good.checks} == {True}, good

@@ -13,7 +13,7 @@ from theory.state_tracking import Parameters
 from verify import trajectories
 from verify.check import Band
 from verify.emergence import first_crossing
-from verify.state_tracking import bands
+from verify.state_tracking import ensemble as state_tracking_ensemble
 from verify.times import emergence_times
 
 P = Parameters.demo()
@@ -74,8 +74,13 @@ def test_bands_come_from_the_model(p):
     """Every variable that the command compares has one, narrower at the setting it was measured
     at.
     """
-    for table in (bands.PAPER, bands.OURS, bands.PAPER_TIMES, bands.NOISY_TIMES):
-        found = bands.bands(table, p)
+    for table in (
+        state_tracking_ensemble.PAPER,
+        state_tracking_ensemble.OURS,
+        state_tracking_ensemble.PAPER_TIMES,
+        state_tracking_ensemble.NOISY_TIMES,
+    ):
+        found = state_tracking_ensemble.bands(table, p)
         assert found.keys() == table.keys()
         for name, (here, anywhere, why) in table.items():
             assert (found[name].low, found[name].high) == (here if p == P else anywhere) and found[

@@ -6,10 +6,11 @@ import warnings
 import pytest
 
 from simulate import runs as store
+from theory import state_tracking
 from theory.state_tracking.levels import LEVELS
 from verify import check_table, demo, ensembles
 from verify.check import estimated
-from verify.state_tracking import climb
+from verify.state_tracking import fidelity
 from verify.trajectories import compare
 
 
@@ -54,12 +55,14 @@ def test_result_first_and_last(printed, four):
     first, last = (k for k, line in enumerate(lines) if line.startswith("RESULT"))
     assert first <= 3 and last == len(lines) - 2
     p, runs = four
-    times = climb.half_times(runs)
+    times = fidelity.half_times(runs)
     rows = [line.split() for line in lines[first:last] if re.match(r" +\d+ +\d+\.\d\d ", line)]
     assert [row[1] for row in rows] == [f"{t:.2f}" for t in times]
     off = [
-        climb.rms(climb.half_times(demo.st.predict(p, runs, level=x, accuracies=False)), times)
-        for x in ("flow", climb.BEST)
+        fidelity.rms(
+            fidelity.half_times(state_tracking.predict(p, runs, level=x, accuracies=False)), times
+        )
+        for x in ("flow", fidelity.BEST)
     ]
     assert off[0] > 0.2 and off[1] < 0.005
     assert all(f"{x:.1%}" in lines[last] for x in off)
@@ -70,12 +73,12 @@ def test_the_level_that_explains(four):
     are; the best level is right in all. Levels that do not describe the students are left out.
     """
     p, runs = four
-    off = climb.climb(p, runs)
-    assert list(off) == list(climb.CLIMBED) and {*off} <= {*LEVELS}
+    off = fidelity.climb(p, runs)
+    assert list(off) == list(fidelity.CLIMBED) and {*off} <= {*LEVELS}
     assert abs(off["disorder_counts"]["S"]) < 0.05 < 0.2 < abs(off["cavity"]["S"])
-    assert max(map(abs, off[climb.BEST].values())) < 0.005
+    assert max(map(abs, off[fidelity.BEST].values())) < 0.005
     with_batches = runs.assign_attrs(parameters=p.replace(batch_size=64, unit="step").as_json())
-    assert climb.climb(p, with_batches) == {}
+    assert fidelity.climb(p, with_batches) == {}
 
 
 def test_report_shows_the_levels(four, tmp_path):
@@ -88,7 +91,7 @@ def test_report_shows_the_levels(four, tmp_path):
     )
     result, levels, *rest = made.text().split("\n\n")
     assert len(result.splitlines()) <= 10 and result.startswith("result: ")
-    assert levels.startswith(climb.TITLE) and climb.BEST in levels
+    assert levels.startswith(fidelity.TITLE) and fidelity.BEST in levels
     undecided = sum(c.verdict == "undecided" for c in made.checks)
     assert undecided > check_table.MOST_UNDECIDED
     assert f"{undecided} undecided rows are not shown" in rest[0]
@@ -117,7 +120,9 @@ def test_where_a_deviation_was_found_has_a_column(four, monkeypatch):
     """Not part of the name, which fits beside it."""
     monkeypatch.setenv("COLUMNS", "100")
     p, runs = four
-    made = compare(demo.st.predict(p, runs, accuracies=False)[["A", "R"]].assign_attrs({}), runs)
+    made = compare(
+        state_tracking.predict(p, runs, accuracies=False)[["A", "R"]].assign_attrs({}), runs
+    )
     head, _, *rows = check_table.rows(made.checks)[0].splitlines()
     assert head.split()[:2] == ["check", "where"]
     assert rows[0].split()[:4] == ["A", "alpha", "=", made.checks[0].name.rpartition("= ")[2]]

@@ -14,6 +14,7 @@ import xarray as xr
 
 from simulate import learner, stack, storage
 from simulate.positional_semantic.student import Problem
+from simulate.state_tracking import benchmark
 from simulate.state_tracking import gradients as tracking
 from simulate.state_tracking import learner as trackers
 from theory.parameters import ParameterError
@@ -71,7 +72,7 @@ def test_stages_leave_one_report_and_few_small_files(tmp_path, monkeypatch):
         *("report.json", "report.txt", "table_1.nc", "transformer.nc", "attention_layer.nc")
     }
     other = {"device": "cuda:0", "torch": "x", "cuda": None}
-    monkeypatch.setattr(stages.device_time, "describe", lambda device: other)
+    monkeypatch.setattr(benchmark, "describe", lambda device: other)
     with pytest.raises(ParameterError, match="of another run .*device = cpu there, cuda:0 here"):
         run(tmp_path, "speed")
 

@@ -75,7 +75,7 @@ def test_without_students_a_curve_says_what_is_known_of_others(capsys):
 
 
 def test_the_stated_domains_are_those_of_the_map():
-    """Constants of `theory.state_tracking.domains` by a fit to the evidence that comes with the
+    """Constants of `theory.state_tracking.levels` by a fit to the evidence that comes with the
     code, and one of its settings made anew.
     """
     for row in domains.fit_checks():

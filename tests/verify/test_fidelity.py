@@ -15,7 +15,7 @@ from known_errors import best
 from simulate.state_tracking import train
 from theory.state_tracking import Parameters
 from theory.state_tracking.levels import LEVELS
-from theory.state_tracking.numbers.per_seed import Realisation, Start
+from theory.state_tracking.realisation import Realisation, Start
 from verify import fidelity as command
 from verify.check import estimated, failed
 from verify.state_tracking import ensemble, fidelity, ladder_checks
@@ -56,7 +56,7 @@ def test_standard_error_of_the_scatter_over_training_sets(monkeypatch):
         times = 1 + spread * random.standard_normal((ladder_checks.FORCES, seeds))
         return times.std(0, ddof=1) / times.mean(0)
 
-    monkeypatch.setattr(fidelity.ensemble, "shipped", runs)
+    monkeypatch.setattr(ensemble, "shipped", runs)
     monkeypatch.setattr(ladder_checks, "data_scatter", drawn)
     monkeypatch.setattr(ladder_checks.Start, "measured", lambda runs: None)
     found = [ladder_checks.scatter("any", lambda n: None) for _ in range(200)]

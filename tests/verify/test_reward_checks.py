@@ -9,9 +9,9 @@ from theory.registry import MODELS
 from theory.state_tracking import Parameters, predict
 from verify.emergence import first_crossing
 from verify.report import Report, Request
-from verify.state_tracking import reward_clocks as laws
-from verify.state_tracking import reward_seeds as single
 from verify.state_tracking import rewards
+from verify.state_tracking import rewards as laws
+from verify.state_tracking import rewards as single
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def shipped():
 
 def test_shipped_students_hold():
     """Every kind in every window that it passes; five seeds decide some of them."""
-    found = Report(laws.checks(Request(MODELS["state_tracking"])))
+    found = Report(laws.clock_checks(Request(MODELS["state_tracking"])))
     assert found.exit_code == 0
     assert {c.id for c in found.checks} == {
         "clock_of_rewards",
@@ -83,12 +83,12 @@ def test_too_short_runs_give_no_row(shipped):
 
 @pytest.fixture(scope="module")
 def seeds():
-    return single.shipped()
+    return single.shipped_singles()
 
 
 @pytest.fixture(scope="module")
 def ours(seeds):
-    return single.errors(single.parameters(), seeds)
+    return single.errors(single.single_parameters(), seeds)
 
 
 def test_single_students_hold(ours):
@@ -120,7 +120,7 @@ def test_students_under_a_penalty(kl, monkeypatch):
     """Where they are at the end, on both sides of the critical weight; the mean of another weight
     is seen.
     """
-    runs, predict, ours = single.shipped(kl), single.predict, []
+    runs, predict, ours = single.shipped_singles(kl), single.predict, []
 
     def once(*given, **more):
         """The theory of these starts, which both share."""
@@ -128,12 +128,12 @@ def test_students_under_a_penalty(kl, monkeypatch):
 
     monkeypatch.setattr(single, "predict", once)
     assert single.stopped(kl, runs).within
-    other = runs.assign(success=single.shipped(sum(single.PENALTIES) - kl).success)
+    other = runs.assign(success=single.shipped_singles(sum(single.PENALTIES) - kl).success)
     assert not single.stopped(kl, other).within
 
 
 def test_other_rewards_are_refused(seeds):
-    p = single.parameters()
+    p = single.single_parameters()
     for name, value in (("reward", "step"), ("pretrain", 0.4), ("kl", 0.1), ("eval_every", 8)):
         with pytest.raises(ParameterError, match=f"{name} = {value}: the runs were trained with"):
             predict(p.replace(**{name: value}), seeds, level="fixed_disorder")

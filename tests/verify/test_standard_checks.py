@@ -14,7 +14,7 @@ import xarray as xr
 
 from simulate import runs as store
 from theory.state_tracking import Parameters, task
-from theory.state_tracking.numbers.guesses import from_actions, from_state
+from theory.state_tracking.task import from_actions, from_state
 from verify.check import Check, failed
 from verify.state_tracking import standard
 from verify.state_tracking import standard_ensemble as ensembles

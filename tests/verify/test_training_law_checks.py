@@ -11,17 +11,7 @@ from theory.registry import MODELS
 from theory.state_tracking import Parameters
 from verify.check import Band
 from verify.report import Request
-from verify.state_tracking import (
-    adam,
-    batches,
-    clocks,
-    decay,
-    domains,
-    edge,
-    laws,
-    optimisers,
-    phases,
-)
+from verify.state_tracking import batches, clocks, decay, domains, edge, laws, optimisers, rewards
 from verify.state_tracking.clocks import gaps
 
 TINY = Parameters(N=8, L=4, d_g=8, d_h=16, n_train=1024, n_test=512, unit="step")
@@ -64,8 +54,8 @@ def test_adam_from_starts(store):
     """Within 10% for two tiny students; exponents of theory and students in the learning rate."""
     p = TINY.replace(N=16, d_g=16, n_train=4096, optimizer="adam", eta=0.01, epochs=200)
     p = p.replace(eval_every=2, n_test=16)
-    students = adam.student_steps(p, [0, 1, 2], **store)
-    assert adam.theory_steps(p, [0, 1, 2]) == pytest.approx(students, rel=0.1)
+    students = optimisers.student_steps(p, [0, 1, 2], **store)
+    assert optimisers.theory_steps(p, [0, 1, 2]) == pytest.approx(students, rel=0.1)
 
 
 def test_decay_ends_where_it_should(store):
@@ -84,14 +74,14 @@ def test_phases_under_decay(store, monkeypatch):
     be lost would be kept, and what should die would grow.
     """
     p = TINY.replace(eta=2.0, d_h=32, n_train=2048, n_test=16, unit="epoch")
-    wide = {x: Band(-0.1, 0.1, band.why) for x, band in phases.BANDS.items()}
-    monkeypatch.setattr(phases, "KEPT", 0.6)
-    monkeypatch.setattr(phases, "LEARNED", 2e-3)
-    rows = phases.rows("tiny", p, (0,), wide, **store)
+    wide = {x: Band(-0.1, 0.1, band.why) for x, band in decay.BANDS.items()}
+    monkeypatch.setattr(decay, "KEPT", 0.6)
+    monkeypatch.setattr(decay, "LEARNED", 2e-3)
+    rows = decay.rows("tiny", p, (0,), wide, **store)
     assert len(rows) == 6 and all(row.within for row in rows)
-    right = phases.decay_thresholds
-    monkeypatch.setattr(phases, "decay_thresholds", lambda q: right(q) / 1.6)
-    wrong = phases.rows("tiny, wrong", p, (0,), wide, **store)
+    right = decay.decay_thresholds
+    monkeypatch.setattr(decay, "decay_thresholds", lambda q: right(q) / 1.6)
+    wrong = decay.rows("tiny, wrong", p, (0,), wide, **store)
     assert not wrong[3].within and not wrong[5].within
 
 
@@ -100,7 +90,7 @@ def test_edge_of_stability(store, monkeypatch):
     sharpness of another theory by 1.7 has both on one side.
     """
     p = TINY.replace(eta=2.0, d_h=32, n_train=2048, n_test=16, unit="epoch")
-    monkeypatch.setattr(phases, "LEARNED", 2e-3)
+    monkeypatch.setattr(decay, "LEARNED", 2e-3)
     wide = Band(-0.2, 0.2, edge.BAND.why)
     rows = edge.at_decay(5e-3, p, (0,), wide, **store) + edge.on_the_way(p, (0,), **store)
     assert [row.within for row in rows] == [True] * 4
@@ -124,7 +114,11 @@ def test_order_of_batches():
 def test_groups_of_laws(monkeypatch):
     """One for every optimiser at every setting; those that train do so with the options given."""
     assert len(optimisers.GROUPS) == len(optimisers.cases())
-    adams = [x.args[1] for name, x in adam.GROUPS.items() if name.startswith("Adam from sizes")]
+    adams = [
+        x.args[1]
+        for name, x in optimisers.ADAM_GROUPS.items()
+        if name.startswith("Adam from sizes")
+    ]
     assert adams == [p for p in optimisers.cases().values() if p.optimizer == "adam"]
     given = []
     monkeypatch.setattr(decay, "GROUPS", {"ends": lambda **options: given.append(options)})
@@ -132,7 +126,7 @@ def test_groups_of_laws(monkeypatch):
     made = laws.groups(request)
     made["ends"]()
     assert given == [request.training]
-    modules = (clocks, adam, decay, domains, phases, edge, optimisers)
+    modules = (clocks, optimisers, decay, domains, decay, edge, optimisers)
     assert made.keys() == {"groups", "order of batches"}.union(*(x.GROUPS for x in modules))
 
 
@@ -140,8 +134,8 @@ def test_laws_without_training(monkeypatch):
     """Without ``--full`` no group is asked, and the report says so; with it, groups whose students
     do not come with the code are named.
     """
-    monkeypatch.setattr(laws.reward_clocks, "checks", lambda request: [])
-    monkeypatch.setattr(laws.reward_seeds, "checks", lambda: [])  # held by their own tests
+    monkeypatch.setattr(rewards, "checks", lambda request: [])
+    monkeypatch.setattr(rewards, "checks", lambda: [])  # held by their own tests
     monkeypatch.setattr(laws, "groups", None)
     request = Request(MODELS["state_tracking"])
     with pytest.raises(TypeError):

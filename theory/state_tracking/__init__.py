@@ -15,47 +15,39 @@ from theory.state_tracking import (
     definitions,
     dressed,
     dynamics,
-    early_time,
     edge,
     embeddings,
     exact,
     fixed_disorder,
     fourth_order,
+    inversion,
     late_time,
-    logits,
     loss,
-    micro,
-    momentum,
     norms,
     overlaps,
-    phases,
-    reward_gains,
+    per_seed,
     reward_paths,
-    reward_penalty,
-    reward_prompts,
     reward_times,
     rewards,
     rollout,
-    variance,
 )
 from theory.state_tracking.attention import c_omega
+from theory.state_tracking.decay import decay_thresholds, late_states
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
+from theory.state_tracking.edge import largest_rate, sharpness
 from theory.state_tracking.levels import applies
-from theory.state_tracking.numbers import inversion, per_seed
-from theory.state_tracking.numbers.decay import decay_thresholds, late_states
-from theory.state_tracking.numbers.edge import largest_rate, sharpness
-from theory.state_tracking.numbers.rewards import (
+from theory.state_tracking.loss import initial_variance
+from theory.state_tracking.onset import emergence_times, onset
+from theory.state_tracking.onset import equations as onset_equations
+from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.predict import drawn_times, predict
+from theory.state_tracking.reward_onset import (
     best_switch,
     critical_penalty,
     reward_stall,
     rewards_time,
 )
-from theory.state_tracking.numbers.rollout import trajectory, with_accuracy
-from theory.state_tracking.onset import emergence_times, onset
-from theory.state_tracking.onset import equations as onset_equations
-from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.predict import drawn_times, predict
-from theory.state_tracking.variance import initial_variance
+from theory.state_tracking.rollout import trajectory, with_accuracy
 
 __all__ = [
     "Parameters",
@@ -90,28 +82,28 @@ __all__ = [
 flows, sections, equations = catalogue(
     {
         "Definitions": [definitions],
-        "Mean logits": [logits],
+        "Mean logits": [loss.logit_equations],
         "Mean-field loss": [loss],
-        "Gradients of single entries": [micro],
+        "Gradients of single entries": [loss.entry_equations],
         "Teacher overlaps": [overlaps],
         "Attention": [attention],
         "Order-parameter dynamics": [dynamics, flow],
-        "Early time": [early_time],
+        "Early time": [dynamics.early_equations],
         "Onset": [onset_equations],
         "Exact solution": [exact],
         "Constant attention and late time": [late_time],
         "Composite for all times": [composite],
-        "Variance of the logits": [variance],
+        "Variance of the logits": [loss.variance_equations],
         "Dressed theory": [dressed],
         "Cavity equations": [cavity],
         "Fixed-disorder theory": [fixed_disorder, fourth_order, covariances],
         "Rollout accuracy": [rollout],
-        "Rewards": [rewards, reward_gains, reward_times, reward_penalty],
-        "Rewards of one student": [reward_paths, reward_prompts],
-        "Momentum": [momentum],
+        "Rewards": [rewards, rewards.gain_equations, reward_times, reward_times.penalty_equations],
+        "Rewards of one student": [reward_paths, reward_paths.prompt_equations],
+        "Momentum": [dynamics.momentum_equations],
         "Order of batches": [batches],
         "Entries by arrivals": [arrivals],
-        "Weight decay": [decay, norms, phases],
+        "Weight decay": [decay, norms, norms.steady_equations],
         "Large learning rates": [edge],
         "Learned embeddings": [embeddings],
     },

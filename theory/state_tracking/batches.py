@@ -6,12 +6,29 @@ The mean time moves because a sequence that is met once per epoch has not yet ac
 does at every step of full-batch descent.
 """
 
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
+import numpy as np
 import sympy as sp
 
-from theory import Equation, array, symbol, table, written_as
-from theory.state_tracking.dressed import V
+from theory import (
+    Allowed,
+    Equation,
+    ParameterError,
+    arguments,
+    array,
+    scope,
+    symbol,
+    table,
+    written_as,
+)
+from theory.runtime import memory
+from theory.state_tracking.dressed import Dressed, V, forms
+from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.realisation import Start, started
+from theory.state_tracking.scope import BATCHES
 from theory.state_tracking.symbols import L, N, d_g, eta, g, i, j, n_train, ref
 
 BEYOND = "beyond the paper: order of batches"
@@ -107,3 +124,229 @@ def equations() -> dict[str, Equation]:
         missed_force=(missed[k, i, j], not_yet(), "sequences independent", LINEAR),
     )
     return exact | closed
+
+
+# Numerical theory of the order of batches
+
+SMALL = 1e-4  # of finite differences, in weights of size one
+
+
+@dataclass(frozen=True)
+class Orders:
+    """Steps until A = 1/2 over orders of the batches; arrays over starts, NaN where a run ends
+    before.
+
+    Attributes
+    ----------
+    half : ndarray
+        Of full-batch descent; 0 from a start with A at or above 1/2, as are the other two.
+    shift : ndarray
+        Mean over orders, less that.
+    deviation : ndarray
+        Standard deviation over orders.
+    """
+
+    half: np.ndarray
+    shift: np.ndarray
+    deviation: np.ndarray
+
+
+class Never(Exception):
+    """Attention does not emerge within a run."""
+
+
+class Path:
+    """Full-batch path of one start until A = 1/2 by the dressed theory, and the linear response of
+    that time to perturbations on the way.
+
+    Parameters
+    ----------
+    p : Parameters
+        Sizes, learning rate, and the longest run.
+    start : Start
+        One start.
+
+    Raises
+    ------
+    Never
+        If attention does not emerge within the run.
+    """
+
+    def __init__(self, p: Parameters, start: Start) -> None:
+        self.p, self.start = p, start
+        self.system = Dressed(p, start)
+        self.heads, self.size = 2 * p.d_h, 2 * p.d_h + 3
+        self.states = [self._packed(self.system.state)]
+        A = [self._A(self._at(0))]
+        while A[-1] < 0.5:
+            if len(A) > p.updates or not np.isfinite(A[-1]):
+                raise Never
+            self.system.state = [
+                x + f for x, f in zip(self.system.state, self.system.rates(), strict=True)
+            ]
+            self.states.append(self._packed(self.system.state))
+            A.append(self._A(self._at(len(A))))
+        self.steps, self.half = len(A) - 1, 0.0
+        if not self.steps:
+            return
+        self.half = self.steps - 1 + (0.5 - A[-2]) / (A[-1] - A[-2])
+        self.jacobians = [self._jacobian(n) for n in range(self.steps)]
+        ends = self._pi(self.states[-1] + SMALL * np.eye(self.size))
+        ends -= self._pi(self.states[-1] - SMALL * np.eye(self.size))
+        rise = np.einsum("bii->b", ends) / p.L / (2 * SMALL)
+        self.answers = [-rise / (A[-1] - A[-2])]  # responses of the time to a change of the state
+        for J in reversed(self.jacobians):
+            self.answers.insert(0, self.answers[0] + J @ self.answers[0])
+
+    def _packed(self, state: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate([x.reshape(len(x), -1) for x in state], 1)
+
+    def _unpacked(self, x: np.ndarray) -> list[np.ndarray]:
+        d, h = self.p.d_h, self.heads
+        return [x[:, :d], x[:, d:h], x[:, h], x[:, h + 1], x[:, h + 2]]
+
+    def _pi(self, x: np.ndarray) -> np.ndarray:
+        return self.system.attention.forward(*self._unpacked(x)[:2])
+
+    def _at(self, n: int) -> np.ndarray:
+        return self._pi(self.states[n])[0]
+
+    def _A(self, at: np.ndarray) -> float:
+        return float(np.trace(at)) / self.p.L
+
+    def _jacobian(self, n: int) -> np.ndarray:
+        """Derivatives of the rates; first index the variable, second the rate."""
+        eye = SMALL * np.eye(self.size)
+        system = Dressed(self.p, self.start)
+        system.zeta = np.repeat(self.start.zeta[:, None], 2 * self.size, 0)
+        system.state = self._unpacked(np.concatenate([self.states[n] + eye, self.states[n] - eye]))
+        up, down = np.split(self._packed(system.rates()), 2)
+        return (up - down) / (2 * SMALL)
+
+    def errors(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Probability of wrong states by position at a step, and variance of the force of a
+        sequence.
+        """
+        p, system = self.p, Dressed(self.p, self.start)
+        system.state = self._unpacked(self.states[n])
+        wrong = forms()["g"](system._means()[-1], p.N)[0]
+        numbers = {"V_M": system.state[4][0], "N": p.N, "d_g": p.d_g}
+        form = equations()["force_variance"]
+        return wrong, np.array([form.evaluate(numbers | {"g": g}) for g in wrong], dtype=float)
+
+    def to_force(self, n: int) -> np.ndarray:
+        """Response of the time to a force on attention at a step."""
+        along = self.answers[n + 1]
+        h = SMALL / np.linalg.norm(along)
+        moved = self._pi(self.states[n] + h * along) - self._pi(self.states[n] - h * along)
+        return -self.p.eta / self.p.L * moved[0] / (2 * h)
+
+    def slopes(self, n: int) -> np.ndarray:
+        """Derivatives of all attention entries by the state, shape (L^2, state)."""
+        L = self.p.L
+        W_Q, W_K = (np.repeat(x, L**2, 0) for x in self._unpacked(self.states[n])[:2])
+        attention = np.repeat(self._at(n)[None], L**2, 0)
+        derivatives = np.zeros((L**2, self.size))
+        one = np.eye(L**2).reshape(-1, L, L)
+        derivatives[:, : self.heads] = np.concatenate(
+            self.system.attention.backward(W_Q, W_K, attention, one), 1
+        )
+        return derivatives
+
+    def bend(self, n: int, along: np.ndarray) -> np.ndarray:
+        """Mixed second derivative of every attention entry, along the vector of the time's response
+        and along a direction given for each entry.
+        """
+        h = SMALL**0.5
+        length = np.maximum(np.linalg.norm(along, axis=1, keepdims=True), SMALL)
+        other = h * along / length
+        answer = self.answers[n + 1]
+        along_answer = h * answer / np.linalg.norm(answer)
+        entry = np.arange(len(along))
+        corners = [
+            sign * self._pi(self.states[n] + a * along_answer + b * other).reshape(len(along), -1)
+            for a, b, sign in ((1, 1, 1), (1, -1, -1), (-1, 1, -1), (-1, -1, 1))
+        ]
+        scale = np.linalg.norm(answer) * length[:, 0] / (4 * h**2)
+        return sum(x[entry, entry] for x in corners) * scale
+
+
+def _path_memory(p: Parameters) -> float:
+    """Peak memory in bytes: derivatives of all attention entries, and of the state at all steps."""
+    return 8.0 * (6 * p.L**4 + 8 * p.L**2 * p.d_h + p.updates * (2 * p.d_h + 3) ** 2)
+
+
+@scope.guard(BATCHES)
+def batch_times(p: Parameters, start: Start, half: Any = None) -> Orders:
+    """Steps until A = 1/2 over orders of the batches; NaN where a run ends before.
+
+    Parameters
+    ----------
+    p : Parameters
+        With the batch size, a divisor of the training set; times are in steps.
+    start : Start
+        Initial values.
+    half : array_like, optional
+        Steps of full-batch descent by start, where known, as the place in the last epoch matters:
+        the theory's own number is off by a few per cent.
+
+    Raises
+    ------
+    ParameterError
+        If batches have different sizes, or attention of all entries does not fit into memory.
+    """
+    started(p, start)
+    if p.L < 2:
+        raise ParameterError(
+            f"L = {p.L}: must be at least 2, attention on one action never emerges"
+        )
+    if p.n_train % (p.batch_size or p.n_train):
+        raise ParameterError(f"batch_size = {p.batch_size}: must divide n_train = {p.n_train}")
+    memory.require(_path_memory, p, "answers of all attention entries")
+    known: list[Any] = [None] * len(start.R)
+    if half is not None:
+        given = arguments.array("half", half, Allowed(above=0)).astype(float).reshape(-1)
+        if given.size != len(known):
+            raise ParameterError(f"half: has {given.size} times, must have {len(known)}")
+        known = given.tolist()
+    ones = (Start(*(x[[b]] for x in vars(start).values())) for b in range(len(known)))
+    rows = [_one(p, one, time) for one, time in zip(ones, known, strict=True)]
+    return Orders(*np.array(rows).T)
+
+
+def _one(p: Parameters, start: Start, half: float | None) -> tuple[float, float, float]:
+    """Full-batch time, shift and deviation of one start."""
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # diverging descent does not get there
+            return _answered(p, start, half)
+    except (Never, OverflowError):
+        return (float("nan"),) * 3
+
+
+def _answered(p: Parameters, start: Start, half: float | None) -> tuple[float, float, float]:
+    path, L, m = Path(p, start), p.L, p.batches
+    if path.half == 0:
+        return 0.0, 0.0, 0.0
+    if half is not None:  # as many steps by another learning rate
+        p = p.replace(eta=p.eta * path.half / half)
+        path = Path(p, start)
+    variance = shift = 0.0
+    for n in range(path.steps):
+        if n % m == 0:
+            squares, sums = 0.0, np.zeros((L, L))
+            moved, carried = np.zeros((L, L)), np.zeros((L**2, path.size))
+            done = variance
+        wrong, force = path.errors(n)
+        answer, attention = path.to_force(n), path._at(n)
+        # Scatter: responses to the forces of single sequences.
+        kernel = answer * np.sqrt(force)[:, None]
+        squares, sums = squares + (kernel**2).sum(), sums + kernel
+        variance = done + (m * squares - (sums**2).sum()) / (p.n_train - 1)
+        # Mean: steps that sequences have not yet made in M, and in keys and queries.
+        error = wrong * np.sqrt(p.N / (p.N - 1))
+        shift += p.eta / (p.n_train * L) * (answer * moved * error[:, None]).sum()
+        bend = (np.repeat(force, L) * path.bend(n, carried)).sum()
+        shift -= (p.eta / L) ** 2 / p.n_train * bend
+        moved += attention * error[:, None]
+        carried += carried @ path.jacobians[n] + path.slopes(n)
+    return half or path.half, float(shift), float(np.sqrt(variance))

@@ -15,10 +15,12 @@ import sympy as sp
 from theory import numeric
 from theory.state_tracking import exact
 from theory.state_tracking.dynamics import flow
-from theory.state_tracking.numbers.per_seed import FixedDisorder, Realisation, Spelled, Start
-from theory.state_tracking.numbers.quadrature import emergence_time
+from theory.state_tracking.fixed_disorder import FixedDisorder
 from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.quadrature import emergence_time
+from theory.state_tracking.realisation import Realisation, Start
 from theory.state_tracking.symbols import A, N, S, d_g, zeta
+from theory.state_tracking.trained import Spelled
 
 POINTS, LOOPED, REFERENCES, DIGITS = 10_000, 100, 12, 20
 RTOL, ATOL = 1e-10, 1e-12

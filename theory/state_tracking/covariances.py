@@ -6,15 +6,21 @@ It is kept with the response of probabilities averaged over the groups of a stat
 multiplies is then a sum over groups, which is counted once.
 """
 
+import copy
 from functools import cache
+from typing import Self
 
+import numpy as np
 import sympy as sp
 
 from theory.equation import Equation, table
 from theory.notation import array, symbol
-from theory.state_tracking import fixed_disorder
+from theory.runtime import memory
+from theory.state_tracking import fixed_disorder, task
 from theory.state_tracking.definitions import pi
 from theory.state_tracking.fixed_disorder import GROUP, pairs, share, weight_covariance, within
+from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.realisation import Realisation
 from theory.state_tracking.symbols import L, M, N, a, b, c, d_g, i, j, k, q, r, ref, s
 
 BEYOND = "beyond the paper: covariances of one training set"
@@ -75,3 +81,114 @@ def equations() -> dict[str, Equation]:
         excess_loss=(excess_loss, loss(), AVERAGED),
     )
     return exact | ordered
+
+
+# Covariances of the weights within groups as one training set has them
+
+# Entries per student, 256 MB. Beyond, covariances stay at their expected values, from which those
+# of one set differ by the root of the number of rows per group.
+MOST = 2**26
+
+
+def entries(p: Parameters) -> int:
+    """Number of covariances of one student."""
+    return p.N * p.L * (p.L * p.d_g) ** 2
+
+
+def excess_memory(p: Parameters) -> float:
+    """Bytes of the covariances of one student."""
+    return 4 * entries(p)
+
+
+class Covariances:
+    """Excess of covariances over what independent uniform actions have, summed over the groups of
+    a state and a step; arrays over seeds.
+
+    Parameters
+    ----------
+    p : Parameters
+        Sizes.
+    given : Realisation
+        With its training sets.
+    left : ndarray, shape (B, N, L, d_g)
+        Shares of the groups, times the part of a variance that remains about their known means.
+
+    Raises
+    ------
+    ParameterError
+        If they need more memory than there is.
+    """
+
+    def __init__(self, p: Parameters, given: Realisation, left: np.ndarray) -> None:
+        self.p = p
+        sets = given.sequences or ()
+        memory.require(excess_memory, p, "covariances of a training set", times=len(sets))
+        self.excess = np.empty((len(sets), p.N, p.d_g**2, p.L**3), np.float32)
+        for b, data in enumerate(sets):
+            self.excess[b] = self._counted(data, given, left, b)
+
+    def __getitem__(self, seeds: slice) -> Self:
+        """Those of some of the seeds."""
+        part = copy.copy(self)
+        part.excess = self.excess[seeds]
+        return part
+
+    def _counted(
+        self, data: task.Sequences, given: Realisation, left: np.ndarray, student: int
+    ) -> np.ndarray:
+        """Excess of one student, shape (s, b c, i j k)."""
+        p, (n, L), d = self.p, data.actions.shape, self.p.d_g
+        if given.pairs is None:
+            raise ValueError("pairs of actions are not counted")
+        out = np.empty((p.N, d * d, L, L, L), np.float32)
+        per_state = given.share[student]
+        both = (data.actions[:, :, None] * d + data.actions[:, None, :]) * L**2
+        both += np.arange(L)[:, None] * L + np.arange(L)
+        uniform = (np.eye(d) / d - 1 / d**2).ravel()
+        for i in range(L):
+            places = data.states[:, i, None, None] * (d * L) ** 2 + both
+            excess = np.bincount(places.ravel(), minlength=p.N * (d * L) ** 2) / (n * L)
+            excess = excess.reshape(p.N, d * d, L, L)
+            met = given.pairs[student, :, i].astype(float)  # s, j, a, b
+            per_row = met / np.where(per_state[:, i] > 0, per_state[:, i], np.inf)[:, None, :, None]
+            excess -= np.einsum("sjab,skac->sbcjk", met, per_row, optimize=True).reshape(
+                excess.shape
+            )
+            expected = left[student, :, i].sum(1)[:, None] * uniform
+            excess[..., np.arange(L), np.arange(L)] -= expected[..., None]
+            out[:, :, i] = excess
+        return out.reshape(p.N, d * d, L**3)
+
+    def slopes(
+        self, at: np.ndarray, P: np.ndarray, rows: np.ndarray, M: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Derivatives of what the excess adds to the loss: by probabilities P per share of a group,
+        by M as it stands beside them, and by attention.
+
+        Parameters
+        ----------
+        at : ndarray, shape (B, L, L)
+            Attention.
+        P : ndarray, shape (B, N, L d_g, N)
+            Softmax of the mean logits of groups.
+        rows : ndarray, shape (B, N, L d_g, 1)
+            Shares of the groups.
+        M : ndarray, shape (B, N, d_g, N)
+            Weights by state, action and next state.
+        """
+        B, N, d, _ = M.shape
+        L, diagonal = self.p.L, np.arange(N)
+        whole = rows.sum(2, keepdims=True)
+        heavy = rows / np.where(whole > 0, whole, 1) * P
+        J = -heavy.swapaxes(2, 3) @ P
+        J[:, :, diagonal, diagonal] += heavy.sum(2)
+        other = at * (1 - np.eye(L))
+        squares = (other[..., None] * other[..., None, :]).reshape(B, 1, -1, 1)
+        by_cov = (self.excess @ squares.astype(np.float32)).astype(float).reshape(B, N, d, d)
+        responded = M @ J
+        of_cov = (responded @ M.swapaxes(2, 3)).reshape(B, N, 1, d * d).astype(np.float32)
+        by_squares = (of_cov @ self.excess).sum(1, dtype=float).reshape(B, L, L, L)
+        by_at = (by_squares @ other[..., None])[..., 0] * (1 - np.eye(L))
+        H = M.swapaxes(2, 3) @ by_cov @ M
+        by_P = H[:, :, diagonal, diagonal][:, :, None] / 2 - P @ H
+        return by_P / np.where(whole > 0, whole, 1), by_cov @ responded, by_at

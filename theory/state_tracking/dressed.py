@@ -6,14 +6,23 @@ attention, and keys and queries evolve under the exact softmax. `per_seed` integ
 from the initial weights of each seed.
 """
 
+from collections.abc import Callable
 from functools import cache
 
+import numpy as np
 import sympy as sp
 
 from theory import Equation, array, delta_sum, symbol, table, written_as
-from theory.state_tracking import logits, loss, variance
+from theory.special import gaussian_accuracy
+from theory.state_tracking import cavity, loss
+from theory.state_tracking import loss as logits
+from theory.state_tracking import loss as variance
+from theory.state_tracking.attention import Attention
 from theory.state_tracking.definitions import pi
-from theory.state_tracking.logits import pi_i
+from theory.state_tracking.loss import pi_i
+from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.realisation import Start
+from theory.state_tracking.rollout import rollout
 from theory.state_tracking.symbols import (
     L,
     N,
@@ -32,6 +41,7 @@ from theory.state_tracking.symbols import (
     sigma2,
     z_k,
     z_kbar,
+    zeta,
 )
 
 BEYOND = "beyond the paper: dressed theory"
@@ -101,8 +111,8 @@ def equations() -> dict[str, Equation]:
     respect to attention entries, and the decay of the variance of M.
     """
     quenched, annealed = noise_cost()
-    of_logits = variance.equations()["logit_variance"].rhs.subs(sigma2, V)
-    at_i = logits.equations()["logit_correct_position"].rhs
+    of_logits = variance.variance_equations()["logit_variance"].rhs.subs(sigma2, V)
+    at_i = logits.logit_equations()["logit_correct_position"].rhs
     margin = loss.equations()["margin"].rhs.subs(z_k, at_i)
     mean_loss = loss.equations()["loss_of_margin"].rhs
     # Chain rule: pi_ii enters through the margin and the variance, pi_ij only through the variance.
@@ -159,3 +169,161 @@ def equations() -> dict[str, Equation]:
             "sequences independent",
         ),
     )
+
+
+# Shared by the dressed and the column theory
+
+
+@cache
+def forms() -> dict[str, Callable]:
+    """Functions of the theory compiled from its equations."""
+    d, k, one = equations(), cavity.equations(), logits.logit_equations()
+    return {
+        "spread": d["spread"].lambdify(variance.participation, d_g),
+        "curvature": d["curvature"].lambdify(g, N),
+        "cost": d["noise_cost"].lambdify(g, N),
+        "by_margin": d["dloss_dpi_margin"].lambdify(g, v, R, S, N, d_g),
+        "by_noise": d["dloss_dpi_noise"].lambdify(h, pi[i, j], V, d_g),
+        "logit": one["logit_correct_position"].lambdify(pi_i, R, S, d_g),
+        "other": one["logit_other"].lambdify(z_k, zeta, N),
+        "margin": loss.equations()["margin"].lambdify(z_k, zeta, N),
+        "g": loss.equations()["g"].lambdify(m, N),
+        "loss": loss.equations()["loss_of_margin"].lambdify(m, N),
+        "weight": k["own_weight"].lambdify(pi_i, d_g),
+        "entry_variance": k["entry_variance"].lambdify(cavity.V_k, cavity.V_w, R, cavity.mean_w, N),
+        "noise_right": k["noise_right"].lambdify(
+            pi_i, cavity.T, cavity.V_all, cavity.V_k, R, S, d_g
+        ),
+        "noise_wrong": k["noise_wrong"].lambdify(
+            pi_i, cavity.T, cavity.V_all, cavity.V_w, R, S, N, d_g
+        ),
+        "right": k["column_right"].lambdify(cavity.b_i, cavity.v_k, S),
+        "wrong": k["column_wrong"].lambdify(cavity.b_i, cavity.v_w, S, zeta, N),
+        "share": k["share_variance"].lambdify(d_g, N, cavity.n_train, L),
+    }
+
+
+def forces(
+    p: Parameters, at: np.ndarray, wrong: np.ndarray, V: np.ndarray, R: np.ndarray, S: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Derivatives of the dressed loss of a position with respect to all attention entries, and the
+    extra part on the correct one.
+    """
+    f = forms()
+    noise = f["spread"]((at**2).sum(2), p.d_g) * V[:, None]
+    everywhere = f["by_noise"](f["cost"](wrong, p.N)[..., None], at, V[:, None, None], p.d_g)
+    return everywhere, f["by_margin"](wrong, noise, R[:, None], S[:, None], p.N, p.d_g)
+
+
+def summary(
+    p: Parameters,
+    *,
+    own: np.ndarray,
+    R: np.ndarray,
+    S: np.ndarray,
+    right: np.ndarray,
+    right_variance: np.ndarray,
+    other: np.ndarray,
+    other_variance: np.ndarray,
+    loss_: np.ndarray,
+    steps: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """Observables from means and variances per (seed, position), and accuracies of ``steps``.
+    Variances over rows include the variance of the means.
+    """
+    return {
+        "A": own.mean(1),
+        "R": R.copy(),
+        "S": S.copy(),
+        "logit_correct": right.mean(1),
+        "logit_other": other.mean(1),
+        "variance_correct": right_variance.mean(1) + right.var(1),
+        "variance_other": other_variance.mean(1) + other.var(1),
+        "loss": loss_.mean(1),
+        "steps": steps,
+    }
+
+
+def accuracies(p: Parameters, steps: np.ndarray) -> dict[str, np.ndarray]:
+    """Accuracy of one step and of a whole rollout, from that of every step (the last axis)."""
+    return {"accuracy": steps.mean(-1), "rollout_accuracy": rollout(steps, p.N)[..., -1]}
+
+
+# Numerical dressed theory
+
+
+class Dressed:
+    """Dressed theory. State per seed: W_Q, W_K, R, S and V_M.
+
+    Parameters
+    ----------
+    p : Parameters
+        Sizes and learning rate.
+    start : Start
+        Initial values of the seeds.
+    pull : ndarray, shape (B, L, L), optional
+        Constant force on the attention entries of every position: the deviation of one training set
+        from the mean.
+    """
+
+    BY_SEED = ("pull", "zeta")
+
+    def __init__(self, p: Parameters, start: Start, pull: np.ndarray | float = 0.0) -> None:
+        self.p, self.attention = p, Attention(p)
+        self.pull = pull + np.zeros((len(start.R), 1, 1))
+        pooled = (start.variance_right + (p.N - 1) * start.variance_wrong) / p.N
+        self.state = [
+            x.astype(float).copy() for x in (start.W_Q, start.W_K, start.R, start.S, pooled)
+        ]
+        self.zeta = start.zeta[:, None]
+
+    def _means(self) -> tuple[np.ndarray, ...]:
+        """Attention, its diagonal, logit variance per variance of M, correct logit and margin, per
+        seed and position.
+        """
+        W_Q, W_K, R, S, _ = self.state
+        attention = self.attention.forward(W_Q, W_K)
+        on_right = np.einsum("bii->bi", attention)
+        correct = forms()["logit"](on_right, R[:, None], S[:, None], self.p.d_g)
+        spread = forms()["spread"]((attention**2).sum(2), self.p.d_g)
+        return attention, on_right, spread, correct, forms()["margin"](correct, self.zeta, self.p.N)
+
+    def rates(self) -> list[np.ndarray]:
+        """Change of the state per epoch."""
+        p, f = self.p, forms()
+        W_Q, W_K, R, S, V = self.state
+        attention, on_right, spread, _, margin = self._means()
+        wrong = f["g"](margin, p.N)
+        force, on = forces(p, attention, wrong, V, R, S)
+        d_q, d_k = self.attention.backward(
+            W_Q, W_K, attention, (force + self.pull + on[..., None] * np.eye(p.L)) / p.L
+        )
+        q = f["curvature"](wrong, p.N)
+        by_alpha = [
+            p.eta * (wrong * f["weight"](on_right, p.d_g)).mean(1),
+            p.eta * (wrong * (1 - on_right)).mean(1) / p.d_g,
+            -2 * p.eta * (q * spread).mean(1) * V,
+        ]
+        return [-p.eta * d_q, -p.eta * d_k, *(x / (p.d_g * p.N) for x in by_alpha)]
+
+    def observe(self) -> dict[str, np.ndarray]:
+        """Order parameters, logits, loss and accuracies per seed."""
+        p, f = self.p, forms()
+        _, _, R, S, V = self.state
+        _, on_right, spread, correct, margin = self._means()
+        noise = spread * V[:, None]
+        other = f["other"](correct, self.zeta, p.N)
+        cost = f["cost"](f["g"](margin, p.N), p.N)
+        steps = gaussian_accuracy(margin, np.sqrt(noise), np.sqrt(noise), p.N)
+        return summary(
+            p,
+            own=on_right,
+            R=R,
+            S=S,
+            right=correct,
+            right_variance=noise,
+            other=other,
+            other_variance=noise,
+            loss_=f["loss"](margin, p.N) + noise * cost / 2,
+            steps=steps,
+        )

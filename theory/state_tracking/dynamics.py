@@ -1,13 +1,17 @@
 """Order-parameter updates and the flow (Eqs. 15, 53-61, 64)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache as functools_cache
 from typing import Any
 
 import sympy as sp
 
-from theory import Equation, Flow, ParameterError, delta_sum, symbol, table, written_as
+from theory import Equation, Flow, ParameterError, clocks, delta_sum, symbol, table, written_as
 from theory.called import cache
-from theory.state_tracking import attention, logits, loss, micro, overlaps
+from theory.state_tracking import attention, loss, overlaps
+from theory.state_tracking import loss as logits
+from theory.state_tracking import loss as micro
 from theory.state_tracking.loss import MEAN_FIELD
 from theory.state_tracking.scope import flow_of
 from theory.state_tracking.symbols import (
@@ -31,6 +35,7 @@ from theory.state_tracking.symbols import (
     g,
     ref,
     tau,
+    zeta,
 )
 
 delta = sp.KroneckerDelta
@@ -53,7 +58,7 @@ def projected_update(teacher: sp.Symbol, student: sp.Symbol) -> sp.Expr:
     Products of teacher entries summed over the matrix give Tr[M*_a^T M*_c]; a constant entry gives
     Tr[M*^T J] = N, as every permutation matrix has N ones.
     """
-    step = sp.expand(micro.equations()["update_M"].rhs)
+    step = sp.expand(micro.entry_equations()["update_M"].rhs)
     everyone = delta_sum(overlaps.mean_overlap(teacher, c), (c, 1, d_g))
     constant = step.subs({micro.OWN: 0, micro.ALL: 0})
     to_own = step.coeff(micro.OWN) * overlaps.mean_overlap(teacher, student)
@@ -89,7 +94,7 @@ def update_of_pair() -> sp.Expr:
     tau_group = overlaps.equations()["tau_bar_group"].rhs
     update = projected_update(b, a).subs(overlaps.mean_overlap(b, a), overlaps.tau_ab)
     update = update.subs(tau, tau_group)
-    spell = {c_S: 1 - c_R, c_R: logits.equations()["c_R"].rhs}
+    spell = {c_S: 1 - c_R, c_R: logits.logit_equations()["c_R"].rhs}
     return written_as(SCALE * A * (overlaps.tau_ab - 1 / N), update.subs(c_S, 1 - c_R).subs(spell))
 
 
@@ -107,7 +112,7 @@ def over_seeds(update: sp.Expr, form: sp.Expr) -> sp.Expr:
     grouping.
     """
     coefficients = {c_S: 1 - c_R, tau: overlaps.equations()["tau_bar_iid"].rhs}
-    mean = update.subs(coefficients).subs(c_R, logits.equations()["c_R"].rhs)
+    mean = update.subs(coefficients).subs(c_R, logits.logit_equations()["c_R"].rhs)
     return written_as(eta * EPOCH * g * form, mean)
 
 
@@ -183,7 +188,7 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
         For any other word.
     """
     eq = equations()
-    mean = logits.equations()
+    mean = logits.logit_equations()
     spell = {c_S: mean["c_S"].rhs, c_R: mean["c_R"].rhs}
     overlap = _option(
         "teacher_overlap",
@@ -252,3 +257,27 @@ def thermodynamic_limit() -> Flow:
         assumptions=(*full.assumptions, "sizes to infinity at fixed ratios, e^m << N"),
         scope=full.scope,
     )
+
+
+# Early training
+
+ASSUMED = ("loss linear in the logits", "A = A_0", "R(0) = S(0) = zeta = 0")
+
+
+@functools_cache
+def early_equations() -> dict[str, Equation]:
+    """A, R and S to first order in the logits."""
+    at_start = {A: A_0, R: 0, S: 0, zeta: 0}
+    rate = {x: sp.factor(rhs.subs(at_start)) for x, rhs in flow().expanded.items()}
+    grown = {f"early_{x.name}": (x, sp.integrate(rate[x], (alpha, 0, alpha))) for x in (R, S)}
+    return table(ref("Eq. (78)"), *ASSUMED, status="leading order", early_A=(A, A_0), **grown)
+
+
+# Momentum and schedules
+
+
+@functools_cache
+def momentum_equations() -> dict[str, Equation]:
+    """Those of `theory.clocks`."""
+    place = ref("beyond the paper: momentum as a filter of gradients")
+    return {name: replace(e, reference=place) for name, e in clocks.equations().items()}

@@ -3,15 +3,20 @@ overlap S.
 """
 
 from functools import cache
+from typing import Any
 
+import numpy as np
 import sympy as sp
 
-from theory import Equation, linear_root, symbol, table, written_as
+from theory import Equation, by_dimension, linear_root, scope, sweep, symbol, table, written_as
 from theory.numeric import wright_omega
-from theory.state_tracking import exact, logits
+from theory.state_tracking import exact, quadrature
+from theory.state_tracking import loss as logits
 from theory.state_tracking import loss as mean_field
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.exact import BEYOND, D_0, D, T, drift, kappa, pace, x
+from theory.state_tracking.quadrature import NAMES, Points
+from theory.state_tracking.scope import FLOW
 from theory.state_tracking.symbols import (
     A_0,
     R_0,
@@ -55,7 +60,7 @@ def clock() -> tuple[sp.Expr, sp.Expr, sp.Expr, sp.Expr]:
     At constant A the margin obeys dm/dalpha = N/(N-1) eta g(m) times a constant, so that X =
     integral of dm/g is linear in alpha.
     """
-    rate, mean = flow("tau").rhs, logits.equations()
+    rate, mean = flow("tau").rhs, logits.logit_equations()
     speed = pace * (A * (A + (1 - A) / d_g) + (1 - A) / d_g + drift)
     in_tau = {q: exact.equations()[q.name].rhs for q in (pace, drift)}
     written_as(
@@ -184,3 +189,53 @@ def equations() -> dict[str, Equation]:
         off_target_limit=(S_inf, off_target, INDEPENDENT, "D_0 above the separatrix"),
         off_target_limit_centred=(S_inf, saturated, INDEPENDENT, "D_0 = 0"),
     )
+
+
+# Numerical value of the constant in the late-time law
+
+
+@by_dimension()
+@np.errstate(over="ignore", invalid="ignore")  # overflow gives no constant
+@scope.guard(FLOW)
+def late_constant(p: Any, **swept: Any) -> np.ndarray:
+    """Constant C of the late-time solution R + e^{(N R - zeta)/(N-1)}/N = eta alpha + C.
+
+    Parameters
+    ----------
+    p : Parameters or mapping
+        As for `theory.state_tracking.quadrature.emergence_time`.
+    **swept
+        Arrays of fields of the parameters.
+
+    Returns
+    -------
+    ndarray
+        In units of eta alpha; NaN if attention dies or is constant, or if e^m overflows.
+    """
+    values = sweep.numbers(p, NAMES, **swept)
+    points = Points.of(values)
+    shape = np.broadcast_shapes(*(np.shape(values[q]) for q in NAMES))
+    constants = np.full(points.N.size, np.nan)
+    for k in np.flatnonzero(points.moving & ~points.dying):
+        one, depth = points[k : k + 1], quadrature.LOCKED
+        start = one.s_of(one.D_0, one.E_0)
+        while True:  # the integrand decays as e^(m - E)
+            stop = one.locked(depth)
+            run = one.integrate(start, stop, int(one.panels(start, stop).max()))
+            with np.errstate(invalid="ignore"):
+                mass = run.alpha_rate / run.T_rate * one.eta * one.pace - 1  # e^m/(N-1)
+            if not mass[0, -1, -1] * np.exp(-depth) > np.exp(-quadrature.LOCKED) or depth > 1e4:
+                break
+            depth *= 1.5
+        half = np.diff(run.edge)[..., None] / 2
+        D, E, stretch = one.chart(run.edge[:, :-1, None] + half * (1 + quadrature.X))
+        A_now = -np.expm1(-E)
+        with np.errstate(over="ignore", invalid="ignore"):
+            left = (
+                np.exp(-E) * (1 / A_now + mass * (1 + 1 / A_now - one.kappa * D**2)) * stretch * E
+            )
+            excess = (1 - 1 / one.d_g) * (half * left * quadrature.WEIGHTS).sum()
+            begun = np.exp(one.margin(one.A_0, one.D_0, one.S_0)) / one.N
+            clock = one.D_0 + one.S_0 + begun - excess
+        constants[k] = np.where(np.isfinite(clock), clock, np.nan)[0]
+    return constants.reshape(shape)[()]

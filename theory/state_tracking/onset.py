@@ -22,14 +22,12 @@ from theory import (
 )
 from theory.emergence import labelled, until
 from theory.onset import Onset, tabulated
-from theory.state_tracking import decayed, domains, exact, loss, overlaps, rewarded
-from theory.state_tracking.dynamics import flow
-from theory.state_tracking.early_time import equations as early_equations
+from theory.state_tracking import decay, exact, inversion, levels, loss, overlaps, reward_onset
+from theory.state_tracking.dynamics import early_equations, flow
 from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, rise
-from theory.state_tracking.numbers import inversion
-from theory.state_tracking.numbers.quadrature import emergence_time
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.predict import drawn_times
+from theory.state_tracking.quadrature import emergence_time
 from theory.state_tracking.scope import FLOW, ONSET
 from theory.state_tracking.symbols import (
     A_0,
@@ -242,13 +240,13 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         ``alpha_half``, the time of A = 1/2 by the exact solution (NaN if the mechanism never
         emerges); ``alpha_star``, the sharp onset at infinite size; and ``D_separatrix``, the value
         of R_0 - S_0 at or below which attention dies. With a reward, the numbers of
-        `theory.state_tracking.rewarded.onset`; with weight decay, those of
-        `theory.state_tracking.decayed.onset`.
+        `theory.state_tracking.reward_onset.onset`; with weight decay, those of
+        `theory.state_tracking.decay.onset`.
     """
     if p.reward != "none":
-        return rewarded.onset(p, until)
+        return reward_onset.onset(p, until)
     if p.weight_decay > 0:
-        return decayed.onset(p, until)
+        return decay.onset(p, until)
     numbers, half = p.values(), float(emergence_time(p))
     scale, star, edge = np.inf, np.inf, -np.inf
     if moves := numbers["c_omega"] > 0 and p.d_g > 1:
@@ -273,8 +271,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     elif np.isinf(half):
         never = "never emerges below 1.8e308"
         notes.append("A reaches 1/2 at a time beyond the largest number, 1.8e308")
-    elif domains.few(p):
-        notes.append(f"alpha_half is one time for all seeds: {domains.students_of_flow(p)}")
+    elif levels.few(p):
+        notes.append(f"alpha_half is one time for all seeds: {levels.students_of_flow(p)}")
     early = float(equations()["onset_coefficient"].evaluate(numbers))
     return tabulated(
         {
@@ -336,7 +334,7 @@ def emergence_times(
     Raises
     ------
     ParameterError
-        As `theory.state_tracking.numbers.quadrature.emergence_time`.
+        As `theory.state_tracking.quadrature.emergence_time`.
     """
     level = number("level", level)
     if seeds is not None:
@@ -349,7 +347,7 @@ def emergence_times(
         "units": "alpha = epochs / (d_g N)",
     }
     if isinstance(p, Parameters) and not fields:
-        words["note"] = domains.students_of_flow(p)
+        words["note"] = levels.students_of_flow(p)
     return labelled(name, emergence_time(p, level, **fields), fields, **words)
 
 

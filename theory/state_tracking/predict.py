@@ -9,13 +9,12 @@ import xarray as xr
 
 from theory import ParameterError, prediction, scope, sweep, until
 from theory.parameters import Allowed, number
-from theory.state_tracking import domains
+from theory.state_tracking import levels
+from theory.state_tracking.attention import Attention
+from theory.state_tracking.integrate import half_times, solve
 from theory.state_tracking.levels import LEVELS, Level
-from theory.state_tracking.numbers.per_seed import Realisation, Start, half_times, solve
-from theory.state_tracking.numbers.per_seed.attention import Attention
-from theory.state_tracking.numbers.per_seed.realisation import SINGLE
-from theory.state_tracking.numbers.per_seed.start import MEASURED
 from theory.state_tracking.parameters import REWARD_FIELDS, Parameters
+from theory.state_tracking.realisation import MEASURED, SINGLE, Realisation, Start
 
 ACCURACIES = ["accuracy", "rollout_accuracy"]
 DRAW = 0  # seed of drawn initial values
@@ -118,9 +117,9 @@ def predict(
     )
     if runs is not None:
         return curves.assign_attrs(_deviation(curves, runs, level))
-    if level not in domains.OFF:
+    if level not in levels.OFF:
         return curves
-    return curves.assign_attrs(off_by=domains.off_by(p, level), note=domains.note(p, level))
+    return curves.assign_attrs(off_by=levels.off_by(p, level), note=levels.note(p, level))
 
 
 TOGETHER = 20  # drawn starts that share their strides

@@ -9,13 +9,14 @@ action (`theory.state_tracking.fixed_disorder`), so that steps are independent g
 
 from functools import cache
 
+import numpy as np
 import sympy as sp
 
 from theory import Equation, array, delta_gradient, delta_sum, proved, symbol, table
-from theory.state_tracking.reward_gains import scatter
-from theory.state_tracking.rewards import J, horizon
+from theory.state_tracking.definitions import pi
+from theory.state_tracking.rewards import J, horizon, scatter
 from theory.state_tracking.rewards import s as success
-from theory.state_tracking.symbols import L, M_star, N, a, b, d_g, k, p, q, r, ref, s, t
+from theory.state_tracking.symbols import L, M, M_star, N, a, b, c, d_g, j, k, n, p, q, r, ref, s, t
 
 BEYOND = "beyond the paper: rewards of one student"
 ONE_BY_ONE = "mean over the other actions of a sequence taken step by step"
@@ -100,3 +101,133 @@ def equations() -> dict[str, Equation]:
             "scatter by the other actions left out",
         ),
     )
+
+
+# Rewards of one student, prompt by prompt
+
+PROMPT_BY_PROMPT = "beyond the paper: rewards of one student, prompt by prompt"
+
+action = array("prompt_action", "a", "action of a sequence at a place", integer=True)
+last = array(
+    "prompt_last", "y", "right last state of a prompt: sequence, first state", integer=True
+)
+logit = array("prompt_logit", "z", "logit of a next state: sequence, step, to, from")
+prompt_moves = array("prompt_move", "P", "probability of a next state: sequence, step, to, from")
+prompt_law = array(
+    "prompt_law", "u", "probability of a sampled state: sequence, first state, step, state"
+)
+prompt_value = array(
+    "prompt_value", "v", "expected reward of a prompt, given the sampled state at a step"
+)
+reward = array("prompt_reward", "J", "expected reward of a prompt: sequence, first state")
+gain = array("prompt_gain", "g", "gain of a group by baseline and normalisation, at its prompt's J")
+prompt_slope = array(
+    "prompt_slope", "G", "derivative of the objective by the probability of a next state"
+)
+first = sp.Symbol("p", integer=True, positive=True)  # first state
+
+
+def step() -> sp.Expr:
+    """Probability of state r after a step."""
+    return sp.Sum(prompt_moves[n, t, r, s] * prompt_law[n, first, t, s], (s, 1, N))
+
+
+def reward_from_law() -> sp.Expr:
+    """Expected reward by the law after t steps."""
+    inner = prompt_moves[n, t, r, s] * prompt_law[n, first, t, s] * prompt_value[n, first, t + 1, r]
+    return sp.Sum(inner, (s, 1, N), (r, 1, N))
+
+
+def weighted() -> sp.Expr:
+    """Slope of the mean over first states, every prompt with its gain; a gain is held, as the
+    sampled advantages of a step are.
+    """
+    by_move = delta_gradient(reward_from_law(), prompt_moves[n, t, into, out]).xreplace(
+        {into: r, out: s}
+    )
+    return sp.Sum(gain[n, first] * by_move, (first, 1, N)) / (N * d_g**L)
+
+
+@cache
+def prompt_equations() -> dict[str, Equation]:
+    """Logits and laws of a prompt, its expected reward, and the slope of the objective."""
+    at_action = delta_sum(sp.KroneckerDelta(c, action[n, j]) * M[c, r, s], (c, 1, d_g))
+    chosen = at_action.xreplace({c: action[n, j]})
+    by_law = delta_gradient(reward_from_law(), prompt_law[n, first, t, into]).xreplace({into: s})
+    soft = sp.exp(logit[n, t, r, s]) / sp.Sum(sp.exp(logit[n, t, q, s]), (q, 1, N))
+    return table(
+        ref(PROMPT_BY_PROMPT),
+        status="exact",
+        prompt_logit=(logit[n, t, r, s], sp.Sum(pi[t, j] * chosen, (j, 1, L))),
+        prompt_move=(prompt_moves[n, t, r, s], soft),
+        prompt_law=(prompt_law[n, first, t + 1, r], step()),
+        prompt_reward=(reward[n, first], prompt_law[n, first, horizon, last[n, first]]),
+        prompt_value=(prompt_value[n, first, t, s], by_law),
+        prompt_slope=(prompt_slope[n, t, r, s], weighted()),
+    )
+
+
+# Rewards of one student over all sequences of actions
+
+
+class Prompts:
+    """All sequences of actions, every first state, and the probabilities of one student.
+
+    Parameters
+    ----------
+    M : ndarray, shape (N, d_g, N)
+        Weights by state, action and next state.
+    at : ndarray, shape (L, L)
+        Attention.
+    table : ndarray, shape (d_g, N)
+        The teachers.
+    steps : int
+        Steps of a rollout.
+    """
+
+    def __init__(self, M: np.ndarray, at: np.ndarray, table: np.ndarray, steps: int) -> None:
+        self.M, self.table, self.steps = M, table, steps
+        (d, N), L = table.shape, len(at)
+        self.actions = np.indices((d,) * L).reshape(L, -1).T
+        self.met = np.eye(d)[self.actions]  # sequence, place, action
+        weights = np.einsum("tj,njb->tnb", at[:steps], self.met, optimize=True)
+        self.weights = weights.reshape(steps, -1, d)
+        z = np.einsum("tnb,sbr->tnsr", self.weights, M, optimize=True)
+        e = np.exp(z - z.max(3, keepdims=True))
+        self.P = e / e.sum(3, keepdims=True)
+        self.laws = [np.broadcast_to(np.eye(N), (len(self.actions), N, N))]
+        true = np.broadcast_to(np.arange(N), (len(self.actions), N))
+        for t, P in enumerate(self.P):
+            self.laws.append(self.laws[-1] @ P)
+            true = table[self.actions[:, t, None], true]
+        self.right = np.eye(N)[true]  # sequence, first state, right last state
+        self.rewards = (self.laws[-1] * self.right).sum(2)  # expected, of every prompt
+
+    @property
+    def right_ones(self) -> np.ndarray:
+        """Probability of the right next state, shape (steps, sequences, N)."""
+        true = self.table[self.actions[:, : self.steps].T]
+        return np.take_along_axis(self.P, true[..., None], 3)[..., 0]
+
+    @property
+    def visits(self) -> np.ndarray:
+        """Probability of a sampled state before every step, shape (steps, sequences, N)."""
+        return np.array([law.mean(1) for law in self.laws[:-1]])
+
+    def slopes(self, gains: np.ndarray) -> np.ndarray:
+        """Derivatives of the mean reward by P, the reward of every prompt times its gain."""
+        worth, out = self.right * gains[..., None], np.empty_like(self.P)
+        for t in reversed(range(self.steps)):
+            out[t] = self.laws[t].swapaxes(1, 2) @ worth
+            worth = worth @ self.P[t].swapaxes(1, 2)
+        return out / self.rewards.size
+
+    def by_weights(self, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Derivatives by M and attention of an objective with these derivatives by P."""
+        by_logit = self.P * (slopes - (self.P * slopes).sum(3, keepdims=True))
+        d_M = np.einsum("tnb,tnsr->sbr", self.weights, by_logit, optimize=True)
+        by_weight = np.einsum("tnsr,sbr->tnb", by_logit, self.M, optimize=True)
+        L = self.actions.shape[1]
+        d_at = np.zeros((L, L))
+        d_at[: self.steps] = np.einsum("tnb,njb->tj", by_weight, self.met, optimize=True)
+        return d_M, d_at

@@ -6,11 +6,22 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, ParameterError, proved, symbol, table, vanishes, written_as
+from theory import (
+    Equation,
+    Flow,
+    ParameterError,
+    delta_sum,
+    proved,
+    symbol,
+    table,
+    vanishes,
+    written_as,
+)
 from theory.state_tracking import loss, rollout
 from theory.state_tracking.dynamics import flow as supervised
 from theory.state_tracking.loss import MEAN_FIELD
-from theory.state_tracking.symbols import L, N, accuracy, g, m, ref, t
+from theory.state_tracking.scope import REWARDS
+from theory.state_tracking.symbols import L, N, accuracy, alpha, g, i, j, m, ref, t
 
 s = symbol("success", "s", "probability that the student samples the right next state")
 x = symbol("excess", "x", "success beyond guessing: 0 at 1/N, 1 if always right", positive=True)
@@ -149,5 +160,166 @@ def equations() -> dict[str, Equation]:
             BEYOND + ": at guessing, two steps or more",
             *closure,
             "L + 1 steps, L >= 1",
+        ),
+    )
+
+
+# Factors of the clock of rewards from a baseline, from a normalisation, and from rows that
+# differ in their success
+
+G = symbol("G", means="rollouts whose mean reward is the baseline", integer=True, positive=True)
+k = symbol("k", means="how many of G rollouts are right", integer=True, nonnegative=True)
+factor = symbol("gain", r"\gamma", "what a baseline or a normalisation multiplies the clock by")
+scatter = symbol(
+    "success_variance", r"\sigma_{s}^{2}", "variance of s over rows of the data", nonnegative=True
+)
+MOST_GROUP = 256  # rollouts of a group whose sum over k is spelled out
+
+
+@cache
+def scatter_gain() -> sp.Expr:
+    """Rows differ in s. Labels push a row by 1 - s, rewards by s (1 - s) times what the other steps
+    of its rollout give, on average: means of a polynomial of degree two.
+    """
+    off = sp.Symbol("off", real=True)  # s of a row less the mean: mean 0, mean square `scatter`
+
+    def mean(value: sp.Expr) -> sp.Expr:
+        c = sp.Poly(sp.expand(value), off)
+        return c.coeff_monomial(1) + c.coeff_monomial(off**2) * scatter
+
+    slope = success_of_margin().diff(m)
+    row = s * (1 - s)
+    written_as(row.subs(s, success_of_margin()), slope)
+    pushed = mean(row.subs(s, s + off)) / mean((1 - s).subs(s, s + off))
+    return written_as(1 - scatter / (s * (1 - s)), pushed / (row / (1 - s)))
+
+
+@cache
+def baseline_gain() -> sp.Expr:
+    """Mean of sum_j (delta_ij - 1/G) R_j over the score of rollout i: only the own reward is
+    correlated with it.
+    """
+    correlated = delta_sum(sp.KroneckerDelta(i, j) * (sp.KroneckerDelta(i, j) - 1 / G), (j, 1, G))
+    return written_as(1 - 1 / G, correlated)
+
+
+@cache
+def normalised_gain() -> sp.Expr:
+    """Rewards less their mean, over their standard deviation in the group. The mean score of a
+    right rollout is grad J / J, that of a wrong one -grad J / (1 - J).
+    """
+    share = k / G
+    spread = sp.sqrt(share * (1 - share))
+    mean_score = share * (1 - share) / spread / J + (1 - share) * share / spread / (1 - J)
+    chance = sp.binomial(G, k) * J**k * (1 - J) ** (G - k)
+    value = written_as(spread / (J * (1 - J)), mean_score)
+    return sp.Sum(chance * value, (k, 1, G - 1))  # all alike: no advantage
+
+
+@cache
+def normalised_limit() -> sp.Expr:
+    """The share of a large group is J."""
+    of_share = sp.sqrt(J * (1 - J)) / (J * (1 - J))
+    return written_as(1 / sp.sqrt(J * (1 - J)), of_share)
+
+
+def gain(size: int, normalised: bool) -> sp.Expr:
+    """Factor of the clock from a baseline, or from a normalisation, over ``size`` rollouts; a large
+    group is taken as infinite.
+    """
+    if not normalised:
+        return baseline_gain().subs(G, size)
+    if size > MOST_GROUP:
+        return normalised_limit()
+    summed = normalised_gain()
+    return sp.Add(*(summed.function.subs({G: size, k: n}) for n in range(1, size)))
+
+
+@cache
+def full_clock(
+    reward: str = "outcome",
+    size: int | None = None,
+    normalised: bool = False,
+    steps: int | None = None,
+) -> sp.Expr:
+    """Clock as a function of s alone, with baseline or normalisation.
+
+    Parameters
+    ----------
+    reward : {'outcome', 'step', 'true'}
+        As for `clock_of`.
+    size : int, optional
+        Rollouts that share a baseline; without it, no baseline.
+    normalised : bool
+        Whether rewards are divided by their standard deviation over the group.
+    steps : int, optional
+        Steps of a rollout, if not L.
+    """
+    length = L if steps is None else sp.Integer(steps)
+    plain = clock_of(reward, length)
+    if size is None:
+        return plain.subs(x, excess())
+    if normalised and reward != "outcome":
+        raise ParameterError("normalised = True: must be false unless reward = outcome")
+    return (plain * gain(size, normalised).subs(J, expected(length))).subs(x, excess())
+
+
+@cache
+def flow(
+    reward: str = "outcome",
+    size: int | None = None,
+    normalised: bool = False,
+    steps: int | None = None,
+) -> Flow:
+    """Flow (15) of A, R and S under rewards: supervised rates times the clock; arguments as for
+    `full_clock`.
+    """
+    base = supervised("tau")
+    timed = full_clock(reward, size, normalised, steps).subs(s, 1 - g)
+    if steps is None and timed.has(sp.Sum):
+        raise ParameterError(f"steps = None: must be a number for reward = {reward!r}")
+    return Flow(
+        name=f"state_tracking, reward: {reward}",
+        time=alpha,
+        rhs={q: timed.doit() * rate for q, rate in base.rhs.items()},
+        initial=base.initial,
+        reference=ref(BEYOND),
+        status="closure",
+        assumptions=(*base.assumptions, SAMPLED, *rollout_assumptions()),
+        where=base.where,
+        observables={**base.observables, "success": 1 - g},
+        scope=REWARDS,
+    )
+
+
+@cache
+def gain_equations() -> dict[str, Equation]:
+    """Factors of the clock."""
+    iid = ("rollouts independent", "R_i the reward of rollout i")
+    return table(
+        ref,
+        status="closure",
+        scatter_gain=(
+            factor,
+            scatter_gain,
+            BEYOND + ": rows with different s, leading correction",
+            "rows of a rollout independent of each other",
+            SAMPLED,
+        ),
+        baseline_gain=(factor, baseline_gain, BEYOND, "exact", *iid),
+        normalised_gain=(
+            factor,
+            normalised_gain,
+            BEYOND + ", GRPO",
+            *iid,
+            "every prompt has the expected reward J",
+        ),
+        normalised_gain_limit=(
+            factor,
+            normalised_limit,
+            BEYOND + ", GRPO",
+            "leading order",
+            *iid,
+            "G large",
         ),
     )

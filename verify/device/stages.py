@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from simulate.state_tracking import device_time
+from simulate.state_tracking import benchmark
 from theory.parameters import ParameterError
 from theory.runtime import output
 from verify import check_table
@@ -52,10 +52,10 @@ def stacks(job: Job) -> None:
 def speed(job: Job) -> None:
     """Time of a step relative to the device's peak rates, and one minute of training."""
     p = scale.setting("table_1", job.tiny)
-    limits = device_time.ceilings(job.device, 64 if job.tiny else 8192)
-    job.numbers |= {"floors": device_time.floors(p), "ceilings": limits, "steps": [], "kernels": []}
+    limits = benchmark.ceilings(job.device, 64 if job.tiny else 8192)
+    job.numbers |= {"floors": benchmark.floors(p), "ceilings": limits, "steps": [], "kernels": []}
     for seeds in (1, 2) if job.tiny else (1, 16, 100):
-        row, longest = device_time.step_time(p, job.device, seeds, 0.01 if job.tiny else 3, limits)
+        row, longest = benchmark.step_time(p, job.device, seeds, 0.01 if job.tiny else 3, limits)
         job.numbers["steps"].append(row)
         job.numbers["kernels"] += longest
     job.numbers["training"] = scale.a_minute(job, 0.0 if job.tiny else 60.0)
@@ -161,7 +161,7 @@ def run(
 
 def begin(out: Path, device: torch.device, tiny: bool) -> dict[str, Any]:
     """Report of earlier calls, or an empty one."""
-    here, path = {"dry_run": tiny, **device_time.describe(device)}, out / "report.json"
+    here, path = {"dry_run": tiny, **benchmark.describe(device)}, out / "report.json"
     if not path.exists():
         return {**here, "stages": {}}
     why = "not a report of this command"

@@ -11,8 +11,10 @@ import xarray as xr
 from simulate.state_tracking.gradients import Grouped
 from simulate.state_tracking.learner import Learner
 from theory.state_tracking import Parameters, task
-from theory.state_tracking.numbers.per_seed import Attention, Orders, Start
-from theory.state_tracking.numbers.per_seed import batch_times as predicted
+from theory.state_tracking.attention import Attention
+from theory.state_tracking.batches import Orders
+from theory.state_tracking.batches import batch_times as predicted
+from theory.state_tracking.realisation import Start
 from verify.check import Check, at_least, estimated, listed, near
 from verify.emergence import first_crossing
 from verify.measured import measured

@@ -1,15 +1,17 @@
 """Weight decay: the overlaps of students in the end."""
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
+from simulate.state_tracking import rewards as continued
 from simulate.state_tracking import train
 from theory.state_tracking import Parameters
-from theory.state_tracking.decay import late_overlap
-from verify.check import Check, at_most, listed, near
+from theory.state_tracking.decay import decay_thresholds, late_overlap, late_states
+from verify.check import Band, Check, at_least, at_most, listed, near
 from verify.measured import measured
 
 DECAYS = (3e-4, 1e-3)  # at 3e-3 these students do not learn
@@ -61,3 +63,128 @@ def checks(
 
 # Rows by title.
 GROUPS = {f"ends under decay {x:g}": functools.partial(checks, decays=(x,)) for x in DECAYS}
+
+
+# Weight decay
+
+BASE = Parameters.demo().replace(eta=2.0, n_train=4096, n_test=16)
+SETTINGS = {
+    "small": BASE,
+    "L = 4": BASE.replace(L=4),
+    "N = 24, d_g = 12, d_h = 64, L = 6": BASE.replace(N=24, d_g=12, d_h=64, L=6),
+}
+SEEDS = range(620, 622)  # the bands below are from 300 and 301
+LEARNED = 1e-3  # decay under which the learned state is learned
+KEPT, LOST = 0.9, 1.1  # of decay_lost, from the learned state
+GROWS, DIES = 0.75, 1.25  # of decay_unlearned, from scratch
+# Length of runs, in times 1 / (eta decay).
+AGES = {"learned": 6.0, "kept": 10.0, "lost": 16.0, "grows": 10.0, "dies": 8.0}
+NEAR_GUESSING = 0.1  # of A, beyond 1/L
+UNEQUAL = "attention differs between positions and actions; unequal shares of the training set"
+# Measured deviations of what students keep: attention on wrong actions is not uniform.
+BANDS = {
+    "A": Band(-0.03, 0.01, UNEQUAL),
+    "R": Band(-0.03, 0.01, UNEQUAL),
+    "P": Band(-0.01, 0.04, UNEQUAL),
+}
+WORDS = {"A": "attention", "R": "overlap R", "P": "squared norm of keys"}
+
+
+def aged(p: Parameters, rate: float, age: float) -> Parameters:
+    """Parameters of a run of so many times 1 / (eta decay), measured at its end; decays to the
+    digits by which what comes with the code is known.
+    """
+    steps = round(age / (p.eta * rate))
+    return p.replace(weight_decay=float(f"{rate:.6g}"), epochs=steps, eval_every=steps)
+
+
+def ends_of_phases(runs: xr.Dataset) -> list[float]:
+    """A, R and the squared norm of keys in the end, mean over seeds."""
+    squares = [(runs[f"{w}_end"] ** 2).sum(("head", "model")).mean() for w in ("W_Q", "W_K")]
+    return [*(float(runs[x].isel(alpha=-1).mean()) for x in "AR"), float(np.mean(squares))]
+
+
+@measured
+def from_scratch(
+    p: Parameters, rate: float, age: float, seeds: Iterable[int], **training: Any
+) -> np.ndarray:
+    """`ends` of students that start anew."""
+    return np.array(ends_of_phases(train(aged(p, rate, age), seeds, keep=True, **training)))
+
+
+@measured
+def from_learned(
+    p: Parameters, rate: float, age: float, seeds: Iterable[int], **training: Any
+) -> np.ndarray:
+    """`ends` of students that go on from what they learned under the decay `LEARNED`."""
+    start = train(aged(p, LEARNED, AGES["learned"]), seeds, keep=True, **training)
+    return np.array(
+        ends_of_phases(continued.train(aged(p, rate, age), seeds, start=start, **training))
+    )
+
+
+def rows(
+    title: str,
+    p: Parameters,
+    seeds: Iterable[int],
+    bands: Mapping[str, Band] = BANDS,
+    **training: Any,
+) -> list[Check]:
+    """One setting: the learned state below and above `decay_lost`, and learning from scratch below
+    and above `decay_unlearned`.
+    """
+    seeds, edges = [*seeds], decay_thresholds(p)
+    lost, scratch = float(edges.decay_lost), float(edges.decay_unlearned)
+    kept, gone = (
+        dict(zip("ARP", from_learned(p, f * lost, AGES[name], seeds, **training), strict=True))
+        for name, f in (("kept", KEPT), ("lost", LOST))
+    )
+    grown, dead = (
+        dict(zip("ARP", from_scratch(p, f * scratch, AGES[name], seeds, **training), strict=True))
+        for name, f in (("grows", GROWS), ("dies", DIES))
+    )
+    theory = late_states(p.replace(weight_decay=KEPT * lost)).sel(state="learned")
+    of_A, guess = "decay_of_A", 1 / p.L + NEAR_GUESSING
+    return [
+        *(
+            near(
+                f"{words} of the learned state at {KEPT:g} times its largest decay, {title}",
+                of_A,
+                float(theory[x]),
+                kept[x],
+                0.0,
+                UNEQUAL,
+                None,
+                bands[x],
+            )
+            for x, words in WORDS.items()
+        ),
+        at_most(
+            f"attention from the learned state at {LOST:g} times its largest decay, {title}",
+            of_A,
+            guess,
+            gone["A"],
+            "only A = 1/L is left",
+        ),
+        at_least(
+            f"attention from scratch at {GROWS:g} times the decay that prevents it, {title}",
+            "decay_unlearned",
+            float(edges.A_lost),
+            grown["A"],
+            "beyond it the learned state attracts",
+        ),
+        at_most(
+            f"attention from scratch at {DIES:g} times the decay that prevents it, {title}",
+            "decay_unlearned",
+            guess,
+            dead["A"],
+            "keys and queries die out",
+        ),
+    ]
+
+
+# Rows of all settings by title.
+GROUPS_OF_PHASES = {
+    f"both critical decays, {title}": functools.partial(rows, title, p, SEEDS)
+    for title, p in SETTINGS.items()
+}

@@ -10,26 +10,24 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from simulate.state_tracking import train
-from theory.state_tracking import Parameters, domains, emergence_times, predict
+from theory.state_tracking import Parameters, emergence_times, predict
+from theory.state_tracking import levels as state_tracking_levels
+from theory.state_tracking.arrivals import emergence_steps
+from theory.state_tracking.integrate import solve
 from theory.state_tracking.levels import LEVELS
-from theory.state_tracking.numbers.per_seed import (
-    Realisation,
-    Start,
-    emergence_steps,
-    solve,
-    system,
-)
 from theory.state_tracking.predict import BEST
+from theory.state_tracking.realisation import Realisation, Start
 from theory.state_tracking.scope import MANY
+from theory.state_tracking.trained import system
 from verify.check import Check, at_most, identity, listed, near
 from verify.emergence import first_crossing
 from verify.measured import arguments, measured
-from verify.state_tracking.adam import AIM
+from verify.state_tracking.optimisers import AIM
 
 SEEDS = (1, 2, 3)
 STARTS = range(1, 6)
 CHOSEN = 56  # settings on which the limits of entries by arrivals were chosen
-SIZES = tuple(domains.RANGES)
+SIZES = tuple(state_tracking_levels.RANGES)
 EVALUATIONS = 60
 WAYS: dict[str, dict[str, Any]] = {
     "descent": {},
@@ -75,7 +73,7 @@ def levels(sizes: list[int]) -> np.ndarray:
     ours = solve(system(p, start, known, False), epochs)
     ours = ours.assign_coords(seed=list(SEEDS)).assign(zeta=("seed", start.zeta))
     curves = {}
-    for name in domains.OFF:
+    for name in state_tracking_levels.OFF:
         level = LEVELS[name]
         curves[name] = (
             level.flow(p, ours)
@@ -113,7 +111,7 @@ def table() -> list[tuple[list[int], np.ndarray]]:
 
 @listed
 def checks(**training: Any) -> Iterator[Check]:
-    """The default level within its bars, and the constants of `theory.state_tracking.domains`."""
+    """The default level within its bars, and the constants of `theory.state_tracking.levels`."""
     off: dict[str, list[float]] = {way: [] for way in WAYS}
     for sizes, way in arguments(students):
         off[way] += students(sizes, way, **training).tolist()
@@ -169,25 +167,29 @@ def _apart(known: list[tuple]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @listed
 def fit_checks() -> Iterator[Check]:
-    """The constants of `theory.state_tracking.domains`, fitted to the map again."""
+    """The constants of `theory.state_tracking.levels`, fitted to the map again."""
     known = table()
-    x = np.array([domains.features(setting(sizes, "descent")) for sizes, _ in known])
+    x = np.array([state_tracking_levels.features(setting(sizes, "descent")) for sizes, _ in known])
     every = np.array([found for _, found in known])
-    for k, (name, ours) in enumerate(domains.OFF.items()):
+    for k, (name, ours) in enumerate(state_tracking_levels.OFF.items()):
         mean = np.clip(every[:, :, k].mean(1), 1e-4, 0.999)
         found = np.linalg.lstsq(x, np.log(mean / (1 - mean)), rcond=None)[0]
         yield from _compared(
-            name, found, ours, mean * (1 + np.exp(-x @ found)), domains.SPREAD[name]
+            name, found, ours, mean * (1 + np.exp(-x @ found)), state_tracking_levels.SPREAD[name]
         )
     rows = np.isfinite(every[:, :, -1]).all(1)
     x, late = x[rows], every[rows, :, -1]
-    found = least_squares(lambda b: np.exp(x @ b) + late.mean(1), domains.EARLY, loss="soft_l1").x
+    found = least_squares(
+        lambda b: np.exp(x @ b) + late.mean(1), state_tracking_levels.EARLY, loss="soft_l1"
+    ).x
     ratio = np.exp(late + np.exp(x @ found)[:, None])
-    yield from _compared("time", found, domains.EARLY, ratio, domains.EARLY_SPREAD)
+    yield from _compared(
+        "time", found, state_tracking_levels.EARLY, ratio, state_tracking_levels.EARLY_SPREAD
+    )
     sequences = np.array([sizes[-1] for sizes, _ in known])
     waited = np.array([emerges(sizes) for sizes, _ in known])
     never, low = ~np.isfinite(every[:, :, -1]), 0
-    for high, share in domains.NEVER.items():
+    for high, share in state_tracking_levels.NEVER.items():
         some = (low <= sequences) & (sequences < high) & waited
         name = f"students that do not reach A = 1/2, n_train from {low} to {high}"
         yield near(name, "share", share, never[some].mean(), 0.01, "rounding", 1.0)

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 import xarray as xr
 
-from simulate.state_tracking import continued, train
+from simulate.state_tracking import rewards, train
 from simulate.state_tracking.learner import Learner
 from simulate.state_tracking.rewards import go_on
 from theory.state_tracking import Parameters
-from theory.state_tracking.numbers.edge import largest_rate, sharpness
+from theory.state_tracking.edge import largest_rate, sharpness
 from verify.check import Band, Check, at_least, at_most, listed, near
 from verify.measured import measured
-from verify.state_tracking import phases
+from verify.state_tracking import decay
 
 DECAYS = (2e-3, 5e-3, 8e-3)  # at the first nothing leaves the learned state within a run
 LEAVES = 5e-3  # decay at which students are trained at rates below and above
@@ -28,7 +28,7 @@ STILL, MOVED = 0.002, 0.02  # range of A over the second half of a run
 RESOLVED = (1e-4, 2 * MOVED)  # smaller ranges are rounding, larger ones chaotic
 BEYOND = 4.0  # of the edge on the way from scratch
 ITERATIONS, DISTANCE = 40, 1e-4  # of the power method, and of its differences
-BAND = Band(-0.06, 0.01, phases.UNEQUAL)
+BAND = Band(-0.06, 0.01, decay.UNEQUAL)
 
 
 def full_sharpness(p: Parameters, runs: xr.Dataset) -> float:
@@ -59,16 +59,16 @@ def full_sharpness(p: Parameters, runs: xr.Dataset) -> float:
 
 def settled(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -> xr.Dataset:
     """Students in the learned state under a decay."""
-    age = phases.AGES["learned"]
-    learned = train(phases.aged(p, phases.LEARNED, age), seeds, keep=True, **training)
-    q = phases.aged(p, rate, phases.AGES["kept"])
-    return continued.train(q, seeds, start=learned, **training)
+    age = decay.AGES["learned"]
+    learned = train(decay.aged(p, decay.LEARNED, age), seeds, keep=True, **training)
+    q = decay.aged(p, rate, decay.AGES["kept"])
+    return rewards.train(q, seeds, start=learned, **training)
 
 
 @measured
 def sharpnesses(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -> np.ndarray:
     """`full_sharpness` of the learned state, per seed."""
-    runs, q = settled(p, rate, seeds, **training), phases.aged(p, rate, phases.AGES["kept"])
+    runs, q = settled(p, rate, seeds, **training), decay.aged(p, rate, decay.AGES["kept"])
     return np.array([full_sharpness(q, runs.sel(seed=[s])) for s in seeds])
 
 
@@ -77,12 +77,12 @@ def wandering(
     p: Parameters, rate: float, eta: float, seeds: Iterable[int], **training: Any
 ) -> np.ndarray:
     """Range of A over the second half of a run from the learned state, per seed."""
-    q = phases.aged(p, rate, phases.AGES["kept"])
+    q = decay.aged(p, rate, decay.AGES["kept"])
     q, start = (
         q.replace(eta=float(eta), epochs=STEPS, eval_every=1),
         settled(p, rate, seeds, **training),
     )
-    A = continued.train(q, seeds, start=start, **training).A
+    A = rewards.train(q, seeds, start=start, **training).A
     half = A.isel(alpha=slice(STEPS // 2, None))
     return (half.max("alpha") - half.min("alpha")).values
 
@@ -98,20 +98,20 @@ def last_attention(p: Parameters, eta: float, seeds: Iterable[int], **training: 
 @listed
 def at_decay(
     rate: float,
-    p: Parameters = phases.BASE,
-    seeds: Iterable[int] = phases.SEEDS,
+    p: Parameters = decay.BASE,
+    seeds: Iterable[int] = decay.SEEDS,
     band: Band = BAND,
     **training: Any,
 ) -> Iterator[Check]:
     """Sharpness under a decay; where students leave, stability on both sides."""
-    edge = float(largest_rate(phases.aged(p, rate, phases.AGES["kept"])))
+    edge = float(largest_rate(decay.aged(p, rate, decay.AGES["kept"])))
     yield near(
         f"sharpness of the learned state, decay {rate:g}",
         "eta_edge",
         2 / edge,
         float(sharpnesses(p, rate, seeds, **training).mean()),
         0.0,
-        phases.UNEQUAL,
+        decay.UNEQUAL,
         None,
         band,
     )
@@ -130,7 +130,7 @@ def at_decay(
 
 
 def on_the_way(
-    p: Parameters = phases.BASE, seeds: Iterable[int] = phases.SEEDS, **training: Any
+    p: Parameters = decay.BASE, seeds: Iterable[int] = decay.SEEDS, **training: Any
 ) -> list[Check]:
     """What lies beyond the edge on the way from scratch."""
     way = sharpness(p.replace(weight_decay=0.0), 12 / p.eta)

@@ -14,9 +14,15 @@ from simulate.state_tracking.student import Student, Students
 from theory.state_tracking import Parameters, equations, task
 from verify.check import Check, identity, listed
 from verify.report import Table, derivations
-from verify.state_tracking.attention_gradients import attention_constant, attention_derivatives
-from verify.state_tracking.beyond_gradients import dressed_derivatives, penalty_derivatives
+from verify.state_tracking.beyond_gradients import (
+    attention_constant,
+    attention_derivatives,
+    dressed_derivatives,
+    penalty_derivatives,
+)
 from verify.state_tracking.flow_gradients import (
+    EXACT,
+    GENERATOR,
     entry_derivatives,
     flow_at_paper_overlap,
     flow_increments,
@@ -25,7 +31,6 @@ from verify.state_tracking.flow_gradients import (
     overlap_updates,
     seed_means,
 )
-from verify.state_tracking.inputs import EXACT, GENERATOR
 
 
 @listed

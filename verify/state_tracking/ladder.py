@@ -10,8 +10,10 @@ import xarray as xr
 
 from simulate import pool
 from theory.state_tracking import Parameters
+from theory.state_tracking.fixed_disorder import FixedDisorder
+from theory.state_tracking.integrate import solve
 from theory.state_tracking.levels import LEVELS
-from theory.state_tracking.numbers.per_seed import FixedDisorder, Realisation, Start, solve
+from theory.state_tracking.realisation import Realisation, Start
 from verify.emergence import first_crossing
 from verify.state_tracking import ensemble
 

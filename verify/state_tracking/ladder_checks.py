@@ -7,14 +7,10 @@ import numpy as np
 import scipy.stats
 
 from simulate import pool
+from theory.state_tracking.fixed_disorder import FixedDisorder
+from theory.state_tracking.integrate import data_scatter, half_times
 from theory.state_tracking.levels import DRAWS
-from theory.state_tracking.numbers.per_seed import (
-    FixedDisorder,
-    Realisation,
-    Start,
-    data_scatter,
-    half_times,
-)
+from theory.state_tracking.realisation import Realisation, Start
 from verify.check import Band, Check, at_most, estimated, listed, near
 from verify.emergence import first_crossing
 from verify.state_tracking import ensemble

@@ -7,38 +7,27 @@ from typing import Any
 from verify import measured
 from verify.check import Check
 from verify.report import Report, Request
-from verify.state_tracking import (
-    adam,
-    batches,
-    clocks,
-    decay,
-    domains,
-    edge,
-    optimisers,
-    phases,
-    reward_clocks,
-    reward_seeds,
-)
+from verify.state_tracking import batches, clocks, decay, domains, edge, optimisers, rewards
 
 TRAINS = True  # what comes with the code, if asked
 
 
 def groups(request: Request) -> dict[str, Callable[[], list[Check]]]:
     """Rows that take longer, by students that come with the code, by title."""
-    parts: Any = (clocks, adam, decay, phases, edge, optimisers, domains)
+    parts: Any = (clocks, optimisers, decay, decay, edge, optimisers, domains)
     trained = {
         title: functools.partial(make, **request.training)
         for part in parts
         for title, make in part.GROUPS.items()
     }
-    return {"groups": reward_seeds.group_checks, **trained, "order of batches": batches.checks}
+    return {"groups": rewards.group_checks, **trained, "order of batches": batches.checks}
 
 
 def report(request: Request) -> Report:
     """Clocks of rewards; momentum, Adam, decay, batches, and every optimiser for single seeds."""
     rows = [
-        *reward_clocks.checks(request),
-        *([] if request.given else reward_seeds.checks()),
+        *rewards.clock_checks(request),
+        *([] if request.given else rewards.single_checks()),
         *clocks.on_flow(),
     ]
     if not request.full and not request.renew:

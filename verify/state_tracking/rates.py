@@ -9,9 +9,9 @@ import numpy as np
 import sympy as sp
 
 from theory.state_tracking import composite, exact, thermodynamic_limit
-from theory.state_tracking.numbers.composite import lock_function
-from theory.state_tracking.numbers.quadrature import emergence_time
+from theory.state_tracking.composite import lock_function
 from theory.state_tracking.onset import equations as onset_equations
+from theory.state_tracking.quadrature import emergence_time
 from verify.check import Check, listed
 from verify.rates import rates
 from verify.state_tracking import clocks

@@ -11,8 +11,8 @@ import scipy.stats
 import xarray as xr
 
 from theory.state_tracking import Parameters, task
-from theory.state_tracking.numbers.guesses import from_state
-from theory.state_tracking.numbers.quadrature import emergence_time
+from theory.state_tracking.quadrature import emergence_time
+from theory.state_tracking.task import from_state
 from verify.check import Band, Check, at_most, listed, sampled
 from verify.emergence import first_crossing
 from verify.report import Report

@@ -10,7 +10,7 @@ from simulate.state_tracking import train
 from theory import state_tracking as st
 from theory.parameters import stated
 from theory.runtime import plotting
-from theory.state_tracking import Parameters
+from theory.state_tracking import Parameters, inversion, quadrature
 from theory.state_tracking.levels import own_start
 from theory.state_tracking.onset import HALF
 from theory.state_tracking.onset import equations as onset_equations
@@ -19,7 +19,7 @@ from verify.check import Band, Check, at_least, identity, sampled
 from verify.emergence import first_crossing
 from verify.report import Report, Request, merged
 from verify.state_tracking import standard
-from verify.state_tracking.bands import CLOSURE, NOISY_TIMES, PAPER_TIMES, bands
+from verify.state_tracking.ensemble import CLOSURE, NOISY_TIMES, PAPER_TIMES, bands
 from verify.state_tracking.trajectories import noisy
 
 SMALL = Parameters(N=8, L=5, d_g=8, d_h=16, n_train=1024, n_test=256, eval_every=5)
@@ -54,7 +54,7 @@ def exact_solution(p: Parameters) -> tuple[list[Check], list[str]]:
     """Exact solution against the integrated flow, and the departure of (81) from the flow of a
     large system.
     """
-    half = st.numbers.quadrature.emergence_time(p.values())
+    half = quadrature.emergence_time(p.values())
     solution = st.flow(p.teachers).solve(p, at=[0.0], events=HALF, alpha=1.5 * float(half))
     checks = [
         identity(
@@ -72,7 +72,7 @@ def exact_solution(p: Parameters) -> tuple[list[Check], list[str]]:
     v |= {"c_omega": st.c_omega(p), "R_0": 0.0, "S_0": 0.0, "zeta": 0.0}
     star = float(onset_equations()["alpha_star"].evaluate(v))
     times = star * np.array([0.05, 0.9])
-    grown = st.inversion.states(v, times)["A"]
+    grown = inversion.states(v, times)["A"]
     sharp, printed = (
         onset_equations()[q].evaluate(v | {"alpha": times}) for q in ("onset_sharp", "onset_A")
     )
@@ -212,7 +212,7 @@ def scaling(**training: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
         flow = []
         for value in grid:
             p = make(value)
-            flow.append(float(st.numbers.quadrature.emergence_time(p.values())))
+            flow.append(float(quadrature.emergence_time(p.values())))
             p = p.run_to(2.5 * flow[-1])
             runs = train(p, seeds=SEEDS, **training)
             times = first_crossing(runs.A, 0.5)
@@ -259,9 +259,7 @@ def draw(sweeps: dict[str, Any]) -> Any:
             fine = np.unique(2 * np.round(fine / 2) if name == "d_h" else np.round(fine)).astype(
                 int
             )
-        curve = [
-            float(st.numbers.quadrature.emergence_time(SWEEPS[name][1](v.item()))) for v in fine
-        ]
+        curve = [float(quadrature.emergence_time(SWEEPS[name][1](v.item()))) for v in fine]
         axis.loglog(fine, curve, "k--" if name == "eta" else "k.--", ms=4, lw=1, label="flow (15)")
         for value, times in zip(grid, students, strict=True):
             axis.plot(np.full(len(times), value), times, ".", color="C0", alpha=0.35, ms=4)

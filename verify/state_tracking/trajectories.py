@@ -18,14 +18,14 @@ from theory.special import gaussian_accuracy
 from theory.state_tracking import Parameters, attention
 from theory.state_tracking import rollout as rollout_equations
 from theory.state_tracking.levels import own_start
-from theory.state_tracking.numbers.rollout import rollout, with_accuracy
 from theory.state_tracking.predict import ACCURACIES
+from theory.state_tracking.rollout import rollout, with_accuracy
 from verify import ensemble
 from verify.check import Check, at_least, at_most, identity, listed, sampled, vanishing
 from verify.report import Report, Request
-from verify.state_tracking import climb
 from verify.state_tracking import ensemble as tracking
-from verify.state_tracking.bands import MOMENTS, OURS, PAPER, bands
+from verify.state_tracking import fidelity
+from verify.state_tracking.ensemble import MOMENTS, OURS, PAPER, bands
 from verify.trajectories import Comparison, compare
 
 UNTRAINED = 512  # untrained students, a few milliseconds each
@@ -138,9 +138,9 @@ def against(p: Parameters, runs: xr.Dataset) -> Report:
     return Report(
         checks,
         notes,
-        {climb.TITLE: climb.table(climb.climb(p, runs))},
+        {fidelity.TITLE: fidelity.table(fidelity.climb(p, runs))},
         {"inside_two_sd": held.inside()},
-        lambda: draw(p, runs, *predicted(p, runs, climb.BEST)),
+        lambda: draw(p, runs, *predicted(p, runs, fidelity.BEST)),
     )
 
 

@@ -2,17 +2,19 @@
 every step counts the batch that the seed's student takes.
 """
 
+from functools import cache
+
 import numpy as np
 
 from theory.optimisers import Steps
 from theory.parameters import ParameterError
-from theory.state_tracking.numbers.per_seed.covariances import MOST, Covariances, entries
-from theory.state_tracking.numbers.per_seed.fixed_disorder import FixedDisorder
-from theory.state_tracking.numbers.per_seed.fourth_order import FourthOrder
-from theory.state_tracking.numbers.per_seed.realisation import Realisation
-from theory.state_tracking.numbers.per_seed.rewarded import Rewarded
-from theory.state_tracking.numbers.per_seed.start import Start
+from theory.state_tracking import fixed_disorder
+from theory.state_tracking.covariances import MOST, Covariances, entries
+from theory.state_tracking.fixed_disorder import FixedDisorder
+from theory.state_tracking.fourth_order import FourthOrder
 from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.realisation import Realisation, Start
+from theory.state_tracking.rewarded_students import Rewarded
 
 # Multiplications of a gradient of one student, alone and times training sequences.
 WORK, WORK_OF_SEQUENCES = 2**23, 2**31
@@ -54,7 +56,7 @@ class Counted(FourthOrder):
         """Accuracies on all words where they can be listed: of few actions, logits are far from
         Gaussian and those of different states go together.
         """
-        from theory.state_tracking.numbers.per_seed import accuracy_kernels
+        from theory.state_tracking import accuracy_kernels
 
         if float(self.p.d_g) ** self.p.L * (self.p.L * self.p.N) ** 2 > WORK_OF_WORDS:
             return super()._answers(every)
@@ -119,3 +121,31 @@ def system(
     if not p.steady or p.batches > 1:
         return Trained(p, start, given, accuracies)
     return (Counted if _counts(p) else FixedDisorder)(p, start, given, accuracies)
+
+
+# Rates of the fixed-disorder theory as generated from its equations
+
+compiled = cache(fixed_disorder.rates)
+
+
+class Spelled(FixedDisorder):
+    """`FixedDisorder` for counted training sets, with rates generated from the equations."""
+
+    def __init__(self, p: Parameters, start: Start, given: Realisation) -> None:
+        super().__init__(p, start, given)
+        if given.pairs is None:
+            raise ParameterError("pairs = None: must be counts of a training set")
+        self.numbers = {
+            **{"N": p.N, "L": p.L, "d_g": p.d_g, "n_train": p.n_train, "eta": p.eta},
+            "nu": np.maximum(given.share, 1 / (p.n_train * p.L)),
+            "pairs": given.pairs.astype(float),
+            "M_star": self.teachers.transpose(0, 2, 3, 1),
+        }
+
+    def gradients(self) -> list[np.ndarray]:
+        """Derivatives of the loss by the state."""
+        W_Q, W_K, M = self.state
+        pi = self.attention.forward(W_Q, W_K)
+        d_M, force = compiled()({**self.numbers, "pi": pi, "M": M.transpose(0, 2, 3, 1)})
+        d_q, d_k = self.attention.backward(W_Q, W_K, pi, force)
+        return [d_q, d_k, -d_M.transpose(0, 3, 1, 2) / self.p.eta]

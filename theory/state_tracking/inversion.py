@@ -11,15 +11,8 @@ from theory import Allowed, arguments, by_dimension, scope, sweep
 from theory.arguments import Times
 from theory.special import log_linear
 from theory.state_tracking.dynamics import flow
-from theory.state_tracking.numbers.quadrature import (
-    CHUNK,
-    NAMES,
-    NODES,
-    TO_INTEGRAL,
-    TO_LEGENDRE,
-    Points,
-)
 from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.quadrature import CHUNK, NAMES, NODES, TO_INTEGRAL, TO_LEGENDRE, Points
 from theory.state_tracking.scope import FLOW
 
 ROUNDING = 4e-16  # of numbers up to 1

@@ -16,12 +16,11 @@ import numpy as np
 from scipy.special import softmax
 
 from theory import numeric, scope
-from theory.state_tracking import reward_gains, rewards
-from theory.state_tracking.numbers.per_seed.fourth_order import FourthOrder
-from theory.state_tracking.numbers.per_seed.prompts import Prompts
-from theory.state_tracking.numbers.per_seed.realisation import Realisation
-from theory.state_tracking.numbers.per_seed.start import Start
+from theory.state_tracking import rewards
+from theory.state_tracking.fourth_order import FourthOrder
 from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.realisation import Realisation, Start
+from theory.state_tracking.reward_paths import Prompts
 from theory.state_tracking.scope import listable
 
 # Attention from which on steps of a rollout are independent: gradients of tiny students, with all
@@ -247,8 +246,8 @@ class Rewarded(FourthOrder):
 
 @cache
 def _gain(size: int, normalised: bool) -> Any:
-    form = reward_gains.gain(size, normalised)
-    return numeric.function(form, (reward_gains.G, rewards.J))
+    form = rewards.gain(size, normalised)
+    return numeric.function(form, (rewards.G, rewards.J))
 
 
 def _half(T: np.ndarray) -> np.ndarray:
