@@ -2,21 +2,20 @@
 the student then predicts is measured.
 
 A student is a function ``student(actions, states, redirect)`` with the result of
-`transformer.Transformer.forward`; for the solvable student, whose head sees actions alone, A, R and
+`standard.Transformer.forward`; for the solvable student, whose head sees actions alone, A, R and
 S are those of the theory (R and S less zeta/N).
 """
 
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from simulate.state_tracking import learner
-from simulate.state_tracking.standard import Seen
 from simulate.state_tracking.student import Student
 
 MEANING = {
@@ -42,6 +41,25 @@ DIMENSIONS = {
     "step_accuracy": ("step",),
     "attention": ("step", "action"),
 }
+
+
+class Seen(NamedTuple):
+    """Attention and predictions of a student at every state, heads of all blocks one after the
+    other; attention without intervention.
+
+    Attributes
+    ----------
+    logits : Tensor, shape (n, T, N)
+        Of the next states.
+    attention : Tensor, shape (n, heads, T, L)
+        On the actions.
+    itself : Tensor, shape (n, heads, T)
+        Of a state on itself.
+    """
+
+    logits: Tensor
+    attention: Tensor
+    itself: Tensor
 
 
 @torch.no_grad()
@@ -125,11 +143,8 @@ def rollout(student: Callable[..., Seen], actions: Tensor, first: Tensor) -> Ten
     return states[:, -1]
 
 
-# The solvable student, measured by the interventions of standard transformers
-
-
 def seen(student: Student, actions: Tensor, states: Tensor, redirect: Tensor | None = None) -> Seen:
-    """As `transformer.Transformer.forward`; one head, which sees actions alone."""
+    """As `standard.Transformer.forward`; one head, which sees actions alone."""
     attention = student.attention(actions, states)
     used = attention if redirect is None else redirect.expand_as(attention)
     logits = student.logic(student.retrieve(used, actions), states)

@@ -2,7 +2,7 @@
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,34 +11,11 @@ from torch import Tensor, nn
 from simulate import training
 from simulate.learner import Module, Unstacked
 from simulate.state_tracking import interventions
+from simulate.state_tracking.interventions import Seen
 from simulate.state_tracking.learner import optimizer, tables
 from simulate.state_tracking.student import rotate
 from theory.state_tracking import task
 from theory.state_tracking.standard import StandardParameters
-
-__all__ = ["SYSTEM", "StandardParameters", "Transformer", "train"]
-
-
-# A standard transformer
-
-
-class Seen(NamedTuple):
-    """Attention and predictions of a student at every state, heads of all blocks one after the
-    other; attention without intervention.
-
-    Attributes
-    ----------
-    logits : Tensor, shape (n, T, N)
-        Of the next states.
-    attention : Tensor, shape (n, heads, T, L)
-        On the actions.
-    itself : Tensor, shape (n, heads, T)
-        Of a state on itself.
-    """
-
-    logits: Tensor
-    attention: Tensor
-    itself: Tensor
 
 
 class Heads(nn.Module):
@@ -160,12 +137,6 @@ def drawn(p: StandardParameters, seed: int) -> Transformer:
         return Transformer(p)
 
 
-train = SYSTEM.train
-
-
-# Standard transformers under training, and their system
-
-
 class Learner(Module):
     """One standard transformer, on the data of the solvable student of its seed."""
 
@@ -246,3 +217,4 @@ SYSTEM = training.System(
     identity=identity,
     displayed=("A", "B", "R", "S", "heuristic", "logic", "accuracy", "rollout_accuracy"),
 )
+train = SYSTEM.train

@@ -15,7 +15,7 @@ from simulate.state_tracking.student import Student as Plain
 from theory import numeric
 from theory import state_tracking as st
 from theory.parameters import ParameterError
-from theory.state_tracking import attention, bypass, groups
+from theory.state_tracking import attention, bypass, regular
 from theory.state_tracking import symbols as of_paper
 from theory.state_tracking.bypass import LENGTH, N, b, compiled, d_g, stated
 from theory.statement import kept
@@ -119,7 +119,7 @@ def test_teachers_that_meet_are_not_described(rates):
 
 def plain(states):
     """Rates of D and of A per attention's factor, by the flow of a group acting on itself."""
-    flow, q = groups.flow(LENGTH, states), of_paper
+    flow, q = regular.flow(LENGTH, states), of_paper
     rate = {x.name: flow.rhs[x].subs({q.eta: 1, q.c_omega: 1}) for x in flow.state}
     function = numeric.function([rate["R"] - rate["S"], rate["A"]], [q.A, q.R, q.S])
     closure = attention.equations()["c_closure"].rhs.subs({q.L: LENGTH, q.c_omega: 1})

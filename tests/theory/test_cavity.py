@@ -15,7 +15,7 @@ import sympy as sp
 import torch
 from later import Later
 
-from theory.state_tracking import Parameters, cavity, dressed, loss, per_seed
+from theory.state_tracking import Parameters, cavity, dressed, mean_field, per_seed
 from theory.state_tracking.cavity import Cavity, V_all, V_k, V_w, mean_w
 from theory.state_tracking.integrate import solve
 from theory.state_tracking.realisation import Start
@@ -78,7 +78,9 @@ def test_noise_and_signal_add_up():
     """Own weight squared and the two coefficients of noise make up the spread of a logit over M."""
     others, own = (sp.expand(EQUATIONS["noise_right"].rhs).coeff(x) for x in (V_all, V_k))
     weight = EQUATIONS["own_weight"].rhs
-    whole = dressed.equations()["spread"].rhs.subs(loss.participation, cavity.pi_i**2 + cavity.T)
+    whole = dressed.equations()["spread"].rhs.subs(
+        mean_field.participation, cavity.pi_i**2 + cavity.T
+    )
     assert sp.expand(weight**2 + others + own - whole) == 0
     # What a column feels of its own deviation elsewhere is the rest of the spread.
     pull = -sp.diff(EQUATIONS["rate_wrong"].rhs, cavity.v_w).subs(dressed.L, 1).doit() / eta
@@ -338,7 +340,9 @@ def test_rates_at_the_start_against_fine_quadrature():
     values = {"g": left[:, None], "V_M": V_, "N": p.N, "d_g": p.d_g, "R": R_, "S": S_}
     eq = dressed.equations()
     values["h_i"] = eq["noise_cost"].evaluate(values)
-    values["v_i"] = eq["noise"].evaluate(values | {loss.participation: (pi**2).sum(1)[:, None]})
+    values["v_i"] = eq["noise"].evaluate(
+        values | {mean_field.participation: (pi**2).sum(1)[:, None]}
+    )
     force = eq["dloss_dpi_noise"].evaluate(values | {dressed.pi[dressed.i, dressed.j]: pi})
     force = force + np.diag(eq["dloss_dpi_margin"].evaluate(values)[:, 0])
     for mine, slope in zip(

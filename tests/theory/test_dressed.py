@@ -21,7 +21,7 @@ from theory.state_tracking.cavity import Cavity
 from theory.state_tracking.definitions import pi
 from theory.state_tracking.dressed import Dressed
 from theory.state_tracking.integrate import data_scatter, half_times, solve
-from theory.state_tracking.loss import participation
+from theory.state_tracking.mean_field import participation
 from theory.state_tracking.realisation import Start
 from theory.state_tracking.symbols import A, N, R, S, d_g, eta, g, n_train, z_k, zeta
 from theory.state_tracking.symbols import m as margin

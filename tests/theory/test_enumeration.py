@@ -17,7 +17,7 @@ import sympy as sp
 from later import Later
 
 from theory import state_tracking
-from theory.state_tracking.loss import participation, pi_i
+from theory.state_tracking.mean_field import participation, pi_i
 from theory.state_tracking.symbols import (
     A,
     M,

@@ -10,7 +10,7 @@ import sympy as sp
 
 from theory import state_tracking as st
 from theory.parameters import ParameterError
-from theory.state_tracking import groups, task
+from theory.state_tracking import groups, regular, task
 from theory.state_tracking.symbols import A, N, R, S, d_g, eta
 
 TRANSITIVE = ["Z_5", "D_4", "S_4", "A_5", "D_3_regular", "A_4_regular", "Z_2xS_3_regular"]
@@ -93,11 +93,11 @@ def test_two_classes_are_exact_where_a_group_acts_on_itself(name, L):
     teachers = task.teacher_matrices(groups.table(name))
     loss, slope = student_on_everything(p, np.where(teachers == 1, right, wrong))
     numbers = {N: p.N, d_g: p.d_g, A: 1 / L, R: right, S: wrong, eta: p.eta}
-    assert float(groups.loss(L).subs(numbers)) == pytest.approx(loss, abs=1e-12)
+    assert float(regular.loss(L).subs(numbers)) == pytest.approx(loss, abs=1e-12)
     margin = (right - wrong) / L
     assert abs(np.log(1 + (p.N - 1) * np.exp(-margin)) - loss) > 0.02
     rates = {
-        q: float(rate.subs(numbers)) for q, rate in groups.flow(L, p.N).expanded.items() if q != A
+        q: float(rate.subs(numbers)) for q, rate in regular.flow(L, p.N).expanded.items() if q != A
     }
     step = -p.eta * slope * p.d_g * p.N  # per unit of alpha
     assert np.allclose(step[teachers == 1], rates[R], rtol=0, atol=1e-12)
@@ -106,7 +106,7 @@ def test_two_classes_are_exact_where_a_group_acts_on_itself(name, L):
 
 def test_mean_over_other_actions_at_ten():
     """Z_5 at A = 0.2, R - S = 5, L = 10: the mean over drawn actions, and mean logits beside it."""
-    value = sp.lambdify((N, A, R, S), groups.loss(10))(5, 0.2, 5.0, 0.0)
+    value = sp.lambdify((N, A, R, S), regular.loss(10))(5, 0.2, 5.0, 0.0)
     rng = np.random.default_rng(0)
     others = rng.multinomial(9, [0.2] * 5, size=200_000) * 5 * 0.8 / 9
     others[:, 0] += 5 * 0.2
@@ -144,9 +144,9 @@ def test_theories_of_other_teachers_are_refused():
     for ask, message in (
         (lambda: st.flow().solve(p, alpha=1), "must be iid as the flow's teachers"),
         (lambda: st.flow("group").solve(st.Parameters(), alpha=1), "must be a group"),
-        (lambda: groups.flow(4, 5).solve(st.Parameters(L=4), alpha=1), "a group acting on itself"),
-        (lambda: groups.flow(5, 5).solve(p, alpha=1), "L = 4: must be 5"),
-        (lambda: groups.flow(21, 5), "L = 21: must be"),
+        (lambda: regular.flow(4, 5).solve(st.Parameters(L=4), alpha=1), "a group acting on itself"),
+        (lambda: regular.flow(5, 5).solve(p, alpha=1), "L = 4: must be 5"),
+        (lambda: regular.flow(21, 5), "L = 21: must be"),
         (
             lambda: st.predict(p, seeds=1, alpha=1, level="cavity"),
             r"iid or distinct \(or level fixed_disorder\)",

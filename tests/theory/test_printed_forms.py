@@ -15,7 +15,7 @@ import sympy as sp
 from theory import state_tracking
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking import attention as att
-from theory.state_tracking import loss, overlaps, rollout
+from theory.state_tracking import mean_field, overlaps, rollout
 from theory.state_tracking.symbols import (
     A_0,
     W_K2,
@@ -75,9 +75,9 @@ def same(left: sp.Expr, right: sp.Expr) -> bool:
 
 PRINTED = {
     # name of the equation: printed form
-    "pair_weight": loss.pi_i * (delta(a, b) / d_g - 1 / d_g**2) + 1 / d_g**2,  # (33)
-    "logit_correct_position": (loss.pi_i + (1 - loss.pi_i) / d_g) * R
-    + (d_g - 1) / d_g * (1 - loss.pi_i) * S,  # (35)
+    "pair_weight": mean_field.pi_i * (delta(a, b) / d_g - 1 / d_g**2) + 1 / d_g**2,  # (33)
+    "logit_correct_position": (mean_field.pi_i + (1 - mean_field.pi_i) / d_g) * R
+    + (d_g - 1) / d_g * (1 - mean_field.pi_i) * S,  # (35)
     "logit_correct": (A + (1 - A) / d_g) * R + (d_g - 1) / d_g * (1 - A) * S,  # (11), (36)
     "logit_other": (zeta - z_k) / (N - 1),  # (41)
     "loss": -z_k + sp.log(sp.exp(z_k) + (N - 1) * sp.exp(z_kbar)),  # (10), one position

@@ -16,7 +16,7 @@ from theory import state_tracking
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, gaussian_accuracy
 from theory.state_tracking import rollout as written
-from theory.state_tracking.loss import participation
+from theory.state_tracking.mean_field import participation
 from theory.state_tracking.rollout import rollout
 from theory.state_tracking.symbols import L, t
 

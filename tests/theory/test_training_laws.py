@@ -19,7 +19,7 @@ from theory.state_tracking.arrivals import Arrivals, Kinds, _forms, emergence_st
 from theory.state_tracking.batches import batch_times
 from theory.state_tracking.fixed_disorder import FixedDisorder
 from theory.state_tracking.integrate import half_times
-from theory.state_tracking.loss import pi_i
+from theory.state_tracking.mean_field import pi_i
 from theory.state_tracking.realisation import Realisation, Start
 from theory.state_tracking.symbols import N, d_g
 from theory.state_tracking.trained import system

@@ -22,7 +22,7 @@ from theory.state_tracking import (
     fourth_order,
     inversion,
     late_time,
-    loss,
+    mean_field,
     norms,
     overlaps,
     per_seed,
@@ -36,7 +36,7 @@ from theory.state_tracking.decay import decay_thresholds, late_states
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
 from theory.state_tracking.edge import largest_rate, sharpness
 from theory.state_tracking.levels import applies
-from theory.state_tracking.loss import initial_variance
+from theory.state_tracking.mean_field import initial_variance
 from theory.state_tracking.onset import emergence_times, onset
 from theory.state_tracking.onset import equations as onset_equations
 from theory.state_tracking.parameters import Parameters
@@ -82,9 +82,9 @@ __all__ = [
 flows, sections, equations = catalogue(
     {
         "Definitions": [definitions],
-        "Mean logits": [loss.logit_equations],
-        "Mean-field loss": [loss],
-        "Gradients of single entries": [loss.entry_equations],
+        "Mean logits": [mean_field.logit_equations],
+        "Mean-field loss": [mean_field],
+        "Gradients of single entries": [mean_field.entry_equations],
         "Teacher overlaps": [overlaps],
         "Attention": [attention],
         "Order-parameter dynamics": [dynamics, flow],
@@ -93,7 +93,7 @@ flows, sections, equations = catalogue(
         "Exact solution": [exact],
         "Constant attention and late time": [late_time],
         "Composite for all times": [composite],
-        "Variance of the logits": [loss.variance_equations],
+        "Variance of the logits": [mean_field.variance_equations],
         "Dressed theory": [dressed],
         "Cavity equations": [cavity],
         "Fixed-disorder theory": [fixed_disorder, fourth_order, covariances],

@@ -24,7 +24,7 @@ from theory import Equation, array, delta_sum, gauss_hermite, scope, symbol, tab
 from theory.optimisers import Steps
 from theory.state_tracking.attention import Attention
 from theory.state_tracking.integrate import Single, half_epochs
-from theory.state_tracking.loss import pi_i
+from theory.state_tracking.mean_field import pi_i
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.realisation import Start, started
 from theory.state_tracking.scope import ARRIVALS

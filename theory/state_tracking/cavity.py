@@ -8,6 +8,7 @@ their initial value v_0, which is uniform, and of the column's share 1 + epsilon
 set. `per_seed` integrates these equations.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -16,11 +17,10 @@ import sympy as sp
 
 from theory import Equation, array, delta_sum, symbol, table, written_as
 from theory.special import gauss_hermite, gauss_legendre
-from theory.state_tracking import dressed
-from theory.state_tracking import loss as logits
+from theory.state_tracking import dressed, mean_field
 from theory.state_tracking.attention import Attention
 from theory.state_tracking.dressed import forces, forms, summary
-from theory.state_tracking.loss import pi_i
+from theory.state_tracking.mean_field import pi_i
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.realisation import Start
 from theory.state_tracking.symbols import A, L, N, R, S, alpha, c, d_g, eta, i, n_train, ref, zeta
@@ -123,7 +123,7 @@ def equations() -> dict[str, Equation]:
         )
     )
     share = (1 + epsilon) * eta / L
-    weight = written_as(logits.logit_equations()["c_R"].rhs.subs(A, pi_i), own_weight())
+    weight = written_as(mean_field.logit_equations()["c_R"].rhs.subs(A, pi_i), own_weight())
     noise_k = by_others * V_all + by_own * (V_k + (R - S) ** 2)
     noise_w = by_others * V_all + by_own * (V_w + ((R - S) / (N - 1)) ** 2)
     average = sp.Integral(sp.exp(of_start + u_w / 2), (v_0, -1, 1)) / 2
@@ -181,6 +181,21 @@ NODES, SHARES, NOISE = 10, 5, 5
 
 
 FINE = 65  # points of the interpolation of distributions of entries
+
+
+@cache
+def column_forms() -> dict[str, Callable]:
+    """Functions of the theory compiled from its equations, and from those of the dressed theory."""
+    own = equations()
+    return {
+        **forms(),
+        "entry_variance": own["entry_variance"].lambdify(V_k, V_w, R, mean_w, N),
+        "noise_right": own["noise_right"].lambdify(pi_i, T, V_all, V_k, R, S, d_g),
+        "noise_wrong": own["noise_wrong"].lambdify(pi_i, T, V_all, V_w, R, S, N, d_g),
+        "right": own["column_right"].lambdify(b_i, v_k, S),
+        "wrong": own["column_wrong"].lambdify(b_i, v_w, S, zeta, N),
+        "share": own["share_variance"].lambdify(d_g, N, n_train, L),
+    }
 
 
 @dataclass(frozen=True)
@@ -246,7 +261,7 @@ class Cavity:
         self.v_0, weight = gauss_legendre(NODES, -1)
         self.of_v = weight / 2
         self.e, self.of_share = gauss_hermite(SHARES if finite_data else 1)
-        self.share = 1 + self.e * np.sqrt(forms()["share"](p.d_g, p.N, p.n_train, p.L))
+        self.share = 1 + self.e * np.sqrt(column_forms()["share"](p.d_g, p.N, p.n_train, p.L))
         self.share = np.maximum(self.share, 0)
         self.xi, self.of_xi = gauss_hermite(NOISE)
         # For accuracies, values at edges and middles of cells, and at equally spaced shares.
@@ -276,7 +291,7 @@ class Cavity:
 
     def _logits(self) -> Logits:
         """Logits in the current state."""
-        p, f = self.p, forms()
+        p, f = self.p, column_forms()
         W_Q, W_K, v_k, v_w, S = self.state
         pi = self.attention.forward(W_Q, W_K)
         on_right = np.einsum("bii->bi", pi)
@@ -306,7 +321,7 @@ class Cavity:
 
     def rates(self) -> list[np.ndarray]:
         """Change of the state per epoch."""
-        p, f = self.p, forms()
+        p, f = self.p, column_forms()
         W_Q, W_K, v_k, v_w, S = self.state
         x = self._logits()
         e_w = np.exp(x.z_w + x.u_w[..., None, None] / 2)

@@ -124,8 +124,8 @@ class Covariances:
         sets = given.sequences or ()
         memory.require(excess_memory, p, "covariances of a training set", times=len(sets))
         self.excess = np.empty((len(sets), p.N, p.d_g**2, p.L**3), np.float32)
-        for b, data in enumerate(sets):
-            self.excess[b] = self._counted(data, given, left, b)
+        for student, data in enumerate(sets):
+            self.excess[student] = self._counted(data, given, left, student)
 
     def __getitem__(self, seeds: slice) -> Self:
         """Those of some of the seeds."""
@@ -145,18 +145,20 @@ class Covariances:
         both = (data.actions[:, :, None] * d + data.actions[:, None, :]) * L**2
         both += np.arange(L)[:, None] * L + np.arange(L)
         uniform = (np.eye(d) / d - 1 / d**2).ravel()
-        for i in range(L):
-            places = data.states[:, i, None, None] * (d * L) ** 2 + both
+        for step in range(L):
+            places = data.states[:, step, None, None] * (d * L) ** 2 + both
             excess = np.bincount(places.ravel(), minlength=p.N * (d * L) ** 2) / (n * L)
             excess = excess.reshape(p.N, d * d, L, L)
-            met = given.pairs[student, :, i].astype(float)  # s, j, a, b
-            per_row = met / np.where(per_state[:, i] > 0, per_state[:, i], np.inf)[:, None, :, None]
+            met = given.pairs[student, :, step].astype(float)  # s, j, a, b
+            per_row = (
+                met / np.where(per_state[:, step] > 0, per_state[:, step], np.inf)[:, None, :, None]
+            )
             excess -= np.einsum("sjab,skac->sbcjk", met, per_row, optimize=True).reshape(
                 excess.shape
             )
-            expected = left[student, :, i].sum(1)[:, None] * uniform
+            expected = left[student, :, step].sum(1)[:, None] * uniform
             excess[..., np.arange(L), np.arange(L)] -= expected[..., None]
-            out[:, :, i] = excess
+            out[:, :, step] = excess
         return out.reshape(p.N, d * d, L**3)
 
     def slopes(

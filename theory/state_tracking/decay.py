@@ -14,7 +14,6 @@ from theory import Equation, ParameterError, by_dimension, scope, sweep, symbol,
 from theory.numeric import function
 from theory.onset import Onset, tabulated
 from theory.state_tracking import late_time, norms
-from theory.state_tracking import norms as phases
 from theory.state_tracking.norms import BEYOND, decay, gap, kappa, steady
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import DECAY_THRESHOLDS, DECAYING, LATE_STATES
@@ -29,16 +28,16 @@ R_inf = symbol("R_inf", r"R_{\infty}", "R in the end", positive=True)
 
 def balance() -> sp.Expr:
     """Decay at which R stands still: the balance of `phases` at A = 1, where S has decayed."""
-    R_still, S_still = (x.subs({A: 1, phases.steady: R}) for x in phases.overlaps())
+    R_still, S_still = (x.subs({A: 1, norms.steady: R}) for x in norms.overlaps())
     written_as(R, R_still)
     written_as(sp.S.Zero, S_still)
     form = 1 / (d_g * N * R * (1 + sp.exp(N * R / (N - 1)) / (N - 1)))
-    return written_as(form, phases.balance().subs({A: 1, phases.steady: R}))
+    return written_as(form, norms.balance().subs({A: 1, norms.steady: R}))
 
 
 def by_lambert() -> sp.Expr:
     """R by the generalised Lambert function, whose defining equation is the balance."""
-    at_one = phases.by_lambert().subs({A: 1, phases.lambert: lambert})
+    at_one = norms.by_lambert().subs({A: 1, norms.lambert: lambert})
     return written_as((N - 1) / N * lambert, at_one)
 
 
@@ -114,7 +113,7 @@ MEANING = {
 @cache
 def _compiled() -> dict[str, Any]:
     """Array code of the equations, in the numbers that they need."""
-    eq = phases.steady_equations()
+    eq = norms.steady_equations()
     sizes = (A, kappa, N, d_g)
     return {
         "gap": function(norms.gap_of_block(), (norms.w, L)),
@@ -124,7 +123,7 @@ def _compiled() -> dict[str, Any]:
         "R": function(eq["R_steady"].rhs, (A, d_g, steady)),
         "S": function(eq["S_steady"].rhs, (A, d_g, steady)),
         "P": function(eq["P_steady"].rhs, (A, L, d_h, gap)),
-        "balance": function(phases.balance(), (A, steady, N, d_g)),
+        "balance": function(norms.balance(), (A, steady, N, d_g)),
     }
 
 
@@ -240,7 +239,7 @@ def late_states(p: Parameters) -> xr.Dataset:
         states["P"] = np.maximum(code["P"](attention, p.L, p.d_h, widest(p)), 0)
     numbers = p.values() | {x: states[x][0] for x in "RS"} | {"gap": widest(p)}
     wrong = p.weight_decay * p.d_g * p.N * per_A[0]
-    growth = float(phases.steady_equations()["decay_growth"].evaluate(numbers | {"g": wrong}))
+    growth = float(norms.steady_equations()["decay_growth"].evaluate(numbers | {"g": wrong}))
     data = {x: ("state", v, {"long_name": MEANING[x]}) for x, v in states.items()}
     grown = ((), growth, {"long_name": MEANING["decay_growth"]})
     return xr.Dataset(data | {"decay_growth": grown}, coords={"state": ["unlearned", "learned"]})
@@ -309,7 +308,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         equations=lambda: [
             *with_norms.equations().values(),
             *norms.equations().values(),
-            *phases.steady_equations().values(),
+            *norms.steady_equations().values(),
         ],
         plot=draw,
         absent=ABSENT,

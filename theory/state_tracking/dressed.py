@@ -14,16 +14,15 @@ import sympy as sp
 
 from theory import Equation, array, delta_sum, symbol, table, written_as
 from theory.special import gaussian_accuracy
-from theory.state_tracking import cavity, loss
-from theory.state_tracking import loss as logits
-from theory.state_tracking import loss as variance
+from theory.state_tracking import mean_field
 from theory.state_tracking.attention import Attention
 from theory.state_tracking.definitions import pi
-from theory.state_tracking.loss import pi_i
+from theory.state_tracking.mean_field import pi_i
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.realisation import Start
 from theory.state_tracking.rollout import rollout
 from theory.state_tracking.symbols import (
+    A,
     L,
     N,
     R,
@@ -92,7 +91,7 @@ def response() -> sp.Expr:
     """
     there = pi[i, j] + (1 - pi[i, j]) * delta_sum(sp.KroneckerDelta(c, 1), (c, 1, d_g)) / d_g
     total = sp.expand(pi[i, j] * there)
-    return total.coeff(pi[i, j], 2) * variance.participation + total.coeff(
+    return total.coeff(pi[i, j], 2) * mean_field.participation + total.coeff(
         pi[i, j], 1
     )  # rows sum to one
 
@@ -111,16 +110,16 @@ def equations() -> dict[str, Equation]:
     respect to attention entries, and the decay of the variance of M.
     """
     quenched, annealed = noise_cost()
-    of_logits = variance.variance_equations()["logit_variance"].rhs.subs(sigma2, V)
-    at_i = logits.logit_equations()["logit_correct_position"].rhs
-    margin = loss.equations()["margin"].rhs.subs(z_k, at_i)
-    mean_loss = loss.equations()["loss_of_margin"].rhs
+    of_logits = mean_field.variance_equations()["logit_variance"].rhs.subs(sigma2, V)
+    at_i = mean_field.logit_equations()["logit_correct_position"].rhs
+    margin = mean_field.equations()["margin"].rhs.subs(z_k, at_i)
+    mean_loss = mean_field.equations()["loss_of_margin"].rhs
     # Chain rule: pi_ii enters through the margin and the variance, pi_ij only through the variance.
-    g_of_m = loss.equations()["g"].rhs
+    g_of_m = mean_field.equations()["g"].rhs
     g_by_m = written_as(-g * (1 - g), sp.diff(g_of_m, m).subs(m, sp.log((N - 1) * (1 - g) / g)))
     loss_by_m = written_as(-g, sp.diff(mean_loss, m).subs(m, sp.log((N - 1) * (1 - g) / g)))
     m_by_pi = written_as(N / (N - 1) * (1 - 1 / d_g) * (R - S), sp.diff(margin, pi_i))
-    noise_by_pi = sp.diff(of_logits, variance.participation) * 2 * pi[i, j]
+    noise_by_pi = sp.diff(of_logits, mean_field.participation) * 2 * pi[i, j]
     through_margin = (loss_by_m + v / 2 * sp.diff(quenched, g) * g_by_m) * m_by_pi
     through_margin = written_as(
         -g * N / (N - 1) * (1 - 1 / d_g) * (R - S) * (1 + v * (1 - g) * (1 - g * N / (N - 1))),
@@ -128,7 +127,7 @@ def equations() -> dict[str, Equation]:
     )
     p_w = g / (N - 1)
     decay = -2 * eta * sp.Sum(curvature[i] * spread[i], (i, 1, L)) / L * V
-    one_position = written_as((1 - 1 / d_g) * variance.participation + 1 / d_g, response())
+    one_position = written_as((1 - 1 / d_g) * mean_field.participation + 1 / d_g, response())
     assumed = (SECOND_ORDER, "noise independent of the means")
     independent = "entries of M independent with variance V_M"
     return table(
@@ -177,29 +176,19 @@ def equations() -> dict[str, Equation]:
 @cache
 def forms() -> dict[str, Callable]:
     """Functions of the theory compiled from its equations."""
-    d, k, one = equations(), cavity.equations(), logits.logit_equations()
+    d, one = equations(), mean_field.logit_equations()
     return {
-        "spread": d["spread"].lambdify(variance.participation, d_g),
+        "spread": d["spread"].lambdify(mean_field.participation, d_g),
         "curvature": d["curvature"].lambdify(g, N),
         "cost": d["noise_cost"].lambdify(g, N),
         "by_margin": d["dloss_dpi_margin"].lambdify(g, v, R, S, N, d_g),
         "by_noise": d["dloss_dpi_noise"].lambdify(h, pi[i, j], V, d_g),
         "logit": one["logit_correct_position"].lambdify(pi_i, R, S, d_g),
         "other": one["logit_other"].lambdify(z_k, zeta, N),
-        "margin": loss.equations()["margin"].lambdify(z_k, zeta, N),
-        "g": loss.equations()["g"].lambdify(m, N),
-        "loss": loss.equations()["loss_of_margin"].lambdify(m, N),
-        "weight": k["own_weight"].lambdify(pi_i, d_g),
-        "entry_variance": k["entry_variance"].lambdify(cavity.V_k, cavity.V_w, R, cavity.mean_w, N),
-        "noise_right": k["noise_right"].lambdify(
-            pi_i, cavity.T, cavity.V_all, cavity.V_k, R, S, d_g
-        ),
-        "noise_wrong": k["noise_wrong"].lambdify(
-            pi_i, cavity.T, cavity.V_all, cavity.V_w, R, S, N, d_g
-        ),
-        "right": k["column_right"].lambdify(cavity.b_i, cavity.v_k, S),
-        "wrong": k["column_wrong"].lambdify(cavity.b_i, cavity.v_w, S, zeta, N),
-        "share": k["share_variance"].lambdify(d_g, N, cavity.n_train, L),
+        "margin": mean_field.equations()["margin"].lambdify(z_k, zeta, N),
+        "g": mean_field.equations()["g"].lambdify(m, N),
+        "loss": mean_field.equations()["loss_of_margin"].lambdify(m, N),
+        "weight": one["c_R"].lambdify(A, d_g),
     }
 
 

@@ -2,17 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache as functools_cache
 from typing import Any
 
 import sympy as sp
 
 from theory import Equation, Flow, ParameterError, clocks, delta_sum, symbol, table, written_as
 from theory.called import cache
-from theory.state_tracking import attention, loss, overlaps
-from theory.state_tracking import loss as logits
-from theory.state_tracking import loss as micro
-from theory.state_tracking.loss import MEAN_FIELD
+from theory.state_tracking import attention, mean_field, overlaps
+from theory.state_tracking.mean_field import MEAN_FIELD
 from theory.state_tracking.scope import flow_of
 from theory.state_tracking.symbols import (
     A_0,
@@ -58,11 +55,11 @@ def projected_update(teacher: sp.Symbol, student: sp.Symbol) -> sp.Expr:
     Products of teacher entries summed over the matrix give Tr[M*_a^T M*_c]; a constant entry gives
     Tr[M*^T J] = N, as every permutation matrix has N ones.
     """
-    step = sp.expand(micro.entry_equations()["update_M"].rhs)
+    step = sp.expand(mean_field.entry_equations()["update_M"].rhs)
     everyone = delta_sum(overlaps.mean_overlap(teacher, c), (c, 1, d_g))
-    constant = step.subs({micro.OWN: 0, micro.ALL: 0})
-    to_own = step.coeff(micro.OWN) * overlaps.mean_overlap(teacher, student)
-    return to_own + step.coeff(micro.ALL) * everyone + constant
+    constant = step.subs({mean_field.OWN: 0, mean_field.ALL: 0})
+    to_own = step.coeff(mean_field.OWN) * overlaps.mean_overlap(teacher, student)
+    return to_own + step.coeff(mean_field.ALL) * everyone + constant
 
 
 SCALE = eta * EPOCH * g * N / (N - 1)  # common factor of every update
@@ -94,7 +91,7 @@ def update_of_pair() -> sp.Expr:
     tau_group = overlaps.equations()["tau_bar_group"].rhs
     update = projected_update(b, a).subs(overlaps.mean_overlap(b, a), overlaps.tau_ab)
     update = update.subs(tau, tau_group)
-    spell = {c_S: 1 - c_R, c_R: logits.logit_equations()["c_R"].rhs}
+    spell = {c_S: 1 - c_R, c_R: mean_field.logit_equations()["c_R"].rhs}
     return written_as(SCALE * A * (overlaps.tau_ab - 1 / N), update.subs(c_S, 1 - c_R).subs(spell))
 
 
@@ -112,7 +109,7 @@ def over_seeds(update: sp.Expr, form: sp.Expr) -> sp.Expr:
     grouping.
     """
     coefficients = {c_S: 1 - c_R, tau: overlaps.equations()["tau_bar_iid"].rhs}
-    mean = update.subs(coefficients).subs(c_R, logits.logit_equations()["c_R"].rhs)
+    mean = update.subs(coefficients).subs(c_R, mean_field.logit_equations()["c_R"].rhs)
     return written_as(eta * EPOCH * g * form, mean)
 
 
@@ -155,7 +152,7 @@ def equations() -> dict[str, Equation]:
         # One epoch of descent on W moves A by -eta |grad A|^2 dl/dA, and c(A) = d_g N |grad A|^2.
         dA_dalpha_chain=(
             sp.Derivative(A, alpha),
-            lambda: -eta * c_A * loss.equations()["dloss_dA"].rhs,
+            lambda: -eta * c_A * mean_field.equations()["dloss_dA"].rhs,
             "Eqs. (60)-(64)",
             "small steps",
             "A is the only route from the loss to W_Q, W_K",
@@ -188,7 +185,7 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
         For any other word.
     """
     eq = equations()
-    mean = logits.logit_equations()
+    mean = mean_field.logit_equations()
     spell = {c_S: mean["c_S"].rhs, c_R: mean["c_R"].rhs}
     overlap = _option(
         "teacher_overlap",
@@ -216,12 +213,12 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
         initial={A: A_0, R: R_0, S: S_0},
         reference=ref("Eq. (15)"),
         status="closure",
-        assumptions=(MEAN_FIELD, logits.EXCHANGEABLE, attention.CLOSURE, "gradient flow"),
-        where=loss.abbreviations(),
+        assumptions=(MEAN_FIELD, mean_field.EXCHANGEABLE, attention.CLOSURE, "gradient flow"),
+        where=mean_field.abbreviations(),
         observables={
             "logit_correct": mean["logit_correct"].rhs,
             "logit_other": mean["logit_other"].rhs,
-            "loss": loss.equations()["loss_of_margin"].rhs,
+            "loss": mean_field.equations()["loss_of_margin"].rhs,
             "c_A": c_of_A,
         },
         scope=flow_of(teacher_overlap),
@@ -243,7 +240,7 @@ def thermodynamic_limit() -> Flow:
         return sp.limit(sp.simplify((expr / order).subs(large)), size, sp.oo) * order
 
     full = flow()
-    g_limit = sp.limit(loss.equations()["g"].rhs.subs(N, size), size, sp.oo)
+    g_limit = sp.limit(mean_field.equations()["g"].rhs.subs(N, size), size, sp.oo)
     return Flow(
         name="state_tracking, thermodynamic limit",
         time=alpha,
@@ -264,7 +261,7 @@ def thermodynamic_limit() -> Flow:
 ASSUMED = ("loss linear in the logits", "A = A_0", "R(0) = S(0) = zeta = 0")
 
 
-@functools_cache
+@cache
 def early_equations() -> dict[str, Equation]:
     """A, R and S to first order in the logits."""
     at_start = {A: A_0, R: 0, S: 0, zeta: 0}
@@ -276,7 +273,7 @@ def early_equations() -> dict[str, Equation]:
 # Momentum and schedules
 
 
-@functools_cache
+@cache
 def momentum_equations() -> dict[str, Equation]:
     """Those of `theory.clocks`."""
     place = ref("beyond the paper: momentum as a filter of gradients")

@@ -3,7 +3,6 @@ coordinates, in which the Jacobian of the flow is the Hessian of the loss.
 """
 
 from dataclasses import replace
-from functools import cache as functools_cache
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,7 @@ from theory.arguments import Positive
 from theory.called import cache
 from theory.numeric import function
 from theory.parameters import ParameterError, most_extreme
-from theory.state_tracking import loss as mean_field
-from theory.state_tracking import norms
-from theory.state_tracking import norms as phases
+from theory.state_tracking import mean_field, norms
 from theory.state_tracking.attention import ANSATZ
 from theory.state_tracking.decay import late_states, widest
 from theory.state_tracking.norms import PER_TIME, WIDEST, decay, gap, lead, pushing_alike
@@ -112,7 +109,7 @@ def equations() -> dict[str, Equation]:
             sharpness_of_loss,
             of_learned_state,
             "leading order",
-            *phases.STEADY,
+            *norms.STEADY,
             HELD,
         ),
         eta_edge=(largest, 2 / sharpness_of_loss, "exact"),
@@ -126,7 +123,7 @@ STATE = (up, down, R, S)
 OTHERS = (N, L, d_g, d_h, decay, gap, eta)
 
 
-@functools_cache
+@cache
 def _hessian() -> Any:
     """Minus the Jacobian of the flow per eta d_g N, without the drift of zeta."""
     flow = norms.flow()

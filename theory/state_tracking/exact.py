@@ -7,7 +7,7 @@ from functools import cache
 import sympy as sp
 
 from theory import Equation, proved, symbol, table, vanishes, written_as
-from theory.state_tracking import loss
+from theory.state_tracking import mean_field
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.symbols import (
     A_0,
@@ -157,7 +157,7 @@ def growth() -> tuple[sp.Expr, sp.Expr]:
 def margin() -> sp.Expr:
     """Logit margin as a function of A, D and S."""
     lifted = S + (A + (1 - A) / d_g) * D  # c_R + c_S = 1
-    return written_as((N * lifted - zeta) / (N - 1), loss.margin_of_state().subs(R, S + D))
+    return written_as((N * lifted - zeta) / (N - 1), mean_field.margin_of_state().subs(R, S + D))
 
 
 def along(upper: sp.Expr, integrand: sp.Expr) -> sp.Integral:
@@ -171,7 +171,7 @@ def equations() -> dict[str, Equation]:
     of_A, of_T, of_S = sp.Function("A")(D), sp.Function("T")(D), sp.Function("S")(D)
 
     def time() -> sp.Expr:
-        inverse_g = sp.together(1 / loss.equations()["g"].rhs)
+        inverse_g = sp.together(1 / mean_field.equations()["g"].rhs)
         return along(D, inverse_g.subs(m, sp.Function("m")(D)) / of_A) / (eta * pace)
 
     def dead() -> sp.Expr:

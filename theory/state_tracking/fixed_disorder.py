@@ -351,8 +351,9 @@ class FixedDisorder:
         W_Q, W_K, M = self.state
         at = self.attention.forward(W_Q, W_K)
         force, d_M = np.empty_like(at), np.empty(M.shape)
-        for b, each in enumerate(self._each(at)):
-            force[b] = kernels.gradients(*each, self.keep[b], d_M[b])
+        for student, each in enumerate(self._each(at)):
+            of_student = self.keep[student], d_M[student]
+            force[student] = kernels.gradients(*each, *of_student)
         d_q, d_k = self.attention.backward(W_Q, W_K, at, force)
         return [d_q, d_k, d_M]
 

@@ -174,8 +174,8 @@ class FourthOrder(FixedDisorder):
         """
         N = self.p.N
         mass = np.full((len(first), N), 1 / N)
-        for t in range(self.p.L):
-            right, mean = first[:, t], first[:, t].mean((1, 2))
+        for step in range(self.p.L):
+            right, mean = first[:, step], first[:, step].mean((1, 2))
             back = (1 - mean) / (N - 1) * (1 - mass.sum(1)) / N
             led = np.einsum("bs,bsa,bsar->br", mass, right, self.teachers)
             mass = led / self.p.d_g + back[:, None]
@@ -245,8 +245,8 @@ class FourthOrder(FixedDisorder):
         by_C[:, :, np.arange(N), np.arange(N)] += diagonal
         by_x = 2 / d * x @ by_C
         by_x += outer(rows * slopes[0])
-        for k in (1, 2, 3):
-            by_x += (k + 1) * powers[k - 1] * outer(rows * slopes[k])
+        for order in (1, 2, 3):
+            by_x += (order + 1) * powers[order - 1] * outer(rows * slopes[order])
         by_x -= by_x.mean(2, keepdims=True)
         if beyond is not None:
             by_x += beyond[1]

@@ -10,9 +10,7 @@ import sympy as sp
 
 from theory import Equation, by_dimension, linear_root, scope, sweep, symbol, table, written_as
 from theory.numeric import wright_omega
-from theory.state_tracking import exact, quadrature
-from theory.state_tracking import loss as logits
-from theory.state_tracking import loss as mean_field
+from theory.state_tracking import exact, mean_field, quadrature
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.exact import BEYOND, D_0, D, T, drift, kappa, pace, x
 from theory.state_tracking.quadrature import NAMES, Points
@@ -60,7 +58,7 @@ def clock() -> tuple[sp.Expr, sp.Expr, sp.Expr, sp.Expr]:
     At constant A the margin obeys dm/dalpha = N/(N-1) eta g(m) times a constant, so that X =
     integral of dm/g is linear in alpha.
     """
-    rate, mean = flow("tau").rhs, logits.logit_equations()
+    rate, mean = flow("tau").rhs, mean_field.logit_equations()
     speed = pace * (A * (A + (1 - A) / d_g) + (1 - A) / d_g + drift)
     in_tau = {q: exact.equations()[q.name].rhs for q in (pace, drift)}
     written_as(

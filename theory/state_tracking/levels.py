@@ -14,7 +14,7 @@ from theory.state_tracking import inversion
 from theory.state_tracking.cavity import Cavity
 from theory.state_tracking.dressed import Dressed
 from theory.state_tracking.integrate import solve
-from theory.state_tracking.loss import initial_variance
+from theory.state_tracking.mean_field import initial_variance
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.realisation import Realisation, Start
 from theory.state_tracking.rollout import trajectory, with_accuracy

@@ -3,14 +3,13 @@ the flow in which these move beside A, R and S.
 """
 
 from dataclasses import replace
-from functools import cache as functools_cache
 
 import sympy as sp
 
 from theory import Equation, Flow, array, linear_root, symbol, table, written_as
 from theory.called import cache
 from theory.numeric import dirichlet_kernel
-from theory.state_tracking import attention, dynamics, loss
+from theory.state_tracking import attention, dynamics, mean_field
 from theory.state_tracking.attention import ANSATZ, k1, k2, lambda_, q1, q2, rotation, w
 from theory.state_tracking.late_time import INDEPENDENT
 from theory.state_tracking.scope import decaying_flow
@@ -169,7 +168,7 @@ def equations() -> dict[str, Equation]:
 
 def pushing_alike() -> sp.Expr:
     """That rate where all blocks have one gap."""
-    known = {1 - lambda_[n]: gap, force: -loss.equations()["dloss_dA"].rhs}
+    known = {1 - lambda_[n]: gap, force: -mean_field.equations()["dloss_dA"].rhs}
     return pushing().subs(known)
 
 
@@ -243,7 +242,7 @@ STEADY = ("late times", TOP, attention.ANSATZ, INDEPENDENT)
 LARGE = ("kappa_w to infinity: margins small where attention is lost",)
 
 
-@functools_cache
+@cache
 def overlaps() -> tuple[sp.Expr, sp.Expr]:
     """R and S where they stand still, by their difference per attention."""
     rates = flow().rhs
@@ -256,19 +255,19 @@ def overlaps() -> tuple[sp.Expr, sp.Expr]:
     )
 
 
-@functools_cache
+@cache
 def margin() -> sp.Expr:
     """Margin of the logits there."""
     still = dict(zip((R, S), overlaps(), strict=True)) | {zeta: 0}
-    derived = loss.margin_of_state().subs(still)
+    derived = mean_field.margin_of_state().subs(still)
     return written_as(N / (N - 1) * steady * (A**2 + (1 - A**2) / d_g), derived)
 
 
-@functools_cache
+@cache
 def balance() -> sp.Expr:
     """Decay at which R and S stand still, by their difference per attention."""
     left = 1 / (1 + sp.exp(margin()) / (N - 1))
-    written_as(left, loss.equations()["g"].rhs.subs(m, margin()))
+    written_as(left, mean_field.equations()["g"].rhs.subs(m, margin()))
     return left / (d_g * N * steady)
 
 
@@ -281,7 +280,7 @@ def by_lambert() -> sp.Expr:
     return form
 
 
-@functools_cache
+@cache
 def growing() -> sp.Expr:
     """Growth rate of a small score and small norms near A = 1/L, along the eigenvector with equal
     components: twice the correlation in the gradient minus the decay.
@@ -298,7 +297,7 @@ def growing() -> sp.Expr:
     return form
 
 
-@functools_cache
+@cache
 def standing() -> sp.Expr:
     """Difference per attention at which attention stands still: the loss lines up keys and queries,
     of equal norms and fully lined up, as fast as they decay.
@@ -322,7 +321,7 @@ def steepness() -> sp.Expr:
     return gap * N**2 * (d_g - 1) / ((N - 1) * sp.sqrt(d_h))
 
 
-@functools_cache
+@cache
 def of_attention() -> sp.Expr:
     """Weight decay at which attention is stationary at a given value."""
     return balance().subs(steady, standing())
@@ -338,7 +337,7 @@ def lost_large() -> sp.Expr:
     return written_as(form, small.subs(A, attention) * sp.sqrt(kappa))
 
 
-@functools_cache
+@cache
 def steady_equations() -> dict[str, Equation]:
     """Fixed points, growth rate near A = 1/L, and both critical decays."""
     R_at, S_at = overlaps()

@@ -22,7 +22,15 @@ from theory import (
 )
 from theory.emergence import labelled, until
 from theory.onset import Onset, tabulated
-from theory.state_tracking import decay, exact, inversion, levels, loss, overlaps, reward_onset
+from theory.state_tracking import (
+    decay,
+    exact,
+    inversion,
+    levels,
+    mean_field,
+    overlaps,
+    reward_onset,
+)
 from theory.state_tracking.dynamics import early_equations, flow
 from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, rise
 from theory.state_tracking.parameters import Parameters
@@ -135,7 +143,7 @@ def growth() -> sp.Expr:
 
 def early_mass() -> sp.Expr:
     """g for small logits."""
-    return sp.cancel(loss.equations()["g"].rhs.subs(m, 0))
+    return sp.cancel(mean_field.equations()["g"].rhs.subs(m, 0))
 
 
 def early_difference() -> sp.Expr:

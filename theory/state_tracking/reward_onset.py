@@ -12,8 +12,6 @@ from scipy.optimize import brentq, minimize_scalar
 from theory import Allowed, ParameterError, gauss_legendre, number, numeric, scope, sweep
 from theory.onset import Onset, tabulated
 from theory.state_tracking import inversion, reward_times, rewards
-from theory.state_tracking import reward_times as reward_penalty
-from theory.state_tracking import rewards as reward_gains
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.quadrature import Points
 from theory.state_tracking.reward_paths import penalty
@@ -40,9 +38,9 @@ def clock(p: Parameters) -> Callable[[Any], Any]:
 
 @functools.cache
 def _compiled(reward: str, size: int, normalised: bool, steps: int) -> Any:
-    free = reward_gains.full_clock(reward, size, normalised, steps).doit()
-    held = penalty * reward_penalty.drag(sp.Integer(steps))
-    return numeric.function(free - held, (rewards.s, N, L, penalty, reward_penalty.s_0))
+    free = rewards.full_clock(reward, size, normalised, steps).doit()
+    held = penalty * reward_times.drag(sp.Integer(steps))
+    return numeric.function(free - held, (rewards.s, N, L, penalty, reward_times.s_0))
 
 
 @functools.cache
@@ -344,9 +342,9 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         curves=lambda: curves(p, until),
         equations=lambda: [
             *rewards.equations().values(),
-            *reward_gains.gain_equations().values(),
+            *rewards.gain_equations().values(),
             *reward_times.equations().values(),
-            *reward_penalty.penalty_equations().values(),
+            *reward_times.penalty_equations().values(),
         ],
         plot=draw,
         absent=ABSENT,

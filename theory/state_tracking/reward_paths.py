@@ -197,9 +197,9 @@ class Prompts:
         self.P = e / e.sum(3, keepdims=True)
         self.laws = [np.broadcast_to(np.eye(N), (len(self.actions), N, N))]
         true = np.broadcast_to(np.arange(N), (len(self.actions), N))
-        for t, P in enumerate(self.P):
+        for step, P in enumerate(self.P):
             self.laws.append(self.laws[-1] @ P)
-            true = table[self.actions[:, t, None], true]
+            true = table[self.actions[:, step, None], true]
         self.right = np.eye(N)[true]  # sequence, first state, right last state
         self.rewards = (self.laws[-1] * self.right).sum(2)  # expected, of every prompt
 
@@ -217,9 +217,9 @@ class Prompts:
     def slopes(self, gains: np.ndarray) -> np.ndarray:
         """Derivatives of the mean reward by P, the reward of every prompt times its gain."""
         worth, out = self.right * gains[..., None], np.empty_like(self.P)
-        for t in reversed(range(self.steps)):
-            out[t] = self.laws[t].swapaxes(1, 2) @ worth
-            worth = worth @ self.P[t].swapaxes(1, 2)
+        for step in reversed(range(self.steps)):
+            out[step] = self.laws[step].swapaxes(1, 2) @ worth
+            worth = worth @ self.P[step].swapaxes(1, 2)
         return out / self.rewards.size
 
     def by_weights(self, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -7,10 +7,10 @@ from functools import cache
 import sympy as sp
 
 from theory import Equation, proved, symbol, table, vanishes, written_as
-from theory.state_tracking import exact, loss
+from theory.state_tracking import exact, mean_field
 from theory.state_tracking.dynamics import flow as supervised
 from theory.state_tracking.exact import D
-from theory.state_tracking.loss import MEAN_FIELD
+from theory.state_tracking.mean_field import MEAN_FIELD
 from theory.state_tracking.reward_paths import penalty
 from theory.state_tracking.rewards import (
     BEYOND,
@@ -35,11 +35,11 @@ speed = symbol("speed", "v", "rate of x under supervised training at x = 0", pos
 @cache
 def speed_of_excess() -> sp.Expr:
     """dx/dalpha of supervised training at the start of an orbit, R = S = zeta = 0."""
-    margin, rates = loss.margin_of_state(), supervised("tau").rhs
+    margin, rates = mean_field.margin_of_state(), supervised("tau").rhs
     moving = sum(margin.diff(q) * rates[q] for q in (A, R, S))
     by_margin = excess().diff(s) * success_of_margin().diff(m)
     start = {R: 0, S: 0, zeta: 0}
-    speed = (by_margin * moving).subs(g, loss.equations()["g"].rhs).subs(m, 0).subs(start)
+    speed = (by_margin * moving).subs(g, mean_field.equations()["g"].rhs).subs(m, 0).subs(start)
     return sp.factor(speed)
 
 

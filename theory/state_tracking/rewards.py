@@ -17,9 +17,9 @@ from theory import (
     vanishes,
     written_as,
 )
-from theory.state_tracking import loss, rollout
+from theory.state_tracking import mean_field, rollout
 from theory.state_tracking.dynamics import flow as supervised
-from theory.state_tracking.loss import MEAN_FIELD
+from theory.state_tracking.mean_field import MEAN_FIELD
 from theory.state_tracking.scope import REWARDS
 from theory.state_tracking.symbols import L, N, accuracy, alpha, g, i, j, m, ref, t
 
@@ -40,8 +40,8 @@ BEYOND = "beyond the paper: rewards"
 @cache
 def success_of_margin() -> sp.Expr:
     """Probability of the right state, exp of minus the supervised loss: what g leaves."""
-    probability = sp.exp(-loss.equations()["loss_of_margin"].rhs)
-    written_as(1 - loss.equations()["g"].rhs, probability)
+    probability = sp.exp(-mean_field.equations()["loss_of_margin"].rhs)
+    written_as(1 - mean_field.equations()["g"].rhs, probability)
     return written_as(1 / (1 + (N - 1) * sp.exp(-m)), probability)
 
 
@@ -79,7 +79,7 @@ def prove_orbit() -> None:
         If a rate depends on the margin in another way.
     """
     slope = -sp.diff(sp.log(1 / success_of_margin()), m)
-    mass = loss.equations()["g"].rhs
+    mass = mean_field.equations()["g"].rhs
     proved(vanishes(slope - mass), "the loss does not fall with the margin as g says")
     for rate in supervised("tau").rhs.values():
         proved(

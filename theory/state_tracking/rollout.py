@@ -24,8 +24,7 @@ from theory import (
 )
 from theory.parameters import Allowed, ParameterError, shown
 from theory.special import gaussian_accuracy
-from theory.state_tracking import loss as variance
-from theory.state_tracking import symbols
+from theory.state_tracking import mean_field, symbols
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import FLOW
@@ -230,7 +229,7 @@ def with_accuracy(
     if missing := {"logit_correct", "logit_other"} - {*curve.variables}:
         raise ParameterError(f"curve: variable {', '.join(sorted(missing))} is missing")
     gap = curve.logit_correct - curve.logit_other
-    constant = xr.DataArray(variance.initial_variance(p))
+    constant = xr.DataArray(mean_field.initial_variance(p))
     s_k, s_o = (
         np.sqrt(constant if v is None else _along(gap, name, v))
         for name, v in (("variance_correct", variance_correct), ("variance_other", variance_other))

@@ -11,7 +11,7 @@ import torch
 from simulate.state_tracking.student import Student
 from theory.equation import Equation
 from theory.state_tracking import Parameters, dynamics, task
-from theory.state_tracking.loss import ALL, OWN
+from theory.state_tracking.mean_field import ALL, OWN
 from verify.check import Check, Sides, identity, listed, sampled
 from verify.report import Table
 
