@@ -167,24 +167,35 @@ def spread(context, number, parts):
     return row(number, parts), build
 
 
-def _addresses(context: Any, builder: Any, sig: Any, args: Any, kind: Any) -> list[Any]:
-    data = make_array(sig.args[0])(context, builder, args[0]).data
-    start = builder.gep(data, [args[1]])
+def _addresses(
+    context: Any, builder: Any, array: Any, data: Any, place: Any, row: Any
+) -> list[Any]:
+    """Of the vectors of a row that begins at a place of a contiguous array."""
+    start = builder.gep(make_array(array)(context, builder, data).data, [place])
+    kind = context.get_value_type(row)
     pointers = [builder.gep(start, [INT(LANES * k)]) for k in range(kind.count)]
     return [builder.bitcast(pointer, kind.element.as_pointer()) for pointer in pointers]
 
 
 @intrinsic
-def load(context, array, place, parts):
-    """The row that begins at a place of a contiguous array."""
-    row = Row(array.dtype, len(parts))
+def load(context, array, places, parts):
+    """The row that begins at a place of a contiguous array; a block of those at several places."""
+    many = len(places) if isinstance(places, types.UniTuple) else 1
+    row, block = Row(array.dtype, len(parts)), Row(array.dtype, many * len(parts))
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = context.get_value_type(row)
-        pointers = _addresses(context, builder, sig, args, kind)
-        return _joined(builder, kind, [builder.load(pointer, align=4) for pointer in pointers])
+        places = cgutils.unpack_tuple(builder, args[1]) if many > 1 else [args[1]]
+        pointers = [
+            pointer
+            for place in places
+            for pointer in _addresses(context, builder, sig.args[0], args[0], place, row)
+        ]
+        vectors = [builder.load(pointer, align=4) for pointer in pointers]
+        return _joined(builder, context.get_value_type(block), vectors)
 
-    return row(array, types.uint64, parts), build
+    return block(
+        array, types.UniTuple(types.uint64, many) if many > 1 else types.uint64, parts
+    ), build
 
 
 @intrinsic
@@ -192,7 +203,7 @@ def store(context, array, place, row):
     """Write a row to a place of a contiguous array."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pointers = _addresses(context, builder, sig, args, args[2].type)
+        pointers = _addresses(context, builder, sig.args[0], args[0], args[1], row)
         for vector, pointer in zip(_parts(builder, args[2]), pointers, strict=True):
             builder.store(vector, pointer, align=4)
         return context.get_dummy_value()
@@ -200,8 +211,28 @@ def store(context, array, place, row):
     return types.none(array, types.uint64, row), build
 
 
-def _folded(builder: Any, fold: Callable, row: Any) -> Any:
-    first, *others = _parts(builder, row)
+@intrinsic
+def add_to(context, array, places, block, count):
+    """Add the first so many rows of a block, one after the other, to those at some places."""
+    many = len(places)
+    row = Row(block.dtype, block.parts // many)
+
+    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        vectors = iter(_parts(builder, args[2]))
+        for k, place in enumerate(cgutils.unpack_tuple(builder, args[1])):
+            counts = builder.icmp_unsigned(">", args[3], ir.Constant(args[3].type, k))
+            for pointer in _addresses(context, builder, sig.args[0], args[0], place, row):
+                vector = next(vectors)
+                vector = builder.select(counts, vector, ir.Constant(vector.type, None))
+                vector = builder.fadd(builder.load(pointer, align=4), vector)
+                builder.store(vector, pointer, align=4)
+        return context.get_dummy_value()
+
+    return types.none(array, types.UniTuple(types.uint64, many), block, types.uint64), build
+
+
+def _folded(builder: Any, fold: Callable, vectors: list[Any]) -> Any:
+    first, *others = vectors
     for vector in others:
         first = fold(builder, first, vector)
     return first
@@ -212,21 +243,25 @@ def _swapped(builder: Any, fold: Callable, x: Any, distance: int) -> Any:
     return fold(builder, x, other)
 
 
-@intrinsic
-def total(context, row):
-    """Sum of a row: over vectors first, then over lanes at distance 8, 4, 2, 1."""
+def _over_lanes(fold: Callable) -> Any:
+    """One number of a row: over vectors first, then over lanes at distance 8, 4, 2, 1."""
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        vector = _folded(builder, _sum, args[0])
+        vector = _folded(builder, fold, _parts(builder, args[0]))
         for distance in (8, 4, 2, 1):
-            vector = _swapped(builder, _sum, vector, distance)
+            vector = _swapped(builder, fold, vector, distance)
         return builder.extract_element(vector, INT(0))
 
-    return row.dtype(row), build
+    return intrinsic(lambda context, row: (row.dtype(row), build))
+
+
+total, largest = _over_lanes(_sum), _over_lanes(_larger)
 
 
 def _across(fold: Callable, finish: Callable) -> Any:
-    """One number per row of four rows, each spread over a row; the four share their vectors."""
+    """One number per row of a block of four, each spread over its row; the four share their
+    vectors.
+    """
 
     def halved(builder: Any, x: Any, y: Any, lanes: int) -> Any:
         low = [lane for lane in range(2 * LANES) if lane % lanes < lanes // 2]
@@ -234,17 +269,19 @@ def _across(fold: Callable, finish: Callable) -> Any:
         return fold(builder, _shuffled(builder, x, y, low), _shuffled(builder, x, y, high))
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        first, second, third, fourth = (_folded(builder, fold, row) for row in args)
+        vectors, kind = _parts(builder, args[0]), args[0].type
+        many = kind.count // 4
+        rows = (vectors[many * k : many * (k + 1)] for k in range(4))
+        first, second, third, fourth = (_folded(builder, fold, row) for row in rows)
         pairs = [halved(builder, first, second, 16), halved(builder, third, fourth, 16)]
         found = halved(builder, pairs[0], pairs[1], 8)
         for distance in (2, 1):
             found = _swapped(builder, fold, found, distance)
-        found, kind = finish(builder, found), args[0].type
-        spread = (_shuffled(builder, found, found, [4 * k] * LANES) for k in range(4))
-        rows = (_joined(builder, kind, [vector] * kind.count) for vector in spread)
-        return _joined(builder, context.get_value_type(sig.return_type), rows)
+        found = finish(builder, found)
+        spread = [_shuffled(builder, found, found, [4 * k] * LANES) for k in range(4)]
+        return _joined(builder, kind, [spread[k // many] for k in range(kind.count)])
 
-    return intrinsic(lambda context, w, x, y, z: (types.UniTuple(w, 4)(w, x, y, z), build))
+    return intrinsic(lambda context, block: (block(block), build))
 
 
 def _inverse(builder: Any, x: Any) -> Any:
@@ -265,6 +302,18 @@ def _zeros(size, like):
     return padded[LANES - padded.ctypes.data // padded.itemsize % LANES :]
 
 
+@njit(inline="always", error_model="numpy")
+def _of_four(values, rows, stride, place):
+    """Values of a block of rows, one in every ``stride``."""
+    one, two, three, four = rows
+    return (
+        np.uint64(values[one * stride + place]),
+        np.uint64(values[two * stride + place]),
+        np.uint64(values[three * stride + place]),
+        np.uint64(values[four * stride + place]),
+    )
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def _gradients(first, last, pi, columns, places, target, bounds, parts, large, d_pi, d_columns):
     """Sums over the rows of states ``first <= s < last``; ``d_pi`` has one slice per state.
@@ -273,53 +322,38 @@ def _gradients(first, last, pi, columns, places, target, bounds, parts, large, d
     begin. Four rows at a time share the weights and their sums over logits; the last of a group is
     repeated, with an error of 0. Only where logits may be ``large`` is their largest subtracted.
     """
-    one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+    one, two = np.uint64(1), np.uint64(2)
     lanes, L, d_g = np.uint64(LANES * len(parts)), np.uint64(len(pi)), np.uint64(columns.shape[1])
     places, size, start = places.reshape(-1), d_g * lanes, _zeros(lanes, columns)
     start[len(d_pi) : lanes] = NEVER
-    begin = load(start, np.uint64(0), parts)
-    zero = subtract(begin, begin)
     # A row of which lane r is -1 begins r numbers before the middle.
     minus_one, errors = _zeros(two * lanes, columns), _zeros(L * size, columns)
     minus_one[lanes] = -1
+    none = np.uint64(0)
+    begin, zero = load(start, (none, none, none, none), parts), load(errors, none, parts)
+    whole = parts + parts + parts + parts
     for s in range(np.uint64(first), np.uint64(last)):
         column, d_column = columns[s].reshape(-1), d_columns[s].reshape(-1)
         for t in range(L):
             weight, end = pi[t], np.uint64(bounds[s * L + t + one])
             low = np.uint64(bounds[s * L + t])
-            for i in range(low, end, four):
-                i1 = min(i + one, end - one)
-                i2, i3 = min(i + two, end - one), min(i + three, end - one)
-                z0 = z1 = z2 = z3 = begin
+            for i in range(low, end, np.uint64(4)):
+                final = end - one
+                rows = (i, min(i + one, final), min(i + two, final), min(i + two + one, final))
+                z = begin
                 for j in range(L):
-                    w = spread(weight[j], parts)
-                    a0, a1 = np.uint64(places[i * L + j]), np.uint64(places[i1 * L + j])
-                    a2, a3 = np.uint64(places[i2 * L + j]), np.uint64(places[i3 * L + j])
-                    z0 = multiply_add(w, load(column, a0, parts), z0)
-                    z1 = multiply_add(w, load(column, a1, parts), z1)
-                    z2 = multiply_add(w, load(column, a2, parts), z2)
-                    z3 = multiply_add(w, load(column, a3, parts), z3)
+                    entries = load(column, _of_four(places, rows, L, j), parts)
+                    z = multiply_add(spread(weight[j], whole), entries, z)
                 if large:
-                    m0, m1, m2, m3 = largest_of_four(z0, z1, z2, z3)
-                    z0, z1 = subtract(z0, m0), subtract(z1, m1)
-                    z2, z3 = subtract(z2, m2), subtract(z3, m3)
-                z0, z1, z2, z3 = exponential(z0), exponential(z1), exponential(z2), exponential(z3)
-                m0, m1, m2, m3 = inverse_totals_of_four(z0, z1, z2, z3)
-                z0 = multiply_add(z0, m0, load(minus_one, lanes - np.uint64(target[i]), parts))
-                z1 = multiply_add(z1, m1, load(minus_one, lanes - np.uint64(target[i1]), parts))
-                z2 = multiply_add(z2, m2, load(minus_one, lanes - np.uint64(target[i2]), parts))
-                z3 = multiply_add(z3, m3, load(minus_one, lanes - np.uint64(target[i3]), parts))
-                z1 = z1 if i + one < end else zero
-                z2 = z2 if i + two < end else zero
-                z3 = z3 if i + three < end else zero
+                    z = subtract(z, largest_of_four(z))
+                z = exponential(z)
+                t0, t1, t2, t3 = _of_four(target, rows, one, none)
+                right = load(minus_one, (lanes - t0, lanes - t1, lanes - t2, lanes - t3), parts)
+                z = multiply_add(z, inverse_totals_of_four(z), right)
                 for j in range(L):
-                    a0, a1 = np.uint64(places[i * L + j]), np.uint64(places[i1 * L + j])
-                    a2, a3 = np.uint64(places[i2 * L + j]), np.uint64(places[i3 * L + j])
-                    a0, a1, a2, a3 = a0 + j * size, a1 + j * size, a2 + j * size, a3 + j * size
-                    store(errors, a0, add(load(errors, a0, parts), z0))
-                    store(errors, a1, add(load(errors, a1, parts), z1))
-                    store(errors, a2, add(load(errors, a2, parts), z2))
-                    store(errors, a3, add(load(errors, a3, parts), z3))
+                    a0, a1, a2, a3 = _of_four(places, rows, L, j)
+                    moved = j * size
+                    add_to(errors, (a0 + moved, a1 + moved, a2 + moved, a3 + moved), z, end - i)
             few = end - low < d_g
             for j in range(L):
                 w, slope = spread(weight[j], parts), zero
@@ -361,7 +395,7 @@ def _moments(first, last, pi, columns, places, target, bounds, parts, large, los
                 z1, z2 = add(z1, x), add(z2, square)
                 z3, z4 = multiply_add(square, x, z3), multiply_add(square, square, z4)
                 z = add(z, begin)
-                z = subtract(z, largest_of_four(z, z, z, z)[0])
+                z = subtract(z, spread(largest(z), parts))
                 store(kept, np.uint64(0), z)
                 loss[s] -= kept[target[i]]
                 product *= total(exponential(z))

@@ -37,7 +37,7 @@ def tracking(**more):
     return st_learner.memory, st.Parameters(**{**SMALL, **more}), lambda p, o: st.train(p, store=o, **ALONE)
 def blocks(**more):
     p = blocked.StandardParameters(**{**SMALL, "batch_size": 64, **more})
-    return blocked.learner.memory, p, lambda p, o: blocked.train(p, store=o, **ALONE)
+    return blocked.memory, p, lambda p, o: blocked.train(p, store=o, **ALONE)
 def heads(**more):
     return ih_learner.memory, ih.Parameters(**{**SHORT, "N": 4, "batch_size": 8, **more}), lambda p, o: ih.train(p, store=o, **ALONE)
 def plain(**more):

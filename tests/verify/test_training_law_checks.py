@@ -126,16 +126,17 @@ def test_groups_of_laws(monkeypatch):
     made = laws.groups(request)
     made["ends"]()
     assert given == [request.training]
-    modules = (clocks, optimisers, decay, domains, decay, edge, optimisers)
-    assert made.keys() == {"groups", "order of batches"}.union(*(x.GROUPS for x in modules))
+    titles = {x for module in (clocks, decay, domains, edge, optimisers) for x in module.GROUPS}
+    titles |= {*optimisers.ADAM_GROUPS, *decay.GROUPS_OF_PHASES}
+    assert made.keys() == {"groups", "order of batches", *titles}
 
 
 def test_laws_without_training(monkeypatch):
     """Without ``--full`` no group is asked, and the report says so; with it, groups whose students
     do not come with the code are named.
     """
-    monkeypatch.setattr(rewards, "checks", lambda request: [])
-    monkeypatch.setattr(rewards, "checks", lambda: [])  # held by their own tests
+    monkeypatch.setattr(rewards, "clock_checks", lambda request: [])
+    monkeypatch.setattr(rewards, "single_checks", lambda: [])  # held by their own tests
     monkeypatch.setattr(laws, "groups", None)
     request = Request(MODELS["state_tracking"])
     with pytest.raises(TypeError):
