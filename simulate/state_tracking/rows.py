@@ -231,68 +231,44 @@ def add_to(context, array, places, block, count):
     return types.none(array, types.UniTuple(types.uint64, many), block, types.uint64), build
 
 
-def _folded(builder: Any, fold: Callable, vectors: list[Any]) -> Any:
-    first, *others = vectors
-    for vector in others:
-        first = fold(builder, first, vector)
-    return first
-
-
-def _swapped(builder: Any, fold: Callable, x: Any, distance: int) -> Any:
-    other = _shuffled(builder, x, x, [lane ^ distance for lane in range(LANES)])
-    return fold(builder, x, other)
-
-
-def _over_lanes(fold: Callable) -> Any:
-    """One number of a row: over vectors first, then over lanes at distance 8, 4, 2, 1."""
-
-    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        vector = _folded(builder, fold, _parts(builder, args[0]))
-        for distance in (8, 4, 2, 1):
-            vector = _swapped(builder, fold, vector, distance)
-        return builder.extract_element(vector, INT(0))
-
-    return intrinsic(lambda context, row: (row.dtype(row), build))
-
-
-total, largest = _over_lanes(_sum), _over_lanes(_larger)
-
-
-def _across(fold: Callable, finish: Callable) -> Any:
-    """One number per row of a block of four, each spread over its row; the four share their
-    vectors.
+def _across(fold: Callable) -> Any:
+    """What folding every row of a block gives, spread over the row: over vectors first, then over
+    lanes at distance 8, 4, 2, 1.
     """
 
-    def halved(builder: Any, x: Any, y: Any, lanes: int) -> Any:
-        low = [lane for lane in range(2 * LANES) if lane % lanes < lanes // 2]
-        high = [lane + lanes // 2 for lane in low]
-        return fold(builder, _shuffled(builder, x, y, low), _shuffled(builder, x, y, high))
+    def folded(builder: Any, vectors: list[Any]) -> list[Any]:
+        first, *others = vectors
+        for vector in others:
+            first = fold(builder, first, vector)
+        for distance in (8, 4, 2, 1):
+            lanes = [lane ^ distance for lane in range(LANES)]
+            first = fold(builder, first, _shuffled(builder, first, first, lanes))
+        return [first] * len(vectors)
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        vectors, kind = _parts(builder, args[0]), args[0].type
-        many = kind.count // 4
-        rows = (vectors[many * k : many * (k + 1)] for k in range(4))
-        first, second, third, fourth = (_folded(builder, fold, row) for row in rows)
-        pairs = [halved(builder, first, second, 16), halved(builder, third, fourth, 16)]
-        found = halved(builder, pairs[0], pairs[1], 8)
-        for distance in (2, 1):
-            found = _swapped(builder, fold, found, distance)
-        found = finish(builder, found)
-        spread = [_shuffled(builder, found, found, [4 * k] * LANES) for k in range(4)]
-        return _joined(builder, kind, [spread[k // many] for k in range(kind.count)])
+        vectors, many = _parts(builder, args[0]), sig.args[1].count
+        rows = (folded(builder, vectors[k : k + many]) for k in range(0, len(vectors), many))
+        return _joined(builder, args[0].type, [vector for row in rows for vector in row])
 
-    return intrinsic(lambda context, block: (block(block), build))
+    return intrinsic(lambda context, block, parts: (block(block, parts), build))
 
 
 def _inverse(builder: Any, x: Any) -> Any:
-    """One division for all, of the four numbers."""
-    x = _shuffled(builder, x, x, [0, 4, 8, 12])
-    inverse = builder.fdiv(ir.Constant(x.type, [1.0] * 4), x)
-    return _shuffled(builder, inverse, inverse, [lane // 4 for lane in range(LANES)])
+    return builder.fdiv(ir.Constant(x.type, [1.0] * LANES), x)
 
 
-largest_of_four = _across(_larger, lambda builder, x: x)
-inverse_totals_of_four = _across(_sum, _inverse)
+totals, largest = _across(_sum), _across(_larger)
+inverse = intrinsic(lambda context, x: (x(x), _elementwise(_inverse)))
+
+
+@intrinsic
+def number(context, row):
+    """The first number of a row."""
+
+    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.extract_element(_parts(builder, args[0])[0], INT(0))
+
+    return row.dtype(row), build
 
 
 @njit(inline="always", error_model="numpy")
@@ -345,11 +321,11 @@ def _gradients(first, last, pi, columns, places, target, bounds, parts, large, d
                     entries = load(column, _of_four(places, rows, L, j), parts)
                     z = multiply_add(spread(weight[j], whole), entries, z)
                 if large:
-                    z = subtract(z, largest_of_four(z))
+                    z = subtract(z, largest(z, parts))
                 z = exponential(z)
                 t0, t1, t2, t3 = _of_four(target, rows, one, none)
                 right = load(minus_one, (lanes - t0, lanes - t1, lanes - t2, lanes - t3), parts)
-                z = multiply_add(z, inverse_totals_of_four(z), right)
+                z = multiply_add(z, inverse(totals(z, parts)), right)
                 for j in range(L):
                     a0, a1, a2, a3 = _of_four(places, rows, L, j)
                     moved = j * size
@@ -363,7 +339,7 @@ def _gradients(first, last, pi, columns, places, target, bounds, parts, large, d
                     store(errors, j * size + a, zero)
                     store(d_column, a, multiply_add(w, summed, load(d_column, a, parts)))
                     slope = multiply_add(summed, load(column, a, parts), slope)
-                d_pi[s, t, j] = total(slope)
+                d_pi[s, t, j] = number(totals(slope, parts))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -395,12 +371,12 @@ def _moments(first, last, pi, columns, places, target, bounds, parts, large, los
                 z1, z2 = add(z1, x), add(z2, square)
                 z3, z4 = multiply_add(square, x, z3), multiply_add(square, square, z4)
                 z = add(z, begin)
-                z = subtract(z, spread(largest(z), parts))
+                z = subtract(z, largest(z, parts))
                 store(kept, np.uint64(0), z)
                 loss[s] -= kept[target[i]]
-                product *= total(exponential(z))
+                product *= number(totals(exponential(z), parts))
                 if product > FULL:
                     loss[s], product = loss[s] + math.log(product), 1.0
             loss[s] += math.log(product)
-        powers[s, 1, 0], powers[s, 1, 1] = total(z1), total(z2)
-        powers[s, 1, 2], powers[s, 1, 3] = total(z3), total(z4)
+        powers[s, 1, 0], powers[s, 1, 1] = number(totals(z1, parts)), number(totals(z2, parts))
+        powers[s, 1, 2], powers[s, 1, 3] = number(totals(z3, parts)), number(totals(z4, parts))
