@@ -130,37 +130,37 @@ def reference(values: Mapping[str, float], level: Any = "0.5", digits: int = DIG
         return total / (v["eta"] * v["pace"])
 
 
+def measured(work: Callable[[], Any], calls: int) -> tuple[float, Any]:
+    """Median time of some calls in seconds, and the last result."""
+    seconds = []
+    for _ in range(calls):
+        started = time.perf_counter()
+        result = work()
+        seconds.append(time.perf_counter() - started)
+    return float(np.median(seconds)), result
+
+
+def row(way: str, points: int, seconds: float, error: float, bar: float) -> dict[str, Any]:
+    """A row of the table: time, largest relative error, and whether this is within its bar."""
+    each = {"seconds": seconds, "microseconds_per_point": 1e6 * seconds / points}
+    return {"way": way, "points": points, **each, "error": error, "within": error <= bar}
+
+
 def rates(p: Parameters, calls: int) -> list[dict[str, Any]]:
     """Rows for the rates of the fixed-disorder theory of one student: median time per call of
-    generated and hand-written code, called alternately.
+    generated and hand-written code.
     """
     rng = np.random.default_rng(0)
     start = Start.drawn(p, 1, rng)
     given = Realisation.drawn(p, start, rng)
-    systems = {
-        "rates, lowered": Spelled(p, start, given),
-        "rates, by hand": FixedDisorder(p, start, given),
-    }
-    rates_of = {way: system.rates() for way, system in systems.items()}
-    seconds: dict[str, list[float]] = {way: [] for way in systems}
-    for _ in range(calls):
-        for way, system in systems.items():
-            started = time.perf_counter()
-            system.rates()
-            seconds[way].append(time.perf_counter() - started)
-    apart = max(
-        np.abs(x - y).max() / np.abs(x).max() for x, y in zip(*rates_of.values(), strict=True)
+    (slow, lowered), (fast, by_hand) = (
+        measured(kind(p, start, given).rates, calls) for kind in (Spelled, FixedDisorder)
     )
+    pairs = zip(lowered, by_hand, strict=True)
+    apart = max(float(np.abs(x - y).max() / np.abs(x).max()) for x, y in pairs)
     return [
-        {
-            "way": way,
-            "points": 1,
-            "seconds": float(np.median(spent)),
-            "microseconds_per_point": 1e6 * float(np.median(spent)),
-            "error": float(apart) if way == "rates, by hand" else 0.0,
-            "within": bool(apart <= ROUNDED),
-        }
-        for way, spent in seconds.items()
+        row("rates, lowered", 1, slow, 0.0, ROUNDED),
+        row("rates, by hand", 1, fast, apart, ROUNDED),
     ]
 
 
@@ -176,47 +176,26 @@ def benchmark() -> dict[str, Any]:
     """
     values = sample(POINTS)
     emergence_time({q: x[:10] for q, x in values.items()})  # first call compiles
-    seconds = []
-    for _ in range(3):
-        started = time.perf_counter()
-        crossing = emergence_time(values)
-        seconds.append(time.perf_counter() - started)
+    spent, crossing = measured(lambda: emergence_time(values), 3)
     solve = integrator(values)
     solve(0)
-    started = time.perf_counter()
-    looped = np.array([solve(k) for k in range(LOOPED)])
-    loop_seconds = time.perf_counter() - started
+    loop_spent, looped = measured(lambda: np.array([solve(k) for k in range(LOOPED)]), 1)
     true = [reference({q: x[k] for q, x in values.items()}) for k in range(REFERENCES)]
 
     def error(times: np.ndarray) -> float:
         return max(float(abs(t / r - 1)) for t, r in zip(times, true, strict=False))
 
     apart = float(np.max(np.abs(looped / crossing[:LOOPED] - 1)))
-
-    rows: list[dict[str, Any]] = []
-    for way, count, spent, times in (
-        ("exact solution, quadrature", POINTS, sorted(seconds)[1], crossing),
-        ("LSODA loop, terminal event", LOOPED, loop_seconds, looped),
-    ):
-        rows.append(
-            {
-                "way": way,
-                "points": count,
-                "seconds": spent,
-                "microseconds_per_point": 1e6 * spent / count,
-                "error": error(times),
-                "within": error(times) <= AGREE,
-            }
-        )
-    agree = all(r["within"] for r in rows)
+    solved = row("exact solution, quadrature", POINTS, spent, error(crossing), AGREE)
+    loop = row("LSODA loop, terminal event", LOOPED, loop_spent, error(looped), AGREE)
     by_equations, by_hand = rates(Parameters(), CALLS)
     times_of = by_equations["seconds"] / by_hand["seconds"]
     return {
-        "ratio": rows[1]["microseconds_per_point"] / rows[0]["microseconds_per_point"],
-        "agree": agree,
+        "ratio": loop["microseconds_per_point"] / solved["microseconds_per_point"],
+        "agree": solved["within"] and loop["within"],
         "apart": apart,
         "lowered": times_of,
-        "rows": [*rows, by_equations, by_hand],
+        "rows": [solved, loop, by_equations, by_hand],
         "note": f"time of A = 1/2; exact: median of 3 runs over {POINTS} points; LSODA (rtol {RTOL:g}, atol {ATOL:g}) timed on the "
         f"first {LOOPED} of them; error: largest relative one on the first {REFERENCES}, against mpmath with {DIGITS} digits; "
         f"over all {LOOPED} the two differ by up to {apart:.1e}, the integrator's own error; "
