@@ -9,8 +9,6 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import torch
-from torch.autograd import DeviceType
-from torch.profiler import ProfilerActivity, profile
 from torch.utils.benchmark import Timer
 from torch.utils.benchmark.utils.common import Measurement
 
@@ -20,9 +18,6 @@ from simulate.state_tracking.learner import Learner
 from theory.state_tracking import Parameters
 
 # Profile of a training step on a device
-
-SHOWN = 8  # number of kernels in the report
-PROFILED = 5  # steps
 
 
 def floors(p: Parameters) -> dict[str, float]:
@@ -78,48 +73,10 @@ def describe(device: torch.device) -> dict[str, Any]:
     return facts
 
 
-def captured(work: Callable[[], Any]) -> Callable[[], Any]:
-    """The same work as one CUDA graph, in which kernels are launched together without Python in
-    between.
-    """
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):  # work must run once before capture, to compile and allocate
-        for _ in range(3):
-            work()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph.replay
-
-
-def kernels(work: Callable[[], Any], on_gpu: bool) -> tuple[float, list[dict[str, Any]]]:
-    """Busy time of the device per call in microseconds, in total and by the longest kernels
-    (operators on a CPU).
-    """
-    with profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU]) as seen:
-        for _ in range(PROFILED):
-            work()
-        if on_gpu:
-            torch.cuda.synchronize()
-    rows = []
-    for event in seen.key_averages():
-        spent = (event.self_cpu_time_total, event.self_device_time_total)[on_gpu] / PROFILED
-        # On a GPU the profiler lists kernels separately from operators and named regions.
-        kernel = (event.device_type != DeviceType.CPU) == on_gpu
-        if spent > 0 and kernel and not getattr(event, "is_user_annotation", False):
-            calls = event.count / PROFILED
-            rows.append({"kernel": event.key[:60], "calls per step": calls, "us per step": spent})
-    rows.sort(key=lambda row: -row["us per step"])
-    return sum(row["us per step"] for row in rows), rows[:SHOWN]
-
-
 def step_time(
     p: Parameters, device: torch.device, seeds: int, at_least: float, limits: dict[str, float]
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Time of a training step of a stack, launched by Python and as a CUDA graph, relative to the
-    peak rates; and its longest kernels.
+) -> dict[str, Any]:
+    """Time of a training step of a stack, relative to the peak rates.
 
     Ratios are the minimum work of one seed (`floors`) per time over the peak rate; 1 would be ideal
     use of the device.
@@ -128,30 +85,16 @@ def step_time(
     if on_gpu:
         torch.cuda.reset_peak_memory_stats(device)
     learner = Learner(p, range(seeds), device, torch.float32)
-
-    def work() -> None:
-        learner.step(0)
-
-    best = alone = timed(work, at_least).median
-    busy, rows = kernels(work, on_gpu)
-    graph: Any = "no CUDA here"
-    if on_gpu:
-        try:
-            best = min(alone, again := timed(captured(work), at_least).median)
-            graph = again / seeds * 1e6
-        except RuntimeError as error:  # a failed measurement must not stop the others
-            graph = str(error).partition("\n")[0]
-    floor, each = floors(p), best / seeds
+    each = timed(lambda: learner.step(0), at_least).median / seeds
+    floor = floors(p)
     return {
         "seeds": seeds,
-        "us per seed-step": alone / seeds * 1e6,
-        "as CUDA graph": graph,
+        "us per seed-step": each * 1e6,
         "of lookup floor": floor["GFLOP_lookup"] / each / limits["GFLOPs_float32"],
         "of dense floor": floor["GFLOP_dense"] / each / limits["GFLOPs_float32"],
         "of bandwidth": floor["MB"] / 1e3 / each / limits["GB_per_s"],
-        "idle": max(0.0, 1 - busy / (alone * 1e6)),
         "peak MB": torch.cuda.max_memory_allocated(device) / 2**20 if on_gpu else None,
-    }, [{"seeds": seeds, **row} for row in rows]
+    }
 
 
 PLAIN_SECONDS, ENGINE_SECONDS = 20.0, 2.0  # number of timed steps; the median is reported

@@ -64,8 +64,8 @@ def test_stages_leave_one_report_and_few_small_files(tmp_path, monkeypatch):
     assert "no such kernel" in (tmp_path / "report.txt").read_text()
     speed = json.loads((tmp_path / "report.json").read_text())["stages"]["speed"]["numbers"]
     assert [row["seeds"] for row in speed["steps"]] == [1, 2]
-    assert all(row["us per seed-step"] > 0 and 0 <= row["idle"] <= 1 for row in speed["steps"])
-    assert speed["kernels"] and speed["training"]["us_per_seed_epoch"] > 0
+    assert all(row["us per seed-step"] > 0 and row["of bandwidth"] > 0 for row in speed["steps"])
+    assert speed["training"]["us_per_seed_epoch"] > 0
     again, said = run(tmp_path, "speed", "transformer")
     assert said[0] == "speed: done before" and stages.succeeded(again, ["speed", "transformer"])
     assert {f.name for f in tmp_path.iterdir() if f.is_file() and f.name[0] != "."} == {

@@ -53,11 +53,10 @@ def speed(job: Job) -> None:
     """Time of a step relative to the device's peak rates, and one minute of training."""
     p = scale.setting("table_1", job.tiny)
     limits = benchmark.ceilings(job.device, 64 if job.tiny else 8192)
-    job.numbers |= {"floors": benchmark.floors(p), "ceilings": limits, "steps": [], "kernels": []}
+    job.numbers |= {"floors": benchmark.floors(p), "ceilings": limits, "steps": []}
     for seeds in (1, 2) if job.tiny else (1, 16, 100):
-        row, longest = benchmark.step_time(p, job.device, seeds, 0.01 if job.tiny else 3, limits)
+        row = benchmark.step_time(p, job.device, seeds, 0.01 if job.tiny else 3, limits)
         job.numbers["steps"].append(row)
-        job.numbers["kernels"] += longest
     job.numbers["training"] = scale.a_minute(job, 0.0 if job.tiny else 60.0)
 
 
