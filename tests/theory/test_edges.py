@@ -39,7 +39,7 @@ INNER = {
     "observables": "forms forces summary accuracies",
     "runs": "members half_epochs",
     "strides": "sums",
-    "kernels": "whole weights force gradients observed accuracies column_accuracies on_all_words",
+    "kernels": "weights force gradients observed accuracies column_accuracies on_all_words",
     "trained": "system",
     "covariances": "entries excess_memory",
     "arrivals": "emergence_steps",

@@ -8,7 +8,7 @@ from scipy.special import logsumexp, ndtr, softmax
 from theory.special import gauss_hermite, gauss_legendre
 from theory.state_tracking import Parameters, accuracy_kernels, kernels
 from theory.state_tracking.cavity import _between as between
-from theory.state_tracking.fixed_disorder import WHOLE, FixedDisorder
+from theory.state_tracking.fixed_disorder import FixedDisorder
 from theory.state_tracking.realisation import Realisation, Start
 
 
@@ -110,17 +110,6 @@ def test_averages_under_the_softmax():
             assert np.isnan(kernels._scales(e.sum(0))).all()
 
 
-@pytest.mark.parametrize("rows", [3.0, 7 * 99991.0, 1e9])
-def test_shares_that_are_whole_numbers_of_rows(rows):
-    """Up to 255, from single precision; 256 rows and half a row are not."""
-    every = np.arange(256)
-    counts, apart = kernels.whole((every / rows).astype(np.float32), rows)
-    np.testing.assert_array_equal(counts, every)
-    assert apart < WHOLE
-    for other in (256, 0.5):
-        assert kernels.whole(np.array([other / rows], np.float32), rows)[1] > 0.4
-
-
 @pytest.mark.parametrize("size", [(2, 3), (3, 2)], ids=str)
 def test_sums_over_counted_pairs(size):
     """Mean weights and force by their definitions, at even and odd numbers of places and actions,
@@ -131,7 +120,7 @@ def test_sums_over_counted_pairs(size):
     given = Realisation.drawn(p, start, rng)
     pairs, share = given.pairs.astype(float), given.share
     assert (share == 0).any() and pairs.max() * 8 * p.L > 1.5
-    for times, kind in ((1, np.uint8), (1000, np.float32)):
+    for times, kind in ((1, np.uint8), (1000, np.uint16)):
         system = FixedDisorder(p.replace(n_train=times * p.n_train), start, given)
         assert system.counts.dtype == kind
         at, M = system._attention()[0], system.state[2]

@@ -260,7 +260,6 @@ def rates(xp: Any = np) -> Lowered:
 # Nodes of the integral over the noise of the correct logit: with more nodes no accuracy changes by
 # 1e-3.
 NOISE = 5
-WHOLE = 1e-4  # counts up to 255, from shares in single precision, are whole to 2e-5
 
 
 class FixedDisorder:
@@ -295,26 +294,26 @@ class FixedDisorder:
 
     def see(self, given: Realisation, sequences: int) -> None:
         """From now on take the loss over these counts of so many sequences."""
-        from theory.state_tracking import kernels  # compiled, when it is needed
-
-        self.given, self.share, rows = given, given.share.astype(float), sequences * self.p.L
+        self.given, self.share, many = given, given.share.astype(float), sequences * self.p.L
         B, N, L, d = given.share.shape
-        self.keep, self.unit = np.ones((B, N, d)), 1.0
-        self.counts = np.empty((B, N, 0, 0, 0), np.uint8)
-        if given.pairs is not None:
-            pairs = np.ascontiguousarray(given.pairs.transpose(0, 1, 3, 5, 2, 4))
-            pairs = pairs.reshape(B, N, L, d, L * d)
+        pairs, self.unit = given.pairs, 1 / many
+        if pairs is None:  # of an infinite training set
+            own = np.einsum("ij,ab->ijab", np.eye(L), np.eye(d))
+            other = np.repeat((1 - np.eye(L)) / d, d * d).reshape(L, L, d, d)
+            pairs = given.share[:, :, :, None, :, None] * (own + other)
+        counts = np.ascontiguousarray(pairs.transpose(0, 1, 3, 5, 2, 4)) * many
+        counts = counts.reshape(B, N, L, d, L * d)
+        self.keep, self.left = np.ones((B, N, d)), given.share.astype(float)
+        if given.pairs is not None:  # as few bytes as hold them, so that they stay in the cache
+            counts = np.rint(counts, out=counts)
+            counts = counts.astype(np.min_scalar_type(int(counts.max())))
+            self.share = np.rint(self.share * many) / many
             # Actions that never occur beside a state have no gradient there: Adam divides by its
             # size.
-            self.keep[:] = pairs.max((2, 4)) > 0
-            self.counts, (counts, apart) = pairs, kernels.whole(pairs, float(rows))
-            if apart < WHOLE:  # in bytes they stay in the cache, and are exact
-                self.counts, self.unit = counts, 1 / rows
-                self.share = np.rint(self.share * rows) / rows
-        # Factor 1 - 1/n of the variance that remains about the known mean of a group of n rows.
-        many = given.share * rows
-        within = np.where(many > 0, 1 - 1 / np.maximum(many, 1), 0)
-        self.left = given.share * (1.0 if given.pairs is None else within)
+            self.keep[:] = counts.max((2, 4)) > 0
+            # Factor 1 - 1/n of the variance that remains about the known mean of n rows.
+            self.left *= 1 - 1 / np.maximum(self.left * many, 1)
+        self.counts = counts
 
     def _attention(self) -> tuple[np.ndarray, ...]:
         """Attention, its diagonal (weight on correct actions), and the sum of squares of the other

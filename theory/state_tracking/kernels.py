@@ -3,7 +3,7 @@ what belongs to a state stays in the cache; matrix products go to BLAS. The grou
 and correct action, are the last axis of all arrays, over which the compiler takes several at once.
 
 Arrays are those of `fixed_disorder`, without the axis over students. Pairs stand as ``pairs[s, j,
-b, i a]``, in shares of ``unit``; without entries they stand for an infinite training set.
+b, i a]``, in shares of ``unit``.
 """
 
 from __future__ import annotations
@@ -78,20 +78,6 @@ def _inverse(total):
 
 
 @njit(**HOW)
-def whole(pairs, rows):
-    """Shares of so many rows as whole numbers of rows, and the largest distance from these; numbers
-    above 255 count as a distance.
-    """
-    _wide()
-    counts, apart, shares = np.empty(pairs.size, np.uint8), 0.0, pairs.reshape(-1)
-    for k in range(len(shares)):
-        counts[k] = np.uint8(np.int32(min(shares[k] * rows + 0.5, 255.0)))
-    for k in range(len(shares)):
-        apart = max(apart, abs(shares[k] * rows - counts[k]))
-    return counts.reshape(pairs.shape), apart
-
-
-@njit(**HOW)
 def _attended(at, d):
     """Attention of the groups of a state to every place, and the sum of its squares elsewhere."""
     L = len(at)
@@ -118,16 +104,7 @@ def _weights(to, pairs, unit, share, O):
     for b in range(d):
         row = O[b]
         row[:] = 0
-        if pairs.size == 0:
-            for g in range(groups):
-                own = to[g // d, g]
-                row[g] = (1 - own) / d + (own if g % d == b else 0.0)
-            continue
-        for j in range(0, L - 1, 2):  # two at once: half as many sums in memory
-            one, other, count, rest = to[j], to[j + 1], pairs[j, b], pairs[j + 1, b]
-            for g in range(groups):
-                row[g] += one[g] * count[g] + other[g] * rest[g]
-        for j in range(L - L % 2, L):
+        for j in range(L):
             one, count = to[j], pairs[j, b]
             for g in range(groups):
                 row[g] += one[g] * count[g]
@@ -229,27 +206,15 @@ def _over_steps(O, share, out):
 
 
 @njit(**HOW)
-def _force(pairs, share, met, out):
-    """Add derivatives by attention of one state's groups to every place, per unit of pairs, from
-    those by the weights of a row.
+def _force(pairs, met, out):
+    """Add derivatives by attention of one state's groups to every place, from those by the weights
+    of a row.
     """
     _wide()
     d, groups = met.shape
     for j in range(len(out)):
         total = out[j]
-        if pairs.size == 0:
-            for b in range(d):
-                for g in range(groups):
-                    if g // d != j:
-                        total[g] += share[g] * met[b, g] / d
-                    elif g % d == b:
-                        total[g] += share[g] * met[b, g]
-            continue
-        for b in range(0, d - 1, 2):
-            one, other, count, rest = met[b], met[b + 1], pairs[j, b], pairs[j, b + 1]
-            for g in range(groups):
-                total[g] += one[g] * count[g] + other[g] * rest[g]
-        for b in range(d - d % 2, d):
+        for b in range(d):
             one, count = met[b], pairs[j, b]
             for g in range(groups):
                 total[g] += one[g] * count[g]
@@ -274,7 +239,7 @@ def force(pairs, unit, share, met):
     N, L, d = share.shape
     by_group = np.zeros((L, L * d))
     for s in range(N):
-        _force(pairs[s], share[s].reshape(-1), met[s], by_group)
+        _force(pairs[s], met[s], by_group)
     return unit * _by_step(by_group, d)
 
 
@@ -312,7 +277,7 @@ def gradients(at, pairs, unit, share, left, M, target, keep, d_M):
             level[g] = sums[d + 2, g] * scale[g] - mean[target[s, g % d]]
             cost[0, g] += left[s, g // d, g % d] * price[g]
         _met(along, scale, level, right, met)
-        _force(pairs[s], part, met, by_group)
+        _force(pairs[s], met, by_group)
         _lifted(O, along, spread / d * scale, keep[s], part * scale, lifted)
         lifted[d] = spread / d * part * scale
         np.dot(lifted, z.T, grown)
