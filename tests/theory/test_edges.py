@@ -29,19 +29,11 @@ from theory.parameters import BaseParameters, ParameterError
 
 LIMIT = 60  # seconds of a call, on a machine with other things to do
 ROOMS = ("numbers", "onset", "predict", "theory")  # functions of numbers; flat packages
+CHAPTERS = "theory.state_tracking."  # where a derivation and its numbers are one file
 # Formulas in, formulas out.
 SYMBOLIC = {"derived", "equations", "sections", "flow", "flows", "thermodynamic_limit", "mixture"}
 # Parts of other functions, which have read the arguments; and figures.
 INNER = {
-    "inversion": "legendre solve_monotone",
-    "quadrature": "cumulate",
-    "realisation": "matched pairs_memory",
-    "observables": "forms forces summary accuracies",
-    "runs": "members half_epochs",
-    "strides": "sums",
-    "kernels": "weights force gradients observed accuracies column_accuracies on_all_words",
-    "trained": "system",
-    "covariances": "entries excess_memory",
     "arrivals": "emergence_steps",
     "all_weights": "descend crossings euler rates loss_of mean_loss",
     "all_weights_loss": "first_layer weights compiled loss_and_gradient rows",
@@ -61,7 +53,7 @@ INNER = {
     "many_fields": "differentiated chained proximal",
     "regulariser": "input_channel",
     "linear": "moments",
-    "numbers.rewards": "clock success time_of waited panels curve",
+    "reward_onset": "curve",
     "prox": "objective loss target_solution newton descend",
     "state_tracking.onset": "secant sharp at_large_sizes rates growth early_mass "
     "early_difference exponent onset_A gain_of_flow departure_of_sharp",
@@ -72,14 +64,9 @@ INNER = {
     "retrieval.numbers": "half",
     "softmax_recall.numbers": "ahead plateau",
     "bursty.numbers": "compiled",
-    "bypass.numbers": "compiled crossing",
     "in_weights.numbers": "equations compiled from_sizes sized value clock memory head end seconds "
     "reached halved least followed slow given",
     "markov.numbers": "compiled along read_out bigrams unigrams fits",
-    "per_seed.start": "started",
-    "numbers.decay": "widest steepness of_attention edge",
-    "numbers.edge": "sharpest",
-    "numbers.guesses": "from_state from_actions",
     "online.numbers": "numbers_at boundary end_of",
     "online.onset": "basins",
 }
@@ -226,6 +213,11 @@ SPECIAL: dict[str, dict[str, Any]] = {
 }
 
 
+def checked(function: Callable) -> bool:
+    """Whether a decorator reads its arguments: scope, dimensions, arrays of fields."""
+    return isinstance(function, types.FunctionType) and hasattr(function, "__wrapped__")
+
+
 @cache
 def functions() -> dict[str, tuple[str, Callable]]:
     """System and function by name: what a theory's package offers, and the rooms of its numbers."""
@@ -234,6 +226,7 @@ def functions() -> dict[str, tuple[str, Callable]]:
         if model.systems:  # a family: what its systems have
             continue
         package = model.wing("theory")
+        chapters = {x.__name__ for x in rooms(package) if x.__name__.startswith(CHAPTERS)}
         for home in (package, *rooms(package)):
             names = getattr(home, "__all__", [n for n in vars(home) if not n.startswith("_")])
             inner = {
@@ -246,6 +239,8 @@ def functions() -> dict[str, tuple[str, Callable]]:
                 function = getattr(home, name)
                 if not callable(function) or inspect.isclass(function):
                     continue
+                if home.__name__ in chapters and not checked(function):
+                    continue  # formulas, and parts of other functions
                 if getattr(function, "__module__", "").startswith("theory.statement"):
                     continue  # of any statement: tests/theory/statement
                 if home is not package and getattr(function, "__module__", "") != home.__name__:
@@ -270,7 +265,8 @@ def rooms(package: types.ModuleType) -> Iterator[types.ModuleType]:
     for info in pkgutil.walk_packages(home.__path__, f"{home.__name__}."):
         if info.name.startswith(beside):
             continue  # another system's
-        if set(info.name.removeprefix(home.__name__).split(".")) & set(ROOMS):
+        inside = set(info.name.removeprefix(home.__name__).split("."))
+        if inside & set(ROOMS) or info.name.startswith(CHAPTERS):
             yield importlib.import_module(info.name)
 
 

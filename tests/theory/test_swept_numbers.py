@@ -48,7 +48,7 @@ CASES = {
     "state_tracking": {
         "c_omega": ({}, "L", [1, 3, 8]),
         "emergence_times": ({"level": 0.3}, "L", [2, 3, 8]),
-        "numbers.quadrature.emergence_time": ({"level": 0.3}, "L", [2, 3, 8]),
+        "quadrature.emergence_time": ({"level": 0.3}, "L", [2, 3, 8]),
         "initial_variance": ({}, "d_h", [8, 16]),
         "trajectory": ({"alpha": 0.5, "at": [0, 0.5]}, "L", [2, 8]),
         "predict": ({"seeds": 2, "level": "dressed"}, "L", [2, 5]),
@@ -64,8 +64,8 @@ CASES = {
         "late_states": ({}, "weight_decay", [0.001, 0.01]),
         "largest_rate": ({}, "weight_decay", [0.001, 0.01]),
         "sharpness": ({"alpha": 0.5}, "L", [2, 4]),
-        "numbers.late_time.late_constant": ({}, "N", [6, 9]),
-        "numbers.composite.composite": ({"D": [0.0, 0.5]}, "L", [20, 30]),
+        "late_time.late_constant": ({}, "N", [6, 9]),
+        "composite.composite": ({"D": [0.0, 0.5]}, "L", [20, 30]),
     },
     "induction_heads": {
         "emergence_times": ({}, "N", [3, 5]),
@@ -142,7 +142,7 @@ CASES = {
         "predict": ({}, "curriculum", [False, True]),
     },
 }
-DECAYING = ("decay_thresholds", "late_states", "largest_rate", "sharpness")
+DECAYING = ("decay_thresholds", "late_overlap", "late_states", "largest_rate", "sharpness")
 OWN_FIELDS = {  # what a function needs beyond the small parameters of its system
     ("induction_heads", "emergence_times"): {"trained": "three"},
     ("induction_heads.in_weights", "lost_time"): {"head_decay": 0.002},
@@ -291,7 +291,7 @@ def test_arrays_that_are_given_may_change_later():
 def test_numbers_given_by_their_symbols():
     """As by their names, also to array code: what would not be computed again is refused."""
     p, package = small("state_tracking"), find("state_tracking").wing("theory")
-    onset, time = package.equations()["onset_A"], package.numbers.quadrature.emergence_time
+    onset, time = package.equations()["onset_A"], package.quadrature.emergence_time
     sigma2 = sp.Symbol("sigma2", positive=True)
     with pytest.raises(ParameterError, match=r"^sigma2: c_omega would not be computed from it"):
         onset.evaluate(p.values() | {sigma2: 1.0, "alpha": 1.0})
@@ -310,8 +310,8 @@ def test_the_idiom_that_went_wrong():
     values = p.values() | {"L": lengths}
     for number, swept in (
         (
-            package.numbers.quadrature.emergence_time(values),
-            lambda p: package.numbers.quadrature.emergence_time(p, L=lengths),
+            package.quadrature.emergence_time(values),
+            lambda p: package.quadrature.emergence_time(p, L=lengths),
         ),
         (
             package.inversion.states(values, [0.1])["A"],
@@ -332,21 +332,19 @@ def test_the_idiom_that_went_wrong():
     # Numbers that nothing follows from may be replaced, and what follows may be replaced itself.
     free = p.values() | {"eta": np.array([0.1, 0.2])}
     np.testing.assert_array_equal(
-        package.numbers.quadrature.emergence_time(free),
-        package.numbers.quadrature.emergence_time(p, eta=[0.1, 0.2]),
+        package.quadrature.emergence_time(free),
+        package.quadrature.emergence_time(p, eta=[0.1, 0.2]),
     )
     changed = p.values() | {"c_omega": 0.3}
-    assert package.numbers.quadrature.emergence_time(
-        changed
-    ) == package.numbers.quadrature.emergence_time(p, c_omega=0.3)
-    assert package.numbers.quadrature.emergence_time(
-        changed
-    ) != package.numbers.quadrature.emergence_time(p)
+    assert package.quadrature.emergence_time(changed) == package.quadrature.emergence_time(
+        p, c_omega=0.3
+    )
+    assert package.quadrature.emergence_time(changed) != package.quadrature.emergence_time(p)
     p = package.Parameters(N=16, d_g=16, d_h=32, eta=0.5)
-    rising = package.numbers.quadrature.emergence_time(p, L=np.arange(3, 23))
+    rising = package.quadrature.emergence_time(p, L=np.arange(3, 23))
     alone = (
-        package.numbers.quadrature.emergence_time(p.replace(L=3)),
-        package.numbers.quadrature.emergence_time(p.replace(L=22)),
+        package.quadrature.emergence_time(p.replace(L=3)),
+        package.quadrature.emergence_time(p.replace(L=22)),
     )
     assert rising[[0, -1]] == pytest.approx(alone, rel=1e-12) and rising[-1] > 5 * rising[0]
 
@@ -354,10 +352,10 @@ def test_the_idiom_that_went_wrong():
 def test_arrays_broadcast_and_errors_name_the_field():
     """Two fields; equations; shapes, names and values that do not work."""
     p, package = small("state_tracking"), find("state_tracking").wing("theory")
-    both = package.numbers.quadrature.emergence_time(p, L=[3, 8], eta=[[0.1], [0.2], [0.5]])
+    both = package.quadrature.emergence_time(p, L=[3, 8], eta=[[0.1], [0.2], [0.5]])
     assert both.shape == (3, 2)
     assert both[2, 1] == pytest.approx(
-        package.numbers.quadrature.emergence_time(p.replace(L=8, eta=0.5)), rel=1e-12
+        package.quadrature.emergence_time(p.replace(L=8, eta=0.5)), rel=1e-12
     )
     curves = package.trajectory(p, 0.5, at=[0, 0.5], L=[3, 8], eta=[[0.1], [0.2], [0.5]])
     assert dict(curves.sizes) == {"eta": 3, "L": 2, "alpha": 2}
@@ -367,14 +365,11 @@ def test_arrays_broadcast_and_errors_name_the_field():
     assert at[1] == law.evaluate(p.replace(L=8).values() | {"alpha": 2.0})
     for call, message in (
         (
-            lambda: package.numbers.quadrature.emergence_time(p, L=[3, 4], eta=[0.1, 0.2, 0.3]),
+            lambda: package.quadrature.emergence_time(p, L=[3, 4], eta=[0.1, 0.2, 0.3]),
             "do not fit together",
         ),
-        (lambda: package.numbers.quadrature.emergence_time(p, L=[3, -1]), "L = -1: must be >= 1"),
-        (
-            lambda: package.numbers.quadrature.emergence_time(p, c_omga=1.0),
-            "did you mean 'c_omega'",
-        ),
+        (lambda: package.quadrature.emergence_time(p, L=[3, -1]), "L = -1: must be >= 1"),
+        (lambda: package.quadrature.emergence_time(p, c_omga=1.0), "did you mean 'c_omega'"),
         (lambda: package.c_omega(p, l=[3]), "l: unknown parameter"),
         (lambda: package.equations()["c_omega"].evaluate(p, alfa=1.0), "alfa: neither"),
     ):
@@ -384,7 +379,7 @@ def test_arrays_broadcast_and_errors_name_the_field():
 
 THREE = {
     "state_tracking": (
-        "numbers.quadrature.emergence_time",
+        "quadrature.emergence_time",
         {},
         {"L": [3, 5], "eta": [0.2, 0.4, 0.9], "N": [8, 16]},
     ),

@@ -6,7 +6,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, proved, symbol, table, vanishes, written_as
+from theory import Equation, function, proved, symbol, table, vanishes, written_as
 from theory.state_tracking import mean_field
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.symbols import (
@@ -40,7 +40,8 @@ pace = symbol(
 drift = symbol(
     "off_target_drift", r"\nu", "rate of S per D at A = 1; 0 for independent teachers", real=True
 )
-T = symbol("T", means="proper time: dT = pace eta g dalpha", nonnegative=True)
+PROPER = "proper time: dT = pace eta g dalpha"
+T, T_of = symbol("T", means=PROPER, nonnegative=True), function("T", PROPER)
 epsilon = symbol(
     "epsilon", r"\varepsilon", "-ln(1 - A) at D = 0; negative beyond the separatrix", real=True
 )
@@ -168,7 +169,7 @@ def along(upper: sp.Expr, integrand: sp.Expr) -> sp.Integral:
 @cache
 def equations() -> dict[str, Equation]:
     """First integral, solution by quadratures, time of A = a, separatrix."""
-    of_A, of_T, of_S = sp.Function("A")(D), sp.Function("T")(D), sp.Function("S")(D)
+    of_A, of_T, of_S = sp.Function("A")(D), T_of(D), sp.Function("S")(D)
 
     def time() -> sp.Expr:
         inverse_g = sp.together(1 / mean_field.equations()["g"].rhs)
