@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 from verify import measured
 from verify.check import Check
@@ -13,11 +14,11 @@ TRAINS = True  # what comes with the code, if asked
 
 def groups(request: Request) -> dict[str, Callable[[], list[Check]]]:
     """Rows that take longer, by students that come with the code, by title."""
-    parts = (
+    parts: Any = (
         *(optimisers.CLOCK_GROUPS, optimisers.ADAM_GROUPS, decay.GROUPS, decay.GROUPS_OF_PHASES),
         *(decay.EDGE_GROUPS, optimisers.GROUPS, domains.GROUPS),
     )
-    trained: dict[str, Callable[[], list[Check]]] = {
+    trained = {
         title: functools.partial(make, **request.training)
         for part in parts
         for title, make in part.items()
