@@ -15,7 +15,7 @@ from simulate.state_tracking.interventions import Seen
 from simulate.state_tracking.learner import optimizer, tables
 from simulate.state_tracking.student import rotate
 from theory.state_tracking import task
-from theory.state_tracking.standard import StandardParameters
+from theory.state_tracking.parameters import StandardParameters
 
 
 class Heads(nn.Module):

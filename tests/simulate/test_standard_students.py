@@ -18,7 +18,7 @@ from simulate.state_tracking.standard import Transformer, drawn, train
 from theory import state_tracking as st
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, task
-from theory.state_tracking.standard import StandardParameters
+from theory.state_tracking.parameters import StandardParameters
 from verify.trajectories import compare
 
 SMALL = StandardParameters(N=5, L=3, d_g=4, d_model=8, d_h=4, d_ff=12, heads=2)

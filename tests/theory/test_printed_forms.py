@@ -15,7 +15,7 @@ import sympy as sp
 from theory import state_tracking
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking import attention as att
-from theory.state_tracking import mean_field, overlaps, rollout
+from theory.state_tracking import definitions, mean_field, rollout
 from theory.state_tracking.symbols import (
     A_0,
     W_K2,
@@ -191,7 +191,7 @@ def test_entry_gradients_47_to_52(own):
 
 def test_off_target_update_56():
     """(56), in which sigma = tau."""
-    sigma = overlaps.sigma_overlap
+    sigma = definitions.sigma_overlap
     bracket = c_R * tau + c_S * (d_g - 2) / (d_g - 1) * sigma + c_S / (d_g - 1) - 1 / N
     printed = eta / (d_g * N) * g * N / (N - 1) * bracket
     assert same(derived("delta_S"), printed.subs(sigma, tau))

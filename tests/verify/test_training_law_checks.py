@@ -11,8 +11,8 @@ from theory.registry import MODELS
 from theory.state_tracking import Parameters
 from verify.check import Band
 from verify.report import Request
-from verify.state_tracking import batches, clocks, decay, domains, edge, laws, optimisers, rewards
-from verify.state_tracking.clocks import gaps
+from verify.state_tracking import batches, decay, domains, laws, optimisers, rewards
+from verify.state_tracking.optimisers import gaps
 
 TINY = Parameters(N=8, L=4, d_g=8, d_h=16, n_train=1024, n_test=512, unit="step")
 ALONE = dict(workers=1, progress=False)
@@ -25,13 +25,13 @@ def store(tmp_path):
 
 def test_clocks_on_a_flow(monkeypatch):
     """All powers hold; with a wrong age the second order is lost."""
-    assert all(c.within for c in clocks.on_flow())
+    assert all(c.within for c in optimisers.on_flow())
     right = law.as_plain
     monkeypatch.setattr(
         law, "as_plain", lambda how, eta: right(how.replace(momentum=0.9 * how.momentum), eta)
     )
-    how = clocks.BALLS["heavy ball"]
-    assert abs(gaps(how, clocks.RATES[0])[0]) > 5e-3
+    how = optimisers.BALLS["heavy ball"]
+    assert abs(gaps(how, optimisers.CLOCKS_RATES[0])[0]) > 5e-3
 
 
 def test_single_seeds_under_two_optimisers(store):
@@ -91,13 +91,13 @@ def test_edge_of_stability(store, monkeypatch):
     """
     p = TINY.replace(eta=2.0, d_h=32, n_train=2048, n_test=16, unit="epoch")
     monkeypatch.setattr(decay, "LEARNED", 2e-3)
-    wide = Band(-0.2, 0.2, edge.BAND.why)
-    rows = edge.at_decay(5e-3, p, (0,), wide, **store) + edge.on_the_way(p, (0,), **store)
+    wide = Band(-0.2, 0.2, decay.BAND.why)
+    rows = decay.at_decay(5e-3, p, (0,), wide, **store) + decay.on_the_way(p, (0,), **store)
     assert [row.within for row in rows] == [True] * 4
-    right = edge.largest_rate
+    right = decay.largest_rate
     for factor, missed in ((1.7, 1), (1 / 1.7, 2)):
-        monkeypatch.setattr(edge, "largest_rate", lambda q, f=factor: f * right(q))
-        wrong = edge.at_decay(5e-3, p, (0,), wide, **store)
+        monkeypatch.setattr(decay, "largest_rate", lambda q, f=factor: f * right(q))
+        wrong = decay.at_decay(5e-3, p, (0,), wide, **store)
         assert not wrong[0].within and not wrong[missed].within
 
 
@@ -126,8 +126,9 @@ def test_groups_of_laws(monkeypatch):
     made = laws.groups(request)
     made["ends"]()
     assert given == [request.training]
-    titles = {x for module in (clocks, decay, domains, edge, optimisers) for x in module.GROUPS}
-    titles |= {*optimisers.ADAM_GROUPS, *decay.GROUPS_OF_PHASES}
+    titles = {x for module in (decay, domains, optimisers) for x in module.GROUPS}
+    titles |= {*optimisers.CLOCK_GROUPS, *optimisers.ADAM_GROUPS}
+    titles |= {*decay.GROUPS_OF_PHASES, *decay.EDGE_GROUPS}
     assert made.keys() == {"groups", "order of batches", *titles}
 
 
@@ -145,7 +146,7 @@ def test_laws_without_training(monkeypatch):
     assert found.checks and any("not run without --full" in note for note in found.notes)
     some = {title: partial(make, **ALONE) for title, make in decay.GROUPS.items()}
     monkeypatch.setattr(laws, "groups", lambda request: some)
-    monkeypatch.setattr(laws.clocks, "on_flow", lambda: [])
+    monkeypatch.setattr(optimisers, "on_flow", lambda: [])
     (_, note) = laws.report(request).notes
     assert note.startswith("no row") and note.endswith(
         "ends under decay 0.0003; ends under decay 0.001"

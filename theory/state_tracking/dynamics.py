@@ -8,7 +8,7 @@ import sympy as sp
 
 from theory import Equation, Flow, ParameterError, clocks, delta_sum, symbol, table, written_as
 from theory.called import cache
-from theory.state_tracking import attention, mean_field, overlaps
+from theory.state_tracking import attention, definitions, mean_field
 from theory.state_tracking.mean_field import MEAN_FIELD
 from theory.state_tracking.scope import flow_of
 from theory.state_tracking.symbols import (
@@ -56,9 +56,9 @@ def projected_update(teacher: sp.Symbol, student: sp.Symbol) -> sp.Expr:
     Tr[M*^T J] = N, as every permutation matrix has N ones.
     """
     step = sp.expand(mean_field.entry_equations()["update_M"].rhs)
-    everyone = delta_sum(overlaps.mean_overlap(teacher, c), (c, 1, d_g))
+    everyone = delta_sum(definitions.mean_overlap(teacher, c), (c, 1, d_g))
     constant = step.subs({mean_field.OWN: 0, mean_field.ALL: 0})
-    to_own = step.coeff(mean_field.OWN) * overlaps.mean_overlap(teacher, student)
+    to_own = step.coeff(mean_field.OWN) * definitions.mean_overlap(teacher, student)
     return to_own + step.coeff(mean_field.ALL) * everyone + constant
 
 
@@ -88,11 +88,13 @@ def update_of_pair() -> sp.Expr:
     """Update of the overlap of a student's matrix with any teacher of a group. It depends on that
     teacher only through its overlap with the matrix's own teacher.
     """
-    tau_group = overlaps.equations()["tau_bar_group"].rhs
-    update = projected_update(b, a).subs(overlaps.mean_overlap(b, a), overlaps.tau_ab)
+    tau_group = definitions.overlap_equations()["tau_bar_group"].rhs
+    update = projected_update(b, a).subs(definitions.mean_overlap(b, a), definitions.tau_ab)
     update = update.subs(tau, tau_group)
     spell = {c_S: 1 - c_R, c_R: mean_field.logit_equations()["c_R"].rhs}
-    return written_as(SCALE * A * (overlaps.tau_ab - 1 / N), update.subs(c_S, 1 - c_R).subs(spell))
+    return written_as(
+        SCALE * A * (definitions.tau_ab - 1 / N), update.subs(c_S, 1 - c_R).subs(spell)
+    )
 
 
 @cache
@@ -100,15 +102,17 @@ def overlap_of_pair() -> sp.Expr:
     """Growth of the overlap with any teacher in terms of the growth of R, since the ratio of the
     two updates is constant.
     """
-    ratio = update_of_pair() / update_of_pair().subs(overlaps.tau_ab, 1)
-    return written_as((N * overlaps.tau_ab - 1) / (N - 1) * (R - R_0), sp.cancel(ratio) * (R - R_0))
+    ratio = update_of_pair() / update_of_pair().subs(definitions.tau_ab, 1)
+    return written_as(
+        (N * definitions.tau_ab - 1) / (N - 1) * (R - R_0), sp.cancel(ratio) * (R - R_0)
+    )
 
 
 def over_seeds(update: sp.Expr, form: sp.Expr) -> sp.Expr:
     """Update averaged over independent teachers, collected by attention; ``form`` is the printed
     grouping.
     """
-    coefficients = {c_S: 1 - c_R, tau: overlaps.equations()["tau_bar_iid"].rhs}
+    coefficients = {c_S: 1 - c_R, tau: definitions.overlap_equations()["tau_bar_iid"].rhs}
     mean = update.subs(coefficients).subs(c_R, mean_field.logit_equations()["c_R"].rhs)
     return written_as(eta * EPOCH * g * form, mean)
 
@@ -141,13 +145,13 @@ def equations() -> dict[str, Equation]:
             Delta_S_ab,
             update_of_pair,
             "beyond Eqs. (53)-(56): one pair of a group",
-            *overlaps.GROUP,
+            *definitions.GROUP,
         ),
         S_ab=(
             S_ab - S_ab0,
             overlap_of_pair,
             "beyond Eq. (59): one overlap per class of a^-1 b",
-            *overlaps.GROUP,
+            *definitions.GROUP,
         ),
         # One epoch of descent on W moves A by -eta |grad A|^2 dl/dA, and c(A) = d_g N |grad A|^2.
         dA_dalpha_chain=(
@@ -193,8 +197,8 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
         {
             "iid": None,
             "tau": tau,
-            "distinct": overlaps.equations()["tau_bar_distinct"].rhs,
-            "group": overlaps.equations()["tau_bar_group"].rhs,
+            "distinct": definitions.overlap_equations()["tau_bar_distinct"].rhs,
+            "group": definitions.overlap_equations()["tau_bar_group"].rhs,
         },
     )
     factor = _option("closure", closure, {"closure": "c_closure", "ansatz": "c_ansatz_mean"})

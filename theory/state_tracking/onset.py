@@ -24,11 +24,11 @@ from theory.emergence import labelled, until
 from theory.onset import Onset, tabulated
 from theory.state_tracking import (
     decay,
+    definitions,
     exact,
     inversion,
     levels,
     mean_field,
-    overlaps,
     reward_onset,
 )
 from theory.state_tracking.dynamics import early_equations, flow
@@ -126,7 +126,7 @@ def at_large_sizes(expr: sp.Expr) -> sp.Expr:
 def rates() -> dict[sp.Symbol, sp.Expr]:
     """Right-hand sides of the flow (15) for independent teachers."""
     return {
-        q: rate.subs(tau, overlaps.equations()["tau_bar_iid"].rhs)
+        q: rate.subs(tau, definitions.overlap_equations()["tau_bar_iid"].rhs)
         for q, rate in flow("tau").rhs.items()
     }
 

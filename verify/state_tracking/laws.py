@@ -2,22 +2,23 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 from verify import measured
 from verify.check import Check
 from verify.report import Report, Request
-from verify.state_tracking import batches, clocks, decay, domains, edge, optimisers, rewards
+from verify.state_tracking import batches, decay, domains, optimisers, rewards
 
 TRAINS = True  # what comes with the code, if asked
 
 
 def groups(request: Request) -> dict[str, Callable[[], list[Check]]]:
     """Rows that take longer, by students that come with the code, by title."""
-    parts = (
-        *(clocks.GROUPS, optimisers.ADAM_GROUPS, decay.GROUPS, decay.GROUPS_OF_PHASES),
-        *(edge.GROUPS, optimisers.GROUPS, domains.GROUPS),
+    parts: Any = (
+        *(optimisers.CLOCK_GROUPS, optimisers.ADAM_GROUPS, decay.GROUPS, decay.GROUPS_OF_PHASES),
+        *(decay.EDGE_GROUPS, optimisers.GROUPS, domains.GROUPS),
     )
-    trained: dict[str, Callable[[], list[Check]]] = {
+    trained = {
         title: functools.partial(make, **request.training)
         for part in parts
         for title, make in part.items()
@@ -30,7 +31,7 @@ def report(request: Request) -> Report:
     rows = [
         *rewards.clock_checks(request),
         *([] if request.given else rewards.single_checks()),
-        *clocks.on_flow(),
+        *optimisers.on_flow(),
     ]
     if not request.full and not request.renew:
         what = "students under momentum, Adam, decay and batches (ten minutes)"

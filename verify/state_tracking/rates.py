@@ -14,7 +14,7 @@ from theory.state_tracking.onset import equations as onset_equations
 from theory.state_tracking.quadrature import emergence_time
 from verify.check import Check, listed
 from verify.rates import rates
-from verify.state_tracking import clocks
+from verify.state_tracking import optimisers
 
 LENGTHS, STATES = 4.0 ** np.arange(6, 11), 2.0 ** np.arange(5, 9)
 ROUNDING = 1e-12  # of quadratures
@@ -44,4 +44,4 @@ def of_sizes() -> Iterator[Check]:
     yield rate.check("power of 1/N in what the thermodynamic limit leaves out", limit.name)
 
 
-GROUPS = (of_sizes, clocks.on_flow)
+GROUPS = (of_sizes, optimisers.on_flow)

@@ -15,7 +15,7 @@ from simulate import storage
 from simulate.state_tracking import interventions as solvable
 from simulate.state_tracking.standard import SYSTEM
 from theory.state_tracking import Parameters
-from theory.state_tracking.standard import StandardParameters
+from theory.state_tracking.parameters import StandardParameters
 
 PLACE = Path(__file__).with_name("ensembles") / "standard.nc"
 COMMAND = 'python -c "from verify.state_tracking import standard_ensemble as e; e.renew()"'
