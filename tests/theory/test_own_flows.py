@@ -8,7 +8,7 @@ import scipy.integrate
 import sympy as sp
 
 from theory.equation import Equation
-from theory.explorer.build import script
+from theory.explorer import script
 from theory.flow import Flow
 from theory.notation import symbol
 from theory.numeric import wright_omega
