@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from theory import Model
-from theory.runtime import output, sources
+from theory.runtime import output
 
 # From best to worst. The first two are agreement; "tested" relies on tests, which only pass or
 # fail; "drawn" is a figure without a number.
@@ -157,7 +157,7 @@ def digest(claims: list[Claim], found: Found) -> str:
 
 
 def _which(claims: list[Claim], words: list[str]) -> str:
-    return sources.hashed(
+    return output.hashed(
         sorted(f"{c.id}: {word}\n" for c, word in zip(claims, words, strict=True))
     )[:8]
 

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from theory.algebra import delta_gradient, delta_sum, linear_root, proved, vanishes, written_as
     from theory.arguments import checked
     from theory.dimensions import by_dimension
-    from theory.emergence import of_onset, until
     from theory.equation import Equation, table
     from theory.flow import Flow
     from theory.notation import array, function, symbol
-    from theory.onset import Onset
+    from theory.onset import Onset, of_onset, until
     from theory.optimisers import Optimiser
     from theory.parameters import (
         Allowed,
@@ -40,11 +39,10 @@ MODULES = {
     "algebra": "delta_gradient delta_sum linear_root proved vanishes written_as",
     "arguments": "checked",
     "dimensions": "by_dimension",
-    "emergence": "of_onset until",
     "equation": "Equation table",
     "flow": "Flow",
     "notation": "array function symbol",
-    "onset": "Onset",
+    "onset": "Onset of_onset until",
     "optimisers": "Optimiser",
     "parameters": "Allowed BaseParameters ParameterError Preset Stepped number parameter",
     "registry": "Model",

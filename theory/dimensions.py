@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory.allowed import ParameterError
-from theory.values import Values
+from theory.values import ParameterError, Values
 
 
 class Axes:

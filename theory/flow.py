@@ -15,10 +15,9 @@ import sympy as sp
 
 from theory import certified, numeric, printing, solution, trajectory, unified
 from theory.algebra import slope
-from theory.conserved import conserved, invariant
-from theory.entries import Entries
+from theory.conserved import conserved, invariant, linearised
 from theory.equation import STATUSES, Equation, Equations
-from theory.linearised import linearised
+from theory.optimisers import Entries
 from theory.parameters import Allowed, BaseParameters, ParameterError, number
 from theory.scope import Scope
 

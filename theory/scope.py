@@ -22,7 +22,7 @@ from typing import Any
 import xarray as xr
 
 from theory import sweep
-from theory.misfits import kind_of, misfit, place
+from theory.arguments import kind_of, misfit, place
 from theory.parameters import BaseParameters, ParameterError, Stepped, shown
 
 

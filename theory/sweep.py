@@ -15,8 +15,8 @@ import numpy as np
 import xarray as xr
 
 from theory import arguments
+from theory.arguments import kind_of, misfit
 from theory.dimensions import distinct, named
-from theory.misfits import kind_of, misfit
 from theory.parameters import BaseParameters, ParameterError, nearest, shown
 from theory.values import Values
 

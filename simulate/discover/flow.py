@@ -16,8 +16,7 @@ import xarray as xr
 from simulate.discover.loss import Loss
 from simulate.discover.subspace import Subspace
 from theory import Equation, Flow, solution, unified
-from theory.conserved import conserved
-from theory.linearised import Mode, linearised
+from theory.conserved import Mode, conserved, linearised
 from theory.optimisers import Optimiser, Steps
 
 TRIES = 24  # random starts of the search for fixed points

@@ -22,7 +22,7 @@ from papers import __main__ as command
 from papers import claims, document, evidence
 from theory.parameters import ParameterError
 from theory.registry import MODELS
-from theory.runtime import sources
+from theory.runtime import output
 from verify import digests
 from verify.check import VERDICTS, Band, Check, identity, near, sampled
 from verify.report import Report
@@ -458,7 +458,7 @@ def test_what_may_be_executed_makes_results_stale(text, counts, tmp_path):
         path = tmp_path / f"{value}.py"
         path.write_text("x = 1\n" + text.format(f"package{value}" if "from" in text else value))
         made.append(digests.used([root, path], [root]))
-        whole.append(sources.digest([path]))
+        whole.append(output.digest([path]))
     assert (made[0] != made[1]) == counts and (whole[0] != whole[1]) == ("Says" not in text)
 
 

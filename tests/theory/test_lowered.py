@@ -8,8 +8,8 @@ import sympy as sp
 import torch
 from test_fixed_disorder import P, begin
 
-from theory import numeric
 from theory import lowered as lowered_module
+from theory import numeric
 from theory.lowered import Lowered, NotLowered, number
 from theory.parameters import ParameterError
 from theory.state_tracking import fixed_disorder
