@@ -18,7 +18,7 @@ from theory.algebra import slope
 from theory.conserved import conserved, invariant, linearised
 from theory.equation import STATUSES, Equation, Equations
 from theory.optimisers import Entries
-from theory.parameters import Allowed, BaseParameters, ParameterError, number
+from theory.parameters import Allowed, BaseParameters, ParameterError, number, shown
 from theory.scope import Scope
 
 MOST_CALLS = 300_000  # evaluations of the right-hand side, hundreds of times what any preset needs
@@ -282,7 +282,9 @@ class Flow:
         if missing:
             raise ParameterError(f"{self.name}: no value for {', '.join(missing)}")
         if swept := [s.name for s in free if np.ndim(numbers[s.name])]:
-            raise ParameterError(f"{swept[0]} = {numbers[swept[0]]}: must be one number")
+            name = swept[0]
+            value = f"{name} = {shown(numbers[name])}"
+            raise ParameterError(f"{value}: must be one number; several by keyword: {name}=[...]")
         fixed = [float(numbers[s.name]) for s in free]
         calls = itertools.count()
 

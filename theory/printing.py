@@ -80,6 +80,7 @@ _TOKEN = re.compile(r"\\begin\{[a-z]+\}.*?\\end\{[a-z]+\}|\\[a-zA-Z]+|\\.|\s+|."
 _WIDE = {"+": 1.2, "-": 1.2, "=": SPACE, "(": 0.39, ")": 0.39, "[": 0.28, "]": 0.28, ",": 0.45}
 _WIDE |= {"|": 0.28, ".": 0.28, "\\,": 0.17, "\\;": 0.28, "\\quad": 1.0, "\\times": 1.2, "!": 0.3}
 _WIDE |= {"\\left": 0.1, "\\right": 0.1, "\\sum": 1.45, "\\prod": 1.3, "\\int": 0.8, "\\cdot": 0.7}
+FOLDED = {"\\frac": 2, "\\sqrt": 1, "e^": 1}  # with how many arguments
 _BARE = (
     "\\mathrm",
     "\\operatorname",
@@ -171,29 +172,26 @@ def unfolded(latex: str, room: float) -> str:
     """
     parts, made, place = tokens(latex), [], 0
     while place < len(parts):
-        token = parts[place]
-        if token == "\\frac":
-            above, after = argument(parts, place + 1)
-            below, after = argument(parts, after)
-            if max(_width(above), _width(below)) > room:
-                made.append(_fraction("".join(above), "".join(below), room))
-                place = after
-                continue
-        elif token == "\\sqrt":
-            inner, after = argument(parts, place + 1)
-            if _width(inner) > room:
-                made.append(f"\\left({unfolded(''.join(inner), room)}\\right)^{{1/2}}")
-                place = after
-                continue
-        elif token == "e" and parts[place + 1 : place + 2] == ["^"]:
-            inner, after = argument(parts, place + 2)
-            if _width(inner) > room:
-                made.append(f"\\exp\\left({unfolded(''.join(inner), room)}\\right)")
-                place = after
-                continue
-        made.append(token)
-        place += 1
+        head, after, groups = parts[place], place + 1, []
+        if parts[place : place + 2] == ["e", "^"]:
+            head, after = "e^", place + 2
+        for _ in range(FOLDED.get(head, 0)):
+            group, after = argument(parts, after)
+            groups.append("".join(group))
+        if any(width(group) > room for group in groups):
+            made.append(_opened(head, groups, room))
+            place = after
+        else:
+            made.append(parts[place])
+            place += 1
     return "".join(made)
+
+
+def _opened(head: str, groups: list[str], room: float) -> str:
+    if head == "\\frac":
+        return _fraction(groups[0], groups[1], room)
+    inner = f"\\left({unfolded(groups[0], room)}\\right)"
+    return f"{inner}^{{1/2}}" if head == "\\sqrt" else f"\\exp{inner}"
 
 
 def _fraction(above: str, below: str, room: float) -> str:
@@ -218,39 +216,28 @@ class _Break:
 
 
 def _breaks(parts: list[str]) -> list[_Break]:
-    places, opened, braces = [], 0, 0
+    places, opened = [], 0
+    solid, closes = [""], [False]  # tokens without space; whether a bracket or its exponent ends
+    outer: list[bool] = []  # of open braces: whether each holds the exponent of a bracket
     for place, token in enumerate(parts):
-        if token == "{":
-            braces += 1
-        elif token == "}":
-            braces -= 1
-        elif not braces and token == "\\left":
-            opened += 1
-        elif not braces and token == "\\right":
-            opened -= 1
-        if braces or place == 0 or not parts[place - 1].isspace():
+        if token.isspace():
             continue
-        if token in "+-" and parts[place + 1 : place + 2] == [" "]:
-            before = [p for p in parts[:place] if not p.isspace()][-1:]
-            if before and before[0] not in "([{=,":
-                places.append(_Break(place, opened, False))
-        elif _ends_factor(parts, place) and token not in ("\\right", "^", "_", ")", ",", "}"):
-            places.append(_Break(place, opened - (token == "\\left"), True))
+        if not outer:
+            opened += {"\\left": 1, "\\right": -1}.get(token, 0)
+        if not outer and place and parts[place - 1].isspace():
+            if token in "+-" and parts[place + 1 : place + 2] == [" "]:
+                if solid[-1] and solid[-1] not in "([{=,":
+                    places.append(_Break(place, opened, False))
+            elif closes[-1] and token not in ("\\right", "^", "_", ")", ",", "{"):
+                places.append(_Break(place, opened - (token == "\\left"), True))
+        ends = solid[-1] == "\\right"
+        if token == "{":
+            outer.append(solid[-1] == "^" and closes[-2])
+        elif token == "}":
+            ends = outer.pop()
+        solid.append(token)
+        closes.append(ends)
     return places
-
-
-def _ends_factor(parts: list[str], place: int) -> bool:
-    """Whether a bracket or its exponent has just been closed."""
-    before = [p for p in parts[:place] if not p.isspace()]
-    if before and before[-1] == "}":
-        depth, k = 0, len(before) - 1
-        while k >= 0:
-            depth += {"}": 1, "{": -1}.get(before[k], 0)
-            if depth == 0:
-                break
-            k -= 1
-        before = before[: k - 1] if k and before[k - 1] == "^" else []
-    return len(before) > 1 and before[-2] == "\\right"
 
 
 def broken(latex: str, room: float) -> list[str]:

@@ -161,8 +161,9 @@ def _many(
         parts.append(along)
         parts[-1] |= _observables(flow, here | along, states.shape[1:])
         parts[-1] |= {x: path.first_crossing(x, e, here) for x, e in crossing.items()}
-    found = {x: np.concatenate([part[x] for part in parts]) for x in first.data_vars}
+    found = {x: np.concatenate([part[x] for part in parts])[grid.which] for x in first.data_vars}
     result = grid.labelled(first, found)
+    result.attrs.pop("parameters", None)
     result.attrs["solver"] = f"DOP853, a step per point, rtol {rtol:g}, atol {options['atol']:g}"
     return result
 

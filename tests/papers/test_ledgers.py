@@ -273,12 +273,15 @@ def test_the_command_prints_verdicts(model, capsys, monkeypatch):
     monkeypatch.setattr(evidence, "sources", lambda model, what: as_stored[what])  # seconds
     assert command.main([model.paper, "--claims"]) == 0
     printed = capsys.readouterr().out
-    rows = printed.splitlines()[: len(ledger(model.paper)) + 2]
+    end = f"\n{len(ledger(model.paper))} claims, "
+    rows = printed[: printed.index(end)].splitlines()
     assert max(map(len, rows)) <= 100 and "not those" not in printed
-    shown = Counter(re.split("  +", row)[1] for row in rows[2:])
+    shown = Counter(re.split("  +", row)[1] for row in rows[2:] if row[0] != " ")
     assert {**shown, "digest": typed(model.paper)["digest"]} == typed(model.paper)
     assert command.main([model.paper, "--claims", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
+    assert " ..." not in printed
+    assert all({*claim.says.split()} <= {*printed.split()} for claim in ledger(model.paper))
     assert len(found["claims"]) == len(ledger(model.paper)) and {
         "verdict",
         "computed",
