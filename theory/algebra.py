@@ -219,9 +219,7 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
         shifted = _taylor(expr, expr.exp, size, small)
         powers = [sp.exp(x) for x in shifted[:1]]
         for k in range(1, len(shifted)):  # f' = g' f
-            powers.append(
-                sp.expand(sp.Add(*(i * shifted[i] * powers[k - i] for i in range(1, k + 1))) / k)
-            )
+            powers.append(_of_slopes(shifted, powers, k))
         return 0, powers
     if expr.is_Pow and not expr.exp.has(small):
         v, c = _laurent(expr.base, size, small)
@@ -242,11 +240,14 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
         rate = _taylor(expr, sp.diff(expr.func(z), z).subs(z, expr.args[0]), size, small)
         powers = [expr.func(x) for x in shifted[:1]]
         for k in range(1, min(len(shifted), len(rate) + 1)):  # h' = f'(g) g'
-            powers.append(
-                sp.expand(sp.Add(*(i * shifted[i] * rate[k - i] for i in range(1, k + 1))) / k)
-            )
+            powers.append(_of_slopes(shifted, rate, k))
         return _leading(0, powers)
     raise ValueError(f"{expr}: not a sum, product, power or function")
+
+
+def _of_slopes(inner: list[sp.Expr], rate: list[sp.Expr], k: int) -> sp.Expr:
+    """Coefficient of the function whose slope is ``rate`` times that of ``inner``."""
+    return sp.expand(sp.Add(*(i * inner[i] * rate[k - i] for i in range(1, k + 1))) / k)
 
 
 def _composed(function: type[sp.Function], inner: list[sp.Expr], z: sp.Symbol) -> list[sp.Expr]:
