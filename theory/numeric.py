@@ -288,9 +288,7 @@ def _number(value: Any) -> np.ndarray:
 
 
 def _exact_number(value: Any) -> Any:
-    """Convert a number for mpmath: quotients of Python numbers would be rounded to double
-    precision.
-    """
+    """A number for mpmath: quotients of Python numbers would be rounded to double precision."""
     return mpmath.mpmathify(value.item() if isinstance(value, np.generic | np.ndarray) else value)
 
 

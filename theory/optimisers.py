@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
+from theory import numeric
 from theory.parameters import BaseParameters, ParameterError, parameter
 
 CLIPPED = 1e-6  # added to the norm by torch.nn.utils.clip_grad_norm_
@@ -217,7 +218,7 @@ class Entries:
         known = [float(numbers[s.name]) for s in free]
 
         def compiled(forms: Mapping[sp.Symbol, sp.Expr]) -> Any:
-            made = sp.lambdify([*names, *free], [*forms.values()], ["scipy", "numpy"], cse=True)
+            made = numeric.system([*names, *free], [*forms.values()])
             return lambda values: made(*values, *known)
 
         slopes, orders = compiled(self.slopes), compiled({x: self.order[x] for x in state})

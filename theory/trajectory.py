@@ -46,7 +46,6 @@ CLIPPED = 1e300
 NONE = 2  # side of zero of what is no number
 SMOOTH_POWERS = range(2, 7)
 UNDEFINED = (sp.Derivative, sp.DiracDelta, sp.Subs, sp.Sum, sp.Integral)
-Along = Callable[[Any], Mapping[str, Any]]
 BEYOND = "leaves double precision (1.8e308)"
 
 
@@ -57,7 +56,7 @@ class Trajectory:
     ----------
     flow, numbers, end
         The flow, numbers of its parameters by name, length of the run.
-    rtol, atol : float
+    rtol, atol
         Of LSODA; ``atol`` at most ``rtol`` times the least initial value.
 
     Raises
@@ -120,8 +119,8 @@ class Trajectory:
             raise ended(self.flow, self.numbers, self.end * t, y, self.rhs(t, y))
 
     def first_crossing(self, label: str, expr: sp.Expr) -> float:
-        """First sign change of an expression in the order parameters and time, NaN if there is
-        none. Bracketed on the integrator's polynomials, refined by integrating up to it.
+        """First sign change of an expression in order parameters and time, NaN if there is none.
+        Bracketed on the integrator's polynomials, refined by integrating up to it.
 
         Raises
         ------
@@ -153,8 +152,7 @@ class Trajectory:
         try:
             edges = np.union1d(self.t, special_times([expr], along, self.t))
             sides, low, high = np.sign(of(self.t, self.y)), np.nan, np.nan
-            soon = self.t[1:][sides[1:] != sides[0]].min(initial=1.0)
-            for end in (soon, 1.0):  # most end at the first
+            for end in (self.t[1:][sides[1:] != sides[0]].min(initial=1.0), 1.0):
                 if np.isnan(low):
                     part = edges[edges <= end]
                     low, high = next(sign_changes(sampled, part), (np.nan, np.nan))
@@ -206,9 +204,7 @@ def ended(
     rates: np.ndarray,
     why: str = "",
 ) -> ParameterError:
-    """Error for a solution that ends at a time, or cannot be computed; it names the most extreme
-    parameter, if any. Rates are in units of the run.
-    """
+    """Error for a solution that ends, or cannot be computed. Rates are in units of the run."""
     k, when = int(np.abs(y).argmax()), f"{flow.time.name} = {time:.6g}"
     if abs(y[k]) < LARGEST and 0 < abs(y[k]) < DIVERGING * rates[k] * np.sign(y[k]):
         return ParameterError(f"{flow.name}: {flow.state[k]} diverges near {when}; take a shorter run")  # fmt: skip
@@ -344,7 +340,9 @@ def fast(
 
 
 def special_times(
-    exprs: Sequence[sp.Expr], along: Along, steps: np.ndarray | None = None
+    exprs: Sequence[sp.Expr],
+    along: Callable[[Any], Mapping[str, Any]],
+    steps: np.ndarray | None = None,
 ) -> np.ndarray:
     """Times from 0 to 1 at which expressions jump, have a kink, or may change fast.
 
