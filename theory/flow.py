@@ -18,7 +18,7 @@ from theory.algebra import slope
 from theory.conserved import conserved, invariant, linearised
 from theory.equation import STATUSES, Equation, Equations
 from theory.optimisers import Entries
-from theory.parameters import Allowed, BaseParameters, ParameterError, number, shown
+from theory.parameters import Allowed, BaseParameters, ParameterError, number
 from theory.scope import Scope
 
 MOST_CALLS = 300_000  # evaluations of the right-hand side, hundreds of times what any preset needs
@@ -283,8 +283,10 @@ class Flow:
             raise ParameterError(f"{self.name}: no value for {', '.join(missing)}")
         if swept := [s.name for s in free if np.ndim(numbers[s.name])]:
             name = swept[0]
-            value = f"{name} = {shown(numbers[name])}"
-            raise ParameterError(f"{value}: must be one number; several by keyword: {name}=[...]")
+            value = np.array2string(np.ravel(numbers[name]), threshold=8, edgeitems=2)
+            raise ParameterError(
+                f"{name} = {value}: must be one number; several by keyword: {name}=[...]"
+            )
         fixed = [float(numbers[s.name]) for s in free]
         calls = itertools.count()
 
