@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from simulate.state_tracking.rows import LANES, LARGEST, _gradients, _moments
-from theory.machine_code import njit
+from theory.compiled import njit
 from theory.state_tracking.task import Sequences
 
 

@@ -22,8 +22,8 @@ from theory import (
     table,
     written_as,
 )
+from theory.algebra import truncated
 from theory.parameters import ANYTHING, Allowed, ParameterError
-from theory.series import truncated
 from theory.state_tracking import exact
 from theory.state_tracking.exact import BEYOND, D_0, D, epsilon, kappa, level, rise, x
 from theory.state_tracking.late_time import INDEPENDENT, S_inf, m_0

@@ -7,7 +7,7 @@ from typing import Any
 import sympy as sp
 
 from theory import Equation, Flow, ParameterError, clocks, delta_sum, symbol, table, written_as
-from theory.called import cache
+from theory.catalogue import cache
 from theory.state_tracking import attention, definitions, mean_field
 from theory.state_tracking.mean_field import MEAN_FIELD
 from theory.state_tracking.scope import flow_of

@@ -11,7 +11,7 @@ import xarray as xr
 
 from theory import Equation, Flow, scope, sweep, symbol, table, written_as
 from theory.arguments import Positive
-from theory.called import cache
+from theory.catalogue import cache
 from theory.numeric import function
 from theory.parameters import ParameterError, most_extreme
 from theory.state_tracking import mean_field, norms
