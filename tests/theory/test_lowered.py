@@ -12,10 +12,9 @@ from theory import lowered as lowered_module
 from theory import numeric
 from theory.lowered import Lowered, NotLowered, number
 from theory.parameters import ParameterError
-from theory.state_tracking import fixed_disorder
 from theory.state_tracking.fixed_disorder import FixedDisorder
 from theory.state_tracking.realisation import Realisation, Start
-from theory.state_tracking.trained import Spelled
+from theory.state_tracking.trained import Spelled, generated
 
 i, j, k, l, n, m, seed = sp.symbols("i j k l n m seed", integer=True, positive=True)
 y = sp.Symbol("y", real=True)
@@ -121,7 +120,5 @@ def test_rates_in_torch():
     M = system.state[2].transpose(0, 2, 3, 1)
     values = system.numbers | {"M": M, "pi": system.attention.forward(*system.state[:2])}
     tensors = {q: torch.tensor(x) if np.ndim(x) else x for q, x in values.items()}
-    for x, z in zip(
-        fixed_disorder.rates(torch)(tensors), fixed_disorder.rates()(values), strict=True
-    ):
+    for x, z in zip(generated(torch)(tensors), generated()(values), strict=True):
         np.testing.assert_allclose(x.numpy(), z, rtol=1e-12, atol=1e-16)

@@ -36,10 +36,10 @@ from theory.state_tracking.dynamics import flow, thermodynamic_limit
 from theory.state_tracking.edge import largest_rate, sharpness
 from theory.state_tracking.levels import applies
 from theory.state_tracking.mean_field import initial_variance
-from theory.state_tracking.onset import emergence_times, onset
 from theory.state_tracking.onset import equations as onset_equations
+from theory.state_tracking.onset import onset
 from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.predict import drawn_times, predict
+from theory.state_tracking.predict import drawn_times, emergence_times, predict
 from theory.state_tracking.reward_onset import (
     best_switch,
     critical_penalty,

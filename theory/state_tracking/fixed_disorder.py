@@ -11,13 +11,11 @@ average enter through the means. `per_seed` integrates the equations.
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 import numpy as np
 import sympy as sp
 
 from theory import Equation, array, delta_gradient, delta_sum, symbol, table, written_as
-from theory.lowered import Lowered
 from theory.special import gauss_hermite
 from theory.state_tracking import definitions
 from theory.state_tracking.attention import Attention
@@ -74,7 +72,6 @@ group_accuracy = array("a_group", "a", "probability that the right logit is a gr
 lead = array("lead", r"\Delta", "lead of the right logit over another, at given noise of its own")
 xi = symbol("xi", r"\xi", "standard Gaussian", real=True)
 GROUP = (s, i, a)
-rate = sp.IndexedBase("rate_M")  # rate per epoch
 SIZE = n_train * L * share[GROUP]
 
 
@@ -230,29 +227,6 @@ def equations() -> dict[str, Equation]:
         ),
     )
     return exact | ordered
-
-
-def rates(xp: Any = np) -> Lowered:
-    """Array code generated from the equations: change of M per epoch and force on attention, from
-    ``M``, ``M_star``, ``pi``, ``nu`` and ``pairs`` of a stack of students, and the sizes.
-
-    An empty group is treated as one row; it has no pairs and no fluctuations, and does not
-    contribute.
-
-    Parameters
-    ----------
-    xp : module
-        Array module, as `theory.lowered.Lowered`.
-    """
-    eq, logit = equations(), sp.exp(mean[(*GROUP, r)])
-    student = sp.Symbol("student", integer=True, positive=True)
-    steps = ("mean_weight", "group_logit", "mean_entry", "entry_covariance", "scatter")
-    later = ("logit_lift", "mean_probability", "response", "force")
-    made = {eq[name].lhs: eq[name].rhs for name in steps}
-    made[plain[r]] = logit / sp.Sum(logit, (r, 1, N))
-    made |= {eq[name].lhs: eq[name].rhs for name in later}
-    made[rate[b, r, s]] = eq["rate_M"].rhs / (d_g * N)
-    return Lowered(made, (rate[b, r, s], force[i, j]), (student, *GROUP), xp)
 
 
 # Numerical fixed-disorder theory

@@ -8,13 +8,16 @@ import numpy as np
 import xarray as xr
 
 from theory import ParameterError, prediction, scope, sweep, until
+from theory.onset import labelled
 from theory.parameters import Allowed, number
 from theory.state_tracking import levels
 from theory.state_tracking.attention import Attention
 from theory.state_tracking.integrate import half_times, solve
 from theory.state_tracking.levels import LEVELS, Level
 from theory.state_tracking.parameters import REWARD_FIELDS, Parameters
+from theory.state_tracking.quadrature import emergence_time
 from theory.state_tracking.realisation import MEASURED, SINGLE, Realisation, Start
+from theory.state_tracking.scope import FLOW
 
 ACCURACIES = ["accuracy", "rollout_accuracy"]
 DRAW = 0  # seed of drawn initial values
@@ -184,6 +187,53 @@ def drawn_times(
         status="closure",
         parameters=p.as_json(),
     )
+
+
+@scope.guard(FLOW)
+def emergence_times(
+    p: Any, level: float = 0.5, seeds: int | None = None, **fields: Any
+) -> xr.Dataset:
+    """Training time at which attention reaches a level, by the exact solution of the flow (15); or
+    the times of single students, from initial weights that are drawn.
+
+    Parameters
+    ----------
+    p : Parameters
+        Model parameters.
+    level : float
+        Value of A, inside (0, 1).
+    seeds : int, optional
+        How many starts to draw: then ``alpha_half`` is over ``draw``, as of
+        `theory.state_tracking.drawn_times`, whose ``seed`` and ``until`` may be given, too.
+    **fields
+        Arrays of fields, which broadcast and become dimensions of the result, and derived
+        quantities to override: ``emergence_times(p, L=[3, 10, 22])``, ``..., c_omega=1.0``. A sweep
+        of 10^4 points takes a fraction of a second.
+
+    Returns
+    -------
+    Dataset
+        ``alpha_half`` (``alpha_at_level`` for another level) in alpha: 0 if A starts at or above
+        the level; NaN if A never reaches it; infinite if it overflows.
+
+    Raises
+    ------
+    ParameterError
+        As `theory.state_tracking.quadrature.emergence_time`.
+    """
+    level = number("level", level)
+    if seeds is not None:
+        if level != 0.5:
+            raise ParameterError(f"level = {level:g}: must be 0.5 with seeds")
+        return drawn_times(p, seeds, **fields)
+    name = "alpha_half" if level == 0.5 else "alpha_at_level"
+    words = {
+        "long_name": f"time of A = {level:g}, flow (15), exact",
+        "units": "alpha = epochs / (d_g N)",
+    }
+    if isinstance(p, Parameters) and not fields:
+        words["note"] = levels.students_of_flow(p)
+    return labelled(name, emergence_time(p, level, **fields), fields, **words)
 
 
 def _deviation(curves: xr.Dataset, runs: xr.Dataset, level: str) -> dict[str, Any]:

@@ -3,18 +3,22 @@ every step counts the batch that the seed's student takes.
 """
 
 from functools import cache
+from typing import Any
 
 import numpy as np
+import sympy as sp
 
+from theory.lowered import Lowered
 from theory.optimisers import Steps
 from theory.parameters import ParameterError
 from theory.state_tracking import fixed_disorder
 from theory.state_tracking.covariances import MOST, Covariances, entries
-from theory.state_tracking.fixed_disorder import FixedDisorder
+from theory.state_tracking.fixed_disorder import GROUP, FixedDisorder, force, mean, plain
 from theory.state_tracking.fourth_order import FourthOrder
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.realisation import Realisation, Start
 from theory.state_tracking.rewarded_students import Rewarded
+from theory.state_tracking.symbols import N, b, d_g, i, j, r, s
 
 # Multiplications of a gradient of one student, alone and times training sequences.
 WORK, WORK_OF_SEQUENCES = 2**23, 2**31
@@ -125,7 +129,31 @@ def system(
 
 # Rates of the fixed-disorder theory as generated from its equations
 
-compiled = cache(fixed_disorder.rates)
+rate = sp.IndexedBase("rate_M")  # rate per epoch
+
+
+@cache
+def generated(xp: Any = np) -> Lowered:
+    """Array code generated from the equations: change of M per epoch and force on attention, from
+    ``M``, ``M_star``, ``pi``, ``nu`` and ``pairs`` of a stack of students, and the sizes.
+
+    An empty group is treated as one row; it has no pairs and no fluctuations, and does not
+    contribute.
+
+    Parameters
+    ----------
+    xp : module
+        Array module, as `theory.lowered.Lowered`.
+    """
+    eq, logit = fixed_disorder.equations(), sp.exp(mean[(*GROUP, r)])
+    student = sp.Symbol("student", integer=True, positive=True)
+    steps = ("mean_weight", "group_logit", "mean_entry", "entry_covariance", "scatter")
+    later = ("logit_lift", "mean_probability", "response", "force")
+    made = {eq[name].lhs: eq[name].rhs for name in steps}
+    made[plain[r]] = logit / sp.Sum(logit, (r, 1, N))
+    made |= {eq[name].lhs: eq[name].rhs for name in later}
+    made[rate[b, r, s]] = eq["rate_M"].rhs / (d_g * N)
+    return Lowered(made, (rate[b, r, s], force[i, j]), (student, *GROUP), xp)
 
 
 class Spelled(FixedDisorder):
@@ -146,6 +174,6 @@ class Spelled(FixedDisorder):
         """Derivatives of the loss by the state."""
         W_Q, W_K, M = self.state
         pi = self.attention.forward(W_Q, W_K)
-        d_M, force = compiled()({**self.numbers, "pi": pi, "M": M.transpose(0, 2, 3, 1)})
-        d_q, d_k = self.attention.backward(W_Q, W_K, pi, force)
+        d_M, by_at = generated()({**self.numbers, "pi": pi, "M": M.transpose(0, 2, 3, 1)})
+        d_q, d_k = self.attention.backward(W_Q, W_K, pi, by_at)
         return [d_q, d_k, -d_M.transpose(0, 3, 1, 2) / self.p.eta]
