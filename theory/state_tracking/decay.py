@@ -82,9 +82,9 @@ def late_overlap(p: Any, **swept: Any) -> np.ndarray:
     def one(rate: float, states: float, actions: float) -> float:
         if rate == 0:
             return np.inf
-        most = min(1 / (rate * actions * states), LARGEST)  # R is largest where g = 1
         if rate < of_R(LARGEST, states, actions):
             raise ParameterError(f"weight_decay = {rate:g}: must be 0, or large enough for R < 600")
+        most = min(1 / (rate * actions * states), LARGEST)  # R is largest where g = 1
         low = 1e-12 * min(most, 1)
         return scipy.optimize.brentq(
             lambda x: np.log(of_R(x, states, actions) / rate), low, most, xtol=1e-14 * most
