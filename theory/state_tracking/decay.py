@@ -87,7 +87,7 @@ def late_overlap(p: Any, **swept: Any) -> np.ndarray:
         most = min(1 / (rate * actions * states), LARGEST)  # R is largest where g = 1
         low = 1e-12 * min(most, 1)
         return scipy.optimize.brentq(
-            lambda x: np.log(of_R(x, states, actions) / rate), low, most, xtol=1e-14 * most
+            lambda x: np.log(of_R(x, states, actions)) - np.log(rate), low, most, xtol=1e-14 * most
         )
 
     return np.vectorize(one, otypes=[float])(*(values[name] for name in names))[()]
