@@ -15,8 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from simulate import systems
 from simulate.associative_memory.k_hop.learner import apply
 from simulate.induction_heads.student import squared_error
-from simulate.positional_semantic.student import Student
-from simulate.positional_semantic.task import positional_encoding
+from simulate.positional_semantic.student import Student, positional_encoding
 from simulate.streams import keyed
 
 AT_LEAST, PRODUCT = 0.2, 1024  # CPU seconds of a timing; size of the measured matrix product

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from papers.bietti2025.hop_figures import hops, pointers
-from papers.bietti2025.trigger_figures import layers, probes, steps
+from papers.bietti2025.tasks import hops, layers, pointers, probes, steps
 from papers.source import Figure, Source
 from simulate.associative_memory import factual_recall as recall_students
 from simulate.associative_memory import noisy_bigram as bigram_students

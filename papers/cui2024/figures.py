@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from papers.cui2024 import counting
-from papers.cui2024.maps import experiment_map, gap_map, phase_maps
-from papers.cui2024.setting import (
+from papers.cui2024 import panels
+from papers.cui2024.panels import (
     ALPHA,
     COLOURS,
     STARTS,
@@ -16,12 +15,15 @@ from papers.cui2024.setting import (
     between,
     both,
     branches,
+    experiment_map,
+    gap_map,
+    phase_maps,
     sized,
     students,
 )
 from papers.source import Figure, Source
 from theory.positional_semantic import baseline, curve, solve
-from theory.positional_semantic.numbers.thresholds import thresholds
+from theory.positional_semantic.branches import thresholds
 from theory.runtime import plotting
 from verify.positional_semantic import thresholds as check
 
@@ -315,17 +317,17 @@ FIGURES: dict[str, Any] = {
         Figure(
             "4",
             "Histogram task: attention matrices of the positional and the semantic solution.",
-            counting.frozen,
+            panels.frozen,
         ),
         Figure(
             "5",
             "Histogram task, positional solution: before and after unfreezing.",
-            functools.partial(counting.unfrozen, "positional"),
+            functools.partial(panels.unfrozen, "positional"),
         ),
         Figure(
             "6",
             "Histogram task, semantic solution: before and after unfreezing.",
-            functools.partial(counting.unfrozen, "semantic"),
+            functools.partial(panels.unfrozen, "semantic"),
         ),
         Figure(
             "7", "Test error over the dimension at fixed sample complexity.", sized(test_scaling)
@@ -352,7 +354,7 @@ FIGURES: dict[str, Any] = {
             sized(extension_maps),
         ),
         Figure("15", "Adam from random weights.", sized(uninformed)),
-        counting.Table("table_1", "Histogram task: accuracies and distances (Table 1)."),
+        panels.Table("table_1", "Histogram task: accuracies and distances (Table 1)."),
         Figure(
             "selections",
             "Both selections of the minimiser against students. Theory ends where its overlap vanishes; "

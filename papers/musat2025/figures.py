@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from papers.musat2025 import all_weights_figure, gaussian_figure
+from papers.musat2025 import laws
 from papers.musat2025.weights_figures import STANDARD, THREE, interpretation, standard_runs, weights
 from papers.source import Figure, Source
 from simulate.induction_heads import train
@@ -291,12 +291,12 @@ FIGURES = {
         Figure(
             "law",
             "Emergence times of the flow of all weights against their law.",
-            all_weights_figure.draw,
+            laws.all_weights_law,
         ),
         Figure(
             "gaussian",
             "The drop on Gaussian data: law over N, and students over D.",
-            gaussian_figure.draw,
+            laws.gaussian_law,
         ),
     )
 }

@@ -9,12 +9,11 @@ from typing import Annotated
 
 import numpy as np
 
-from simulate.positional_semantic.task import Data
+from simulate.positional_semantic.student import Data
 from theory import Allowed, ParameterError, checked
-from theory.positional_semantic import Parameters
-from theory.positional_semantic.numbers import prox
-from theory.positional_semantic.numbers.prox import target_solution
-from theory.positional_semantic.scope import MINIMUM
+from theory.positional_semantic import Parameters, prox
+from theory.positional_semantic.parameters import MINIMUM
+from theory.positional_semantic.prox import target_solution
 
 TOLERANCE = 1e-10  # convergence criterion: change of the weights divided by sqrt(d)
 

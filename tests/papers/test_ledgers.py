@@ -19,7 +19,7 @@ import pytest
 from addresses import exists
 
 from papers import __main__ as command
-from papers import claims, document, evidence
+from papers import claims, evidence, source
 from theory.parameters import ParameterError
 from theory.registry import MODELS
 from theory.runtime import sources
@@ -290,7 +290,7 @@ def test_the_command_prints_verdicts(model, capsys, monkeypatch):
 @models
 def test_write_ups_print_the_computed_verdicts(model):
     """Of every claim, in the second column."""
-    printed = document.claims_table(claims.place(model).parent)
+    printed = source.claims_table(claims.place(model).parent)
     rows = [line.split(" & ") for line in printed.splitlines() if line.count(" & ") >= 3]
     found = evidence.found(stored(model.paper))
     computed = [claims.computed(c, found) for c in ledger(model.paper)]

@@ -137,7 +137,7 @@ def dressed() -> Any:
 
 def general() -> dict[str, Any]:
     """A system of the general state evolution, and where to start."""
-    from theory.positional_semantic.numbers import general
+    from theory.positional_semantic import general
 
     system = general.headline(small("positional_semantic"), points=64)
     order = general.starting_order(system, 0.5, 0.3, np.array([0.1, -0.1]), 12.0)
@@ -146,7 +146,7 @@ def general() -> dict[str, Any]:
 
 def regulariser() -> Any:
     """A ridge with a little lasso."""
-    from theory.positional_semantic.numbers.regulariser import elastic_net
+    from theory.positional_semantic.variants import elastic_net
 
     return elastic_net(0.01, 0.001)
 

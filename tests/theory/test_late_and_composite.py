@@ -14,8 +14,9 @@ from later import Later
 from theory import numeric, state_tracking
 from theory.numeric import wright_omega
 from theory.parameters import ParameterError
-from theory.state_tracking import Parameters, composite, exact, inversion, late_time
+from theory.state_tracking import Parameters, composite, exact, late_time
 from theory.state_tracking.numbers import composite as in_numbers
+from theory.state_tracking.numbers import inversion
 from theory.state_tracking.numbers.composite import lock_function
 from theory.state_tracking.numbers.late_time import late_constant
 from theory.state_tracking.numbers.quadrature import emergence_time

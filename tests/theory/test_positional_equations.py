@@ -18,8 +18,8 @@ from theory.positional_semantic import (
     state_evolution,
 )
 from theory.positional_semantic import symbols as s
-from theory.positional_semantic.numbers.errors import test_error as error_of
-from theory.positional_semantic.numbers.linear import moments
+from theory.positional_semantic.errors import moments
+from theory.positional_semantic.errors import test_error as error_of
 
 hats = s.lam + s.sigma**2 * s.V_hat
 PRINTED = {

@@ -10,7 +10,8 @@ from scipy.optimize import brentq
 from theory import onset as command
 from theory import state_tracking as st
 from theory.parameters import ParameterError
-from theory.state_tracking import inversion, reward_gains, reward_penalty, reward_times, rewards
+from theory.state_tracking import reward_gains, reward_penalty, reward_times, rewards
+from theory.state_tracking.numbers import inversion
 from theory.state_tracking.numbers import rewards as numbers
 
 P = st.Parameters.rewards()

@@ -4,11 +4,9 @@ import numpy as np
 import xarray as xr
 
 from theory import scope
-from theory.positional_semantic.numbers.branches import MEANING, curve
-from theory.positional_semantic.numbers.thresholds import line
+from theory.positional_semantic.branches import MEANING, curve, line
 from theory.positional_semantic.onset import BOTH, DRAWN_ORDER, LABELS
-from theory.positional_semantic.parameters import Parameters
-from theory.positional_semantic.scope import MINIMUM
+from theory.positional_semantic.parameters import MINIMUM, Parameters
 
 OMEGAS = np.linspace(0, 0.5, 6)  # of branches; thresholds take a tenth of the time
 FINER = np.linspace(0, 0.5, 21)

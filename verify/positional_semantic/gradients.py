@@ -12,16 +12,22 @@ import numpy as np
 import torch
 from sympy.core.function import AppliedUndef
 
-from simulate.positional_semantic import task
+from simulate.positional_semantic import student as positional_semantic_student
 from simulate.positional_semantic.gamp import gamp, risk_gradient
 from simulate.positional_semantic.learner import polish
 from simulate.positional_semantic.student import Problem, Student, initial_weights
 from theory.numeric import function
-from theory.positional_semantic import Parameters, equations, free_entropy, symbols
-from theory.positional_semantic.numbers import fixed_point, prox
-from theory.positional_semantic.numbers.channel import averages
-from theory.positional_semantic.numbers.evolution import conjugates
-from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve
+from theory.positional_semantic import (
+    Parameters,
+    equations,
+    fixed_point,
+    free_entropy,
+    prox,
+    symbols,
+)
+from theory.positional_semantic.channel import averages
+from theory.positional_semantic.fixed_point import FixedPoint, solve
+from theory.positional_semantic.state_evolution import conjugates
 from verify.check import Band, Check, identity, listed, near, vanishing
 from verify.report import Table, derivations
 
@@ -53,8 +59,8 @@ def students(eq: Table) -> Iterator[Check]:
         ("value matrix", TINY.replace(value=True)),
     ):
         rng = np.random.default_rng(SEED)
-        teacher, data = task.sample(p, 3)
-        _, longer = task.sample(
+        teacher, data = positional_semantic_student.sample(p, 3)
+        _, longer = positional_semantic_student.sample(
             p.replace(alpha=2.5), 4
         )  # a second run with another number of sentences: padding must not matter
         weights = {
@@ -280,7 +286,7 @@ def message_passing(eq: Table) -> list[Check]:
     L-BFGS.
     """
     p = MESSAGE
-    teacher, data = task.sample(p, 1)
+    teacher, data = positional_semantic_student.sample(p, 1)
     message = gamp(p, data, teacher, iterations=400)
     risk = Problem([data.idealised(p.sigma)], p.lam)
     best = polish(risk, {"Q": torch.as_tensor(teacher)[None, :, None]})["Q"][0, :, 0].numpy()

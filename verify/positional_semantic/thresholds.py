@@ -20,13 +20,20 @@ from simulate.positional_semantic.linear import fit_linear
 from theory import titles
 from theory.parameters import ParameterError, described
 from theory.positional_semantic import Parameters
-from theory.positional_semantic.numbers.thresholds import thresholds
-from theory.positional_semantic.scope import DESCENT
+from theory.positional_semantic.branches import thresholds
+from theory.positional_semantic.parameters import DESCENT
 from theory.runtime import plotting
 from verify.check import estimated
-from verify.positional_semantic import minima, pictures
-from verify.positional_semantic.limits import at_infinity, crossing, over_d
-from verify.positional_semantic.minima import DEMO, POINTS, SELECTIONS, WHERE_SELECTIONS_DIFFER
+from verify.positional_semantic import extensions, minima
+from verify.positional_semantic.minima import (
+    DEMO,
+    POINTS,
+    SELECTIONS,
+    WHERE_SELECTIONS_DIFFER,
+    at_infinity,
+    crossing,
+    over_d,
+)
 from verify.report import Report, Request
 
 SEEDS, FEW = "128", "16"  # with and without --full
@@ -102,7 +109,7 @@ def report(request: Request) -> Report:
     checks += minima.untied_keys(p, sizes, seeds, options)
     scaling, remarks = minima.concentration(p, sizes, seeds, options)
     passing, ends = minima.message_passing(p, sizes, seeds, options)
-    shown = [] if request.given else pictures.everything(**options)
+    shown = [] if request.given else extensions.everything(**options)
     return Report(
         [*checks, *scaling, *passing, *shown],
         [*notes, *remarks, *ends],

@@ -6,8 +6,7 @@ import xarray as xr
 from theory import scope
 from theory.positional_semantic.online.numbers import BRANCHES, ends, growth_rates
 from theory.positional_semantic.online.onset import LABELS
-from theory.positional_semantic.online.parameters import Parameters
-from theory.positional_semantic.online.scope import ANY
+from theory.positional_semantic.online.parameters import ANY, Parameters
 
 OMEGAS = np.linspace(0, 1, 11)
 SIGMAS = np.array([0.3, 0.5, 1.0])

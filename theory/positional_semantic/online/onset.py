@@ -22,8 +22,7 @@ from theory.positional_semantic.online.numbers import (
     equal_loss,
     growth_rates,
 )
-from theory.positional_semantic.online.parameters import Parameters
-from theory.positional_semantic.online.scope import ANY
+from theory.positional_semantic.online.parameters import ANY, Parameters
 
 LABELS = {
     "growth_m": "growth rate of the overlap with the positions while both are small",

@@ -13,7 +13,7 @@ from theory.positional_semantic.online import Parameters, predict
 from theory.runtime import plotting
 from verify import ensemble
 from verify.check import Check, listed, sampled
-from verify.positional_semantic.limits import at_infinity, over_d
+from verify.positional_semantic.minima import at_infinity, over_d
 from verify.report import Report, Request
 from verify.trajectories import compare
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from theory import Limit, Scope, scope
 from theory.parameters import ParameterError, Preset, Stepped, parameter
 
 
@@ -51,3 +52,17 @@ class Parameters(Stepped):
     def time_per_step(self) -> float:
         """Time of one example."""
         return 1 / self.N
+
+
+# Which students the theory of the committee describes
+
+LARGE = Limit(
+    "N", "at least 50 (of order 1/N is left out)", lambda p, runs: p.N >= 50, lambda p, runs: p.N
+)
+COMMITTEE = Scope(
+    "the flow of four overlaps",
+    "one pass over fresh examples in many dimensions, from a start that is alike for all units",
+    (LARGE,),
+    ("steps", "eval_every"),
+)
+applies = scope.applies({"flow": COMMITTEE})

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.special
 import torch
 
-from committee.theory.parameters import Parameters
+from committee.parameters import Parameters
 from simulate import training
 from simulate.learner import Unstacked
 from simulate.streams import keyed

@@ -10,9 +10,11 @@ import numpy as np
 
 from theory import Allowed, checked, scope, sweep
 from theory.positional_semantic import errors, free_entropy, state_evolution
-from theory.positional_semantic.numbers.channel import Averages, State, averages
-from theory.positional_semantic.numbers.errors import test_error as error_of
-from theory.positional_semantic.numbers.evolution import (
+from theory.positional_semantic.channel import Averages, State, averages
+from theory.positional_semantic.errors import test_error as error_of
+from theory.positional_semantic.parameters import MINIMUM, Parameters
+from theory.positional_semantic.prox import NotConverged
+from theory.positional_semantic.state_evolution import (
     OVERLAP,
     STARTS,
     Branch,
@@ -20,9 +22,6 @@ from theory.positional_semantic.numbers.evolution import (
     in_range,
     update,
 )
-from theory.positional_semantic.numbers.prox import NotConverged
-from theory.positional_semantic.parameters import Parameters
-from theory.positional_semantic.scope import MINIMUM
 from theory.positional_semantic.symbols import CONJUGATE, ORDER
 from theory.values import Values
 

@@ -8,8 +8,7 @@ from functools import partial
 import numpy as np
 
 from committee import simulate
-from committee.theory import Parameters, equations, flow
-from committee.theory.onset import HALF
+from committee.theory import HALF, Parameters, equations, flow
 from verify.check import Check, against, at_most, listed, near, sampled
 from verify.report import Table, reporting
 

@@ -18,8 +18,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import scipy.special
 
-from theory.positional_semantic import definitions
-from theory.positional_semantic.numbers import prox
+from theory.positional_semantic import definitions, prox
 from theory.positional_semantic.parameters import Parameters
 from theory.special import gauss_hermite, gauss_legendre
 

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from committee import dynamics
 from committee.simulate import train
-from committee.theory import Parameters, flow, phases
+from committee.theory import Parameters, flow
 from papers.source import Figure, Source
 from theory.runtime import plotting
 
@@ -15,7 +16,7 @@ def plateau(source: Source, left: Any, right: Any) -> None:
     runs, curve = source.train(train, p), flow().solve(p, alpha=60.0)
     left.semilogy(runs.alpha, runs.loss.transpose("alpha", "seed"), "C0", lw=0.7, alpha=0.6)
     left.semilogy(curve.alpha, curve.loss, "k--", label="flow")
-    level = float(phases.equations()["plateau_error"].evaluate(p.values()))
+    level = float(dynamics.phases()["plateau_error"].evaluate(p.values()))
     left.axhline(level, color="0.6", ls=":", label="plateau, small $\\eta$")
     left.set(xlabel="examples over N, $\\alpha$", ylabel="generalisation error")
     for k, name in enumerate("RSQC"):

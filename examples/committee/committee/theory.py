@@ -1,4 +1,6 @@
-"""When the units of a committee tell teachers apart: plateau, escape, specialisation."""
+"""A committee of erf units learns another one, one example after the other (Saad and Solla,
+Phys. Rev. E 52, 4225 (1995); noise of labels as in Goldt et al. 2019).
+"""
 
 from typing import Any
 
@@ -6,12 +8,27 @@ import numpy as np
 import scipy.optimize
 import xarray as xr
 
-from committee.theory import phases
-from committee.theory.dynamics import STATE, K, R, S, eta, flow, loss, rates, sigma
-from committee.theory.parameters import Parameters
-from committee.theory.scope import COMMITTEE
+from committee import dynamics
+from committee import dynamics as phases
+from committee.dynamics import STATE, K, R, S, eta, flow, loss, rates, sigma
+from committee.parameters import COMMITTEE, Parameters, applies
 from theory import Onset, numeric, of_onset, scope, sweep, until
+from theory.catalogue import catalogue
 from theory.onset import tabulated
+
+__all__ = [
+    "Parameters",
+    "applies",
+    "emergence_times",
+    "equations",
+    "flow",
+    "flows",
+    "onset",
+    "sections",
+]
+
+
+# When the units of a committee tell teachers apart
 
 HALF = R - S - 0.5
 ALIKE = 1e-12  # difference of overlaps that is rounding: on the plateau it would be blown up
@@ -59,7 +76,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         ("plateau_error", "generalisation error on the plateau, small eta"),
         ("eta_max", "learning rate above which the end is lost"),
     ):
-        rows[name] = float(phases.equations()[name].evaluate(known)), text
+        rows[name] = float(phases.phases()[name].evaluate(known)), text
     end, half = LONGEST / rows["escape_rate"][0], float("nan")
     alike = abs(p.R_0 - p.S_0) <= ALIKE
     if p.R_0 - p.S_0 >= 0.5:
@@ -82,7 +99,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     return tabulated(
         rows,
         curves=lambda: {"flow": flow().solve(p, alpha=last)},
-        equations=lambda: [*flow().equations().values(), *phases.equations().values()],
+        equations=lambda: [*flow().equations().values(), *phases.phases().values()],
         plot=draw,
         absent={"alpha_half": f"not within {LONGEST} times of the escape", "error_end": "lost"},
         notes=notes,
@@ -111,3 +128,12 @@ def draw(result: Onset, axes: Any) -> None:
         if np.isfinite(half := result.numbers["alpha_half"]):
             axis.axvline(half, color="0.7", lw=0.9, zorder=0)
         plotting.below(axis)
+
+
+flows, sections, equations = catalogue(
+    {
+        "Committee: online dynamics": [dynamics.equations],
+        "Committee: plateau and end": [phases.phases],
+    },
+    flow,
+)

@@ -27,9 +27,8 @@ from theory import scope
 from theory.arguments import Positive, checked
 from theory.parameters import ANYTHING, Allowed, ParameterError, shown
 from theory.positional_semantic import definitions
-from theory.positional_semantic.numbers.many_fields import Derivatives, differentiated, proximal
-from theory.positional_semantic.parameters import Parameters
-from theory.positional_semantic.scope import MINIMUM
+from theory.positional_semantic.parameters import MINIMUM, Parameters
+from theory.positional_semantic.prox import Derivatives, differentiated, proximal
 
 Size = Annotated[float, Allowed(above=0, high=1e100)]  # its square does not overflow
 DAMPING, ITERATIONS, TOLERANCE = 0.7, 400, 1e-7
