@@ -17,7 +17,7 @@ from theory.runtime import plotting
 from verify.associative_memory.factual_recall import timescales
 
 
-@plotting.panels(1, 3, height=2.9)
+@plotting.panels(1, 3, height=2.9, legends=False)
 def recall(source: Source, *axes: Any) -> None:
     """Factual recall: loss, its two parts, and attention and value gains, students against the
     flow.
@@ -71,8 +71,6 @@ def one_step(source: Source, left: Any, right: Any) -> None:
     left.plot([], [], ":", color="0.3", label="$t/N$: one step")
     left.set(xlabel=r"flow time $t=\eta\,\times$ steps", ylabel="margin $m$", ylim=(1e-3, 50))
     right.set(xlabel=r"flow time $t=\eta\,\times$ steps", ylabel=r"loss / $\ln K$", ylim=(0, 1.05))
-    for axis in (left, right):
-        plotting.below(axis)
 
 
 @plotting.panels(1, 2, height=3.4)
@@ -135,8 +133,6 @@ def capacity(source: Source, left: Any, right: Any) -> Any:
     right.loglog(n, 1.2 * n, "C2:", label=r"guide $1.2\,N$")
     right.loglog(fixed, [d * w for d, w in widths], "C2^", label="MLP, 32 outputs, $md$")
     right.set(xlabel="keys stored at accuracy 0.99, $N$", ylabel="parameters", ylim=(40, 2e4))
-    for axis in (left, right):
-        plotting.below(axis)
     return (
         "Hebbian: mean and standard error over 4 to 256 draws; trained: seed 0, by bisection to 5%"
     )
@@ -187,7 +183,6 @@ def samples(source: Source, left: Any, right: Any) -> Any:
     right.set_title("value memory")
     for axis in (left, right):
         axis.plot([], [], "0.3", lw=1, label="theory at that $N$")
-        plotting.below(axis)
     return f"$T={base.T}$; $a={base.a}$; {base.draws} draws (left), 250 to 15 (right)"
 
 
@@ -219,8 +214,6 @@ def ablation(source: Source, left: Any, right: Any) -> None:
         ylim=(-0.02, 1.03),
         xlim=(1.03, -0.03),
     )
-    for axis in (left, right):
-        plotting.below(axis)
 
 
 FIGURES: dict[str, Figure] = {

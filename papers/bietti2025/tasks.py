@@ -71,11 +71,9 @@ def hops(source: Source, left: Any, right: Any) -> None:
         ylabel=f"product of {hops_} overlaps",
         ylim=(0, 1.03),
     )
-    plotting.below(left)
-    plotting.below(right)
 
 
-@plotting.panels(1, 3)
+@plotting.panels(1, 3, legends=False)
 def pointers(source: Source, *axes: Any) -> None:
     """Extension: hops 1, 2, 4, 8 learned layer by layer by attention that jumps along a
     permutation.
@@ -108,7 +106,7 @@ def pointers(source: Source, *axes: Any) -> None:
 # Figures of the trigger task
 
 
-@plotting.panels(1, 3)
+@plotting.panels(1, 3, legends=False)
 def probes(source: Source, *axes: Any) -> None:
     """Trigger task: probes and in-context accuracy, matrices trained jointly and one after the
     other.
@@ -153,7 +151,6 @@ def layers(source: Source, axis: Any) -> None:
     )
     axis.axhline(0.99, color="0.6", lw=0.8, ls=":")
     axis.set(xlabel="training step", ylabel="in-context accuracy", ylim=(0, 1.03))
-    plotting.below(axis)
 
 
 def steps(source: Source) -> Any:

@@ -97,9 +97,6 @@ def transition(source: Source, s: Setting, left: Any, middle: Any, right: Any) -
         ls=":",
         label=rf"$\alpha_l = {crossings.alpha_l:.3f}$, theory",
     )
-    plotting.below(left)
-    plotting.below(middle)
-    plotting.below(right)
 
 
 def scaling(source: Source, s: Setting) -> dict[int, xr.Dataset]:
@@ -138,7 +135,6 @@ def scaling_panel(
     shown = s.sizes[:: max(1, len(s.sizes) // 5)]
     axis.set_xticks(shown, [f"{d}" for d in shown])
     axis.minorticks_off()
-    plotting.below(axis)
 
 
 @plotting.panels(1, 3, height=3.1)
@@ -176,7 +172,6 @@ def slices(source: Source, s: Setting, *axes: Any) -> None:
                 rf"${tex} = {value:g}$",
             )
         axis.plot([], [], "--", color="0.3", label="theory (local prox)")
-        plotting.below(axis)
 
 
 @plotting.panels(1, 2, height=3.2)
@@ -207,8 +202,6 @@ def extension(name: str, source: Source, s: Setting, left: Any, right: Any) -> N
         plotting.band(right, 1e3 * r.test_mse_half, COLOURS[kind], f"{kind} start")
     right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$", title=title)
     left.plot([], [], "--", color="0.5", label="main text, theory (local prox)")
-    plotting.below(left)
-    plotting.below(right)
 
 
 @plotting.panels(2, 2, height=3.0)
@@ -217,7 +210,6 @@ def extension_maps(source: Source, s: Setting, axes: Any) -> None:
     for axis, (title, change) in zip(axes.flat, EXTENSIONS.values(), strict=True):
         runs = experiment_map(source, s, s.p.replace(**change), s.extension_alphas)
         gap_map(axis, runs, title)
-        plotting.below(axis)
 
 
 @plotting.panels(1, 2)
@@ -262,8 +254,6 @@ def uninformed(source: Source, s: Setting, left: Any, right: Any) -> None:
         ylabel="runs",
         title=rf"$d = {s.adam.d}$, $\alpha = {s.adam.alpha:g}$",
     )
-    plotting.below(left)
-    plotting.below(right)
 
 
 @plotting.panels(1, 2)
@@ -296,7 +286,6 @@ def selections(source: Source, s: Setting, *axes: Any) -> None:
             label=rf"students, $d \to \infty$ from {p.d // 2}, {p.d}, {2 * p.d}: {len(seeds)} seeds, with standard errors",
         )
         axis.set(xlabel=ALPHA, ylabel=f"overlap ${tex}$", title=f"{kind} branch", ylim=(0, None))
-        plotting.below(axis)
 
 
 FIGURES: dict[str, Any] = {

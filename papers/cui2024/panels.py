@@ -219,9 +219,6 @@ def phase_maps(source: Source, s: Setting, p: Parameters, axes: tuple[Any, Any])
     best = errors["semantic"].where(loss < 0, errors["positional"])
     map_panel(axes[1], 1e4 * (best - linear), "test error\nattention $-$ linear $[10^{-4}]$")
     theory_lines(axes, p, s)
-    for axis in axes:
-        if axis.get_legend_handles_labels()[0]:
-            plotting.below(axis)
 
 
 # Figures 4-6 and Table 1 of App. A: the histogram task

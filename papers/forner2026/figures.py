@@ -141,7 +141,7 @@ def order_parameters(p: Parameters, runs: xr.Dataset) -> Any:
     return panels(p, runs, [(label, {x: ("", curve[x])}) for x, label in labels.items()])
 
 
-@plotting.panels(1, 2, height=2.7)
+@plotting.panels(1, 2, height=2.7, legends=False)
 def own_starts(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
     """Ours: every student beside the theory from its own initial values, and the paper's curve."""
     theirs, ours = theory(p, runs), st.predict(p, runs, level="cavity", accuracies=False)
@@ -244,7 +244,6 @@ def attention_entries(p: Parameters, runs: xr.Dataset, axis: Any) -> None:
         ylim=(-0.02, 1.05),
         xlim=(0, float(runs.alpha[-1])),
     )
-    plotting.below(axis)
 
 
 @plotting.panels(1, 2)
@@ -266,7 +265,6 @@ def closure(p: Parameters, runs: xr.Dataset, left: Any, right: Any) -> None:
     right.set(
         xlabel="attention $A$", ylabel=r"attention factor $d_g N\,|\nabla_W A|^2$", xlim=(0, 1)
     )
-    plotting.below(left)
     plotting.below(right, markerscale=3)
 
 

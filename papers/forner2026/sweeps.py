@@ -72,9 +72,7 @@ def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
         axis.plot(curve["alpha"], curve["A"], "k--", lw=1.2, label="composite")
         axis.axvline(star, color="C1", lw=0.6, label=rf"sharp onset: $\alpha^* = {star:.2f}$")
         axis.set(xlabel=TIME, ylabel="attention $A$", title=title, ylim=(0, 1.05), xlim=(0, end))
-    plotting.below(axes[0])
     axes[1].set(yscale="log", ylim=(2e-5, 2))
-    plotting.below(axes[1])
     late = axes[2]
     numbers, times = (
         p.values() | {"C": number_late_time.late_constant(p.values())},
@@ -111,7 +109,6 @@ def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
         ylim=(2e-3, 30),
         title=f"$L = {p.L}$, $N = d_g = {p.N}$",
     )
-    plotting.below(late)
 
 
 def composite_curve(numbers: Any, end: float) -> dict[str, np.ndarray]:

@@ -198,4 +198,3 @@ def over_dimensions(axis: Any, source: Source) -> None:
         xticklabels=[str(D) for D in dimensions],
     )
     axis.minorticks_off()
-    plotting.below(axis)

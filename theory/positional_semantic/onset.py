@@ -216,8 +216,6 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
     """Phase diagram on the left; on the right the two differences whose zeros are the thresholds:
     training losses of the branches, test errors of the semantic one and of the linear layer.
     """
-    from theory.runtime import plotting  # imports matplotlib, needed for figures only
-
     left, right = axes
     drawn = result.curves()
     lines = drawn["lines"].dropna("omega", subset=["alpha_c"])
@@ -270,9 +268,6 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
     right.set(
         xlabel=r"sample complexity $\alpha = n/d$", ylabel=r"difference per dimension $[10^{-3}]$"
     )
-    for axis in axes:
-        if axis.get_legend_handles_labels()[0]:
-            plotting.below(axis)
 
 
 # Prediction of informed descent in the limit of infinite d

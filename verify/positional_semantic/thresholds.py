@@ -206,6 +206,5 @@ def draw(p: Parameters, gaps: dict[str, xr.DataArray], numbers: dict[str, Any], 
             )
         axis.axhline(0, color="0.4", lw=0.6)
         axis.set(xlabel=r"sample complexity $\alpha = n/d$", ylabel=labels[name])
-        plotting.below(axis)
     asked = [(p, next(iter(gaps.values())).sizes["seed"])]
     return titles.title(asked), described(asked)

@@ -23,8 +23,6 @@ def plateau(source: Source, left: Any, right: Any) -> None:
         right.plot(runs.alpha, runs[name].transpose("alpha", "seed"), f"C{k}", lw=0.7, alpha=0.6)
         right.plot(curve.alpha, curve[name], f"C{k}", ls="--", label=f"${name}$, flow")
     right.set(xlabel="examples over N, $\\alpha$", ylabel="overlap")
-    for axis in (left, right):
-        plotting.below(axis)
 
 
 FIGURES = {

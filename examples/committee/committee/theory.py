@@ -113,8 +113,6 @@ emergence_times = of_onset(onset)
 
 def draw(result: Onset, axes: Any) -> None:
     """Generalisation error with its plateau (left), and the four overlaps (right)."""
-    from theory.runtime import plotting  # imports matplotlib, needed for figures only
-
     curve: xr.Dataset = result.curves()["flow"]
     left, right = axes
     left.semilogy(curve.alpha, curve.loss, "C0", label="flow")
@@ -127,7 +125,6 @@ def draw(result: Onset, axes: Any) -> None:
     for axis in axes:
         if np.isfinite(half := result.numbers["alpha_half"]):
             axis.axvline(half, color="0.7", lw=0.9, zorder=0)
-        plotting.below(axis)
 
 
 flows, sections, equations = catalogue(

@@ -138,8 +138,6 @@ def basins(p: Parameters) -> xr.Dataset:
 
 def draw(p: Parameters, result: Onset, axes: Any) -> None:
     """Overlaps over time (left), and where descent ends over omega and the start (right)."""
-    from theory.runtime import plotting  # imports matplotlib, needed for figures only
-
     left, right = axes
     drawn = result.curves()
     flow, map_ = drawn["flow"], drawn["basins"]
@@ -160,5 +158,3 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
         xlabel=r"positional fraction $\omega$",
         ylabel=f"angle of the start (length {map_.attrs['radius']:.2g}) [degrees]",
     )
-    for axis in axes:
-        plotting.below(axis)

@@ -70,7 +70,5 @@ def draw(p: Parameters, curve: xr.Dataset, runs: xr.Dataset, *axes: Any) -> Any:
     axes[1].plot(curve.t, curve.loss, "k", lw=1, label="flow")
     axes[0].set(xlabel=r"time $t = \eta \cdot$ steps$/d$", ylabel="order parameter")
     axes[1].set(xlabel=r"time $t = \eta \cdot$ steps$/d$", ylabel=r"loss $\mathbb{E}|y-f|^2/(2d)$")
-    for axis in axes:
-        plotting.below(axis)
     asked = [(p, runs.sizes["seed"])]
     return titles.title(asked), described(asked)

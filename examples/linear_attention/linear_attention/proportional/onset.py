@@ -108,8 +108,6 @@ def curves(p: Parameters) -> dict[str, xr.Dataset]:
 
 def draw(result: Onset, axes: Any) -> None:
     """Double descent (left) and the transition in the number of tasks (right)."""
-    from theory.runtime import plotting  # imports matplotlib, needed for figures only
-
     curves, (left, right) = result.curves(), axes
     for color, name in enumerate(("trained", "new")):
         label = f"{name} tasks"
@@ -123,8 +121,6 @@ def draw(result: Onset, axes: Any) -> None:
     right.axhline(rho, color="k", ls=":", lw=0.9, label=r"label noise $\rho$")
     right.axvline(1, color="0.7", lw=0.9, zorder=0)
     right.set(xlabel=r"training tasks $\kappa = k/d$", ylabel="mean squared error")
-    for axis in axes:
-        plotting.below(axis)
 
 
 # Tables for the explorer
