@@ -150,23 +150,6 @@ def kept(check: Check) -> dict[str, Any]:
     return {k: v for k, v in row.items() if k in KEPT and (v or k not in ("bound", "why"))}
 
 
-def reason(row: Mapping[str, Any]) -> str:
-    """Reason for a stored row's verdict, as given by its check; for rows stored before checks gave
-    reasons, the meaning of the verdict for its numbers. Empty for *exact* and *agrees*.
-    """
-    if row.get("why") or row["verdict"] not in VERDICTS[2:]:
-        return row.get("why", "")
-    size = "nothing" if row["detectable"] is None else f"no error below {row['detectable']:.2g}"
-    off = f"{row['measured']:.4g} measured, {row['predicted']:.4g} predicted"
-    return {
-        "coarse": f"by its design it can detect {size} (relative)",
-        "bound": "an inequality: it holds with a margin, the size is not tested",
-        "undecided": f"with these samples it can detect {size} (relative)",
-        "limit": f"{off}: inside the deviation that is known of this theory",
-        "FAIL": off,
-    }[row["verdict"]]
-
-
 def cited(model: Model) -> list[str]:
     """Addresses of the tests cited in a ledger."""
     return sorted(

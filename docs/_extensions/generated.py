@@ -105,7 +105,7 @@ def verified(model: str, commands: Sequence[str] = ()) -> str:
                 name = f"[{name}]{{#{anchor('check', system.name, command, worst['id'])}}}"
             rows.append(
                 [
-                    name + below(text(evidence.reason(worst)), linked(system, tested)),
+                    name + below(text(worst.get("why", "")), linked(system, tested)),
                     len(same),
                     number(worst["predicted"]),
                     number(worst["measured"]) + (f" ± {error:.1e}" if error else ""),

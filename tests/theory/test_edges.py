@@ -29,6 +29,7 @@ from theory.parameters import BaseParameters, ParameterError
 
 LIMIT = 60  # seconds of a call, on a machine with other things to do
 ROOMS = ("numbers", "onset", "predict", "theory")  # functions of numbers; flat packages
+ROOMS += ("fixed_point", "branches", "variants", "general")
 # Formulas in, formulas out.
 SYMBOLIC = {"derived", "equations", "sections", "flow", "flows", "thermodynamic_limit", "mixture"}
 # Parts of other functions, which have read the arguments; and figures.
@@ -51,18 +52,14 @@ INNER = {
     "leading_order": "nodes names loss_and_gradient",
     "recent": "places compiled",
     "uniform_query": "compiled loss_and_gradient",
-    "channel": "target teacher_nodes averages integrands student_attention",
-    "low_degree": "rule averages",
-    "evolution": "conjugates update input_channel damped",
+    "variants": "rule low_degree_averages input_channel",
     "fixed_point": "continued",
-    "numbers.thresholds": "crossing",
-    "positional_semantic.predict": "over_alpha",
+    "branches": "crossing",
+    "proportional.onset": "charts",
+    "extensions.fixed_point": "kinds step starting solve predict critical",
+    "positional_semantic.onset": "over_alpha",
     "general": "softmax attention fields conjugates output_channel input_channel",
-    "many_fields": "differentiated chained proximal",
-    "regulariser": "input_channel",
-    "linear": "moments",
     "numbers.rewards": "clock success time_of waited panels curve",
-    "prox": "objective loss target_solution newton descend",
     "state_tracking.onset": "secant sharp at_large_sizes rates growth early_mass "
     "early_difference exponent onset_A gain_of_flow departure_of_sharp",
     "linear_attention.theory": "plateau level merged_time",
@@ -445,15 +442,15 @@ LONG += (
     "numbers.recent",
     "continue_branch",
     "low_degree",
-    "regulariser.solve",
+    "solve_regularised",
 )
-LONG += ("fixed_point", "positional_semantic.predict", "positional_semantic.online")
+LONG += ("fixed_point", "positional_semantic.online")
 SAID = [
     pytest.param(path, id=path, marks=[pytest.mark.slow] * any(x in path for x in LONG))
     for path in functions()
 ]
 # How long the curves of `predict` are is a matter of training: tests of `predict` ask.
-OF_FIELDS = [x for x in SAID if not x.id.endswith("predict.predict")]
+OF_FIELDS = [x for x in SAID if not x.id.endswith(".predict")]
 
 
 @pytest.mark.parametrize("path", [x.id for x in SAID])

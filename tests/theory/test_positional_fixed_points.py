@@ -23,7 +23,7 @@ from theory.positional_semantic import (
     solve,
     variants,
 )
-from theory.positional_semantic.branches import critical, thresholds
+from theory.positional_semantic.branches import thresholds
 from theory.positional_semantic.channel import averages
 from theory.positional_semantic.errors import test_error as error_of
 from theory.positional_semantic.fixed_point import transverse
@@ -220,8 +220,9 @@ def test_phase_diagram():
 def test_crossing_at_large_omega():
     """At omega = 0.6 the gap falls with alpha at first, and the crossing lies beyond."""
     p = Parameters(omega=0.6, order=8)
-    alpha, points = critical(p)
-    assert 6 < alpha < 8 and points["positional"].train_loss == pytest.approx(
+    found = thresholds(p)
+    points = found.at_alpha_c
+    assert 6 < found.alpha_c < 8 and points["positional"].train_loss == pytest.approx(
         points["semantic"].train_loss, rel=1e-3
     )
 
@@ -230,8 +231,6 @@ def test_no_crossing_says_why():
     """A purely positional target has no semantic branch."""
     found = thresholds(Parameters(omega=1.0, order=8))
     assert math.isnan(found.alpha_c) and "no semantic branch" in found.reasons["alpha_c"]
-    with pytest.raises(ParameterError, match="alpha_c: no semantic branch"):
-        critical(Parameters(omega=1.0, order=8))
     result = onset(Parameters(omega=1.0, order=8))
     assert result.details["at_alpha_c"] is None and "none" not in result.table()
 

@@ -85,9 +85,7 @@ def _predicted(
 
 @scope.guard(MINIMUM)
 @sweep.over_fields
-def curve(
-    p: Parameters, branch: Branch, alphas: Alphas, near: FixedPoint | None = None
-) -> xr.Dataset:
+def curve(p: Parameters, branch: Branch, alphas: Alphas) -> xr.Dataset:
     """Order parameters, losses and errors of one branch over alpha; NaN where the branch does not
     exist.
 
@@ -99,8 +97,6 @@ def curve(
         Branch.
     alphas : iterable of float
         Sample complexities n/d.
-    near : FixedPoint, optional
-        Solution near the largest alpha.
 
     Returns
     -------
@@ -108,7 +104,7 @@ def curve(
         Variables of `MEANING` over ``alpha``.
     """
     alphas = [float(a) for a in alphas]
-    points = continue_branch(p, branch, alphas, near)
+    points = continue_branch(p, branch, alphas)
     rows = [
         {**f.summary(), "slope": f.slope, "replicon": f.replicon, "jump": f.jump}
         if f is not None
@@ -208,21 +204,6 @@ class Thresholds:
 
 class Missing(ParameterError):
     """Curves do not cross; the message has the reason."""
-
-
-@checked
-def critical(p: Parameters, near: Thresholds | None = None) -> tuple[float, dict[str, FixedPoint]]:
-    """alpha_c, and the fixed points of both branches there.
-
-    Raises
-    ------
-    ParameterError
-        If there is no crossing; the message gives the reason.
-    """
-    try:
-        return _critical(p, near)
-    except Missing as error:
-        raise ParameterError(f"alpha_c: {error}") from None
 
 
 def _critical(p: Parameters, near: Thresholds | None) -> tuple[float, dict[str, FixedPoint]]:

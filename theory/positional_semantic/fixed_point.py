@@ -4,11 +4,11 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
-from theory import Allowed, checked, scope, sweep
+from theory import checked, scope, sweep
 from theory.positional_semantic import errors, free_entropy, state_evolution
 from theory.positional_semantic.channel import Averages, State, averages
 from theory.positional_semantic.errors import test_error as error_of
@@ -35,6 +35,7 @@ CHORD, TIGHT = 25, 1e-8
 NEARBY = 0.3  # largest way of continuation, in log q, log V or the overlap
 CONVERGED = 5e-5  # nodes at the end of a local well cause jumps of 1e-5
 VANISHED = 2e-3  # overlap / sqrt(q) below which a branch has merged with the agnostic one
+SMALL = 1e-3  # overlap of the test of stability
 NO_WEIGHTS = 1e-8  # q below this decays to zero: the branch has merged with zero weights
 
 
@@ -362,17 +363,14 @@ def gradient(point: FixedPoint) -> dict[str, float]:
 
 
 @checked
-def transverse(
-    point: FixedPoint, size: Annotated[float, Allowed(low=1e-9, high=1)] = 1e-3
-) -> float:
+def transverse(point: FixedPoint) -> float:
     """Growth factor per undamped step of the overlap that vanishes on this branch; of the agnostic
     branch, where both do, the larger one. Above one the branch is unstable.
 
-    The overlap (m, or theta/sigma) is set to ``size`` and one step is taken on the whole plane of
-    h.
+    The overlap (m, or theta/sigma) is set to `SMALL` and one step is taken on the whole plane of h.
     """
     coarse = point.p.replace(order=COARSE)
-    sizes = {"m": size, "theta": size * point.p.sigma}
+    sizes = {"m": SMALL, "theta": SMALL * point.p.sigma}
     sizes.pop(OVERLAP.get(point.branch, ""), None)
     growth = []
     for name, start in sizes.items():
