@@ -16,6 +16,7 @@ from theory.positional_semantic.branches import Thresholds, curve, phase_diagram
 from theory.positional_semantic.channel import State
 from theory.positional_semantic.errors import baseline, test_error
 from theory.positional_semantic.fixed_point import FixedPoint, solve
+from theory.positional_semantic.onset import charts as charts
 from theory.positional_semantic.onset import onset, predict, thresholds
 from theory.positional_semantic.parameters import Parameters, applies
 

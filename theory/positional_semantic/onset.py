@@ -328,3 +328,46 @@ def over_alpha(
     if runs is not None and swept:
         return ends(runs.alpha.values.tolist())
     return ends([p.complexity]).isel(alpha=0, drop=True)
+
+
+# Tables for the explorer
+
+OF_BRANCHES = np.linspace(0, 0.5, 6)  # omegas; thresholds take a tenth of the time
+OF_THRESHOLDS = np.linspace(0, 0.5, 21)
+ALPHAS = np.geomspace(0.5, 4, 9)
+SHOWN = ("train_loss", "test_mse_half", "m", "theta", "q", "V")
+NOTE = (
+    f"fixed points computed beforehand, with {DRAWN_ORDER} nodes per axis, at the places of the "
+    "sliders; none where a branch or a crossing does not exist; every other field as in the start"
+)
+
+
+@scope.guard(MINIMUM)
+def charts(p: Parameters) -> dict[str, xr.Dataset]:
+    """Order parameters, losses and errors of both branches over (omega, alpha), and thresholds over
+    omega.
+    """
+    p = p.replace(order=min(p.order, DRAWN_ORDER), alpha=None)
+    curves = {b: curve(p, b, ALPHAS, omega=OF_BRANCHES) for b in BOTH}
+    branches = {f"{name}_{b}": curves[b][name] for name in SHOWN for b in BOTH}
+    # From the middle, where both crossings exist, to either side.
+    middle = len(OF_THRESHOLDS) // 2
+    up = line(p, OF_THRESHOLDS[middle:])
+    points = [*line(p, OF_THRESHOLDS[middle - 1 :: -1], up[0])[::-1], *up]
+    words = {"long_name": "thresholds of the sample complexity n/d"}
+    found = {
+        name: ("omega", [getattr(t, name) for t in points], words)
+        for name in ("alpha_c", "alpha_l")
+    }
+    about = {
+        "reference": "cui2024, Eqs. (7)-(14)",
+        "status": "closure",
+        "note": f"the {p.prox} minimiser of the envelope; {NOTE}",
+    }
+    labels = "; ".join(f"{name}: {LABELS[name]}" for name in found)
+    return {
+        "thresholds": xr.Dataset(
+            found, {"omega": OF_THRESHOLDS}, about | {"note": f"{labels}; {about['note']}"}
+        ),
+        "branches": xr.Dataset(branches, {"omega": OF_BRANCHES, "alpha": ALPHAS}, about),
+    }

@@ -13,6 +13,7 @@ from theory.positional_semantic.online.numbers import (
     shares,
     window,
 )
+from theory.positional_semantic.online.onset import charts as charts
 from theory.positional_semantic.online.onset import emergence_times, onset
 from theory.positional_semantic.online.parameters import Parameters, applies
 
