@@ -2,6 +2,7 @@
 law, and the leading pseudo-parameters of a run.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,72 +34,61 @@ SHOWN = {
 }
 
 
+def columns(rows: Iterable[Mapping[str, float]]) -> dict[str, np.ndarray]:
+    """Emergence times by name, over sizes."""
+    made = list(rows)
+    return {name: np.array([row[name] for row in made]) for name in LETTERS}
+
+
+def scaled(time: Any, N: Any) -> Any:
+    """A time of all weights in units of N^2 / ln N."""
+    return time * np.log(N) / N**2
+
+
 @plotting.panels(2, 2)
 def all_weights_law(_: Source, axes: Any) -> None:
     """Draw times over N for both queries with the law and with three pseudo-parameters only, the
     law's error, and a run's pseudo-parameters over time.
     """
-    times_of = {query: [times.times(N, query) for N in SIZES] for query in LABELS}
-    far = {query: [leading_order.predicted(N, query) for N in LAW_SIZES] for query in LABELS}
     x, large = np.array(SIZES, float), np.array(LAW_SIZES, float)
-    for axis, (query, label) in zip(axes[0], LABELS.items(), strict=True):
+    fine = np.geomspace(large[0], large[-1], 100)  # smooth in ln N between sizes
+    found = {query: columns(times.times(N, query) for N in SIZES) for query in LABELS}
+    left, right = axes[1]
+    for axis, (query, label), marker in zip(axes[0], LABELS.items(), "os", strict=True):
+        far, here = (
+            columns(leading_order.predicted(N, query) for N in sizes)
+            for sizes in (LAW_SIZES, SIZES)
+        )
+        hollow = "none" if query == "uniform" else None
         for c, (name, letter) in enumerate(LETTERS.items()):
-            axis.semilogx(
-                x,
-                [f[name] * np.log(N) / N**2 for f, N in zip(times_of[query], SIZES, strict=True)],
-                "o",
-                ms=4,
-                color=f"C{c}",
-                label=f"${letter}$, all weights",
-            )
-            scaled = [
-                f[name] * np.log(N) / N**2 for f, N in zip(far[query], LAW_SIZES, strict=True)
-            ]
-            fine = np.geomspace(large[0], large[-1], 100)  # smooth in ln N between sizes
-            law_curve = PchipInterpolator(np.log(large), scaled)(np.log(fine))
-            axis.semilogx(fine, law_curve, "-", lw=1, color=f"C{c}")
+            colour, measured = f"C{c}", found[query][name]
+            words = f"${letter}$, all weights"
+            axis.semilogx(x, scaled(measured, x), "o", ms=4, color=colour, label=words)
+            law_curve = PchipInterpolator(np.log(large), scaled(far[name], large))(np.log(fine))
+            axis.semilogx(fine, law_curve, "-", lw=1, color=colour)
+            style = {"ms": 4, "lw": 0.8, "color": colour, "mfc": hollow}
+            error = abs(here[name] / measured - 1)
+            left.loglog(x, error, f"{marker}-", label=f"${letter}$, {label}", **style)
         axis.plot([], [], "k-", lw=1, label="law, nothing fitted")
-        alone = [flow_laws.times(N, query)["T_drop"] * np.log(N) / N**2 for N in SIZES]
+        alone = scaled(np.array([flow_laws.times(N, query)["T_drop"] for N in SIZES]), x)
         axis.semilogx(x, alone, "--", color="0.5", lw=1, label=r"$T_\mathrm{drop}$, three numbers")
         limit = 4.0 if query == "last" else 4 * float(law.uniform_integral().evalf())
-        axis.axhline(
-            limit, color="C2", lw=0.8, ls=":", label=rf"limit {limit:.4g} of $T_\mathrm{{drop}}$"
-        )
+        words = rf"limit {limit:.4g} of $T_\mathrm{{drop}}$"
+        axis.axhline(limit, color="C2", lw=0.8, ls=":", label=words)
         axis.set(
             xlabel="item-label pairs $N$",
             ylabel=r"time $\times \ln N / N^2$",
             title=f"strict mask, {label}",
             ylim=(0, 9 if query == "last" else 5),
         )
-        plotting.below(axis, ncols=2)
-    left, right = axes[1]
-    known = {N: {query: times_of[query][SIZES.index(N)] for query in LABELS} for N in SIZES}
-    for query, marker in zip(LABELS, "os", strict=True):
-        predicted = [leading_order.predicted(N, query) for N in SIZES]
-        for c, (name, letter) in enumerate(LETTERS.items()):
-            error = [
-                abs(p[name] / known[N][query][name] - 1)
-                for p, N in zip(predicted, SIZES, strict=True)
-            ]
-            left.loglog(
-                x,
-                error,
-                f"{marker}-",
-                ms=4,
-                lw=0.8,
-                color=f"C{c}",
-                mfc="none" if query == "uniform" else None,
-                label=f"${letter}$, {LABELS[query]}",
-            )
     left.loglog(x, np.log(x) / x, "k--", lw=0.8, label=r"$\ln N / N$")
     left.set(
         xlabel="item-label pairs $N$",
         ylabel="relative error of the law",
         title="five numbers against all weights",
     )
-    plotting.below(left, ncols=2)
+    drop = found["last"]["T_drop"][SIZES.index(PATH_SIZE)]
     curve = times.curve(PATH_SIZE, "last")
-    drop = known[PATH_SIZE]["last"]["T_drop"]
     curve = curve.sel(t=curve.t < drop)
     for c, (name, letter) in enumerate(SHOWN.items()):
         mark = {"marker": "osD^vP"[c], "ms": 4, "markevery": 0.15}
@@ -112,14 +102,13 @@ def all_weights_law(_: Source, axes: Any) -> None:
         xlim=(drop, 0.1),
         ylim=(-2.2, 8.5),
     )
-    plotting.below(right, ncols=2)
+    for axis in axes.flat:
+        plotting.below(axis, ncols=2)
 
 
 # Figure of Gaussian data
 
-SIZES = (4, 8, 16, 32, 64, 128, 256)
 PACES = (2, 8, 32)  # D / N^(1/2)
-LABELS = {"last": "$q = N$", "uniform": "uniform $q$"}
 
 
 @plotting.panels(1, 2)

@@ -70,8 +70,8 @@ NOTHING = {"associative_memory.trigger_task", "induction_heads.text"}  # no curv
 # Their tables take seconds: a page of each is opened with smaller ones, below.
 TABLED = {
     "positional_semantic": {
-        "OMEGAS": np.array([0.2, 0.3]),
-        "FINER": np.array([0.2, 0.3]),
+        "OF_BRANCHES": np.array([0.2, 0.3]),
+        "OF_THRESHOLDS": np.array([0.2, 0.3]),
         "ALPHAS": np.array([1.0, 2.0]),
     },
     "positional_semantic.online": {"OMEGAS": np.array([0.2, 0.8]), "SIGMAS": np.array([0.5, 1.0])},
@@ -267,7 +267,7 @@ def test_a_page_shows_tables(name, browse, tmp_path, monkeypatch):
     charts, theory = curves._charts(model), model.wing("theory")
     p = theory.Parameters()
     for grid, smaller in TABLED[name].items():
-        monkeypatch.setattr(charts, grid, smaller)
+        monkeypatch.setattr(importlib.import_module(charts.charts.__module__), grid, smaller)
     made, compared = charts.charts(p), 0
     for table, variable, at, value in one(name, theory, p):
         assert float(made[table][variable].sel(at)) == pytest.approx(value, rel=1e-6)
