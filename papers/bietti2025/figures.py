@@ -84,16 +84,8 @@ def capacity(source: Source, left: Any, right: Any) -> Any:
             ]
             for n in sizes
         ]
-        mean = [a.mean() for a in measured]
-        left.errorbar(
-            sizes / d**2,
-            mean,
-            [a.std(ddof=1) / np.sqrt(len(a)) for a in measured],
-            fmt="o",
-            ms=4,
-            color=f"C{k}",
-            label=f"$d={d}$, Hebbian",
-        )
+        style = {"fmt": "o", "ms": 4, "color": f"C{k}"}
+        plotting.means(left, sizes / d**2, measured, label=f"$d={d}$, Hebbian", **style)
         fine = np.geomspace(sizes[0], sizes[-1], 60)
         left.plot(fine / d**2, [superposition.sphere_recall(n, d) for n in fine], color=f"C{k}")
         left.plot(
@@ -154,10 +146,10 @@ def samples(source: Source, left: Any, right: Any) -> Any:
                 bigram_students.one_step(p, seed=seed)[path]
                 for p, seed in zip(settings, seeds, strict=True)
             ]
-            axis.errorbar(
+            plotting.means(
+                axis,
                 [p.n / per for p in settings],
-                [m.mean() for m in made],
-                [m.std(ddof=1) / np.sqrt(m.size) for m in made],
+                made,
                 fmt="o^s"[k],
                 color=f"C{k}",
                 mfc="none",

@@ -273,10 +273,10 @@ def selections(source: Source, s: Setting, *axes: Any) -> None:
         p, seeds = s.limit, range(s.limit_seeds)
         options = {"device": source.device, "progress": source.progress}
         limit = check.overlaps(p, kind, name, seeds, options)
-        axis.errorbar(
+        plotting.means(
+            axis,
             limit.alpha,
-            limit.mean("seed"),
-            limit.std("seed", ddof=1) / np.sqrt(len(seeds)),
+            limit.transpose("alpha", "seed"),
             fmt="s",
             ms=4,
             color=COLOURS[kind],

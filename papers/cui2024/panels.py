@@ -288,32 +288,33 @@ def show(axis: Any, matrix: np.ndarray, sequence: np.ndarray, title: str) -> Any
     return image
 
 
-def frozen(source: Source) -> Any:
-    """Fig. 4."""
-    result = of(source)
+def grid(cells: list[tuple[np.ndarray, np.ndarray, str]]) -> Any:
+    """Two rows of two attention matrices, with their sequences and titles."""
     figure, axes = plotting.figure(2, 2, width=2.9, height=2.9)
-    for row, kind in zip(axes, KINDS, strict=True):
-        for k, axis in enumerate(row):
-            image = show(
-                axis,
-                result[kind]["attention"][k],
-                result[kind]["sequences"][k],
-                f"{kind}, sequence {k + 1}",
-            )
+    for axis, cell in zip(axes.flat, cells, strict=True):
+        image = show(axis, *cell)
     figure.colorbar(image, ax=axes, label="attention", shrink=0.6)
     return figure
+
+
+def frozen(source: Source) -> Any:
+    """Fig. 4."""
+    return grid(
+        [
+            (result["attention"][k], result["sequences"][k], f"{kind}, sequence {k + 1}")
+            for kind, result in of(source).items()
+            for k in (0, 1)
+        ]
+    )
 
 
 def unfrozen(kind: str, source: Source) -> Any:
     """Figs. 5 and 6."""
     result = of(source)[kind]
-    figure, axes = plotting.figure(2, 2, width=2.9, height=2.9)
-    for k in (0, 1):
-        for axis, (when, name) in zip(
-            axes[k], (("frozen", "attention"), ("unfrozen", "attention_unfrozen")), strict=True
-        ):
-            image = show(
-                axis, result[name][k], result["sequences"][k], f"{kind}, {when}, sequence {k + 1}"
-            )
-    figure.colorbar(image, ax=axes, label="attention", shrink=0.6)
-    return figure
+    return grid(
+        [
+            (result[name][k], result["sequences"][k], f"{kind}, {when}, sequence {k + 1}")
+            for k in (0, 1)
+            for when, name in (("frozen", "attention"), ("unfrozen", "attention_unfrozen"))
+        ]
+    )

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import scipy.stats
 from scipy.interpolate import PchipInterpolator
 
 from papers.source import Source
@@ -168,10 +167,10 @@ def over_dimensions(axis: Any, source: Source) -> None:
     for c, batch in enumerate((*gaussian.BATCHES, None)):
         seen = [k for k, x in enumerate(steps) if batch in x]
         over = [steps[k][batch] / limit[k] for k in seen]
-        axis.errorbar(
+        plotting.means(
+            axis,
             np.array(dimensions)[seen] * (1 + 0.04 * (c - 1)),
-            [x.mean() for x in over],
-            [scipy.stats.sem(x) for x in over],
+            over,
             fmt="^vo"[c],
             ms=4,
             color=f"C{c}",

@@ -52,11 +52,9 @@ def test_error(
     while left:
         n = min(left, TEST_BLOCK)
         data = task.make(p, task.draw_sentences(p, n, rng), teacher, like.dtype)
-        data = task.Data(*(v.to(like.device) for v in vars(data).values()))
+        problem = Problem([data.to(like.device)], p.lam, p.heads)
         with torch.no_grad():
-            total += float(
-                Problem([data], p.lam, p.heads).errors({k: v[None] for k, v in weights.items()})[0]
-            )
+            total += float(problem.errors({k: v[None] for k, v in weights.items()})[0])
         left -= n
     return total / p.n_test
 
@@ -106,9 +104,7 @@ class Learner(learner.Learner):
         self.p, self.seeds = p, seeds
         drawn = [task.sample(p, seed, dtype) for seed in seeds]
         self.teachers = [teacher for teacher, _ in drawn]
-        self.problem = Problem(
-            [task.Data(*(v.to(device) for v in vars(d).values())) for _, d in drawn], p.lam, p.heads
-        )
+        self.problem = Problem([data.to(device) for _, data in drawn], p.lam, p.heads)
         starts = [
             initial_weights(p, teacher, task.streams(seed)["initialisation"])
             for seed, teacher in zip(seeds, self.teachers, strict=True)
@@ -181,17 +177,11 @@ class Learner(learner.Learner):
         p, teacher, whole = self.p, self.teachers[b], self.problem
         parts = whole.tokens, whole.target, whole.tt, whole.ts, whole.ss, whole.labels
         data = task.Data(*(v[b] for v in parts))
+        exact = Problem([data.to(torch.float64) if p.polish else data], p.lam, p.heads)
+        last = [] if p.polish else self.tail
+        states = [{name: w[b : b + 1] for name, w in s.items()} for s in last or [self.weights]]
         if p.polish:
-            double = task.Data(*(v.double() for v in vars(data).values()))
-            exact = Problem([double], p.lam, p.heads)
-            states = [
-                polish(exact, {name: w[b : b + 1].double() for name, w in self.weights.items()})
-            ]
-        else:
-            exact = Problem([data], p.lam, p.heads)
-            states = [
-                {name: w[b : b + 1] for name, w in s.items()} for s in self.tail or [self.weights]
-            ]
+            states = [polish(exact, {name: w.double() for name, w in states[0].items()})]
         rows = []
         for state in states:
             value, gradient = exact.gradient(state)
@@ -200,8 +190,8 @@ class Learner(learner.Learner):
                 measure(p, {name: w[0] for name, w in state.items()}, teacher, float(value), size)
             )
         means = {name: float(np.mean([r[name] for r in rows])) for name in rows[0]}
-        last = {name: w[0] for name, w in states[-1].items()}
-        means["test_mse_half"] = test_error(p, last, teacher, task.streams(self.seeds[b])["test"])
+        ended = {name: w[0] for name, w in states[-1].items()}
+        means["test_mse_half"] = test_error(p, ended, teacher, task.streams(self.seeds[b])["test"])
         return {name: ((), means[name], {"long_name": text}) for name, text in MEANING.items()}
 
 

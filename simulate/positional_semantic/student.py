@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -102,6 +103,16 @@ class Data:
             self.tokens
             - torch.as_tensor(positional_encoding(self.tokens.shape[-1])).to(self.tokens)
         )
+
+    def to(self, *given: Any) -> Data:
+        """Copy on a device, of a precision, or both."""
+        return Data(*(v.to(*given) for v in vars(self).values()))
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens by sqrt(d), shape ``(n, 2, d)``, and entries (1,2) and (2,1) of the target."""
+        target = self.target.double().numpy()
+        tokens = self.tokens.double().numpy() / np.sqrt(self.tokens.shape[-1])
+        return tokens, np.stack([target[:, 0, 1], target[:, 1, 0]])
 
     def idealised(self, sigma: float) -> Data:
         """Copy with Gram matrices at their limit, sigma^2 times the identity (40)."""

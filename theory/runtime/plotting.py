@@ -8,7 +8,7 @@ import re
 import sys
 import textwrap
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +177,13 @@ def below(axis: Any, **options: Any) -> None:
     height = legend.get_window_extent().height / figure.dpi
     figure.set_figheight(figure.get_figheight() + max(0.0, height - heights.get(row, 0.0)))
     heights[row] = max(height, heights.get(row, 0.0))
+
+
+def means(axis: Any, x: Any, samples: Sequence[Any], **style: Any) -> None:
+    """Draw means of independent samples, one array per place, with their standard errors."""
+    values = [np.asarray(s, float) for s in samples]
+    errors = [v.std(ddof=1) / np.sqrt(v.size) for v in values]
+    axis.errorbar(x, [v.mean() for v in values], errors, **style)
 
 
 def legends_below(figure: Any) -> None:

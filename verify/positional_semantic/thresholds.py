@@ -182,11 +182,10 @@ def draw(p: Parameters, gaps: dict[str, xr.DataArray], numbers: dict[str, Any], 
                 label=f"students, $d = {d}$",
             )
         limit = 1e4 * at_infinity(gap)
-        error = limit.std("seed", ddof=1) / np.sqrt(limit.sizes["seed"])
-        axis.errorbar(
+        plotting.means(
+            axis,
             gap.alpha,
-            limit.mean("seed"),
-            error,
+            limit.transpose("alpha", "seed"),
             fmt="ko-",
             ms=3,
             capsize=2,
