@@ -8,7 +8,7 @@ import re
 import sys
 import textwrap
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +179,7 @@ def below(axis: Any, **options: Any) -> None:
     heights[row] = max(height, heights.get(row, 0.0))
 
 
-def means(axis: Any, x: Any, samples: Sequence[Any], **style: Any) -> None:
+def means(axis: Any, x: Any, samples: Iterable[Any], **style: Any) -> None:
     """Draw means of independent samples, one array per place, with their standard errors."""
     values = [np.asarray(s, float) for s in samples]
     errors = [v.std(ddof=1) / np.sqrt(v.size) for v in values]

@@ -13,7 +13,7 @@ import xarray as xr
 
 from theory import Equation, Flow, prediction, sweep, table, until
 from theory import scope as theory_scope
-from theory.called import cache
+from theory.catalogue import cache
 from theory.notation import symbol
 from theory.positional_semantic.definitions import S_12, S_21
 from theory.positional_semantic.definitions import equations as layer

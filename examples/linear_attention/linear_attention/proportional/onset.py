@@ -8,7 +8,7 @@ import xarray as xr
 from linear_attention.proportional.errors import equations
 from linear_attention.proportional.parameters import Parameters
 from theory import Limit, Onset, ParameterError, Scope, scope, sweep
-from theory.explorer.grid import gridded
+from theory.explorer.curves import gridded
 from theory.onset import tabulated
 
 # Both errors as numbers
