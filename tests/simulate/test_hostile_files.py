@@ -6,10 +6,6 @@ and 16 bytes, a group with two names) or returns bytes of another file (external
 test here sees: files on which the HDF5 library itself loops; random flips of bits make some.
 """
 
-import subprocess
-import sys
-from pathlib import Path
-
 import h5py
 import numpy as np
 import pytest
@@ -85,23 +81,21 @@ def test_what_is_written_here_is_plain(plain):
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_hostile_file_is_refused_in_one_line(kind, plain):
+def test_a_hostile_file_is_refused_in_one_line(kind, plain, forked):
     (plain.parent / OTHER).write_bytes(b"secrets!")
     raw = plain.with_name("raw.h5")
     raw.write_bytes(sealed.unseal(plain))
     with h5py.File(raw, "a") as file:
         HOSTILE[kind](file, plain.parent)
     sealed.seal(plain, raw.read_bytes())
-    script = (
-        "import sys\nfrom simulate import runs\nfrom theory.parameters import ParameterError\n"
-        "try: print(runs.read(sys.argv[1]))\nexcept ParameterError as error: print('refused', error)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, plain],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
+
+    def read():
+        try:
+            print(runs.read(plain))
+        except ParameterError as error:
+            print("refused", error)
+
+    done = forked(read)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"refused {plain}: ") and done.stdout.count("\n") == 1
 
