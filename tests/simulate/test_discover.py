@@ -155,9 +155,7 @@ def test_optimisers_move_the_module_alike(of):
     }
     how, kind, more = options[of]
     module, inputs = copy(4)
-    path = discovered(copy, 4).flow.descend(
-        0.1, 30, optimizer=Optimiser(**how) if how else None
-    )
+    path = discovered(copy, 4).flow.descend(0.1, 30, optimizer=Optimiser(**how) if how else None)
     module.double()
     descent = kind(module.parameters(), lr=0.1, **more)
     for _ in range(30):
