@@ -22,7 +22,14 @@ QUICK = {"DOCS_EXECUTION": "stored", "DOCS_FIGURES": "stored"}
 # others list them or link to them, Sphinx warns.
 ALIKE = ["bietti2025", "cui2024", "musat2025"]
 ALIKE += ["associative_memory", "positional_semantic", "induction_heads"]
-LEFT_OUT = ["_extensions", "_static", "api/**", "tested.md", *(f"**{word}**" for word in ALIKE)]
+LEFT_OUT = [
+    "_extensions",
+    "_static",
+    "api/**",
+    "tested.md",
+    "gallery.md",
+    *(f"**{word}**" for word in ALIKE),
+]
 KNOWN = "toc,myst.xref_missing,ref,myst-nb.lexer,index"
 FEWER = [*("-D", f"exclude_patterns={','.join(LEFT_OUT)}"), *("-D", f"suppress_warnings={KNOWN}")]
 

@@ -152,7 +152,7 @@ def plain(kind, seed, eta, steps, way, batch=0):
 def listed(kinds, others, often):
     """Pairs of a kind and another value; of kinds that take long, most are slow tests."""
     for kind, other in itertools.product(kinds, others):
-        seldom = kind in (Attention, Recurrent, Mutating) and other != often
+        seldom = kind not in (Net, Wide) and other != often
         name = f"{kind.__name__}, {other}"
         yield pytest.param(kind, other, id=name, marks=[pytest.mark.slow] * seldom)
 

@@ -184,8 +184,9 @@ def test_third_order_has_no_logarithm():
     assert "to the power -1" in passage.passage(made, p, 0.7, 10_000)
 
 
-def test_onset_and_times_of_drawn_starts(kind):
+def test_onset_and_times_of_drawn_starts(kind, monkeypatch):
     """Medians and quantiles are those of the drawn times; nothing is left without a number."""
+    monkeypatch.setattr(onset, "DRAWS", FEW)
     _, made, p = kind
     theory = model.offered(made.statement)
     p = p.replace(sigma=0.1)
