@@ -132,9 +132,10 @@ def test_state_tracking():
 
 
 TIMES = (
-    "state_tracking", "associative_memory.retrieval", "associative_memory.factual_recall",
-    *(pytest.param(f"induction_heads.{name}", marks=pytest.mark.slow)
-      for name in ("bursty", "markov", "in_weights")),
+    "state_tracking", "associative_memory.retrieval",
+    *(pytest.param(name, marks=pytest.mark.slow)
+      for name in ("associative_memory.factual_recall", "induction_heads.bursty",
+                   "induction_heads.markov", "induction_heads.in_weights")),
 )  # fmt: skip
 
 

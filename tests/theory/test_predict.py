@@ -212,7 +212,10 @@ BEYOND_CAVITY = {
 }
 
 
-@pytest.mark.parametrize("case", BEYOND_CAVITY)
+# Few sequences are followed in test_trained, too.
+@pytest.mark.parametrize(
+    "case", [pytest.param("few sequences", marks=pytest.mark.slow), "two actions"]
+)
 def test_the_default_follows_students_beyond_the_cavity_equations(case, tmp_path):
     """With few sequences or few actions the default stays within a few per cent of every student,
     where the cavity equations are off by more than ten times that.

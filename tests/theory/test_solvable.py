@@ -31,15 +31,21 @@ def solvable(*words, **environment):
     )
 
 
-def complete(line, file):
+def complete(line, file, forked):
     """Words that the shell would offer at the end of a line."""
-    solvable(
-        _ARGCOMPLETE="1",
-        _ARGCOMPLETE_IFS=" ",
-        _ARGCOMPLETE_STDOUT_FILENAME=str(file),
-        COMP_LINE=line,
-        COMP_POINT=str(len(line)),
-    )
+
+    def work():
+        os.environ |= {
+            "_ARGCOMPLETE": "1",
+            "_ARGCOMPLETE_IFS": " ",
+            "_ARGCOMPLETE_STDOUT_FILENAME": str(file),
+            "COMP_LINE": line,
+            "COMP_POINT": str(len(line)),
+        }
+        sys.argv = ["solvable"]
+        commands.solvable()
+
+    forked(work)
     return file.read_text().split()
 
 
@@ -166,9 +172,9 @@ def test_a_folder_named_theory_is_no_obstacle(tmp_path):
         ("solvable papers ", ["forner2026", "cui2024"], "state_tracking"),
     ],
 )
-def test_completion(line, offered, missing, tmp_path):
+def test_completion(line, offered, missing, tmp_path, forked):
     """Verbs, models, flags, presets and parameters, as far as they are typed."""
-    found = complete(line, tmp_path / "offered")
+    found = complete(line, tmp_path / "offered", forked)
     assert set(offered) <= set(found) and missing not in found
 
 
