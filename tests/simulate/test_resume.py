@@ -115,12 +115,6 @@ def test_finished_seeds_are_not_trained_again(tiny, tmp_path, monkeypatch):
     assert bits(more.sel(seed=[0, 1])) == bits(first)
 
 
-def test_a_changed_setting_is_another_run(tiny, tmp_path):
-    slow, fast = (train(tiny.replace(eta=eta), store=tmp_path, **ALONE) for eta in (0.1, 0.5))
-    assert slow.loss[0, -1] > fast.loss[0, -1]
-    assert len(list(tmp_path.glob("*/seed-00000.nc"))) == 2
-
-
 def test_killed_while_writing_the_result(tiny, tmp_path, monkeypatch, forked):
     store = tmp_path / "killed"
     monkeypatch.setattr(stack, "CHECKPOINT_SECONDS", 0.0)
