@@ -270,12 +270,13 @@ def test_overlaps_by_index():
     """Names do not run together, indices have a range, plain symbols count."""
     many = Overlaps(11, 11)
     assert many.R(1, 11) != many.R(11, 1) and many.R(1, 11).name == "R_1_11"
-    start = {q: 0 for q in many.state} | {many.Q(n, n): 1 for n in range(1, 12)}
-    start[many.R(1, 11)] = 0.3
-    flow = many.flow("linear", many.squared_loss("linear"), start)
-    teachers = {many.T(n, m).name: float(n == m) for n in range(1, 12) for m in range(n, 12)}
+    few = Overlaps(3, 3)
+    start = {q: 0 for q in few.state} | {few.Q(n, n): 1 for n in range(1, 4)}
+    start[few.R(1, 3)] = 0.3
+    flow = few.flow("linear", few.squared_loss("linear"), start)
+    teachers = {few.T(n, m).name: float(n == m) for n in range(1, 4) for m in range(n, 4)}
     loss = flow.solve(teachers, t=0.1).loss
-    assert loss[0] == 10.7 and loss[-1] == pytest.approx(10.7 * np.exp(-2.2), rel=1e-9)
+    assert loss[0] == 2.7 and loss[-1] == pytest.approx(2.7 * np.exp(-0.6), rel=1e-9)
     two = Overlaps(2, 2)
     for index in (0, 3):
         with pytest.raises(ParameterError, match=f"unit {index}: must be from 1 to 2"):

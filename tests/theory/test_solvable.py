@@ -127,16 +127,15 @@ def test_what_is_no_verb(words, message):
     assert not advice or commands.resolve([advice[1]])
 
 
-def test_it_is_the_same_command():
+def test_it_is_the_same_command(forked):
     """Output, errors and exit code of ``python -m``."""
     for words in (["onset", "state_tracking", "--json"], ["onset", "--set", "N=-1"]):
-        ours = solvable(*words)
-        theirs = subprocess.run(
-            [sys.executable, "-m", f"theory.{words[0]}", *words[1:]],
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-        )
+
+        def typed(words=words):
+            sys.argv = ["solvable", *words]
+            commands.solvable()
+
+        ours, theirs = forked(typed), forked(f"theory.{words[0]}", *words[1:])
         for stream in ("returncode", "stdout", "stderr"):
             assert getattr(ours, stream) == getattr(theirs, stream)
     assert theirs.returncode == 2 and theirs.stderr.count("\n") == 1
