@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 from scipy.special import logsumexp, ndtr, softmax
 
-from theory.special import gauss_hermite
+from theory.special import gauss_hermite, gauss_legendre
 from theory.state_tracking import Parameters
 from theory.state_tracking.numbers.per_seed import (
     FixedDisorder,
@@ -14,6 +14,7 @@ from theory.state_tracking.numbers.per_seed import (
     accuracy_kernels,
     kernels,
 )
+from theory.state_tracking.numbers.per_seed.cavity import _between as between
 from theory.state_tracking.numbers.per_seed.fixed_disorder import WHOLE
 
 
@@ -50,6 +51,30 @@ def test_normal_probability_and_its_integral():
     x = x[abs(x) <= accuracy_kernels.FAR]
     exact = x * ndtr(x) + np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
     np.testing.assert_allclose(over(accuracy_kernels._ramp)(x), exact, rtol=0, atol=5e-14)
+
+
+def test_accuracies_by_nodes_and_by_cells():
+    """Where noise is wide, ten nodes in the initial value give what a thousand cells do; where it
+    is narrow, cells are used, and both sides of the rule agree. Diverged logits have no accuracy.
+    """
+    v_0, of_v = gauss_legendre(10, -1)
+    z = (v_0 + 0.1 * v_0**2)[None, None]
+    nodes, weight = gauss_hermite(7)
+
+    def accuracy(width, cells, scale=1.0):
+        fine = np.linspace(-1, 1, cells + 1)
+        to_cells = [between(v_0, x) for x in (fine, (fine[1:] + fine[:-1]) / 2)]
+        noise = np.array([width**2])
+        rest = (*to_cells, of_v / 2, 15, 500, nodes, weight)
+        return accuracy_kernels.column_accuracies(
+            scale * (z + 0.5), scale * z, noise, noise, *rest
+        )[0, 0]
+
+    limit = 2 / accuracy_kernels.SMOOTH  # of the noise, as logits range over 2
+    by_nodes, by_cells = (accuracy(limit * (1 + sign * 1e-7), 1000) for sign in (1, -1))
+    assert by_nodes == pytest.approx(by_cells, abs=1e-6)  # of a thousand cells: 1e-6 of the width
+    assert abs(accuracy(1.1 * limit, 1000) - by_nodes) > 1e-3  # a wrong width would be seen
+    assert np.isnan(accuracy(limit, 64, np.inf))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
