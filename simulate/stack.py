@@ -17,7 +17,7 @@ from filelock import Timeout
 
 from simulate import checkpoints, interface_checks, runs, storage
 from simulate.learner import Learner, State
-from simulate.signals import DeferSignals
+from simulate.storage import DeferSignals
 from theory.parameters import ParameterError, Stepped, error_summary
 from theory.runtime import sources
 
