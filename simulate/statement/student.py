@@ -120,7 +120,7 @@ class Learner:
     ) -> None:
         self.p, self.seed, self.student = p, seed, Student(stated, dtype)
         self.made = onset.at_sizes(stated, p)
-        self.numbers = law.counted(p.as_dict())
+        self.numbers = arrays.counted(p)
         sized = arrays.Data(self.numbers)
         self.tables = dict(tables or arrays.teachers(stated, sized, keyed(seed, TEACHERS)))
         distinct = p.batch_size > 0 or not any(f.leading for f in stated.functions)
@@ -206,7 +206,7 @@ class Learner:
 
 def memory(stated: Statement, p: Any, itemsize: int = 8) -> float:
     """Bytes at the peak of one run: tensors that autograd stores for every node of the tree."""
-    numbers = law.counted(p.as_dict())
+    numbers = arrays.counted(p)
     data = arrays.Data(numbers)
     if any(p.as_dict()[s.name] is None for s in stated.symbols):
         return 0.0  # refused by name, when it is made
@@ -322,7 +322,7 @@ def train(stated: Statement, p: Any, students: int, seed: int = 0) -> xr.Dataset
         descent diverges.
     """
     require(p.batch_size, "batch_size = 0: students would be the same; set batch_size=8, say")
-    made, student, numbers = onset.at_sizes(stated, p), Student(stated), law.counted(p.as_dict())
+    made, student, numbers = onset.at_sizes(stated, p), Student(stated), arrays.counted(p)
     require(not starts.laws(made), "start: of many students weights start equal; write start=0")
     sized, rng = arrays.Data(numbers), keyed(seed, STREAM)
     tables = arrays.teachers(stated, sized, rng)

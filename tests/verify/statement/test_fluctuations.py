@@ -337,7 +337,7 @@ def test_a_single_student_is_one_of_many():
         N=4, M=3, P=2, eta=0.7, batch_size=3, steps=5, eval_every=1
     )
     runs, one = student.train(stated, p, 4, seed=3), Student(stated)
-    numbers, rng = law.counted(p.as_dict()), keyed(3, student.STREAM)
+    numbers, rng = arrays.counted(p), keyed(3, student.STREAM)
     weights = [
         {
             w: torch.zeros(n, n, dtype=torch.float64)
