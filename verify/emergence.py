@@ -41,6 +41,19 @@ class Times:
         half = scipy.stats.t.ppf((1 + level) / 2, self.seen.size - 1) * scipy.stats.sem(self.seen)
         return float(self.seen.mean() - half), float(self.seen.mean() + half)
 
+    def summary(self, name: str) -> str:
+        """One line: mean, interval, number of censored seeds."""
+        censored = self.values.size - self.seen.size
+        note = (
+            f"; {censored} of {self.values.size} seeds censored: not before {self.end:.3g}"
+            if censored
+            else ""
+        )
+        if not self.seen.size:
+            return f"{name}: no seed emerged before {self.end:.3g}"
+        low, high = self.interval()
+        return f"{name}: {self.seen.mean():.4f}, 95% interval [{low:.4f}, {high:.4f}] over {self.seen.size} seeds{note}"
+
 
 def first_crossing(trajectory: xr.DataArray, level: float) -> Times:
     """First upward crossing of ``level`` along time, by linear interpolation between

@@ -21,7 +21,11 @@ def test_linear_interpolation_and_censoring():
         curves([0, 0.25, 0.75, 1], [0, 0.1, 0.2, 0.3], [0.6, 1, 1, 1], [0, 0.5, 0.4, 1]), 0.5
     )
     assert found.values == pytest.approx([1.5, np.nan, 0.0, 1.0], nan_ok=True)
-    assert found.end == 4.0
+    assert "1 of 4 seeds censored: not before 4" in found.summary("t")
+
+
+def test_all_censored_is_said():
+    assert first_crossing(curves([0, 0, 0, 0]), 0.5).summary("t") == "t: no seed emerged before 4"
 
 
 def test_interval_covers_the_mean_as_often_as_it_says():
