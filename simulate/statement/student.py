@@ -174,8 +174,7 @@ class Learner:
     def measure(self) -> dict[str, float]:
         """Order parameters of the flow as means over classes, mean loss and observables."""
         weights = {w: x.numpy() for w, x in self.weights.items()}
-        of = [(weights[c.weight], self.members[c.weight]) for c in self.made.classes]
-        orders = self.orders(*(float(x[numbers == k].mean()) for k, (x, numbers) in enumerate(of)))
+        orders = self.orders(*starts.means(self.made, self.members, weights).values())
         measured = dict(
             zip((x.name for x in self.made.quotient.order), map(float, orders), strict=True)
         )
@@ -342,11 +341,7 @@ def train(stated: Statement, p: Any, students: int, seed: int = 0) -> xr.Dataset
             slopes = torch.autograd.grad(losses.sum(), [*held.values()], materialize_grads=True)
             weights = {w: x.detach() for w, x in held.items()}
             if n in steps:
-                of = enumerate(made.classes)
-                means = {
-                    c.symbol.name: weights[c.weight].numpy()[:, members[c.weight] == k].mean(1)
-                    for k, c in of
-                }
+                means = starts.means(made, members, {w: x.numpy() for w, x in weights.items()})
                 names = (x.name for x in made.quotient.order)
                 known.append(dict(zip(names, starts.ordered(made, means), strict=True)))
                 trees = stated.trees.items()

@@ -126,6 +126,14 @@ def starts(made: Any, p: Any, draws: int, seed: int = 0) -> xr.Dataset:
     )
 
 
+def means(made: Any, members: Mapping[Weight, np.ndarray], weights: Any) -> dict[str, Any]:
+    """Means of all classes, of weights by entry, or of several with the entries behind."""
+    return {
+        c.symbol.name: weights[c.weight][..., members[c.weight] == k].mean(-1)
+        for k, c in enumerate(made.classes)
+    }
+
+
 def ordered(made: Any, means: Mapping[Any, Any]) -> np.ndarray:
     """Order parameters of the flow from values of the classes."""
     names = [c.symbol for c in made.classes]

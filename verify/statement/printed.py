@@ -13,7 +13,7 @@ import torch
 from simulate.statement import Student
 from theory.equation import Equation
 from theory.flow import Flow
-from theory.statement import arrays, check
+from theory.statement import arrays, check, starts
 from theory.statement.derived import Derived
 from theory.statement.printed import spelled
 from theory.statement.stated import Statement
@@ -57,10 +57,8 @@ class Point:
         taken = student.taken(data)
         weights = {w: torch.tensor(x) for w, x in told.weights.items()}
         _, slopes = student.gradients(weights, taken)
-        moved = {
-            c.symbol: -float(slopes[c.weight].numpy()[told.members[c.weight] == k].mean())
-            for k, c in enumerate(made.classes)
-        }
+        means = starts.means(made, told.members, {w: x.numpy() for w, x in slopes.items()})
+        moved = {c.symbol: -float(means[c.symbol.name]) for c in made.classes}
         order = {names[x.name]: combined for x, combined in made.quotient.order.items()}
         values = {x: float(combined.subs(told.values)) for x, combined in order.items()}
         self.rates = {x.name: float(combined.subs(moved)) for x, combined in order.items()}
