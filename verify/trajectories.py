@@ -27,7 +27,7 @@ class Comparison:
     ----------
     checks : list of Check
         Largest deviation of the ensemble mean per variable, in standard errors, with the
-        significance of a maximum along a curve (`significance`).
+        significance of a maximum along a curve (`verdict`).
     deviations : Dataset
         ``theory - mean`` per variable over time, in standard deviations of the ensemble; NaN
         without scatter.
