@@ -23,8 +23,7 @@ from typing import Any
 from filelock import FileLock
 
 from theory.parameters import BaseParameters, ParameterError
-from theory.runtime import memory, output, sources
-from theory.runtime.output import atomic
+from theory.runtime import memory, output
 
 FORMAT = 3  # to be raised when the meaning of a stored run changes
 
@@ -99,10 +98,10 @@ def statements(module: str) -> str:
         return ""
     path, package = Path(str(source.__file__)), source.__package__ or ""
     if not package or path.name == "simulate.py":
-        return sources.digest([path])
+        return output.digest([path])
     task = sys.modules.get(f"{package.replace('simulate.', 'theory.', 1)}.task")
     law = [] if task is None or package in task.__name__ else [Path(str(task.__file__))]
-    return sources.digest([*sorted(path.parent.rglob("*.py")), *law])
+    return output.digest([*sorted(path.parent.rglob("*.py")), *law])
 
 
 def _version(package: str) -> str:
@@ -164,7 +163,7 @@ def seal(path: Path, content: bytes) -> None:
     """Write bytes followed by their digest, atomically. HDF5 readers ignore what follows the
     data.
     """
-    with atomic(path) as temporary:
+    with output.atomic(path) as temporary:
         temporary.write_bytes(content + MARK + hashlib.sha256(content).digest())
 
 
