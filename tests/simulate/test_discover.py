@@ -15,7 +15,7 @@ from torch import nn
 
 from simulate.discover import discover, scaling
 from simulate.discover.__main__ import main
-from simulate.discover.inputs import complete
+from simulate.discover.names import complete
 from simulate.induction_heads import Student, task
 from simulate.induction_heads.student import squared_error
 from theory.induction_heads import structure

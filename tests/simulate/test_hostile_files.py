@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from simulate import runs, sealed
+from simulate import runs, storage
 from theory.parameters import ParameterError
 from theory.runtime import hdf5
 
@@ -77,17 +77,17 @@ def plain(tmp_path):
 
 
 def test_what_is_written_here_is_plain(plain):
-    hdf5.inspect(sealed.unseal(plain))
+    hdf5.inspect(storage.unseal(plain))
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_file_is_refused_in_one_line(kind, plain, forked):
     (plain.parent / OTHER).write_bytes(b"secrets!")
     raw = plain.with_name("raw.h5")
-    raw.write_bytes(sealed.unseal(plain))
+    raw.write_bytes(storage.unseal(plain))
     with h5py.File(raw, "a") as file:
         HOSTILE[kind](file, plain.parent)
-    sealed.seal(plain, raw.read_bytes())
+    storage.seal(plain, raw.read_bytes())
 
     def read():
         try:
@@ -103,7 +103,7 @@ def test_a_hostile_file_is_refused_in_one_line(kind, plain, forked):
 @pytest.mark.parametrize("end", [8, 9, 100, 1000, -1000])
 def test_what_is_cut_short_is_refused_in_one_line(end, plain):
     """Sealed again, so that only the inspection is left."""
-    sealed.seal(plain, sealed.unseal(plain)[:end])
+    storage.seal(plain, storage.unseal(plain)[:end])
     with pytest.raises(ParameterError, match=r"a\.nc: damaged \(") as caught:
         runs.read(plain)
     assert "\n" not in str(caught.value)

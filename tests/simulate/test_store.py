@@ -22,9 +22,9 @@ from xarray.backends.locks import CombinedLock
 
 from simulate import checkpoints, runs, storage, systems, training
 from simulate.learner import Unstacked
-from simulate.signals import defer_signals
 from simulate.state_tracking import Parameters, train
 from simulate.state_tracking.learner import Learner
+from simulate.storage import defer_signals
 from theory.parameters import ParameterError
 from theory.runtime import cli
 
