@@ -13,8 +13,7 @@ import sympy as sp
 from committee.parameters import COMMITTEE
 from theory import Equation, Flow, proved, symbol, table, vanishes, written_as
 from theory.algebra import replaced, slope
-from theory.statement.overlaps import mean_product
-from theory.statement.slopes import Weighed
+from theory.statement.overlaps import Weighed, mean_product
 
 K = symbol("K", means="hidden units", integer=True, positive=True)
 eta = symbol("eta", means="learning rate", positive=True)
