@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import mpmath
 import sympy as sp
 
 from theory import arguments, balls, lowered, numeric, printing, sweep
 from theory.dimensions import by_dimension
-from theory.parameters import ParameterError, nearest
+from theory.parameters import ParameterError, error_summary, nearest
 from theory.renaming import Renaming
 
 NEAREST = 5  # number of suggestions for an unknown equation name or number
@@ -142,7 +143,12 @@ class Equation:
             given[symbol] = value = values[symbol.name]
             if modules == "numpy":
                 arguments.array(symbol.name, value, empty=True)
-        value = self.lambdify(*given, modules=modules)(*given.values())
+        try:
+            value = self.lambdify(*given, modules=modules)(*given.values())
+        except ParameterError:
+            raise
+        except (ArithmeticError, ValueError, mpmath.mp.NoConvergence) as error:  # poles, shapes
+            raise ParameterError(f"{self.name}: has no value there ({error_summary(error)})") from None
         return numeric.real(self.name, value) if modules == "numpy" else value
 
     certify = balls.certify

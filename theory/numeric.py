@@ -10,6 +10,8 @@ import scipy.special
 import sympy as sp
 from sympy.core.function import AppliedUndef
 from sympy.printing.numpy import SciPyPrinter
+from sympy.printing.pycode import MpmathPrinter
+from sympy.utilities.lambdify import MPMATH_TRANSLATIONS
 
 from theory.parameters import ParameterError, shown
 
@@ -85,8 +87,9 @@ def _mpmath_dirichlet(x: Any, n: Any) -> Any:
 
 
 def _real_lambert(z: Any, branch: Any = 0) -> Any:
-    """Real branches of the Lambert function; SciPy returns complex numbers."""
-    return scipy.special.lambertw(z, branch).real
+    """Real branches of the Lambert function; NaN where it is complex, beyond rounding at its end."""
+    found = scipy.special.lambertw(z, branch)
+    return np.where(np.abs(found.imag) < 1e-7, found.real, np.nan)[()]
 
 
 def _binomial(n: Any, k: Any) -> Any:
@@ -98,12 +101,18 @@ def _binomial(n: Any, k: Any) -> Any:
     return value
 
 
-_STRICT = SciPyPrinter({"allow_unknown_functions": False})
+_STRICT = {
+    "numpy": SciPyPrinter({"allow_unknown_functions": False}),
+    "mpmath": MpmathPrinter({"allow_unknown_functions": False}),
+}
 _IN_PART = (
     sp.uppergamma,
     sp.hermite,
     sp.factorial2,
+    sp.subfactorial,
     sp.FallingFactorial,
+    sp.RisingFactorial,
+    sp.betainc,
 )  # SciPy's have other domains
 _MODULES: dict[str, list] = {
     "numpy": [
@@ -114,6 +123,9 @@ _MODULES: dict[str, list] = {
             "wright_omega": scipy.special.wrightomega,
             "polylog": _polylog,
             "LambertW": _real_lambert,
+            "coth": lambda x: 1 / np.tanh(x),  # SymPy prints ratios of exponentials, which overflow
+            "csch": lambda x: 1 / np.sinh(x),
+            "sech": lambda x: 1 / np.cosh(x),
         },
         "scipy",
         "numpy",
@@ -129,24 +141,32 @@ _MODULES: dict[str, list] = {
 
 
 @functools.cache
-def _printed(head: Any, arguments: int) -> bool:
-    """Whether SciPy and NumPy evaluate a function."""
+def _printed(head: Any, arguments: int, modules: str) -> bool:
+    """Whether NumPy with SciPy, or mpmath, evaluates a function."""
     try:
-        _STRICT.doprint(head(*sp.symbols(f"x:{arguments}")))
+        _STRICT[modules].doprint(head(*sp.symbols(f"x:{arguments}")))
     except Exception:  # whatever the function makes of plain symbols, or the printer of it
-        return False
+        return head.__name__ in MPMATH_TRANSLATIONS and modules == "mpmath"
     return head not in _IN_PART
 
 
-def _special(part: sp.Expr, arguments: Sequence[sp.Symbol]) -> Callable:
-    """Evaluate an expression by SymPy, at every entry of arrays; NaN where it is not real."""
+def _special(part: sp.Expr, arguments: Sequence[sp.Symbol], modules: str) -> Callable:
+    """Evaluate an expression by SymPy, for NumPy at every entry of arrays; NaN where it is not
+    real, or not defined.
+    """
 
-    def at_one(*values: float) -> float:
-        exact = [sp.Integer(int(v)) if v == v // 1 else sp.Float(v) for v in values]
-        found = part.subs(dict(zip(arguments, exact, strict=True))).evalf(17)
+    def at_one(*values: Any) -> Any:
+        digits = mpmath.mp.dps if modules == "mpmath" else 17
+        exact = [sp.Integer(int(v)) if v % 1 == 0 else sp.Float(v, digits) for v in values]
+        try:
+            found = part.subs(dict(zip(arguments, exact, strict=True))).evalf(digits)
+        except ValueError:
+            return np.nan
+        if modules == "mpmath":
+            return found._to_mpmath(mpmath.mp.prec) if found.is_number else np.nan
         return float(found) if found.is_extended_real else np.nan
 
-    return np.vectorize(at_one, otypes=[float])
+    return np.vectorize(at_one, otypes=[float]) if modules == "numpy" else at_one
 
 
 def compiled(
@@ -165,13 +185,14 @@ def compiled(
     parts = sp.Tuple(*expressions) if many else sp.sympify(expressions, strict=True)
     for part in parts.atoms(AppliedUndef, sp.DiracDelta, sp.Derivative, sp.Subs):
         raise ParameterError(f"{part.func}: has no numerical value")
+    parts = parts.replace(sp.KroneckerDelta, lambda i, j: sp.Piecewise((1, sp.Eq(i, j)), (0, True)))
     special: dict[str, Any] = {}
     for part in sorted(parts.atoms(sp.Function), key=sp.count_ops, reverse=True):
         head = part.func
-        known = head.__name__ in table or hasattr(head, "_imp_") or _printed(head, len(part.args))
-        if modules == "numpy" and not known:
+        known = head.__name__ in table or hasattr(head, "_imp_")
+        if not known and not _printed(head, len(part.args), modules):
             used = sorted(part.free_symbols, key=str)
-            special[name := f"special{len(special)}"] = _special(part, used)
+            special[name := f"special{len(special)}"] = _special(part, used, modules)
             parts = parts.xreplace({part: sp.Function(name)(*used)})
     parts = list(parts) if many else parts
     return sp.lambdify(arguments, parts, [{**table, **special}, *libraries], cse=cse)
