@@ -97,6 +97,7 @@ def train_stack(
                 held.enter_context(storage.lock(path).acquire(blocking=wait))
             except Timeout:
                 continue
+            held.callback(storage.sweep_lock, path)
             checkpoints.sweep_up(path)
             if runs.finished(path, run.config, run.seed) is None:
                 mine[path] = run, _checkpoint(system, run, code, path)

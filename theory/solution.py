@@ -53,6 +53,9 @@ def solve(
     events : mapping of str to Expr, optional
         Expressions in the order parameters. The first zero crossing of each is returned under
         its name (NaN if there is none), to the accuracy of the integration.
+        No crossing is missed where rates jump or peak in time, nor where the event does so in
+        time or order parameters. Not guaranteed: a peak of a rate in the *order parameters*
+        that is narrower than a step is stepped over, with whatever it sets off.
     rtol, atol : float
         Integrator tolerances, between 0 and 1. The absolute tolerance is lowered to ``rtol``
         times the smallest nonzero initial value if that is smaller.
@@ -104,7 +107,11 @@ def _solved(
         options["events"], times = events, at
         if not grid.shape:
             return flow.solve(grid.points[0], at=times, **options)
-        return grid.stack([flow.solve(q, at=times, **options) for q in grid.points])
+        solved = []
+        for k, q in enumerate(grid.distinct):
+            with sweep.naming(grid.label(k)):
+                solved.append(flow.solve(q, at=times, **options))
+        return grid.stack([solved[k] for k in grid.which])
     flow._ask(parameters)
     numbers = sweep.numbers(parameters, [s.name for s in flow._compiled[0]])
     at = _times(name, at, end[name])

@@ -136,8 +136,11 @@ def compare(
         )
     checks, deviations, blank = [], {}, defaultdict[str, list[str]](list)
     for name in shared:
-        theory = timed.at(curve[name], time, within[time].values).assign_coords(within[time].coords)
-        gaps = _gaps(theory, within[name], runs, precise[name])
+        theory, error = (
+            part.assign_coords(within[time].coords)
+            for part in timed.at_with_error(curve[name], time, within[time].values)
+        )
+        gaps = _gaps(theory, error, within[name], runs, precise[name])
         if gaps is None:
             blank["not compared, as there is no value at a time of the curve"].append(name)
             continue
@@ -180,20 +183,22 @@ def _named(data: xr.Dataset) -> str:
     return ", ".join(map(str, data.data_vars)) or "none"
 
 
-def _gaps(theory: Any, measured: xr.DataArray, runs: xr.Dataset, precision: float) -> Gaps | None:
-    """Theory minus measured; None if there is no value.
+def _gaps(
+    theory: Any, error: Any, measured: xr.DataArray, runs: xr.Dataset, precision: float
+) -> Gaps | None:
+    """Theory, with the error of its interpolation, minus measured; None if there is no value.
 
     Raises
     ------
     ParameterError
         For a theory of a single draw, or standard deviations without numbers of students.
     """
-    error = 0 * theory
+    error = error**2
     if "draw" in theory.dims:  # the mean is compared, with the standard error of their number
         draws = theory.count("draw")
         if not (draws > 1).any():
             raise ParameterError("curve: one draw does not say how draws scatter; isel(draw=0)")
-        error = theory.var("draw", ddof=1) / draws
+        error = error.mean("draw") + theory.var("draw", ddof=1) / draws
         theory = theory.mean("draw").where(draws > 1)
     name, time = measured.name, str(theory.dims[-1])
     theory, measured = xr.align(theory, measured.transpose(..., time), join="inner")

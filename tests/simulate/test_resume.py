@@ -84,7 +84,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tiny, tmp_path, monkeypatch
     assert bits(result) == bits(expected)
     assert result.identical(expected)
     files = {f.name for f in place(p, tmp_path / "cut").parent.iterdir()}
-    assert files == {"seed-00000.nc", ".seed-00000.lock"}  # checkpoint gone
+    assert files == {"seed-00000.nc"}  # checkpoint and lock gone
 
 
 @pytest.fixture(autouse=True)

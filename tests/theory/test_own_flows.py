@@ -111,6 +111,14 @@ def test_events_that_are_refused(event, message):
         DECAY.solve({}, t=1, events=[x])
 
 
+def test_a_point_of_a_small_sweep_is_named():
+    """Where it cannot be solved."""
+    flow = own({x: x**2}, {x: k})
+    with pytest.raises(ParameterError, match="^at k = 1.0: own: x diverges near t = 1;"):
+        flow.solve({}, t=2, k=[0.25, 1.0])
+    assert flow.solve({}, t=2, k=[0.25, 0.25, 0.1]).x[1, -1] == pytest.approx(0.5)
+
+
 def test_symbols_are_matched_by_name():
     """One letter with two sets of assumptions is one quantity, in every method."""
     real, plain = symbol("x", real=True), PLAIN("x")
