@@ -19,7 +19,7 @@ from simulate import joined
 from simulate.sealed import PACKED, seal, unseal
 from simulate.signals import defer_signals
 from simulate.storage import FORMAT, KIND
-from theory.parameters import BaseParameters, ParameterError, Stepped, error_summary
+from theory.parameters import BaseParameters, ParameterError, Stepped, error_summary, shown
 from theory.runtime import hdf5, memory
 
 
@@ -62,6 +62,12 @@ def content(dataset: xr.Dataset) -> bytes:
         raise ParameterError(f"cannot be stored as netCDF: {error_summary(error)}") from None
 
 
+def _path(path: Any) -> Path:
+    if not isinstance(path, str | Path):
+        raise ParameterError(f"{shown(path)}: must be the name of a file or folder")
+    return Path(path)
+
+
 def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
     """Read a run or an ensemble.
 
@@ -77,7 +83,7 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
     ParameterError
         If the file is missing, damaged, not written by this toolkit, or does not fit into memory.
     """
-    path = Path(path)
+    path = _path(path)
     sealed = unseal(path)
     try:
         hdf5.inspect(sealed)
@@ -274,9 +280,9 @@ def open(store: Path | str) -> xr.Dataset:
     """
     runs_by: dict[str, dict[int, xr.Dataset]] = {}
     room = max(memory.available(), memory.NEGLIGIBLE_BYTES) / 3  # runs, stacked, and the result
-    lazy = False
+    lazy, store = False, _path(store)
     # A store has one level of folders; deeper ones are not searched.
-    for file in sorted([*Path(store).glob("seed-*.nc"), *Path(store).glob("*/seed-*.nc")]):
+    for file in sorted([*store.glob("seed-*.nc"), *store.glob("*/seed-*.nc")]):
         try:
             run = read(file, lazy)
             setting = _object(run.attrs.get("configuration"))

@@ -72,7 +72,12 @@ def array(
     if not (numbers.size or empty):
         raise ParameterError(f"{name} = {shown(value)}: is empty; must hold at least one value")
     if numbers.dtype.kind == "O" and not words:
-        numbers = numbers.astype(float)
+        try:
+            numbers = numbers.astype(float)
+        except OverflowError:
+            raise ParameterError(
+                f"{name} = {shown(value)}: too large for double precision"
+            ) from None
     if allowed is not None:
         _within(name, numbers, allowed)
     return numbers

@@ -148,7 +148,9 @@ class Equation:
         except ParameterError:
             raise
         except (ArithmeticError, ValueError, mpmath.mp.NoConvergence) as error:  # poles, shapes
-            raise ParameterError(f"{self.name}: has no value there ({error_summary(error)})") from None
+            raise ParameterError(
+                f"{self.name}: has no value there ({error_summary(error)})"
+            ) from None
         return numeric.real(self.name, value) if modules == "numpy" else value
 
     certify = balls.certify

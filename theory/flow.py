@@ -19,7 +19,7 @@ from theory.conserved import conserved, invariant
 from theory.entries import Entries
 from theory.equation import STATUSES, Equation, Equations
 from theory.linearised import linearised
-from theory.parameters import Allowed, BaseParameters, ParameterError, number
+from theory.parameters import Allowed, BaseParameters, ParameterError, number, shown
 from theory.scope import Scope
 
 MOST_CALLS = 300_000  # evaluations of the right-hand side, hundreds of times what any preset needs
@@ -84,8 +84,10 @@ class Flow:
 
     def __post_init__(self) -> None:
         """Read every expression, in one symbol per name."""
-        if self.status not in STATUSES:
-            raise ValueError(f"status = {self.status!r}: must be one of {', '.join(STATUSES)}")
+        if not isinstance(self.status, str) or self.status not in STATUSES:
+            raise ParameterError(
+                f"status = {shown(self.status)}: must be one of {', '.join(STATUSES)}"
+            )
         for name, value in unified.unify(self).items():
             object.__setattr__(self, name, value)
 

@@ -401,6 +401,8 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
     loops = sorted(outside_sums.atoms(sp.Sum), key=str)
     bound = outside_sums.has(sp.Sum, sp.Integral)
     outer = compiled([*stand_in.values(), *totals.values()], outside_sums, modules, not bound)
+    if outside_sums.has(sp.Integral) and arguments and modules == "numpy":
+        outer = np.vectorize(outer, otypes=[float])  # SciPy's quadrature takes one number
     ends = {q for s in loops for limit in s.limits for end in limit[1:] for q in end.free_symbols}
     whole = [k for k, q in enumerate(stand_in.values()) if q in ends]
     check = _terms(loops, stand_in) if loops else None

@@ -20,7 +20,7 @@ import pandas as pd
 import xarray as xr
 
 from theory import registry, scope
-from theory.parameters import Allowed, ParameterError, error_summary, nearest, number
+from theory.parameters import Allowed, ParameterError, error_summary, nearest, number, shown
 from theory.runtime import cli, memory, output
 from verify import ensemble, report, timed
 from verify.trajectories import Comparison, compare
@@ -63,13 +63,18 @@ def read(
     ------
     ParameterError
         Naming the file and the column or line that does not do.
+    OSError
+        If there is no such file, or it may not be read.
     """
     if not isinstance(columns, Mapping) or len(columns) < 2 or next(iter(columns)) == "seed":
         raise ParameterError("--columns: must be a time and a quantity, the time first")
-    if not isinstance(path, str | Path) or not isinstance(rows or {}, Mapping):
+    if not isinstance(path, str | Path) or not isinstance({} if rows is None else rows, Mapping):
         raise ParameterError(
-            f"path = {path!r:.80}, rows = {rows!r:.80}: must be a name and a mapping"
+            f"path = {shown(path)}, rows = {shown(rows)}: must be a name and a mapping"
         )
+    for word in [*columns, *columns.values()]:
+        if not isinstance(word, str | int):
+            raise ParameterError(f"--columns {shown(word)}: must be the name of a column")
     path, columns = Path(path), {str(name): str(text) for name, text in columns.items()}
     rows = {str(column): str(word) for column, word in (rows or {}).items()}
     binary = path.suffix == ".npz"
@@ -238,6 +243,8 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
         If shapes do not fit, if values are no finite numbers, or if a student has a time twice or
         not at all.
     """
+    if not isinstance(curves, Mapping) or not {*curves} - {"seed"}:
+        raise ParameterError(f"{what}: must be a mapping of names to arrays, the time first")
     time, *names = (name for name in curves if name != "seed")
     try:
         values = {
@@ -275,7 +282,12 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
             data = data.assign_coords(seed=_labels(what, seeds))
     except ParameterError:
         raise
-    except (TypeError, ValueError, RuntimeError) as error:  # ragged, other lengths, gradients
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+        LookupError,
+    ) as error:  # ragged, other lengths, gradients
         raise ParameterError(
             f"{what}: {time} must have shape (times,), others this or (students, times): "
             f"{error_summary(error)}"

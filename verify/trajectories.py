@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from theory import ParameterError, scope
+from theory.parameters import shown
 from theory.runtime import cli
 from verify import check_table, ensemble, report, timed
 from verify.check import Band, Check
@@ -117,6 +118,10 @@ def compare(
         If curve and runs belong to different students, or to students that the theory does not
         describe; if there is no common time or variable, or a time has no coordinate.
     """
+    if not isinstance(bands, Mapping | None) or not all(
+        isinstance(band, Band) for band in dict(bands or {}).values()
+    ):
+        raise ParameterError(f"bands = {shown(bands)}: must be a mapping of names to Bands")
     with scope.allow_beyond(beyond):
         curve, runs, time = timed.pair(curve, runs, time)
         broken = "; ".join(scope.broken()) or curve.attrs.get("assumptions", "")
