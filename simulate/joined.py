@@ -92,8 +92,6 @@ class Grid:
             own = [v[d].values if d in v else None for v in variables]
             known = {a.tobytes(): a for a in own if a is not None}
             self.lengths[d] = max(run.sizes.get(d, 0) for run in self.runs)
-            if len({a.dtype.kind in "US" for a in known.values()}) > 1:
-                raise ParameterError(f"{d}: words in one run, numbers in another")
             if known:
                 self.coordinates[d], at = _union(known)
                 self.lengths[d] = len(self.coordinates[d])

@@ -62,12 +62,6 @@ def content(dataset: xr.Dataset) -> bytes:
         raise ParameterError(f"cannot be stored as netCDF: {error_summary(error)}") from None
 
 
-def _path(path: Any) -> Path:
-    if not isinstance(path, str | Path):
-        raise ParameterError(f"{shown(path)}: must be the name of a file or folder")
-    return Path(path)
-
-
 def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
     """Read a run or an ensemble.
 
@@ -83,7 +77,7 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
     ParameterError
         If the file is missing, damaged, not written by this toolkit, or does not fit into memory.
     """
-    path = _path(path)
+    path = Path(path)
     sealed = unseal(path)
     try:
         hdf5.inspect(sealed)
@@ -278,11 +272,13 @@ def open(store: Path | str) -> xr.Dataset:
         If there are no runs, runs of several models, or more data than fit into memory and dask is
         not installed.
     """
+    if not isinstance(store, str | Path):
+        raise ParameterError(f"store = {shown(store)}: must be the name of a folder")
     runs_by: dict[str, dict[int, xr.Dataset]] = {}
     room = max(memory.available(), memory.NEGLIGIBLE_BYTES) / 3  # runs, stacked, and the result
-    lazy, store = False, _path(store)
+    lazy = False
     # A store has one level of folders; deeper ones are not searched.
-    for file in sorted([*store.glob("seed-*.nc"), *store.glob("*/seed-*.nc")]):
+    for file in sorted([*Path(store).glob("seed-*.nc"), *Path(store).glob("*/seed-*.nc")]):
         try:
             run = read(file, lazy)
             setting = _object(run.attrs.get("configuration"))

@@ -137,19 +137,15 @@ def destination(out: Path | None) -> tuple[Path, Path | None]:
 
 
 def lock(path: Path) -> FileLock:
-    """File lock to hold while training a run. The operating system releases it if the process dies."""
+    """File lock to hold while training a run. The system releases it if the process dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(_lock_file(path))
+    return FileLock(path.with_name(f".{path.stem}.lock"))
 
 
-def _lock_file(path: Path) -> Path:
-    return path.with_name(f".{path.stem}.lock")
-
-
-def sweep_lock(path: Path) -> None:
+def sweep_lock(path: Path, lock: FileLock) -> None:
     """Remove the lock file if the run is finished; the caller holds the lock. Who locks the removed
     file or a new one afterwards finds the run.
     """
     with contextlib.suppress(PermissionError):  # Windows keeps open files
         if path.exists():
-            _lock_file(path).unlink(missing_ok=True)
+            Path(lock.lock_file).unlink()

@@ -72,12 +72,7 @@ def array(
     if not (numbers.size or empty):
         raise ParameterError(f"{name} = {shown(value)}: is empty; must hold at least one value")
     if numbers.dtype.kind == "O" and not words:
-        try:
-            numbers = numbers.astype(float)
-        except OverflowError:
-            raise ParameterError(
-                f"{name} = {shown(value)}: too large for double precision"
-            ) from None
+        numbers = numbers.astype(float)
     if allowed is not None:
         _within(name, numbers, allowed)
     return numbers

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-import mpmath
 import sympy as sp
 
 from theory import arguments, balls, lowered, numeric, printing, sweep
@@ -147,7 +146,7 @@ class Equation:
             value = self.lambdify(*given, modules=modules)(*given.values())
         except ParameterError:
             raise
-        except (ArithmeticError, ValueError, mpmath.mp.NoConvergence) as error:  # poles, shapes
+        except (ArithmeticError, ValueError) as error:  # poles, shapes
             raise ParameterError(
                 f"{self.name}: has no value there ({error_summary(error)})"
             ) from None

@@ -11,7 +11,6 @@ import sympy as sp
 from sympy.core.function import AppliedUndef
 from sympy.printing.numpy import SciPyPrinter
 from sympy.printing.pycode import MpmathPrinter
-from sympy.utilities.lambdify import MPMATH_TRANSLATIONS
 
 from theory.parameters import ParameterError, shown
 
@@ -71,10 +70,6 @@ class wright_omega(sp.Function):
         return rf"W_{{0}}{power}\left(e^{{{printer._print(self.args[0])}}}\right)"
 
 
-def _polylog(order: Any, x: Any) -> Any:
-    return np.vectorize(lambda s, y: float(mpmath.polylog(s, y)), otypes=[float])(order, x)
-
-
 def _mpmath_dirichlet(x: Any, n: Any) -> Any:
     with mpmath.workprec(
         2 * mpmath.mp.prec + 20
@@ -87,7 +82,7 @@ def _mpmath_dirichlet(x: Any, n: Any) -> Any:
 
 
 def _real_lambert(z: Any, branch: Any = 0) -> Any:
-    """Real branches of the Lambert function; NaN where it is complex, beyond rounding at its end."""
+    """Real branches of the Lambert function; NaN where it is complex beyond rounding."""
     found = scipy.special.lambertw(z, branch)
     return np.where(np.abs(found.imag) < 1e-7, found.real, np.nan)[()]
 
@@ -112,7 +107,7 @@ _IN_PART = (
     sp.subfactorial,
     sp.FallingFactorial,
     sp.RisingFactorial,
-    sp.betainc,
+    sp.KroneckerDelta,
 )  # SciPy's have other domains
 _MODULES: dict[str, list] = {
     "numpy": [
@@ -121,7 +116,6 @@ _MODULES: dict[str, list] = {
             "binomial": _binomial,
             "dirichlet_kernel": scipy.special.diric,
             "wright_omega": scipy.special.wrightomega,
-            "polylog": _polylog,
             "LambertW": _real_lambert,
             "coth": lambda x: 1 / np.tanh(x),  # SymPy prints ratios of exponentials, which overflow
             "csch": lambda x: 1 / np.sinh(x),
@@ -130,13 +124,7 @@ _MODULES: dict[str, list] = {
         "scipy",
         "numpy",
     ],
-    "mpmath": [
-        {
-            "dirichlet_kernel": _mpmath_dirichlet,
-            "wright_omega": lambda x: mpmath.lambertw(mpmath.exp(x)).real,
-        },
-        "mpmath",
-    ],
+    "mpmath": [{"dirichlet_kernel": _mpmath_dirichlet}, "mpmath"],
 }
 
 
@@ -146,7 +134,7 @@ def _printed(head: Any, arguments: int, modules: str) -> bool:
     try:
         _STRICT[modules].doprint(head(*sp.symbols(f"x:{arguments}")))
     except Exception:  # whatever the function makes of plain symbols, or the printer of it
-        return head.__name__ in MPMATH_TRANSLATIONS and modules == "mpmath"
+        return False
     return head not in _IN_PART
 
 
@@ -163,7 +151,7 @@ def _special(part: sp.Expr, arguments: Sequence[sp.Symbol], modules: str) -> Cal
         except ValueError:
             return np.nan
         if modules == "mpmath":
-            return found._to_mpmath(mpmath.mp.prec) if found.is_number else np.nan
+            return found._to_mpmath(mpmath.mp.prec)
         return float(found) if found.is_extended_real else np.nan
 
     return np.vectorize(at_one, otypes=[float]) if modules == "numpy" else at_one
@@ -185,7 +173,6 @@ def compiled(
     parts = sp.Tuple(*expressions) if many else sp.sympify(expressions, strict=True)
     for part in parts.atoms(AppliedUndef, sp.DiracDelta, sp.Derivative, sp.Subs):
         raise ParameterError(f"{part.func}: has no numerical value")
-    parts = parts.replace(sp.KroneckerDelta, lambda i, j: sp.Piecewise((1, sp.Eq(i, j)), (0, True)))
     special: dict[str, Any] = {}
     for part in sorted(parts.atoms(sp.Function), key=sp.count_ops, reverse=True):
         head = part.func

@@ -28,18 +28,14 @@ def expression(name: str, value: Any, symbols: Mapping[str, sp.Expr]) -> sp.Expr
     except (sp.SympifyError, TypeError, ValueError, AttributeError):
         read = None
     refused = (sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Indexed)
-    if not isinstance(read, sp.Expr) or read.is_Matrix or read.has(*refused) or _huge(read):
+    unfit = not isinstance(read, sp.Expr) or read.is_Matrix or read.has(*refused)
+    if unfit or any(abs(x) > sys.float_info.max for x in read.atoms(sp.Number)):
         raise ParameterError(
             f"{name} = {shown(value)}: must be a number or a SymPy expression in plain symbols"
         )
     named = {s: symbols.get(getattr(s, "name", ""), s) for s in read.free_symbols}
     changed = {s: new for s, new in named.items() if new != s}
     return read.subs(changed, simultaneous=True) if changed else read
-
-
-def _huge(expr: sp.Expr) -> bool:
-    """Whether a number in an expression is beyond double precision."""
-    return any(abs(x) > sys.float_info.max for x in expr.atoms(sp.Number))
 
 
 def by_name(words: str, values: Any, known: Iterable[sp.Symbol]) -> dict[sp.Symbol, Any]:
@@ -73,9 +69,9 @@ def unify(flow: Flow) -> dict[str, Any]:
         For keys that are no symbols, values that are no expressions, names of two quantities, a
         missing initial value, or one that depends on order parameters or time.
     """
-    for part in ("rhs", "where", "observables", "second_order"):
-        if not isinstance(getattr(flow, part), Mapping):
-            raise ParameterError(f"{part} = {shown(getattr(flow, part))}: must be a mapping")
+    for part in (flow.rhs, flow.where, flow.observables, flow.second_order):
+        if not isinstance(part, Mapping):
+            raise ParameterError(f"{flow.name}: {shown(part)} must be a mapping, as {{x: -x}}")
     keys = [flow.time, *flow.rhs, *flow.where]
     for key in keys:
         if not isinstance(key, sp.Symbol):

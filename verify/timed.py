@@ -14,6 +14,7 @@ from theory import ParameterError, prediction
 from theory.parameters import shown
 
 UNTIMED = ("seed", "draw")  # dimensions that are no time
+BETWEEN = 1e-6  # relative error between the points of a curve
 
 
 def pair(
@@ -167,15 +168,3 @@ def at(curve: xr.DataArray, time: str, times: np.ndarray) -> xr.DataArray:
     return xr.apply_ufunc(
         row, curve, input_core_dims=[[time]], output_core_dims=[["_"]], vectorize=True
     ).rename(_=time)
-
-
-def at_with_error(
-    curve: xr.DataArray, time: str, times: np.ndarray
-) -> tuple[xr.DataArray, xr.DataArray]:
-    """A curve at other times, as by `at`, and its error there: of fourth order in the distance of
-    points, so a fifteenth of what leaving out every second one changes.
-    """
-    values, last = at(curve, time, times), curve.sizes[time] - 1
-    rough = at(curve.isel({time: np.union1d(np.arange(0, last, 2), last)}), time, times)
-    between = xr.DataArray(~np.isin(times, curve[time].values), dims=time)
-    return values, (rough - values).fillna(0) / 15 * between

@@ -60,8 +60,7 @@ def emergence_times(
             known = ", ".join(str(n) for n in runs.data_vars if n in theory.data_vars)
             raise ParameterError(f"{name}: not {' or '.join(missing)}; both have {known or 'none'}")
         both = [timed.numbers(side, data, [name])[name] for side, data in sides.items()]
-        curves = [x.transpose(..., time).values - level for x in both]
-        rise = sum(map(_crossed, curves)) or sum(map(_rise, curves))
+        rise = sum(_rise(x.transpose(..., time).values - level) for x in both)
         label = f"{name} = {level:g}{', falling' if rise < 0 else ''}"
         first = {
             part: values
@@ -78,19 +77,15 @@ def emergence_times(
     return times[order].assign(deviation=times.measured / times.predicted - 1)
 
 
-def _crossed(values: np.ndarray) -> float:
+def _rise(values: np.ndarray) -> float:
     """Share of curves, rows of an array, that first cross zero upwards less that of those that do
-    downwards.
+    downwards; where none crosses, by their ends.
     """
     rows = [row[np.isfinite(row)] for row in values.reshape(-1, values.shape[-1])]
-    changes = [-np.sign(row[0]) for row in rows if row.size and row.min() < 0 < row.max()]
-    return float(np.sum(changes)) / len(rows)
-
-
-def _rise(values: np.ndarray) -> float:
-    """Share of curves that end above their start less that of those below."""
-    rows = (row[np.isfinite(row)] for row in values.reshape(-1, values.shape[-1]))
-    return float(np.mean([np.sign(row[-1] - row[0]) if row.size else 0 for row in rows]))
+    crossing = [-row[0] for row in rows if row.size and row.min() < 0 < row.max()]
+    return float(
+        np.sign(crossing or [row[-1:] - row[:1] for row in rows if row.size] or [0]).mean()
+    )
 
 
 def _crossing(curve: xr.DataArray, level: float, time: str, side: int) -> tuple:

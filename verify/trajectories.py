@@ -11,7 +11,6 @@ import numpy as np
 import xarray as xr
 
 from theory import ParameterError, scope
-from theory.parameters import shown
 from theory.runtime import cli
 from verify import check_table, ensemble, report, timed
 from verify.check import Band, Check
@@ -118,10 +117,8 @@ def compare(
         If curve and runs belong to different students, or to students that the theory does not
         describe; if there is no common time or variable, or a time has no coordinate.
     """
-    if not isinstance(bands, Mapping | None) or not all(
-        isinstance(band, Band) for band in dict(bands or {}).values()
-    ):
-        raise ParameterError(f"bands = {shown(bands)}: must be a mapping of names to Bands")
+    if not isinstance(bands, Mapping | None):
+        raise ParameterError(f"bands = {bands!r}: must be a mapping of names to Bands")
     with scope.allow_beyond(beyond):
         curve, runs, time = timed.pair(curve, runs, time)
         broken = "; ".join(scope.broken()) or curve.attrs.get("assumptions", "")
@@ -139,13 +136,11 @@ def compare(
             f"runs: {time} from {float(runs[time][0]):g} to {float(runs[time][-1]):g} lies outside "
             f"the curve, which has {first:g} to {last:g}"
         )
+    between = timed.BETWEEN * ~np.isin(within[time].values, curve[time].values)
     checks, deviations, blank = [], {}, defaultdict[str, list[str]](list)
     for name in shared:
-        theory, error = (
-            part.assign_coords(within[time].coords)
-            for part in timed.at_with_error(curve[name], time, within[time].values)
-        )
-        gaps = _gaps(theory, error, within[name], runs, precise[name])
+        theory = timed.at(curve[name], time, within[time].values).assign_coords(within[time].coords)
+        gaps = _gaps(theory, within[name], runs, np.maximum(between, precise[name]))
         if gaps is None:
             blank["not compared, as there is no value at a time of the curve"].append(name)
             continue
@@ -188,22 +183,20 @@ def _named(data: xr.Dataset) -> str:
     return ", ".join(map(str, data.data_vars)) or "none"
 
 
-def _gaps(
-    theory: Any, error: Any, measured: xr.DataArray, runs: xr.Dataset, precision: float
-) -> Gaps | None:
-    """Theory, with the error of its interpolation, minus measured; None if there is no value.
+def _gaps(theory: Any, measured: xr.DataArray, runs: xr.Dataset, precision: Any) -> Gaps | None:
+    """Theory minus measured; None if there is no value.
 
     Raises
     ------
     ParameterError
         For a theory of a single draw, or standard deviations without numbers of students.
     """
-    error = error**2
+    error = 0 * theory
     if "draw" in theory.dims:  # the mean is compared, with the standard error of their number
         draws = theory.count("draw")
         if not (draws > 1).any():
             raise ParameterError("curve: one draw does not say how draws scatter; isel(draw=0)")
-        error = error.mean("draw") + theory.var("draw", ddof=1) / draws
+        error = theory.var("draw", ddof=1) / draws
         theory = theory.mean("draw").where(draws > 1)
     name, time = measured.name, str(theory.dims[-1])
     theory, measured = xr.align(theory, measured.transpose(..., time), join="inner")

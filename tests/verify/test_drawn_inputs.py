@@ -1,6 +1,6 @@
-"""Inputs of strangers, drawn at random, against plain code of this file: tables as R, pandas, Excel,
-Weights & Biases and TensorBoard write them, curves with blanks in any order, stores with damaged
-files, flows with functions and parameters of their own, and values of no sense at all.
+"""Inputs of strangers, drawn at random, against plain code of this file: tables as R, pandas,
+Excel, Weights & Biases and TensorBoard write them, curves with blanks, damaged stores,
+flows with functions and parameters of their own, and values of no sense at all.
 
 Every answer is right, or one line. Could see: a shifted column, a blank that is counted, a time of
 another order, a damaged run that is not named, a function of another meaning.
@@ -19,7 +19,7 @@ import scipy.integrate
 import sympy as sp
 import xarray as xr
 
-from simulate import runs, sealed, storage
+from simulate import runs
 from simulate.associative_memory import factual_recall
 from theory.equation import Equation
 from theory.flow import Flow
@@ -215,11 +215,6 @@ def test_stores_with_damaged_files(tmp_path):
             else:
                 file.unlink()
             file.exists() or file.write_bytes(raw)
-    words = whole[files[0]][0].assign_coords(t=["a", "b", "c"][: whole[files[0]][0].sizes["t"]])
-    sealed.seal(files[0], runs.content(words))
-    with pytest.raises(ParameterError, match="t: words in one run, numbers in another"):
-        runs.open(tmp_path)
-    assert storage.place(tmp_path, words.attrs["configuration"], words.attrs["seed"]) in files
 
 
 FUNCTIONS = [sp.erf, sp.atan, sp.airyai, sp.sech, sp.Abs, sp.fresnels, sp.LambertW, sp.loggamma]
@@ -283,16 +278,13 @@ def test_what_has_no_sense_is_one_line(junk, tmp_path):
         lambda: Flow("own", t, {x: junk}, {x: 1}, "own", "exact").solve({}, t=1),
         lambda: Flow("own", t, {x: -x}, {x: junk}, "own", "exact").solve({"x": 1}, t=1),
         lambda: compare(rows, junk),
-        lambda: compare(rows, rows, junk),
         lambda: emergence_times(rows, rows, x=junk),
         lambda: emergence_times(rows, rows, x=0.5, time=junk),
         lambda: tables.read(junk, {"t": "t", "x": "x"}),
         lambda: tables.read(path, {"t": "t", "x": junk}),
         lambda: tables.read(path, {"t": "t", "x": "x"}, junk),
-        lambda: tables.arrays(junk),
         lambda: tables.arrays({"t": [0, 1], "x": junk}),
         lambda: runs.open(junk),
-        lambda: runs.read(junk),
     ]
     for door in doors:
         try:

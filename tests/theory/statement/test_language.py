@@ -34,7 +34,6 @@ WRONG = {
     "total(lambda i: W[z, i], token, below=z)": "only one ordered sort can be masked",
     "W[z, total(lambda i: keep.append(i) or W[i, i], token) and keep[0]]": "outside of its sum",
     "cross_entropy(lambda y: W[z, y], over=token, target=(z, z))": "takes 1 indices",
-    "W[z, z] * weight('a')": "a: is an array; its entries, read with [...], or [()] without indices",
     "W[z, teacher('f', (token,), sort('few', 2))(z)]": "of sort few, must be of sort token",
     "W[z, z] * weight('W', token)[z]": "two of its weights are called W",
     "W[z, z] * weight('N', token)[z]": "weight N: its name is that of something else",
