@@ -3,7 +3,7 @@
 import sympy as sp
 
 from theory import Equation, Flow, proved, symbol, table, vanishes, written_as
-from theory.called import cache
+from theory.catalogue import cache
 from theory.induction_heads import attention
 from theory.induction_heads.network import ORTHONORMAL
 from theory.induction_heads.scope import THREE

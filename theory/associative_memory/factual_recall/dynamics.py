@@ -21,7 +21,7 @@ from theory.associative_memory.factual_recall.statement import (
     w_s,
 )
 from theory.associative_memory.symbols import DERIVED, L, T, ref, t
-from theory.called import cache
+from theory.catalogue import cache
 from theory.statement import kept, printed
 
 X, Y = (

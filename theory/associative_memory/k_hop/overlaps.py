@@ -10,7 +10,7 @@ from theory import Equation, Flow, array, symbol, table, written_as
 from theory.associative_memory.k_hop.agreement import k
 from theory.associative_memory.k_hop.parameters import KERNEL_LEARNERS
 from theory.associative_memory.symbols import DERIVED, N, ref, t
-from theory.called import cache
+from theory.catalogue import cache
 
 m = symbol("m", means="overlap, where it is the same for all hops", real=True)
 i, j = (symbol(x, means="a hop", integer=True, positive=True) for x in "ij")
