@@ -12,12 +12,7 @@ from typing import Any, Self
 import sympy as sp
 
 from theory import arguments, balls, lowered, numeric, printing, sweep
-<<<<<<< HEAD
-from theory.dimensions import by_dimension
 from theory.parameters import ParameterError, error_summary, nearest
-=======
-from theory.parameters import ParameterError, nearest
->>>>>>> main
 from theory.renaming import Renaming
 from theory.sweep import by_dimension
 
