@@ -49,8 +49,12 @@ def expression(name: str, value: Any, symbols: Mapping[str, sp.Expr]) -> sp.Expr
     except (sp.SympifyError, TypeError, ValueError, AttributeError):
         read = None
     refused = (sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Indexed)
-    unfit = not isinstance(read, sp.Expr) or read.is_Matrix or read.has(*refused)
-    if unfit or any(abs(x) > sys.float_info.max for x in read.atoms(sp.Number)):
+    if (
+        not isinstance(read, sp.Expr)
+        or read.is_Matrix
+        or read.has(*refused)
+        or any(abs(x) > sys.float_info.max for x in read.atoms(sp.Number))
+    ):
         raise ParameterError(
             f"{name} = {shown(value)}: must be a number or a SymPy expression in plain symbols"
         )
