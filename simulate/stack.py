@@ -93,10 +93,12 @@ def train_stack(
     with contextlib.ExitStack() as held:
         mine: dict[Path, tuple[Run, State]] = {}
         for run, path in zip(members, places, strict=True):
+            lock = storage.lock(path)
             try:
-                held.enter_context(storage.lock(path).acquire(blocking=wait))
+                held.enter_context(lock.acquire(blocking=wait))
             except Timeout:
                 continue
+            held.callback(storage.sweep_lock, path, lock)
             checkpoints.sweep_up(path)
             if runs.finished(path, run.config, run.seed) is None:
                 mine[path] = run, _checkpoint(system, run, code, path)

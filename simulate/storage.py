@@ -141,13 +141,18 @@ def destination(out: Path | None) -> tuple[Path, Path | None]:
 
 
 def lock(path: Path) -> FileLock:
-    """File lock to hold while training a run. The operating system releases it if the process dies.
-
-    The lock file is not removed: removing it while others may be about to lock it is a race
-    condition.
-    """
+    """File lock to hold while training a run. The system releases it if the process dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return FileLock(path.with_name(f".{path.stem}.lock"))
+
+
+def sweep_lock(path: Path, lock: FileLock) -> None:
+    """Remove the lock file if the run is finished; the caller holds the lock. Who locks the removed
+    file or a new one afterwards finds the run.
+    """
+    with contextlib.suppress(PermissionError):  # Windows keeps open files
+        if path.exists():
+            Path(lock.lock_file).unlink()
 
 
 MARK = b"sha256:"

@@ -290,8 +290,9 @@ def distance(
     """``|z|`` of `estimated`."""
     deviation = (measured - predicted) / scale if scale else np.nan
     away = abs(measured - predicted) if band is None else scale * outside(deviation, band)
-    if standard_error == 0:  # no scatter: must be equal up to rounding
-        return 0.0 if away <= ROUNDING * max(abs(predicted), abs(measured)) else np.inf
+    rounding = ROUNDING * max(abs(predicted), abs(measured))
+    if standard_error <= rounding:  # no scatter: must be equal up to rounding
+        return 0.0 if away <= rounding else np.inf
     middle = 0.0 if band is None else scale * (band.low + band.high) / 2
     side = 1 if measured >= predicted + middle else -1
     return normal_z(side * away / standard_error, samples, shape)

@@ -127,8 +127,8 @@ def emergence_times(
     -------
     Dataset
         ``measured`` and ``predicted`` over ``quantity`` and all dimensions but the time, in its
-        unit, and ``deviation`` = measured / predicted - 1. A quantity that falls in runs and theory
-        together is named so, and crosses its level downwards. NaN where a time is not known;
+        unit, and ``deviation`` = measured / predicted - 1. A quantity that crosses its level
+        downwards in most curves is named so: falling. NaN where a time is not known;
         ``measured_note`` and ``predicted_note`` say why: not reached, no values, blank before; and
         where a level was passed when the first value was measured.
 
@@ -151,7 +151,7 @@ def emergence_times(
             known = ", ".join(str(n) for n in runs.data_vars if n in theory.data_vars)
             raise ParameterError(f"{name}: not {' or '.join(missing)}; both have {known or 'none'}")
         both = [timed.numbers(side, data, [name])[name] for side, data in sides.items()]
-        rise = sum(_rise(x.transpose(..., time).values) for x in both)
+        rise = sum(_rise(x.transpose(..., time).values - level) for x in both)
         label = f"{name} = {level:g}{', falling' if rise < 0 else ''}"
         first = {
             part: values
@@ -169,9 +169,14 @@ def emergence_times(
 
 
 def _rise(values: np.ndarray) -> float:
-    """Share of curves, rows of an array, that end above their start less that of those below."""
-    rows = (row[np.isfinite(row)] for row in values.reshape(-1, values.shape[-1]))
-    return float(np.mean([np.sign(row[-1] - row[0]) if row.size else 0 for row in rows]))
+    """Share of curves, rows of an array, that first cross zero upwards less that of those that do
+    downwards; where none crosses, by their ends.
+    """
+    rows = [row[np.isfinite(row)] for row in values.reshape(-1, values.shape[-1])]
+    crossing = [-row[0] for row in rows if row.size and row.min() < 0 < row.max()]
+    return float(
+        np.sign(crossing or [row[-1:] - row[:1] for row in rows if row.size] or [0]).mean()
+    )
 
 
 def _crossing(curve: xr.DataArray, level: float, time: str, side: int) -> tuple:

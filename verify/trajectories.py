@@ -119,6 +119,8 @@ def compare(
         If curve and runs belong to different students, or to students that the theory does not
         describe; if there is no common time or variable, or a time has no coordinate.
     """
+    if not isinstance(bands, Mapping | None):
+        raise ParameterError(f"bands = {bands!r}: must be a mapping of names to Bands")
     with scope.allow_beyond(beyond):
         curve, runs, time = timed.pair(curve, runs, time)
         broken = "; ".join(scope.broken()) or curve.attrs.get("assumptions", "")
@@ -136,10 +138,11 @@ def compare(
             f"runs: {time} from {float(runs[time][0]):g} to {float(runs[time][-1]):g} lies outside "
             f"the curve, which has {first:g} to {last:g}"
         )
+    between = timed.BETWEEN * ~np.isin(within[time].values, curve[time].values)
     checks, deviations, blank = [], {}, defaultdict[str, list[str]](list)
     for name in shared:
         theory = timed.at(curve[name], time, within[time].values).assign_coords(within[time].coords)
-        gaps = _gaps(theory, within[name], runs, precise[name])
+        gaps = _gaps(theory, within[name], runs, np.maximum(between, precise[name]))
         if gaps is None:
             blank["not compared, as there is no value at a time of the curve"].append(name)
             continue
@@ -182,7 +185,7 @@ def _named(data: xr.Dataset) -> str:
     return ", ".join(map(str, data.data_vars)) or "none"
 
 
-def _gaps(theory: Any, measured: xr.DataArray, runs: xr.Dataset, precision: float) -> Gaps | None:
+def _gaps(theory: Any, measured: xr.DataArray, runs: xr.Dataset, precision: Any) -> Gaps | None:
     """Theory minus measured; None if there is no value.
 
     Raises

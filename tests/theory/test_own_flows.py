@@ -110,6 +110,14 @@ def test_events_that_are_refused(event, message):
         DECAY.solve({}, t=1, events=[x])
 
 
+def test_a_point_of_a_small_sweep_is_named():
+    """Where it cannot be solved."""
+    flow = own({x: x**2}, {x: k})
+    with pytest.raises(ParameterError, match="^at k = 1.0: own: x diverges near t = 1;"):
+        flow.solve({}, t=2, k=[0.25, 1.0])
+    assert flow.solve({}, t=2, k=[0.25, 0.25, 0.1]).x[1, -1] == pytest.approx(0.5)
+
+
 def test_symbols_are_matched_by_name():
     """One letter with two sets of assumptions is one quantity, in every method."""
     real, plain = symbol("x", real=True), PLAIN("x")
@@ -196,6 +204,40 @@ def test_what_an_equation_evaluates_a_flow_does_too(expr, at, value):
     assert equation.evaluate({"x": at}, modules="mpmath") == pytest.approx(value, rel=1e-13)
     moved = own({x: 0, y: expr}, {x: at, y: 0}).solve({}, t=1)
     assert moved.y[-1].item() == pytest.approx(value, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("expr", "at", "value"),
+    [
+        (sp.bernoulli(x), 0.3, 0.833516533666109),
+        (sp.euler(x), 0.0, 1.0),  # mpmath.euler is a constant
+        (sp.airyaiprime(x), 1, -0.159147441296793),
+        (sp.harmonic(x, 3), 1.6, 1.09441138921749),
+        (sp.RisingFactorial(x, sp.Rational(3, 10)), -1, 0.0),
+        (sp.FallingFactorial(x, x - 1), 0.5, 0.886226925452758),
+        (sp.KroneckerDelta(3, x), 3, 1.0),
+        (sp.coth(x), 800, 1.0),
+        (sp.csch(x**2 + sp.Rational(1, 2)), -1.3, 0.226672653509455),
+        (sp.lucas(x), 3, 4.0),
+    ],
+    ids=str,
+)
+def test_functions_have_one_value_in_every_arithmetic(expr, at, value):
+    """In double precision, on arrays, in mpmath, whose function of this name may be another."""
+    equation = Equation("e", x, expr, "own", "exact")
+    for given in (at, np.array([at, at])):
+        assert equation.evaluate({"x": given}) == pytest.approx(value, rel=1e-13)
+    assert equation.evaluate({"x": at}, modules="mpmath") == pytest.approx(value, rel=1e-13)
+
+
+def test_what_is_not_real_or_has_no_value():
+    """An imaginary part is not dropped; poles and arrays that do not fit are one line."""
+    branch = Equation("e", x, sp.LambertW(x, -1), "own", "exact")
+    assert np.isnan(branch.evaluate({"x": -0.4})) and branch.evaluate({"x": -0.2}) < -2.5
+    with pytest.raises(ParameterError, match="e: has no value there .*pole"):
+        Equation("e", x, sp.gamma(x), "own", "exact").evaluate({"x": 0}, modules="mpmath")
+    with pytest.raises(ParameterError, match="e: has no value there .*shape"):
+        Equation("e", x, x * y, "own", "exact").evaluate({"x": [1, 2], "y": [1, 2, 3]})
 
 
 def test_functions_without_numbers_are_refused():

@@ -257,3 +257,21 @@ def test_epochs_are_not_alpha():
     for ask in (trajectories.compare, lambda c, r: emergence_times(r, c, x=0.5)):
         with pytest.raises(ParameterError, match="in alpha in the curve, in epochs in the runs"):
             ask(curve, runs)
+
+
+@pytest.mark.parametrize("wrong", [1, 1.001])
+def test_students_without_scatter_between_points_of_the_curve(wrong):
+    """Students of one start are held to the error of the interpolation, or to rounding where
+    there is none.
+    """
+    times, grid = np.linspace(0.013, 9.9, 23), np.linspace(0, 10, 400)
+    for at in (times, grid[::17]):
+        values = wrong * np.sin(at / 3) + 0.5
+        same = xr.Dataset({"x": (("seed", "t"), [values] * 5)}, {"seed": range(5), "t": at})
+        curve = xr.Dataset({"x": ("t", np.sin(grid / 3) + 0.5)}, {"t": grid})
+        (row,) = trajectories.compare(curve, same).checks
+        assert row.verdict == ("agrees" if wrong == 1 else "FAIL")
+    flat = xr.Dataset({"x": (("seed", "t"), 0.1 + 0.2 + np.zeros((12, 3)))}, {"t": [1.0, 2, 3]})
+    flat.x[::5, 1] = 0.3
+    curve = xr.Dataset({"x": ("t", [0.3, 0.3, 0.3])}, {"t": [1.0, 2, 3]})
+    assert trajectories.compare(curve, flat).checks[0].verdict == "agrees"

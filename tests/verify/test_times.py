@@ -64,6 +64,14 @@ def test_what_falls_crosses_downwards():
     assert up.quantity.values.tolist() == ["loss = 0.5"] and up.measured.item() == 5
 
 
+def test_the_direction_is_that_of_the_crossing():
+    """Of most curves, wherever they end: up first and down below the start later."""
+    bump = xr.Dataset({"x": ("t", np.sin(T[:1001]) * np.exp(0.1 * T[:1001]))}, {"t": T[:1001]})
+    found = emergence_times(bump, bump, x=0.5)
+    assert bump.x[-1] < bump.x[0] and found.quantity.values.tolist() == ["x = 0.5"]
+    assert found.measured.item() == pytest.approx(0.49589, abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("blank", "time", "note"),
     [
