@@ -20,8 +20,8 @@ from theory import Model, ParameterError
 from theory.runtime import output
 from verify.check import VERDICTS, Check
 from verify.digests import sources
-from verify.kept import arrays
 from verify.report import Request, collect
+from verify.stored import arrays
 
 ROOT = Path(__file__).parents[1]
 TESTS = "tests"  # name of the record of cited tests, next to the commands
@@ -148,23 +148,6 @@ def kept(check: Check) -> dict[str, Any]:
     why = "" if check.verdict in VERDICTS[:2] else check.why
     row = {**check.as_dict(), "why": why}
     return {k: v for k, v in row.items() if k in KEPT and (v or k not in ("bound", "why"))}
-
-
-def reason(row: Mapping[str, Any]) -> str:
-    """Reason for a stored row's verdict, as given by its check; for rows stored before checks gave
-    reasons, the meaning of the verdict for its numbers. Empty for *exact* and *agrees*.
-    """
-    if row.get("why") or row["verdict"] not in VERDICTS[2:]:
-        return row.get("why", "")
-    size = "nothing" if row["detectable"] is None else f"no error below {row['detectable']:.2g}"
-    off = f"{row['measured']:.4g} measured, {row['predicted']:.4g} predicted"
-    return {
-        "coarse": f"by its design it can detect {size} (relative)",
-        "bound": "an inequality: it holds with a margin, the size is not tested",
-        "undecided": f"with these samples it can detect {size} (relative)",
-        "limit": f"{off}: inside the deviation that is known of this theory",
-        "FAIL": off,
-    }[row["verdict"]]
 
 
 def cited(model: Model) -> list[str]:

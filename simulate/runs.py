@@ -16,10 +16,8 @@ import xarray as xr
 from xarray.backends import NetCDF4DataStore
 
 from simulate import joined
-from simulate.sealed import PACKED, seal, unseal
-from simulate.signals import defer_signals
-from simulate.storage import FORMAT, KIND
-from theory.parameters import BaseParameters, ParameterError, Stepped, error_summary
+from simulate.storage import FORMAT, KIND, PACKED, defer_signals, seal, unseal
+from theory.parameters import BaseParameters, ParameterError, Stepped, error_summary, shown
 from theory.runtime import hdf5, memory
 
 
@@ -272,6 +270,8 @@ def open(store: Path | str) -> xr.Dataset:
         If there are no runs, runs of several models, or more data than fit into memory and dask is
         not installed.
     """
+    if not isinstance(store, str | Path):
+        raise ParameterError(f"store = {shown(store)}: must be the name of a folder")
     runs_by: dict[str, dict[int, xr.Dataset]] = {}
     room = max(memory.available(), memory.NEGLIGIBLE_BYTES) / 3  # runs, stacked, and the result
     lazy = False

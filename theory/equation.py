@@ -12,7 +12,7 @@ from typing import Any, Self
 import sympy as sp
 
 from theory import arguments, balls, lowered, numeric, printing, sweep
-from theory.parameters import ParameterError, nearest
+from theory.parameters import ParameterError, error_summary, nearest
 from theory.renaming import Renaming
 from theory.sweep import by_dimension
 
@@ -142,7 +142,14 @@ class Equation:
             given[symbol] = value = values[symbol.name]
             if modules == "numpy":
                 arguments.array(symbol.name, value, empty=True)
-        value = self.lambdify(*given, modules=modules)(*given.values())
+        try:
+            value = self.lambdify(*given, modules=modules)(*given.values())
+        except ParameterError:
+            raise
+        except (ArithmeticError, ValueError) as error:  # poles, shapes
+            raise ParameterError(
+                f"{self.name}: has no value there ({error_summary(error)})"
+            ) from None
         return numeric.real(self.name, value) if modules == "numpy" else value
 
     certify = balls.certify

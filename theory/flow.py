@@ -18,7 +18,7 @@ from theory.algebra import slope
 from theory.conserved import conserved, invariant, linearised
 from theory.equation import STATUSES, Equation, Equations
 from theory.optimisers import Entries
-from theory.parameters import Allowed, BaseParameters, ParameterError, number
+from theory.parameters import Allowed, BaseParameters, ParameterError, number, shown
 from theory.scope import Scope
 
 MOST_CALLS = 300_000  # evaluations of the right-hand side, hundreds of times what any preset needs
@@ -83,8 +83,10 @@ class Flow:
 
     def __post_init__(self) -> None:
         """Read every expression, in one symbol per name."""
-        if self.status not in STATUSES:
-            raise ValueError(f"status = {self.status!r}: must be one of {', '.join(STATUSES)}")
+        if not isinstance(self.status, str) or self.status not in STATUSES:
+            raise ParameterError(
+                f"status = {shown(self.status)}: must be one of {', '.join(STATUSES)}"
+            )
         for name, value in solution.unify(self).items():
             object.__setattr__(self, name, value)
 

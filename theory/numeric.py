@@ -10,6 +10,7 @@ import scipy.special
 import sympy as sp
 from sympy.core.function import AppliedUndef
 from sympy.printing.numpy import SciPyPrinter
+from sympy.printing.pycode import MpmathPrinter
 
 from theory.parameters import ParameterError, shown
 
@@ -69,10 +70,6 @@ class wright_omega(sp.Function):
         return rf"W_{{0}}{power}\left(e^{{{printer._print(self.args[0])}}}\right)"
 
 
-def _polylog(order: Any, x: Any) -> Any:
-    return np.vectorize(lambda s, y: float(mpmath.polylog(s, y)), otypes=[float])(order, x)
-
-
 def _mpmath_dirichlet(x: Any, n: Any) -> Any:
     with mpmath.workprec(2 * mpmath.mp.prec + 20):  # keeps the distance from a multiple of 2 pi
         half = mpmath.mpf(x) / 2
@@ -82,8 +79,9 @@ def _mpmath_dirichlet(x: Any, n: Any) -> Any:
 
 
 def _real_lambert(z: Any, branch: Any = 0) -> Any:
-    """Real branches of the Lambert function; SciPy returns complex numbers."""
-    return scipy.special.lambertw(z, branch).real
+    """Real branches of the Lambert function; NaN where it is complex beyond rounding."""
+    found = scipy.special.lambertw(z, branch)
+    return np.where(np.abs(found.imag) < 1e-7, found.real, np.nan)[()]
 
 
 def _binomial(n: Any, k: Any) -> Any:
@@ -95,9 +93,19 @@ def _binomial(n: Any, k: Any) -> Any:
     return value
 
 
-_STRICT = SciPyPrinter({"allow_unknown_functions": False})
-# SciPy's have other domains.
-_IN_PART = (sp.uppergamma, sp.hermite, sp.factorial2, sp.FallingFactorial)
+_STRICT = {
+    "numpy": SciPyPrinter({"allow_unknown_functions": False}),
+    "mpmath": MpmathPrinter({"allow_unknown_functions": False}),
+}
+_IN_PART = (
+    sp.uppergamma,
+    sp.hermite,
+    sp.factorial2,
+    sp.subfactorial,
+    sp.FallingFactorial,
+    sp.RisingFactorial,
+    sp.KroneckerDelta,
+)  # SciPy's have other domains
 _MODULES: dict[str, list] = {
     "numpy": [
         {
@@ -105,41 +113,45 @@ _MODULES: dict[str, list] = {
             "binomial": _binomial,
             "dirichlet_kernel": scipy.special.diric,
             "wright_omega": scipy.special.wrightomega,
-            "polylog": _polylog,
             "LambertW": _real_lambert,
+            "coth": lambda x: 1 / np.tanh(x),  # SymPy prints ratios of exponentials, which overflow
+            "csch": lambda x: 1 / np.sinh(x),
+            "sech": lambda x: 1 / np.cosh(x),
         },
         "scipy",
         "numpy",
     ],
-    "mpmath": [
-        {
-            "dirichlet_kernel": _mpmath_dirichlet,
-            "wright_omega": lambda x: mpmath.lambertw(mpmath.exp(x)).real,
-        },
-        "mpmath",
-    ],
+    "mpmath": [{"dirichlet_kernel": _mpmath_dirichlet}, "mpmath"],
 }
 
 
 @functools.cache
-def _printed(head: Any, arguments: int) -> bool:
-    """Whether SciPy and NumPy evaluate a function."""
+def _printed(head: Any, arguments: int, modules: str) -> bool:
+    """Whether NumPy with SciPy, or mpmath, evaluates a function."""
     try:
-        _STRICT.doprint(head(*sp.symbols(f"x:{arguments}")))
+        _STRICT[modules].doprint(head(*sp.symbols(f"x:{arguments}")))
     except Exception:  # whatever the function makes of plain symbols, or the printer of it
         return False
     return head not in _IN_PART
 
 
-def _special(part: sp.Expr, arguments: Sequence[sp.Symbol]) -> Callable:
-    """Evaluate an expression by SymPy, at every entry of arrays; NaN where it is not real."""
+def _special(part: sp.Expr, arguments: Sequence[sp.Symbol], modules: str) -> Callable:
+    """Evaluate an expression by SymPy, for NumPy at every entry of arrays; NaN where it is not
+    real, or not defined.
+    """
 
-    def at_one(*values: float) -> float:
-        exact = [sp.Integer(int(v)) if v == v // 1 else sp.Float(v) for v in values]
-        found = part.subs(dict(zip(arguments, exact, strict=True))).evalf(17)
+    def at_one(*values: Any) -> Any:
+        digits = mpmath.mp.dps if modules == "mpmath" else 17
+        exact = [sp.Integer(int(v)) if v % 1 == 0 else sp.Float(v, digits) for v in values]
+        try:
+            found = part.subs(dict(zip(arguments, exact, strict=True))).evalf(digits)
+        except ValueError:
+            return np.nan
+        if modules == "mpmath":
+            return found._to_mpmath(mpmath.mp.prec)
         return float(found) if found.is_extended_real else np.nan
 
-    return np.vectorize(at_one, otypes=[float])
+    return np.vectorize(at_one, otypes=[float]) if modules == "numpy" else at_one
 
 
 def compiled(
@@ -161,10 +173,10 @@ def compiled(
     special: dict[str, Any] = {}
     for part in sorted(parts.atoms(sp.Function), key=sp.count_ops, reverse=True):
         head = part.func
-        known = head.__name__ in table or hasattr(head, "_imp_") or _printed(head, len(part.args))
-        if modules == "numpy" and not known:
+        known = head.__name__ in table or hasattr(head, "_imp_")
+        if not known and not _printed(head, len(part.args), modules):
             used = sorted(part.free_symbols, key=str)
-            special[name := f"special{len(special)}"] = _special(part, used)
+            special[name := f"special{len(special)}"] = _special(part, used, modules)
             parts = parts.xreplace({part: sp.Function(name)(*used)})
     parts = list(parts) if many else parts
     return sp.lambdify(arguments, parts, [{**table, **special}, *libraries], cse=cse)
@@ -343,6 +355,8 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
     loops = sorted(outside_sums.atoms(sp.Sum), key=str)
     bound = outside_sums.has(sp.Sum, sp.Integral)
     outer = compiled([*stand_in.values(), *totals.values()], outside_sums, modules, not bound)
+    if outside_sums.has(sp.Integral) and arguments and modules == "numpy":
+        outer = np.vectorize(outer, otypes=[float])  # SciPy's quadrature takes one number
     ends = {q for s in loops for limit in s.limits for end in limit[1:] for q in end.free_symbols}
     whole = [k for k, q in enumerate(stand_in.values()) if q in ends]
     looped = _counted([limit[1:] for s in loops for limit in s.limits], stand_in)

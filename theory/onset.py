@@ -90,6 +90,7 @@ class Onset:
 
         figure, axes = plotting.figure(1, 2)
         self.plot(self, axes)
+        plotting.legends_below(figure)
         plotting.headline(figure, stated(self.setting))
         return figure
 

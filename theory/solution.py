@@ -5,6 +5,7 @@ where expressions are read in one symbol per name.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,12 @@ def expression(name: str, value: Any, symbols: Mapping[str, sp.Expr]) -> sp.Expr
     except (sp.SympifyError, TypeError, ValueError, AttributeError):
         read = None
     refused = (sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Indexed)
-    if not isinstance(read, sp.Expr) or read.is_Matrix or read.has(*refused):
+    if (
+        not isinstance(read, sp.Expr)
+        or read.is_Matrix
+        or read.has(*refused)
+        or any(abs(x) > sys.float_info.max for x in read.atoms(sp.Number))
+    ):
         raise ParameterError(
             f"{name} = {shown(value)}: must be a number or a SymPy expression in plain symbols"
         )
@@ -88,6 +94,9 @@ def unify(flow: Flow) -> dict[str, Any]:
         For keys that are no symbols, values that are no expressions, names of two quantities, a
         missing initial value, or one that depends on order parameters or time.
     """
+    for part in (flow.rhs, flow.where, flow.observables, flow.second_order):
+        if not isinstance(part, Mapping):
+            raise ParameterError(f"{flow.name}: {shown(part)} must be a mapping, as {{x: -x}}")
     keys = [flow.time, *flow.rhs, *flow.where]
     for key in keys:
         if not isinstance(key, sp.Symbol):
@@ -169,6 +178,9 @@ def solve(
     events : mapping of str to Expr, optional
         Expressions in the order parameters. The first zero crossing of each is returned under
         its name (NaN if there is none), to the accuracy of the integration.
+        No crossing is missed where rates jump or peak in time, nor where the event does so in
+        time or order parameters. Not guaranteed: a peak of a rate in the *order parameters*
+        that is narrower than a step is stepped over, with whatever it sets off.
     rtol, atol : float
         Integrator tolerances, between 0 and 1. The absolute tolerance is lowered to ``rtol``
         times the smallest nonzero initial value if that is smaller.
@@ -216,8 +228,14 @@ def _solved(
         grid = sweep.Grid(parameters, end)
         if len(grid.points) >= bulk.FEWEST and bulk.follows(flow):
             return _many(flow, grid, at, crossing, options)
-        results = [flow.solve(q, at=at, events=events, **options) for q in grid.points]
-        return grid.stack(results) if grid.shape else results[0]
+        options |= {"at": at, "events": events}
+        if not grid.shape:
+            return flow.solve(grid.points[0], **options)
+        solved = []
+        for k, q in enumerate(grid.distinct):
+            with sweep.naming(grid.label(k)):
+                solved.append(flow.solve(q, **options))
+        return grid.stack([solved[k] for k in grid.which])
     flow._ask(parameters)
     numbers = sweep.numbers(parameters, [s.name for s in flow._compiled[0]])
     at = _times(name, at, end[name])

@@ -134,7 +134,12 @@ LONGEST = 60  # characters of a value, or of a foreign error message, that are q
 
 
 class ParameterError(ValueError):
-    """Invalid user input. The message names the field, its value and the allowed values."""
+    """Invalid user input. The message, of one line, names the field, its value and the allowed
+    values.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.splitlines()))
 
     def _render_traceback_(self) -> list[str]:
         """What notebooks show in place of a traceback: as `lines`."""
@@ -323,5 +328,7 @@ def number(name: str, value: Any, allowed: Allowed = ANYTHING, kind: type = floa
 def most_extreme(values: Mapping[str, Any]) -> str:
     """Name and value of the number whose magnitude is furthest from 1, as text."""
     sizes = {n: abs(v) for n, v in values.items() if isinstance(v, int | float) and v}
+    if not sizes:
+        return "initial values"
     name = max(sizes, key=lambda n: abs(math.log10(sizes[n])))
     return f"{name} = {values[name]:g}"

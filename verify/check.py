@@ -8,17 +8,22 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from theory.equation import Equation
-from verify.significance import (
+from verify.verdict import (  # noqa: F401
+    IDENTITY,
     MANY,
+    SEEN,
     SINGLE,
+    VERDICTS,
     Z_MAX,
+    Z_REASON,
+    Band,
+    Check,
     Shape,
     detectable_effect,
     normal_z,
     samples_needed,
     skewness,
 )
-from verify.verdict import IDENTITY, SEEN, VERDICTS, Z_REASON, Band, Check  # noqa: F401
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -285,8 +290,9 @@ def distance(
     """``|z|`` of `estimated`."""
     deviation = (measured - predicted) / scale if scale else np.nan
     away = abs(measured - predicted) if band is None else scale * outside(deviation, band)
-    if standard_error == 0:  # no scatter: must be equal up to rounding
-        return 0.0 if away <= ROUNDING * max(abs(predicted), abs(measured)) else np.inf
+    rounding = ROUNDING * max(abs(predicted), abs(measured))
+    if standard_error <= rounding:  # no scatter: must be equal up to rounding
+        return 0.0 if away <= rounding else np.inf
     middle = 0.0 if band is None else scale * (band.low + band.high) / 2
     side = 1 if measured >= predicted + middle else -1
     return normal_z(side * away / standard_error, samples, shape)

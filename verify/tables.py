@@ -63,10 +63,12 @@ def read(
     ------
     ParameterError
         Naming the file and the column or line that does not do.
+    OSError
+        If there is no such file, or it may not be read.
     """
     if not isinstance(columns, Mapping) or len(columns) < 2 or next(iter(columns)) == "seed":
         raise ParameterError("--columns: must be a time and a quantity, the time first")
-    if not isinstance(path, str | Path) or not isinstance(rows or {}, Mapping):
+    if not isinstance(path, str | Path) or not isinstance({} if rows is None else rows, Mapping):
         raise ParameterError(
             f"path = {path!r:.80}, rows = {rows!r:.80}: must be a name and a mapping"
         )
@@ -275,7 +277,12 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
             data = data.assign_coords(seed=_labels(what, seeds))
     except ParameterError:
         raise
-    except (TypeError, ValueError, RuntimeError) as error:  # ragged, other lengths, gradients
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+        LookupError,
+    ) as error:  # ragged, other lengths, gradients
         raise ParameterError(
             f"{what}: {time} must have shape (times,), others this or (students, times): "
             f"{error_summary(error)}"

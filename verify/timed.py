@@ -11,8 +11,10 @@ import scipy.interpolate
 import xarray as xr
 
 from theory import ParameterError, prediction
+from theory.parameters import shown
 
 UNTIMED = ("seed", "draw")  # dimensions that are no time
+BETWEEN = 1e-6  # relative error between the points of a curve
 
 
 def pair(
@@ -57,8 +59,8 @@ def _named(curve: xr.Dataset, runs: xr.Dataset, time: str | None, what: str) -> 
     """Runs with their time named as in the curve, and its name."""
     ours = [str(d) for d in curve.dims if d not in UNTIMED]
     theirs = ", ".join(map(str, runs.dims))
-    if time is not None and time not in runs.dims:
-        raise ParameterError(f"time = {time!r}: must be a dimension of the runs ({theirs})")
+    if time is not None and not (isinstance(time, str) and time in runs.dims):
+        raise ParameterError(f"time = {shown(time)}: must be a dimension of the runs ({theirs})")
     if time is not None and time not in ours:
         if len(ours) != 1:
             raise ParameterError(f"curve: must have one time, has {', '.join(ours) or 'none'}")

@@ -30,7 +30,7 @@ from verify.check import VERDICTS
 ROOT = Path(__file__).parents[2]
 WINGS = ("theory", "simulate", "verify", "papers")
 EXAMPLES = {  # folders of systems without a statement; their students and checks
-    "committee": ("committee/committee", "simulate/*.py", "verify/*.py"),
+    "committee": ("committee/committee", "simulate.py", "laws.py"),
     "linear_attention.proportional": ("linear_attention/linear_attention/proportional", "fits.py", "laws.py"),
 }  # fmt: skip
 PERFORMANCE = Path(__file__).parents[1] / "performance.json"
@@ -105,7 +105,7 @@ def verified(model: str, commands: Sequence[str] = ()) -> str:
                 name = f"[{name}]{{#{anchor('check', system.name, command, worst['id'])}}}"
             rows.append(
                 [
-                    name + below(text(evidence.reason(worst)), linked(system, tested)),
+                    name + below(text(worst.get("why", "")), linked(system, tested)),
                     len(same),
                     number(worst["predicted"]),
                     number(worst["measured"]) + (f" ± {error:.1e}" if error else ""),

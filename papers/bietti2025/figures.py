@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from papers.bietti2025.hop_figures import hops, pointers
-from papers.bietti2025.trigger_figures import layers, probes, steps
+from papers.bietti2025.tasks import hops, layers, pointers, probes, steps
 from papers.source import Figure, Source
 from simulate.associative_memory import factual_recall as recall_students
 from simulate.associative_memory import noisy_bigram as bigram_students
@@ -18,7 +17,7 @@ from theory.runtime import plotting
 from verify.associative_memory.factual_recall import timescales
 
 
-@plotting.panels(1, 3, height=2.9)
+@plotting.panels(1, 3, height=2.9, legends=False)
 def recall(source: Source, *axes: Any) -> None:
     """Factual recall: loss, its two parts, and attention and value gains, students against the
     flow.
@@ -72,8 +71,6 @@ def one_step(source: Source, left: Any, right: Any) -> None:
     left.plot([], [], ":", color="0.3", label="$t/N$: one step")
     left.set(xlabel=r"flow time $t=\eta\,\times$ steps", ylabel="margin $m$", ylim=(1e-3, 50))
     right.set(xlabel=r"flow time $t=\eta\,\times$ steps", ylabel=r"loss / $\ln K$", ylim=(0, 1.05))
-    for axis in (left, right):
-        plotting.below(axis)
 
 
 @plotting.panels(1, 2, height=3.4)
@@ -87,16 +84,8 @@ def capacity(source: Source, left: Any, right: Any) -> Any:
             ]
             for n in sizes
         ]
-        mean = [a.mean() for a in measured]
-        left.errorbar(
-            sizes / d**2,
-            mean,
-            [a.std(ddof=1) / np.sqrt(len(a)) for a in measured],
-            fmt="o",
-            ms=4,
-            color=f"C{k}",
-            label=f"$d={d}$, Hebbian",
-        )
+        style = {"fmt": "o", "ms": 4, "color": f"C{k}"}
+        plotting.means(left, sizes / d**2, measured, label=f"$d={d}$, Hebbian", **style)
         fine = np.geomspace(sizes[0], sizes[-1], 60)
         left.plot(fine / d**2, [superposition.sphere_recall(n, d) for n in fine], color=f"C{k}")
         left.plot(
@@ -136,8 +125,6 @@ def capacity(source: Source, left: Any, right: Any) -> Any:
     right.loglog(n, 1.2 * n, "C2:", label=r"guide $1.2\,N$")
     right.loglog(fixed, [d * w for d, w in widths], "C2^", label="MLP, 32 outputs, $md$")
     right.set(xlabel="keys stored at accuracy 0.99, $N$", ylabel="parameters", ylim=(40, 2e4))
-    for axis in (left, right):
-        plotting.below(axis)
     return (
         "Hebbian: mean and standard error over 4 to 256 draws; trained: seed 0, by bisection to 5%"
     )
@@ -159,10 +146,10 @@ def samples(source: Source, left: Any, right: Any) -> Any:
                 bigram_students.one_step(p, seed=seed)[path]
                 for p, seed in zip(settings, seeds, strict=True)
             ]
-            axis.errorbar(
+            plotting.means(
+                axis,
                 [p.n / per for p in settings],
-                [m.mean() for m in made],
-                [m.std(ddof=1) / np.sqrt(m.size) for m in made],
+                made,
                 fmt="o^s"[k],
                 color=f"C{k}",
                 mfc="none",
@@ -188,7 +175,6 @@ def samples(source: Source, left: Any, right: Any) -> Any:
     right.set_title("value memory")
     for axis in (left, right):
         axis.plot([], [], "0.3", lw=1, label="theory at that $N$")
-        plotting.below(axis)
     return f"$T={base.T}$; $a={base.a}$; {base.draws} draws (left), 250 to 15 (right)"
 
 
@@ -220,8 +206,6 @@ def ablation(source: Source, left: Any, right: Any) -> None:
         ylim=(-0.02, 1.03),
         xlim=(1.03, -0.03),
     )
-    for axis in (left, right):
-        plotting.below(axis)
 
 
 FIGURES: dict[str, Figure] = {

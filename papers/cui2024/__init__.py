@@ -2,7 +2,59 @@
 (arXiv:2402.03902).
 """
 
+from pathlib import Path
+
+from papers import source as document
 from papers.cui2024.figures import FIGURES
-from papers.cui2024.writeup import write_all
+from papers.cui2024.panels import SETTINGS
+from papers.source import Source, check_table, tabular
+from theory import positional_semantic as ps
+from theory.positional_semantic.branches import line
+from verify.positional_semantic import gradients
 
 __all__ = ["FIGURES", "write_all"]
+
+
+# The write-up
+
+HERE = Path(__file__).parent
+
+
+def thresholds(source: Source) -> str:
+    """Table of thresholds over omega for both branches of the proximal operator."""
+    setting = SETTINGS[source.scale]
+    omegas = [w for w in sorted(setting.lines, reverse=True) if round(10 * w, 6) % 1 == 0]
+    lines = {
+        k: line(setting.p.replace(prox=k, order=setting.theory_order), omegas)
+        for k in ("global", "local")
+    }
+    rows = [
+        [
+            f"{w:g}",
+            *(
+                f"{getattr(lines[k][i], name):.4f}"
+                for name in ("alpha_c", "alpha_l")
+                for k in lines
+            ),
+        ]
+        for i, w in reversed(list(enumerate(omegas)))
+    ]
+    header = ("omega", "alpha_c, global", "alpha_c, local", "alpha_l, global", "alpha_l, local")
+    return tabular(header, rows, "lllll")
+
+
+def generate(source: Source) -> str:
+    """Whole document."""
+    return document.fill(
+        HERE,
+        document.makers(HERE, FIGURES, ps.sections)
+        | {
+            "thresholds": lambda _: thresholds(source),
+            "gradients": lambda _: check_table(gradients.checks()),
+        },
+    )
+
+
+def write_all(source: Source, out: Path) -> list[Path]:
+    """All figures and the write-up."""
+    return document.write_all(source, out, FIGURES, lambda: generate(source))

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from papers.cui2024 import counting
-from papers.cui2024.maps import experiment_map, gap_map, phase_maps
-from papers.cui2024.setting import (
+from papers.cui2024 import panels
+from papers.cui2024.panels import (
     ALPHA,
     COLOURS,
     STARTS,
@@ -16,12 +15,15 @@ from papers.cui2024.setting import (
     between,
     both,
     branches,
+    experiment_map,
+    gap_map,
+    phase_maps,
     sized,
     students,
 )
 from papers.source import Figure, Source
 from theory.positional_semantic import baseline, curve, solve
-from theory.positional_semantic.numbers.thresholds import thresholds
+from theory.positional_semantic.branches import thresholds
 from theory.runtime import plotting
 from verify.positional_semantic import thresholds as check
 
@@ -95,9 +97,6 @@ def transition(source: Source, s: Setting, left: Any, middle: Any, right: Any) -
         ls=":",
         label=rf"$\alpha_l = {crossings.alpha_l:.3f}$, theory",
     )
-    plotting.below(left)
-    plotting.below(middle)
-    plotting.below(right)
 
 
 def scaling(source: Source, s: Setting) -> dict[int, xr.Dataset]:
@@ -136,7 +135,6 @@ def scaling_panel(
     shown = s.sizes[:: max(1, len(s.sizes) // 5)]
     axis.set_xticks(shown, [f"{d}" for d in shown])
     axis.minorticks_off()
-    plotting.below(axis)
 
 
 @plotting.panels(1, 3, height=3.1)
@@ -174,7 +172,6 @@ def slices(source: Source, s: Setting, *axes: Any) -> None:
                 rf"${tex} = {value:g}$",
             )
         axis.plot([], [], "--", color="0.3", label="theory (local prox)")
-        plotting.below(axis)
 
 
 @plotting.panels(1, 2, height=3.2)
@@ -205,8 +202,6 @@ def extension(name: str, source: Source, s: Setting, left: Any, right: Any) -> N
         plotting.band(right, 1e3 * r.test_mse_half, COLOURS[kind], f"{kind} start")
     right.set(xlabel=ALPHA, ylabel=r"test error $E|y-f|^2/(2d)\ [10^{-3}]$", title=title)
     left.plot([], [], "--", color="0.5", label="main text, theory (local prox)")
-    plotting.below(left)
-    plotting.below(right)
 
 
 @plotting.panels(2, 2, height=3.0)
@@ -215,7 +210,6 @@ def extension_maps(source: Source, s: Setting, axes: Any) -> None:
     for axis, (title, change) in zip(axes.flat, EXTENSIONS.values(), strict=True):
         runs = experiment_map(source, s, s.p.replace(**change), s.extension_alphas)
         gap_map(axis, runs, title)
-        plotting.below(axis)
 
 
 @plotting.panels(1, 2)
@@ -260,8 +254,6 @@ def uninformed(source: Source, s: Setting, left: Any, right: Any) -> None:
         ylabel="runs",
         title=rf"$d = {s.adam.d}$, $\alpha = {s.adam.alpha:g}$",
     )
-    plotting.below(left)
-    plotting.below(right)
 
 
 @plotting.panels(1, 2)
@@ -281,10 +273,10 @@ def selections(source: Source, s: Setting, *axes: Any) -> None:
         p, seeds = s.limit, range(s.limit_seeds)
         options = {"device": source.device, "progress": source.progress}
         limit = check.overlaps(p, kind, name, seeds, options)
-        axis.errorbar(
+        plotting.means(
+            axis,
             limit.alpha,
-            limit.mean("seed"),
-            limit.std("seed", ddof=1) / np.sqrt(len(seeds)),
+            limit.transpose("alpha", "seed"),
             fmt="s",
             ms=4,
             color=COLOURS[kind],
@@ -294,7 +286,6 @@ def selections(source: Source, s: Setting, *axes: Any) -> None:
             label=rf"students, $d \to \infty$ from {p.d // 2}, {p.d}, {2 * p.d}: {len(seeds)} seeds, with standard errors",
         )
         axis.set(xlabel=ALPHA, ylabel=f"overlap ${tex}$", title=f"{kind} branch", ylim=(0, None))
-        plotting.below(axis)
 
 
 FIGURES: dict[str, Any] = {
@@ -315,17 +306,17 @@ FIGURES: dict[str, Any] = {
         Figure(
             "4",
             "Histogram task: attention matrices of the positional and the semantic solution.",
-            counting.frozen,
+            panels.frozen,
         ),
         Figure(
             "5",
             "Histogram task, positional solution: before and after unfreezing.",
-            functools.partial(counting.unfrozen, "positional"),
+            functools.partial(panels.unfrozen, "positional"),
         ),
         Figure(
             "6",
             "Histogram task, semantic solution: before and after unfreezing.",
-            functools.partial(counting.unfrozen, "semantic"),
+            functools.partial(panels.unfrozen, "semantic"),
         ),
         Figure(
             "7", "Test error over the dimension at fixed sample complexity.", sized(test_scaling)
@@ -352,7 +343,7 @@ FIGURES: dict[str, Any] = {
             sized(extension_maps),
         ),
         Figure("15", "Adam from random weights.", sized(uninformed)),
-        counting.Table("table_1", "Histogram task: accuracies and distances (Table 1)."),
+        panels.Table("table_1", "Histogram task: accuracies and distances (Table 1)."),
         Figure(
             "selections",
             "Both selections of the minimiser against students. Theory ends where its overlap vanishes; "

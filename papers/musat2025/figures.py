@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from papers.musat2025 import all_weights_figure, gaussian_figure
+from papers.musat2025 import laws
 from papers.musat2025.weights_figures import STANDARD, THREE, interpretation, standard_runs, weights
 from papers.source import Figure, Source
 from simulate.induction_heads import train
@@ -46,7 +46,7 @@ def pseudo_panel(axis: Any, runs: xr.Dataset) -> None:
     axis.set(xlabel=STEPS, ylabel="pseudo-parameter", xlim=(0, int(runs.step[-1])))
 
 
-@plotting.panels(2, 2, height=2.8)
+@plotting.panels(2, 2, height=2.8, legends=False)
 def ablation(name: str, source: Source, axes: Any) -> None:
     """Figs. 4, 15, 16: 19 pseudo-parameters and loss, all weights (top) and three directions only
     (bottom).
@@ -131,7 +131,6 @@ def emergence_times(source: Source, left: Any, right: Any) -> None:
         left.plot(smooth, flow[name], "-", color=f"C{k}", lw=1)
     left.plot([], [], "k-", lw=1, label="three-parameter flow")
     left.set(xlabel="item-label pairs $N$", ylabel="emergence time $t$", ylim=(0, None))
-    plotting.below(left)
     expansion = ih.equations()["T_alpha"]
     fine = np.geomspace(sizes[0], sizes[-1], 100)
     right.loglog(
@@ -154,7 +153,6 @@ def emergence_times(source: Source, left: Any, right: Any) -> None:
         xticklabels=[str(N) for N in sizes],
     )
     right.minorticks_off()
-    plotting.below(right)
 
 
 @plotting.panels(1, 1)
@@ -175,7 +173,6 @@ def standard_loss(source: Source, axis: Any) -> None:
         xlim=(0, int(runs.step[-1])),
         ylim=(0, None),
     )
-    plotting.below(axis)
 
 
 def onset_curves(source: Source) -> Any:
@@ -222,7 +219,6 @@ def uniform(source: Source, left: Any, right: Any) -> None:
         large, (predicted - square) / large, "-", color="C0", lw=1, label="matched expansion"
     )
     right.set(xlabel="item-label pairs $N$", ylabel=r"$(T_\mathrm{drop} - \sqrt{2\pi}\,N^2)\,/\,N$")
-    plotting.below(right)
 
 
 def all_weights(source: Source) -> Any:
@@ -291,12 +287,12 @@ FIGURES = {
         Figure(
             "law",
             "Emergence times of the flow of all weights against their law.",
-            all_weights_figure.draw,
+            laws.all_weights_law,
         ),
         Figure(
             "gaussian",
             "The drop on Gaussian data: law over N, and students over D.",
-            gaussian_figure.draw,
+            laws.gaussian_law,
         ),
     )
 }

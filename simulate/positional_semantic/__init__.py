@@ -4,8 +4,7 @@ from simulate.positional_semantic import histogram, linear, online
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.learner import SYSTEM
 from simulate.positional_semantic.linear import fit_linear
-from simulate.positional_semantic.student import Problem, initial_weights
-from simulate.positional_semantic.task import Data, sample
+from simulate.positional_semantic.student import Data, Problem, initial_weights, sample
 from theory.positional_semantic import Parameters
 
 __all__ = [

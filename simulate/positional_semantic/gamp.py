@@ -9,12 +9,11 @@ from typing import Annotated
 
 import numpy as np
 
-from simulate.positional_semantic.task import Data
+from simulate.positional_semantic.student import Data
 from theory import Allowed, ParameterError, checked
-from theory.positional_semantic import Parameters
-from theory.positional_semantic.numbers import prox
-from theory.positional_semantic.numbers.prox import target_solution
-from theory.positional_semantic.scope import MINIMUM
+from theory.positional_semantic import Parameters, prox
+from theory.positional_semantic.parameters import MINIMUM
+from theory.positional_semantic.prox import target_solution
 
 TOLERANCE = 1e-10  # convergence criterion: change of the weights divided by sqrt(d)
 
@@ -77,8 +76,7 @@ def gamp(
     for name, size in sizes.items():
         if size != p.d:
             raise ParameterError(f"{name}: has dimension {size}, must have d = {p.d}")
-    X = data.tokens.double().numpy() / np.sqrt(p.d)  # (n, 2, d)
-    Y = np.stack([data.target[:, 0, 1].double().numpy(), data.target[:, 1, 0].double().numpy()])
+    X, Y = data.arrays()
     squares = (X**2).mean((0, 1))  # concentrates as d grows; stored per entry
     far = target_solution(Y)
     weights, g = start.astype(float).copy(), np.zeros((2, len(X)))
@@ -119,8 +117,7 @@ def risk_gradient(p: Parameters, data: Data, weights: np.ndarray) -> float:
     """Norm of the gradient of the idealised risk (Gram matrices sigma^2 times the identity),
     divided by sqrt(d).
     """
-    X = data.tokens.double().numpy() / np.sqrt(p.d)
-    Y = np.stack([data.target[:, 0, 1].double().numpy(), data.target[:, 1, 0].double().numpy()])
+    X, Y = data.arrays()
     fields = (X @ weights).T
     # At w = z the gradient of the quadratic term vanishes, and only that of the loss remains.
     _, first, second, *_ = prox.objective(fields, fields, Y, 1.0, p.sigma)

@@ -12,10 +12,52 @@ import scipy.optimize
 import torch
 
 from simulate import learner, training
-from simulate.positional_semantic import task
-from simulate.positional_semantic.measure import MEANING, TEST_BLOCK, measure, test_error
+from simulate.positional_semantic import student as task
 from simulate.positional_semantic.student import Problem, Weights, initial_weights
 from theory.positional_semantic import Parameters
+
+# Measurements of a trained student, with the theory's names and units
+
+MEANING = {
+    "q": "sigma^2 |Q|^2/d",
+    "m": "overlap with the positional encoding, |p_1.Q|/sqrt(d), root sum of squares over columns",
+    "theta": "overlap with the teacher, sigma^2 |Q.Q*|/d, root sum of squares over columns",
+    "train_loss": "empirical risk (3) divided by d",
+    "test_mse_half": "half of E|y - f|^2/d on fresh sentences (of low-rank labels E|y - f|^2)",
+    "gradient": "norm of the gradient of the risk divided by sqrt(d)",
+}
+TEST_BLOCK = 4000  # sentences at a time
+
+
+def measure(
+    p: Parameters, weights: Weights, teacher: np.ndarray, objective: float, gradient: float
+) -> dict[str, float]:
+    """Overlaps and losses of one run; ``weights`` without the run axis."""
+    Q = weights["Q"].double().cpu().numpy()
+    return {
+        "q": p.sigma**2 * float((Q**2).sum()) / p.d,
+        "m": float(np.linalg.norm(Q.sum(0))) / p.d,
+        "theta": p.sigma**2 * float(np.linalg.norm(teacher @ Q)) / p.d,
+        "train_loss": objective / p.d,
+        "gradient": gradient / np.sqrt(p.d),
+    }
+
+
+def test_error(
+    p: Parameters, weights: Weights, teacher: np.ndarray, rng: np.random.Generator
+) -> float:
+    """Half of the mean squared error per dimension on ``n_test`` fresh sentences."""
+    total, left = 0.0, p.n_test
+    like = weights["Q"]
+    while left:
+        n = min(left, TEST_BLOCK)
+        data = task.make(p, task.draw_sentences(p, n, rng), teacher, like.dtype)
+        problem = Problem([data.to(like.device)], p.lam, p.heads)
+        with torch.no_grad():
+            total += float(problem.errors({k: v[None] for k, v in weights.items()})[0])
+        left -= n
+    return total / p.n_test
+
 
 AVERAGED = 5  # last steps over which the paper averages
 GPU_STACK = 24  # runs trained at once on a GPU
@@ -62,9 +104,7 @@ class Learner(learner.Learner):
         self.p, self.seeds = p, seeds
         drawn = [task.sample(p, seed, dtype) for seed in seeds]
         self.teachers = [teacher for teacher, _ in drawn]
-        self.problem = Problem(
-            [task.Data(*(v.to(device) for v in vars(d).values())) for _, d in drawn], p.lam, p.heads
-        )
+        self.problem = Problem([data.to(device) for _, data in drawn], p.lam, p.heads)
         starts = [
             initial_weights(p, teacher, task.streams(seed)["initialisation"])
             for seed, teacher in zip(seeds, self.teachers, strict=True)
@@ -137,17 +177,11 @@ class Learner(learner.Learner):
         p, teacher, whole = self.p, self.teachers[b], self.problem
         parts = whole.tokens, whole.target, whole.tt, whole.ts, whole.ss, whole.labels
         data = task.Data(*(v[b] for v in parts))
+        exact = Problem([data.to(torch.float64) if p.polish else data], p.lam, p.heads)
+        last = [] if p.polish else self.tail
+        states = [{name: w[b : b + 1] for name, w in s.items()} for s in last or [self.weights]]
         if p.polish:
-            double = task.Data(*(v.double() for v in vars(data).values()))
-            exact = Problem([double], p.lam, p.heads)
-            states = [
-                polish(exact, {name: w[b : b + 1].double() for name, w in self.weights.items()})
-            ]
-        else:
-            exact = Problem([data], p.lam, p.heads)
-            states = [
-                {name: w[b : b + 1] for name, w in s.items()} for s in self.tail or [self.weights]
-            ]
+            states = [polish(exact, {name: w.double() for name, w in states[0].items()})]
         rows = []
         for state in states:
             value, gradient = exact.gradient(state)
@@ -156,8 +190,8 @@ class Learner(learner.Learner):
                 measure(p, {name: w[0] for name, w in state.items()}, teacher, float(value), size)
             )
         means = {name: float(np.mean([r[name] for r in rows])) for name in rows[0]}
-        last = {name: w[0] for name, w in states[-1].items()}
-        means["test_mse_half"] = test_error(p, last, teacher, task.streams(self.seeds[b])["test"])
+        ended = {name: w[0] for name, w in states[-1].items()}
+        means["test_mse_half"] = test_error(p, ended, teacher, task.streams(self.seeds[b])["test"])
         return {name: ((), means[name], {"long_name": text}) for name, text in MEANING.items()}
 
 

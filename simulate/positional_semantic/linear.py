@@ -10,7 +10,7 @@ import torch
 
 from simulate import training
 from simulate.learner import Descent, State, Unstacked
-from simulate.positional_semantic import task
+from simulate.positional_semantic import student
 from theory.arguments import checked
 from theory.parameters import Allowed, ParameterError
 from theory.positional_semantic import Parameters
@@ -46,7 +46,7 @@ class Learner:
         if p.value_rank:
             raise ParameterError(f"value_rank = {p.value_rank}: must be 0 for the linear layer")
         self.p, self.seed, self.dtype = p, seed, dtype
-        self.teacher, data = task.sample(p, seed, dtype)
+        self.teacher, data = student.sample(p, seed, dtype)
         T, gram = data.target.numpy(), data.gram_tt.numpy()
         self.cross, self.square = (
             np.einsum("nab,nbc->ac", T, gram),
@@ -85,9 +85,9 @@ class Learner:
     def measure(self) -> dict[str, float]:
         """Quantities in `MEANING`."""
         W = self.weight.detach().numpy()
-        rng = task.streams(self.seed)["test"]
-        test = task.make(
-            self.p, task.draw_sentences(self.p, self.p.n_test, rng), self.teacher, self.dtype
+        rng = student.streams(self.seed)["test"]
+        test = student.make(
+            self.p, student.draw_sentences(self.p, self.p.n_test, rng), self.teacher, self.dtype
         )
         gap = test.target.numpy() - W
         error = np.einsum("nab,nbc,nac->n", gap, test.gram_tt.numpy(), gap).mean()

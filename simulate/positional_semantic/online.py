@@ -9,8 +9,7 @@ import torch
 
 from simulate import training
 from simulate.learner import State, Unstacked
-from simulate.positional_semantic.student import Student
-from simulate.positional_semantic.task import positional_encoding
+from simulate.positional_semantic.student import Student, positional_encoding
 from simulate.streams import keyed
 from theory.parameters import ParameterError
 from theory.positional_semantic.online import Parameters

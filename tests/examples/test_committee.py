@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import scipy.special
 import sympy as sp
-from committee import simulate
-from committee.theory import Parameters, equations, flow, onset, phases
-from committee.theory import dynamics as d
-from committee.verify import laws
+from committee import dynamics, laws, simulate
+from committee import dynamics as d
+from committee.theory import Parameters, equations, flow, onset
 
 from papers import claims, evidence
 from theory.parameters import ParameterError
@@ -151,7 +150,7 @@ def test_nothing_else_is_lost_before_the_largest_learning_rate():
     vanishes first: no pair of eigenvalues has crossed. The error by noise grows until there.
     """
     of = sp.lambdify(
-        [d.K, d.eta], d.eta * phases.block(1).trace() + d.eta**2 * phases.block(2).trace()
+        [d.K, d.eta], d.eta * dynamics.block(1).trace() + d.eta**2 * dynamics.block(2).trace()
     )
     largest, error = (equations()[n] for n in ("eta_max", "error_noise"))
     for K in range(2, 101):

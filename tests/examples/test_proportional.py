@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from linear_attention.proportional import Parameters, equations, laws, numbers, onset
+from linear_attention.proportional import Parameters, equations, laws, onset
 from linear_attention.proportional import fits as students
 
 from theory import registry
@@ -48,8 +48,8 @@ def printed(p):
 def test_printed_forms(p):
     """Both errors at points on either side of tau = 1, and the forms without xi above it."""
     trained, new = printed(p)
-    assert numbers.error_trained(p) == pytest.approx(trained, rel=1e-11)
-    assert numbers.error_new(p) == pytest.approx(new, rel=1e-11)
+    assert onset.error_trained(p) == pytest.approx(trained, rel=1e-11)
+    assert onset.error_new(p) == pytest.approx(new, rel=1e-11)
     if p.tau > 1:
         known = p.values()
         assert equations()["trained_above"].evaluate(known) == pytest.approx(trained, rel=1e-11)
@@ -86,7 +86,7 @@ def test_their_program_with_a_ridge(row):
     """`OUTSIDE`: theory_runs/common.py."""
     *at, told = row
     p = Parameters(**dict(zip(("alpha", "kappa", "tau", "rho", "ridge"), at, strict=True)))
-    assert numbers.error_new(p) == pytest.approx(told, rel=1e-6)
+    assert onset.error_new(p) == pytest.approx(told, rel=1e-6)
 
 
 @pytest.mark.parametrize(("off", "within"), [(1.0, True), (1.05, False)])
@@ -100,7 +100,7 @@ def test_their_table_of_fits(off, within):
         tasks = int(kappa * d)  # and each as often as fits into 10 d^2
         tau = round(10 * d**2 / tasks) * tasks / d**2
         p = Parameters(alpha=10.0, kappa=tasks / d, tau=tau, rho=0.01)
-        return off * (numbers.error_new(p) - numbers.error_trained(p))
+        return off * (onset.error_new(p) - onset.error_trained(p))
 
     found = []
     for line in PUBLIC_FITS.split("\n")[1:-1]:
@@ -115,13 +115,13 @@ def test_a_small_ridge_is_none():
     attention.
     """
     for p in POINTS:
-        assert numbers.error_new(p, ridge=1e-9) == pytest.approx(numbers.error_new(p), rel=1e-5)
-        assert numbers.error_new(p, ridge=1e3) == pytest.approx(1 + p.rho, rel=1e-2)
+        assert onset.error_new(p, ridge=1e-9) == pytest.approx(onset.error_new(p), rel=1e-5)
+        assert onset.error_new(p, ridge=1e3) == pytest.approx(1 + p.rho, rel=1e-2)
 
 
 def test_outside_number():
     """The point named beside the authors' code."""
-    assert numbers.error_new(Parameters()) == pytest.approx(0.792, abs=5e-4)
+    assert onset.error_new(Parameters()) == pytest.approx(0.792, abs=5e-4)
 
 
 @pytest.mark.parametrize(("tau", "ridge"), [(0.5, 0.0), (2.0, 0.0), (1.0, 0.2)])
@@ -212,12 +212,12 @@ def test_the_command_finds_it():
 def test_what_is_refused():
     """In one line: the peak without a ridge, and a time."""
     for call in (
-        lambda: numbers.error_new(Parameters(tau=1.0)),
-        lambda: numbers.error_new(Parameters(tau=1.0, ridge=0.1), ridge=[0.1, 1e-25]),
+        lambda: onset.error_new(Parameters(tau=1.0)),
+        lambda: onset.error_new(Parameters(tau=1.0, ridge=0.1), ridge=[0.1, 1e-25]),
         lambda: onset.onset(Parameters(), 3.0),
         lambda: Parameters(alpha=0.0),
     ):
         with pytest.raises(ParameterError) as caught:
             call()
         assert "\n" not in str(caught.value)
-    assert numbers.error_new(Parameters(tau=1.0, ridge=0.1)) > 0
+    assert onset.error_new(Parameters(tau=1.0, ridge=0.1)) > 0

@@ -13,7 +13,8 @@ from matplotlib.testing.compare import compare_images
 from PIL import Image
 
 from papers import __main__ as command
-from papers.forner2026 import FIGURES, figures, panels, robustness, writeup
+from papers import forner2026
+from papers.forner2026 import FIGURES, figures, sweeps
 from papers.source import Figure, Source, described
 from theory import registry, titles
 from theory.parameters import ParameterError
@@ -35,15 +36,15 @@ def tiny(monkeypatch, tmp_path):
         monkeypatch.setitem(
             figures.SETTINGS, key, TINY.replace(rope="plain") if key[1] == "table_2" else TINY
         )
-    monkeypatch.setattr(robustness, "SMALL", TINY)
-    monkeypatch.setitem(robustness.RANGES, "small", {"eta": (0.5, 1.0), "rope": ("2pi", "linear")})
+    monkeypatch.setattr(sweeps, "SMALL", TINY)
+    monkeypatch.setitem(sweeps.RANGES, "small", {"eta": (0.5, 1.0), "rope": ("2pi", "linear")})
     monkeypatch.setattr("simulate.pool.cores", lambda: 1)
     return Source("small", [0, 1], "cpu", progress=False)
 
 
 @pytest.mark.slow
 def test_all_figures_and_the_write_up(tiny, tmp_path):
-    written = writeup.write_all(tiny, tmp_path / "out")
+    written = forner2026.write_all(tiny, tmp_path / "out")
     names = {w.name for w in written}
     assert {f"figure_{name}.png" for name in FIGURES} <= names
     assert all(w.stat().st_size > 5_000 for w in written)
@@ -52,10 +53,10 @@ def test_all_figures_and_the_write_up(tiny, tmp_path):
     assert (
         begins
         == text.count("% end generated:")
-        == (writeup.HERE / "template.tex").read_text().count("%!")
+        == (forner2026.HERE / "template.tex").read_text().count("%!")
     )
     assert "%!" not in text
-    assert writeup.generate(tiny) == text
+    assert forner2026.generate(tiny) == text
 
 
 @pytest.mark.parametrize("name", ["3", "students", "composite"])
@@ -96,23 +97,23 @@ def test_forner_trains_nothing_unless_asked(monkeypatch):
         raise AssertionError("trained")
 
     monkeypatch.setattr(figures, "train", train)
-    monkeypatch.setattr(robustness, "train", train)
+    monkeypatch.setattr(sweeps, "train", train)
     shipped = Source("shipped", [0])
-    found = robustness.found(shipped)
-    assert found.keys() == robustness.RANGES["small"].keys()
+    found = sweeps.found(shipped)
+    assert found.keys() == sweeps.RANGES["small"].keys()
     for name, rows in found.items():
-        assert [r["value"] for r in rows] == list(robustness.RANGES["small"][name])
+        assert [r["value"] for r in rows] == list(sweeps.RANGES["small"][name])
     assert figures.students(shipped, "table_1")[1].sizes["seed"] == 5
-    assert [n for _, n in shipped.asked] == [robustness.SEEDS, 5]
+    assert [n for _, n in shipped.asked] == [sweeps.SEEDS, 5]
     with pytest.raises(AssertionError, match="trained"):
-        robustness.found(Source("small", [0]))
+        sweeps.found(Source("small", [0]))
 
 
 def test_stored_robustness_is_the_theory_of_today():
     """Times by the flow are computed anew; 1e-9 is the integrator's."""
-    for name, rows in robustness.found(Source("shipped", [0])).items():
+    for name, rows in sweeps.found(Source("shipped", [0])).items():
         for row in rows[:1]:
-            p = robustness.SMALL.replace(**{name: row["value"]})
+            p = sweeps.SMALL.replace(**{name: row["value"]})
             half = onset(p).numbers["alpha_half"]
             assert row["flow"] == pytest.approx(half, rel=1e-9)
 
@@ -121,12 +122,12 @@ def test_stored_students_learn_but_for_few_frequencies():
     """App. B: of the small sweep every seed of every setting rolls out rightly, of d_h = 4 none
     does.
     """
-    found = robustness.found(Source("shipped", [0]))
+    found = sweeps.found(Source("shipped", [0]))
     for name, rows in found.items():
         for row in rows:
             learned = row["rollout_accuracy"] > 0.99
             few = (name, row["value"]) == ("d_h", 4)
-            assert (~learned if few else learned).all() and learned.size == robustness.SEEDS, name
+            assert (~learned if few else learned).all() and learned.size == sweeps.SEEDS, name
 
 
 def test_figures_say_what_they_are_made_of():
@@ -234,7 +235,7 @@ def test_captions_say_by_how_much_theory_is_off():
     said = {}
     for setting, numbers in (("table_1", "2 3 4 5 6 recursion"), ("table_2", "7 8 9 10")):
         p, runs = ensemble.shipped(setting)
-        ours, flow = panels.best(p, runs), panels.theory(p, runs)
+        ours, flow = figures.best(p, runs), figures.theory(p, runs)
         start = runs.isel(alpha=0).mean("seed")
         held = with_accuracy(flow, p, start.variance_correct, start.variance_other)
         fed = with_empirical_logits(p, runs).rollout_accuracy.mean("seed")

@@ -8,7 +8,8 @@ import matplotlib as mpl
 from test_ledgers import cited
 
 from papers import __main__ as command
-from papers.bietti2025 import FIGURES, writeup
+from papers import bietti2025
+from papers.bietti2025 import FIGURES
 from theory import associative_memory
 from theory.associative_memory import noisy_bigram
 
@@ -32,7 +33,7 @@ def test_a_figure_from_the_command(tmp_path, monkeypatch, capsys):
 
 def test_write_up_is_whole():
     """Every equation, every figure and every claim is in the document."""
-    text = writeup.generate()
+    text = bietti2025.generate()
     assert all(f"figure_{name}.png" in text for name in FIGURES)
     assert text.count(r"\begin{equation}") == len(associative_memory.equations())
     assert "hallucination plateau" in text and "\\end{document}" in text

@@ -9,14 +9,8 @@ import matplotlib as mpl
 import pytest
 
 from papers import __main__ as command
-from papers.musat2025 import (
-    FIGURES,
-    all_weights_figure,
-    figures,
-    gaussian_figure,
-    weights_figures,
-    writeup,
-)
+from papers import musat2025
+from papers.musat2025 import FIGURES, figures, laws, weights_figures
 from papers.source import Source
 from simulate.induction_heads import Parameters, StandardParameters
 from theory.parameters import ParameterError
@@ -48,12 +42,12 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setattr(figures, "UNIFORM_SIZES", (4, 8))
     monkeypatch.setattr(figures, "DROP_SIZES", (4, 64))
     for name, value in {"SIZES": (4, 8), "LAW_SIZES": (8, 16), "PATH_SIZE": 8}.items():
-        monkeypatch.setattr(all_weights_figure, name, value)
+        monkeypatch.setattr(laws, name, value)
     for name, value in {"SIZES": (2, 3), "SEEDS": range(2), "NOISE_SIZE": 2, "RATE": 0.4}.items():
         monkeypatch.setattr(timescales, name, value)
     for name, value in {"DIMENSIONS": (16, 32), "SEEDS": range(2), "BATCHES": (2, 4)}.items():
         monkeypatch.setattr(gaussian, name, value)
-    monkeypatch.setattr(gaussian_figure, "SIZES", (16, 32))
+    monkeypatch.setattr(laws, "SIZES", (16, 32))
     monkeypatch.setattr(figures.Figure, "write", _once(figures.Figure.write))
     monkeypatch.setattr(plotting, "save", _coarse)  # most of the time would go into pixels
     monkeypatch.setattr(flow_laws, "EXPONENT_SIZES", (64, 128, 256))
@@ -101,7 +95,7 @@ def _short_structure(source, N):
 
 @pytest.mark.slow
 def test_all_figures_and_the_write_up(tiny, tmp_path):
-    written = writeup.write_all(tiny, tmp_path / "out")
+    written = musat2025.write_all(tiny, tmp_path / "out")
     assert {f"figure_{name}.png" for name in FIGURES} <= {w.name for w in written}
     assert all(w.stat().st_size > 1_000 for w in written)
     text = (tmp_path / "out" / "writeup.tex").read_text()
@@ -109,7 +103,7 @@ def test_all_figures_and_the_write_up(tiny, tmp_path):
     assert (
         begins
         == text.count("% end generated:")
-        == (writeup.HERE / "template.tex").read_text().count("%!")
+        == (musat2025.HERE / "template.tex").read_text().count("%!")
     )
     assert "%!" not in text
 

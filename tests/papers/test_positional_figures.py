@@ -3,14 +3,15 @@
 import matplotlib as mpl
 import pytest
 
-from papers.cui2024 import FIGURES, counting, setting, writeup
+from papers import cui2024
+from papers.cui2024 import FIGURES, panels
 from papers.source import Source
 from theory.positional_semantic import Parameters
 from theory.positional_semantic.parameters import HistogramParameters
 
 mpl.use("Agg")
 P = Parameters(d=20, steps=5, n_test=40, polish=False)
-TINY = setting.Setting(
+TINY = panels.Setting(
     P,
     (0.9, 1.5),
     (10, 20),
@@ -30,11 +31,11 @@ TINY = setting.Setting(
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setitem(setting.SETTINGS, "small", TINY)
+    monkeypatch.setitem(panels.SETTINGS, "small", TINY)
     counted = HistogramParameters(
         length=4, alphabet=4, samples=100, width=8, hidden=8, epochs=1, unfrozen_epochs=1
     )
-    monkeypatch.setitem(counting.SETTINGS, "small", counted)
+    monkeypatch.setitem(panels.COUNTING, "small", counted)
     monkeypatch.setattr("simulate.pool.cores", lambda: 1)
     return Source("small", [0, 1], "cpu", progress=False)
 
@@ -60,9 +61,9 @@ def test_all_figures_have_a_caption():
 
 def test_write_up_marks_what_is_generated(tiny, monkeypatch):
     """Every mark of the template is filled in."""
-    monkeypatch.setattr(writeup.gradients, "checks", list)
-    monkeypatch.setattr(writeup, "thresholds", lambda source: "thresholds")
-    text = writeup.generate(tiny)
+    monkeypatch.setattr(cui2024.gradients, "checks", list)
+    monkeypatch.setattr(cui2024, "thresholds", lambda source: "thresholds")
+    text = cui2024.generate(tiny)
     assert (
         text.count("% begin generated:") == text.count("% end generated:") > 20 and "%!" not in text
     )

@@ -16,14 +16,14 @@ from simulate.associative_memory import superposition
 from simulate.associative_memory.k_hop.pointers import Learner as PointerLearner
 from simulate.associative_memory.noisy_bigram import Learner as Bigram
 from simulate.associative_memory.noisy_bigram import Parameters as BigramParameters
-from simulate.positional_semantic import task
+from simulate.positional_semantic import student as positional_semantic_student
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.student import initial_weights
 from theory import registry
 from theory.associative_memory.k_hop import Pointers
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters as Sentences
-from theory.positional_semantic.numbers import prox
+from theory.positional_semantic import prox
 
 # Fields that place a theory alone; all others identify a run.
 OF_THEORY = {"zeta", "A_0", "R_0", "S_0", "prox", "order"}
@@ -94,14 +94,14 @@ def test_seeds_of_an_ensemble_are_other_students(name, tmp_path):
 @pytest.mark.parametrize("name", ["positional_semantic.attention", "positional_semantic.linear"])
 def test_sentences_of_the_test_are_no_training_sentences(name, tmp_path, monkeypatch):
     """Drawn from streams of their own."""
-    right, drawn = task.draw_sentences, []
+    right, drawn = positional_semantic_student.draw_sentences, []
 
     def draw(p, n, rng):
         x = right(p, n, rng)
         drawn.append((n, float(x[0, 0, 0])))
         return x
 
-    monkeypatch.setattr(task, "draw_sentences", draw)
+    monkeypatch.setattr(positional_semantic_student, "draw_sentences", draw)
     system, p = student(name)
     system.train(p, [0, 1], store=tmp_path, **ALONE)
     first = {n: {x for m, x in drawn if m == n} for n in (p.n, p.n_test)}
@@ -149,7 +149,7 @@ def passed(branch, d):
     minimiser, entry by entry, and their mean as the algorithm has it.
     """
     p = Sentences(d=d, alpha=2.0, start=branch, omega=0.35, prox="local")
-    teacher, data = task.sample(p, 3)
+    teacher, data = positional_semantic_student.sample(p, 3)
     weights = initial_weights(p, teacher, np.random.default_rng(0))["Q"][:, 0]
     message = gamp(p, data, weights, damping=0.85, iterations=3000)
     assert message.steps[-1] < 1e-9

@@ -15,8 +15,8 @@ from simulate.associative_memory.gradient_steps import Parameters as Steps
 from simulate.induction_heads import Student as Disentangled
 from simulate.induction_heads import task as pairs
 from simulate.induction_heads.student import assemble, attention, squared_error
-from simulate.positional_semantic import measure as measured_by
-from simulate.positional_semantic import task as sentences
+from simulate.positional_semantic import learner as measured_by
+from simulate.positional_semantic import student as sentences
 from simulate.positional_semantic.linear import RIDGE, fit_linear
 from theory import induction_heads as ih
 from theory import positional_semantic as ps

@@ -13,12 +13,12 @@ import pytest
 
 from simulate.associative_memory import gradient_steps, noisy_bigram, superposition
 from simulate.pool import one_thread
-from simulate.positional_semantic import task
+from simulate.positional_semantic import student
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.linear import fit_linear
-from simulate.small import SENTENCES, TRACKING
 from simulate.state_tracking import Parameters as Tracking
 from simulate.state_tracking.measure import untrained_statistics
+from simulate.systems import SENTENCES, TRACKING
 from tests import frozen
 from theory.positional_semantic import Parameters as Sentences
 
@@ -28,7 +28,7 @@ P = Sentences(**SENTENCES)
 def message(prox):
     """Message passing far from its fixed point, where the minimisers differ."""
     p = P.replace(prox=prox, alpha=0.5)
-    teacher, data = task.sample(p, 3)
+    teacher, data = student.sample(p, 3)
     start = 3 * teacher + np.linspace(-1, 1, p.d) ** 3
     return dataclasses.asdict(gamp(p, data, start, damping=0.6, iterations=4))
 

@@ -8,16 +8,17 @@ import torch
 from tiny import ALONE
 
 from simulate.positional_semantic import __main__ as command
-from simulate.positional_semantic import learner, task, train
+from simulate.positional_semantic import learner, train
+from simulate.positional_semantic import student as positional_semantic_student
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.learner import Learner
 from simulate.positional_semantic.linear import fit_linear
 from simulate.positional_semantic.student import Problem, Student, initial_weights
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, baseline, definitions, solve
-from theory.positional_semantic.numbers.channel import State, averages
-from theory.positional_semantic.numbers.evolution import update
-from theory.positional_semantic.numbers.fixed_point import transverse
+from theory.positional_semantic.channel import State, averages
+from theory.positional_semantic.fixed_point import transverse
+from theory.positional_semantic.state_evolution import update
 
 TINY = Parameters(d=40, alpha=1.5, steps=30, n_test=200)
 
@@ -26,23 +27,30 @@ def test_data():
     """Norms, overlaps, target rows that sum to one, the teacher's blindness to p, correlation of
     the tokens.
     """
-    teacher, data = task.sample(TINY, 0)
+    teacher, data = positional_semantic_student.sample(TINY, 0)
     assert np.linalg.norm(teacher) == pytest.approx(40**0.5) and abs(teacher.sum()) < 1e-10
     assert data.tokens.shape == (60, 2, 40) and torch.allclose(
         data.target.sum(2), torch.ones(60, 2).double()
     )
-    p = task.positional_encoding(40)
+    p = positional_semantic_student.positional_encoding(40)
     x = data.tokens.numpy() - p
-    assert data.target.numpy() == pytest.approx(task.target_attention(TINY, x, teacher), abs=1e-12)
+    assert data.target.numpy() == pytest.approx(
+        positional_semantic_student.target_attention(TINY, x, teacher), abs=1e-12
+    )
     assert data.y.numpy() == pytest.approx(data.target.numpy() @ x, abs=1e-12)
     other = TINY.replace(target="alternative")  # A_12 and A_21 differ
-    T, h = task.target_attention(other, x, teacher), x @ teacher / np.sqrt(40)
+    T, h = (
+        positional_semantic_student.target_attention(other, x, teacher),
+        x @ teacher / np.sqrt(40),
+    )
     values = other.values() | {"h_1": h[:, 0], "h_2": h[:, 1]}
     for name, entry in (("Y_12", T[:, 0, 1]), ("Y_21", T[:, 1, 0])):
         found = definitions.equations()[name].evaluate(values)
         assert found == pytest.approx(entry, rel=1e-12)  # rounding
     assert (other.A == [[0.3, 0.7], [0.8, 0.2]]).all()  # (144)
-    both = task.draw_sentences(TINY.replace(correlation=0.5), 4000, np.random.default_rng(0))
+    both = positional_semantic_student.draw_sentences(
+        TINY.replace(correlation=0.5), 4000, np.random.default_rng(0)
+    )
     measured = (both[:, 0] * both[:, 1]).mean() / 0.25
     assert measured == pytest.approx(0.5, abs=4 / np.sqrt(4000 * 40))  # four standard errors
     assert both.std() == pytest.approx(0.5, rel=4 / np.sqrt(2 * 4000 * 80))
@@ -53,14 +61,18 @@ def test_covariances_are_diagonal_in_one_basis():
     the encoding's projections +-1, a teacher of normal entries.
     """
     n, d = 4000, 20
-    x = task.draw_sentences(TINY.replace(d=d), n, np.random.default_rng(0)).reshape(n, 2 * d)
+    x = positional_semantic_student.draw_sentences(
+        TINY.replace(d=d), n, np.random.default_rng(0)
+    ).reshape(n, 2 * d)
     covariance = x.T.astype(float) @ x / n
     error = 0.25 * np.sqrt((1 + np.eye(2 * d)) / n)
     assert (np.abs(covariance - 0.25 * np.eye(2 * d)) < 4.5 * error).all()  # 820 entries
-    assert np.sqrt(d) * task.positional_encoding(d) == pytest.approx(
+    assert np.sqrt(d) * positional_semantic_student.positional_encoding(d) == pytest.approx(
         np.repeat([[1.0], [-1.0]], d, 1), rel=1e-15
     )
-    teacher = task.draw_teacher(TINY.replace(d=20_000), np.random.default_rng(1))
+    teacher = positional_semantic_student.draw_teacher(
+        TINY.replace(d=20_000), np.random.default_rng(1)
+    )
     moments = [np.mean(teacher**k) for k in (1, 2, 3, 4)]
     scatter = np.sqrt(np.array([1, 2, 15, 96]) / 20_000)  # of sample moments of a normal
     assert (np.abs(np.subtract(moments, [0, 1, 0, 3])) < 4 * scatter).all()
@@ -68,7 +80,7 @@ def test_covariances_are_diagonal_in_one_basis():
 
 def test_starts():
     """Semantic at the teacher, positional of norm one along p, and K, W where they are trained."""
-    teacher, _ = task.sample(TINY, 0)
+    teacher, _ = positional_semantic_student.sample(TINY, 0)
     rng = np.random.default_rng(0)
     assert initial_weights(TINY, teacher, rng)["Q"][:, 0] == pytest.approx(teacher)
     small = initial_weights(TINY.replace(start="positional"), teacher, rng)["Q"]
@@ -106,7 +118,7 @@ def test_stacks_do_not_mix():
 def test_descent_is_gradient_descent(changes):
     """Five steps against autograd of the plain module, in every weight that is trained."""
     p = TINY.replace(steps=5, polish=False, **changes)
-    teacher, data = task.sample(p, 0)
+    teacher, data = positional_semantic_student.sample(p, 0)
     group = Learner(p, [0], torch.device("cpu"), torch.float64)
     student = Student({k: v[0].clone() for k, v in group.weights.items()}, p.heads)
     y = data.labels if p.value_rank else data.y
@@ -134,7 +146,7 @@ def test_risk_is_a_sum_over_sentences_with_a_ridge(tied):
     weights; by the module and by the batched engine.
     """
     p = TINY.replace(lam=0.3, tied=tied, start="random")
-    teacher, data = task.sample(p, 2)
+    teacher, data = positional_semantic_student.sample(p, 2)
     rng = np.random.default_rng(5)
     weights = {k: rng.normal(size=w.shape) for k, w in initial_weights(p, teacher, rng).items()}
     total = p.lam / 2 * sum((w**2).sum() for w in weights.values())
@@ -153,15 +165,15 @@ def test_risk_of_heads_and_of_labels():
     Q* and to each other, of norm sqrt(d), and |y - f|^2/2.
     """
     p = TINY.replace(rank=2, heads=True, value_rank=2, start="mixed", lam=0.3)
-    teacher, data = task.sample(p, 2)
-    values = task.value_teacher(p, teacher)
+    teacher, data = positional_semantic_student.sample(p, 2)
+    values = positional_semantic_student.value_teacher(p, teacher)
     known = np.concatenate([values, np.ones((p.d, 1)), teacher[:, None]], 1)
     assert known.T @ known / p.d == pytest.approx(np.eye(4), abs=1e-12)
     weights = initial_weights(p, teacher, np.random.default_rng(5))
     assert (weights["V"] == values).all()
     Q, V = weights["Q"] + 0.3, weights["V"] - 0.2
     total = p.lam / 2 * ((Q**2).sum() + (V**2).sum())
-    shift = task.positional_encoding(p.d)
+    shift = positional_semantic_student.positional_encoding(p.d)
     for s, T in zip(data.tokens.numpy(), data.target.numpy(), strict=True):
         h = s @ Q / np.sqrt(p.d)
         each = [np.exp(np.outer(h[:, k], h[:, k])) for k in (0, 1)]
@@ -183,7 +195,7 @@ def test_sentences_have_the_loss_of_their_fields():
     form, gaps = definitions.equations()["sentence_loss"], []
     for d in (400, 6400):
         p = Parameters(d=d, alpha=400 / d)
-        teacher, data = task.sample(p, 0)
+        teacher, data = positional_semantic_student.sample(p, 0)
         s, y = data.tokens.numpy(), data.y.numpy()
         z = s @ (1.5 * teacher + 1) / np.sqrt(d)
         weight = np.exp(z[:, :, None] * z[:, None])
@@ -258,7 +270,7 @@ def test_linear_layer():
 def test_message_passing_refuses_what_does_not_fit(words, message):
     """One line, naming the argument."""
     p = Parameters(d=12, alpha=1.0)
-    teacher, data = task.sample(p, 0)
+    teacher, data = positional_semantic_student.sample(p, 0)
     with pytest.raises(ParameterError, match=message):
         gamp(**({"p": p, "data": data, "start": teacher} | words))
 
@@ -272,7 +284,7 @@ def test_message_passing_converges_on_both_branches():
         ("positional", 1.0, "local", 0.85),
     ):
         p = Parameters(d=200, alpha=alpha, start=start, prox=prox)
-        teacher, data = task.sample(p, 0)
+        teacher, data = positional_semantic_student.sample(p, 0)
         message = gamp(
             p,
             data,
@@ -388,7 +400,7 @@ def test_message_passing_is_tracked_by_state_evolution(p, start, coarsest):
     """
     found = []
     for seed in range(32):
-        teacher, data = task.sample(p, seed)
+        teacher, data = positional_semantic_student.sample(p, seed)
         noise = np.random.default_rng(1000 + seed).normal(size=p.d)
         frame = np.linalg.qr(np.stack([np.ones(p.d), teacher, noise], 1))[0] * p.d**0.5
         weights = (frame * np.sign(frame[:1] * [1, teacher[0], 1])) @ start

@@ -30,6 +30,7 @@ from theory.parameters import BaseParameters, ParameterError
 LIMIT = 60  # seconds of a call, on a machine with other things to do
 ROOMS = ("numbers", "onset", "predict", "theory")  # functions of numbers; flat packages
 CHAPTERS = "theory.state_tracking."  # where a derivation and its numbers are one file
+ROOMS += ("fixed_point", "branches", "variants", "general")
 # Formulas in, formulas out.
 SYMBOLIC = {"derived", "equations", "sections", "flow", "flows", "thermodynamic_limit", "mixture"}
 # Parts of other functions, which have read the arguments; and figures.
@@ -43,18 +44,14 @@ INNER = {
     "leading_order": "nodes names loss_and_gradient",
     "recent": "places compiled",
     "uniform_query": "compiled loss_and_gradient",
-    "channel": "target teacher_nodes averages integrands student_attention",
-    "low_degree": "rule averages",
-    "evolution": "conjugates update input_channel damped",
+    "variants": "rule low_degree_averages input_channel",
     "fixed_point": "continued",
-    "numbers.thresholds": "crossing",
-    "positional_semantic.predict": "over_alpha",
+    "branches": "crossing",
+    "proportional.onset": "charts",
+    "extensions.fixed_point": "kinds step starting solve predict critical",
+    "positional_semantic.onset": "over_alpha",
     "general": "softmax attention fields conjugates output_channel input_channel",
-    "many_fields": "differentiated chained proximal",
-    "regulariser": "input_channel",
-    "linear": "moments",
     "reward_onset": "curve",
-    "prox": "objective loss target_solution newton descend",
     "state_tracking.onset": "secant sharp at_large_sizes rates growth early_mass "
     "early_difference exponent onset_A gain_of_flow departure_of_sharp",
     "linear_attention.theory": "plateau level merged_time",
@@ -124,7 +121,7 @@ def dressed() -> Any:
 
 def general() -> dict[str, Any]:
     """A system of the general state evolution, and where to start."""
-    from theory.positional_semantic.numbers import general
+    from theory.positional_semantic import general
 
     system = general.headline(small("positional_semantic"), points=64)
     order = general.starting_order(system, 0.5, 0.3, np.array([0.1, -0.1]), 12.0)
@@ -133,7 +130,7 @@ def general() -> dict[str, Any]:
 
 def regulariser() -> Any:
     """A ridge with a little lasso."""
-    from theory.positional_semantic.numbers.regulariser import elastic_net
+    from theory.positional_semantic.variants import elastic_net
 
     return elastic_net(0.01, 0.001)
 
@@ -442,15 +439,15 @@ LONG += (
     "numbers.recent",
     "continue_branch",
     "low_degree",
-    "regulariser.solve",
+    "solve_regularised",
 )
-LONG += ("fixed_point", "positional_semantic.predict", "positional_semantic.online")
+LONG += ("fixed_point", "positional_semantic.online")
 SAID = [
     pytest.param(path, id=path, marks=[pytest.mark.slow] * any(x in path for x in LONG))
     for path in functions()
 ]
 # How long the curves of `predict` are is a matter of training: tests of `predict` ask.
-OF_FIELDS = [x for x in SAID if not x.id.endswith("predict.predict")]
+OF_FIELDS = [x for x in SAID if not x.id.endswith(".predict")]
 
 
 @pytest.mark.parametrize("path", [x.id for x in SAID])

@@ -9,15 +9,14 @@ import pytest
 import sympy as sp
 from later import Later
 
-from theory.positional_semantic import Parameters, equations, moments, solve
+from theory.positional_semantic import Parameters, definitions, equations, prox, solve
 from theory.positional_semantic import symbols as s
-from theory.positional_semantic.numbers import prox
-from theory.positional_semantic.numbers.channel import student_attention, target
-from theory.positional_semantic.numbers.errors import test_error as error_of
-from theory.positional_semantic.numbers.linear import baseline
+from theory.positional_semantic.channel import student_attention, target
+from theory.positional_semantic.errors import baseline
+from theory.positional_semantic.errors import test_error as error_of
 
 EQ = Later(equations)
-NORMALS = (moments.xi_1, moments.xi_2, moments.eta_1, moments.eta_2)
+NORMALS = (definitions.xi_1, definitions.xi_2, definitions.eta_1, definitions.eta_2)
 
 
 def gaussian_mean(expr: sp.Expr) -> sp.Expr:
@@ -46,13 +45,13 @@ def test_averages_of_linear_fields():
     a, b, c = sp.symbols("a_1:3"), sp.symbols("b_1:3"), sp.symbols("c_1:3")
     fields = {
         g: a[k] + b[k] * NORMALS[k] + c[k] * NORMALS[k + 2]
-        for k, g in enumerate((moments.g_1, moments.g_2))
+        for k, g in enumerate((definitions.g_1, definitions.g_2))
     }
     assert sp.expand(mean_of("E_gg", fields) - sum(x**2 for x in (*a, *b, *c))) == 0
     assert sp.expand(mean_of("E_g", fields) - (a[0] - a[1])) == 0
     assert sp.expand(mean_of("E_gxi", fields) - sum(b)) == 0
     assert sp.expand(mean_of("E_geta", fields) - sum(c)) == 0
-    assert mean_of("E_M", {moments.envelope: NORMALS[0] ** 2 + 3 * NORMALS[3] ** 4}) == 10
+    assert mean_of("E_M", {definitions.envelope: NORMALS[0] ** 2 + 3 * NORMALS[3] ** 4}) == 10
 
 
 def test_fields_have_the_law_they_should():
@@ -61,7 +60,7 @@ def test_fields_have_the_law_they_should():
     """
     nu = EQ["nu"].rhs
     for k, (w, h, sign) in enumerate((("w_1", "h_1", 1), ("w_2", "h_2", -1))):
-        student, teacher = EQ[w].rhs, EQ[h].rhs.subs(moments.nu, nu)
+        student, teacher = EQ[w].rhs, EQ[h].rhs.subs(definitions.nu, nu)
         assert gaussian_mean(student) == sign * s.m and gaussian_mean(teacher) == 0
         assert sp.simplify(gaussian_mean((student - sign * s.m) ** 2) - s.q) == 0
         assert sp.simplify(gaussian_mean(teacher**2) - s.rho) == 0
@@ -151,12 +150,12 @@ def test_averages_of_the_error_as_integrals():
     density = sp.exp(-sum(n**2 for n in NORMALS) / 2) / (2 * sp.pi) ** 2
     w = np.array([values["w_1"], values["w_2"]])
     values |= dict(
-        zip(map(str, moments.best.values()), lowest(w, np.array(Y), x.V, p.sigma), strict=True)
+        zip(map(str, definitions.best.values()), lowest(w, np.array(Y), x.V, p.sigma), strict=True)
     )
     found = {}
     for name in ("E_S_12", "E_S_21", "E_loss"):
         inner = EQ[name].rhs.function / density
-        inner = inner.xreplace({z: sp.Symbol(str(z)) for z in moments.best.values()})
+        inner = inner.xreplace({z: sp.Symbol(str(z)) for z in definitions.best.values()})
         at = {q: values[q.name] for q in inner.free_symbols}
         found[name] = float(total @ sp.lambdify(list(at), inner)(*at.values()))
     error = EQ["test_error"].evaluate({"sigma": p.sigma, **found})

@@ -8,9 +8,8 @@ import scipy.optimize
 import sympy as sp
 from later import Later
 
-from theory.positional_semantic import Parameters, State, equations
-from theory.positional_semantic.numbers import channel, low_degree, prox
-from theory.positional_semantic.numbers.channel import averages, target, teacher_nodes
+from theory.positional_semantic import Parameters, State, channel, equations, prox, variants
+from theory.positional_semantic.channel import averages, target, teacher_nodes
 
 SIGMA, EQ = 0.5, Later(equations)
 SEMANTIC, POSITIONAL = State(0.115, 0.0, 12.7, 0.158), State(0.063, 0.171, 21.4, 0.0)
@@ -103,7 +102,7 @@ def test_descent_stays_in_its_well():
 
 def test_target_solution_solves():
     """S(z_0) = Y wherever the entries add up to less than one."""
-    from theory.positional_semantic.numbers.channel import student_attention
+    from theory.positional_semantic.channel import student_attention
 
     Y, _ = fields(200)
     assert (Y.sum(0) < 1).all()
@@ -194,7 +193,7 @@ def test_nodes_are_shared_between_solver_settings():
 @pytest.mark.parametrize(("degree", "count"), [(7, 12), (9, 18)])
 def test_rules_of_low_degree(degree, count):
     """All moments of two normals up to the degree, and not the next."""
-    nodes, weights = low_degree.rule(degree)
+    nodes, weights = variants.rule(degree)
     assert weights.shape == (count,)
     exact = {0: 1, 2: 1, 4: 3, 6: 15, 8: 105, 10: 945}
     for i in range(0, degree + 1):

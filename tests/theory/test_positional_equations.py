@@ -18,8 +18,8 @@ from theory.positional_semantic import (
     state_evolution,
 )
 from theory.positional_semantic import symbols as s
-from theory.positional_semantic.numbers.errors import test_error as error_of
-from theory.positional_semantic.numbers.linear import moments
+from theory.positional_semantic.errors import moments
+from theory.positional_semantic.errors import test_error as error_of
 
 hats = s.lam + s.sigma**2 * s.V_hat
 PRINTED = {
@@ -67,6 +67,57 @@ def test_softmax_entries_are_checked():
     assert float((P.subs(at) - S[0, 1]).evalf(30)) == pytest.approx(0, abs=1e-25)
 
 
+def matrices(tokens: int, rank: int, teacher: int) -> dict[str, list[sp.Matrix]]:
+    """Matrices of symbols for every order parameter and conjugate, one per token."""
+    shapes = {"q": (rank, rank), "V": (rank, rank), "m": (rank, 1), "theta": (rank, teacher)}
+    return {
+        name + hat: [
+            sp.Matrix(
+                *shape, lambda i, j, n=name + hat, k=k: sp.Symbol(f"{n}_{k}_{i}{j}", real=True)
+            )
+            for k in range(tokens)
+        ]
+        for name, shape in shapes.items()
+        for hat in ("", "_hat")
+    }
+
+
+def explicit(tokens: int, rank: int, teacher: int) -> tuple[sp.Expr, dict[str, list[sp.Matrix]]]:
+    """Free entropy without its energetic part in terms of single entries, for one eigendirection
+    with given gamma, pi, tau.
+
+    All entries are independent variables, also of symmetric matrices, so that partial derivatives
+    give the stationarity conditions.
+    """
+    x = matrices(tokens, rank, teacher)
+    gammas, pis = (
+        sp.symbols(f"gamma:{tokens}", positive=True),
+        sp.symbols(f"pi:{tokens}", real=True),
+    )
+    teacher_row = sp.Matrix(sp.symbols(f"tau:{teacher}", real=True))
+    total = sum(
+        (
+            (x["V_hat"][k] * x["q"][k] - x["q_hat"][k] * x["V"][k]).trace() / 2
+            - x["m_hat"][k].dot(x["m"][k])
+            - (x["theta_hat"][k].T * x["theta"][k]).trace()
+            for k in range(tokens)
+        ),
+        sp.S.Zero,
+    )
+    resolvent = s.lam * sp.eye(rank) + sum(
+        (gammas[k] * x["V_hat"][k] for k in range(tokens)), sp.zeros(rank)
+    )
+    b = sum(
+        (
+            pis[k] * x["m_hat"][k] + gammas[k] * x["theta_hat"][k] * teacher_row
+            for k in range(tokens)
+        ),
+        sp.zeros(rank, 1),
+    )
+    second = sum((gammas[k] * x["q_hat"][k] for k in range(tokens)), sp.zeros(rank)) + b * b.T
+    return total + (resolvent.inv() * second).trace() / 2, x
+
+
 @pytest.mark.parametrize(
     ("tokens", "rank", "teacher"),
     [(2, 1, 1), (3, 1, 1), pytest.param(2, 2, 1, marks=pytest.mark.slow), (1, 2, 2)],
@@ -75,7 +126,7 @@ def test_general_input_channel(tokens, rank, teacher):
     """Stationarity in the conjugates, entry by entry, is (7) in matrix form, at a random rational
     point.
     """
-    phi, x = free_entropy.explicit(tokens, rank, teacher)
+    phi, x = explicit(tokens, rank, teacher)
     rng = np.random.default_rng(3)
     values = {}
     for name, many in x.items():
@@ -131,7 +182,7 @@ def test_rank_one_is_the_general_case():
     """The general free entropy with two tokens of the same law, hats summed, is the rank-one
     one.
     """
-    phi, x = free_entropy.explicit(2, 1, 1)
+    phi, x = explicit(2, 1, 1)
     gamma, pi, tau = (
         sp.symbols("gamma:2", positive=True),
         sp.symbols("pi:2", real=True),
@@ -160,7 +211,7 @@ def test_index_form_is_the_explicit_one():
     form = equations()["free_entropy_general"].rhs
     sizes = {"L": 2, "r": 2, "t": 3}
     form = form.subs({x: sizes[x.name] for x in form.free_symbols if str(x) in sizes}).doit()
-    phi, x = free_entropy.explicit(2, 2, 3)
+    phi, x = explicit(2, 2, 3)
     entries = sorted(phi.free_symbols, key=str)
     value = {e: sp.Rational(1 + k, 7 + k % 5) for k, e in enumerate(entries)}
     by_name = {str(e): v for e, v in value.items()}

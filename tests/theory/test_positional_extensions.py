@@ -13,11 +13,10 @@ import xarray as xr
 
 from theory import positional_semantic as ps
 from theory.parameters import ParameterError
-from theory.positional_semantic import Parameters, definitions, extensions, state_evolution
+from theory.positional_semantic import Parameters, definitions, extensions, general, state_evolution
 from theory.positional_semantic import solve as plain
 from theory.positional_semantic import symbols as s
 from theory.positional_semantic.extensions import channel, fixed_point, layer
-from theory.positional_semantic.numbers import general
 
 BOTH = Parameters(alpha=2.0, start="semantic", correlation=0.3, value=True)
 VALUES = channel.Values(0.8, 0.9, 0.6)

@@ -12,13 +12,22 @@ import pytest
 
 from theory import onset as onset_command
 from theory.parameters import ParameterError
-from theory.positional_semantic import Parameters, State, curve, onset, phase_diagram, solve
-from theory.positional_semantic.numbers import fixed_point, general, low_degree, regulariser
-from theory.positional_semantic.numbers.channel import averages
-from theory.positional_semantic.numbers.errors import test_error as error_of
-from theory.positional_semantic.numbers.evolution import update
-from theory.positional_semantic.numbers.fixed_point import transverse
-from theory.positional_semantic.numbers.thresholds import critical, thresholds
+from theory.positional_semantic import (
+    Parameters,
+    State,
+    curve,
+    fixed_point,
+    general,
+    onset,
+    phase_diagram,
+    solve,
+    variants,
+)
+from theory.positional_semantic.branches import thresholds
+from theory.positional_semantic.channel import averages
+from theory.positional_semantic.errors import test_error as error_of
+from theory.positional_semantic.fixed_point import transverse
+from theory.positional_semantic.state_evolution import update
 
 # Converged values of an independent solver: q, own overlap, V, training loss, half test error; then
 # how well it knows them.
@@ -102,7 +111,7 @@ def test_degree_seven_against_the_authors_data():
     steps are below 1e-4.
     """
     p = Parameters(alpha=2.0)
-    points = {k: low_degree.solve(p, k) for k in ("semantic", "positional")}
+    points = {k: variants.solve_low_degree(p, k) for k in ("semantic", "positional")}
     semantic, positional = points["semantic"].state, points["positional"].state
     # Damped by 0.8 a step of 1e-4 leaves five times that, 5e-4, of an overlap, and a percent of
     # theirs.
@@ -211,8 +220,9 @@ def test_phase_diagram():
 def test_crossing_at_large_omega():
     """At omega = 0.6 the gap falls with alpha at first, and the crossing lies beyond."""
     p = Parameters(omega=0.6, order=8)
-    alpha, points = critical(p)
-    assert 6 < alpha < 8 and points["positional"].train_loss == pytest.approx(
+    found = thresholds(p)
+    points = found.at_alpha_c
+    assert 6 < found.alpha_c < 8 and points["positional"].train_loss == pytest.approx(
         points["semantic"].train_loss, rel=1e-3
     )
 
@@ -221,8 +231,6 @@ def test_no_crossing_says_why():
     """A purely positional target has no semantic branch."""
     found = thresholds(Parameters(omega=1.0, order=8))
     assert math.isnan(found.alpha_c) and "no semantic branch" in found.reasons["alpha_c"]
-    with pytest.raises(ParameterError, match="alpha_c: no semantic branch"):
-        critical(Parameters(omega=1.0, order=8))
     result = onset(Parameters(omega=1.0, order=8))
     assert result.details["at_alpha_c"] is None and "none" not in result.table()
 
@@ -289,11 +297,13 @@ def test_ridge_is_a_case_of_the_general_regulariser():
     zero. The ridge of the parameters does not enter.
     """
     p = Parameters(alpha=2.0, order=8)
-    closed, ridge = solve(p, "semantic"), regulariser.elastic_net(p.lam, 0.0)
-    ridge = regulariser.solve(p.replace(lam=1.0), "semantic", ridge)
+    closed, ridge = solve(p, "semantic"), variants.elastic_net(p.lam, 0.0)
+    ridge = variants.solve_regularised(p.replace(lam=1.0), "semantic", ridge)
     assert ridge.state == pytest.approx(closed.state, rel=1e-6, abs=1e-12)
     assert ridge.train_loss == pytest.approx(closed.train_loss, rel=1e-7)
-    sparse = regulariser.solve(p, "semantic", regulariser.elastic_net(p.lam, 0.005), closed.state)
+    sparse = variants.solve_regularised(
+        p, "semantic", variants.elastic_net(p.lam, 0.005), closed.state
+    )
     assert 0.1 < sparse.zeros < 0.6 and sparse.train_loss > closed.train_loss
 
 
@@ -301,9 +311,9 @@ def test_weights_minimise_any_regulariser():
     """(101), (105)-(106) with ridge and lasso: the prox and the envelope against a grid, order
     parameters of the input channel against their definitions over drawn fields.
     """
-    p, net = Parameters(), regulariser.elastic_net(0.02, 0.3)
+    p, net = Parameters(), variants.elastic_net(0.02, 0.3)
     hats = {"V_hat": 0.4, "q_hat": 0.5, "m_hat": 0.2, "theta_hat": 0.7}
-    state, _ = regulariser.input_channel(p, hats, net)
+    state, _ = variants.input_channel(p, hats, net)
     D, n = p.sigma**2 * hats["V_hat"], 400_000
     tau, xi = np.random.default_rng(0).standard_normal((2, n))
     b = hats["m_hat"] + p.sigma**2 * hats["theta_hat"] * tau
@@ -439,8 +449,8 @@ def test_every_solver_refuses_other_layers(words):
     p = Parameters(alpha=2.0, order=4, **words)
     name = next(iter(words))
     for solver in (
-        lambda: low_degree.solve(p, "semantic"),
-        lambda: regulariser.solve(p, "semantic", regulariser.elastic_net(0.01, 0.0)),
+        lambda: variants.solve_low_degree(p, "semantic"),
+        lambda: variants.solve_regularised(p, "semantic", variants.elastic_net(0.01, 0.0)),
         lambda: general.headline(p),
     ):
         with pytest.raises(ParameterError, match=f"^{name} = "):

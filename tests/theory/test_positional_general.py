@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from theory.parameters import ParameterError
-from theory.positional_semantic import Parameters, solve
-from theory.positional_semantic.numbers import general as g
-from theory.positional_semantic.numbers import many_fields
+from theory.positional_semantic import Parameters, prox, solve
+from theory.positional_semantic import general as g
 
 A_3 = ((0.6, 0.3, 0.1), (0.2, 0.6, 0.2), (0.1, 0.3, 0.6))
 
@@ -54,7 +53,7 @@ def test_proximal_points_settle_like_newton(monkeypatch, V):
     """Quadratically at last: 15 steps are enough over two decades of V; halving the distance 37
     times would be needed otherwise.
     """
-    monkeypatch.setattr(many_fields, "NEWTON", 20)
+    monkeypatch.setattr(prox, "NEWTON", 20)
     system = g.headline(Parameters(alpha=2.0, prox="local"), 256)
     g.output_channel(system, g.starting_order(system, 0.46, 0.62, np.zeros(2), V))
 
@@ -71,7 +70,7 @@ def test_proximal_points_are_minima_from_where_the_objective_bends_down():
 
     before, lowest = objective(start)
     assert (lowest < 0).sum() > 50
-    z, value = many_fields.proximal(system.loss, w, Y, np.full((2, 1, 1), V), trace, start)
+    z, value = prox.proximal(system.loss, w, Y, np.full((2, 1, 1), V), trace, start)
     after, lowest = objective(z)
     assert (lowest > 0).all() and (after <= before).all()
     np.testing.assert_allclose(value, after, rtol=1e-12)  # rounding
@@ -257,7 +256,7 @@ def test_what_does_not_fit_is_refused(change):
 
 def test_proximal_points_that_do_not_settle_are_no_answer(monkeypatch):
     """Two Newton steps are too few."""
-    monkeypatch.setattr(many_fields, "NEWTON", 2)
+    monkeypatch.setattr(prox, "NEWTON", 2)
     system = g.headline(Parameters(alpha=2.0, prox="local"), 256)
     with pytest.raises(ArithmeticError, match="did not settle in 2 Newton steps"):
         g.output_channel(system, g.starting_order(system, 0.46, 0.62, np.zeros(2), 50.0))

@@ -13,15 +13,15 @@ import scipy.integrate
 import sympy as sp
 import torch
 
-from simulate.positional_semantic.measure import measure
-from simulate.positional_semantic.task import positional_encoding
+from simulate.positional_semantic.learner import measure
+from simulate.positional_semantic.student import positional_encoding
 from theory.positional_semantic import Parameters, baseline, equations, solve
+from theory.positional_semantic import branches as in_numbers
 from theory.positional_semantic import symbols as s
-from theory.positional_semantic.numbers import thresholds as in_numbers
-from theory.positional_semantic.numbers.channel import State, averages
-from theory.positional_semantic.numbers.evolution import update
-from theory.positional_semantic.numbers.prox import NotConverged
-from theory.positional_semantic.numbers.thresholds import thresholds
+from theory.positional_semantic.branches import thresholds
+from theory.positional_semantic.channel import State, averages
+from theory.positional_semantic.prox import NotConverged
+from theory.positional_semantic.state_evolution import update
 
 P = Parameters(order=8)
 OMEGAS = (0.1, 0.4)

@@ -12,9 +12,8 @@ from theory.scope import BeyondScope
 from theory.state_tracking import Parameters
 from verify import trajectories
 from verify.check import Band
-from verify.emergence import first_crossing
-from verify.state_tracking import ensemble as state_tracking_ensemble
-from verify.times import emergence_times
+from verify.emergence import emergence_times, first_crossing
+from verify.state_tracking import ensemble as bands
 
 P = Parameters.demo()
 
@@ -74,13 +73,8 @@ def test_bands_come_from_the_model(p):
     """Every variable that the command compares has one, narrower at the setting it was measured
     at.
     """
-    for table in (
-        state_tracking_ensemble.PAPER,
-        state_tracking_ensemble.OURS,
-        state_tracking_ensemble.PAPER_TIMES,
-        state_tracking_ensemble.NOISY_TIMES,
-    ):
-        found = state_tracking_ensemble.bands(table, p)
+    for table in (bands.PAPER, bands.OURS, bands.PAPER_TIMES, bands.NOISY_TIMES):
+        found = bands.bands(table, p)
         assert found.keys() == table.keys()
         for name, (here, anywhere, why) in table.items():
             assert (found[name].low, found[name].high) == (here if p == P else anywhere) and found[
@@ -173,9 +167,9 @@ def test_blank_students_are_not_counted():
 
 
 def test_a_true_theory_of_runs_that_ended_early_does_not_fail():
-    """Seventeen of twenty students are blank in the second half; 300 draws."""
+    """Seventeen of twenty students are blank in the second half; 60 draws."""
     failed = 0
-    for draw in range(300):
+    for draw in range(60):
         runs = scattered(20, seed=draw)
         checks, _ = plain(runs.where((runs.seed < 3) | (runs.t < 5)))
         failed += checks[0][-1] == "FAIL"
@@ -263,3 +257,21 @@ def test_epochs_are_not_alpha():
     for ask in (trajectories.compare, lambda c, r: emergence_times(r, c, x=0.5)):
         with pytest.raises(ParameterError, match="in alpha in the curve, in epochs in the runs"):
             ask(curve, runs)
+
+
+@pytest.mark.parametrize("wrong", [1, 1.001])
+def test_students_without_scatter_between_points_of_the_curve(wrong):
+    """Students of one start are held to the error of the interpolation, or to rounding where
+    there is none.
+    """
+    times, grid = np.linspace(0.013, 9.9, 23), np.linspace(0, 10, 400)
+    for at in (times, grid[::17]):
+        values = wrong * np.sin(at / 3) + 0.5
+        same = xr.Dataset({"x": (("seed", "t"), [values] * 5)}, {"seed": range(5), "t": at})
+        curve = xr.Dataset({"x": ("t", np.sin(grid / 3) + 0.5)}, {"t": grid})
+        (row,) = trajectories.compare(curve, same).checks
+        assert row.verdict == ("agrees" if wrong == 1 else "FAIL")
+    flat = xr.Dataset({"x": (("seed", "t"), 0.1 + 0.2 + np.zeros((12, 3)))}, {"t": [1.0, 2, 3]})
+    flat.x[::5, 1] = 0.3
+    curve = xr.Dataset({"x": ("t", [0.3, 0.3, 0.3])}, {"t": [1.0, 2, 3]})
+    assert trajectories.compare(curve, flat).checks[0].verdict == "agrees"

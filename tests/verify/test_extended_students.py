@@ -9,9 +9,8 @@ import pytest
 import xarray as xr
 
 from theory.parameters import ParameterError
-from theory.positional_semantic import Parameters
+from theory.positional_semantic import Parameters, variants
 from theory.positional_semantic.extensions import solve
-from theory.positional_semantic.numbers import low_degree
 from verify.positional_semantic import extensions, published
 
 
@@ -19,7 +18,7 @@ def test_measurements_of_a_student():
     """At its minimum, with those of its value matrix; the training loss is the risk, from below
     that of doing nothing but the teacher's norm.
     """
-    p = extensions.BASE.replace(d=20, alpha=2.0, value=True, n_test=200)
+    p = extensions.EXTENDED.replace(d=20, alpha=2.0, value=True, n_test=200)
     found = extensions.end(p, 0)
     assert found["gradient"] < 1e-5
     assert 0 < found["theta_W"] < 1 and found["theta_W"] ** 2 < found["q_W"]
@@ -32,11 +31,11 @@ def test_measurements_of_a_student():
 def test_a_wrong_prediction_fails(monkeypatch):
     """Students made up around the theory agree; around a theory without the extension they fail."""
     solved = functools.cache(lambda p: solve(p, points=64))
-    monkeypatch.setattr(extensions, "solve", lambda p, points: solved(p))
+    monkeypatch.setattr(extensions, "solve_extended", lambda p, points: solved(p))
     plain = False
 
     def limits(p, sizes, seeds):
-        q = extensions.BASE.replace(start=p.start, alpha=p.alpha) if plain else p
+        q = extensions.EXTENDED.replace(start=p.start, alpha=p.alpha) if plain else p
         noise = 1 + 0.02 * np.random.default_rng(1).normal(size=len(seeds))
         truth = extensions.predicted(q, solved(q))
         return xr.Dataset({k: ("seed", v * noise) for k, v in truth.items()})
@@ -58,7 +57,7 @@ def written(folder, name, p, branch, degree=7, change=1.0):
     """A file as theirs, of fixed points of a rule at two sample complexities."""
     rows = [",q,m,V,theta,mse,alpha,lambda,Phi"]
     for k, alpha in enumerate((2.0, 1.5)):
-        x = low_degree.solve(p.replace(alpha=alpha), branch, degree=degree).state
+        x = variants.solve_low_degree(p.replace(alpha=alpha), branch, degree=degree).state
         rows.append(f"{k},{x.q * change},{x.m},{x.V},{x.theta},0,{alpha},{p.lam},0")
     (folder / name).write_text("\n".join(rows))
     return folder / name

@@ -4,7 +4,6 @@ tests that they pass).
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 
 import matplotlib as mpl
@@ -15,12 +14,11 @@ import xarray as xr
 
 from theory import registry
 from theory.parameters import ParameterError
-from theory.positional_semantic import Parameters, Thresholds, definitions, equations
-from theory.positional_semantic.numbers import prox
+from theory.positional_semantic import Parameters, Thresholds, definitions, equations, general, prox
 from verify import gradients as gradients_command
 from verify import thresholds as thresholds_command
 from verify import timescales as timescales_command
-from verify.positional_semantic import gradients, limits, minima, pictures, thresholds
+from verify.positional_semantic import extensions, gradients, minima, thresholds
 from verify.report import Request
 
 mpl.use("Agg")
@@ -64,7 +62,7 @@ def test_crossing_and_its_error():
     gap = xr.DataArray(
         alpha - 1 - offsets[:, None], dims=("seed", "alpha"), coords={"alpha": alpha}
     )
-    root, error = limits.crossing(gap)
+    root, error = minima.crossing(gap)
     assert root == pytest.approx(1 + offsets.mean(), abs=1e-12)
     assert error == pytest.approx(offsets.std(ddof=1) / np.sqrt(40), rel=1e-9)
 
@@ -81,9 +79,9 @@ def test_shift_of_a_crossing_and_its_error():
         )
 
     one = 1 + common
-    ratio, error = limits.shift(gap(2 * one * (1 + own)), gap(one))
+    ratio, error = minima.shift(gap(2 * one * (1 + own)), gap(one))
     assert ratio == pytest.approx(2, abs=4 * error) and error < 2 * 0.015 / np.sqrt(40)
-    assert np.isnan(limits.shift(gap(one + 9), gap(one))[0])
+    assert np.isnan(minima.shift(gap(one + 9), gap(one))[0])
 
 
 def test_extrapolation_in_d():
@@ -94,7 +92,7 @@ def test_extrapolation_in_d():
     z = []
     for _ in range(400):
         samples = np.stack([rng.normal(0.3 - 5 / d, 2 / np.sqrt(d), 40) for d in (100, 200, 400)])
-        found = limits.at_infinity(
+        found = minima.at_infinity(
             xr.DataArray(samples, dims=("d", "seed"), coords={"d": [100, 200, 400]})
         )
         z.append((found.mean() - 0.3) / (found.std(ddof=1) / np.sqrt(40)))
@@ -147,23 +145,27 @@ def test_losses_beside_the_main_text_are_those_of_the_theory(monkeypatch):
         loss = more * predicted["train_loss"] * (1 + 1 / p.d + noise)
         return xr.Dataset({"train_loss": (("seed", "alpha"), loss)}, {"alpha": alpha})
 
-    monkeypatch.setattr(pictures, "train", trained)
-    monkeypatch.setattr(pictures, "solve", lambda p, b: SimpleNamespace(summary=lambda: predicted))
-    monkeypatch.setattr(pictures, "SLICES", {"at omega = 0.2": ({"omega": 0.2}, pictures.STARTS)})
-    assert [c.verdict for c in pictures.slices()] == ["agrees", "agrees"]
+    monkeypatch.setattr(extensions, "train", trained)
+    monkeypatch.setattr(
+        extensions, "solve", lambda p, b: SimpleNamespace(summary=lambda: predicted)
+    )
+    monkeypatch.setattr(
+        extensions, "SLICES", {"at omega = 0.2": ({"omega": 0.2}, extensions.STARTS)}
+    )
+    assert [c.verdict for c in extensions.slices()] == ["agrees", "agrees"]
     more = 1.05
-    assert [c.verdict for c in pictures.slices()] == ["FAIL", "FAIL"]
+    assert [c.verdict for c in extensions.slices()] == ["FAIL", "FAIL"]
 
 
 def test_extensions_that_move_nothing_fail(monkeypatch):
     """Transitions where students had them lie in the bands; where the main text has them, not."""
-    middle = {name: 1 + (band.low + band.high) / 2 for name, band in pictures.BANDS.items()}
+    middle = {name: 1 + (band.low + band.high) / 2 for name, band in extensions.BANDS.items()}
     seen = 1.0
 
     def trained(p, seeds, alpha, **more):
         centre = 1.0
-        for what, (change, *_) in pictures.EXTENSIONS.items():
-            if p == pictures.BASE.replace(omega=p.omega, start=p.start, **change):
+        for what, (change, *_) in extensions.EXTENSIONS.items():
+            if p == extensions.BASE.replace(omega=p.omega, start=p.start, **change):
                 along = middle[f"alpha_c with {what} at omega = 0.3 over 0.2"]
                 centre = middle.get(f"alpha_c with {what} over without", 1.0) / (
                     1.0 if p.omega == 0.3 else along
@@ -173,10 +175,10 @@ def test_extensions_that_move_nothing_fail(monkeypatch):
         loss = 4 + (p.start == "positional") * (at - centre**seen - noise)
         return xr.Dataset({"train_loss": (("seed", "alpha"), loss)}, {"alpha": at})
 
-    monkeypatch.setattr(pictures, "train", trained)
-    assert {c.verdict for c in pictures.extensions()} == {"limit"}
+    monkeypatch.setattr(extensions, "train", trained)
+    assert {c.verdict for c in extensions.extensions()} == {"limit"}
     seen = 0.0
-    assert {c.verdict for c in pictures.extensions()} == {"FAIL"}
+    assert {c.verdict for c in extensions.extensions()} == {"FAIL"}
 
 
 def test_ends_of_training_are_counted(monkeypatch):
@@ -188,7 +190,7 @@ def test_ends_of_training_are_counted(monkeypatch):
         informed = {"positional": [1.0, 1.0, 1.0, 1.0, 5.0], "semantic": [2.0, 2.0, 2.0, 2.0, 5.0]}
         loss = np.resize(informed.get(p.start, ends), len(seeds))[:, None] + 0 * np.array(alpha)
         off = mixed if p.start == "mixed" else 0.0
-        means = [(b.low + b.high) / 2 for n, b in pictures.BANDS.items() if "of rank 2" in n]
+        means = [(b.low + b.high) / 2 for n, b in extensions.BANDS.items() if "of rank 2" in n]
         error = 1 + off * np.resize(means, len(alpha)) + 1e-3 * np.sin(seeds)[:, None]
         error = error + 0.5 * (p.start == "positional")  # the semantic start is the better one
         variables = {"train_loss": loss, "test_mse_half": error}
@@ -197,15 +199,15 @@ def test_ends_of_training_are_counted(monkeypatch):
             {"seed": seeds, "alpha": alpha},
         )
 
-    monkeypatch.setattr(pictures, "train", trained)
+    monkeypatch.setattr(extensions, "train", trained)
     # Of 24 and 12 runs four standard errors are as many as the difference and more.
-    assert [c.measured for c in pictures.adam()] == [24, 12, 12, 12 - 4 * 6]
-    assert [c.verdict for c in pictures.adam()] == ["bound"] * 3 + ["FAIL"]
-    assert {c.verdict for c in pictures.rank_two()} == {"FAIL"}
+    assert [c.measured for c in extensions.adam()] == [24, 12, 12, 12 - 4 * 6]
+    assert [c.verdict for c in extensions.adam()] == ["bound"] * 3 + ["FAIL"]
+    assert {c.verdict for c in extensions.rank_two()} == {"FAIL"}
     mixed = 1.0
-    assert {c.verdict for c in pictures.rank_two()} == {"limit"}
+    assert {c.verdict for c in extensions.rank_two()} == {"limit"}
     ends = [1.0, 1.0, 1.0, 1.0, 5.0]
-    assert [c.verdict for c in pictures.adam()] == ["bound", "FAIL", "FAIL", "bound"]
+    assert [c.verdict for c in extensions.adam()] == ["bound", "FAIL", "FAIL", "bound"]
 
 
 def test_message_passing_is_compared_beside_descent(monkeypatch):
@@ -259,42 +261,6 @@ def test_sizes_of_students(full, sizes, monkeypatch):
     assert asked.value.args == (sizes,)
 
 
-@pytest.mark.slow
-def test_thresholds_command(tmp_path, monkeypatch, capsys):
-    """A tiny ensemble: rows for both selections, intervals, figure."""
-    monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr("simulate.pool.cores", lambda: 1)
-    monkeypatch.setattr(thresholds, "DEMO", Parameters(d=40, steps=10, n_test=200, order=8))
-    predicted = {
-        "global": Thresholds(0.3, 1.25, 1.49),
-        "local": Thresholds(0.3, 1.24, 1.48),
-    }  # tested with the theory
-    monkeypatch.setattr(thresholds, "thresholds", lambda p: predicted[p.prox])
-    monkeypatch.setattr(minima, "SOBOL", 64)
-    monkeypatch.setattr(
-        minima, "message_passing", lambda *given: ([], [])
-    )  # tested with the students
-    monkeypatch.setattr(
-        thresholds, "FACTORS", {"alpha_c": (0.5, 1.0, 1.8), "alpha_l": (0.7, 1.3, 2.2)}
-    )
-    picture = tmp_path / "t.png"
-    thresholds_command.main(["--seeds", "3", "--json", "--quiet", "--full", "--plot", str(picture)])
-    found = json.loads(capsys.readouterr().out)
-    assert {"alpha_c", "alpha_l"} == set(found["thresholds"]) and picture.stat().st_size > 10_000
-    assert [
-        found["thresholds"][k][s] for k in ("alpha_c", "alpha_l") for s in ("global", "local")
-    ] == [1.25, 1.24, 1.49, 1.48]
-    assert any("local prox" in c["name"] for c in found["checks"]) and any(
-        "95% interval" in n for n in found["notes"]
-    )
-    names = [c["name"] for c in found["checks"]]
-    monkeypatch.setattr(minima, "untied_keys", None)  # minutes: not without --full
-    thresholds_command.main(["--seeds", "3", "--json", "--quiet"])
-    short = json.loads(capsys.readouterr().out)
-    assert [c["name"] for c in short["checks"]] == names[: len(short["checks"])] != names
-    assert any("not run without --full" in n for n in short["notes"])
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -324,8 +290,8 @@ def test_untied_keys_are_held_to_both_columns(off, monkeypatch):
     monkeypatch.setattr(minima, "solve", lambda p, branch: near)
     monkeypatch.setattr(minima, "replace", lambda system, **changes: system)
     for name in ("headline", "starting_order"):
-        monkeypatch.setattr(minima.general, name, lambda *given: None)
-    monkeypatch.setattr(minima.general, "solve", lambda *given, **more: found)
+        monkeypatch.setattr(general, name, lambda *given: None)
+    monkeypatch.setattr(general, "solve", lambda *given, **more: found)
 
     def train(p, seeds, alpha, **options):
         assert not p.tied and p.start == "semantic"

@@ -17,7 +17,8 @@ from simulate.associative_memory.superposition import zipf_error
 from tests import frozen
 from theory.induction_heads import Parameters as Heads
 from theory.positional_semantic import Parameters as Sentences
-from theory.positional_semantic.numbers.thresholds import Thresholds
+from theory.positional_semantic import general
+from theory.positional_semantic.branches import Thresholds
 from theory.registry import find
 from verify.associative_memory.k_hop import laws as k_hop
 from verify.associative_memory.noisy_bigram import laws as noisy
@@ -30,8 +31,8 @@ from verify.induction_heads import (
     pictures,
     timescales,
 )
+from verify.positional_semantic import extensions as slices
 from verify.positional_semantic import minima, thresholds
-from verify.positional_semantic import pictures as slices
 from verify.report import Request
 
 
@@ -115,7 +116,7 @@ def test_thresholds(monkeypatch):
         monkeypatch.setattr(module, "train", pretend.sentences)
     for module in (minima, slices):
         monkeypatch.setattr(module, "solve", _state_evolution)
-    monkeypatch.setattr(minima.general, "solve", _general)
+    monkeypatch.setattr(general, "solve", _general)
     monkeypatch.setattr(thresholds, "fit_linear", pretend.minimum)
     monkeypatch.setattr(
         minima,

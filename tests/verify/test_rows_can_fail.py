@@ -23,10 +23,10 @@ from verify.associative_memory.trigger_task import laws as trigger_task
 from verify.check import sampled
 from verify.induction_heads import all_weights_equations
 from verify.induction_heads import timescales as heads
-from verify.positional_semantic import minima, pictures, thresholds
+from verify.positional_semantic import extensions, minima, thresholds
 from verify.report import Request
-from verify.significance import MANY, Shape, normal_z, path, skewness
 from verify.state_tracking import trajectories as tracking
+from verify.verdict import MANY, Shape, normal_z, path, skewness
 
 OFF = {  # module, what measures, how it is off, rows that must see it, and how many there are
     "value memory": (
@@ -101,8 +101,10 @@ def test_drift_of_what_is_conserved_fails_either_way(sign):
 def test_more_ends_in_the_other_minimum_fail(positional, semantic, within, monkeypatch):
     """The statement has a direction."""
     ends = [np.arange(60) < n for n in (positional, semantic, 6)]
-    monkeypatch.setattr(pictures, "ends", lambda omega, **more: dict(zip("abc", ends, strict=True)))
-    assert pictures.adam()[-1].within is within
+    monkeypatch.setattr(
+        extensions, "ends", lambda omega, **more: dict(zip("abc", ends, strict=True))
+    )
+    assert extensions.adam()[-1].within is within
 
 
 def test_the_plateau_is_held_to_its_height_and_students_to_the_flow():

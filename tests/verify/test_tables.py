@@ -49,7 +49,7 @@ def test_the_command_sees_another_learning_rate(table, capsys):
     """At their parameters the flow agrees; at a tenth more of eta it fails."""
     given = [f"--runs={table}", f"--columns={COLUMNS}", "--rows=width=64", "--preset=demo"]
     assert trajectories.main(["state_tracking", *given]) == 0
-    assert "A, largest deviation" in capsys.readouterr().out
+    assert "2 agrees, 0 FAIL" in capsys.readouterr().out
     assert trajectories.main(["state_tracking", *given, "--set=eta=0.55", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert {c["equation"] for c in found["checks"]} == {"A", "R"} and found["failed"]

@@ -8,9 +8,9 @@ import xarray as xr
 
 from theory.parameters import ParameterError
 from verify import ensembles
+from verify.emergence import emergence_times, exponents
 from verify.state_tracking import timescales
 from verify.state_tracking.trajectories import own_start
-from verify.times import emergence_times, exponents
 
 T = np.linspace(0, 40, 4001)
 
@@ -62,6 +62,14 @@ def test_what_falls_crosses_downwards():
     assert [x.item() for x in (found.measured, found.predicted, found.deviation)] == [5, 5, 0]
     up = emergence_times(1 - falls(), 1 - falls(), loss=0.5)
     assert up.quantity.values.tolist() == ["loss = 0.5"] and up.measured.item() == 5
+
+
+def test_the_direction_is_that_of_the_crossing():
+    """Of most curves, wherever they end: up first and down below the start later."""
+    bump = xr.Dataset({"x": ("t", np.sin(T[:1001]) * np.exp(0.1 * T[:1001]))}, {"t": T[:1001]})
+    found = emergence_times(bump, bump, x=0.5)
+    assert bump.x[-1] < bump.x[0] and found.quantity.values.tolist() == ["x = 0.5"]
+    assert found.measured.item() == pytest.approx(0.49589, abs=1e-4)
 
 
 @pytest.mark.parametrize(

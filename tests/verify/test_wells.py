@@ -7,8 +7,7 @@ import sympy as sp
 import torch
 
 from theory.parameters import ParameterError
-from theory.positional_semantic import Parameters, solve, stability
-from theory.positional_semantic.numbers import prox
+from theory.positional_semantic import Parameters, prox, solve, state_evolution
 from verify.positional_semantic import wells
 
 INFORMED = Parameters(omega=0.1, alpha=1.0, d=150, start="positional")
@@ -81,7 +80,7 @@ def test_the_replicon_is_a_trace_of_the_hessian():
     V = sigma**2 * (1 / e).mean()
     direct = n / d * V**2 * ((bend / (1 + V * bend)) ** 2).mean()
     given = {"V": V, "H_2": (e**-2.0).mean(), "sigma": sigma}
-    form = stability.equations()["R"]
+    form = state_evolution.stability()["R"]
     assert e[0] > 0 and form.evaluate(given) == pytest.approx(direct, rel=0.02) and direct > 0.1
     p = Parameters(alpha=2.0, start="semantic", d=150, prox="local", order=8)
     students = []

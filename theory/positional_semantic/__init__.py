@@ -4,26 +4,21 @@ arXiv:2402.03902).
 
 from theory.catalogue import catalogue
 from theory.positional_semantic import (
+    branches,
     definitions,
     errors,
     extensions,
+    fixed_point,
     free_entropy,
-    linear,
-    moments,
-    stability,
     state_evolution,
 )
-from theory.positional_semantic.numbers import branches, fixed_point
-from theory.positional_semantic.numbers.branches import curve, phase_diagram
-from theory.positional_semantic.numbers.channel import State
-from theory.positional_semantic.numbers.errors import test_error
-from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve
-from theory.positional_semantic.numbers.linear import baseline
-from theory.positional_semantic.numbers.thresholds import Thresholds
-from theory.positional_semantic.onset import onset, thresholds
-from theory.positional_semantic.parameters import Parameters
-from theory.positional_semantic.predict import predict
-from theory.positional_semantic.scope import applies
+from theory.positional_semantic.branches import Thresholds, curve, phase_diagram
+from theory.positional_semantic.channel import State
+from theory.positional_semantic.errors import baseline, test_error
+from theory.positional_semantic.fixed_point import FixedPoint, solve
+from theory.positional_semantic.onset import charts as charts
+from theory.positional_semantic.onset import onset, predict, thresholds
+from theory.positional_semantic.parameters import Parameters, applies
 
 __all__ = [
     "FixedPoint",
@@ -52,12 +47,12 @@ __all__ = [
 flows, sections, equations = catalogue(
     {
         "Definitions": [definitions],
-        "Output channel": [moments],
+        "Output channel": [definitions.output_channel],
         "Free entropy": [free_entropy, free_entropy.D_EQUATION],
         "State evolution": [state_evolution, state_evolution.NORM_EQUATION],
-        "Stability": [stability],
+        "Stability": [state_evolution.stability],
         "Errors": [errors],
-        "Linear baseline": [linear],
+        "Linear baseline": [errors.linear_layer],
         "Extensions": [extensions],
     }
 )

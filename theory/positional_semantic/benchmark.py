@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from theory.positional_semantic.numbers import low_degree
-from theory.positional_semantic.numbers.branches import phase_diagram
-from theory.positional_semantic.numbers.evolution import OVERLAP
-from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve
+from theory.positional_semantic import variants
+from theory.positional_semantic.branches import phase_diagram
+from theory.positional_semantic.fixed_point import FixedPoint, solve
 from theory.positional_semantic.onset import _at_crossing, _crossings, onset
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.state_evolution import OVERLAP
 
 OMEGAS, ALPHAS = (
     np.linspace(0.05, 0.5, 10),
@@ -127,7 +127,7 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
         ways: dict[str, Callable[[], FixedPoint]] = {
             "alone": functools.partial(solve, there, branch),
             "from a neighbour": functools.partial(solve, there, branch, near),
-            "12-node rule, damped": functools.partial(low_degree.solve, there, branch),
+            "12-node rule, damped": functools.partial(variants.solve_low_degree, there, branch),
         }
         for way, results in ways.items():
             spent, point = timed(results)

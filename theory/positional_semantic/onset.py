@@ -1,5 +1,8 @@
-"""When semantic attention emerges: alpha_c, alpha_l, and the phase diagram over omega."""
+"""When semantic attention emerges: alpha_c, alpha_l, and the phase diagram over omega; where
+informed descent ends.
+"""
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -7,16 +10,14 @@ import numpy as np
 import xarray as xr
 from scipy.interpolate import PchipInterpolator
 
-from theory import Onset, ParameterError, scope, sweep
-from theory.positional_semantic import errors, linear, state_evolution
-from theory.positional_semantic.numbers.branches import curve
-from theory.positional_semantic.numbers.evolution import OVERLAP
-from theory.positional_semantic.numbers.fixed_point import FixedPoint, solve, transverse
-from theory.positional_semantic.numbers.linear import baseline
-from theory.positional_semantic.numbers.thresholds import Thresholds, line
-from theory.positional_semantic.numbers.thresholds import thresholds as crossings
-from theory.positional_semantic.parameters import Parameters
-from theory.positional_semantic.scope import MINIMUM
+from theory import Onset, ParameterError, prediction, scope, sweep
+from theory.positional_semantic import errors, state_evolution
+from theory.positional_semantic.branches import Thresholds, curve, line
+from theory.positional_semantic.branches import thresholds as crossings
+from theory.positional_semantic.errors import baseline
+from theory.positional_semantic.fixed_point import FixedPoint, solve, transverse
+from theory.positional_semantic.parameters import DESCENT, FREE, MINIMUM, Parameters
+from theory.positional_semantic.state_evolution import OVERLAP
 
 SETTING = ("omega", "sigma", "lam", "L", "target", "prox")  # in the title of the figure
 DRAWN_ORDER = 8  # nodes per axis for figures only: alpha_c to half a percent
@@ -114,7 +115,9 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         details=details,
         setting={name: getattr(p, name) for name in SETTING},
         equations=lambda: [
-            e for part in (state_evolution, errors, linear) for e in part.equations().values()
+            e
+            for part in (state_evolution.equations, errors.equations, errors.linear_layer)
+            for e in part().values()
         ],
     )
 
@@ -213,8 +216,6 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
     """Phase diagram on the left; on the right the two differences whose zeros are the thresholds:
     training losses of the branches, test errors of the semantic one and of the linear layer.
     """
-    from theory.runtime import plotting  # imports matplotlib, needed for figures only
-
     left, right = axes
     drawn = result.curves()
     lines = drawn["lines"].dropna("omega", subset=["alpha_c"])
@@ -267,6 +268,106 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
     right.set(
         xlabel=r"sample complexity $\alpha = n/d$", ylabel=r"difference per dimension $[10^{-3}]$"
     )
-    for axis in axes:
-        if axis.get_legend_handles_labels()[0]:
-            plotting.below(axis)
+
+
+# Prediction of informed descent in the limit of infinite d
+
+SHARED = ["q", "m", "theta", "train_loss", "test_mse_half"]  # variables that the students have, too
+
+
+@scope.guard(DESCENT)
+@sweep.over_fields
+def predict(p: Parameters, runs: xr.Dataset | None = None) -> xr.Dataset:
+    """Predict order parameters, training loss and test error at the end of informed descent.
+
+    Informed descent stays in its initial well; therefore the local branch of the proximal operator
+    is used for any ``p.prox``.
+
+    Parameters
+    ----------
+    p : Parameters
+        Parameters of the training; ``p.start`` is its initial condition.
+    runs : Dataset, optional
+        Students. If they have the sample complexity ``alpha`` as a dimension, so has the result.
+
+    Returns
+    -------
+    Dataset
+        ``q``, ``m``, ``theta`` (absolute values), ``train_loss`` and ``test_mse_half``; NaN if the
+        branch does not exist.
+
+    Raises
+    ------
+    ParameterError
+        For a start on neither branch, an extension that the theory does not cover, a missing alpha,
+        or runs trained with other parameters.
+    """
+    return over_alpha(
+        p, runs, lambda alphas: curve(p.replace(prox="local"), p.start, alphas)[SHARED]
+    )
+
+
+def over_alpha(
+    p: Parameters, runs: xr.Dataset | None, ends: Callable[[list[float]], xr.Dataset]
+) -> xr.Dataset:
+    """Ends of descent at the sample complexities of runs, or at that of the parameters.
+
+    Parameters
+    ----------
+    ends : callable
+        ``ends(alphas)``: the prediction over ``alpha``.
+
+    Raises
+    ------
+    ParameterError
+        For runs trained with other parameters.
+    """
+    swept = runs is not None and "alpha" in runs.dims
+    if runs is not None:
+        prediction.check_runs(p, runs, (), free=(*FREE, *(["alpha"] if swept else [])))
+    if runs is not None and swept:
+        return ends(runs.alpha.values.tolist())
+    return ends([p.complexity]).isel(alpha=0, drop=True)
+
+
+# Tables for the explorer
+
+OF_BRANCHES = np.linspace(0, 0.5, 6)  # omegas; thresholds take a tenth of the time
+OF_THRESHOLDS = np.linspace(0, 0.5, 21)
+ALPHAS = np.geomspace(0.5, 4, 9)
+SHOWN = ("train_loss", "test_mse_half", "m", "theta", "q", "V")
+NOTE = (
+    f"fixed points computed beforehand, with {DRAWN_ORDER} nodes per axis, at the places of the "
+    "sliders; none where a branch or a crossing does not exist; every other field as in the start"
+)
+
+
+@scope.guard(MINIMUM)
+def charts(p: Parameters) -> dict[str, xr.Dataset]:
+    """Order parameters, losses and errors of both branches over (omega, alpha), and thresholds over
+    omega.
+    """
+    p = p.replace(order=min(p.order, DRAWN_ORDER), alpha=None)
+    curves = {b: curve(p, b, ALPHAS, omega=OF_BRANCHES) for b in BOTH}
+    branches = {f"{name}_{b}": curves[b][name] for name in SHOWN for b in BOTH}
+    # From the middle, where both crossings exist, to either side.
+    middle = len(OF_THRESHOLDS) // 2
+    up = line(p, OF_THRESHOLDS[middle:])
+    points = [*line(p, OF_THRESHOLDS[middle - 1 :: -1], up[0])[::-1], *up]
+    words = {"long_name": "thresholds of the sample complexity n/d"}
+    found = {
+        name: ("omega", [getattr(t, name) for t in points], words)
+        for name in ("alpha_c", "alpha_l")
+    }
+    about = {
+        "reference": "cui2024, Eqs. (7)-(14)",
+        "status": "closure",
+        "note": f"the {p.prox} minimiser of the envelope; {NOTE}",
+    }
+    labels = "; ".join(f"{name}: {LABELS[name]}" for name in found)
+    return {
+        "thresholds": xr.Dataset(
+            found, {"omega": OF_THRESHOLDS}, about | {"note": f"{labels}; {about['note']}"}
+        ),
+        "branches": xr.Dataset(branches, {"omega": OF_BRANCHES, "alpha": ALPHAS}, about),
+    }

@@ -8,15 +8,25 @@ lemma) removes those with respect to h. The result contains g but none of its de
 jumps of g need no separate treatment.
 """
 
-from functools import cache
+from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
 import sympy as sp
 
-from theory import Equation, linear_root, proved, symbol, table, vanishes
+from theory import Allowed, Equation, linear_root, numeric, proved, symbol, table, vanishes
 from theory.positional_semantic import free_entropy
+from theory.positional_semantic.channel import Averages, State
 from theory.positional_semantic.free_entropy import RS, TWO
+from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.prox import NotConverged
 from theory.positional_semantic.symbols import (
     CONJUGATE,
+    MOMENTS,
     ORDER,
     E_g,
     E_geta,
@@ -24,6 +34,8 @@ from theory.positional_semantic.symbols import (
     E_gxi,
     V,
     V_hat,
+    alpha,
+    lam,
     m,
     nu,
     q,
@@ -32,6 +44,7 @@ from theory.positional_semantic.symbols import (
     rho,
     sigma,
     theta,
+    theta_hat,
 )
 
 xi, eta, w, h, z, sign = sp.symbols("xi eta w h z s", real=True)
@@ -128,3 +141,149 @@ def equations() -> dict[str, Equation]:
 
 NORM = symbol("norm", r"\lVert\hat{Q}\rVert^{2}/d", "squared norm of the weights", nonnegative=True)
 NORM_EQUATION = Equation("norm", NORM, q / sigma**2, ref("Eq. (6)"), "exact", TWO)
+
+
+# Which fixed points are minima that descent can stop in
+
+H_2 = symbol("H_2", r"\overline{H^{-2}}", "trace of the inverse squared Hessian", positive=True)
+replicon = symbol("R", means="replicon: alpha V^2 times the mean squared slope of g", real=True)
+
+
+@cache
+def stability() -> dict[str, Equation]:
+    """The replicon as a trace over the Hessian of the risk at a student.
+
+    Descent stops at a minimum of the risk whichever well each sentence lies in, as long as the
+    Hessian H has no spectral weight at zero. A ridge raised by s at fixed weights gives the
+    resolvent of H; its trace obeys the state evolution's equation for V with the wells held, so
+    that its slope in s is the trace of ``H^-2``. That trace diverges where the replicon reaches
+    one: on the same line message passing, which multiplies the squared distance of nearby iterates
+    by the replicon at every step, stops converging.
+    """
+    s = sp.Symbol("s")
+    # V_hat = alpha E tr l''(1 + V l'')^-1; its slope in V is -alpha E|dg/dw|^2 = -R/V^2.
+    V_hat = sp.Function("V_hat")
+    zero = V * (lam + s + sigma**2 * V_hat(V)) - sigma**2
+    slope = -sp.diff(zero, s) / sp.diff(zero, V)
+    slope = slope.subs(sp.diff(V_hat(V), V), -replicon / V**2)
+    slope = slope.subs(V_hat(V), sp.solve(zero, V_hat(V))[0])
+    of_trace = sp.solve(slope + sigma**2 * H_2, replicon)[0]
+    return table(
+        "cui2024, beyond Eq. (43)",
+        *RS,
+        "no spectral weight of the Hessian at zero",
+        status="closure",
+        R=(replicon, sp.simplify(of_trace)),
+    )
+
+
+# The map of the state evolution (7), compiled from its equations, and damped steps of it
+
+OVERLAP = {"positional": "m", "semantic": "theta"}  # that is not zero on a branch
+BRANCHES = (*OVERLAP, "agnostic")
+Branch = Annotated[str, Allowed(choices=BRANCHES)]
+# Default starting points, near the solutions at omega = 0.3, alpha = 2, sigma = 0.5; scaled with
+# sigma.
+STARTS = {
+    "positional": State(0.05, 0.26, 11.0, 0.0),
+    "semantic": State(0.115, 0.0, 12.5, 0.158),
+    "agnostic": State(0.1, 0.0, 15.0, 0.0),
+}
+Found = TypeVar("Found")
+
+
+@cache
+def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Compiled equations (7): conjugates from averages, and order parameters from conjugates."""
+    eq = equations()
+    inner = [(x, eq[x.name].rhs) for x in (theta_hat, nu)]  # theta_hat contains nu
+    hats = [eq[x.name].rhs.subs(inner) for x in CONJUGATE]
+    out = numeric.function(hats, (alpha, rho, q, theta, *MOMENTS))
+    into = numeric.function([eq[x.name].rhs for x in ORDER], (lam, sigma, rho, *CONJUGATE))
+    return out, into
+
+
+def conjugates(p: Parameters, state: State, averages: Averages) -> dict[str, float]:
+    """Conjugates by the first half of (7), from averages taken at ``state``."""
+    moments = [averages.numbers[x.name] for x in MOMENTS]
+    hats = _compiled()[0](p.alpha, p.sigma**2, state.q, state.theta, *moments)
+    return dict(zip((x.name for x in CONJUGATE), map(float, hats), strict=True))
+
+
+def input_channel(p: Parameters, hats: dict[str, float]) -> State:
+    """Order parameters by the second half of (7)."""
+    if p.lam + p.sigma**2 * hats["V_hat"] <= 0:
+        raise NotConverged("left its domain, D <= 0")
+    new = _compiled()[1](p.lam, p.sigma, p.sigma**2, *(hats[x.name] for x in CONJUGATE))
+    return State(*map(float, new))
+
+
+def update(p: Parameters, state: State, averages: Averages) -> State:
+    """One undamped step of (7) from averages taken at ``state``."""
+    return input_channel(p, conjugates(p, state, averages))
+
+
+def damped(
+    step: Callable[[State, Found | None], tuple[State, Found]],
+    branch: str,
+    start: State | None,
+    share: float,
+    tolerance: float,
+    steps: int,
+) -> tuple[State, Found, float]:
+    """State on a branch that a step changes by less than a tolerance.
+
+    Parameters
+    ----------
+    step : callable
+        ``step(state, before)``: the new state, and what was computed on the way; ``before`` is
+        what the last step computed.
+    start : State or None
+        Starting point, or None for the one in `STARTS`.
+    share : float
+        Weight of the old state.
+    tolerance : float
+        Of the largest change, or relative to V if V is above one.
+    steps : int
+        Largest number of steps.
+
+    Returns
+    -------
+    tuple
+        State, what its step computed, and the largest change.
+
+    Raises
+    ------
+    NotConverged
+        If the state still changes after all steps.
+    """
+    state, computed = start or STARTS[branch], None
+    vanishing = {overlap: 0.0 for kind, overlap in OVERLAP.items() if kind != branch}
+    for _ in range(steps):
+        new, computed = step(state, computed)
+        new = new._replace(**vanishing)
+        change = max(abs(a - b) for a, b in zip(new, state, strict=True))
+        if change < tolerance * max(1.0, state.V):
+            return state, computed, change
+        state = State(*(share * a + (1 - share) * b for a, b in zip(state, new, strict=True)))
+    raise NotConverged(f"no fixed point on the {branch} branch after {steps} damped steps")
+
+
+@contextlib.contextmanager
+def in_range(p: Parameters) -> Iterator[None]:
+    """Context manager: turn overflow and linear-algebra failures into a one-line error.
+
+    Raises
+    ------
+    NotConverged
+        Naming parameters that may be too extreme.
+    """
+    where = f"omega = {p.omega:g}, alpha = {p.complexity:g}, lam = {p.lam:g}, sigma = {p.sigma:g}"
+    try:
+        with np.errstate(divide="raise", over="raise", invalid="raise"):
+            yield
+    except (FloatingPointError, ZeroDivisionError, OverflowError, np.linalg.LinAlgError) as error:
+        why = f"leaves double precision ({error}); take them less extreme"
+        raise NotConverged(f"state evolution at {where}: {why}") from None
+    except NotConverged as error:
+        raise NotConverged(f"state evolution at {where}: {error}") from None

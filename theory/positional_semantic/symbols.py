@@ -36,7 +36,7 @@ Y_12, Y_21 = (
 )
 
 # Gaussian averages over the output channel, evaluated in
-# `theory.positional_semantic.numbers.channel`.
+# `theory.positional_semantic.channel`.
 E_gg = symbol(
     "E_gg", r"\mathbb{E}[g_{1}^{2}+g_{2}^{2}]", "channel average, drives q", nonnegative=True
 )
@@ -50,6 +50,16 @@ E_geta = symbol(
 E_M = symbol("E_M", r"\mathbb{E}[\bar{\mathcal{M}}]", "mean Moreau envelope", nonnegative=True)
 E_loss = symbol(
     "E_loss", r"\mathbb{E}[\ell(z^{\ast},Y)]", "mean loss of a training sentence", nonnegative=True
+)
+
+S_gap, R_gap = (
+    symbol(
+        f"E_S_{k}",
+        rf"\mathbb{{E}}[(Y_{{{k}}}-S_{{{k}}})^{{2}}]",
+        "mean squared error of an attention entry",
+        nonnegative=True,
+    )
+    for k in ("12", "21")
 )
 
 epsilon_t = symbol("epsilon_t", r"\epsilon_{t}", "training loss by d", real=True)

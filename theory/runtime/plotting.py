@@ -8,7 +8,7 @@ import re
 import sys
 import textwrap
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +72,14 @@ def figure(
     return whole, axes.squeeze()[()] if 1 in axes.shape else axes
 
 
-def panels(rows: int = 1, columns: int = 1, **size: float) -> Callable[..., Callable[..., Any]]:
+def panels(
+    rows: int = 1, columns: int = 1, legends: bool = True, **size: float
+) -> Callable[..., Callable[..., Any]]:
     """Decorator: a function that draws into panels returns their figure.
 
     The axes follow its other arguments: one by one if they form one row, otherwise as an array. It
-    may return the text of `headline`, alone or with what is told.
+    may return the text of `headline`, alone or with what is told. With ``legends`` every panel gets
+    one, see `legends_below`.
     """
 
     def decorate(draw: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,6 +87,8 @@ def panels(rows: int = 1, columns: int = 1, **size: float) -> Callable[..., Call
         def drawn(*given: Any, **named: Any) -> Any:
             whole, axes = figure(rows, columns, **size)
             said = draw(*given, *(np.atleast_1d(axes) if rows == 1 else [axes]), **named)
+            if legends:
+                legends_below(whole)
             if said is not None:
                 headline(whole, *([said] if isinstance(said, str) else said))
             return whole
@@ -172,6 +177,20 @@ def below(axis: Any, **options: Any) -> None:
     height = legend.get_window_extent().height / figure.dpi
     figure.set_figheight(figure.get_figheight() + max(0.0, height - heights.get(row, 0.0)))
     heights[row] = max(height, heights.get(row, 0.0))
+
+
+def means(axis: Any, x: Any, samples: Iterable[Any], **style: Any) -> None:
+    """Draw means of independent samples, one array per place, with their standard errors."""
+    values = [np.asarray(s, float) for s in samples]
+    errors = [v.std(ddof=1) / np.sqrt(v.size) for v in values]
+    axis.errorbar(x, [v.mean() for v in values], errors, **style)
+
+
+def legends_below(figure: Any) -> None:
+    """Put a legend below every panel with entries that has none yet."""
+    for axis in figure.axes:
+        if axis.get_legend_handles_labels()[0] and axis.get_legend() is None:
+            below(axis)
 
 
 def _broken(label: str, room: int) -> str:

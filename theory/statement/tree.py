@@ -215,7 +215,7 @@ def fits(what: str, sorts: Sequence[Sort], terms: Sequence[Any]) -> None:
 class Array(Unordered):
     """An array that is read entry by entry: a weight or Gaussian data."""
 
-    USE = "is an array; its entries, read with [...], are numbers"
+    USE = "is an array; its entries, read with [...], or [()] without indices, are numbers"
     name: str
     sorts: tuple[Sort, ...]
 

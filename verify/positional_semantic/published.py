@@ -16,10 +16,9 @@ import numpy as np
 import xarray as xr
 
 from theory.parameters import ParameterError
-from theory.positional_semantic import Parameters, State
-from theory.positional_semantic.numbers import low_degree
-from theory.positional_semantic.numbers.evolution import update
+from theory.positional_semantic import Parameters, State, variants
 from theory.positional_semantic.parameters import TARGETS
+from theory.positional_semantic.state_evolution import update
 from theory.runtime import output
 from verify import tables
 
@@ -68,7 +67,7 @@ def changes(path: Path | str) -> dict[str, Any]:
     p, _, theirs = read(path)
     rows = [theirs.sel(alpha=alpha) for alpha in theirs.alpha.values]
     best: dict[str, Any] = {"largest": np.inf}
-    for target, degree in itertools.product(TARGETS, low_degree.DEGREES):
+    for target, degree in itertools.product(TARGETS, variants.DEGREES):
         off = [_change(p.replace(target=target), degree, row) for row in rows]
         change = {x: max(abs(row[x]) for row in off) for x in State._fields}
         largest = max(change[x] for x in ("q", "m", "theta"))
@@ -85,7 +84,7 @@ def _change(p: Parameters, degree: int, row: xr.Dataset) -> dict[str, float]:
     here = here._replace(**zero)
     p = p.replace(alpha=float(row.alpha))
     try:
-        new = update(p, here, low_degree.averages(p, here, degree))
+        new = update(p, here, variants.low_degree_averages(p, here, degree))
     except ParameterError:  # the step leaves the domain
         new = State(*[np.inf] * 4)
     return {x: getattr(new, x) - getattr(here, x) for x in State._fields}

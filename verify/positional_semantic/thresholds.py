@@ -20,13 +20,20 @@ from simulate.positional_semantic.linear import fit_linear
 from theory import titles
 from theory.parameters import ParameterError, described
 from theory.positional_semantic import Parameters
-from theory.positional_semantic.numbers.thresholds import thresholds
-from theory.positional_semantic.scope import DESCENT
+from theory.positional_semantic.branches import thresholds
+from theory.positional_semantic.parameters import DESCENT
 from theory.runtime import plotting
 from verify.check import estimated
-from verify.positional_semantic import minima, pictures
-from verify.positional_semantic.limits import at_infinity, crossing, over_d
-from verify.positional_semantic.minima import DEMO, POINTS, SELECTIONS, WHERE_SELECTIONS_DIFFER
+from verify.positional_semantic import extensions, minima
+from verify.positional_semantic.minima import (
+    DEMO,
+    POINTS,
+    SELECTIONS,
+    WHERE_SELECTIONS_DIFFER,
+    at_infinity,
+    crossing,
+    over_d,
+)
 from verify.report import Report, Request
 
 SEEDS, FEW = "128", "16"  # with and without --full
@@ -102,7 +109,7 @@ def report(request: Request) -> Report:
     checks += minima.untied_keys(p, sizes, seeds, options)
     scaling, remarks = minima.concentration(p, sizes, seeds, options)
     passing, ends = minima.message_passing(p, sizes, seeds, options)
-    shown = [] if request.given else pictures.everything(**options)
+    shown = [] if request.given else extensions.everything(**options)
     return Report(
         [*checks, *scaling, *passing, *shown],
         [*notes, *remarks, *ends],
@@ -175,11 +182,10 @@ def draw(p: Parameters, gaps: dict[str, xr.DataArray], numbers: dict[str, Any], 
                 label=f"students, $d = {d}$",
             )
         limit = 1e4 * at_infinity(gap)
-        error = limit.std("seed", ddof=1) / np.sqrt(limit.sizes["seed"])
-        axis.errorbar(
+        plotting.means(
+            axis,
             gap.alpha,
-            limit.mean("seed"),
-            error,
+            limit.transpose("alpha", "seed"),
             fmt="ko-",
             ms=3,
             capsize=2,
@@ -199,6 +205,5 @@ def draw(p: Parameters, gaps: dict[str, xr.DataArray], numbers: dict[str, Any], 
             )
         axis.axhline(0, color="0.4", lw=0.6)
         axis.set(xlabel=r"sample complexity $\alpha = n/d$", ylabel=labels[name])
-        plotting.below(axis)
     asked = [(p, next(iter(gaps.values())).sizes["seed"])]
     return titles.title(asked), described(asked)

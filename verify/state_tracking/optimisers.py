@@ -19,11 +19,11 @@ from theory.state_tracking.realisation import Realisation, Start
 from theory.state_tracking.trained import system
 from verify.check import Check, at_least, estimated, listed, near
 from verify.emergence import first_crossing, smooth_crossing
-from verify.kept import kept
 from verify.measured import measured
 from verify.rates import rates
 from verify.state_tracking.ensemble import TESTED
 from verify.state_tracking.ladder import times
+from verify.stored import kept
 
 SEEDS = range(700, 705)  # trained after the theory was committed
 EVALUATIONS = 120  # of a run; theory is evaluated at the same steps

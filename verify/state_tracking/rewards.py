@@ -210,7 +210,7 @@ def clock_checks(request: Request) -> list[Check]:
 
 SINGLE_SEEDS = (7301, 7302, 7303)  # trained after theory and bars were committed
 FILE = SHIPPED / "rewards_seeds.nc"
-SINGLE_COMMAND = 'python -c "from verify.state_tracking import reward_seeds; reward_seeds.renew()"'
+SINGLE_COMMAND = 'python -c "from verify.state_tracking import rewards; rewards.renew_singles()"'
 # Curve, level of it, and bar on the rms over seeds of the relative error of its time, set from
 # three other seeds: 0.5% and 1.6%. A rollout's noise matters most where the clock is slow.
 TIMES = {

@@ -42,7 +42,6 @@ def losses(source: Source, *axes: Any) -> None:
             axis.set_xlim(0, float(runs.t[-1]))
         axis.set(xlabel="$t$ = steps times step size", ylabel=r"loss $\mathcal{L}$", ylim=(0, None))
         axis.set_title(f"{p.attention} key and query")
-        plotting.below(axis)
 
 
 @plotting.panels(1, 1)
@@ -59,7 +58,6 @@ def contrast(source: Source, axis: Any) -> Any:
         label = None if n else "separate, flow from generic starts, one line per seed"
         axis.loglog(1 / STARTS, times, color="C1", lw=0.7, alpha=0.6, label=label)
     axis.set(xlabel="1 / size of the start", ylabel="time of the first drop $t$")
-    plotting.below(axis)
     shown = (titles.assigned(x, [getattr(each[0], x)]) for x in ("spectrum", "N", "H", "R"))
     return "; ".join(shown)
 

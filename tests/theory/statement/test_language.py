@@ -41,6 +41,7 @@ WRONG = {
     "W[z, z] > 1": "cannot be less or more than something; eq(i, j) compares",
     "eq(z, z) * (z < z)": "eq(i, j) compares",
     "W[z, z] * gauss('x', sort('dim', 3, vector=True))(z)": "gauss x: is read with [...]",
+    "W[z, z] * weight('a')": "a: is an array; its entries, read with [...], or [()] without indices",
     "W[z, teacher('f', (token,), token)[z]]": "teacher f: is read with (...)",
     "W[fixed(token, 0), z]": "place = 0: must lie in 1..N",
     "W[fixed(sort('dim', N, vector=True), 1), z]": "directions of a vector have no places",

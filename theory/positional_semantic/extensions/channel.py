@@ -14,17 +14,11 @@ import numpy as np
 import sympy as sp
 
 from theory import numeric
-from theory.positional_semantic import definitions
+from theory.positional_semantic import definitions, general
+from theory.positional_semantic.channel import target
 from theory.positional_semantic.extensions import layer
-from theory.positional_semantic.numbers import general
-from theory.positional_semantic.numbers.channel import target
-from theory.positional_semantic.numbers.many_fields import (
-    Derivatives,
-    chained,
-    differentiated,
-    proximal,
-)
 from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.prox import Derivatives, chained, differentiated, proximal
 from theory.positional_semantic.symbols import Y_12, Y_21, alpha, lam, sigma
 
 # Points and mirror images: as drawn, all reflected, the teacher's noise reflected, both.

@@ -7,6 +7,9 @@ import numpy as np
 import xarray as xr
 
 from theory import Allowed, ParameterError, scope, sweep
+from theory.positional_semantic import general
+from theory.positional_semantic.branches import Missing, crossing
+from theory.positional_semantic.channel import State
 from theory.positional_semantic.extensions import layer
 from theory.positional_semantic.extensions.channel import (
     Extended,
@@ -15,15 +18,38 @@ from theory.positional_semantic.extensions.channel import (
     extended,
     output_channel,
 )
-from theory.positional_semantic.extensions.scope import CROSSING, EXTENDED
-from theory.positional_semantic.numbers import general
-from theory.positional_semantic.numbers.channel import State
-from theory.positional_semantic.numbers.evolution import STARTS, in_range
-from theory.positional_semantic.numbers.fixed_point import VANISHED
-from theory.positional_semantic.numbers.prox import NotConverged
-from theory.positional_semantic.numbers.thresholds import Missing, crossing
-from theory.positional_semantic.parameters import Parameters
-from theory.positional_semantic.predict import SHARED, over_alpha
+from theory.positional_semantic.fixed_point import VANISHED
+from theory.positional_semantic.onset import SHARED, over_alpha
+from theory.positional_semantic.parameters import FREE, HOW, TO_MINIMUM, Parameters
+from theory.positional_semantic.prox import NotConverged
+from theory.positional_semantic.state_evolution import STARTS, in_range
+from theory.scope import Limit, Scope, only
+
+# Which students the theory of the extensions describes
+
+OPEN = Limit("correlation", "between -1 and 1, exclusively", lambda p, runs: abs(p.correlation) < 1)
+LAYER = (only("tied", True), OPEN)
+DIVIDED = Limit(
+    "start",
+    "mixed where columns are heads (from another start both may end with both overlaps)",
+    lambda p, runs: not p.heads or p.start == "mixed",
+)
+EXTENDED = Scope(
+    "state evolution with extensions",
+    "minima from informed starts: correlated tokens, values of full or low rank, two columns of Q "
+    "or two heads",
+    (*LAYER, only("start", "positional", "semantic", "mixed"), *TO_MINIMUM, DIVIDED),
+    FREE,
+    remedy="untied keys: numbers.general.System",
+)
+CROSSING = Scope(
+    "alpha_c with extensions",
+    "the crossing of the two minima of a layer of rank one",
+    (*LAYER, only("rank", 1)),
+    (*HOW, "polish", "start"),
+    remedy="two columns of Q have one minimum with both overlaps, and two heads one that divides them",
+)
+
 
 POINTS = 2048
 DAMPING, ITERATIONS, TOLERANCE = 0.7, 600, 1e-6

@@ -4,7 +4,7 @@
 
 from theory.catalogue import catalogue
 from theory.positional_semantic.online import dynamics, early
-from theory.positional_semantic.online.dynamics import flow, held_flow
+from theory.positional_semantic.online.dynamics import flow, held_flow, predict
 from theory.positional_semantic.online.numbers import (
     basin,
     ends,
@@ -13,10 +13,9 @@ from theory.positional_semantic.online.numbers import (
     shares,
     window,
 )
+from theory.positional_semantic.online.onset import charts as charts
 from theory.positional_semantic.online.onset import emergence_times, onset
-from theory.positional_semantic.online.parameters import Parameters
-from theory.positional_semantic.online.predict import predict
-from theory.positional_semantic.online.scope import applies
+from theory.positional_semantic.online.parameters import Parameters, applies
 
 __all__ = [
     "Parameters",

@@ -9,17 +9,64 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import sympy as sp
+import xarray as xr
 
-from theory import Equation, Flow, table
+from theory import Equation, Flow, prediction, sweep, table, until
+from theory import scope as theory_scope
 from theory.catalogue import cache
+from theory.notation import symbol
 from theory.positional_semantic.definitions import S_12, S_21
 from theory.positional_semantic.definitions import equations as layer
-from theory.positional_semantic.online import scope
-from theory.positional_semantic.online import symbols as s
+from theory.positional_semantic.online import parameters as scope
 from theory.positional_semantic.online.means import SLOPES, T_12, T_21, gathered, mean
-from theory.positional_semantic.online.parameters import Parameters
+from theory.positional_semantic.online.parameters import ANY, RUN, Parameters
 from theory.positional_semantic.symbols import A_12, A_21, Y_12, Y_21, m, omega, q, sigma, theta
 from theory.statement.overlaps import Overlaps
+
+# Symbols of the online theory, in addition to those of the layer
+
+t = symbol("t", means="time: learning rate times steps by d", nonnegative=True)
+step = symbol("step", r"\eta", "learning rate by sentences of a step", nonnegative=True)
+decay = symbol(
+    "decay", r"\kappa", "weight decay by time; lambda / alpha of a full batch", nonnegative=True
+)
+population = symbol(
+    "population_loss", r"\mathcal{L}", "population loss of a sentence by d", real=True
+)
+noise_symbol = symbol(
+    "noise", r"\mathcal{N}", "mean squared slope of the loss in the fields", real=True
+)
+scale = symbol("scale", r"s", "norm of the initial weights by sqrt(d)", positive=True)
+cos_p = symbol("cos_p", r"c_{p}", "cosine of the initial weights with the positions", real=True)
+cos_teacher = symbol(
+    "cos_teacher", r"c_{\star}", "cosine of the initial weights with the teacher", real=True
+)
+growth_q, growth_m, growth_theta = (
+    symbol(
+        f"growth_{x}", rf"\gamma_{{{tex}}}", f"growth rate of {what} at zero overlaps", real=True
+    )
+    for x, tex, what in (
+        ("q", "q", "the norm"),
+        ("m", "m", "the overlap with the positions"),
+        ("theta", r"\theta", "the overlap with the teacher"),
+    )
+)
+growth = symbol("growth", r"\gamma", "growth rate of an overlap at zero overlaps", real=True)
+T_mean = symbol("T_mean", r"\bar{T}", "mean off-diagonal entry of softmax(h h^T)", positive=True)
+T_slope = symbol(
+    "T_slope",
+    r"\bar{T}_{2}",
+    "E[T_12 (h_1 h_2 - h_1^2)] / sigma^2 + T_mean, what the teacher's fields tell",
+)
+T_escape = symbol(
+    "T_escape", r"t_{\mathrm{esc}}", "time at which an overlap of d^(-1/2) is of order one"
+)
+
+
+def ref(place: str) -> str:
+    """Reference."""
+    return f"beyond cui2024, {place}"
+
 
 STATE = (q, m, theta)
 LIMIT = ("d to infinity at a given time", "two tokens", "tied rank-one weights")
@@ -76,8 +123,8 @@ def drift() -> dict[sp.Symbol, sp.Expr]:
 @cache
 def rates() -> dict[sp.Symbol, sp.Expr]:
     """Rates of one-pass descent: drift, decay, and growth of the norm by the noise of a step."""
-    decayed = {x: r - (2 if x is q else 1) * s.decay * x for x, r in drift().items()}
-    return {**decayed, q: decayed[q] + s.step * sigma**4 * s.noise}
+    decayed = {x: r - (2 if x is q else 1) * decay * x for x, r in drift().items()}
+    return {**decayed, q: decayed[q] + step * sigma**4 * noise_symbol}
 
 
 def held(of: Mapping[sp.Symbol, sp.Expr]) -> dict[sp.Symbol, sp.Expr]:
@@ -89,37 +136,33 @@ def held(of: Mapping[sp.Symbol, sp.Expr]) -> dict[sp.Symbol, sp.Expr]:
 def equations() -> dict[str, Equation]:
     """Population loss, squared slopes of a sentence, rates of the overlaps."""
     names = {x: f"d{x.name}_dt" for x in STATE}
-    free = {names[x]: (sp.Derivative(x, s.t), r, "one-pass descent") for x, r in rates().items()}
+    free = {names[x]: (sp.Derivative(x, t), r, "one-pass descent") for x, r in rates().items()}
     sphere = {
-        f"{names[x]}_held": (sp.Derivative(x, s.t), r, "one-pass descent, norm held", HELD)
+        f"{names[x]}_held": (sp.Derivative(x, t), r, "one-pass descent, norm held", HELD)
         for x, r in held(rates()).items()
         if x is not q
     }
     return table(
-        s.ref,
+        ref,
         *LIMIT,
         status="exact",
-        population_loss=(s.population, population_loss(), "population loss"),
-        noise=(s.noise, noise(), "noise of a step"),
+        population_loss=(population, population_loss(), "population loss"),
+        noise=(noise_symbol, noise(), "noise of a step"),
         **{name: (*row, FRESH) for name, row in (free | sphere).items()},
     )
 
 
 def _flow(name: str, of: Mapping[sp.Symbol, sp.Expr], *more: str) -> Flow:
-    start = {
-        q: sigma**2 * s.scale**2,
-        m: s.cos_p * s.scale,
-        theta: sigma**2 * s.cos_teacher * s.scale,
-    }
+    start = {q: sigma**2 * scale**2, m: cos_p * scale, theta: sigma**2 * cos_teacher * scale}
     return Flow(
         name,
-        s.t,
+        t,
         of,
         start,
-        s.ref("one-pass descent"),
+        ref("one-pass descent"),
         "exact",
         (*LIMIT, FRESH, *more),
-        where={s.noise: noise()},
+        where={noise_symbol: noise()},
         observables={
             "loss": population_loss(),
             "cosine_p": m * sigma / sp.sqrt(q),
@@ -151,6 +194,40 @@ def _described(of: Callable[[], Flow], noisy: bool, zero: str | None) -> Flow:
     """Without batches there is no noise of steps: the flow is that of the population gradient."""
     found = of()
     if not noisy:
-        rhs = {x: r.subs(s.step, 0) for x, r in found.rhs.items()}
+        rhs = {x: r.subs(step, 0) for x, r in found.rhs.items()}
         found = replace(found, rhs=rhs, where={})
     return found.held(**{zero: 0.0}) if zero else found
+
+
+# Prediction of one-pass students in the limit of many dimensions
+
+
+@until("t")
+@theory_scope.guard(ANY)
+@sweep.over_fields
+def predict(
+    p: Parameters, runs: xr.Dataset | None = None, *, until: float | None = None
+) -> xr.Dataset:
+    """Curves of ``q``, ``m``, ``theta`` and the loss: all seeds have one.
+
+    Parameters
+    ----------
+    p : Parameters
+        Parameters of the training.
+    runs : Dataset, optional
+        Students, whose times are used; else those at which students with these parameters measure.
+    until : float, optional
+        Length of the curve without runs, in ``t`` (also ``t=``); by default that of ``p.steps``.
+
+    Returns
+    -------
+    Dataset
+        Over ``t``.
+    """
+    if runs is not None:
+        prediction.check_runs(p, runs, ("t",), free=RUN)
+        times = runs.t.values
+    else:
+        p = p.run_to(until)
+        times = p.eta / p.d * prediction.evaluations(p.steps, p.eval_every)
+    return flow_of(p).solve(p, at=times, t=float(times[-1]))

@@ -6,7 +6,7 @@ import sympy as sp
 
 from theory.equation import Equation, table
 from theory.positional_semantic.definitions import off_diagonal
-from theory.positional_semantic.online import symbols as s
+from theory.positional_semantic.online import dynamics as s
 from theory.positional_semantic.online.dynamics import (
     HELD,
     LIMIT,

@@ -14,8 +14,7 @@ from theory import Flow, ParameterError, scope, sweep
 from theory.positional_semantic.online import dynamics, early
 from theory.positional_semantic.online.dynamics import flow_of
 from theory.positional_semantic.online.means import TooWide, coefficients
-from theory.positional_semantic.online.parameters import Parameters
-from theory.positional_semantic.online.scope import ANY
+from theory.positional_semantic.online.parameters import ANY, Parameters
 from theory.values import Values
 
 BRANCHES = {

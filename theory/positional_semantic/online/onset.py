@@ -18,12 +18,12 @@ from theory.positional_semantic.online.numbers import (
     basin,
     end_of,
     ended,
+    ends,
     equal_growth,
     equal_loss,
     growth_rates,
 )
-from theory.positional_semantic.online.parameters import Parameters
-from theory.positional_semantic.online.scope import ANY
+from theory.positional_semantic.online.parameters import ANY, Parameters
 
 LABELS = {
     "growth_m": "growth rate of the overlap with the positions while both are small",
@@ -139,8 +139,6 @@ def basins(p: Parameters) -> xr.Dataset:
 
 def draw(p: Parameters, result: Onset, axes: Any) -> None:
     """Overlaps over time (left), and where descent ends over omega and the start (right)."""
-    from theory.runtime import plotting  # imports matplotlib, needed for figures only
-
     left, right = axes
     drawn = result.curves()
     flow, map_ = drawn["flow"], drawn["basins"]
@@ -161,5 +159,35 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
         xlabel=r"positional fraction $\omega$",
         ylabel=f"angle of the start (length {map_.attrs['radius']:.2g}) [degrees]",
     )
-    for axis in axes:
-        plotting.below(axis)
+
+
+# Tables for the explorer
+
+SIGMAS = np.array([0.3, 0.5, 1.0])
+
+
+@scope.guard(ANY)
+def charts(p: Parameters) -> dict[str, xr.Dataset]:
+    """Growth rates while the overlaps are small, and losses of the ends, over omega and sigma."""
+    p = p.replace(batch=None)
+    places = {"omega": OMEGAS, "sigma": SIGMAS}
+    about = {
+        "reference": "beyond cui2024, one-pass descent",
+        "status": "exact",
+        "note": "computed beforehand, without the noise of steps; all other fields as in the start",
+    }
+    grid = {x: xr.DataArray(v, {x: v}, x) for x, v in places.items()}
+    growth = growth_rates(p, **grid)[["growth_m", "growth_theta"]]
+    losses = [[ends(p.replace(omega=w, sigma=s)) for s in SIGMAS] for w in OMEGAS]
+    of_ends = {
+        f"loss_{name}": (tuple(places), [[e[name]["loss"] for e in row] for row in losses])
+        for name in BRANCHES
+    }
+    tables = {"growth": growth, "ends": xr.Dataset(of_ends, places)}
+    for table, words in zip(tables.values(), ("growth rates", "loss of the ends"), strict=True):
+        table.attrs = dict(about)
+        for shown in table.data_vars.values():
+            shown.attrs = {"long_name": words}
+    labels = "; ".join(f"{x}: {LABELS[x]}" for x in growth)
+    growth.attrs["note"] = f"{labels}; {about['note']}"
+    return tables

@@ -4,7 +4,7 @@ on batches, to 1% of the range of each curve.
 
 from theory.associative_memory.factual_recall import flow, predict
 from verify.check import Band
-from verify.curves import trajectories
+from verify.trajectories import trajectories
 
 BATCHES = "gradient noise of batches of about a thousand sequences, the same sign in all seeds"
 RELATION, SUBJECT = ("relation", "C0"), ("subject", "C1")

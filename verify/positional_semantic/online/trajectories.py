@@ -13,7 +13,7 @@ from theory.positional_semantic.online import Parameters, predict
 from theory.runtime import plotting
 from verify import ensemble
 from verify.check import Check, listed, sampled
-from verify.positional_semantic.limits import at_infinity, over_d
+from verify.positional_semantic.minima import at_infinity, over_d
 from verify.report import Report, Request
 from verify.trajectories import compare
 
@@ -70,7 +70,5 @@ def draw(p: Parameters, curve: xr.Dataset, runs: xr.Dataset, *axes: Any) -> Any:
     axes[1].plot(curve.t, curve.loss, "k", lw=1, label="flow")
     axes[0].set(xlabel=r"time $t = \eta \cdot$ steps$/d$", ylabel="order parameter")
     axes[1].set(xlabel=r"time $t = \eta \cdot$ steps$/d$", ylabel=r"loss $\mathbb{E}|y-f|^2/(2d)$")
-    for axis in axes:
-        plotting.below(axis)
     asked = [(p, runs.sizes["seed"])]
     return titles.title(asked), described(asked)

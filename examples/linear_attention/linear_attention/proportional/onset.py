@@ -6,10 +6,48 @@ import numpy as np
 import xarray as xr
 
 from linear_attention.proportional.errors import equations
-from linear_attention.proportional.numbers import ERRORS, error_new, error_trained, error_unlimited
 from linear_attention.proportional.parameters import Parameters
-from theory import Onset, ParameterError, scope, sweep
+from theory import Limit, Onset, ParameterError, Scope, scope, sweep
+from theory.explorer.curves import gridded
 from theory.onset import tabulated
+
+# Both errors as numbers
+
+OFF_PEAK = Limit(  # nearer, the error is a difference of numbers that agree in all digits
+    "tau",
+    "at least 1e-9 away from 1 for a ridge below 1e-20",
+    lambda p, runs: p.ridge >= 1e-20 or abs(p.tau - 1) >= 1e-9,
+    reads=("ridge",),
+)
+ERRORS = Scope(
+    "the error of a fit",
+    "fits that do not interpolate just so",
+    (OFF_PEAK,),
+    ("d", "draws"),
+    remedy="the error diverges there; error_peak says how",
+)
+applies = scope.applies({"errors": ERRORS})
+
+
+@scope.guard(ERRORS)
+@sweep.over_fields
+def error_trained(p: Parameters) -> float:
+    """Error on fresh sequences of the training tasks (IDG in the paper)."""
+    return float(p.values()["error_trained"])
+
+
+@scope.guard(ERRORS)
+@sweep.over_fields
+def error_new(p: Parameters) -> float:
+    """Error on new tasks (ICL in the paper)."""
+    return float(equations()["error_new"].evaluate(p.values()))
+
+
+@sweep.over_fields
+def error_unlimited(p: Parameters) -> float:
+    """Error on new tasks without limit on training sequences, no ridge."""
+    return float(equations()["new_unlimited"].evaluate(p.values()))
+
 
 GAPS = np.geomspace(0.9, 0.01, 60)
 SEQUENCES = np.concatenate([1 - GAPS, 1 / (1 - GAPS[::-1])])  # tau; none is 1
@@ -70,8 +108,6 @@ def curves(p: Parameters) -> dict[str, xr.Dataset]:
 
 def draw(result: Onset, axes: Any) -> None:
     """Double descent (left) and the transition in the number of tasks (right)."""
-    from theory.runtime import plotting  # imports matplotlib, needed for figures only
-
     curves, (left, right) = result.curves(), axes
     for color, name in enumerate(("trained", "new")):
         label = f"{name} tasks"
@@ -85,5 +121,20 @@ def draw(result: Onset, axes: Any) -> None:
     right.axhline(rho, color="k", ls=":", lw=0.9, label=r"label noise $\rho$")
     right.axvline(1, color="0.7", lw=0.9, zorder=0)
     right.set(xlabel=r"training tasks $\kappa = k/d$", ylabel="mean squared error")
-    for axis in axes:
-        plotting.below(axis)
+
+
+# Tables for the explorer
+
+PLACES: dict[str, list[float]] = {
+    "kappa": [0.2, 0.5, 0.8, 1.0, 1.25, 2.0, 5.0],
+    "ridge": [0.0, 0.01, 0.1, 1.0],
+    "tau": [round(float(x), 3) for x in np.geomspace(0.1, 10, 20)],  # none is 1
+}
+WORDS = "mean squared error"
+KINDS = {"error_trained": (error_trained, WORDS), "error_new": (error_new, WORDS)}
+
+
+def charts(p: Parameters) -> dict[str, xr.Dataset]:
+    """Both errors over (kappa, ridge, tau) at the context and noise of the parameters."""
+    note = f"computed beforehand at the places of the sliders, alpha = {p.alpha:g}, rho = {p.rho:g}"
+    return {"errors of the fit": gridded(p, PLACES, KINDS, equations()["error_new"], note)}

@@ -1,0 +1,350 @@
+"""Branches of fixed points over the sample complexity, by continuation, and the phase diagram; the
+thresholds alpha_c, where the global minimum changes from positional to semantic, and alpha_l, above
+which the semantic layer beats the linear one.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Annotated, Any
+
+import joblib
+import numpy as np
+import xarray as xr
+
+from theory import Allowed, ParameterError, checked, scope, sweep
+from theory.positional_semantic.channel import State
+from theory.positional_semantic.errors import baseline
+from theory.positional_semantic.fixed_point import COARSE, FixedPoint, solve
+from theory.positional_semantic.parameters import MINIMUM, Parameters
+from theory.positional_semantic.prox import NotConverged
+from theory.positional_semantic.state_evolution import OVERLAP, Branch
+
+Alphas = Annotated[Iterable[float], Allowed(above=0)]
+Omegas = Annotated[Iterable[float], Allowed(low=0, high=1)]
+MEANING = {
+    "q": "norm of the student sigma^2 |Q|^2/d",
+    "m": "overlap with the positional encoding |p_1.Q|/sqrt(d)",
+    "V": "variance of the student",
+    "theta": "overlap with the teacher sigma^2 |Q.Q*|/d",
+    "train_loss": "training loss per dimension",
+    "test_mse_half": "half of E|y - f|^2/d",
+    "slope": "derivative of the training loss in alpha",
+    "replicon": "replicon without jumps; stable below one",
+    "jump": "weight of the jumps of the minimiser",
+}
+
+
+@checked
+def continue_branch(
+    p: Parameters, branch: Branch, alphas: Alphas, near: FixedPoint | None = None
+) -> list[FixedPoint | None]:
+    """Fixed points of one branch at every alpha, by continuation from the largest alpha down.
+
+    The branch ends where its overlap vanishes or its fixed point is lost; the result is None there
+    and below. At small omega the positional branch may also end towards large alpha, so it is
+    searched for at every alpha until found.
+    """
+    points: dict[float, FixedPoint] = {}
+    for alpha in sorted({float(a) for a in alphas}, reverse=True):
+        here = p.replace(alpha=alpha)
+        try:
+            if branch == "positional" and not points:  # a coarse search is ten times cheaper
+                near = solve(here.replace(order=min(COARSE, p.order)), branch, near)
+                if not near.exists:
+                    near = None
+                    continue
+            point = solve(here, branch, _predicted(alpha, points, near))
+        except NotConverged:
+            point = None
+        if point is not None and point.exists:
+            points[alpha] = point
+        elif points or branch != "positional":
+            break
+    return [points.get(float(a)) for a in alphas]
+
+
+def _predicted(
+    alpha: float, points: dict[float, FixedPoint], near: FixedPoint | None
+) -> FixedPoint | None:
+    """Starting point at ``alpha``: linear extrapolation of the last two points, if it keeps q and V
+    positive.
+    """
+    last = list(points.values())[-2:]
+    if len(last) < 2:
+        return last[0] if last else near
+    before, here = last
+    ahead = (alpha - here.p.complexity) / (here.p.complexity - before.p.complexity)
+    state = State(*(b + ahead * (b - a) for a, b in zip(before.state, here.state, strict=True)))
+    # Near the end of a branch its overlap vanishes as a square root, which a linear extrapolation
+    # overshoots.
+    safe = all(s * b > 0.25 * b * b for s, b in zip(state, here.state, strict=True) if b)
+    return replace(here, state=state) if safe else here
+
+
+@scope.guard(MINIMUM)
+@sweep.over_fields
+def curve(p: Parameters, branch: Branch, alphas: Alphas) -> xr.Dataset:
+    """Order parameters, losses and errors of one branch over alpha; NaN where the branch does not
+    exist.
+
+    Parameters
+    ----------
+    p : Parameters
+        Model; its alpha is ignored.
+    branch : {'positional', 'semantic', 'agnostic'}
+        Branch.
+    alphas : iterable of float
+        Sample complexities n/d.
+
+    Returns
+    -------
+    Dataset
+        Variables of `MEANING` over ``alpha``.
+    """
+    alphas = [float(a) for a in alphas]
+    points = continue_branch(p, branch, alphas)
+    rows = [
+        {**f.summary(), "slope": f.slope, "replicon": f.replicon, "jump": f.jump}
+        if f is not None
+        else dict.fromkeys(MEANING, np.nan)
+        for f in points
+    ]
+    data = {
+        k: ("alpha", np.array([r[k] for r in rows], float), {"long_name": text})
+        for k, text in MEANING.items()
+    }
+    return xr.Dataset(
+        data,
+        coords={"alpha": alphas},
+        attrs={
+            "kind": "theory",
+            "branch": branch,
+            "parameters": p.as_json(),
+            "reference": "cui2024, Eqs. (7)-(14)",
+            "status": "closure",
+        },
+    )
+
+
+@scope.guard(MINIMUM)
+@sweep.over_fields
+def phase_diagram(
+    p: Parameters, omegas: Omegas, alphas: Alphas, jobs: Annotated[int, Allowed(low=-1)] = -1
+) -> xr.Dataset:
+    """Both branches over (omega, alpha), by default on all cores.
+
+    Parameters
+    ----------
+    p : Parameters
+        Model; its omega and alpha are ignored.
+    omegas, alphas : iterable of float
+        Positional fractions and sample complexities n/d.
+    jobs : int
+        Processes; -1 is one per core.
+
+    Returns
+    -------
+    Dataset
+        Variables of `MEANING` over ``(branch, omega, alpha)``; NaN where a branch does not exist.
+    """
+    if jobs == 0:
+        raise ParameterError("jobs = 0: must be a number of processes, or -1 for one per core")
+    omegas, alphas = [float(w) for w in omegas], [float(a) for a in alphas]
+    tasks = [
+        joblib.delayed(curve)(p.replace(omega=w), branch, alphas)
+        for branch in OVERLAP
+        for w in omegas
+    ]
+    results = joblib.Parallel(n_jobs=min(jobs, len(tasks)), batch_size=1)(tasks)
+    rows = [
+        xr.concat(results[k * len(omegas) :][: len(omegas)], "omega", combine_attrs="drop")
+        for k in range(2)
+    ]
+    return xr.concat(rows, "branch").assign_coords(omega=omegas, branch=[*OVERLAP])
+
+
+# Thresholds
+
+FIRST = 2.0  # default start of the search; both branches exist there in all settings of the paper
+SMALLEST, LARGEST = 0.05, 16.0  # range of alpha that is searched
+CLOSE = 1e-4  # Newton stops if its step in alpha is below this; the error is of second order in it
+STEPS = 25
+NARROW = 1.02  # smallest ratio of alphas in the search for a common range of both branches
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Critical sample complexities at one omega.
+
+    Attributes
+    ----------
+    omega, alpha_c, alpha_l : float
+        NaN where there is no crossing.
+    reasons : dict
+        Reasons for missing crossings, by name.
+    at_alpha_c : dict
+        Fixed points of both branches at alpha_c.
+    at_alpha_l : FixedPoint or None
+        Semantic fixed point at alpha_l.
+    """
+
+    omega: float
+    alpha_c: float
+    alpha_l: float
+    reasons: dict[str, str] = field(default_factory=dict)
+    at_alpha_c: dict[str, FixedPoint] = field(default_factory=dict, repr=False)
+    at_alpha_l: FixedPoint | None = field(default=None, repr=False)
+
+    def summary(self) -> dict[str, float]:
+        """Summary as a dictionary of numbers."""
+        return {"alpha_c": self.alpha_c, "alpha_l": self.alpha_l}
+
+
+class Missing(ParameterError):
+    """Curves do not cross; the message has the reason."""
+
+
+def _critical(p: Parameters, near: Thresholds | None) -> tuple[float, dict[str, FixedPoint]]:
+    def at(alpha: float, branch: str, start: FixedPoint | None) -> FixedPoint:
+        return solve(p.replace(alpha=alpha), branch, start)
+
+    known = near is not None and near.at_alpha_c
+    return crossing(at, near.alpha_c, near.at_alpha_c) if near and known else crossing(at)
+
+
+def crossing(
+    solve_at: Callable[[float, str, Any], Any],
+    alpha: float = FIRST,
+    starts: Mapping[str, Any] = MappingProxyType({}),
+    close: float = CLOSE,
+) -> tuple[float, dict[str, Any]]:
+    """Where the training losses of both branches are equal, by Newton's method: the derivative of
+    the gap in alpha is the gap of the mean envelopes (``slope``).
+
+    Parameters
+    ----------
+    solve_at : callable
+        ``solve_at(alpha, branch, start)``: the fixed point, from a nearby one or None.
+    alpha : float
+        Where the search starts.
+    starts : mapping
+        Fixed points near it by branch.
+    close : float
+        Size of the last step; the error is of second order in it.
+
+    Raises
+    ------
+    Missing
+        If there is no crossing.
+    """
+    low, high, lost = 0.0, math.inf, ""  # no semantic branch below, no positional branch above
+
+    for _ in range(STEPS):
+        try:
+            semantic = solve_at(alpha, "semantic", starts.get("semantic"))
+        except NotConverged as error:
+            semantic, lost = None, f"; not converged: {error}"
+        if semantic is None or not semantic.exists:
+            # The semantic branch starts at larger alpha, if at all.
+            low, starts = max(low, alpha), {}
+            alpha = _between(low, high, 1.5 * alpha, lost)
+            if alpha > LARGEST:
+                raise Missing(f"no semantic branch up to alpha = {LARGEST:g}{lost}")
+            continue
+        positional = solve_at(alpha, "positional", starts.get("positional"))
+        if not positional.exists:
+            # At small omega the positional branch ends at large alpha, well above the crossing.
+            high, starts = min(high, alpha), {}
+            alpha = _between(low, high, 0.6 * alpha, lost)
+            if alpha < SMALLEST:
+                raise Missing(f"no positional branch down to alpha = {SMALLEST:g}{lost}")
+            continue
+        starts = {"semantic": semantic, "positional": positional}
+        gap = positional.train_loss - semantic.train_loss
+        slope = positional.slope - semantic.slope
+        rises = slope > 0  # only above the start of the semantic branch, if at all
+        step = -gap / slope if rises else 0.5 * alpha
+        if rises and abs(step) < close:
+            return alpha + step, starts
+        if alpha >= LARGEST and step > 0:
+            raise Missing(f"positional below semantic up to alpha = {LARGEST:g}{lost}")
+        alpha = min(LARGEST, max(alpha / 2, alpha + min(step, alpha)))
+        if alpha < SMALLEST:
+            raise Missing(f"semantic below positional down to alpha = {SMALLEST:g}{lost}")
+        if not rises:
+            starts = {}
+    raise Missing(f"Newton did not settle in {STEPS} steps, last alpha = {alpha:g}{lost}")
+
+
+def _between(low: float, high: float, free: float, lost: str = "") -> float:
+    """Next alpha of the search: between the two bounds, or ``free`` while one of them is
+    unknown.
+    """
+    if not low or math.isinf(high):
+        return free
+    if high >= NARROW * low:
+        return math.sqrt(low * high)
+    bounds = f"no semantic one at {low:.4g}, no positional one at {high:.4g}"
+    raise Missing(f"no alpha at which both branches exist ({bounds}){lost}")
+
+
+def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[float, FixedPoint]:
+    """alpha_l by the secant method on the semantic branch."""
+    level = baseline(p)["half_test"]
+    if level <= 0:
+        raise Missing("the linear layer is exact")
+    here, gap = first, first.test_mse_half - level
+    step = (
+        guess - first.p.complexity if guess else 0.15 * first.p.complexity * (1 if gap > 0 else -1)
+    )
+    for _ in range(STEPS):
+        alpha = here.p.complexity + max(-here.p.complexity / 2, min(step, here.p.complexity))
+        if alpha > LARGEST:
+            raise Missing(f"the linear layer is better up to alpha = {LARGEST:g}")
+        there = solve(p.replace(alpha=alpha), "semantic", here)
+        if not there.exists:
+            raise Missing(f"no semantic branch at alpha = {alpha:g}")
+        gap_there = there.test_mse_half - level
+        slope = (gap_there - gap) / (there.p.complexity - here.p.complexity)
+        # If the error still increases, at small alpha, the crossing lies far above.
+        step = -gap_there / slope if slope < 0 else math.copysign(0.5 * alpha, gap_there)
+        if abs(step) < CLOSE:
+            return alpha + step, there
+        here, gap = there, gap_there
+    raise Missing(f"the secant method did not settle in {STEPS} steps")
+
+
+@scope.guard(MINIMUM)
+@sweep.over_fields
+def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
+    """Both thresholds at ``p.omega``; NaN if there is no crossing (``reasons`` says why). ``near``
+    is the result at a nearby omega, used as a start.
+    """
+    result = Thresholds(p.omega, math.nan, math.nan)
+    try:
+        alpha, points = _critical(p, near)
+        result = replace(result, alpha_c=alpha, at_alpha_c=points)
+    except Missing as error:
+        return replace(
+            result, reasons={"alpha_c": str(error), "alpha_l": "not looked for without alpha_c"}
+        )
+    try:
+        ratio = near.alpha_l / near.alpha_c if near and near.at_alpha_l else None
+        alpha, point = _linear(p, points["semantic"], ratio and ratio * alpha)
+        result = replace(result, alpha_l=alpha, at_alpha_l=point)
+    except Missing as error:
+        result = replace(result, reasons={"alpha_l": str(error)})
+    return result
+
+
+@checked
+def line(p: Parameters, omegas: Omegas, near: Thresholds | None = None) -> list[Thresholds]:
+    """Thresholds over omega by continuation; NaN if there is no crossing."""
+    points = []
+    for omega in omegas:
+        result = thresholds(p.replace(omega=float(omega)), near)
+        near = result if result.at_alpha_c else near
+        points.append(result)
+    return points
