@@ -2,11 +2,10 @@
 8).
 """
 
-from functools import cache
-
 import sympy as sp
 
 from theory import Equation, symbol, table, written_as
+from theory.called import cache
 from theory.induction_heads import attention
 from theory.induction_heads.network import ORTHONORMAL
 from theory.induction_heads.symbols import N, alpha, beta, d, gamma, k, q, ref

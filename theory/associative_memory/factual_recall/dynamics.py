@@ -34,7 +34,7 @@ Z = symbol("Z", means="partition function of the answers", positive=True)
 INVARIANT = symbol("c_recall", "c", "ratio c_r or c_s", positive=True)
 a = symbol("a", means="an answer", integer=True, positive=True)
 position = symbol("n_position", "n", "a position", integer=True, positive=True)
-weight, value = array("w", means="attention on a token"), array("V", means="value of a token for an answer")  # fmt: skip
+attended, value = array("w", means="attention on a token"), array("V", means="value of a token for an answer")  # fmt: skip
 token, logit = array("z_token", "z", "tokens"), array("logit", r"\ell", "logits of the answers")
 SYMMETRIC = "weights equal at the start, balanced facts: noise and end rows stay frozen, rows have two values each"
 
@@ -86,7 +86,7 @@ def total_loss() -> sp.Expr:
 @cache
 def losses() -> dict[str, Equation]:
     """Logit, factorised normalisation, the two losses, plateau and start."""
-    read = sp.Sum(weight[token[position]] * value[token[position], a], (position, 1, T))
+    read = sp.Sum(attended[token[position]] * value[token[position], a], (position, 1, T))
     start = symbol("initial_loss", r"\mathcal{L}(0)", "loss at time 0")
     height = symbol("plateau", r"\mathcal{L}_{\mathrm{plateau}}", "loss on the plateau")
     slides = ref("slides, factual recall: linear attention, one-hot embeddings")

@@ -1,8 +1,7 @@
 """Factual recall, stated once: linear attention from the end token, on balanced facts."""
 
-from functools import cache
-
 from theory.associative_memory.symbols import T
+from theory.called import cache
 from theory.notation import symbol
 from theory.statement import (
     Statement,

@@ -2,12 +2,11 @@
 Markov chain.
 """
 
-from functools import cache
-
 import sympy as sp
 
 from theory import Equation, array, symbol, table, written_as
 from theory.associative_memory.symbols import DERIVED, N, j, ref
+from theory.called import cache
 
 agree = array("a_agree", "a", "probability of agreement after j hops")
 phi = array("phi_fixed", r"\phi", "fixed points of one permutation against the other, by hop")

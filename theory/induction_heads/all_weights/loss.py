@@ -18,8 +18,8 @@ from theory.induction_heads.network import ENDS, MASKS, ORTHONORMAL, Network, va
 from theory.induction_heads.symbols import N, d, k, q, ref, squared_error
 
 w_item, w_label, r_item, r_label, c_item, c_label = (
-    array(f"{x}_{y}", rf"{x}^{{\mathrm{{{y}}}}}", means.format(f"{y}s"))
-    for x, means in (
+    array(f"{letter}_{y}", rf"{letter}^{{\mathrm{{{y}}}}}", means.format(f"{y}s"))
+    for letter, means in (
         ("w", "attention of the query on {}, second layer"),
         ("r", "what both layers retrieve of {}"),
         ("c", "output along {}"),

@@ -1,7 +1,6 @@
 """Numerical uniform query: loss and gradient in O(N), and emergence times of the flow."""
 
 from collections.abc import Callable
-from functools import cache
 from typing import Annotated, Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import scipy.optimize
 import sympy as sp
 
 from theory import Allowed, checked
+from theory.called import cache
 from theory.induction_heads import attention
 from theory.induction_heads.numbers.all_weights_loss import rows, rows_before
 from theory.induction_heads.numbers.running import after, mean, real, with_gradient
