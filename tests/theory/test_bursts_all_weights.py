@@ -29,7 +29,7 @@ ENOUGH = 1e-6  # of integrators; the laws are off by tenths of percents
 @pytest.mark.parametrize("sizes", [(4, 1), (5, 3)])
 def test_three_numbers_of_the_network_are_the_statement(sizes):
     """The loss of `bursty`, stated by hand, is the network's with sixteen numbers left out."""
-    _, loss = Network("strict", attention.NAMES, burst=B).normaliser_and_loss()
+    _, loss = Network("strict", attention.SHORT, burst=B).normaliser_and_loss()
     gap = value(loss) - kept.derived(bursty.stated).loss
     assert vanishes(gap.subs(dict(zip((N, B), sizes, strict=True))).doit())
 

@@ -150,7 +150,7 @@ def test_score_between_item_and_label():
     """
     same = sp.KroneckerDelta(k, l)
     assert derived("score_label_item") == derived("score_item_label") == alpha * same
-    net = network.Network("strict", attention.NAMES)
+    net = network.Network("strict", attention.SHORT)
     for kind in ("item", "label"):
         row = net.row(kind, k)
         assert network.value(net.score("W1", row, row)) == 0

@@ -15,7 +15,7 @@ from theory.statement import statement
 from theory.statement.derived import Derived, derive
 
 THREE = "only alpha_3, beta_2, gamma_3 differ from zero"
-NAMES = {full: short for short, full in HEAD.items()}
+SHORT = {full: short for short, full in HEAD.items()}
 
 
 @cache
@@ -23,14 +23,14 @@ def key_scores(mask: str = "strict") -> dict[str, sp.Expr]:
     """Scores divided by beta: of rows before the queried pair, of its item and label, of the rows d
     pairs later, and of the query.
     """
-    scores = Network(mask, NAMES).key_scores()
+    scores = Network(mask, SHORT).key_scores()
     return {name: score / beta for name, score in scores.items() if name != "first"}  # as earlier
 
 
 @cache
 def derived(mask: str = "strict", place: Any = q) -> Derived:
     """Loss of a queried pair, and its normalisation Z_q."""
-    normaliser, loss = Network(mask, NAMES, place).normaliser_and_loss()
+    normaliser, loss = Network(mask, SHORT, place).normaliser_and_loss()
     return derive(statement(loss, name="induction_heads", observables={Z_q.name: normaliser}))
 
 
@@ -49,7 +49,7 @@ def loss_of_query(mask: str = "strict") -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Scores and attention of both layers, and the loss for a general query."""
-    net, last = Network("strict", NAMES), number("query", q)
+    net, last = Network("strict", SHORT), number("query", q)
     by_name: dict[str, Equation] = {}
     corrected = "B.3, corrected: printed as 0; masked, as the label comes later"
     for row, column, place in (("label", "item", "B.3"), ("item", "label", corrected)):
@@ -62,7 +62,7 @@ def equations() -> dict[str, Equation]:
         "of_item": ("item", "label", k - d),
     }
     for mask, end in ENDS.items():
-        net = Network(mask, NAMES)
+        net = Network(mask, SHORT)
         given = (ORTHONORMAL, THREE, f"{mask} mask")
         first = {
             f"attention_{name}{end}": (

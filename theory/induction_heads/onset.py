@@ -10,7 +10,7 @@ import xarray as xr
 from theory import Onset, of_onset, scope, sweep, until
 from theory.induction_heads import drop, dynamics, expansions
 from theory.induction_heads.all_weights import burst, burst_loss, loss, scores
-from theory.induction_heads.attention import NAMES
+from theory.induction_heads.attention import SHORT
 from theory.induction_heads.numbers import all_weights, emergence
 from theory.induction_heads.parameters import Parameters
 from theory.induction_heads.predict import all_weights_times
@@ -88,7 +88,7 @@ def _path(p: Parameters) -> xr.Dataset:
     """Alpha_3, beta_2, gamma_3 and the loss with all weights trained, up to the drop."""
     speed, pace = all_weights.rates(p.data, p.dimension)
     curve = all_weights.curve(p.N, p.query, p.mask, right=p.B, speed=speed)
-    return curve[[*NAMES, "loss"]].rename(NAMES).assign_coords(t=curve.t / pace)
+    return curve[[*SHORT, "loss"]].rename(SHORT).assign_coords(t=curve.t / pace)
 
 
 def _three(p: Parameters, until: float | None) -> Onset:

@@ -66,6 +66,3 @@ def equations() -> dict[str, Equation]:
         by_name |= table(ref(scores.PLACE), *given, f"{mask} mask", status="exact", **made)
     loss = (squared_error, squares)
     return by_name | table(ref(scores.PLACE), *given, status="exact", all_loss=loss)
-
-
-on_self, o_item, o_other = (sp.Symbol(x, real=True) for x in ("on_self", "o_item", "o_other"))

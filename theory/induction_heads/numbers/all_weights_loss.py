@@ -35,7 +35,7 @@ def first_layer(mask: str, burst: sp.Expr = sp.S.One) -> dict[sp.Symbol, sp.Expr
     return dict(reversed(scores.abbreviations(mask, burst).items()))
 
 
-def weights(pair: sp.Symbol) -> dict[sp.Symbol, sp.Expr]:
+def row_weights(pair: sp.Symbol) -> dict[sp.Symbol, sp.Expr]:
     """Attention of the first layer in a pair (equations ``all_attention_*``).
 
     An item without rows before it, the first row under a strict mask, retrieves nothing: it is
@@ -57,7 +57,7 @@ def compiled(mask: str) -> Callable:
     """
     to_itself = MASKS[mask]
     first, second, third, fourth = gamma
-    item_self, item_other, label_item, label_self, label_other = weights(k)
+    item_self, item_other, label_item, label_self, label_other = row_weights(k)
     to_item, to_label, later, of_item, of_label = real("to_item to_label later of_item of_label")
     later_weight, later_first, later_second = real("later_weight later_first later_second")
     share, excess_item, excess_label = real("share excess_item excess_label")
@@ -66,7 +66,7 @@ def compiled(mask: str) -> Callable:
     slope, step = b_item + b_label, item_other + label_other
     chain = {
         **first_layer(mask),
-        **weights(k),
+        **row_weights(k),
         on_self: to_itself * sp.exp(x_self if to_itself else 0),
         to_item: sp.exp(slope * item_other),
         to_label: sp.exp(slope * label_other),

@@ -13,9 +13,9 @@ from theory.induction_heads.network import MASKS
 from theory.induction_heads.numbers.all_weights_loss import (
     first_layer,
     is_first,
+    row_weights,
     rows,
     rows_before,
-    weights,
 )
 from theory.induction_heads.numbers.running import after, real, total, with_gradient
 from theory.induction_heads.symbols import B, N, k, l
@@ -29,7 +29,7 @@ def compiled(mask: str) -> Callable:
     """
     to_itself = MASKS[mask]
     first, second, third, fourth = gamma
-    item_self, item_other, label_item, label_self, label_other = weights(l)
+    item_self, item_other, label_item, label_self, label_other = row_weights(l)
     right = {real(f"right_{name}"): form for name, form in burst.right_weights().items()}
     by_item, by_label = [*right][:3], [*right][3:]
     scores = burst.score_forms(mask)
@@ -47,7 +47,7 @@ def compiled(mask: str) -> Callable:
     chain = {
         **first_layer(mask, B),
         burst.E_1: sp.exp(THETA["alpha_1"]),
-        **weights(l),
+        **row_weights(l),
         **right,
         on_item: sp.exp(x_first * is_first),
         on_query: to_itself * sp.exp(x_self if to_itself else 0),

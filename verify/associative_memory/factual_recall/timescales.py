@@ -16,8 +16,8 @@ from theory.associative_memory.factual_recall import (
     flow,
     numbers,
     time_of_share,
-    timescales,
 )
+from theory.associative_memory.factual_recall import timescales as hitting
 from theory.associative_memory.factual_recall.dynamics import PARTS, Part
 from theory.associative_memory.factual_recall.onset import SHARES
 from theory.parameters import stated
@@ -67,7 +67,7 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
         "steps at 90, 50, 10% of the initial value: flow (quadrature), full-batch descent, students",
     )
     euler = flow().descend(p, p.eta, int(runs.step[-1])).isel(t=runs.step.values)
-    exactly = timescales.equations()["hitting_time_exact"]
+    exactly = hitting.equations()["hitting_time_exact"]
     for part in PARTS:
         shares = {label: share for label, (share, _) in SHARES.items()}
         last = 1.2 * time_of_share(p, part, min(shares.values()))
@@ -121,8 +121,8 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
 
 def _level(part: Part, share: float) -> Any:
     """Expression that crosses zero when a part of the loss reaches a share of its initial value."""
-    goal = timescales.equations()["gain_at_share"].rhs
-    return part.w * part.delta - goal.subs({timescales.share: share, timescales.K: part.choices})
+    goal = hitting.equations()["gain_at_share"].rhs
+    return part.w * part.delta - goal.subs({hitting.share: share, hitting.K: part.choices})
 
 
 def plateau_steps(p: Parameters) -> float:
@@ -157,9 +157,9 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
     rows = sweeps["epsilon"]
     x, y = [np.log(1 / r["value"]) for r in rows], [r["flow"] * SMALL.eta for r in rows]
     rates = {
-        timescales.rates[q.name].name: numbers.constants(SMALL, q)["lambda_recall"] for q in PARTS
+        hitting.rates[q.name].name: numbers.constants(SMALL, q)["lambda_recall"] for q in PARTS
     }
-    length = timescales.equations()["plateau_length"]
+    length = hitting.equations()["plateau_length"]
     grown = np.diff([float(length.evaluate({**rates, "epsilon": np.exp(-k)})) for k in (1, 2)])[0]
     what = "plateau length grows by 1/lambda_s - 1/lambda_r per e-fold of 1/epsilon"
     why = "epsilon^2 ln epsilon at the largest epsilon, 1e-2"

@@ -3,8 +3,8 @@ on batches, to 1% of the range of each curve.
 """
 
 from theory.associative_memory.factual_recall import flow, predict
+from verify import curves
 from verify.check import Band
-from verify.curves import trajectories
 
 BATCHES = "gradient noise of batches of about a thousand sequences, the same sign in all seeds"
 RELATION, SUBJECT = ("relation", "C0"), ("subject", "C1")
@@ -17,4 +17,4 @@ PANELS = {
     "attention weight": {"w_r": RELATION, "w_s": SUBJECT},
     "value gain": {"delta_r": RELATION, "delta_s": SUBJECT},
 }
-report = trajectories(predict, flow, PANELS, Band(-0.01, 0.01, BATCHES))
+report = curves.trajectories(predict, flow, PANELS, Band(-0.01, 0.01, BATCHES))
