@@ -13,7 +13,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from simulate import systems
-from simulate.associative_memory.k_hop.learner import apply
+from simulate.associative_memory.k_hop import apply
 from simulate.induction_heads.student import squared_error
 from simulate.positional_semantic.student import Student
 from simulate.positional_semantic.task import positional_encoding

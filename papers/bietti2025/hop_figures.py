@@ -7,9 +7,9 @@ import numpy as np
 from papers.source import Source
 from simulate.associative_memory import k_hop as hop_students
 from theory.associative_memory import k_hop
-from theory.associative_memory.k_hop.numbers import product_curve
+from theory.associative_memory.k_hop import product_curve
 from theory.runtime import plotting
-from verify.associative_memory.k_hop.laws import learner_runs
+from verify.associative_memory.k_hop import learner_runs
 
 
 @plotting.panels(1, 2)

@@ -9,7 +9,7 @@ from simulate.associative_memory import gradient_steps as step_students
 from simulate.associative_memory import trigger_task as trigger_students
 from simulate.pool import one_thread
 from theory.runtime import plotting
-from verify.associative_memory.trigger_task.laws import EARLY
+from verify.associative_memory.trigger_task import EARLY
 
 
 @plotting.panels(1, 3)

@@ -7,8 +7,8 @@ from papers.bietti2025.figures import FIGURES
 from papers.document import check_table
 from papers.source import Source
 from theory import associative_memory, latex
-from verify.associative_memory.factual_recall import gradients as recall_gradients
-from verify.associative_memory.gradient_memory import gradients as lemma_gradients
+from verify.associative_memory import factual_recall as recall_gradients
+from verify.associative_memory import gradient_memory as lemma_gradients
 
 HERE = Path(__file__).parent
 AFTER = {  # figures behind the last section they belong to

@@ -8,9 +8,8 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 
 from papers.source import Source
+from theory.induction_heads.all_weights import descent as times
 from theory.induction_heads.all_weights import law
-from theory.induction_heads.numbers import all_weights as times
-from theory.induction_heads.numbers import leading_order
 from theory.runtime import plotting
 from verify.induction_heads import flow_laws
 
@@ -35,7 +34,7 @@ def draw(_: Source, axes: Any) -> None:
     law's error, and a run's pseudo-parameters over time.
     """
     times_of = {query: [times.times(N, query) for N in SIZES] for query in LABELS}
-    far = {query: [leading_order.predicted(N, query) for N in LAW_SIZES] for query in LABELS}
+    far = {query: [law.predicted(N, query) for N in LAW_SIZES] for query in LABELS}
     x, large = np.array(SIZES, float), np.array(LAW_SIZES, float)
     for axis, (query, label) in zip(axes[0], LABELS.items(), strict=True):
         for c, (name, letter) in enumerate(LETTERS.items()):
@@ -70,7 +69,7 @@ def draw(_: Source, axes: Any) -> None:
     left, right = axes[1]
     known = {N: {query: times_of[query][SIZES.index(N)] for query in LABELS} for N in SIZES}
     for query, marker in zip(LABELS, "os", strict=True):
-        predicted = [leading_order.predicted(N, query) for N in SIZES]
+        predicted = [law.predicted(N, query) for N in SIZES]
         for c, (name, letter) in enumerate(LETTERS.items()):
             error = [
                 abs(p[name] / known[N][query][name] - 1)

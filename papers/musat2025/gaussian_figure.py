@@ -9,7 +9,7 @@ from papers.source import Source
 from simulate.induction_heads import train
 from theory.induction_heads import gaussian as law
 from theory.induction_heads import symbols
-from theory.induction_heads.numbers import all_weights as times
+from theory.induction_heads.all_weights import descent as times
 from theory.runtime import plotting
 from verify.induction_heads import gaussian
 

@@ -7,7 +7,7 @@ from papers.document import check_table, tabular
 from papers.musat2025.figures import FIGURES
 from papers.source import Source
 from theory import induction_heads as ih
-from theory.induction_heads.numbers import emergence
+from theory.induction_heads import emergence
 from verify.induction_heads import flow_laws, gradients
 
 HERE = Path(__file__).parent

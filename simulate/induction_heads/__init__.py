@@ -1,6 +1,7 @@
 """Students of the induction-head task (Musat et al., arXiv:2511.01033)."""
 
-from simulate.induction_heads import learner, standard, task, text
+from simulate.induction_heads import learner, standard, text
+from simulate.induction_heads import student as task
 from simulate.induction_heads.standard import Transformer
 from simulate.induction_heads.student import Constrained, Student, assemble, project, residual
 from simulate.statement import of

@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from simulate import training
-from simulate.induction_heads.student import attention
-from simulate.induction_heads.task import generator
+from simulate.induction_heads.student import attention, generator
 from simulate.learner import Module, Unstacked
 from theory.induction_heads.parameters import StandardParameters
 

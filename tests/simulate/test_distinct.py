@@ -13,7 +13,7 @@ from tiny import ALONE, STUDENTS, student
 
 from simulate import arguments, joined, runs
 from simulate.associative_memory import superposition
-from simulate.associative_memory.k_hop.pointers import Learner as PointerLearner
+from simulate.associative_memory.k_hop import PointerLearner
 from simulate.associative_memory.noisy_bigram import Learner as Bigram
 from simulate.associative_memory.noisy_bigram import Parameters as BigramParameters
 from simulate.positional_semantic import task

@@ -10,7 +10,7 @@ from simulate.associative_memory import k_hop, noisy_bigram, superposition
 from simulate.associative_memory.gradient_steps import InductionHead, run
 from simulate.associative_memory.gradient_steps import Parameters as StepParameters
 from simulate.associative_memory.gradient_steps import sample as sample_steps
-from simulate.associative_memory.k_hop.pointers import Learner as Pointing
+from simulate.associative_memory.k_hop import PointerLearner as Pointing
 from theory.associative_memory.gradient_steps import equations as step_equations
 from theory.associative_memory.k_hop import direct_time
 

@@ -11,8 +11,8 @@ from theory import associative_memory as am
 from theory import induction_heads as ih
 from theory import positional_semantic as ps
 from theory import state_tracking as st
+from theory.associative_memory import factual_recall, k_hop
 from theory.associative_memory import factual_recall as recall
-from theory.associative_memory import k_hop
 from theory.parameters import ParameterError
 from theory.state_tracking.levels import DRAWS, LEVELS
 from theory.state_tracking.numbers.per_seed import (
@@ -279,7 +279,7 @@ def test_factual_recall_follows_the_steps_of_the_students():
     steps = np.array([0, 3, 20])
     runs = xr.Dataset(coords={"t": p.eta * steps, "step": ("t", steps)})
     runs.attrs["parameters"] = p.replace(batch_size=7).as_json()
-    found, whole = am.predict(p, runs), am.factual_recall.flow().descend(p, p.eta, 20)
+    found, whole = am.predict(p, runs), factual_recall.flow().descend(p, p.eta, 20)
     np.testing.assert_array_equal(found.loss, whole.loss.isel(t=steps))
     assert "accuracy" not in found and "probability" in found
     with pytest.raises(ParameterError, match="eta = .*: the runs were trained"):

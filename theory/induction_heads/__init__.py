@@ -2,22 +2,19 @@
 
 from theory.catalogue import catalogue
 from theory.induction_heads import (
-    attention,
-    definitions,
     drop,
     dynamics,
+    emergence,
     expansions,
     gaussian,
-    query,
+    network,
     structure,
 )
-from theory.induction_heads.all_weights import burst, burst_loss, law, loss, plateau, recent, scores
+from theory.induction_heads import dynamics as query
+from theory.induction_heads.all_weights import burst, law, plateau, scores
 from theory.induction_heads.dynamics import flow
-from theory.induction_heads.numbers import emergence
-from theory.induction_heads.onset import emergence_times, onset
-from theory.induction_heads.parameters import Parameters
-from theory.induction_heads.predict import predict
-from theory.induction_heads.scope import applies
+from theory.induction_heads.onset import emergence_times, onset, predict
+from theory.induction_heads.parameters import Parameters, applies
 
 __all__ = [
     "Parameters",
@@ -37,18 +34,18 @@ __all__ = [
 
 flows, sections, equations = catalogue(
     {
-        "Definitions": [definitions],
+        "Definitions": [structure.definitions],
         "Which weights can leave zero": [structure],
-        "Attention and loss for any queried pair": [attention],
+        "Attention and loss for any queried pair": [network.attention_equations],
         "Three parameters: loss, gradient, invariant": [dynamics],
         "Flow": [flow],
         "Emergence times": [expansions],
         "Drop of the loss": [drop],
-        "Uniform query": [query],
-        "All weights": [scores, loss],
+        "Uniform query": [query.query_equations],
+        "All weights": [scores, scores.loss_equations],
         "All weights: plateau and law": [plateau, law],
-        "All weights: a burst of right pairs": [burst, burst_loss],
-        "All weights: a recent right pair": [recent],
+        "All weights: a burst of right pairs": [burst, burst.burst_loss_equations],
+        "All weights: a recent right pair": [law.recent_equations],
         "Gaussian data": [gaussian],
     },
     flow,

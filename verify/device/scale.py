@@ -16,7 +16,7 @@ from simulate.positional_semantic import train as train_positional
 from simulate.state_tracking import train as train_tracking
 from theory import induction_heads as ih
 from theory import positional_semantic as ps
-from theory.induction_heads.numbers import emergence
+from theory.induction_heads import emergence
 from theory.induction_heads.parameters import StandardParameters
 from verify.check import Check
 from verify.device.students import FEW

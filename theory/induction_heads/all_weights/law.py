@@ -11,18 +11,46 @@ A burst of B right pairs multiplies the gammas by B, and the drive of alpha_3 by
 numbers gain beside that, rows that see earlier right pairs, is smaller by B / ln N here.
 """
 
+import math
+from collections.abc import Callable
 from functools import cache
+from typing import Annotated, Any
 
+import numpy as np
 import scipy.integrate
 import scipy.optimize
 import sympy as sp
+from scipy.special import digamma
 
-from theory import Equation, numeric, proved, symbol, table
+from theory import (
+    Allowed,
+    Equation,
+    ParameterError,
+    checked,
+    gauss_legendre,
+    number,
+    numeric,
+    proved,
+    symbol,
+    table,
+    written_as,
+)
 from theory.induction_heads.all_weights import burst, plateau
-from theory.induction_heads.all_weights.plateau import LEADING, beta_7, beta_10, e, phi
+from theory.induction_heads.all_weights import descent as times
+from theory.induction_heads.all_weights.plateau import (
+    BURST,
+    FIVE,
+    LEADING,
+    Gamma,
+    beta_7,
+    beta_10,
+    e,
+    gamma_4,
+    phi,
+)
+from theory.induction_heads.all_weights.running import mean, total, with_gradient
 from theory.induction_heads.all_weights.scores import PLACE, THETA
-from theory.induction_heads.bursty import mixture
-from theory.induction_heads.numbers import all_weights as times
+from theory.induction_heads.bursty import emergence as bursts
 from theory.induction_heads.symbols import (
     B,
     N,
@@ -31,6 +59,7 @@ from theory.induction_heads.symbols import (
     T_gamma,
     mean_B,
     mean_B2,
+    q,
     ref,
     tau,
     u,
@@ -102,7 +131,7 @@ def drop_time() -> sp.Expr:
     """
     log, v = sp.log(N), sp.Symbol("v", positive=True)
     scale = mean_B**2 / (4 * N**2)
-    of_labels = mixture.mean(plateau.slow_loss().subs(gamma_3, mean_B)) / N**2
+    of_labels = bursts.mean(plateau.slow_loss().subs(gamma_3, mean_B)) / N**2
     of_beta = -sp.diff(of_labels, beta_2).subs(alpha_3, -sp.log(v))
     beta = sp.integrate(sp.expand(of_beta / (scale * log)), (v, u, 1))
     gain = sp.expand(-sp.diff(of_labels, alpha_3) * sp.exp(-alpha_3) / scale).subs(beta_2, beta)
@@ -155,3 +184,227 @@ def equations() -> dict[str, Equation]:
         T_drop_all_uniform=(T_drop, 4 * uniform_integral() * N**2 / log, f"{new}: uniform q"),
         T_gamma_all_uniform=(T_gamma, N * log / (2 - sp.sqrt(2)), f"{new}: uniform q"),
     )
+
+
+# Leading-order law of the drop with all weights trained, for sizes at which sums over rows are
+# too expensive
+
+
+def names(right: int = 1) -> tuple[str, ...]:
+    """Pseudo-parameters that move at leading order, with ``right`` right pairs."""
+    return FIVE if right == 1 else (*FIVE, *BURST)
+
+
+weight = sp.Symbol("weight")  # of a pair in averages
+
+
+@cache
+def _compiled(query: str, right: int = 1) -> Callable:
+    """Loss (equations ``plateau_loss``, ``plateau_loss_burst``) and its gradient by all nineteen
+    pseudo-parameters; for a uniform query at pairs and weights.
+    """
+    loss = sp.Symbol("loss")
+    if query == "last":
+        return with_gradient({loss: plateau.loss_last(right)}, [*THETA.values()], (), (N,))
+    common, one = plateau.loss_uniform()
+    average = sp.Symbol("average")
+    chain = {average: total(weight * one), loss: common + average}
+    return with_gradient(chain, [*THETA.values()], (q, weight), (N, q, weight))
+
+
+EFFECTIVE = 1e-5  # relative accuracy of an effective length: the flow is right to 1/N
+SHORTEST = 8  # pairs of a context
+
+
+@cache
+def nodes(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights for averages over all pairs: the first `EXPLICIT` pairs one by one, then
+    Gauss-Legendre in ln q.
+
+    The averaged function depends on q only through e/(e + 2q - 2), smooth in ln q. Replacing the
+    sum by an integral that starts half a step earlier has a relative error of 1/(24 q^2).
+    """
+    pairs = np.arange(1.0, min(size, EXPLICIT) + 1)
+    weights = np.ones_like(pairs)
+    if size > EXPLICIT:
+        log, weight = gauss_legendre(NODES, math.log(EXPLICIT + 0.5), math.log(size + 0.5))
+        far = np.exp(log)
+        pairs, weights = np.append(pairs, far), np.append(weights, weight * far)
+    return pairs, weights / size
+
+
+def loss_and_gradient(
+    theta: np.ndarray, size: float, query: str = "last", right: int = 1
+) -> tuple[float, np.ndarray]:
+    """Loss of the five pseudo-parameters, or eight for a burst, and its gradient, in the layout of
+    all nineteen.
+    """
+    pairs = () if query == "last" else nodes(int(size))
+    return _compiled(query, right)(theta, float(size), *pairs)
+
+
+@checked
+def predicted(
+    size: Annotated[int, Allowed(low=2, high=10**5)],
+    query: times.Query = "last",
+    right: times.Right = 1,
+    **options: Any,
+) -> dict[str, float]:
+    """Emergence times by the flow of five pseudo-parameters (eight for a burst of ``right`` right
+    pairs), strict mask, without fitted constants; relative error of order B/N.
+
+    O(1) per step for either query. Valid up to N = 10^4; at 10^6 rounding errors of the gammas stop
+    the integrator, see `slow_drop`. Units and names as in `all_weights.times`; infinite if not
+    reached before the drop.
+    """
+    times.loss_of(size, query, "strict", right)  # refuses bursts that it does not know
+    run = times.descend(
+        lambda x: loss_and_gradient(x, size, query, right), size, names(right), **options
+    )
+    return times.crossings(run, size)
+
+
+@checked
+def effective_length(
+    size: Annotated[int, Allowed(low=SHORTEST, high=10**5)], right: times.Right
+) -> float:
+    """Context length at which a single right pair drops as late as ``right`` of ``size`` pairs,
+    strict mask, by the flow of eight numbers and of five.
+
+    Raises
+    ------
+    ParameterError
+        For so many right pairs that the length, at least N/B^2, may be shorter than `SHORTEST`.
+    """
+    number("right", right, Allowed(high=math.isqrt(size // SHORTEST)), int)
+    late = predicted(size, right=right, rtol=EFFECTIVE)["T_drop"]
+
+    def gap(log_length: float) -> float:
+        length = float(np.exp(log_length))
+        run = times.descend(lambda x: loss_and_gradient(x, length), length, FIVE, rtol=EFFECTIVE)
+        return math.log(times.crossings(run, length)["T_drop"] / late)
+
+    ends = math.log(size / right**2 / 2), math.log(2 * size)
+    return math.exp(scipy.optimize.brentq(gap, *ends, xtol=EFFECTIVE))
+
+
+@checked
+def slow_drop(
+    log_size: Annotated[float, Allowed(low=0, high=1e3)], right: times.Right = 1
+) -> float:
+    """T_drop / N^2 for the last pair, or a burst, in the limit 1/N -> 0 at fixed ln N: alpha_3 as a
+    function of beta_2, with the numbers that only a burst moves.
+    """
+    of_e = numeric.function(plateau.sums()[phi], [e])
+    moved = [THETA[n] for n in ("alpha_3", *BURST)]
+    state = [THETA["beta_2"], *moved, THETA["gamma_3"]]
+    loss = plateau.slow_loss().subs({THETA["gamma_4"]: -right, B: right})
+    slopes = numeric.function([-sp.diff(loss, x) for x in state[:-1]], state)
+    start = np.zeros(1 + len(moved))
+
+    def rates(beta: float, at: np.ndarray) -> list[float]:
+        alpha, first, seventh, tenth, _ = at
+        third = np.sqrt(right**2 + (beta**2 + seventh**2 + tenth**2) / 2)
+        of_beta, of_alpha, *others = slopes(beta, alpha, first, seventh, tenth, third)
+        grown = float(np.exp(alpha))
+        of_alpha += right**2 * grown * (log_size + float(of_e(grown))) / 4
+        return [float(x / of_beta) for x in (of_alpha, *others, 1)]
+
+    def gone(_: float, at: np.ndarray) -> float:
+        return float(at[0]) - FAR
+
+    gone.terminal = True  # type: ignore[attr-defined]
+    run = scipy.integrate.solve_ivp(
+        rates, (0, FAR), start, method="LSODA", rtol=1e-10, atol=1e-14, events=gone
+    )
+    return float(run.y[-1, -1])
+
+
+# All weights on contexts whose one right pair is recent
+
+w = symbol("window", "w", "share of the context in which the right pair is", positive=True)
+S = symbol("S_right", "S", "what is retrieved of the right label, times 2 N", nonnegative=True)
+HERE = f"{PLACE}: law, the right pair among the last w N, w below 1"
+
+
+def seen() -> sp.Expr:
+    """Mean over places: rows after pair q retrieve 1/l of its label each, ln(N/q) in all."""
+    x = sp.Symbol("x", positive=True)  # q/N
+    return sp.expand(sp.integrate(-sp.log(x), (x, 1 - w, 1)) / w)
+
+
+@cache
+def output() -> sp.Expr:
+    """Gamma_4 on the plateau, at rest."""
+    form = plateau.quadratic(S)
+    still = sp.solve([sp.diff(form, x) for x in (Gamma, gamma_4)], [Gamma, gamma_4])
+    return written_as((1 - w) * sp.log(1 - w) / w, still[gamma_4].subs(S, seen()))
+
+
+def time() -> sp.Expr:
+    """Time of alpha_3 = 1/2: the drive goes as the square of gamma_4, which is 1 for the last."""
+    last = equations()["T_alpha_all_burst"].rhs.subs(B, 1)
+    return last / output() ** 2
+
+
+@cache
+def recent_equations() -> dict[str, Equation]:
+    """What is seen of the right label, gamma_4, and the time of alpha_3 = 1/2."""
+    return table(
+        ref(HERE),
+        *LARGE,
+        status="leading order",
+        recent_S=(S, seen),
+        recent_gamma_4=(gamma_4, output),
+        T_alpha_all_recent=(T_alpha, time),
+    )
+
+
+# Times of all weights where the right pair is at a random place among the last ``window * N``
+
+Size = Annotated[int, Allowed(low=16, high=10**5)]
+Window = Annotated[float, Allowed(above=0, high=0.5)]  # the drop comes 10% later at 3/4
+
+
+@cache
+def recent_compiled() -> Callable:
+    """Mean loss over places and its gradient by all nineteen pseudo-parameters; at N, places, and S
+    of each.
+    """
+    chain = {sp.Symbol("loss"): mean(plateau.loss_of_place(S))}
+    return with_gradient(chain, [*THETA.values()], (q, S), (N, q, S))
+
+
+def places(size: int, window: float) -> np.ndarray:
+    """Numbers of the last pairs.
+
+    Raises
+    ------
+    ParameterError
+        If there are none.
+    """
+    if not (last := round(window * size)):
+        raise ParameterError(f"window = {window:g}: must hold a pair of N = {size}")
+    return np.arange(size - last + 1.0, size + 1)
+
+
+@checked
+def recent_predicted(size: Size, window: Window, **options: Any) -> dict[str, float]:
+    """Emergence times by the flow of five numbers, strict mask; relative error of order 1/N.
+
+    Units and names as in `all_weights.times`, options those of `all_weights.descend`.
+    """
+    last = places(size, window)
+    seen = digamma(size) - digamma(last)
+    run = times.descend(
+        lambda x: recent_compiled()(x, float(size), last, seen), size, FIVE, **options
+    )
+    return times.crossings(run, size)
+
+
+@checked
+def recent_exact(size: Size, window: Window, **options: Any) -> dict[str, float]:
+    """The same by the flow of all weights on the mean loss over places; O(N^2) per step."""
+    right = [(1.0, times.loss_of(size, int(k), "strict")) for k in places(size, window)]
+    run = times.descend(times.mean_loss(right), size, times.moving("strict"), **options)
+    return times.crossings(run, size)

@@ -20,7 +20,7 @@ from theory.induction_heads.all_weights import burst
 from theory.induction_heads.all_weights.burst import E_1
 from theory.induction_heads.all_weights.scores import PLACE, THETA, E, context_weights, e
 from theory.induction_heads.network import ORTHONORMAL
-from theory.induction_heads.scope import PLATEAU
+from theory.induction_heads.parameters import PLATEAU
 from theory.induction_heads.symbols import B, N, j, k, q, ref, squared_error, t, tau
 
 FIVE = ("alpha_3", "beta_2", "gamma_2", "gamma_3", "gamma_4")

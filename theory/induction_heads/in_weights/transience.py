@@ -13,10 +13,13 @@ from theory.induction_heads.in_weights import emergence
 from theory.induction_heads.in_weights.emergence import (
     LONG,
     WHERE,
+    L,
     T_head,
     a,
     beta,
     c_0,
+    decay,
+    fading,
     kappa,
     known,
     n,
@@ -25,7 +28,6 @@ from theory.induction_heads.in_weights.emergence import (
     tau,
     w,
 )
-from theory.induction_heads.in_weights.statement import L, decay, fading
 
 u = symbol("u", means="e^beta over its value at attention 1/2", positive=True)
 largest = symbol("decay_largest", r"\lambda_{\max}", "decay at which the head does not begin")
