@@ -12,7 +12,6 @@ from theory import induction_heads as ih
 from theory import positional_semantic as ps
 from theory import state_tracking as st
 from theory.associative_memory import factual_recall, k_hop
-from theory.associative_memory import factual_recall as recall
 from theory.parameters import ParameterError
 from theory.state_tracking.levels import DRAWS, LEVELS
 from theory.state_tracking.numbers.per_seed import (
@@ -322,13 +321,13 @@ def test_informed_descents_take_the_local_minimiser():
 
 
 HEADS = ih.Parameters(N=2, D=4, data="orthonormal", query="last", steps=24, eval_every=4)
-RECALL = recall.Parameters(steps=24, eval_every=4)
+RECALL = factual_recall.Parameters(steps=24, eval_every=4)
 FAR = {
     "state_tracking": lambda p, **more: st.predict(p, seeds=2, **more),
     "dressed": lambda p, **more: st.predict(p, seeds=2, level="dressed", **more),
     "fixed_disorder": lambda p, **more: st.predict(p, seeds=2, level="fixed_disorder", **more),
     "induction_heads": ih.predict,
-    "factual_recall": recall.predict,
+    "factual_recall": factual_recall.predict,
 }
 OF = {"induction_heads": HEADS, "factual_recall": RECALL}
 

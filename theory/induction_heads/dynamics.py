@@ -10,7 +10,7 @@ import sympy as sp
 
 from theory import Allowed, Equation, Flow, checked, proved, symbol, table, vanishes, written_as
 from theory.called import cache
-from theory.induction_heads import network as attention
+from theory.induction_heads import network
 from theory.induction_heads.all_weights.running import (
     after,
     mean,
@@ -41,7 +41,7 @@ from theory.induction_heads.symbols import (
 from theory.special import first_crossing
 
 LAST = "last pair queried, q = N (Assumption 8)"
-GIVEN = (ORTHONORMAL, attention.THREE, LAST, "strict mask", "summed over the D coordinates")
+GIVEN = (ORTHONORMAL, network.THREE, LAST, "strict mask", "summed over the D coordinates")
 NEW = "beyond Theorem 2"
 gamma_star = symbol(
     "gamma_star", r"\gamma^{\star}", "gamma of least loss at given attention", real=True
@@ -55,7 +55,7 @@ def abbreviations() -> dict[sp.Symbol, sp.Expr]:
     """Definitions of r, F, s, p and G; each may use later ones. p is the score of the correct label
     divided by beta.
     """
-    own_label = attention.key_scores()["own_label"].subs(q, N)
+    own_label = network.key_scores()["own_label"].subs(q, N)
     return {
         r: s + F,
         F: 2 * N - 1,
@@ -83,8 +83,8 @@ def equations() -> dict[str, Equation]:
     """Loss at q = N, its gradient by the chain rule, the invariant, and the optimal gamma."""
     short = abbreviations()
     # No row follows the last pair; its label has weight s, and 2N - 1 other rows have weight 1.
-    exponent = sp.exp(beta * attention.key_scores()["own_label"].subs(q, N))
-    loss = attention.derived("strict", N).loss.subs(exponent, s).subs(exponent**2, s**2)
+    exponent = sp.exp(beta * network.key_scores()["own_label"].subs(q, N))
+    loss = network.derived("strict", N).loss.subs(exponent, s).subs(exponent**2, s**2)
     loss = loss.subs(N, (F + 1) / 2)
     loss = grouped(1 - 2 * gamma * s / r + gamma**2 * (s**2 + F) / r**2, loss)
     # Beta and alpha enter through s = exp(beta p), alpha through p = e^alpha / G.
@@ -212,10 +212,10 @@ def initial_slope() -> sp.Expr:
     contributes.
     """
     start = {alpha: 0, beta: 0}
-    c = {name: score.subs(start) for name, score in attention.key_scores("strict").items()}
+    c = {name: score.subs(start) for name, score in network.key_scores("strict").items()}
     total = c["own_label"] + sp.Sum(c["later_item"] + c["later_label"], (d, 1, N - q))
     slope_at = gamma / N * (c["own_label"] - total / (2 * N))
-    rate = -sp.diff(attention.loss_of_query("strict"), beta).subs(start)
+    rate = -sp.diff(network.loss_of_query("strict"), beta).subs(start)
     gap = sp.expand((rate - slope_at).replace(sp.Sum, taken_out))
     if gap != 0:
         raise ArithmeticError(f"initial slope: off by {gap}")
@@ -227,7 +227,7 @@ def mean_initial_slope() -> sp.Expr:
     """Average of `initial_slope` over q. Pair k is a later pair for k - 1 queries, and the sum of
     its two scores times k - 1 is simple.
     """
-    c = {name: score.subs(alpha, 0) for name, score in attention.key_scores("strict").items()}
+    c = {name: score.subs(alpha, 0) for name, score in network.key_scores("strict").items()}
     right = c["own_label"]
     later = sp.expand((c["later_item"] + c["later_label"]).subs(d, k - q))
     weighted = written_as(1 - right.subs(q, k) / 2, sp.simplify((k - 1) * later))
@@ -254,7 +254,7 @@ def large_initial_slope() -> sp.Expr:
 @cache
 def query_equations() -> dict[str, Equation]:
     """Initial rate of beta, for any queried pair and on average."""
-    given = (ORTHONORMAL, attention.THREE, "alpha = beta = 0", "strict mask")
+    given = (ORTHONORMAL, network.THREE, "alpha = beta = 0", "strict mask")
     place = ref("beyond Assumption 8: any q")
     return table(
         place,
@@ -278,7 +278,7 @@ def compiled() -> Callable:
 
     Rows before the queried pair have score 0; its own label and later rows have nonzero scores.
     """
-    scores = attention.key_scores("strict")
+    scores = network.key_scores("strict")
     right = sp.exp(beta * scores["own_label"].subs(q, k))
     item = sp.exp(beta * scores["later_item"].subs(q, rows_before / 2 + 1 - d))
     label = sp.exp(beta * scores["later_label"].subs(q, k - d))

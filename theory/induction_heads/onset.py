@@ -1,7 +1,6 @@
 """When the induction head emerges (Definitions 1-3, Theorem 2): times, curves and figure."""
 
 import math
-import time
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,7 @@ import xarray as xr
 
 from theory import Onset, of_onset, prediction, scope, sweep, until
 from theory.induction_heads import drop, dynamics, emergence, expansions
-from theory.induction_heads.all_weights import burst, scores
-from theory.induction_heads.all_weights import burst as burst_loss
-from theory.induction_heads.all_weights import descent as all_weights
-from theory.induction_heads.all_weights import law as leading_order
-from theory.induction_heads.all_weights import scores as loss
+from theory.induction_heads.all_weights import burst, descent, scores
 from theory.induction_heads.all_weights.running import NAMES
 from theory.induction_heads.network import SHORT
 from theory.induction_heads.parameters import ALL, DESCENT, EMERGENCE, PROJECTED, Parameters
@@ -32,8 +27,8 @@ def all_weights_times(p: Parameters) -> dict[str, float]:
     of inner products. Times in ``t``, keys as in `all_weights.times`; infinite if not reached
     before the drop.
     """
-    speed, pace = all_weights.rates(p.data, p.dimension)
-    times = all_weights.times(p.N, p.query, p.mask, right=p.B, speed=speed)
+    speed, pace = descent.rates(p.data, p.dimension)
+    times = descent.times(p.N, p.query, p.mask, right=p.B, speed=speed)
     return {name: value / pace for name, value in times.items()}
 
 
@@ -67,10 +62,10 @@ def predict(
         weights), or if the runs were trained with other parameters.
     """
     steps, clock = prediction.clock(p, runs, until)
-    of = all_weights.loss_of(p.N, p.query, p.mask, p.B)
+    of = descent.loss_of(p.N, p.query, p.mask, p.B)
 
     def follow() -> xr.Dataset:
-        whole = all_weights.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]), p.B)
+        whole = descent.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]), p.B)
         path = whole[steps]
         losses = [of(x)[0] for x in path]
         curves = {short: ("t", path[:, NAMES.index(full)]) for short, full in HEAD.items()}
@@ -140,9 +135,9 @@ def _all(p: Parameters) -> Onset:
         notes=notes,
         curves=lambda: {ALL_WEIGHTS: _path(p)},
         equations=lambda: (
-            [*(x for part in (scores, loss) for x in part.equations().values())]
+            [*(scores.equations() | scores.loss_equations()).values()]
             if p.B == 1
-            else [*(x for part in (burst, burst_loss) for x in part.equations().values())]
+            else [*(burst.equations() | burst.burst_loss_equations()).values()]
         ),
         plot=draw,
         setting={name: getattr(p, name) for name in ("N", "data", "query", "mask")}
@@ -154,8 +149,8 @@ def _all(p: Parameters) -> Onset:
 
 def _path(p: Parameters) -> xr.Dataset:
     """Alpha_3, beta_2, gamma_3 and the loss with all weights trained, up to the drop."""
-    speed, pace = all_weights.rates(p.data, p.dimension)
-    curve = all_weights.curve(p.N, p.query, p.mask, right=p.B, speed=speed)
+    speed, pace = descent.rates(p.data, p.dimension)
+    curve = descent.curve(p.N, p.query, p.mask, right=p.B, speed=speed)
     return curve[[*SHORT, "loss"]].rename(SHORT).assign_coords(t=curve.t / pace)
 
 
@@ -264,61 +259,3 @@ def draw(result: Onset, axes: Any) -> None:
     right.set(ylabel=r"loss $\mathcal{L}$", ylim=(0, 1.05 * float(curve.loss.max())))
     for axis in axes:
         plotting.below(axis)
-
-
-# Benchmark of emergence times with all weights trained
-
-SIZES = (64, 1000)
-AGREE = 2e-2  # law against flow at the larger size; its error is of order ln N / N
-
-
-def benchmark() -> dict[str, Any]:
-    """Run the benchmark.
-
-    Returns
-    -------
-    dict
-        ``rows`` (way, points, seconds, microseconds per point, relative difference in T_drop from
-        the flow of all weights at rtol 1e-9), ``ratio`` of seconds at the largest size, flow over
-        law, ``agree``, ``note``.
-    """
-    rows, spent = [], {}
-    (
-        leading_order.predicted(4),
-        leading_order.predicted(4, "uniform"),
-        all_weights.times(4),
-    )  # compiles
-    for query in all_weights.QUERIES:
-        for size in SIZES:
-            loose, seconds = {}, {}
-            for way, run in (
-                ("flow", all_weights.times),
-                ("law", leading_order.predicted),
-                ("flow, rtol 1e-7", all_weights.times),
-            ):
-                started = time.perf_counter()
-                loose[way] = run(size, query, rtol=1e-7 if way.endswith("7") else all_weights.RTOL)[
-                    "T_drop"
-                ]
-                seconds[way] = time.perf_counter() - started
-            spent[query, size] = seconds
-            for way, tolerance in (("flow, rtol 1e-7", 1e-5), ("law", AGREE)):
-                error = abs(loose[way] / loose["flow"] - 1)
-                taken = seconds["flow" if way.startswith("flow") else way]
-                rows.append(
-                    {
-                        "way": f"{way.split(',')[0]}, {query} q, N = {size}",
-                        "points": 1,
-                        "seconds": taken,
-                        "microseconds_per_point": 1e6 * taken,
-                        "error": error,
-                        "within": bool(error < tolerance) or (way == "law" and size < SIZES[-1]),
-                    }
-                )
-    last = spent["last", SIZES[-1]]
-    return {
-        "ratio": last["flow"] / last["law"],
-        "agree": all(r["within"] for r in rows),
-        "rows": rows,
-        "note": "one point is one N with all its emergence times; error: of the flow, rtol 1e-9 against 1e-7; of the law, against the flow",
-    }

@@ -19,8 +19,7 @@ from theory.associative_memory.factual_recall import (
     predict,
     time_of_share,
 )
-from theory.associative_memory.factual_recall import timescales as hitting
-from theory.associative_memory.factual_recall import timescales as numbers
+from theory.associative_memory.factual_recall import timescales as times
 from theory.associative_memory.factual_recall.dynamics import NAMES, PARTS, Part, recall
 from theory.parameters import stated
 from theory.runtime import plotting
@@ -132,17 +131,17 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
         "steps at 90, 50, 10% of the initial value: flow (quadrature), full-batch descent, students",
     )
     euler = flow().descend(p, p.eta, int(runs.step[-1])).isel(t=runs.step.values)
-    exactly = hitting.equations()["hitting_time_exact"]
+    exactly = times.equations()["hitting_time_exact"]
     for part in PARTS:
         shares = {label: share for label, (share, _) in SHARES.items()}
         last = 1.2 * time_of_share(p, part, min(shares.values()))
         goals = {label: _level(part, share) for label, share in shares.items()}
-        events, known = flow().solve(p, at=[0.0], t=last, events=goals), numbers.constants(p, part)
+        events, known = flow().solve(p, at=[0.0], t=last, events=goals), times.constants(p, part)
         losses, slower = runs[f"loss_{part.name}"], euler[f"loss_{part.name}"].expand_dims("seed")
         for label, share in shares.items():
             exact, time = time_of_share(p, part, share), crossing(losses, share)
             what = f"time of {label}% of the {part.name} loss"
-            angle = numbers.angle_of_share(p, part, share)
+            angle = times.angle_of_share(p, part, share)
             by_angle = exactly.evaluate(known | {"theta": angle})
             for by, equation, one, other, tolerance, why in (
                 ("by quadrature, against the integrator", "hitting_time_exact", by_angle, events[label], 1e-7, BY_QUADRATURE),
@@ -186,8 +185,8 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
 
 def _level(part: Part, share: float) -> Any:
     """Expression that crosses zero when a part of the loss reaches a share of its initial value."""
-    goal = hitting.equations()["gain_at_share"].rhs
-    return part.w * part.delta - goal.subs({hitting.share: share, hitting.K: part.choices})
+    goal = times.equations()["gain_at_share"].rhs
+    return part.w * part.delta - goal.subs({times.share: share, times.K: part.choices})
 
 
 def plateau_steps(p: Parameters) -> float:
@@ -221,10 +220,8 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
             notes.append(f"  {name} = {value:g}: {flowing:.0f}, {mean:.0f}")
     rows = sweeps["epsilon"]
     x, y = [np.log(1 / r["value"]) for r in rows], [r["flow"] * SMALL.eta for r in rows]
-    rates = {
-        hitting.rates[q.name].name: numbers.constants(SMALL, q)["lambda_recall"] for q in PARTS
-    }
-    length = hitting.equations()["plateau_length"]
+    rates = {times.rates[q.name].name: times.constants(SMALL, q)["lambda_recall"] for q in PARTS}
+    length = times.equations()["plateau_length"]
     grown = np.diff([float(length.evaluate({**rates, "epsilon": np.exp(-k)})) for k in (1, 2)])[0]
     what = "plateau length grows by 1/lambda_s - 1/lambda_r per e-fold of 1/epsilon"
     why = "epsilon^2 ln epsilon at the largest epsilon, 1e-2"

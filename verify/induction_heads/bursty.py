@@ -10,11 +10,9 @@ from simulate.induction_heads import train
 from simulate.induction_heads.student import NAMES
 from simulate.pool import one_thread
 from theory import induction_heads as ih
-from theory.induction_heads import bursty as contexts
+from theory.induction_heads import bursty
 from theory.induction_heads.all_weights import burst
-from theory.induction_heads.all_weights import burst as burst_loss
-from theory.induction_heads.all_weights import law as leading_order
-from theory.induction_heads.all_weights import law as recent
+from theory.induction_heads.all_weights import law as laws
 from theory.induction_heads.all_weights.burst import loss_and_gradient
 from theory.induction_heads.bursty import Parameters, emergence_time, stated
 from theory.induction_heads.network import ENDS
@@ -141,7 +139,7 @@ def against_law(settings: tuple[tuple[int, int], ...] = LAW) -> tuple[list[Check
     """Flow of eight pseudo-parameters against that of all weights."""
     return together(
         beside(
-            leading_order.predicted(N, right=B),
+            laws.predicted(N, right=B),
             all_weights.flow_times(N, "last", B),
             "on a burst ",
             f"N = {N}, B = {B}",
@@ -159,8 +157,8 @@ def of_places(settings: tuple[tuple[int, float], ...] = RECENT) -> tuple[list[Ch
     """
     return together(
         beside(
-            recent.recent_predicted(N, w, rtol=1e-5),
-            recent.recent_exact(N, w, rtol=1e-5),
+            laws.recent_predicted(N, w, rtol=1e-5),
+            laws.recent_exact(N, w, rtol=1e-5),
             "",
             f"right pair among the last {w:g} N, N = {N}",
             "T_alpha_all_recent",
@@ -174,7 +172,7 @@ def of_places(settings: tuple[tuple[int, float], ...] = RECENT) -> tuple[list[Ch
 def everything(full: bool = True, **more: Any) -> tuple[list[Check], list[str]]:
     """All of the above; students whose weights all move if ``full``."""
     with one_thread():
-        eq = burst.equations() | burst_loss.burst_loss_equations()
+        eq = burst.equations() | burst.burst_loss_equations()
         checks = [*row_by_row(eq), *running_sums(), *descent(**more)]
         checks += descent(LARGE, 4, 100, **more)
     parts = [(checks, []), against_law(), of_places()]
@@ -217,12 +215,12 @@ def transformers(settings: Sequence[Parameters], **more: Any) -> Iterator[Check]
 def mixtures() -> Iterator[Check]:
     """One head on contexts that differ: the flow of the mean loss, in a transformer."""
     for what, N, right, chances, step in (
-        ("B = 1 or 2", 16, contexts.bursts(16, [1, 2]), contexts.zipf(2, 1.0), 0.5),
-        ("B = 1 to 4", 32, contexts.bursts(32, [1, 2, 3, 4]), contexts.zipf(4, 2.0), 1.0),
-        ("last quarter", 32, contexts.spread(32, 2, 0.25, 8), np.full(8, 1 / 8), 1.0),
-        ("last half", 32, contexts.spread(32, 2, 0.5, 8), np.full(8, 1 / 8), 1.0),
+        ("B = 1 or 2", 16, bursty.bursts(16, [1, 2]), bursty.zipf(2, 1.0), 0.5),
+        ("B = 1 to 4", 32, bursty.bursts(32, [1, 2, 3, 4]), bursty.zipf(4, 2.0), 1.0),
+        ("last quarter", 32, bursty.spread(32, 2, 0.25, 8), np.full(8, 1 / 8), 1.0),
+        ("last half", 32, bursty.spread(32, 2, 0.5, 8), np.full(8, 1 / 8), 1.0),
     ):
-        time = contexts.Mixture(right, chances).time()
+        time = bursty.Mixture(right, chances).time()
         p = ih.Parameters(
             N=N,
             steps=int(1.2 * time / step),

@@ -10,8 +10,7 @@ import xarray as xr
 
 from simulate.induction_heads import train
 from theory import induction_heads as ih
-from theory.induction_heads import Parameters, drop, emergence
-from theory.induction_heads import dynamics as uniform_query
+from theory.induction_heads import Parameters, drop, dynamics, emergence
 from theory.induction_heads.symbols import N as N_symbol
 from verify.check import Check, identity, listed, near, vanishing, with_notes
 from verify.emergence import Times, first_crossing
@@ -84,7 +83,7 @@ LATE_SIZE = 10**6  # from here on powers of 1/N are below the error of the law
 @cache
 def times(N: int, query: str = "last") -> dict[str, float]:
     """Emergence times of the flow; cached per size and query."""
-    return emergence.times(N) if query == "last" else uniform_query.times(N)
+    return emergence.times(N) if query == "last" else dynamics.times(N)
 
 
 def log_fit(

@@ -17,7 +17,7 @@ from simulate.induction_heads.student import NAMES, Nineteen, squared_error
 from simulate.pool import one_thread
 from simulate.streams import of_torch
 from theory.induction_heads import Parameters, gaussian
-from theory.induction_heads.all_weights import descent as times
+from theory.induction_heads.all_weights import descent
 from theory.induction_heads.all_weights.running import loss_and_gradient
 from theory.induction_heads.onset import all_weights_times
 from verify.check import Band, Check, identity, listed, sampled, with_notes
@@ -131,7 +131,7 @@ TOLERANCES: dict[str, Callable[[int], tuple[float, str]]] = {
 
 def speeds(D: float) -> dict[str, float]:
     """Relative rates in the scale of normalised vectors, in which gammas move at rate 1."""
-    return times.rates("gaussian", D)[0] or {}
+    return descent.rates("gaussian", D)[0] or {}
 
 
 def parameters(D: int, size: int = SIZE, batch: int = 1, steps: int = 1) -> Parameters:
@@ -153,13 +153,13 @@ def drop(D: int, size: int = SIZE, order: int = 1) -> float:
     correction = coefficient(size, p.mask) if order else None
     step = p.eta / D * np.array(list(speeds(D).values()))  # eta / D in the scale of gammas
     theta, before = np.zeros(len(NAMES)), 1.0
-    for number in range(int(times.HORIZON * size**2 / p.eta)):
+    for number in range(int(descent.HORIZON * size**2 / p.eta)):
         loss, gradient = loss_and_gradient(theta, size, "uniform", p.mask)
         if correction is not None:
             more, slope = correction(theta)
             loss, gradient = loss + more / D, gradient + slope / D
-        if loss < times.HALF:
-            return number - (times.HALF - loss) / (before - loss)
+        if loss < descent.HALF:
+            return number - (descent.HALF - loss) / (before - loss)
         theta, before = theta - step * gradient, loss
     return np.inf
 
@@ -314,14 +314,14 @@ def against_law(size: int = LAW_SIZE) -> Iterator[Check]:
     equations; extrapolated to infinite D / N^(1/2).
     """
     equations = gaussian.equations()
-    for query in times.QUERIES:
+    for query in descent.QUERIES:
         ratios: dict[str, list[float]] = {}
         for pace in LAW_PACES:
             D = pace * math.sqrt(size)
-            measured = times.times(size, query, speed=speeds(D), rtol=LAW_RTOL)
+            measured = descent.times(size, query, speed=speeds(D), rtol=LAW_RTOL)
             for short in ("T_beta", "T_drop"):
                 predicted = equations[f"{short}_gaussian_{query}"].evaluate(
-                    {"N": size, "D": D, "theta": times.HALF}
+                    {"N": size, "D": D, "theta": descent.HALF}
                 )
                 ratios.setdefault(short, []).append(
                     measured[short] / (D * predicted)

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from simulate.induction_heads import contexts as perceptron
-from simulate.induction_heads import contexts as pool
+from simulate.induction_heads import contexts
 from simulate.pool import one_thread
 from simulate.statement import of
 from theory.induction_heads.in_weights import (
@@ -145,7 +144,7 @@ def perceptrons(seeds: Sequence[int], few: int = 64, many: int = 512) -> str:
     """The same exponent for a perceptron in place of the table."""
     with one_thread():
         pairs = [
-            (perceptron.perceptron_clocks(few, seed=k), perceptron.perceptron_clocks(many, seed=k))
+            (contexts.perceptron_clocks(few, seed=k), contexts.perceptron_clocks(many, seed=k))
             for k in seeds
         ]
     powers = {
@@ -156,7 +155,7 @@ def perceptrons(seeds: Sequence[int], few: int = 64, many: int = 512) -> str:
         f"{x.mean():.3f} +- {x.std(ddof=1) / np.sqrt(len(x)):.3f} ({k})" for k, x in powers.items()
     )
     return (
-        f"exponent of a perceptron's clock, K = {few} to {many}, until the residual is {perceptron.LEFT:g} "
+        f"exponent of a perceptron's clock, K = {few} to {many}, until the residual is {contexts.LEFT:g} "
         f"(whole) or half of its start: {', '.join(said)}; theirs {OTHERS}"
     )
 
@@ -164,7 +163,7 @@ def perceptrons(seeds: Sequence[int], few: int = 64, many: int = 512) -> str:
 def transformer(p: Any) -> Check:
     """Time of the head on sequences."""
     told = emergence_time(p)
-    runs = pool.pool_descent(p.run_to(LONGER * told), 0).expand_dims("seed")
+    runs = contexts.pool_descent(p.run_to(LONGER * told), 0).expand_dims("seed")
     there = float(first_crossing(runs.attention, 0.5).values[0])
     name = "time of attention = 0.5 on sequences"
     return identity(name, "iw_clock", told, there, FOLLOWS.high, "steps and batches of one student")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from simulate.induction_heads import contexts as chains
+from simulate.induction_heads import contexts
 from simulate.statement import of
 from theory.induction_heads.markov import (
     Parameters,
@@ -65,7 +65,7 @@ def transformer(p: Any) -> Check:
     same steps.
     """
     p = p.run_to(LONGER * emergence_time(p))
-    runs = chains.chain_descent(p, LENGTH, GAP, 0).expand_dims("seed")
+    runs = contexts.chain_descent(p, LENGTH, GAP, 0).expand_dims("seed")
     slow = flows()[stated.name].descend(p, p.eta, p.steps).expand_dims("seed")
     there, told = (float(first_crossing(x.attention_first, 0.5).values[0]) for x in (runs, slow))
     name = f"time of attention_first = 0.5 on sequences of {LENGTH} tokens"

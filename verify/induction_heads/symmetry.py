@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
-from simulate.induction_heads import student as task
+from simulate.induction_heads import student
 from simulate.induction_heads.student import NAMES, Student, assemble, project, squared_error
 from theory.induction_heads import structure
 from verify.check import Check, at_least, identity, listed, vanishing
@@ -77,7 +77,7 @@ class Sample:
                 x @ torch.tensor(np.stack([r[j] for r in part]), dtype=torch.float64)
                 for j, x in enumerate((self.items, self.labels, self.codes))
             )
-            batch = task.batch_of(items, labels, codes, torch.full((len(part),), self.q))
+            batch = student.batch_of(items, labels, codes, torch.full((len(part),), self.q))
             (
                 squared_error(self.student(batch.X), batch.y, "sum") * len(part) / len(rotations)
             ).backward()

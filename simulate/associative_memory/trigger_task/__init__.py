@@ -1,4 +1,4 @@
-"""Students of the trigger-token task.
+"""Students of the trigger-token student.
 
 To use your own text instead of the shipped table::
 
@@ -17,7 +17,7 @@ import torch
 import xarray as xr
 
 from simulate import training
-from simulate.associative_memory.trigger_task import student as task
+from simulate.associative_memory.trigger_task import student
 from simulate.associative_memory.trigger_task.student import (
     TRAINED,
     Simplified,
@@ -120,7 +120,7 @@ class Learner(Module):
         Device; the CPU by default.
     dtype : torch.dtype
         Precision of the student.
-    table : task.Table, optional
+    table : student.Table, optional
         Bigram statistics; the shipped synthetic table by default.
     """
 
@@ -130,10 +130,10 @@ class Learner(Module):
         seed: int,
         device: torch.device | None = None,
         dtype: torch.dtype = torch.float32,
-        table: task.Table | None = None,
+        table: student.Table | None = None,
     ) -> None:
         self.p, self.seed, self.device = p, seed, device
-        self.table = table or task.synthetic_table(p.N)
+        self.table = table or student.synthetic_table(p.N)
         torch.manual_seed(seed)
         if p.student == "simplified":
             self.student = Simplified(p, keyed(seed, 0)).to(device, dtype)
@@ -145,15 +145,15 @@ class Learner(Module):
             self.optimizer = torch.optim.AdamW(
                 self.student.parameters(), lr=p.eta, weight_decay=0.01
             )
-        self.test = task.sample(p, p.n_test, self.table, keyed(seed, 1))
-        self.triggers = self._put(task.fixed_triggers(p, self.table))
+        self.test = student.sample(p, p.n_test, self.table, keyed(seed, 1))
+        self.triggers = self._put(student.fixed_triggers(p, self.table))
 
     def _put(self, array: np.ndarray) -> torch.Tensor:
         return torch.as_tensor(array, device=self.device)
 
     def step(self, number: int) -> None:
         """One optimiser step on one batch."""
-        data = task.sample(self.p, self.p.batch_size, self.table, keyed(self.seed, 2, number))
+        data = student.sample(self.p, self.p.batch_size, self.table, keyed(self.seed, 2, number))
         tokens = self._put(data.tokens)
         logits = self.student(tokens[:, :-1])
         losses = torch.nn.functional.cross_entropy(
@@ -198,7 +198,7 @@ class Learner(Module):
         return measured | probes
 
 
-def on(table: task.Table) -> training.System:
+def on(table: student.Table) -> training.System:
     """The same system with other bigram statistics; runs are stored under the digest of the
     table.
     """
@@ -212,7 +212,7 @@ def on_text(p: Parameters, text: str) -> tuple[Parameters, training.System]:
     """Parameters for the alphabet of a text (characters as tokens), and the system with its bigram
     statistics.
     """
-    table, alphabet = task.table_of_text(text)
+    table, alphabet = student.table_of_text(text)
     return p.replace(N=len(alphabet)), on(table)
 
 

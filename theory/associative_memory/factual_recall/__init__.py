@@ -11,7 +11,6 @@ import xarray as xr
 
 from theory import Onset, numeric, of_onset, prediction, scope, sweep, until
 from theory.associative_memory.factual_recall import dynamics, timescales
-from theory.associative_memory.factual_recall import timescales as in_numbers
 from theory.associative_memory.factual_recall.dynamics import (
     PARTS,
     RECALL,
@@ -120,7 +119,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     in_steps = replace(flow, rhs={x: p.eta * rate for x, rate in flow.rhs.items()})
     for part in PARTS:
         for label, (share, words) in SHARES.items():
-            steps = in_numbers.time_of_share(p, part, share) / p.eta
+            steps = timescales.time_of_share(p, part, share) / p.eta
             text = f"steps until the {part.name} loss is down to {words}"
             rows[f"steps_{part.name}_{label}"] = steps, text, "steps"
             at = {timescales.share: share, timescales.K: part.choices}
@@ -211,7 +210,7 @@ def integrated(p: Parameters, part: Part, share: float) -> float:
         {"share_left": share, "K": p.values()[part.choices.name]}
     )
     system = dynamics.flow()
-    end = 1.5 * in_numbers.closed_form(p, part, share)  # end of the integration, known only here
+    end = 1.5 * timescales.closed_form(p, part, share)  # end of the integration, known only here
     solution = system.solve(
         p, t=end, at=[end], events={"hit": system.where[part.gain] - float(goal)}
     )
@@ -220,7 +219,7 @@ def integrated(p: Parameters, part: Part, share: float) -> float:
 
 def reference(p: Parameters, part: Part, share: float) -> mpmath.mpf:
     """Time by mpmath from the symbolic integral over theta."""
-    eq, given = timescales.equations(), in_numbers.constants(p, part)
+    eq, given = timescales.equations(), timescales.constants(p, part)
     with mpmath.workdps(DIGITS):
         v = {name: mpmath.mpf(value) for name, value in given.items()}
         v["share_left"] = mpmath.mpf(share)
@@ -253,9 +252,9 @@ def benchmark() -> dict[str, Any]:
     """
     true = [reference(p, part, SHARE) for p, part in POINTS[CHECKED]]
     ways = (
-        ("quadrature, any epsilon", in_numbers.time_of_share, AGREE),
+        ("quadrature, any epsilon", timescales.time_of_share, AGREE),
         ("LSODA, terminal event", integrated, AGREE),
-        ("closed form, epsilon -> 0", in_numbers.closed_form, LEADING),
+        ("closed form, epsilon -> 0", timescales.closed_form, LEADING),
     )
     rows: list[dict[str, Any]] = []
     for way, of, tolerance in ways:

@@ -35,8 +35,7 @@ from theory import (
     table,
     written_as,
 )
-from theory.induction_heads.all_weights import burst, plateau
-from theory.induction_heads.all_weights import descent as times
+from theory.induction_heads.all_weights import burst, descent, plateau
 from theory.induction_heads.all_weights.plateau import (
     BURST,
     FIVE,
@@ -50,7 +49,7 @@ from theory.induction_heads.all_weights.plateau import (
 )
 from theory.induction_heads.all_weights.running import mean, total, with_gradient
 from theory.induction_heads.all_weights.scores import PLACE, THETA
-from theory.induction_heads.bursty import emergence as bursts
+from theory.induction_heads.bursty import emergence
 from theory.induction_heads.symbols import (
     B,
     N,
@@ -91,7 +90,7 @@ def constants() -> dict[str, float]:
     path = numeric.function(
         plateau.layer()["last_Gamma"] / 2, [tau]
     )  # gamma_3 is half of Gamma until t = O(N^2 / ln N)
-    first = scipy.optimize.brentq(lambda v: float(path(v)) - times.HALF, 0.1, 10, xtol=1e-14)
+    first = scipy.optimize.brentq(lambda v: float(path(v)) - descent.HALF, 0.1, 10, xtol=1e-14)
     return {
         "mean_phi": moments[0],
         "variance_phi": moments[1] - moments[0] ** 2,
@@ -126,12 +125,12 @@ def uniform_integral() -> sp.Expr:
 def drop_time() -> sp.Expr:
     """Time of the drop for the last pair, or bursts, with the first corrections.
 
-    One head descends the mean loss over bursts. e^-alpha decreases at the rate <B>^2 (ln N +
+    One head descends the mean loss over emergence. e^-alpha decreases at the rate <B>^2 (ln N +
     phi(e)) / (4 N^2), and by the right labels, as beta_2 grows; u = e^-alpha.
     """
     log, v = sp.log(N), sp.Symbol("v", positive=True)
     scale = mean_B**2 / (4 * N**2)
-    of_labels = bursts.mean(plateau.slow_loss().subs(gamma_3, mean_B)) / N**2
+    of_labels = emergence.mean(plateau.slow_loss().subs(gamma_3, mean_B)) / N**2
     of_beta = -sp.diff(of_labels, beta_2).subs(alpha_3, -sp.log(v))
     beta = sp.integrate(sp.expand(of_beta / (scale * log)), (v, u, 1))
     gain = sp.expand(-sp.diff(of_labels, alpha_3) * sp.exp(-alpha_3) / scale).subs(beta_2, beta)
@@ -246,8 +245,8 @@ def loss_and_gradient(
 @checked
 def predicted(
     size: Annotated[int, Allowed(low=2, high=10**5)],
-    query: times.Query = "last",
-    right: times.Right = 1,
+    query: descent.Query = "last",
+    right: descent.Right = 1,
     **options: Any,
 ) -> dict[str, float]:
     """Emergence times by the flow of five pseudo-parameters (eight for a burst of ``right`` right
@@ -257,16 +256,16 @@ def predicted(
     the integrator, see `slow_drop`. Units and names as in `all_weights.times`; infinite if not
     reached before the drop.
     """
-    times.loss_of(size, query, "strict", right)  # refuses bursts that it does not know
-    run = times.descend(
+    descent.loss_of(size, query, "strict", right)  # refuses bursts that it does not know
+    run = descent.descend(
         lambda x: loss_and_gradient(x, size, query, right), size, names(right), **options
     )
-    return times.crossings(run, size)
+    return descent.crossings(run, size)
 
 
 @checked
 def effective_length(
-    size: Annotated[int, Allowed(low=SHORTEST, high=10**5)], right: times.Right
+    size: Annotated[int, Allowed(low=SHORTEST, high=10**5)], right: descent.Right
 ) -> float:
     """Context length at which a single right pair drops as late as ``right`` of ``size`` pairs,
     strict mask, by the flow of eight numbers and of five.
@@ -281,8 +280,8 @@ def effective_length(
 
     def gap(log_length: float) -> float:
         length = float(np.exp(log_length))
-        run = times.descend(lambda x: loss_and_gradient(x, length), length, FIVE, rtol=EFFECTIVE)
-        return math.log(times.crossings(run, length)["T_drop"] / late)
+        run = descent.descend(lambda x: loss_and_gradient(x, length), length, FIVE, rtol=EFFECTIVE)
+        return math.log(descent.crossings(run, length)["T_drop"] / late)
 
     ends = math.log(size / right**2 / 2), math.log(2 * size)
     return math.exp(scipy.optimize.brentq(gap, *ends, xtol=EFFECTIVE))
@@ -290,7 +289,7 @@ def effective_length(
 
 @checked
 def slow_drop(
-    log_size: Annotated[float, Allowed(low=0, high=1e3)], right: times.Right = 1
+    log_size: Annotated[float, Allowed(low=0, high=1e3)], right: descent.Right = 1
 ) -> float:
     """T_drop / N^2 for the last pair, or a burst, in the limit 1/N -> 0 at fixed ln N: alpha_3 as a
     function of beta_2, with the numbers that only a burst moves.
@@ -396,15 +395,15 @@ def recent_predicted(size: Size, window: Window, **options: Any) -> dict[str, fl
     """
     last = places(size, window)
     seen = digamma(size) - digamma(last)
-    run = times.descend(
+    run = descent.descend(
         lambda x: recent_compiled()(x, float(size), last, seen), size, FIVE, **options
     )
-    return times.crossings(run, size)
+    return descent.crossings(run, size)
 
 
 @checked
 def recent_exact(size: Size, window: Window, **options: Any) -> dict[str, float]:
     """The same by the flow of all weights on the mean loss over places; O(N^2) per step."""
-    right = [(1.0, times.loss_of(size, int(k), "strict")) for k in places(size, window)]
-    run = times.descend(times.mean_loss(right), size, times.moving("strict"), **options)
-    return times.crossings(run, size)
+    right = [(1.0, descent.loss_of(size, int(k), "strict")) for k in places(size, window)]
+    run = descent.descend(descent.mean_loss(right), size, descent.moving("strict"), **options)
+    return descent.crossings(run, size)
