@@ -28,6 +28,21 @@ from theory.statement import (
 )
 from theory.statement.model import served
 
+__all__ = [
+    "Parameters",
+    "applies",
+    "derived",
+    "emergence_time",
+    "emergence_times",
+    "equations",
+    "flow",
+    "flows",
+    "onset",
+    "predict",
+    "sections",
+    "stated",
+]
+
 # Retrieval by a head
 
 N, M, P = sizes("N M P")  # keys, values, pairs that are shown

@@ -27,6 +27,21 @@ from theory.statement import (
 )
 from theory.statement.model import served
 
+__all__ = [
+    "Parameters",
+    "applies",
+    "derived",
+    "emergence_time",
+    "emergence_times",
+    "equations",
+    "flow",
+    "flows",
+    "onset",
+    "predict",
+    "sections",
+    "stated",
+]
+
 # Factual recall by softmax attention
 
 S, R, D, T, n = sizes("S R D T n")  # subjects, relations, answers per relation, tokens, noise words

@@ -27,6 +27,23 @@ from theory.statement import (
 )
 from theory.statement.model import served
 
+__all__ = [
+    "Parameters",
+    "applies",
+    "derived",
+    "emergence_time",
+    "emergence_times",
+    "equations",
+    "flow",
+    "flows",
+    "onset",
+    "plateau_length",
+    "predict",
+    "sections",
+    "stated",
+    "unigram_time",
+]
+
 # In-context Markov chains (Edelman et al., arXiv:2402.11004)
 
 k, m, D, U = sizes("k m D U")  # symbols, states of a chain, lags, outputs that are never right
