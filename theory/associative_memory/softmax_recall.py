@@ -161,8 +161,8 @@ def moved(x: sp.Symbol) -> sp.Expr:
         V: a_r * g_r / (D * (R - 1)),
     }[x] + (a_n * common / n if x in (w_s, w, w_e) else 0)
     off = flow().rhs[x] - form.subs(gains).subs(attentions)
-    if not vanishes(sp.expand_power_exp(off.replace(sp.exp, lambda e: sp.exp(sp.expand(e))))):
-        raise ArithmeticError(f"{form} is not the rate of {x}")
+    off = sp.expand_power_exp(off.replace(sp.exp, lambda e: sp.exp(sp.expand(e))))
+    proved(vanishes(off), f"not the rate of {x}")
     return form
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import sympy as sp
 from scipy.optimize import brentq
 
-from theory import Equation, Limit, Scope, numeric, scope, sweep, symbol, table, written_as
+from theory import Equation, Limit, Scope, numeric, proved, scope, sweep, symbol, table, written_as
 from theory.associative_memory import ramp
 from theory.statement import (
     Statement,
@@ -202,8 +202,7 @@ def saturated() -> sp.Expr:
     late = m**3 * q * y * sp.exp(1 + y), m**2 * q * sp.exp(1 + y)
     whole = [x.subs(c, m * (1 + y)).subs(U, m / q + m - k) for x in (ticks(), seconds())]
     for leading, exact in zip(late, whole, strict=True):
-        if sp.limit(exact / leading, y, sp.oo) != 1:
-            raise ArithmeticError(f"{leading} is not the leading order of {exact}")
+        proved(sp.limit(exact / leading, y, sp.oo) == 1, "not the leading order")
     root = sp.LambertW(needed / (sp.E * m**3 * q)).subs(q, m / (k + U - m))
     return written_as(needed / (m * y), late[1] * needed / late[0]).subs(y, root)
 

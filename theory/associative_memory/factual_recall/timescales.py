@@ -83,8 +83,7 @@ def speed() -> sp.Expr:
         linear = sp.simplify(
             form / rate * (part.choices - 1) / part.choices
         )  # 1: theta grows at the rate lambda
-        if linear != 1:
-            raise ArithmeticError(f"theta does not start at the growth rate: {linear}")
+        proved(linear == 1, "theta does not start at the growth rate")
         forms.add(sp.factor(rate * K / (K - 1) * mass))
     (form,) = forms
     return form

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import Equation, array, symbol, table, vanishes
+from theory import Equation, array, proved, symbol, table, vanishes
 from theory.induction_heads import structure
 from theory.induction_heads.all_weights.running import (
     after,
@@ -75,8 +75,7 @@ def counted(expr: sp.Expr) -> sp.Expr:
     def alike(term: sp.Expr, limits: sp.Tuple) -> sp.Expr:
         index, first, last = limits
         one = sp.factor(term)
-        if one.has(index):
-            raise ArithmeticError(f"{term}: depends on {index}")
+        proved(not one.has(index), "right pairs are not alike")
         return (last - first + 1) * one
 
     return expr.replace(sp.Sum, alike)
@@ -140,8 +139,7 @@ def weights(mask: str) -> dict[str, sp.Expr]:
 def _same(name: str, form: sp.Expr, derived: sp.Expr, mask: str) -> sp.Expr:
     """A form in the pseudo-parameters, proved to be the network's."""
     whole = in_full(form, mask)
-    if not vanishes(whole - derived):
-        raise ArithmeticError(f"{form} is not the network's {name}: {derived}")
+    proved(vanishes(whole - derived), f"not the network's {name}")
     return whole
 
 

@@ -9,7 +9,7 @@ from functools import cache, partial
 
 import sympy as sp
 
-from theory import Equation, array, symbol, table, vanishes, written_as
+from theory import Equation, array, proved, symbol, table, vanishes, written_as
 from theory.induction_heads import structure
 from theory.induction_heads.network import ENDS, KEYS, MASKS, ORTHONORMAL, Network, number, value
 from theory.induction_heads.symbols import N, P, T, d, k, l, q, ref, squared_error
@@ -125,8 +125,8 @@ def grouped_scores(mask: str = "strict") -> dict[str, sp.Expr]:
     }
     derived = key_scores(mask)
     for name, form in forms.items():
-        if not vanishes(spelled(form, mask) - derived[name] + derived["earlier_item"]):
-            raise ArithmeticError(f"{form} is not the score of {name}")
+        score = derived[name] - derived["earlier_item"]
+        proved(vanishes(spelled(form, mask) - score), f"not the score of {name}")
     return forms
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy as sp
 
-from theory import Equation, table, vanishes, written_as
+from theory import Equation, proved, table, vanishes, written_as
 from theory.associative_memory import ramp
 from theory.notation import symbol
 from theory.statement import (
@@ -130,8 +130,7 @@ def reads(form: sp.Expr, of: sp.Expr) -> sp.Expr:
     """
     shown = form.subs(r, residual()).subs(SIZES).subs(beta, SCORE)
     off = sp.expand_power_exp((shown - read(of)).replace(sp.exp, lambda e: sp.exp(sp.expand(e))))
-    if not vanishes(off):
-        raise ArithmeticError(f"{form} is not {of}")
+    proved(vanishes(off), "the printed form is not what is derived")
     return form
 
 
@@ -192,8 +191,7 @@ def remembered() -> sp.Expr:
     """Logit of the memory as a function of the clock."""
     path = {c: c_0 * sp.cosh(q * tau), delta: c_0 * q * sp.sinh(q * tau)}
     for x, of in path.items():
-        if not vanishes(sp.diff(of, tau) - plain(x).subs(path)):
-            raise ArithmeticError(f"{of} does not solve {x}")
+        proved(vanishes(sp.diff(of, tau) - plain(x).subs(path)), f"{x}: no solution")
     return written_as(c_0**2 * q * sp.sinh(2 * q * tau) / 2, sp.expand_trig((c * delta).subs(path)))
 
 
