@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from simulate import training
-from simulate.learner import Unstacked
+from simulate.learner import Module, Unstacked
 from simulate.streams import keyed
 from theory.associative_memory.k_hop import Parameters
 from theory.associative_memory.k_hop.overlaps import STAGE, Pointers
@@ -191,7 +191,7 @@ def pointer_memory(p: Pointers, itemsize: int = 4) -> float:
     )
 
 
-class PointerLearner:
+class PointerLearner(Module):
     """Adam on the cross-entropy of the chosen hops, fresh permutations at every step."""
 
     def __init__(
@@ -202,47 +202,44 @@ class PointerLearner:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         self.p, self.seed, self.device, self.dtype = p, seed, device, dtype
-        rng = keyed(seed, 0)
-        scores, mixture = (
-            rng.normal(size=(p.layers, p.N, p.N)),
-            rng.normal(size=(p.layers + 1, p.layers + 1)),
-        )
-        start = (p.spread * scores, 1 / (p.layers + 1) + p.spread * mixture, np.ones(()))
-        self.weights = [
-            torch.tensor(w, dtype=dtype, device=device, requires_grad=True) for w in start
-        ]
-        self.scores, self.mixture, self.sharpness = self.weights
-        self.optimizer = torch.optim.Adam(self.weights, lr=p.eta)
+        rng, heads = keyed(seed, 0), p.layers + 1
+        start = {
+            "scores": p.spread * rng.normal(size=(p.layers, p.N, p.N)),
+            "mixture": 1 / heads + p.spread * rng.normal(size=(heads, heads)),
+            "sharpness": np.ones(()),
+        }
+        weights = {name: torch.tensor(w, dtype=dtype) for name, w in start.items()}
+        self.student = torch.nn.ParameterDict(weights).to(device)
+        self.optimizer = torch.optim.Adam(self.student.parameters(), lr=p.eta)
 
     def pointers(self, sigma: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Pointers ``(n, N, N)`` before and after every layer, and the layers' attention."""
         now = torch.nn.functional.one_hot(sigma, self.p.N).to(self.dtype)
         states, attention = [now], []
-        for score in self.scores:
+        for score in self.student["scores"]:
             attention.append(torch.softmax(now @ score, dim=-1))
             now = attention[-1] @ now
             states.append(now)
         return states, attention
 
-    def loss(self, sigma: np.ndarray) -> tuple[Tensor, Tensor]:
+    def on(self, sigma: np.ndarray) -> tuple[Tensor, Tensor]:
         """Cross-entropies and accuracies of all hops."""
         states, _ = self.pointers(torch.as_tensor(sigma, device=self.device))
+        sharpness, mixture = self.student["sharpness"], self.student["mixture"]
         stacked, losses, right, target = torch.stack(states), [], [], sigma
         for j in range(self.p.layers + 1):
-            logits = self.sharpness * torch.einsum("l,lnij->nij", self.mixture[j], stacked)
+            logits = sharpness * torch.einsum("l,lnij->nij", mixture[j], stacked)
             truth = torch.as_tensor(target, device=self.device)
             losses.append(torch.nn.functional.cross_entropy(logits.flatten(0, 1), truth.flatten()))
             right.append((logits.argmax(-1) == truth).float().mean())
             target = np.take_along_axis(target, target, axis=1)  # doubles the number of hops
         return torch.stack(losses), torch.stack(right)
 
-    def step(self, number: int) -> None:
-        """One step on one batch."""
+    def loss(self, number: int) -> Tensor:
+        """Cross-entropy of the chosen hops on one batch."""
         sigma = draw_permutations((self.p.batch_size,), self.p.N, keyed(self.seed, 1, number))
-        losses, _ = self.loss(sigma)
-        self.optimizer.zero_grad()
-        (losses.sum() if self.p.hops == "mixture" else losses[-1]).backward()
-        self.optimizer.step()
+        losses, _ = self.on(sigma)
+        return losses.sum() if self.p.hops == "mixture" else losses[-1]
 
     @torch.no_grad()
     def measure(self) -> dict[str, Any]:
@@ -252,21 +249,7 @@ class PointerLearner:
         jump = [
             float((a * s.detach()).sum(-1).mean()) for a, s in zip(attention, states, strict=False)
         ]
-        return {"accuracy": self.loss(sigma)[1].cpu().numpy(), "jump": np.array(jump)}
-
-    def state(self) -> dict[str, Any]:
-        """Weights and the state of the optimiser."""
-        return {
-            "weights": [w.detach().clone() for w in self.weights],
-            "optimizer": self.optimizer.state_dict(),
-        }
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Restore a state."""
-        with torch.no_grad():
-            for w, kept in zip(self.weights, state["weights"], strict=True):
-                w.copy_(kept)
-        self.optimizer.load_state_dict(state["optimizer"])
+        return {"accuracy": self.on(sigma)[1].cpu().numpy(), "jump": np.array(jump)}
 
 
 POINTERS = training.System(

@@ -98,12 +98,10 @@ class Learner(Module):
         batch = student.sample(self.p, student.generator(self.seed, stream, step), dtype=self.dtype)
         return student.Batch(*(x.to(self.device) for x in batch))
 
-    def step(self, number: int) -> None:
-        """One step on fresh sequences."""
+    def loss(self, number: int) -> torch.Tensor:
+        """Squared error on fresh sequences."""
         batch = self._draw("train", number)
-        self.optimizer.zero_grad()
-        squared_error(self.student(batch.X), batch.y, self.p.loss).backward()
-        self.optimizer.step()
+        return squared_error(self.student(batch.X), batch.y, self.p.loss)
 
     @torch.no_grad()
     def measure(self) -> dict[str, np.ndarray]:

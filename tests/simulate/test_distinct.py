@@ -125,9 +125,9 @@ def test_without_the_feed_forward_path_the_value_memory_answers():
     """A student in which the two differ: noise with the path, the clean answer without."""
     learner = Bigram(BigramParameters(N=8, T=4, batch_size=4), 0, None, torch.float64)
     with torch.no_grad():
-        learner.weights["feed_forward"][-1] = 100.0
-        learner.weights["value"][:8] = torch.eye(8, dtype=torch.float64)
-        learner.weights["score"].fill_(5.0)
+        learner.student["feed_forward"][-1] = 100.0
+        learner.student["value"][:8] = torch.eye(8, dtype=torch.float64)
+        learner.student["score"].fill_(5.0)
     found = learner.measure()
     assert (found["in_context"], found["distributional"]) == (0.0, 1.0)
     assert found["in_context_ablated"] > 0.95 and found["distributional_ablated"] == 0.0

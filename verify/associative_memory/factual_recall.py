@@ -20,7 +20,7 @@ from theory.associative_memory.factual_recall import (
     time_of_share,
 )
 from theory.associative_memory.factual_recall import timescales as times
-from theory.associative_memory.factual_recall.dynamics import NAMES, PARTS, Part, recall
+from theory.associative_memory.factual_recall.dynamics import NAMES, PARTS, recall
 from theory.parameters import stated
 from theory.runtime import plotting
 from theory.statement import kept
@@ -135,7 +135,7 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
     for part in PARTS:
         shares = {label: share for label, (share, _) in SHARES.items()}
         last = 1.2 * time_of_share(p, part, min(shares.values()))
-        goals = {label: _level(part, share) for label, share in shares.items()}
+        goals = {label: times.level(part, share) for label, share in shares.items()}
         events, known = flow().solve(p, at=[0.0], t=last, events=goals), times.constants(p, part)
         losses, slower = runs[f"loss_{part.name}"], euler[f"loss_{part.name}"].expand_dims("seed")
         for label, share in shares.items():
@@ -181,12 +181,6 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
     begun = dynamics.losses()["initial_loss"].evaluate(p.values())
     measured, why = float(runs.loss.isel(t=0).mean()), "single precision"
     yield identity("loss at the start", "initial_loss", begun, measured, 1e-6, why)
-
-
-def _level(part: Part, share: float) -> Any:
-    """Expression that crosses zero when a part of the loss reaches a share of its initial value."""
-    goal = times.equations()["gain_at_share"].rhs
-    return part.w * part.delta - goal.subs({times.share: share, times.K: part.choices})
 
 
 def plateau_steps(p: Parameters) -> float:

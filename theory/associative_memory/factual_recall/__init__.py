@@ -9,7 +9,7 @@ from typing import Any
 import mpmath
 import xarray as xr
 
-from theory import Onset, numeric, of_onset, prediction, scope, sweep, until
+from theory import Onset, of_onset, prediction, scope, sweep, until
 from theory.associative_memory.factual_recall import dynamics, timescales
 from theory.associative_memory.factual_recall.dynamics import (
     PARTS,
@@ -122,10 +122,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
             steps = timescales.time_of_share(p, part, share) / p.eta
             text = f"steps until the {part.name} loss is down to {words}"
             rows[f"steps_{part.name}_{label}"] = steps, text, "steps"
-            at = {timescales.share: share, timescales.K: part.choices}
-            gain = timescales.equations()["gain_at_share"].rhs.subs(at)
-            event = part.w * part.delta - gain
-            crossings[f"steps_{part.name}_{label}"] = in_steps, p, event
+            crossings[f"steps_{part.name}_{label}"] = in_steps, p, timescales.level(part, share)
     values, notes = p.values(), []
     early, late = rows["steps_relation_50"][0], rows["steps_subject_50"][0]
     for name, text in (
@@ -206,39 +203,22 @@ LEADING = 1e-4  # closed form; the next term is of order epsilon^2 ln(1/epsilon)
 
 def integrated(p: Parameters, part: Part, share: float) -> float:
     """Time by integrating the flow until the gain is reached."""
-    goal = timescales.equations()["gain_at_share"].evaluate(
-        {"share_left": share, "K": p.values()[part.choices.name]}
-    )
-    system = dynamics.flow()
-    end = 1.5 * timescales.closed_form(p, part, share)  # end of the integration, known only here
-    solution = system.solve(
-        p, t=end, at=[end], events={"hit": system.where[part.gain] - float(goal)}
-    )
-    return float(solution.hit)
+    end = 1.5 * closed_form(p, part, share)  # end of the integration, known only here
+    event = {"hit": timescales.level(part, share)}
+    return float(flow().solve(p, t=end, at=[end], events=event).hit)
 
 
 def reference(p: Parameters, part: Part, share: float) -> mpmath.mpf:
     """Time by mpmath from the symbolic integral over theta."""
-    eq, given = timescales.equations(), timescales.constants(p, part)
+    eq = timescales.equations() | dynamics.equations()
     with mpmath.workdps(DIGITS):
-        v = {name: mpmath.mpf(value) for name, value in given.items()}
-        v["share_left"] = mpmath.mpf(share)
-        for name in ("lambda_recall", "c_recall"):  # recomputed with all digits
-            source = (
-                eq[f"growth_{part.name}"]
-                if name.startswith("lambda")
-                else dynamics.equations()[f"ratio_{part.name}"]
-            )
-            v[name] = source.evaluate({q: mpmath.mpf(x) for q, x in p.values().items()}, "mpmath")
-        goal = eq["gain_at_share"].evaluate(v, "mpmath")
-        end = mpmath.asinh(2 * mpmath.sqrt(v["c_recall"]) * goal / v["epsilon"] ** 2) / 2
-        integral = eq["hitting_time_exact"].rhs
-        inner = integral.variables[0]
-        free = sorted(integral.function.free_symbols - {inner}, key=str)
-        slowness = numeric.function(integral.function, (inner, *free), "mpmath")
-        values = [v[s.name] for s in free]
-        cuts = [end * k / 8 for k in range(9)]
-        return mpmath.quad(lambda x: slowness(x, *values), cuts)
+        v = {name: mpmath.mpf(value) for name, value in p.values().items()}
+        v |= {"share_left": mpmath.mpf(share), "K": v[part.choices.name]}
+        v["lambda_recall"] = eq[f"growth_{part.name}"].evaluate(v, "mpmath")
+        v["c_recall"] = eq[f"ratio_{part.name}"].evaluate(v, "mpmath")
+        goal = 2 * mpmath.sqrt(v["c_recall"]) * eq["gain_at_share"].evaluate(v, "mpmath")
+        v["theta"] = mpmath.asinh(goal / v["epsilon"] ** 2) / 2
+        return eq["hitting_time_exact"].evaluate(v, "mpmath")
 
 
 def benchmark() -> dict[str, Any]:

@@ -155,6 +155,12 @@ def gain_at_share() -> sp.Expr:
     return sp.log(written_as((K - 1) / (K**share - 1), root))
 
 
+def level(part: Part, of: float) -> sp.Expr:
+    """Expression that crosses zero when a part of the loss reaches a share of its initial value."""
+    goal = equations()["gain_at_share"].rhs.subs({share: of, K: part.choices})
+    return part.w * part.delta - goal
+
+
 @cache
 def equations() -> dict[str, Equation]:
     """Growth rates, hitting times (exact and for a small start), late decay, and length of the
