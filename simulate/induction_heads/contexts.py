@@ -1,7 +1,9 @@
-"""Disentangled transformers that learn from a mixture of contexts, with right pairs at any
-places.
+"""Students of contexts of other kinds, written without statements: Markov chains, right pairs at
+any places, a pool of items; and the perceptron of Nguyen and Reddy.
 """
 
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,38 @@ from simulate.learner import Descent
 from simulate.streams import keyed
 from theory.induction_heads import Parameters
 
-# Two softmax layers on sequences of in-context Markov chains, written without the statement
+
+def followed(
+    at: Callable[[int], tuple[Tensor, Mapping[str, Tensor]]],
+    optimizers: list[Descent],
+    steps: int,
+    step: float,
+) -> xr.Dataset:
+    """Curves over the flow's time, while all optimisers descend a loss.
+
+    Parameters
+    ----------
+    at : callable
+        Loss, and numbers to be recorded, before a step of a given number.
+    optimizers : list of Descent
+    steps : int
+    step : float
+        Time of a step.
+    """
+    curves: dict[str, list[float]] = defaultdict(list)
+    for number in range(steps + 1):
+        loss, numbers = at(number)
+        for name, value in numbers.items():
+            curves[name].append(float(value.detach()))
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    return xr.Dataset({k: ("t", x) for k, x in curves.items()}, {"t": step * np.arange(steps + 1)})
+
+
+# Two softmax layers on sequences of in-context Markov chains
 
 
 def drawn(p: Any, size: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -89,15 +122,14 @@ def chain_descent(p: Any, length: int, gap: int, seed: int) -> xr.Dataset:
     trained from zero on fresh sequences with ``length`` tokens in reach of all lags.
     """
     student = ChainTransformer(p, gap)
-    optimizer, attention = Descent(student.weights.values(), lr=p.eta), []
-    for number in range(p.steps + 1):
-        attention.append(float(student.weights["v"].detach().softmax(0)[0]))
+
+    def at(number: int) -> tuple[Tensor, dict[str, Tensor]]:
         random, whole = keyed(seed, number), length + int(student.lags[-1])
         tokens, chances, _ = chain_sequences(p, *drawn(p, p.batch_size, random), whole, random)
-        optimizer.zero_grad()
-        student.losses(torch.as_tensor(tokens), torch.as_tensor(chances)).mean().backward()
-        optimizer.step()
-    return xr.Dataset({"attention_first": ("t", attention)}, {"t": p.eta * np.arange(p.steps + 1)})
+        losses = student.losses(torch.as_tensor(tokens), torch.as_tensor(chances))
+        return losses.mean(), {"attention_first": student.weights["v"].softmax(0)[0]}
+
+    return followed(at, [Descent(student.weights.values(), lr=p.eta)], p.steps, p.eta)
 
 
 def burst_sequences(p: Parameters, right: np.ndarray, random: torch.Generator) -> task.Batch:
@@ -117,16 +149,14 @@ def burst_descent(
     The loss of a context does not depend on the tokens, so that one sequence of each suffices.
     """
     student = Constrained(p.dimension, p.mask, torch.float64)
-    optimizer, alpha = Descent(student.parameters(), lr=step), [0.0]
     batch = burst_sequences(p, right, task.generator(seed, "train"))
     share = torch.as_tensor(np.sqrt(chances * len(chances)))[:, None]  # of the squared error
-    for _ in range(p.steps):
-        optimizer.zero_grad()
-        z, y = student(batch.X), batch.y
-        squared_error(share * z, share * y, "sum").backward()
-        optimizer.step()
-        alpha.append(float(student.theta[0].detach()))
-    return xr.Dataset({"alpha": ("t", alpha)}, {"t": step * np.arange(p.steps + 1)})
+
+    def at(_: int) -> tuple[Tensor, dict[str, Tensor]]:
+        loss = squared_error(share * student(batch.X), share * batch.y, "sum")
+        return loss, {"alpha": student.theta[0]}
+
+    return followed(at, [Descent(student.parameters(), lr=step)], p.steps, step)
 
 
 # The memory of Nguyen and Reddy (arXiv:2412.00104, their published code)
@@ -254,17 +284,12 @@ def pool_descent(p: Any, seed: int, dim: int | None = None) -> xr.Dataset:
     student = PoolTransformer(p, items)
     (S, *others) = student.weights.values()
     optimizers = [Descent([S], lr=p.eta * (dim or 1)), Descent(others, lr=p.eta)]
-    curves: dict[str, list[float]] = {"attention": [], "residual": []}
-    for number in range(p.steps + 1):
+
+    def at(number: int) -> tuple[Tensor, dict[str, Tensor]]:
         drawn = contexts(p, p.batch_size, keyed(seed, 1, number))
         seen, asked = (torch.as_tensor(x) for x in drawn)
         losses = student.losses(seen, asked)
-        losses.mean().backward()
         on = (student.attention(seen, asked) * (seen == asked[:, None])).sum(1)
-        curves["attention"].append(float(on.detach().mean()))
-        curves["residual"].append(float((1 - (-losses.detach()).exp()).mean()))
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
-    times = p.eta * np.arange(p.steps + 1)
-    return xr.Dataset({k: ("t", x) for k, x in curves.items()}, {"t": times})
+        return losses.mean(), {"attention": on.mean(), "residual": (1 - (-losses).exp()).mean()}
+
+    return followed(at, optimizers, p.steps, p.eta)

@@ -1,5 +1,5 @@
-"""Students: the disentangled transformer with all weights, in 19 directions, or with alpha_3,
-beta_2, gamma_3 only (Sec. 3.1).
+"""Task of item-label pairs (Sec. 3.2), and students: the disentangled transformer with all weights,
+in 19 directions, or with alpha_3, beta_2, gamma_3 only (Sec. 3.1).
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,6 @@
-"""When the induction head emerges (Definitions 1-3, Theorem 2): times, curves and figure."""
+"""When the induction head emerges (Definitions 1-3, Theorem 2): times, curves and figure; curves of
+a training run.
+"""
 
 import math
 from typing import Any

@@ -1,4 +1,5 @@
-"""Theorem 1 by computation: which weights can become nonzero (Sec. 4, App. A).
+"""Definition of the model (Sec. 3, A.3), and Theorem 1 by computation: which weights can become
+nonzero (Sec. 4, App. A).
 
 Items and labels may be rotated together by any orthogonal E, and codes by any F = diag(e, e) or
 antidiag(e, e) with e orthogonal, as such F commute with M. The population gradient commutes with

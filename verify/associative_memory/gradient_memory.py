@@ -1,4 +1,4 @@
-"""Checks of gradients as memories."""
+"""The gradient lemma, one step, and the gradient flow, against autograd in double precision."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,6 @@
-"""Checks of gradient steps."""
+"""Three gradient steps: population gradients against formulas, probes, accuracy, and failure by
+saturation.
+"""
 
 import numpy as np
 

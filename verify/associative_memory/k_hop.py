@@ -1,4 +1,4 @@
-"""Checks of k hop."""
+"""k hops: agreement by enumeration, kernels, times with and without curriculum, kernel learners."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Checks of noisy bigram."""
+"""Noisy bigrams: sample sizes of both paths against formula, collapse on n/N, and the ablation."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Checks of retrieval, in addition to those of every statement."""
+"""When a softmax head finds the key: students against the integral; and their balance."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Checks of factual recall by softmax attention, in addition to those of every statement."""
+"""When relation and subject are found: students against the integral, and against the flow."""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""Checks of trigger task."""
+"""The trigger task: the three memories suffice, one layer does not, and the order in which memories
+emerge.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace

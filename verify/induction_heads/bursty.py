@@ -1,11 +1,13 @@
-"""Checks of induction heads on a burst of right pairs, in addition to those of every statement."""
+"""T(N, B): flow, students of the statement, and disentangled transformers on such sequences, of
+three numbers or of all weights.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from simulate.induction_heads import contexts as students
+from simulate.induction_heads import contexts
 from simulate.induction_heads import train
 from simulate.induction_heads.student import NAMES
 from simulate.pool import one_thread
@@ -229,7 +231,7 @@ def mixtures() -> Iterator[Check]:
             query="last",
             batch_size=1,
         )
-        runs = students.burst_descent(p, right, chances, 0, step)
+        runs = contexts.burst_descent(p, right, chances, 0, step)
         there = float(first_crossing(runs.alpha.expand_dims("seed"), 0.5).values[0])
         label = f"time of alpha = 0.5, mixture of contexts, N = {N}, {what}"
         yield identity(label, "burst_time", time, there, *NEXT)

@@ -1,4 +1,6 @@
-"""Checks of in-context against in-weights learning, in addition to those of every statement."""
+"""Which of head and memory comes first and when, and when the head is lost: formulas, flow,
+students; exponent of the memory; a head trained on sequences.
+"""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,6 @@
-"""Checks of in-context Markov chains, in addition to those of every statement."""
+"""Unigrams, plateau, bigrams: formulas, flow, students of the statement, and two layers that are
+shown sequences.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

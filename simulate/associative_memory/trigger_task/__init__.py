@@ -1,4 +1,4 @@
-"""Students of the trigger-token student.
+"""Students of the trigger-token task.
 
 To use your own text instead of the shipped table::
 

@@ -125,7 +125,7 @@ def uniform_integral() -> sp.Expr:
 def drop_time() -> sp.Expr:
     """Time of the drop for the last pair, or bursts, with the first corrections.
 
-    One head descends the mean loss over emergence. e^-alpha decreases at the rate <B>^2 (ln N +
+    One head descends the mean loss over bursts. e^-alpha decreases at the rate <B>^2 (ln N +
     phi(e)) / (4 N^2), and by the right labels, as beta_2 grows; u = e^-alpha.
     """
     log, v = sp.log(N), sp.Symbol("v", positive=True)

@@ -1,4 +1,5 @@
-"""Array code for a chain of definitions with running sums over pairs, and its gradient.
+"""Loss of all weights and its gradient in O(N): array code for a chain of definitions with running
+sums over pairs.
 
 Every definition is differentiated by SymPy, from the last one to the first; the transpose of a
 running sum is a running sum from the other end. One call costs O(N), the gradient included.
