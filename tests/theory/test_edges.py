@@ -32,8 +32,8 @@ ROOMS = ("numbers", "onset", "predict", "theory")  # functions of numbers; flat 
 # Functions of numbers in chapters that also derive.
 OF_CHAPTERS = {
     "theory.induction_heads.all_weights.descent": "moving flow_of times curve",
-    "theory.induction_heads.all_weights.law": "predicted effective_length slow_drop "
-    "recent_predicted recent_exact",
+    "theory.induction_heads.all_weights.law": "predicted effective_length slow_drop",
+    "theory.induction_heads.all_weights.recent": "predicted exact",
     "theory.induction_heads.dynamics": "times",
     "theory.induction_heads.emergence": "times",
 }
@@ -206,8 +206,8 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "runs.half_times": {"epochs": 20},
     "runs.data_scatter": {"alpha": 3.0},
     "law.effective_length": {"size": 512, "right": 2},
-    "law.recent_predicted": {"size": 32, "window": 0.25, "rtol": 1e-4},
-    "law.recent_exact": {"size": 16, "window": 0.25, "rtol": 1e-4},
+    "recent.predicted": {"size": 32, "window": 0.25, "rtol": 1e-4},
+    "recent.exact": {"size": 16, "window": 0.25, "rtol": 1e-4},
     "linear_attention.drops": {
         "v": np.array([0.01, 0.02]),
         "K": np.array([[[0.01, 0.03]], [[0.02, -0.01]]]),

@@ -9,18 +9,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy.special import digamma
 
 from simulate.induction_heads import student as induction_heads_student
 from simulate.induction_heads.student import NAMES, Nineteen, squared_error
 from theory.induction_heads import Parameters
-from theory.induction_heads.all_weights import descent, law
+from theory.induction_heads.all_weights import descent, law, recent
 from theory.induction_heads.all_weights.plateau import FIVE
 from theory.parameters import ParameterError
 
 
 def test_a_window_of_one_pair_is_the_last_one():
     """Its mean over places, S = 0 by digammas, against the loss of that place without S."""
-    told = law.recent_predicted(64, 1 / 64, rtol=1e-6)
+    told = recent.predicted(64, 1 / 64, rtol=1e-6)
     assert told == pytest.approx(law.predicted(64, rtol=1e-6), rel=1e-5)
 
 
@@ -29,17 +30,17 @@ def test_rest_and_drive(w):
     """At many pairs and beta_2 = 0 the gammas rest where the equations say, and drive alpha_3 by
     the square of gamma_4, as against the last pair.
     """
-    e, N = law.recent_equations(), 10**5
+    e, N = recent.equations(), 10**5
     S, gamma_4 = (float(e[n].evaluate({"window": w})) for n in ("recent_S", "recent_gamma_4"))
-    at = law.places(N, w)
-    seen = law.digamma(N) - law.digamma(at)
+    at = recent.places(N, w)
+    seen = digamma(N) - digamma(at)
     assert seen.mean() == pytest.approx(S, abs=10 / N)
     index = [NAMES.index(n) for n in FIVE]
 
     def slopes(state, places, seen):
         theta = np.zeros(len(NAMES))
         theta[index] = state
-        return law.recent_compiled()(theta, N, places, seen)[1][index]
+        return recent.compiled()(theta, N, places, seen)[1][index]
 
     output = (1 - gamma_4) / 2  # Gamma + gamma_4 = 1
     mean = slopes([0.3, 0.0, output, output, gamma_4], at, seen)
@@ -56,7 +57,7 @@ def test_the_mean_over_places_is_the_networks():
     N, theta = 16, 0.3 * np.random.default_rng(5).standard_normal(19)
     p = Parameters(N=N, data="orthonormal", query="last")
     one = induction_heads_student.orthonormal(p, 1, torch.Generator().manual_seed(1), torch.float64)
-    asked = law.places(N, 0.25).astype(int)
+    asked = recent.places(N, 0.25).astype(int)
     items, labels, codes = (x.expand(len(asked), -1, -1) for x in one)
     batch = induction_heads_student.batch_of(items, labels, codes, torch.tensor(asked - 1))
     student = Nineteen(p.dimension, p.mask, torch.float64)
@@ -73,7 +74,7 @@ def test_the_mean_over_places_is_the_networks():
 @pytest.mark.parametrize(("size", "window"), [(64, 0.6), (64, 0.0), (16, 0.01), (8, 0.5)])
 def test_refusals(size, window):
     """Wide windows, windows without a pair, few pairs: in one line."""
-    for of in (law.recent_predicted, law.recent_exact):
+    for of in (recent.predicted, recent.exact):
         with pytest.raises(ParameterError, match="^(size|window)") as said:
             of(size, window)
         assert "\n" not in str(said.value)

@@ -11,7 +11,7 @@ import sympy as sp
 from scipy.special import digamma
 
 from theory.induction_heads import dynamics
-from theory.induction_heads.all_weights import burst, law, running
+from theory.induction_heads.all_weights import burst, law, recent, running
 from theory.induction_heads.all_weights.running import (
     after,
     before,
@@ -78,7 +78,7 @@ LOSSES = {
     "five numbers, last": lambda at: law.loss_and_gradient(at, 8),
     "five numbers, uniform": lambda at: law.loss_and_gradient(at, 8, "uniform"),
     "eight numbers, burst": lambda at: law.loss_and_gradient(at, 8, right=3),
-    "recent": lambda at: law.recent_compiled()(at, 8.0, PLACES, digamma(8) - digamma(PLACES)),
+    "recent": lambda at: recent.compiled()(at, 8.0, PLACES, digamma(8) - digamma(PLACES)),
 }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from theory.induction_heads.all_weights import burst, law
+from theory.induction_heads.all_weights import burst, recent
 from theory.induction_heads.all_weights import descent as times
 from verify.check import failed
 from verify.induction_heads import all_weights, bursty
@@ -50,9 +50,9 @@ def test_descent_step_by_step(tmp_path):
 @pytest.mark.parametrize("late", [0.0, 0.1])
 def test_law_of_recent_pairs(late, monkeypatch):
     """At N = 32, and a flow that is late by 10%."""
-    flow = law.recent_exact(32, 0.125, rtol=1e-5)
+    flow = recent.exact(32, 0.125, rtol=1e-5)
     moved = {n: (1 + late) * x for n, x in flow.items()}
-    monkeypatch.setattr(law, "exact", lambda *asked, **more: moved)
+    monkeypatch.setattr(recent, "exact", lambda *asked, **more: moved)
     checks, notes = bursty.of_places(((32, 0.125),))
     assert [c.within for c in checks] == 2 * [not late] and len(notes) == 1
 

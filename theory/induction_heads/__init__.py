@@ -13,7 +13,7 @@ from theory.induction_heads import (
     network,
     structure,
 )
-from theory.induction_heads.all_weights import burst, descent, law, plateau, scores
+from theory.induction_heads.all_weights import burst, descent, law, plateau, recent, scores
 from theory.induction_heads.dynamics import flow
 from theory.induction_heads.onset import emergence_times, onset, predict
 from theory.induction_heads.parameters import Parameters, applies
@@ -46,7 +46,7 @@ flows, sections, equations = catalogue(
         "All weights": [scores, scores.loss_equations],
         "All weights: plateau and law": [plateau, law],
         "All weights: a burst of right pairs": [burst, burst.burst_loss_equations],
-        "All weights: a recent right pair": [law.recent_equations],
+        "All weights: a recent right pair": [recent],
         "Gaussian data": [gaussian],
     },
     flow,

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from simulate.induction_heads import contexts
-from simulate.induction_heads import train
+from simulate.induction_heads import contexts, train
 from simulate.induction_heads.student import NAMES
 from simulate.pool import one_thread
 from theory import induction_heads as ih
 from theory.induction_heads import bursty
-from theory.induction_heads.all_weights import burst
+from theory.induction_heads.all_weights import burst, recent
 from theory.induction_heads.all_weights import law as laws
 from theory.induction_heads.all_weights.burst import loss_and_gradient
 from theory.induction_heads.bursty import Parameters, emergence_time, stated
@@ -159,8 +158,8 @@ def of_places(settings: tuple[tuple[int, float], ...] = RECENT) -> tuple[list[Ch
     """
     return together(
         beside(
-            laws.recent_predicted(N, w, rtol=1e-5),
-            laws.recent_exact(N, w, rtol=1e-5),
+            recent.predicted(N, w, rtol=1e-5),
+            recent.exact(N, w, rtol=1e-5),
             "",
             f"right pair among the last {w:g} N, N = {N}",
             "T_alpha_all_recent",

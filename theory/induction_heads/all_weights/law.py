@@ -20,12 +20,10 @@ import numpy as np
 import scipy.integrate
 import scipy.optimize
 import sympy as sp
-from scipy.special import digamma
 
 from theory import (
     Allowed,
     Equation,
-    ParameterError,
     checked,
     gauss_legendre,
     number,
@@ -33,21 +31,10 @@ from theory import (
     proved,
     symbol,
     table,
-    written_as,
 )
 from theory.induction_heads.all_weights import burst, descent, plateau
-from theory.induction_heads.all_weights.plateau import (
-    BURST,
-    FIVE,
-    LEADING,
-    Gamma,
-    beta_7,
-    beta_10,
-    e,
-    gamma_4,
-    phi,
-)
-from theory.induction_heads.all_weights.running import mean, total, with_gradient
+from theory.induction_heads.all_weights.plateau import BURST, FIVE, LEADING, beta_7, beta_10, e, phi
+from theory.induction_heads.all_weights.running import total, with_gradient
 from theory.induction_heads.all_weights.scores import PLACE, THETA
 from theory.induction_heads.bursty import emergence
 from theory.induction_heads.symbols import (
@@ -317,93 +304,3 @@ def slow_drop(
         rates, (0, FAR), start, method="LSODA", rtol=1e-10, atol=1e-14, events=gone
     )
     return float(run.y[-1, -1])
-
-
-# All weights on contexts whose one right pair is recent
-
-w = symbol("window", "w", "share of the context in which the right pair is", positive=True)
-S = symbol("S_right", "S", "what is retrieved of the right label, times 2 N", nonnegative=True)
-HERE = f"{PLACE}: law, the right pair among the last w N, w below 1"
-
-
-def seen() -> sp.Expr:
-    """Mean over places: rows after pair q retrieve 1/l of its label each, ln(N/q) in all."""
-    x = sp.Symbol("x", positive=True)  # q/N
-    return sp.expand(sp.integrate(-sp.log(x), (x, 1 - w, 1)) / w)
-
-
-@cache
-def output() -> sp.Expr:
-    """Gamma_4 on the plateau, at rest."""
-    form = plateau.quadratic(S)
-    still = sp.solve([sp.diff(form, x) for x in (Gamma, gamma_4)], [Gamma, gamma_4])
-    return written_as((1 - w) * sp.log(1 - w) / w, still[gamma_4].subs(S, seen()))
-
-
-def time() -> sp.Expr:
-    """Time of alpha_3 = 1/2: the drive goes as the square of gamma_4, which is 1 for the last."""
-    last = equations()["T_alpha_all_burst"].rhs.subs(B, 1)
-    return last / output() ** 2
-
-
-@cache
-def recent_equations() -> dict[str, Equation]:
-    """What is seen of the right label, gamma_4, and the time of alpha_3 = 1/2."""
-    return table(
-        ref(HERE),
-        *LARGE,
-        status="leading order",
-        recent_S=(S, seen),
-        recent_gamma_4=(gamma_4, output),
-        T_alpha_all_recent=(T_alpha, time),
-    )
-
-
-# Times of all weights where the right pair is at a random place among the last ``window * N``
-
-Size = Annotated[int, Allowed(low=16, high=10**5)]
-Window = Annotated[float, Allowed(above=0, high=0.5)]  # the drop comes 10% later at 3/4
-
-
-@cache
-def recent_compiled() -> Callable:
-    """Mean loss over places and its gradient by all nineteen pseudo-parameters; at N, places, and S
-    of each.
-    """
-    chain = {sp.Symbol("loss"): mean(plateau.loss_of_place(S))}
-    return with_gradient(chain, [*THETA.values()], (q, S), (N, q, S))
-
-
-def places(size: int, window: float) -> np.ndarray:
-    """Numbers of the last pairs.
-
-    Raises
-    ------
-    ParameterError
-        If there are none.
-    """
-    if not (last := round(window * size)):
-        raise ParameterError(f"window = {window:g}: must hold a pair of N = {size}")
-    return np.arange(size - last + 1.0, size + 1)
-
-
-@checked
-def recent_predicted(size: Size, window: Window, **options: Any) -> dict[str, float]:
-    """Emergence times by the flow of five numbers, strict mask; relative error of order 1/N.
-
-    Units and names as in `all_weights.times`, options those of `all_weights.descend`.
-    """
-    last = places(size, window)
-    seen = digamma(size) - digamma(last)
-    run = descent.descend(
-        lambda x: recent_compiled()(x, float(size), last, seen), size, FIVE, **options
-    )
-    return descent.crossings(run, size)
-
-
-@checked
-def recent_exact(size: Size, window: Window, **options: Any) -> dict[str, float]:
-    """The same by the flow of all weights on the mean loss over places; O(N^2) per step."""
-    right = [(1.0, descent.loss_of(size, int(k), "strict")) for k in places(size, window)]
-    run = descent.descend(descent.mean_loss(right), size, descent.moving("strict"), **options)
-    return descent.crossings(run, size)
