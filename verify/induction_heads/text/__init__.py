@@ -23,7 +23,7 @@ from verify.report import Report, Request
 # Ensembles of character models
 
 PLACE = Path(__file__).with_name("ensembles.nc")
-COMMAND = 'python -c "from verify.induction_heads.text import ensembles as e; e.renew()"'
+COMMAND = 'python -c "from verify.induction_heads.text import renew; renew()"'
 SEEDS = (0, 1, 2, 20, 21, 22)  # the last three after levels, defaults and checks were chosen
 FEW: dict[str, range] = {  # a run of six times the length; settings that stand beside the others
     "plain text": range(1),
