@@ -191,7 +191,11 @@ def _there(path: str) -> bool:
     """Whether a module of that name exists, in this toolkit or a package. A folder without code
     does not count (an older version may have left one).
     """
+    room = path.rpartition(".")[0]
     try:
+        above = importlib.util.find_spec(room) if room and _there(room) else None
+        if above is not None and above.submodule_search_locations is None:
+            return False  # a file, which looking for its parts would import
         spec = importlib.util.find_spec(path) if path else None
         return spec is not None and spec.origin is not None
     except ModuleNotFoundError as error:
@@ -203,9 +207,10 @@ def _there(path: str) -> bool:
 @functools.cache
 def _defined(path: str) -> frozenset[str]:
     """Names that a module defines, found without importing it; none if there is no such module."""
-    if not _there(path):
+    spec = importlib.util.find_spec(path) if _there(path) else None
+    if spec is None or spec.origin is None:
         return frozenset()
-    file = str(importlib.util.find_spec(path).origin)  # type: ignore[union-attr]  # it is there
+    file = spec.origin
     names = symtable.symtable(Path(file).read_text(encoding="utf-8"), file, "exec").get_symbols()
     return frozenset(x.get_name() for x in names if x.is_assigned() and not x.is_imported())
 
