@@ -217,7 +217,7 @@ def test_equal_columns_start_apart_by_a_hundredth(start):
 def test_pointers_start_as_a_mean_over_layers():
     """Up to the spread of the start."""
     p = Pointers(layers=3, spread=1e-3)
-    mixture = PointerLearner(p, 0).mixture.detach().numpy()
+    mixture = PointerLearner(p, 0).student["mixture"].detach().numpy()
     assert mixture.shape == (4, 4) and np.abs(mixture - 0.25).max() < 6e-3
 
 

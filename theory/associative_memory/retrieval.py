@@ -211,7 +211,12 @@ def head_equations() -> dict[str, Equation]:
     return table(where, status="exact", **exact) | table(where, status="leading order", **leading)
 
 
-half_time = ramp.quadrature(lambda: (flow().rhs[K], law(), emergence()), V, N, M, P)
+def along() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
+    """Rate of the score, square of the read-out, and the time along both."""
+    return flow().rhs[K], law(), emergence()
+
+
+half_time = ramp.quadrature(along, V, N, M, P)
 
 
 # Time at which attention emerges, as a number

@@ -253,13 +253,13 @@ def equations() -> dict[str, Equation]:
     }
     rows = []
     for (matrix, row, column), entry in blocks.items():
-        number = (row + 1,) if matrix == "W3" else (row + 1, column + 1)
-        block = ARRAYS[matrix][*number, m, n]
+        places = (row + 1,) if matrix == "W3" else (row + 1, column + 1)
+        block = ARRAYS[matrix][*places, m, n]
         moving = entry.subs(dict.fromkeys(still, 0))
         note = "" if moving == entry else ", sharpened: stays zero for all time"
         rows.append(
             Equation(
-                f"{matrix}_{''.join(map(str, number))}",
+                f"{matrix}_{''.join(map(str, places))}",
                 block,
                 moving if note else entry,
                 ref(f"Theorem 1, {EQUATION[matrix]}{note}"),
