@@ -15,7 +15,7 @@ from simulate.associative_memory.noisy_bigram import CUTS
 from simulate.pool import one_thread
 from theory.associative_memory import factual_recall, gradient_memory, noisy_bigram, superposition
 from theory.runtime import plotting
-from verify.associative_memory import factual_recall as associative_memory_factual_recall
+from verify.associative_memory import factual_recall as recall_checks
 
 
 @plotting.panels(1, 3, height=2.9)
@@ -51,9 +51,7 @@ def recall(source: Source, *axes: Any) -> None:
 
 def plateau(source: Source) -> Any:
     """Length of the plateau over epsilon, S, R and D."""
-    return associative_memory_factual_recall.draw(
-        associative_memory_factual_recall.scaling(progress=source.progress)[2]
-    )
+    return recall_checks.draw(recall_checks.scaling(progress=source.progress)[2])
 
 
 @plotting.panels(1, 2)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from simulate.induction_heads import contexts as students
-from simulate.induction_heads import student as induction_heads_student
+from simulate.induction_heads import student as pairs
 from simulate.induction_heads.student import Constrained
 from theory import induction_heads as ih
 from theory.induction_heads import bursty
@@ -40,7 +40,7 @@ def test_loss_is_the_transformers():
     student = Constrained(p.dimension, p.mask, torch.float64)
     with torch.no_grad():
         student.theta.copy_(torch.tensor(weights, dtype=torch.float64))
-        batch = students.burst_sequences(p, right, induction_heads_student.generator(0, "train"))
+        batch = students.burst_sequences(p, right, pairs.generator(0, "train"))
         there = (student(batch.X) - batch.y).square().sum(-1).numpy()
     for row, loss in zip(right, there, strict=True):
         label, square = bursty.Mixture(row[None], np.ones(1)).parts(*weights[:2])

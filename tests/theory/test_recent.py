@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.special import digamma
 
-from simulate.induction_heads import student as induction_heads_student
+from simulate.induction_heads import student as pairs
 from simulate.induction_heads.student import NAMES, Nineteen, squared_error
 from theory.induction_heads import Parameters
 from theory.induction_heads.all_weights import descent, law, recent
@@ -56,10 +56,10 @@ def test_the_mean_over_places_is_the_networks():
     """Loss and gradient of nineteen numbers by autograd, queries at the last quarter."""
     N, theta = 16, 0.3 * np.random.default_rng(5).standard_normal(19)
     p = Parameters(N=N, data="orthonormal", query="last")
-    one = induction_heads_student.orthonormal(p, 1, torch.Generator().manual_seed(1), torch.float64)
+    one = pairs.orthonormal(p, 1, torch.Generator().manual_seed(1), torch.float64)
     asked = recent.places(N, 0.25).astype(int)
     items, labels, codes = (x.expand(len(asked), -1, -1) for x in one)
-    batch = induction_heads_student.batch_of(items, labels, codes, torch.tensor(asked - 1))
+    batch = pairs.batch_of(items, labels, codes, torch.tensor(asked - 1))
     student = Nineteen(p.dimension, p.mask, torch.float64)
     student.theta.data = torch.tensor(theta)
     loss = squared_error(student(batch.X), batch.y, "sum")
