@@ -137,22 +137,24 @@ class Path:
         """Time from beta and excess."""
         return 2.0 * self.N**2 * gaussian(beta) + self.N * np.asarray(excess)
 
+    def in_layer(self, k: int, level: float) -> float:
+        """First time at which beta (0) or gamma (1) reaches a level inside the layer."""
+
+        def missing(tau: float) -> float:
+            return float(self.layer(tau)[k]) - level
+
+        return self.N * float(scipy.optimize.brentq(missing, 1e-9, LAYER, xtol=1e-15))
+
     def of_gamma(self, level: float = HALF) -> float:
         """First time at which gamma reaches a level below its value at the end of the layer."""
-        return self.N * float(
-            scipy.optimize.brentq(lambda tau: self.layer(tau)[1] - level, 1e-9, LAYER, xtol=1e-15)
-        )
+        return self.in_layer(1, level)
 
     def of_beta(self, level: float = HALF) -> float:
         """First time at which beta reaches a level."""
         if not math.isfinite(level):
             return math.inf
         if level <= self.handover[0]:
-            return self.N * float(
-                scipy.optimize.brentq(
-                    lambda tau: self.layer(tau)[0] - level, 1e-9, LAYER, xtol=1e-15
-                )
-            )
+            return self.in_layer(0, level)
         return float(self.time(level, self.excess(level)))
 
     def of_alpha(self, level: float = HALF) -> float:
@@ -215,32 +217,18 @@ class Path:
             run = self.integrate(self.handover, FARTHEST, events=arrived, dense_output=True)
             # Points even in time, in its logarithm and in beta: smooth on the plateau, after the
             # layer and in the drop.
-            grid = np.unique(
-                np.append(
-                    np.geomspace(run.t[0], run.t[-1], 10 * points),
-                    np.linspace(run.t[0], run.t[-1], 10 * points),
-                )
-            )
+            ends = run.t[0], run.t[-1], 10 * points
+            grid = np.unique(np.append(np.geomspace(*ends), np.linspace(*ends)))
             times = self.time(grid, run.sol(grid)[0])
             spread = sum((v - v[0]) / (v[-1] - v[0]) for v in (grid, times, np.log(times)))
             grid = np.interp(np.linspace(0, 3, points), spread, grid)[1:]
             excess, slow = run.sol(grid)
-            t, beta, g = (
-                np.append(t, self.time(grid, excess)),
-                np.append(beta, grid),
-                np.append(g, slow),
-            )
-        loss = rates(beta, g, self.N)[2]
-        return xr.Dataset(
-            {
-                "alpha": ("t", alpha_of(beta, self.N)),
-                "beta": ("t", beta),
-                "gamma": ("t", 1 + g),
-                "loss": ("t", loss),
-            },
-            coords={"t": t},
-            attrs={"kind": "theory", "N": self.N},
-        )
+            pairs = ((t, self.time(grid, excess)), (beta, grid), (g, slow))
+            t, beta, g = (np.append(early, late) for early, late in pairs)
+        alpha, loss = alpha_of(beta, self.N), rates(beta, g, self.N)[2]
+        curves = {"alpha": alpha, "beta": beta, "gamma": 1 + g, "loss": loss}
+        data = {name: ("t", values) for name, values in curves.items()}
+        return xr.Dataset(data, {"t": t}, {"kind": "theory", "N": self.N})
 
 
 @checked
