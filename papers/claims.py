@@ -4,7 +4,6 @@ those verdicts of single claims that are less than agreement.
 """
 
 import fnmatch
-import textwrap
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from theory import Model
-from theory.runtime import output, sources
+from theory.runtime import output
 
 # From best to worst. The first two are agreement; "tested" relies on tests, which only pass or
 # fail; "drawn" is a figure without a number.
@@ -30,7 +29,6 @@ VERDICTS = (
     "not covered",
 )
 LESS = ("coarse", "bound", "limit", "undecided", "FAIL")  # less than agreement: to be typed
-WIDTH = 52  # width of the statement: the table fits 100 columns
 
 
 @dataclass(frozen=True)
@@ -157,7 +155,7 @@ def digest(claims: list[Claim], found: Found) -> str:
 
 
 def _which(claims: list[Claim], words: list[str]) -> str:
-    return sources.hashed(
+    return output.hashed(
         sorted(f"{c.id}: {word}\n" for c, word in zip(claims, words, strict=True))
     )[:8]
 
@@ -198,14 +196,7 @@ def report(claims: list[Claim], found: Found) -> str:
     """Ledger as a text table with computed verdicts, followed by the coverage and the checks
     without a result.
     """
-    rows = [
-        (
-            textwrap.shorten(c.id, 30, placeholder=" ..."),
-            computed(c, found),
-            textwrap.shorten(c.says, WIDTH, placeholder=" ..."),
-        )
-        for c in claims
-    ]
+    rows = [(c.id, computed(c, found), " ".join(c.says.split())) for c in claims]
     covered = coverage(claims, found)
     counts = ", ".join(f"{n} {v}" for v, n in covered.items() if n or v != "FAIL")
     agreed = sum(covered[v] for v in VERDICTS[:2])

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from simulate import storage
-from theory.allowed import ParameterError, is_time, nearest
 from theory.runtime.cli import MOST_SEEDS
+from theory.values import ParameterError, is_time, nearest
 
 
 def _plain(value: Any) -> Any:

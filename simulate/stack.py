@@ -19,7 +19,7 @@ from simulate import checkpoints, interface_checks, runs, storage
 from simulate.learner import Learner, State
 from simulate.signals import DeferSignals
 from theory.parameters import ParameterError, Stepped, error_summary
-from theory.runtime import sources
+from theory.runtime import output
 
 if TYPE_CHECKING:
     from simulate.training import System
@@ -89,7 +89,7 @@ def train_stack(
     finished.
     """
     places = [storage.place(store, run.config, run.seed) for run in members]
-    code = " ".join([system.code, sources.digest(SHARED)])  # digest of the code of a step
+    code = " ".join([system.code, output.digest(SHARED)])  # digest of the code of a step
     with contextlib.ExitStack() as held:
         mine: dict[Path, tuple[Run, State]] = {}
         for run, path in zip(members, places, strict=True):

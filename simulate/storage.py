@@ -18,7 +18,7 @@ from typing import Any
 from filelock import FileLock
 
 from theory.parameters import BaseParameters
-from theory.runtime import output, sources
+from theory.runtime import output
 
 FORMAT = 3  # to be raised when the meaning of a stored run changes
 
@@ -93,10 +93,10 @@ def statements(module: str) -> str:
         return ""
     path, package = Path(str(source.__file__)), source.__package__ or ""
     if not package or path.name == "simulate.py":
-        return sources.digest([path])
+        return output.digest([path])
     task = sys.modules.get(f"{package.replace('simulate.', 'theory.', 1)}.task")
     law = [] if task is None or package in task.__name__ else [Path(str(task.__file__))]
-    return sources.digest([*sorted(path.parent.rglob("*.py")), *law])
+    return output.digest([*sorted(path.parent.rglob("*.py")), *law])
 
 
 def _version(package: str) -> str:

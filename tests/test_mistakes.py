@@ -17,7 +17,6 @@ import verify
 from simulate import jobs, pool
 from theory import prediction, registry
 from theory import state_tracking as st
-from theory.allowed import report
 from theory.equation import Equation, Equations, numbers
 from theory.explore import main as explore
 from theory.flow import Flow
@@ -26,6 +25,7 @@ from theory.onset import main as onset
 from theory.parameters import ParameterError
 from theory.runtime import plotting, progress
 from theory.statement import draw, eq, gauss, sample, sizes, sort, teacher, weight
+from theory.values import report
 from verify.trajectories import compare
 
 mpl.use("Agg")

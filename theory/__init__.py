@@ -16,12 +16,10 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from theory.algebra import delta_gradient, delta_sum, linear_root, proved, vanishes, written_as
     from theory.arguments import checked
-    from theory.dimensions import by_dimension
-    from theory.emergence import of_onset, until
     from theory.equation import Equation, table
     from theory.flow import Flow
     from theory.notation import array, function, symbol
-    from theory.onset import Onset
+    from theory.onset import Onset, of_onset, until
     from theory.optimisers import Optimiser
     from theory.parameters import (
         Allowed,
@@ -35,21 +33,21 @@ if TYPE_CHECKING:
     from theory.registry import Model
     from theory.scope import Limit, Scope, only
     from theory.special import gauss_hermite, gauss_legendre
+    from theory.sweep import by_dimension
 
 MODULES = {
     "algebra": "delta_gradient delta_sum linear_root proved vanishes written_as",
     "arguments": "checked",
-    "dimensions": "by_dimension",
-    "emergence": "of_onset until",
     "equation": "Equation table",
     "flow": "Flow",
     "notation": "array function symbol",
-    "onset": "Onset",
+    "onset": "Onset of_onset until",
     "optimisers": "Optimiser",
     "parameters": "Allowed BaseParameters ParameterError Preset Stepped number parameter",
     "registry": "Model",
     "scope": "Limit Scope only",
     "special": "gauss_hermite gauss_legendre",
+    "sweep": "by_dimension",
 }
 # Settings of Numba with which kernels start, and take no hours.
 NUMBA = {"NUMBA_DISABLE_JIT": ("0?", "0"), "NUMBA_NUM_THREADS": ("|0*[1-9][0-9]{0,3}", "1 or more")}

@@ -1,6 +1,7 @@
 """Speed and error of a model's numerical code: ``python -m theory.benchmark [MODEL]``."""
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,23 @@ from theory.runtime import cli, output, progress
 
 POINTS, ALONE, OUTPUTS = 10_000, 20, 13  # parameter points, of which some are integrated alone
 AROUND = 0.05  # of a number, over the points
+# Columns of the tables, from a row.
+WAYS = {
+    "way": "{way}",
+    "points": "{points}",
+    "seconds": "{seconds:.3g}",
+    "us per point": "{microseconds_per_point:.4g}",
+    "error": "{error:.1e}",
+}
+FLOWS = {
+    "flow": "{flow}",
+    "over": "{swept}",
+    "points": "{points}",
+    "ms together": "{together_ms:.2g}",
+    "ms alone": "{alone_ms:.2g}",
+    "ratio": "{ratio:.2g}",
+    "difference": "{error:.1e}",
+}
 SLOW = 0.1  # seconds of one integration: too long for this many
 
 
@@ -60,6 +78,11 @@ def in_bulk(theory: Any) -> list[dict[str, Any]]:
     return rows
 
 
+def _table(columns: Mapping[str, str], rows: list[dict[str, Any]], wide: bool) -> str:
+    cells = [[form.format(**row) for form in columns.values()] for row in rows]
+    return output.table([*columns], cells, wide=wide)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Command line. Exit code 1 if the model's own method (first row) disagrees with its
     reference.
@@ -75,34 +98,10 @@ def main(argv: list[str] | None = None) -> int:
     with progress.bar(f"theory.benchmark {args.model.name}", show=not args.quiet):
         measured = module.benchmark()
         measured["flows"] = in_bulk(args.model.wing("theory"))
-    head = ("way", "points", "seconds", "us per point", "error")
-    rows = [
-        (
-            r["way"],
-            f"{r['points']}",
-            f"{r['seconds']:.3g}",
-            f"{r['microseconds_per_point']:.4g}",
-            f"{r['error']:.1e}",
-        )
-        for r in measured["rows"]
-    ]
     said = f"{'within' if measured['agree'] else 'NOT within'} the tolerance"
-    text = f"{output.table(head, rows, wide=args.wide)}\nratio {measured['ratio']:.3g}; {said}\n{measured['note']}"
+    text = f"{_table(WAYS, measured['rows'], args.wide)}\nratio {measured['ratio']:.3g}; {said}\n{measured['note']}"
     if measured["flows"]:
-        columns = ("flow", "over", "points", "ms together", "ms alone", "ratio", "difference")
-        table = [
-            (
-                r["flow"],
-                r["swept"],
-                f"{r['points']}",
-                f"{r['together_ms']:.2g}",
-                f"{r['alone_ms']:.2g}",
-                f"{r['ratio']:.2g}",
-                f"{r['error']:.1e}",
-            )
-            for r in measured["flows"]
-        ]
-        text += f"\n\n{output.table(columns, table, wide=args.wide)}\nCPU time per point of flow.solve over many values of a number, and of one after the other"
+        text += f"\n\n{_table(FLOWS, measured['flows'], args.wide)}\nCPU time per point of flow.solve over many values of a number, and of one after the other"
     print(output.to_json({"model": args.model.name, **measured}) if args.json else text)
     return 0 if measured["rows"][0]["within"] else 1
 

@@ -12,8 +12,17 @@ import scipy.optimize.elementwise
 import sympy as sp
 from scipy.integrate import DOP853
 
-from theory import numeric, sweep, zeros
-from theory.trajectory import ERROR, SMALLEST, Trajectory, smallest
+from theory import numeric, sweep
+from theory.trajectory import (
+    SMALLEST,
+    UNDEFINED,
+    Trajectory,
+    fast,
+    first_sign_changes,
+    parts_of,
+    smallest,
+    with_errors,
+)
 
 if TYPE_CHECKING:
     from theory.flow import Flow
@@ -29,9 +38,9 @@ STAGES = DOP853.n_stages
 def follows(flow: Flow) -> bool:
     """Whether the rates are smooth functions of the order parameters alone, and take arrays."""
     rates = [*flow.expanded.values(), *flow.initial.values()]
-    jumps = (kind == "jump" for rate in rates for _, kind in zeros.parts_of(rate))
+    jumps = (kind == "jump" for rate in rates for _, kind in parts_of(rate))
     return not (
-        flow.driven or any(rate.has(sp.Product, *zeros.UNDEFINED) for rate in rates) or any(jumps)
+        flow.driven or any(rate.has(sp.Product, *UNDEFINED) for rate in rates) or any(jumps)
     )
 
 
@@ -112,8 +121,10 @@ class Bulk:
         return np.stack([moved, first - moved, 2 * moved - last - first, *rest])
 
     def _integrate(self) -> None:
-        y, points = self.start, np.arange(self.start.shape[1])
-        t, h, self._left = np.zeros(len(points)), np.full(len(points), FIRST), points >= 0
+        many = self.start.shape[1]
+        state: list[Any] = [np.arange(many), np.zeros(many), np.full(many, FIRST), self.start]
+        points, t, h, y = state
+        self._left = points >= 0
         fixed, atol, found = self._fixed, self.atol, []
         first = self._rates(y, fixed)
         for _ in range(MOST_STEPS):
@@ -127,30 +138,22 @@ class Bulk:
             error = np.where(np.isfinite(end).all(0) & ~np.isnan(error), error, np.inf)
             good = error < 1
             within = self._polynomial(y, rates, end, h, fixed)
-            found.append((points[good], t[good], h[good], y[:, good], within[..., good]))
+            found.append([part[..., good] for part in (points, t, h, y, within)])
             y, first = np.where(good, end, y), np.where(good, rates[STAGES], first)
             t = np.where(good, np.where(h < 1 - t, t + h, 1.0), t)
             h = h * np.clip(SAFETY * error**-0.125, SHORTER, np.where(good, LONGER, 1.0))
             self._left[points[t == 1]] = False
             going = (t < 1) & (h > LEAST)
             if not going.all():
-                points, t, h, y, first = (
-                    points[going],
-                    t[going],
-                    h[going],
-                    y[:, going],
-                    first[:, going],
+                points, t, h, y, first, fixed, atol = (
+                    part[..., going] for part in (points, t, h, y, first, fixed, atol)
                 )
-                fixed, atol = fixed[:, going], atol[going]
             if not len(points):
                 break
-        self._point, self._t, self._h, self._y, self._within = (
-            np.concatenate(part, -1) for part in zip(*found, strict=True)
-        )
-        order = np.lexsort((self._t, self._point))
-        order = order[~self._left[self._point[order]]]
-        self._point, self._t, self._h = self._point[order], self._t[order], self._h[order]
-        self._y, self._within = self._y[:, order], self._within[..., order]
+        steps = [np.concatenate(part, -1) for part in zip(*found, strict=True)]
+        order = np.lexsort((steps[1], steps[0]))
+        order = order[~self._left[steps[0][order]]]
+        self._point, self._t, self._h, self._y, self._within = (x[..., order] for x in steps)
 
     def _within_step(self, t: np.ndarray, step: np.ndarray) -> np.ndarray:
         """States at times within steps."""
@@ -195,6 +198,7 @@ class Bulk:
         )
         names = [self.flow.time, *self.flow.state, *symbols]
         points, call = np.arange(len(self.atol)), numeric.function(expr, names)
+        used = [x in expr.free_symbols for x in self.flow.state]
 
         def of(t: Any, y: np.ndarray, point: np.ndarray) -> Any:
             with np.errstate(all="ignore"):
@@ -202,14 +206,15 @@ class Bulk:
             return np.where(np.imag(value) == 0, np.real(value), np.nan)
 
         def sampled(t: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            point, y = self._point[step], self._within_step(t, step)
-            here, noise = of(t, y, point), np.zeros(t.shape)
-            for k, x in enumerate(self.flow.state):
-                if x in expr.free_symbols:
-                    moved = y.copy()
-                    moved[k] += ERROR * (self.atol[point] + self.rtol * np.abs(y[k]))
-                    noise += np.abs(of(t, moved, point) - here)
-            return here, np.where(t > 0, noise, 0)  # the start is exact
+            point = self._point[step]
+            return with_errors(
+                lambda t, y: of(t, y, point),
+                used,
+                t,
+                self._within_step(t, step),
+                self.atol[point],
+                self.rtol,
+            )
 
         def after(t: np.ndarray, step: np.ndarray) -> np.ndarray:
             return of(t, self._at(t, step), self._point[step])
@@ -230,7 +235,7 @@ class Bulk:
         def part(t: np.ndarray, part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return sampled(t, searched[part])
 
-        owner, low, high, real = zeros.first_sign_changes(
+        owner, low, high, real = first_sign_changes(
             part, self._t[searched], ends[searched], self._point[searched]
         )
         alone[owner[~real]] = True
@@ -256,9 +261,9 @@ class Bulk:
     ) -> np.ndarray:
         """Steps within which an expression may jump, or its parts change fast."""
         slow = np.zeros(len(ends), bool)
-        if expr.has(*zeros.UNDEFINED):
+        if expr.has(*UNDEFINED):
             return ~slow
-        parts = [(e, kind) for e, kind in dict(zeros.parts_of(expr)).items() if e.free_symbols]
+        parts = [(e, kind) for e, kind in dict(parts_of(expr)).items() if e.free_symbols]
         if not parts:
             return slow
         every = np.arange(len(ends))
@@ -266,4 +271,4 @@ class Bulk:
         y = np.stack([self._y, self._within_step(ends, every)], 2).reshape(len(self._y), -1)
         values = (self.end * both, *y, *known[:, np.repeat(self._point, 2)])
         along = {x.name: v for x, v in zip(names, values, strict=True)}
-        return np.any([at[::2] for at in zeros.fast(parts, along)], 0)
+        return np.any([at[::2] for at in fast(parts, along)], 0)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import sympy as sp
 
-from theory import solution, sweep, unified
+from theory import solution, sweep
 from theory.balls import Balls, Interval, ball, fraction, library
 from theory.parameters import Allowed, ParameterError, number, shown
 from theory.scope import allow_beyond
@@ -84,7 +84,7 @@ def certify(
             raise ParameterError(f"{unknown}: unknown keyword; {words}; one point at a time")
         solution._refuse(flow, parameters, end)
         flow._ask(parameters)
-    goal = [] if event is None else [*unified.quantities(flow, {"event": event}).values()]
+    goal = [] if event is None else [*solution.quantities(flow, {"event": event}).values()]
     observed = {} if goal else {x: flow._spell(e) for x, e in flow.observables.items()}
     exprs = [*flow.expanded.values(), *flow.initial.values(), *goal, *observed.values()]
     used = {s.name for e in exprs for s in e.free_symbols} - {name, *map(str, flow.state)}

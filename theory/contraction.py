@@ -2,7 +2,6 @@
 
 import functools
 import math
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,6 @@ import sympy as sp
 from theory.parameters import ParameterError
 
 MOST_ENTRIES = 10**9  # entries of an intermediate array: 8 GB in double precision
-FEW = 256  # matrix size below which many small products cost more than copying the array
 View = tuple[int, tuple[int, ...] | None, tuple | None]  # variable, axis order, new axes
 
 
@@ -102,7 +100,8 @@ class Code:
     def einsum(self, kept: Sequence[sp.Symbol], *parts: Array) -> Array:
         """Product by one ``einsum``, summed over the indices that are not kept."""
         terms = _letters([x.axes for x in parts], kept)
-        work = functools.partial(self.xp.einsum, terms)
+        by_matrices = {"optimize": True} if self.xp is np else {}
+        work = functools.partial(self.xp.einsum, terms, **by_matrices)
         return self.step(work, kept, *((x.number, None, None) for x in parts))
 
     def together(self, work: Callable[[Any, Any], Any], *parts: Array) -> Array:
@@ -118,67 +117,11 @@ class Code:
         free = dict.fromkeys(a for axes in terms for a in axes if a not in bound)
         shapes = [np.broadcast_to(0.0, self.shape(axes)) for axes in terms]
         how = "optimal" if len(arrays) < 6 else "greedy"
-        path = np.einsum_path(_letters(terms, free), *shapes, optimize=how)[0][1:]
-        for pair in path if len(arrays) > 1 else ():
-            chosen = [arrays.pop(k) for k in sorted(pair, reverse=True)]
-            while len(chosen) > 1:
-                x, y = chosen.pop(), chosen.pop()
-                later = {a for z in (*arrays, *chosen) for a in z.axes}
-                chosen.append(self._pair(x, y, later | {*free}))
-            arrays += chosen
-        return self._reduced(arrays[0], bound)
-
-    def _reduced(self, x: Array, gone: Any) -> Array:
-        summed = tuple(k for k, a in enumerate(x.axes) if a in gone)
-        left = [a for a in x.axes if a not in gone]
-        return self.step(lambda v: v.sum(summed), left, self.aligned(x, x.axes)) if summed else x
-
-    def _pair(self, x: Array, y: Array, keep: set[sp.Symbol]) -> Array:
-        """Product of two arrays, summed over the indices that are not kept, as a batched matrix
-        product. The larger array is used as it lies in memory if possible. A summed index that is
-        not among the last axes of the larger array is kept as a batch index and summed in a later
-        step.
-        """
-        x, y = (self._reduced(u, {*u.axes} - keep - {*v.axes}) for u, v in ((x, y), (y, x)))
-        big, small = sorted((x, y), key=lambda u: -self.entries(u.axes))
-        summed = [a for a in big.axes if a in small.axes and a not in keep]
-        if not summed:
-            return self.together(operator.mul, big, small)
-        free = [a for a in big.axes if a not in small.axes]
-        others = [a for a in small.axes if a not in big.axes]
-        stack = [a for a in big.axes if a in small.axes and a in keep]
-        if not free and not others:
-            return self.einsum(stack, big, small)
-        # From the last axis: first the axes of one kind, then those of the other; the remaining
-        # axes are batch axes.
-        batch = [*big.axes]
-        last: list[list[sp.Symbol]] = []
-        for kind in (summed, free) if batch[-1] in summed else (free, summed):
-            run: list[sp.Symbol] = []
-            while batch and batch[-1] in kind:
-                run.insert(0, batch.pop())
-            last.insert(0, run)
-        few = {*batch} - {*stack} and self.entries(last[0] + last[1]) < FEW
-        if few or (batch and not last[1]):
-            batch, last = stack, [free, summed]
-        turned = not {*last[1]} <= {*summed}
-        inner, outer = last if turned else last[::-1]
-        stacked = [a for a in batch if a in small.axes]
-
-        def matrices(x: Array, *last: list[sp.Symbol]) -> tuple[int, ...]:
-            ones = tuple(self.entries([a]) if a in x.axes else 1 for a in batch)
-            return ones + tuple(map(self.entries, last))
-
-        axes = [*batch, *outer, *others]
-        shapes = matrices(big, *last), matrices(small, inner, others), self.shape(axes)
-
-        def work(x: Any, y: Any) -> Any:
-            x, y = x.reshape(shapes[0]), y.reshape(shapes[1])
-            return self.xp.matmul(x.swapaxes(-1, -2) if turned else x, y).reshape(shapes[2])
-
-        left = self.aligned(big, [*batch, *last[0], *last[1]])
-        right = self.aligned(small, [*stacked, *inner, *others])
-        return self.step(work, axes, left, right)
+        for chosen in np.einsum_path(_letters(terms, free), *shapes, optimize=how)[0][1:]:
+            parts = [arrays.pop(k) for k in sorted(chosen, reverse=True)]
+            later = {*free}.union(*(x.axes for x in arrays))
+            arrays.append(self.einsum([a for a in self.union(parts) if a in later], *parts))
+        return arrays[0]
 
 
 def _letters(terms: Sequence[Sequence[sp.Symbol]], kept: Iterable[sp.Symbol]) -> str:

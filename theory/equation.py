@@ -12,9 +12,9 @@ from typing import Any, Self
 import sympy as sp
 
 from theory import arguments, balls, lowered, numeric, printing, sweep
-from theory.dimensions import by_dimension
 from theory.parameters import ParameterError, nearest
 from theory.renaming import Renaming
+from theory.sweep import by_dimension
 
 NEAREST = 5  # number of suggestions for an unknown equation name or number
 STATUSES = ("exact", "leading order", "closure", "empirical")

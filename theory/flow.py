@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import certified, numeric, printing, solution, trajectory, unified
+from theory import certified, numeric, printing, solution, trajectory
 from theory.algebra import slope
-from theory.conserved import conserved, invariant
-from theory.entries import Entries
+from theory.conserved import conserved, invariant, linearised
 from theory.equation import STATUSES, Equation, Equations
-from theory.linearised import linearised
+from theory.optimisers import Entries
 from theory.parameters import Allowed, BaseParameters, ParameterError, number
 from theory.scope import Scope
 
@@ -86,7 +85,7 @@ class Flow:
         """Read every expression, in one symbol per name."""
         if self.status not in STATUSES:
             raise ValueError(f"status = {self.status!r}: must be one of {', '.join(STATUSES)}")
-        for name, value in unified.unify(self).items():
+        for name, value in solution.unify(self).items():
             object.__setattr__(self, name, value)
 
     conserved = conserved
@@ -190,7 +189,7 @@ class Flow:
         ParameterError
             If a name is not an order parameter.
         """
-        kept = unified.by_name("{}: no order parameter", values, self.state)
+        kept = solution.by_name("{}: no order parameter", values, self.state)
         return replace(
             self,
             name=f"{self.name}, {', '.join(values)} held",
@@ -217,13 +216,13 @@ class Flow:
         order = number("order", order, Allowed(low=0), int)
         exprs = [*self.expanded.values(), *self.initial.values()]
         known = {*self.state}.union(*(e.free_symbols for e in exprs)) - {self.time}
-        values = unified.by_name(
+        values = solution.by_name(
             "start: {} is no symbol of the flow", start or {}, sorted(known, key=str)
         )
         begun = {x: values.pop(x, expr) for x, expr in self.initial.items()}
         rhs = {x: expr.subs(values) for x, expr in self.expanded.items()}
         at_start = {
-            x: unified.expression(f"start: {x}", e, {}).subs(values) for x, e in begun.items()
+            x: solution.expression(f"start: {x}", e, {}).subs(values) for x, e in begun.items()
         }
         first = {**at_start, self.time: sp.S.Zero}
         moving = [(x, rhs[x]) for x in self.state]
@@ -283,7 +282,11 @@ class Flow:
         if missing:
             raise ParameterError(f"{self.name}: no value for {', '.join(missing)}")
         if swept := [s.name for s in free if np.ndim(numbers[s.name])]:
-            raise ParameterError(f"{swept[0]} = {numbers[swept[0]]}: must be one number")
+            name = swept[0]
+            value = np.array2string(np.ravel(numbers[name]), threshold=8, edgeitems=2)
+            raise ParameterError(
+                f"{name} = {value}: must be one number; several by keyword: {name}=[...]"
+            )
         fixed = [float(numbers[s.name]) for s in free]
         calls = itertools.count()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import sympy as sp
 from sympy.core.function import AppliedUndef, UndefinedFunction
 
-from theory import lines, notation, printing, registry
+from theory import notation, printing, registry
 from theory.equation import by_number
 from theory.renaming import Renaming
 from theory.runtime import cli, output
@@ -63,7 +63,7 @@ UNCHANGED = Renaming()
 def rows(equation: Equation) -> list[str]:
     """Rows of an alignment; a single row if the equation fits on one line."""
     left, right = (printing.expression(side) for side in (equation.lhs, equation.rhs))
-    return lines.rows(left, right)
+    return printing.rows(left, right)
 
 
 def display(equation: Equation) -> str:

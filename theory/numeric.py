@@ -74,13 +74,10 @@ def _polylog(order: Any, x: Any) -> Any:
 
 
 def _mpmath_dirichlet(x: Any, n: Any) -> Any:
-    with mpmath.workprec(
-        2 * mpmath.mp.prec + 20
-    ):  # keeps the distance of x from a multiple of 2 pi
-        below = n * mpmath.sin(
-            mpmath.mpf(x) / 2
-        )  # zero only at x = 0, since no other multiple of 2 pi is a binary number
-        value = mpmath.sin(n * mpmath.mpf(x) / 2) / below if below else mpmath.mpf(1)
+    with mpmath.workprec(2 * mpmath.mp.prec + 20):  # keeps the distance from a multiple of 2 pi
+        half = mpmath.mpf(x) / 2
+        below = n * mpmath.sin(half)  # zero at x = 0 alone: other multiples are no binary numbers
+        value = mpmath.sin(n * half) / below if below else mpmath.mpf(1)
     return +value
 
 
@@ -99,12 +96,8 @@ def _binomial(n: Any, k: Any) -> Any:
 
 
 _STRICT = SciPyPrinter({"allow_unknown_functions": False})
-_IN_PART = (
-    sp.uppergamma,
-    sp.hermite,
-    sp.factorial2,
-    sp.FallingFactorial,
-)  # SciPy's have other domains
+# SciPy's have other domains.
+_IN_PART = (sp.uppergamma, sp.hermite, sp.factorial2, sp.FallingFactorial)
 _MODULES: dict[str, list] = {
     "numpy": [
         {
@@ -295,48 +288,18 @@ def _number(value: Any) -> np.ndarray:
 
 
 def _exact_number(value: Any) -> Any:
-    """Convert a number for mpmath: quotients of Python numbers would be rounded to double
-    precision.
-    """
+    """A number for mpmath: quotients of Python numbers would be rounded to double precision."""
     return mpmath.mpmathify(value.item() if isinstance(value, np.generic | np.ndarray) else value)
 
 
-def _terms(sums: Sequence[sp.Sum], stand_in: Mapping[sp.Basic, sp.Basic]) -> Callable:
-    """Function that checks the number of terms of sums evaluated term by term."""
-    ends = [limit[1:] for s in sums for limit in s.limits]
-    lengths = sp.lambdify([*stand_in.values()], [last - first + 1 for first, last in ends], "math")
-    named = {q: name for name, q in stand_in.items()}
-
-    def check(*values: Any) -> None:
-        for length, end in zip(lengths(*values), ends, strict=True):
-            if not length <= MOST_TERMS:
-                first, last = (q.xreplace(named) for q in end)
-                raise ParameterError(
-                    f"sum from {first} to {last}: has {float(length):.3g} terms, must be at most {MOST_TERMS:.0e}"
-                )
-
-    return check
-
-
-def _lengths(sums: Sequence[sp.Sum], stand_in: Mapping[sp.Basic, sp.Basic]) -> Callable:
-    """Function that checks that array lengths agree with the limits of sums over them, where these
-    are numbers.
+def _counted(ends: Sequence[Sequence[sp.Expr]], stand_in: Mapping[sp.Basic, sp.Basic]) -> Callable:
+    """Function of arguments that gives the number of terms of every sum with these ends, and the
+    sum in words.
     """
-    given, named = [*stand_in.values()], {q: name for name, q in stand_in.items()}
-    ends = [s.limits[0][1:] for s in sums]
-    ends = [end for end in ends if all(q.free_symbols <= set(given) for q in end)]
-    lengths = sp.lambdify(given, [last - first + 1 for first, last in ends], "numpy")
-
-    def check(scalars: Sequence[Any], terms: int) -> None:
-        for length, end in zip(lengths(*scalars), ends, strict=True):
-            if np.any(np.asarray(length, float) != terms):
-                first, last = (q.xreplace(named) for q in end)
-                raise ParameterError(
-                    f"sum from {first} to {last}: has {float(np.max(length)):g} terms, but the "
-                    f"array {terms}"
-                )
-
-    return check
+    named = {q: name for name, q in stand_in.items()}
+    lengths = sp.lambdify([*stand_in.values()], [last - first + 1 for first, last in ends], "numpy")
+    words = [f"sum from {first.xreplace(named)} to {last.xreplace(named)}" for first, last in ends]
+    return lambda *values: zip(lengths(*values), words, strict=True)
 
 
 def _whole(symbol: sp.Basic, value: Any) -> int:
@@ -382,15 +345,20 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
     outer = compiled([*stand_in.values(), *totals.values()], outside_sums, modules, not bound)
     ends = {q for s in loops for limit in s.limits for end in limit[1:] for q in end.free_symbols}
     whole = [k for k, q in enumerate(stand_in.values()) if q in ends]
-    check = _terms(loops, stand_in) if loops else None
-    fits = _lengths(sums, stand_in) if sums else None
+    looped = _counted([limit[1:] for s in loops for limit in s.limits], stand_in)
+    known = {*stand_in.values()}
+    summed = [s.limits[0][1:] for s in sums]
+    fits = _counted([end for end in summed if sp.Tuple(*end).free_symbols <= known], stand_in)
 
     def ready(values: Sequence[Any]) -> list[Any]:
         out = [(_exact_number if modules == "mpmath" else _number)(v) for v in values]
         for k in whole:
             out[k] = _whole(plain[k], values[k])
-        if check is not None:
-            check(*out)
+        for length, words in looped(*out):
+            if not length <= MOST_TERMS:
+                raise ParameterError(
+                    f"{words}: has {float(length):.3g} terms, must be at most {MOST_TERMS:.0e}"
+                )
         return out
 
     def elementwise(*values: Any) -> Any:
@@ -409,29 +377,24 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
     def call(*values: Any) -> Any:
         by_argument = dict(zip(arguments, values, strict=True))
         scalars = ready([by_argument[a] for a in plain])
-        if fits is not None:
-            used = [by_argument[x] for x in arrays if any(s.has(x) for s in sums)]
-            fits(scalars, max(np.shape(x)[-1] for x in used))
+        vectors = [by_argument[x] for x in arrays]
+        used = [by_argument[x] for x in arrays if any(s.has(x) for s in sums)]
+        terms = max((np.shape(x)[-1] for x in used), default=0)
+        for length, words in fits(*scalars):
+            if np.any(np.asarray(length, float) != terms):
+                most = float(np.max(length))
+                raise ParameterError(f"{words}: has {most:g} terms, but the array {terms}")
         if modules == "mpmath":
-            rows = [
-                [_exact_number(v) for v in row]
-                for row in zip(*(by_argument[x] for x in arrays), strict=True)
-            ]
-            return outer(
-                *scalars, *(mpmath.fsum(f(*scalars, *row) for row in rows) for f in summands)
-            )
+            rows = [[*map(_exact_number, row)] for row in zip(*vectors, strict=True)]
+            totals = [mpmath.fsum(f(*scalars, *row) for row in rows) for f in summands]
+            return outer(*scalars, *totals)
+        vectors = [np.asarray(x, dtype=float) for x in vectors]
+        lifted = [np.asarray(v)[..., None] for v in scalars]
+        shape = np.broadcast_shapes(*map(np.shape, (*lifted, *vectors)))
         with np.errstate(over="ignore"):  # e^m beyond double precision is infinite, as its limit
-            return evaluate(scalars, by_argument)
-
-    def evaluate(scalars: list[Any], by_argument: dict[sp.Basic, Any]) -> Any:
-        scalars = [np.asarray(v) for v in scalars]
-        vectors = [np.asarray(by_argument[x], dtype=float) for x in arrays]
-        lifted = [v[..., None] for v in scalars]
-        shape = np.broadcast_shapes(*(v.shape for v in lifted), *(v.shape for v in vectors))
-        sums_ = [np.broadcast_to(f(*lifted, *vectors), shape).sum(-1) for f in summands]
-        result = outer(*scalars, *sums_)
-        return np.broadcast_to(
-            result, np.broadcast_shapes(*(np.shape(v) for v in [*scalars, *sums_]))
-        )[()]
+            totals = [np.broadcast_to(f(*lifted, *vectors), shape).sum(-1) for f in summands]
+            result = outer(*map(np.asarray, scalars), *totals)
+        shape = np.broadcast_shapes(*map(np.shape, (*scalars, *totals)))
+        return np.broadcast_to(result, shape)[()]
 
     return call

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from theory.allowed import (  # noqa: F401  (every module imports the errors from here)
+from theory.values import (  # noqa: F401  (every module imports the errors from here)
     ANYTHING,
     LONGEST,
     MOST,
     Allowed,
     ParameterError,
+    Values,
     admitted,
     error_summary,
     most_extreme,
@@ -25,7 +26,6 @@ from theory.allowed import (  # noqa: F401  (every module imports the errors fro
     shown,
     unwrapped,
 )
-from theory.values import Values
 
 NOT_SHOWN = ("n_test", "eval_every", "data_draw", "weight_decay", "d_model")  # not shown on figures
 FEW_NAMES = 12  # known names that a message lists

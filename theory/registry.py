@@ -230,91 +230,68 @@ def of_all(stated: Any, wing: str, module: str | None) -> Any:
     return imported.of(stated) if hasattr(imported, "of") else imported
 
 
-BIETTI = "bietti2025"
-OWN = (
-    Model(
-        "state_tracking",
-        "Chain-of-thought state tracking: RoPE retrieval + logic module (Forner et al.)",
-        "forner2026",
-    ),
-    Model(
-        "state_tracking.bypass",
-        "State tracking with a bypass: a table of the state alone beside logic",
-        "forner2026",
-        stated=True,
-        beside=True,
-    ),
-    Model(
-        "induction_heads",
-        "Induction heads in a disentangled two-layer transformer (Musat et al.)",
-        "musat2025",
-    ),
-    Model(
-        "induction_heads.bursty",
-        "Induction heads on a burst of right pairs",
-        "musat2025",
-        stated=True,
-        beside=True,
-    ),
-    Model(
-        "induction_heads.markov",
-        "In-context Markov chains: unigrams, then bigrams",
-        "musat2025",
-        stated=True,
-        beside=True,
-    ),
-    Model(
-        "induction_heads.text",
-        "Induction heads of a standard character model on real text",
-        "musat2025",
-        beside=True,
-    ),
-    Model(
-        "induction_heads.in_weights",
-        "In-context against in-weights learning",
-        "musat2025",
-        stated=True,
-        beside=True,
-    ),
-    Model(
-        "positional_semantic",
-        "Positional against semantic dot-product attention (Cui et al.)",
-        "cui2024",
-    ),
-    Model(
-        "positional_semantic.online",
-        "Positional against semantic attention in one-pass descent",
-        "cui2024",
-        beside=True,
-    ),
-    Model(
-        "associative_memory",
-        "Weights as associative memories: factual recall and six more systems (Bietti et al.)",
-        BIETTI,
-    ),
-    Model("associative_memory.factual_recall", "Factual recall by linear attention", BIETTI),
-    Model(
-        "associative_memory.gradient_memory", "One gradient step as an associative memory", BIETTI
-    ),
-    Model("associative_memory.superposition", "Capacity of memories in superposition", BIETTI),
-    Model("associative_memory.trigger_task", "In-context recall of what follows a trigger", BIETTI),
-    Model("associative_memory.gradient_steps", "Three gradient steps on the trigger task", BIETTI),
-    Model("associative_memory.noisy_bigram", "In-context recall beside a noisy bigram", BIETTI),
-    Model("associative_memory.k_hop", "k-fold composition by curriculum", BIETTI),
-    Model(
-        "associative_memory.retrieval",
-        "Retrieval by a softmax head",
-        BIETTI,
-        stated=True,
-        beside=True,
-    ),
-    Model(
-        "associative_memory.softmax_recall",
-        "Factual recall by softmax attention",
-        BIETTI,
-        stated=True,
-        beside=True,
-    ),
+# By paper and name: the title, and what else is true of the model.
+TITLES = {
+    "forner2026": {
+        "state_tracking": (
+            "Chain-of-thought state tracking: RoPE retrieval + logic module (Forner et al.)",
+        ),
+        "state_tracking.bypass": (
+            "State tracking with a bypass: a table of the state alone beside logic",
+            "stated",
+            "beside",
+        ),
+    },
+    "musat2025": {
+        "induction_heads": (
+            "Induction heads in a disentangled two-layer transformer (Musat et al.)",
+        ),
+        "induction_heads.bursty": ("Induction heads on a burst of right pairs", "stated", "beside"),
+        "induction_heads.markov": (
+            "In-context Markov chains: unigrams, then bigrams",
+            "stated",
+            "beside",
+        ),
+        "induction_heads.text": (
+            "Induction heads of a standard character model on real text",
+            "beside",
+        ),
+        "induction_heads.in_weights": (
+            "In-context against in-weights learning",
+            "stated",
+            "beside",
+        ),
+    },
+    "cui2024": {
+        "positional_semantic": ("Positional against semantic dot-product attention (Cui et al.)",),
+        "positional_semantic.online": (
+            "Positional against semantic attention in one-pass descent",
+            "beside",
+        ),
+    },
+    "bietti2025": {
+        "associative_memory": (
+            "Weights as associative memories: factual recall and six more systems (Bietti et al.)",
+        ),
+        "associative_memory.factual_recall": ("Factual recall by linear attention",),
+        "associative_memory.gradient_memory": ("One gradient step as an associative memory",),
+        "associative_memory.superposition": ("Capacity of memories in superposition",),
+        "associative_memory.trigger_task": ("In-context recall of what follows a trigger",),
+        "associative_memory.gradient_steps": ("Three gradient steps on the trigger task",),
+        "associative_memory.noisy_bigram": ("In-context recall beside a noisy bigram",),
+        "associative_memory.k_hop": ("k-fold composition by curriculum",),
+        "associative_memory.retrieval": ("Retrieval by a softmax head", "stated", "beside"),
+        "associative_memory.softmax_recall": (
+            "Factual recall by softmax attention",
+            "stated",
+            "beside",
+        ),
+    },
+}
+OWN = tuple(
+    Model(name, title, paper, stated="stated" in more, beside="beside" in more)
+    for paper, models in TITLES.items()
+    for name, (title, *more) in models.items()
 )
 MODELS: dict[str, Model]  # models that are not systems of a family, by name
 TABLE: dict[str, Model]  # all models and systems

@@ -57,29 +57,27 @@ class Renaming:
             old, equals, new = (part.strip() for part in text.partition("="))
             if not equals:
                 raise ParameterError(f"--rename {text}: must be OLD=NEW, as in N=T")
-            if not re.fullmatch(r"[A-Za-z]\w*", new, re.ASCII):
-                raise ParameterError(f"--rename {text}: {new!r} is not a name, as T, tau or d_k")
             if old in names:
                 raise ParameterError(f"--rename {text}: {old} is renamed twice")
             names[old] = new
-        made = cls(names)
-        if names:
-            made.check(equations)
-        return made
+        return cls.of(names, equations, "--rename")
 
     @classmethod
-    def of(cls, names: Mapping[str, str], equations: Iterable[Equation]) -> Renaming:
-        """Renaming of a call. Errors as in `read`."""
+    def of(
+        cls, names: Mapping[str, str], equations: Iterable[Equation], said: str = "rename"
+    ) -> Renaming:
+        """Renaming of a call. Errors as in `read`; ``said`` begins their messages."""
         for old, new in names.items():
             if not isinstance(new, str) or not re.fullmatch(r"[A-Za-z]\w*", new, re.ASCII):
-                raise ParameterError(f"rename {old}={new}: {new!r} is not a name, as T, tau or d_k")
+                raise ParameterError(f"{said} {old}={new}: {new!r} is not a name, as T, tau or d_k")
         made = cls(dict(names))
-        made.check(equations, "rename")
+        if names:
+            made.check(equations, said)
         return made
 
-    def check(self, equations: Iterable[Equation], said: str = "--rename") -> None:
+    def check(self, equations: Iterable[Equation], said: str) -> None:
         """Refuse unknown and clashing names; see `read`. ``said`` begins the message."""
-        occurring = {x for e in equations for side in _sides(e) for x in _named(side)}
+        occurring = {x for e in equations for side in (e.lhs, e.rhs) for x in _named(side)}
         looks = {str(x): printing.expression(x) for x in occurring}
         for old, new in self.names.items():
             if old not in looks:
@@ -138,13 +136,10 @@ class Renaming:
         )
 
 
-def _sides(equation: Equation) -> list[Any]:
-    return [sp.sympify(side, strict=True) for side in (equation.lhs, equation.rhs)]
-
-
 def _named(expr: Any) -> set[Any]:
     """Everything in an expression that is printed as a name, bound symbols included. (SymPy keeps
     the direction of a limit as a symbol, too.)
     """
+    expr = sp.sympify(expr, strict=True)
     symbols = {x for x in expr.atoms(sp.Symbol) if x.name[0].isalpha()}
     return symbols | {f.func for f in expr.atoms(AppliedUndef)}

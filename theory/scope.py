@@ -22,7 +22,7 @@ from typing import Any
 import xarray as xr
 
 from theory import sweep
-from theory.misfits import kind_of, misfit, place
+from theory.arguments import kind_of, misfit, place
 from theory.parameters import BaseParameters, ParameterError, Stepped, shown
 
 
@@ -163,8 +163,8 @@ class Scope:
         ParameterError
             If parameters, runs and realisation belong to different students.
         """
-        fields = _fields(p) if isinstance(p, BaseParameters) else set()
-        lacks = {*self.reads, *self.enters} - fields
+        fields = p._fields() if isinstance(p, BaseParameters) else []
+        lacks = {*self.reads, *self.enters}.difference(fields)
         if not fields or lacks or (self.kind and not isinstance(p, self.parameters)):  # type: ignore[arg-type]
             raise misfit("p", p, self.parameters)
         if not isinstance(runs, xr.Dataset | None):
@@ -272,9 +272,8 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
             level = asked.get("level", usual) if len(scopes) > 1 else ""
             theory_scope = scopes.get(level) if isinstance(level, str) else None
             if theory_scope is not None:  # the function rejects an unknown level
-                swept = {
-                    k: v for k, v in named.items() if k in theory_scope.swept and k in _fields(p)
-                }
+                checked = theory_scope.swept.intersection(p._fields())
+                swept = {k: v for k, v in named.items() if k in checked}
                 for q in sweep.Grid(p, swept).points if swept else (p,):
                     theory_scope.require(q, asked.get("runs"), asked.get("given"))
 
@@ -301,10 +300,6 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
         return call
 
     return decorate
-
-
-def _fields(p: BaseParameters) -> set[str]:
-    return {f.name for f in dataclasses.fields(p)}
 
 
 @contextlib.contextmanager

@@ -1,4 +1,6 @@
-"""Numerical solutions of a flow: integration with events, descent with finite steps."""
+"""Numerical solutions of a flow: integration with events, descent with finite steps; and its door,
+where expressions are read in one symbol per name.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sympy as sp
 import xarray as xr
+from sympy.core.relational import Relational
 
-from theory import arguments, bulk, numeric, sweep, unified
+from theory import arguments, bulk, numeric, sweep
 from theory.equation import Equation
 from theory.optimisers import Optimiser
 from theory.parameters import (
@@ -28,7 +31,120 @@ from theory.trajectory import Trajectory
 if TYPE_CHECKING:
     from theory.flow import Flow
 
+
 END_ROUNDING = 16 * np.finfo(float).eps
+
+
+def expression(name: str, value: Any, symbols: Mapping[str, sp.Expr]) -> sp.Expr:
+    """Read a number or SymPy expression, in which symbols are those of a table, by name.
+
+    Raises
+    ------
+    ParameterError
+        For anything else: text, arrays, true or false, infinity.
+    """
+    try:
+        read = None if isinstance(value, bool) else sp.sympify(value, strict=True)
+    except (sp.SympifyError, TypeError, ValueError, AttributeError):
+        read = None
+    refused = (sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Indexed)
+    if not isinstance(read, sp.Expr) or read.is_Matrix or read.has(*refused):
+        raise ParameterError(
+            f"{name} = {shown(value)}: must be a number or a SymPy expression in plain symbols"
+        )
+    named = {s: symbols.get(getattr(s, "name", ""), s) for s in read.free_symbols}
+    changed = {s: new for s, new in named.items() if new != s}
+    return read.subs(changed, simultaneous=True) if changed else read
+
+
+def by_name(words: str, values: Any, known: Iterable[sp.Symbol]) -> dict[sp.Symbol, Any]:
+    """Values by symbol, which may be given by name or with other assumptions.
+
+    Raises
+    ------
+    ParameterError
+        For a name that is unknown or occurs twice, with ``words``, which hold ``{}`` for the name.
+    """
+    symbols, found = {x.name: x for x in known}, {}
+    if not isinstance(values, Mapping):
+        raise ParameterError(f"{words.format(shown(values))}: must be a mapping, as {{x: 1}}")
+    for name, value in ((getattr(key, "name", key), v) for key, v in values.items()):
+        if name not in symbols or symbols[name] in found:
+            hint = nearest(str(name), symbols)
+            raise ParameterError(
+                f"{words.format(name)}; {hint}there are {', '.join(symbols)}, each once"
+            )
+        found[symbols[name]] = value
+    return found
+
+
+def unify(flow: Flow) -> dict[str, Any]:
+    """Fields of a flow: values are expressions, and symbols of one name are one symbol, whatever
+    their assumptions.
+
+    Raises
+    ------
+    ParameterError
+        For keys that are no symbols, values that are no expressions, names of two quantities, a
+        missing initial value, or one that depends on order parameters or time.
+    """
+    keys = [flow.time, *flow.rhs, *flow.where]
+    for key in keys:
+        if not isinstance(key, sp.Symbol):
+            raise ParameterError(f"{flow.name}: {shown(key)} must be a symbol, as symbol('x')")
+    names = [x.name for x in keys]
+    distinct(flow.name, names)
+    distinct(flow.name, [*names[: 1 + len(flow.rhs)], *flow.observables])
+    initial = by_name("initial: {} is no order parameter", flow.initial, flow.rhs)
+    symbols: dict[str, sp.Expr] = {x.name: x for x in keys}
+
+    def read(values: Mapping[Any, Any]) -> dict[Any, sp.Expr]:
+        exprs = {x: expression(f"{flow.name}: {x}", v, {}) for x, v in values.items()}
+        for s in (s for e in exprs.values() for s in sorted(e.free_symbols, key=str)):
+            symbols.setdefault(str(s), s)
+        return {x: expression(str(x), e, symbols) for x, e in exprs.items()}
+
+    rates, start = read(flow.rhs), read(initial)
+    for x in flow.rhs:
+        if x not in start or start[x].free_symbols & {*keys}:
+            raise ParameterError(f"{flow.name}: {x} has no start, an expression in parameters")
+    more = {part: read(getattr(flow, part)) for part in ("where", "observables", "second_order")}
+    return {"rhs": rates, "initial": {x: start[x] for x in rates}, **more}
+
+
+def distinct(words: str, names: Iterable[Any]) -> None:
+    """Raise an error for a name that occurs twice, or that is no text."""
+    seen: set[Any] = set()
+    for name in names:
+        if name in seen or not isinstance(name, str):
+            raise ParameterError(f"{words}: {shown(name)} is used twice, or no name; rename it")
+        seen.add(name)
+
+
+def quantities(flow: Flow, values: Mapping[str, Any]) -> dict[str, sp.Expr]:
+    """Events of a flow by name, spelled out: expressions in order parameters, time, abbreviations,
+    observables and parameters, as ``loss - 0.1``; relations, ``loss < 0.1``; or the name of a
+    quantity that crosses zero.
+
+    Raises
+    ------
+    ParameterError
+        If one is no expression, or one that nothing changes.
+    """
+    if not isinstance(values, Mapping):
+        raise ParameterError(f"events = {shown(values)}: must be a mapping, as {{'half': x - 0.5}}")
+    distinct("events", [flow.time.name, *map(str, flow.state), *flow.observables, *values])
+    exprs = [*flow.expanded.values(), *flow.initial.values()]
+    symbols = {*flow.state, flow.time, *flow.where}.union(*(e.free_symbols for e in exprs))
+    known = {s.name: s for s in symbols} | dict(flow.observables)
+    found = {}
+    for label, value in values.items():
+        value = known.get(value, value) if isinstance(value, str) else value
+        value = value.lhs - value.rhs if isinstance(value, Relational) else value
+        expr = found[label] = flow._spell(expression(f"event {label}", value, known))
+        if not expr.free_symbols:
+            raise ParameterError(f"event {label} = {shown(value)}: never changes")
+    return found
 
 
 def solve(
@@ -59,9 +175,8 @@ def solve(
     beyond : bool
         Also solve for students that the flow does not describe, with a warning.
     **end : float
-        Final time, as ``until`` or under the name of the flow's time: ``flow.solve(p,
-        alpha=12)``. Also arrays
-        of parameter fields, each of which becomes a dimension of the result: ``L=[5, 10, 20]``.
+        Final time, as ``until`` or under the name of the flow's time: ``flow.solve(p, alpha=12)``.
+        Also arrays of fields, each of which becomes a dimension of the result: ``L=[5, 10, 20]``.
 
     Returns
     -------
@@ -92,7 +207,7 @@ def _solved(
     name = flow.time.name
     if "until" in end and name not in end:
         end[name] = end.pop("until")
-    crossing = unified.quantities(flow, {} if events is None else events)
+    crossing = quantities(flow, {} if events is None else events)
     _refuse(flow, parameters, end, crossing.values())
     rtol, atol = (number(*of, Allowed(above=0, below=1)) for of in (("rtol", rtol), ("atol", atol)))
     at = None if at is None else arguments.listed("at", at)
@@ -101,10 +216,8 @@ def _solved(
         grid = sweep.Grid(parameters, end)
         if len(grid.points) >= bulk.FEWEST and bulk.follows(flow):
             return _many(flow, grid, at, crossing, options)
-        options["events"], times = events, at
-        if not grid.shape:
-            return flow.solve(grid.points[0], at=times, **options)
-        return grid.stack([flow.solve(q, at=times, **options) for q in grid.points])
+        results = [flow.solve(q, at=at, events=events, **options) for q in grid.points]
+        return grid.stack(results) if grid.shape else results[0]
     flow._ask(parameters)
     numbers = sweep.numbers(parameters, [s.name for s in flow._compiled[0]])
     at = _times(name, at, end[name])
@@ -132,16 +245,15 @@ def _times(name: str, at: np.ndarray | None, end: float) -> np.ndarray:
 def _many(
     flow: Flow, grid: sweep.Grid, at: np.ndarray | None, crossing: Any, options: dict[str, Any]
 ) -> xr.Dataset:
-    """Solutions at all points of a grid, integrated together. The first is integrated by itself,
-    too: what is wrong with a flow or an event is found there.
+    """Solutions at all points of a grid, integrated together; the first one also by itself, where
+    what is wrong with a flow or an event is found.
     """
     end, points, rtol = options[flow.time.name], grid.distinct, options["rtol"]
     with sweep.naming(grid.label(0)):
         first = flow.solve(points[0], at=at, events=crossing, **options)
     times = first[flow.time.name].values
     exprs = [*map(flow._spell, flow.observables.values()), *crossing.values()]
-    read = set().union(*(e.free_symbols for e in exprs))
-    read |= {*flow._compiled[0]}
+    read = set().union(flow._compiled[0], *(e.free_symbols for e in exprs))
     used = [x.name for x in sorted(read - {*flow.state, flow.time}, key=str)]
     rows = []
     for q in points:
@@ -149,20 +261,18 @@ def _many(
         values = sweep.numbers(q, used)
         rows.append([values[x] for x in used])
     numbers = dict(zip(used, np.array(rows, float).reshape(len(rows), -1).T, strict=True))
-    parts = []
-    for some in np.array_split(
-        np.arange(len(points)), len(points) * len(flow.state) // bulk.ROOM + 1
-    ):
+    parts, chunks = [], len(points) * len(flow.state) // bulk.ROOM + 1
+    for some in np.array_split(np.arange(len(points)), chunks):
         here = {x: v[some] for x, v in numbers.items()}
         path = bulk.Bulk(flow, here, end, rtol, options["atol"], [grid.label(k) for k in some])
         states = path.states(times / end)
         along = dict(zip([x.name for x in flow.state], states, strict=True))
         here = {x: v[:, None] for x, v in here.items()} | {flow.time.name: times}
-        parts.append(along)
-        parts[-1] |= _observables(flow, here | along, states.shape[1:])
-        parts[-1] |= {x: path.first_crossing(x, e, here) for x, e in crossing.items()}
-    found = {x: np.concatenate([part[x] for part in parts]) for x in first.data_vars}
+        crossed = {x: path.first_crossing(x, e, here) for x, e in crossing.items()}
+        parts.append(along | _observables(flow, here | along, states.shape[1:]) | crossed)
+    found = {x: np.concatenate([part[x] for part in parts])[grid.which] for x in first.data_vars}
     result = grid.labelled(first, found)
+    result.attrs.pop("parameters", None)
     result.attrs["solver"] = f"DOP853, a step per point, rtol {rtol:g}, atol {options['atol']:g}"
     return result
 
@@ -170,9 +280,7 @@ def _many(
 def _refuse(
     flow: Flow, parameters: Any, end: dict[str, Any], events: Iterable[sp.Expr] = ()
 ) -> None:
-    """Reject keywords of `solve` that are neither the flow's time nor a field, and a final time
-    that is not a positive number.
-    """
+    """Reject keywords of `solve` that are no field, and a final time that is not positive."""
     name = flow.time.name
     read = set().union(*(e.free_symbols for e in events), flow._compiled[0])
     fields = (

@@ -11,8 +11,8 @@ import scipy.optimize
 import scipy.special
 
 from theory import arguments
-from theory.dimensions import by_dimension
 from theory.parameters import ANYTHING, Allowed
+from theory.sweep import by_dimension
 
 
 @cache

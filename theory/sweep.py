@@ -1,11 +1,11 @@
 """Calling convention of all numerical functions: Parameters, and arrays of their fields by keyword.
 
 ``f(p, L=[3, 10, 30])`` is equivalent to a loop over ``f(p.replace(L=...))``: derived quantities are
-recomputed. Several arrays are broadcast against each other.
+recomputed. Several arrays are broadcast against each other, DataArrays by dimension names, which
+the result carries, too.
 """
 
 import contextlib
-import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,8 +15,7 @@ import numpy as np
 import xarray as xr
 
 from theory import arguments
-from theory.dimensions import distinct, named
-from theory.misfits import kind_of, misfit
+from theory.arguments import kind_of, misfit
 from theory.parameters import BaseParameters, ParameterError, nearest, shown
 from theory.values import Values
 
@@ -36,7 +35,9 @@ class Grid:
         if isinstance(p, BaseParameters):
             p._known(fields)
         self.names = ", ".join(fields)
-        self.axes, fields = named(fields)
+        of_axes = dict(_labelled(fields))
+        self.axes = Axes(of_axes) if of_axes else None
+        fields = _plain(self.axes, fields) if self.axes else fields
         self.given = {name: arguments.array(name, v, words=True) for name, v in fields.items()}
         try:
             arrays = np.broadcast_arrays(*self.given.values())
@@ -90,26 +91,18 @@ class Grid:
         """Join datasets along one dimension per axis, named after the field that varies
         along it.
         """
-        names, labels = self._labels(results[0])
-        nested: Any = results
-        for length in self.shape[:0:-1]:
-            nested = [nested[k : k + length] for k in range(0, len(nested), length)]
-        try:
-            joined = xr.combine_nested(
-                nested,
-                names,
-                data_vars="all",
-                coords="minimal",
-                compat="equals",
-                combine_attrs="drop_conflicts",
-                join="exact",
-            )
-        except ValueError:
+        first = results[0]
+        if not all(r.coords.to_dataset().equals(first.coords.to_dataset()) for r in results):
             raise ParameterError(
                 f"{self.names}: the times differ from value to value; say at which with at=..., or "
                 "ask for one at a time"
-            ) from None
-        return joined.transpose(*names, ...).assign_coords(labels)
+            )
+        found = {x: np.array([r[x].values for r in results]) for x in first.data_vars}
+        joined = self.labelled(first, found)
+        joined.attrs = _agreed([r.attrs for r in results])
+        for x, variable in joined.data_vars.items():
+            variable.attrs = _agreed([r[x].attrs for r in results])
+        return joined
 
     def _labels(self, result: xr.Dataset) -> tuple[list[str], dict[Any, Any]]:
         """Names of the grid's axes, and its coordinates."""
@@ -121,16 +114,21 @@ class Grid:
         return names, {**(self.axes.coordinates if self.axes else {}), **coordinates}
 
     def labelled(self, first: xr.Dataset, found: Mapping[Any, np.ndarray]) -> xr.Dataset:
-        """Dataset of results at all distinct points, from the one at the first of them and arrays
-        by name of its variables.
+        """Dataset of results at all points, from the one at the first of them and arrays by name of
+        its variables.
         """
         names, labels = self._labels(first)
-        data = {}
-        for x, v in found.items():
-            values = v[self.which].reshape(*self.shape, *v.shape[1:])
-            data[x] = ((*names, *first[x].dims), values, first[x].attrs)
-        attrs = {k: v for k, v in first.attrs.items() if k != "parameters"}
-        return xr.Dataset(data, first.coords, attrs).assign_coords(labels)
+        data = {
+            x: ((*names, *first[x].dims), v.reshape(*self.shape, *v.shape[1:]), first[x].attrs)
+            for x, v in found.items()
+        }
+        return xr.Dataset(data, first.coords, first.attrs).assign_coords(labels)
+
+
+def _agreed(attributes: Sequence[Mapping[Any, Any]]) -> dict[Any, Any]:
+    """Attributes of several results, without those in which they differ."""
+    every = {k: v for of in attributes for k, v in of.items()}
+    return {k: v for k, v in every.items() if all(of.get(k, v) == v for of in attributes)}
 
 
 @contextlib.contextmanager
@@ -149,16 +147,8 @@ def axes(
     known: list[str] | None = None,
 ) -> tuple[list[str], dict[str, tuple[list[str], np.ndarray]]]:
     """Names of the axes of a broadcast shape, each after a field that varies along it, and the
-    fields as coordinates.
-
-    Parameters
-    ----------
-    given : mapping of str to ndarray
-        Fields, which broadcast to ``shape``.
-    label : mapping of str to str
-        Name of each field in the result.
-    known : list of str, optional
-        Names of the axes, if these have been given.
+    fields as coordinates; ``label`` has the names of fields in the result, ``known`` those of axes
+    that have been given.
     """
     names = [*(known or ())]
     for axis in range(-len(shape), 0) if not names else ():
@@ -211,8 +201,8 @@ def over_fields(function: Callable) -> Callable:
     return call
 
 
-def _fields(p: Any) -> set[str]:
-    return {f.name for f in dataclasses.fields(p)} if isinstance(p, BaseParameters) else set()
+def _fields(p: Any) -> list[str]:
+    return p._fields() if isinstance(p, BaseParameters) else []
 
 
 def numbers(given: Any, names: Iterable[str] | None = None, /, **swept: Any) -> Any:
@@ -277,3 +267,128 @@ def _mapping(given: Any) -> Values | dict[str, Any]:
             raise misfit("p", given, None)
         given = given.values()
     return {getattr(key, "name", key): value for key, value in given.items()}
+
+
+class Axes:
+    """Union of the named dimensions of several DataArrays, as the ordered axes of one array.
+
+    Raises
+    ------
+    ParameterError
+        If their coordinates differ along a shared dimension.
+    """
+
+    def __init__(self, arrays: Mapping[str, xr.DataArray]) -> None:
+        try:
+            xr.align(*arrays.values(), join="exact")
+        except ValueError:
+            raise ParameterError(
+                f"{', '.join(arrays)}: differ in the coordinates of a dimension that they share"
+            ) from None
+        together = xr.broadcast(*arrays.values())[0] if arrays else xr.DataArray(0.0)
+        self.names, self.shape = together.dims, together.shape
+        self.coordinates = {x: c for x, c in together.coords.items() if set(c.dims) <= {x}}
+
+    def plain(self, name: str, value: Any) -> Any:
+        """An argument as a plain array with these axes in this order; a number is returned
+        unchanged.
+
+        Raises
+        ------
+        ParameterError
+            For an array without dimensions.
+        """
+        if isinstance(value, xr.DataArray):
+            missing = [x for x in self.names if x not in value.dims]
+            return value.expand_dims(missing).transpose(*self.names).values
+        if isinstance(value, np.ndarray | list | tuple) and np.ndim(value):
+            raise ParameterError(
+                f"{name}: needs named dimensions, as the others have them: an xarray.DataArray"
+            )
+        return value
+
+    def label(self, result: Any, inner: Mapping[Any, Any] | None = None) -> Any:
+        """Label a result whose leading axes are these with their names and coordinates.
+
+        Parameters
+        ----------
+        result : array_like or mapping
+            Result, or several by name.
+        inner : mapping, optional
+            Names and coordinates of the remaining axes.
+        """
+        if isinstance(result, Mapping):
+            return {name: self.label(value, inner) for name, value in result.items()}
+        more = {**(inner or {})} or {
+            f"axis_{k}": None for k in range(np.ndim(result) - len(self.names))
+        }
+        distinct(self.names, more)
+        coordinates = {**self.coordinates, **{k: v for k, v in more.items() if v is not None}}
+        if np.shape(result)[: len(self.shape)] != self.shape:  # the same everywhere
+            result = np.broadcast_to(result, self.shape + np.shape(result)[len(self.shape) :])
+        return xr.DataArray(result, coordinates, [*self.names, *more])
+
+
+def distinct(swept: Iterable[Any], along: Iterable[Any]) -> None:
+    """Raise an error if a dimension of parameters has the name of one that the result has anyway,
+    as the time of a curve.
+    """
+    for name in {*swept} & {*along}:
+        raise ParameterError(
+            f"{name}: is a dimension of a parameter and of the result; "
+            f".rename({name}='{name}_0') of the parameter"
+        )
+
+
+def by_dimension(along: str | None = None) -> Callable[[Callable], Callable]:
+    """Decorator: let array code take DataArrays, broadcast by dimension name. The result is a
+    DataArray with the same dimensions.
+
+    Parameters
+    ----------
+    along : str, optional
+        Argument that is a list and becomes the last axis of the result.
+    """
+
+    def decorate(function: Callable) -> Callable:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def call(*given: Any, **more: Any) -> Any:
+            if not any(_labelled(dict(enumerate([*given, *more.values()])))):
+                return function(*given, **more)
+            bound = signature.bind(*given, **more)
+            spread = {n: v for n, v in bound.arguments.items() if n != along}
+            axes, inner = Axes(dict(_labelled(spread))), {}
+            if along:
+                listed = bound.arguments[along]
+                named_list = isinstance(listed, xr.DataArray) and listed.ndim
+                inner = {listed.dims[0]: listed.values} if named_list else {along: listed}
+            bound.arguments.update(_plain(axes, spread))
+            return axes.label(function(*bound.args, **bound.kwargs), inner)
+
+        return call
+
+    return decorate
+
+
+def _labelled(given: Mapping[Any, Any]) -> Iterator[tuple[Any, xr.DataArray]]:
+    """DataArrays among arguments, in dictionaries among them, and beside Parameters."""
+    for name, value in given.items():
+        if isinstance(value, xr.DataArray):
+            yield name, value
+        yield from _labelled(_entries(value))
+
+
+def _plain(axes: Axes, given: Mapping[str, Any]) -> dict[str, Any]:
+    changed = {}
+    for name, value in given.items():
+        entries = {k: axes.plain(k, v) for k, v in _entries(value).items()}
+        changed[name] = value | entries if entries else axes.plain(name, value)
+    return changed
+
+
+def _entries(value: Any) -> Mapping[Any, Any]:
+    if isinstance(value, Values):
+        return value.changes
+    return value if isinstance(value, dict) else {}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from theory.registry import Model
-from theory.runtime.sources import FUNCTIONS, hashed, undocumented
+from theory.runtime.output import FUNCTIONS, hashed, undocumented
 
 ROOT = Path(__file__).parents[1]
 WINGS = ("theory", "simulate", "verify")
@@ -30,7 +30,6 @@ ASIDE = (
     "theory.renaming",
     "theory.titles",
     "theory.printing",
-    "theory.runtime.sources",
     "theory.runtime.cli",
     "theory.runtime.commands",
     "theory.runtime.memory",

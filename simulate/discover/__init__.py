@@ -4,7 +4,7 @@ import sys
 
 from simulate.discover.found import Discovered, discover
 from simulate.discover.sizes import Counts, scaling
-from theory.called import CalledModule
+from theory.catalogue import CalledModule
 
 __all__ = ["Counts", "Discovered", "discover", "scaling"]
 

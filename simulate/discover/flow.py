@@ -15,9 +15,8 @@ import xarray as xr
 
 from simulate.discover.loss import Loss
 from simulate.discover.subspace import Subspace
-from theory import Equation, Flow, solution, unified
-from theory.conserved import conserved
-from theory.linearised import Mode, linearised
+from theory import Equation, Flow, solution
+from theory.conserved import Mode, conserved, linearised
 from theory.optimisers import Optimiser, Steps
 
 TRIES = 24  # random starts of the search for fixed points
@@ -126,7 +125,7 @@ class NumericFlow(Flow):
 
     def jacobian(self, at: Mapping[Any, float] | None = None) -> np.ndarray:  # type: ignore[override]
         """Derivatives of the rates, at the start by default."""
-        moved = unified.by_name("at: {} is no order parameter", at or {}, self.state)
+        moved = solution.by_name("at: {} is no order parameter", at or {}, self.state)
         return self._compiled[2](0.0, *({**self.initial, **moved}[x] for x in self.state))
 
     def linearised(  # type: ignore[override]

@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from theory.machine_code import njit
+from theory.compiled import njit
 from theory.state_tracking.task import Sequences
 
 

@@ -20,7 +20,7 @@ from simulate.statement import data as law
 from simulate.streams import keyed
 from theory.optimisers import Optimiser
 from theory.parameters import ParameterError
-from theory.runtime import sources
+from theory.runtime import output
 from theory.statement import arrays, model, onset, starts
 from theory.statement.stated import Statement
 from theory.statement.symmetry import compiled
@@ -233,7 +233,7 @@ class Stated(training.System):
     @property
     def code(self) -> str:
         """Digest of the code that makes a step."""
-        return sources.digest(ENGINE)
+        return output.digest(ENGINE)
 
 
 def system(stated: Statement) -> Stated:

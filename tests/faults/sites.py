@@ -34,7 +34,7 @@ SMALLEST = 1e-3  # a smaller number says how precisely, or how close to a limit
 # What is left out. Layout, files, progress, timing, estimates of memory:
 FILES = re.compile(
     r"(^|/)(__main__|__init__|benchmark|device_time)\.py$|^verify/(device/|demo\.py$|start\.py$)"
-    r"|^theory/(cli|compiled|latex|lines|memory|notation|output|plotting|progress|registry)\.py$"
+    r"|^theory/(cli|compiled|latex|memory|notation|output|plotting|printing|progress|registry)\.py$"
 )
 NAMES = re.compile(
     r"^(_?seconds.*|memory.*|draw.*figure|plot.*|_plot.*|__repr__|__str__|_repr.*|text|table)$"

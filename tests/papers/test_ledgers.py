@@ -22,7 +22,7 @@ from papers import __main__ as command
 from papers import claims, document, evidence
 from theory.parameters import ParameterError
 from theory.registry import MODELS
-from theory.runtime import sources
+from theory.runtime import output
 from verify import digests
 from verify.check import VERDICTS, Band, Check, identity, near, sampled
 from verify.report import Report
@@ -273,12 +273,15 @@ def test_the_command_prints_verdicts(model, capsys, monkeypatch):
     monkeypatch.setattr(evidence, "sources", lambda model, what: as_stored[what])  # seconds
     assert command.main([model.paper, "--claims"]) == 0
     printed = capsys.readouterr().out
-    rows = printed.splitlines()[: len(ledger(model.paper)) + 2]
+    end = f"\n{len(ledger(model.paper))} claims, "
+    rows = printed[: printed.index(end)].splitlines()
     assert max(map(len, rows)) <= 100 and "not those" not in printed
-    shown = Counter(re.split("  +", row)[1] for row in rows[2:])
+    shown = Counter(re.split("  +", row)[1] for row in rows[2:] if row[0] != " ")
     assert {**shown, "digest": typed(model.paper)["digest"]} == typed(model.paper)
     assert command.main([model.paper, "--claims", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
+    assert " ..." not in printed
+    assert all({*claim.says.split()} <= {*printed.split()} for claim in ledger(model.paper))
     assert len(found["claims"]) == len(ledger(model.paper)) and {
         "verdict",
         "computed",
@@ -458,7 +461,7 @@ def test_what_may_be_executed_makes_results_stale(text, counts, tmp_path):
         path = tmp_path / f"{value}.py"
         path.write_text("x = 1\n" + text.format(f"package{value}" if "from" in text else value))
         made.append(digests.used([root, path], [root]))
-        whole.append(sources.digest([path]))
+        whole.append(output.digest([path]))
     assert (made[0] != made[1]) == counts and (whole[0] != whole[1]) == ("Says" not in text)
 
 

@@ -66,9 +66,9 @@ def test_a_checkpoint_is_refused_by_other_code_and_kept(name, tmp_path, monkeypa
         with pytest.raises(ParameterError, match="written by other code.* to start over") as caught:
             system.train(p, store=tmp_path, **ALONE)
         assert str(checkpoint) in str(caught.value) and "\n" not in str(caught.value)
-    digest = stack.sources.digest
+    digest = stack.output.digest
     with monkeypatch.context() as patch:
-        patch.setattr("simulate.stack.sources.digest", lambda files: digest(files)[::-1])
+        patch.setattr("simulate.stack.output.digest", lambda files: digest(files)[::-1])
         with pytest.raises(ParameterError, match="written by other code"):
             system.train(p, store=tmp_path, **ALONE)
     assert checkpoint.read_bytes() == before and not list(checkpoint.parent.glob("*.nc"))

@@ -18,8 +18,9 @@ import xarray as xr
 from tests.browser import opener
 from tests.firefox import Firefox
 from theory import Equation, explore, sweep
-from theory.explorer import build, curves, sliders
-from theory.explorer.grid import gridded
+from theory import explorer as build
+from theory.explorer import curves, sliders
+from theory.explorer.curves import gridded
 from theory.parameters import ParameterError
 from theory.registry import TABLE, find
 from theory.scope import FULL_BATCH
@@ -264,7 +265,7 @@ def test_a_page_shows_tables(name, browse, tmp_path, monkeypatch):
     tables are what single calls give, up to the tolerance of fixed points.
     """
     model = find(name)
-    charts, theory = curves._charts(model), model.wing("theory")
+    charts, theory = curves.charts(model), model.wing("theory")
     p = theory.Parameters()
     for grid, smaller in TABLED[name].items():
         monkeypatch.setattr(charts, grid, smaller)

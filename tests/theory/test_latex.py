@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import sympy as sp
 
-from theory import latex, lines, notation, registry
+from theory import latex, notation, printing, registry
 from theory import state_tracking as st
 from theory.equation import Equation, by_number, numbers
 from theory.parameters import ParameterError
@@ -268,8 +268,8 @@ def test_long_equations_are_broken(model):
     for equation in registry.find(model).wing("theory").equations().values():
         made = latex.rows(equation)
         # Joints add up to 1 em; what has no place to break stands into the margin, 22 mm or 5.7 em.
-        room = lines.ROOM + (1 if len(made) > 1 else 5)
-        assert all(lines.width(row) <= room for row in made), equation.name
+        room = printing.ROOM + (1 if len(made) > 1 else 5)
+        assert all(printing.width(row) <= room for row in made), equation.name
         for row in made:
             assert row.count(r"\left") == row.count(r"\right"), equation.name
             assert row.count("{") == row.count("}"), equation.name
@@ -283,19 +283,19 @@ def test_broken_lines_are_the_formula(room):
     long = (
         r"a + \frac{b}{c} \left(d + e + f - \left(g + h + i\right)^{2} + j\right) - k + l + m + n"
     )
-    made = lines.broken(long, room)
-    assert (len(made) > 1) == (lines.width(long) > room)
+    made = printing.broken(long, room)
+    assert (len(made) > 1) == (printing.width(long) > room)
     joined = "".join(made).replace(r"\left. ", "").replace(r" \right.", "")
     assert re.sub(r"\s", "", joined) == re.sub(r"\s", "", long)
-    assert all(lines.width(line) <= room for line in made)
+    assert all(printing.width(line) <= room for line in made)
 
 
 def test_wide_fractions_are_products():
     """A numerator that is too long becomes a bracket that can be broken."""
     long = " + ".join("abcdefghijkl")
-    assert lines.broken(rf"\frac{{{long}}}{{x}}", 15)[0].startswith(r"\frac{1}{x} \left(a + b")
-    assert r"\right)^{-1}" in lines.broken(rf"\frac{{x}}{{{long}}}", 15)[-1]
-    assert lines.broken(rf"e^{{{long}}}", 9)[0].startswith(r"\exp\left(a + b")
+    assert printing.broken(rf"\frac{{{long}}}{{x}}", 15)[0].startswith(r"\frac{1}{x} \left(a + b")
+    assert r"\right)^{-1}" in printing.broken(rf"\frac{{x}}{{{long}}}", 15)[-1]
+    assert printing.broken(rf"e^{{{long}}}", 9)[0].startswith(r"\exp\left(a + b")
 
 
 @pytest.mark.parametrize(

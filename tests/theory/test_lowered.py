@@ -8,8 +8,8 @@ import sympy as sp
 import torch
 from test_fixed_disorder import P, begin
 
-from theory import contraction, numeric
 from theory import lowered as lowered_module
+from theory import numeric
 from theory.lowered import Lowered, NotLowered, number
 from theory.parameters import ParameterError
 from theory.state_tracking import fixed_disorder
@@ -45,11 +45,9 @@ def given(stack: int = 0) -> dict:
     return {**SIZES, **arrays}
 
 
-@pytest.mark.parametrize("few", [1, 256])
 @pytest.mark.parametrize("form", FORMS)
-def test_as_entry_by_entry(form, few, monkeypatch):
-    """At a place, and at all places of a stack at once; small matrices copied, and as they lie."""
-    monkeypatch.setattr(contraction, "FEW", few)
+def test_as_entry_by_entry(form):
+    """At a place, and at all places of a stack at once."""
     expr, values = FORMS[form], given()
     expected = numeric.entry_by_entry(expr, values | {"l": 2})
     lowered_module._of.cache_clear()

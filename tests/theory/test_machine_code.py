@@ -10,9 +10,10 @@ import pytest
 
 from tests.damage import damaged
 from theory import compiled
+from theory.runtime import output
 
 SOURCE = """
-from theory.machine_code import njit
+from theory.compiled import njit
 twice = njit("f8(f8)", cache=KEPT)(lambda x: 2 * x + 1)
 """
 PLANTED = "import pathlib\npathlib.Path({!r}).touch()\n"
@@ -77,7 +78,7 @@ def test_a_shared_folder_is_not_used(mode, tmp_path, monkeypatch):
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_CACHE", str(shared))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.warns(UserWarning, match="others own it or can write to it; .* chmod 700"):
-        place = compiled.folder()
+        place = output.cache_folder()
     assert place == tmp_path / "solvable-transformers" and place.stat().st_mode & 0o777 == 0o700
     with pytest.warns(UserWarning, match="no cache"):
         assert answer()[0] == 42.0

@@ -8,7 +8,7 @@ import scipy.integrate
 import sympy as sp
 
 from theory.equation import Equation
-from theory.explorer.build import script
+from theory.explorer import script
 from theory.flow import Flow
 from theory.notation import symbol
 from theory.numeric import wright_omega
@@ -151,6 +151,9 @@ def test_numbers_of_parameters():
     assert flow.solve({k: sp.Rational(1, 2)}, t=2).equals(flow.solve({"k": 0.5}, t=2))
     with pytest.raises(ParameterError, match="k = .1 2.: must be one number"):
         flow.solve({"k": [1, 2]}, t=2)
+    with pytest.raises(ParameterError, match="several by keyword: k=") as error:
+        flow.solve({"k": np.linspace(1, 2, 500)}, t=2)
+    assert len(str(error.value)) < 150
 
 
 @pytest.mark.parametrize(

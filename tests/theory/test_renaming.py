@@ -10,7 +10,7 @@ import sympy as sp
 from theory import latex, printing, registry
 from theory.equation import Equation
 from theory.parameters import ParameterError
-from theory.renaming import Renaming, _named, _sides
+from theory.renaming import Renaming, _named
 
 x, y = sp.Symbol("x", positive=True), sp.Symbol("y", real=True)
 
@@ -30,11 +30,11 @@ LARGE = ("induction_heads", "associative_memory")  # seconds; the smaller ones h
 def test_there_and_back(model):
     """All names of every equation at once: none is left, and back again it is the equation."""
     equations = registry.find(model).wing("theory").equations().values()
-    names = {str(s) for e in equations for side in _sides(e) for s in _named(side)}
+    names = {str(s) for e in equations for side in (e.lhs, e.rhs) for s in _named(side)}
     there, back = {n: f"{n}xq" for n in names}, {f"{n}xq": n for n in names}
     for equation in equations:
         moved = Renaming(there).equation(equation)
-        found = {str(s) for side in _sides(moved) for s in _named(side)}
+        found = {str(s) for side in (moved.lhs, moved.rhs) for s in _named(side)}
         assert all(n.endswith("xq") for n in found), equation.name
         again = Renaming(back).equation(moved)
         assert again.lhs == equation.lhs and again.rhs == equation.rhs, equation.name

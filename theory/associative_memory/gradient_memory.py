@@ -53,8 +53,7 @@ from theory.associative_memory.symbols import (
     y,
     z,
 )
-from theory.called import cache
-from theory.catalogue import catalogue
+from theory.catalogue import cache, catalogue
 from theory.special import log_linear
 
 __all__ = ["Parameters", "applies", "equations", "flow", "flows", "margin", "sections"]

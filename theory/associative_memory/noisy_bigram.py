@@ -28,7 +28,7 @@ from theory import (
 )
 from theory.associative_memory.symbols import DERIVED, N, T, ref
 from theory.catalogue import catalogue
-from theory.explorer.grid import gridded
+from theory.explorer.curves import gridded
 
 __all__ = [
     "Parameters",

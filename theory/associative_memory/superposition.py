@@ -30,10 +30,10 @@ from theory import (
 from theory.arguments import Nodes, checked
 from theory.associative_memory.symbols import DERIVED, N, T, d, k, ref, x
 from theory.catalogue import catalogue
-from theory.dimensions import by_dimension
-from theory.explorer.grid import gridded
+from theory.explorer.curves import gridded
 from theory.parameters import ANYTHING, Allowed
 from theory.special import gauss_legendre, gaussian_accuracy
+from theory.sweep import by_dimension
 
 __all__ = [
     "Parameters",

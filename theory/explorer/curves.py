@@ -1,57 +1,141 @@
-"""Curves of a model besides those of its flows: closed forms, which the page evaluates, and
-precomputed tables of results of iterations or integrals.
+"""What a page draws besides its sliders: expressions as JavaScript and MathML, closed forms of a
+model, and tables of what iterations or integrals give.
 """
 
+import contextlib
 import html
 import json
 import math
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import sympy as sp
 import xarray as xr
+from sympy.printing.jscode import JavascriptCodePrinter
+from sympy.printing.mathml import mathml
 
 from theory import sweep
 from theory.equation import Equation
-from theory.explorer import display, sliders
-from theory.explorer.javascript import function, written
+from theory.explorer import sliders
+from theory.flow import Flow
 from theory.latex import Meanings
 from theory.parameters import BaseParameters, ParameterError
 from theory.registry import Model
 
 DIGITS = 9  # of a tabulated value
+LONGEST = 600  # operations of a formula that is shown
 CLOSED = "closed forms"
+
+
+class Printer(JavascriptCodePrinter):
+    """JavaScript of expressions, polygamma functions included."""
+
+    def _print_polygamma(self, expr: sp.Expr) -> str:
+        return f"polygamma({', '.join(map(self._print, expr.args))})"
+
+
+def written(expr: sp.Expr) -> str:
+    """An expression in JavaScript.
+
+    Raises
+    ------
+    ParameterError
+        Naming what JavaScript has no function for.
+    """
+    expr = expr.xreplace({c: c.evalf(17) for c in expr.atoms(sp.NumberSymbol)})
+    _, missing, text = Printer({"human": False}).doprint(expr)
+    if missing:
+        raise ParameterError(f"no JavaScript for {', '.join(map(str, missing))}")
+    return text
+
+
+def function(arguments: Mapping[str, list[sp.Symbol]], value: list[Any]) -> str:
+    """JavaScript function of arrays, such as ``(y, p) => [...]``; lists may be nested once."""
+    places = {
+        x: sp.Symbol(f"{name}[{i}]") for name, of in arguments.items() for i, x in enumerate(of)
+    }
+    nested = isinstance(value[0], list)
+    rows = value if nested else [value]
+    flat = [sp.sympify(e, strict=True).xreplace(places) for row in rows for e in row]
+    shared, flat = sp.cse(flat, symbols=sp.numbered_symbols("c"))
+    lines = "".join(f"const {x} = {written(e)}; " for x, e in shared)
+    parts = iter(map(written, flat))
+    lists = [f"[{', '.join(next(parts) for _ in row)}]" for row in rows]
+    result = f"[{', '.join(lists)}]" if nested else lists[0]
+    return f"({', '.join(arguments)}) => {{ {lines}return {result}; }}"
+
+
+def of_flow(flow: Flow) -> str:
+    """MathML of the equations and of their abbreviations."""
+    shown = [(e.lhs, e.rhs) for e in flow.equations().values()] + list(flow.where.items())
+    return "".join(formula(left, right) for left, right in shown)
+
+
+def formula(left: Any, right: sp.Expr) -> str:
+    """MathML of one equation."""
+    if sp.count_ops(right) > LONGEST:
+        return f"<p>{html.escape(str(left))} = ... (<code>python -m theory.latex</code>)</p>"
+    body = mathml(sp.Eq(left, right, evaluate=False), printer="presentation").replace("&dd;", "d")
+    return f'<math display="block">{body}</math>'
+
+
+def word(name: str) -> str:
+    """A name as a letter with subscripts; one with a long subscript as words."""
+    _, *subscripts = name.split("_")
+    if max(map(len, subscripts), default=0) > 2 and not name.endswith("_omega"):
+        return name.replace("_", " ")
+    return str(sp.pretty(sp.Symbol(name)))
+
+
+def gridded(
+    p: Any,
+    places: Mapping[str, Sequence[float]],
+    kinds: Mapping[str, tuple[Callable[..., Any], str]],
+    equation: Equation,
+    note: str,
+    **more: str,
+) -> xr.Dataset:
+    """Values of functions at all combinations of some fields.
+
+    Parameters
+    ----------
+    p : Parameters
+        All other fields.
+    places : mapping of str to sequence
+        Values by field.
+    kinds : mapping of str to (callable, str)
+        By name: a function of parameters and arrays of fields, and what its values are.
+    equation : Equation
+        Whose reference and status the table has.
+    note : str
+        Printed below it.
+    **more : str
+        Attributes that replace these.
+    """
+    grid: dict[str, Any] = dict(zip(places, np.ix_(*places.values()), strict=True))
+    data = {
+        name: (tuple(places), made(p, **grid), {"long_name": words})
+        for name, (made, words) in kinds.items()
+    }
+    about = {"reference": equation.reference, "status": equation.status, "note": note, **more}
+    return xr.Dataset(data, {k: list(v) for k, v in places.items()}, about)
 
 
 def entries(model: Model, p: BaseParameters) -> list[str]:
     """Closed forms and tables as JavaScript, each after its title."""
-    made = {CLOSED: closed(model, p)}
-    made |= {title: tabulated(p, data) for title, data in tables(model, p).items()}
+    made, tables = {CLOSED: closed(model, p)}, charts(model)
+    if tables is not None:
+        made |= {title: tabulated(p, data) for title, data in tables.charts(p).items()}
     return [f"{json.dumps(title)}: {code}" for title, code in made.items() if code]
 
 
-def offered(model: Model, p: BaseParameters) -> bool:
-    """Whether there are tables or closed forms, without computing the tables."""
-    return _charts(model) is not None or bool(closed(model, p))
-
-
-def tables(model: Model, p: BaseParameters) -> dict[str, xr.Dataset]:
-    """What ``charts.charts(p)`` of the model computes: by title, datasets over fields of the
-    parameters, each variable with the ``long_name`` under which curves are drawn together.
+def charts(model: Model) -> ModuleType | None:
+    """The module with a function ``charts(p)``, the model's own or ``charts`` beside it, which
+    computes tables: by title, datasets over fields of the parameters, each variable with the
+    ``long_name`` under which curves are drawn together.
     """
-    charts = _charts(model)
-    return dict(charts.charts(p)) if charts else {}
-
-
-def has_tables(model: Model) -> bool:
-    """Whether the model computes tables, which a page shows in addition to its flows or instead of
-    them.
-    """
-    return _charts(model) is not None
-
-
-def _charts(model: Model) -> ModuleType | None:
-    """The module with the function ``charts``: the model's own, or ``charts`` beside it."""
     if callable(getattr(theory := model.wing("theory"), "charts", None)):
         return theory
     try:
@@ -76,46 +160,41 @@ def formulas(model: Model, p: BaseParameters) -> list[Equation]:
         right = equation.rhs
         if not isinstance(right, sp.Expr) or right.atoms(sp.Indexed):
             continue
-        names = {s.name for s in right.free_symbols if isinstance(s, sp.Symbol)}
-        if not names or not names <= numbers:
-            continue
-        try:
-            written(right)
-        except ParameterError:
-            continue
-        chosen.append(equation)
+        names = {s.name for s in right.free_symbols}
+        with contextlib.suppress(ParameterError):
+            if names and names <= numbers and written(right):
+                chosen.append(equation)
     return chosen
 
 
 def closed(model: Model, p: BaseParameters) -> str:
     """Closed forms as a JavaScript object; empty if there are none."""
-    chosen = formulas(model, p)
+    chosen = {e: {s.name: s for s in e.rhs.free_symbols} for e in formulas(model, p)}
+    names = sorted(set().union(*chosen.values()))
 
     def fits(q: BaseParameters) -> bool:
         return set(names) <= known(q)
 
-    def symbols(equation: Equation) -> set[sp.Symbol]:
-        return {s for s in equation.rhs.free_symbols if isinstance(s, sp.Symbol)}
-
-    names = sorted({s.name for e in chosen for s in symbols(e)})
     about = sliders.described(p, names, fits, lambda q: True)
     moving = {*about["fields"]} | {n for n, of in about["follows"].items() if of["parts"]}
-    chosen = [e for e in chosen if {s.name for s in symbols(e)} & moving]
-    if not chosen:
+    shown = {e: symbols for e, symbols in chosen.items() if {*symbols} & moving}
+    if not shown:
         return ""
-    needs = [sp.Symbol(n) for n in names]
-    bare = [e.rhs.xreplace({s: sp.Symbol(s.name) for s in symbols(e)}) for e in chosen]
-    groups, shown = grouped(model, chosen)
+    bare = [
+        e.rhs.xreplace({s: sp.Symbol(name) for name, s in symbols.items()})
+        for e, symbols in shown.items()
+    ]
+    groups, printed = grouped(model, [*shown])
     about |= {
-        "curves": [e.name for e in chosen],
+        "curves": [e.name for e in shown],
         "groups": groups,
-        "formulas": shown,
-        "status": {e.name: e.status for e in chosen},
+        "formulas": printed,
+        "status": {e.name: e.status for e in shown},
         "source": "Each formula holds under the assumptions that are said with it, whatever the start says.",
-        "words": {n: display.word(n) for n in (*names, *about["fields"])}
-        | {e.name: e.name.replace("_", " ") for e in chosen},
+        "words": {n: word(n) for n in (*names, *about["fields"])}
+        | {e.name: e.name.replace("_", " ") for e in shown},
     }
-    values = function({"p": needs}, bare)
+    values = function({"p": [sp.Symbol(n) for n in names]}, bare)
     return f"{{values: {values}, {json.dumps(about)[1:-1]}}}"
 
 
@@ -130,7 +209,7 @@ def grouped(model: Model, found: list[Equation]) -> tuple[dict[str, list[str]], 
         groups.setdefault(title, []).append(e.name)
         said = "; ".join([e.reference, e.status, *e.assumptions])
         shown[title] = shown.get(title, "") + (
-            f"{display.formula(e.lhs, e.rhs)}"
+            f"{formula(e.lhs, e.rhs)}"
             f'<p class="quiet">{html.escape(e.name.replace("_", " "))}: {html.escape(said)}</p>'
         )
     return groups, shown
@@ -161,6 +240,6 @@ def tabulated(p: BaseParameters, data: xr.Dataset) -> str:
         "formulas": dict.fromkeys(groups, ""),
         "status": {},
         "source": "; ".join(data.attrs[n] for n in ("reference", "status", "note")),
-        "words": {str(n): display.word(str(n)) for n in (*fields, *data.data_vars)},
+        "words": {str(n): word(str(n)) for n in (*fields, *data.data_vars)},
     }
     return json.dumps(about)

@@ -176,14 +176,13 @@ def _moves(p: BaseParameters, field: str, names: list[str]) -> bool:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     base = sweep.numbers(p, names)
-    for other in (2 * value or 1, value // 2 if isinstance(value, int) else value / 2):
-        try:
-            changed = sweep.numbers(p.replace(**{field: other}), names)
-        except ParameterError:
-            continue
-        if any(changed.get(n) != base[n] for n in names):
-            return True
-    return False
+
+    def changes(other: float) -> bool:
+        changed = sweep.numbers(p.replace(**{field: other}), names)
+        return any(changed.get(n) != base[n] for n in names)
+
+    halved = value // 2 if isinstance(value, int) else value / 2
+    return any(_holds(changes, other) for other in (2 * value or 1, halved))
 
 
 def described(p: BaseParameters, names: list[str], fits: Fits, asked: Fits) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import scipy.optimize
 import sympy as sp
 
 from theory import Allowed, Equation, Flow, checked, proved, symbol, table, vanishes, written_as
-from theory.called import cache
+from theory.catalogue import cache
 from theory.induction_heads import network
 from theory.induction_heads.all_weights.running import (
     after,

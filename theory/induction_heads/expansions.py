@@ -11,6 +11,7 @@ from functools import cache
 import sympy as sp
 
 from theory import Equation, equation, proved, symbol, vanishes
+from theory.algebra import truncated
 from theory.induction_heads import dynamics
 from theory.induction_heads.symbols import (
     E,
@@ -32,7 +33,6 @@ from theory.induction_heads.symbols import (
     u,
     x,
 )
-from theory.series import truncated
 
 LARGE, TIMES, NEXT = "large N", "Theorem 2", "next term O(1/N)"
 HALF = sp.Rational(1, 2)

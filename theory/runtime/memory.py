@@ -130,29 +130,22 @@ def _heaviest(needed: Callable[[Any], float], p: BaseParameters) -> tuple[str, A
     """Parameter to change, its value and the direction of the change: the one that saves most among
     those above their default, otherwise among all.
     """
-    best: tuple[str, Any, str] = ("", None, "smaller")
-    least = (True, float("inf"))
+    now, found = needed(p), []
     for name, value in p.as_dict().items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         default: Any = p.__dataclass_fields__[name].default
-        changes = {
-            "smaller": _lowered(p, name, value),
-            "larger": value * TRIED if name == "eval_every" else None,
-        }
-        for direction, changed in changes.items():
-            if changed is None:
-                continue
-            unusual = not isinstance(default, int | float) or (
-                value > default if direction == "smaller" else value < default
-            )
-            try:
-                size = needed(p.replace(**{name: changed}))
-            except ParameterError:  # excluded by another parameter
-                continue
-            if size < 0.9 * needed(p) and (not unusual, size) < least:
-                best, least = (name, value, direction), (not unusual, size)
-    return best
+        plain = isinstance(default, int | float)
+        changes = [("smaller", _lowered(p, name, value), plain and value <= default)]
+        if name == "eval_every":
+            changes.append(("larger", value * TRIED, plain and value >= default))
+        for direction, changed, usual in changes:
+            with contextlib.suppress(ParameterError):  # excluded by another parameter
+                if changed is not None:
+                    size = needed(p.replace(**{name: changed}))
+                    found.append((usual, size, (name, value, direction)))
+    less = [x for x in found if x[1] < 0.9 * now]
+    return min(less, key=lambda x: x[:2], default=(True, 0.0, ("", None, "smaller")))[2]
 
 
 def _lowered(p: BaseParameters, name: str, value: Any) -> Any:

@@ -1,7 +1,13 @@
-"""Input and output of commands: atomic files, tables, JSON, and reading text."""
+"""Input and output of commands: atomic files, tables, JSON, reading text; the user's cache folder,
+and digests of source files without comments and docstrings (of single definitions:
+`verify.digests`).
+"""
 
+import ast
 import contextlib
 import errno
+import functools
+import hashlib
 import itertools
 import json
 import math
@@ -9,7 +15,8 @@ import os
 import shutil
 import tempfile
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -188,3 +195,67 @@ def wrapped(text: str, room: int) -> list[str]:
     return textwrap.wrap(
         text, room, subsequent_indent=indent + "  ", break_long_words=False, break_on_hyphens=False
     )
+
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+DEFINITIONS = (ast.ClassDef, *FUNCTIONS)
+
+
+def digest(files: Iterable[Path]) -> str:
+    """Digest of Python files, in the given order: sixteen hexadecimal digits."""
+    return hashed(_plain(file.read_text(encoding="utf-8")) for file in files)
+
+
+def hashed(texts: Iterable[str]) -> str:
+    """Digest of texts, in the given order."""
+    sha = hashlib.sha256()
+    for text in texts:
+        sha.update(text.encode())
+    return sha.hexdigest()[:16]
+
+
+@functools.cache
+def _plain(text: str) -> str:
+    return ast.unparse(undocumented(text))
+
+
+def undocumented(text: str) -> ast.Module:
+    """Code of a file without docstrings."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, (ast.Module, *DEFINITIONS))
+            and ast.get_docstring(node, clean=False) is not None
+        ):
+            node.body = node.body[1:] or [ast.Pass()]
+    return tree
+
+
+def cache_folder() -> Path:
+    """``$SOLVABLE_TRANSFORMERS_CACHE``, or ``solvable-transformers`` in the user's cache folder;
+    made if it is missing. What is in it may be run: a folder that others own or can write to is
+    not used, which a warning says.
+
+    Raises
+    ------
+    OSError
+        If there is no folder of the user's own.
+    """
+    chosen = os.environ.get("SOLVABLE_TRANSFORMERS_CACHE")
+    if chosen and _private(Path(chosen)):
+        return Path(chosen)
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    if not _private(usual := Path(home, "solvable-transformers")):
+        raise PermissionError(f"{usual}: not one's own")
+    return usual
+
+
+def _private(place: Path) -> bool:
+    """Whether a folder, made if it is missing, is the user's own; if not, a warning is given."""
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    state = place.stat()
+    if os.name == "nt" or (state.st_uid == os.geteuid() and not state.st_mode & 0o022):
+        return True
+    advice = "make it your own and chmod 700 it, or choose another"
+    warnings.warn(f"{place}: no cache, as others own it or can write to it; {advice}", stacklevel=3)
+    return False

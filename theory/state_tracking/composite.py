@@ -7,7 +7,7 @@ from functools import cache
 import sympy as sp
 
 from theory import Equation, function, proved, symbol, table, written_as
-from theory.series import truncated
+from theory.algebra import truncated
 from theory.state_tracking import exact
 from theory.state_tracking.exact import BEYOND, D_0, D, epsilon, kappa, level, rise, x
 from theory.state_tracking.late_time import INDEPENDENT, S_inf, m_0

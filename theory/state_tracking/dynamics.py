@@ -6,7 +6,7 @@ from typing import Any
 import sympy as sp
 
 from theory import Equation, Flow, ParameterError, delta_sum, symbol, table, written_as
-from theory.called import cache
+from theory.catalogue import cache
 from theory.state_tracking import attention, logits, loss, micro, overlaps
 from theory.state_tracking.loss import MEAN_FIELD
 from theory.state_tracking.scope import flow_of

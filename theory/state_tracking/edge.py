@@ -7,7 +7,7 @@ from dataclasses import replace
 import sympy as sp
 
 from theory import Equation, Flow, symbol, table, written_as
-from theory.called import cache
+from theory.catalogue import cache
 from theory.state_tracking import loss as mean_field
 from theory.state_tracking import norms, phases
 from theory.state_tracking.attention import ANSATZ

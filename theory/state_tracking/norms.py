@@ -7,7 +7,7 @@ from dataclasses import replace
 import sympy as sp
 
 from theory import Equation, Flow, array, linear_root, symbol, table, written_as
-from theory.called import cache
+from theory.catalogue import cache
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking import attention, dynamics, loss
 from theory.state_tracking.attention import ANSATZ, k1, k2, lambda_, q1, q2, rotation, w

@@ -20,8 +20,7 @@ from theory import (
     vanishes,
     written_as,
 )
-from theory.emergence import labelled, until
-from theory.onset import Onset, tabulated
+from theory.onset import Onset, labelled, tabulated, until
 from theory.state_tracking import decayed, domains, exact, loss, overlaps, rewarded
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.early_time import equations as early_equations

@@ -12,10 +12,10 @@ import numpy as np
 import sympy as sp
 
 from theory import algebra, notation, printing
-from theory.entries import Entries
+from theory.conserved import linearised
 from theory.equation import Equation
 from theory.flow import Flow
-from theory.linearised import linearised
+from theory.optimisers import Entries
 from theory.parameters import BaseParameters, ParameterError
 from theory.scope import Limit, Scope, only
 from theory.statement import arrays, check, closure, fluctuations, starts, symmetry, wick

@@ -15,7 +15,7 @@ from typing import Any
 
 import sympy as sp
 
-from theory import compiled, notation
+from theory import notation
 from theory.runtime import output
 from theory.statement.derived import Derived, derive
 from theory.statement.roles import Roles
@@ -47,7 +47,7 @@ def derived(stated: Statement) -> Derived:
     """
     name = hashlib.sha256(f"{engine()}\n{stated.text}".encode()).hexdigest()[:32]
     try:
-        path = compiled.folder() / f"statement_{name}.json"
+        path = output.cache_folder() / f"statement_{name}.json"
         stored = json.loads(output.read_text("cache", path))
         if stored.pop("seal") == _seal(stored) and stored["text"] == stated.text:
             return _read(stated, stored)

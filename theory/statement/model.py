@@ -18,11 +18,10 @@ import sympy as sp
 import xarray as xr
 
 from theory import prediction, scope, sweep
-from theory.called import called
-from theory.catalogue import catalogue
-from theory.emergence import of_onset, until
+from theory.catalogue import called, catalogue
 from theory.equation import Equation, Equations
 from theory.flow import Flow
+from theory.onset import of_onset, until
 from theory.parameters import BaseParameters, ParameterError, Preset, Stepped, nearest, parameter
 from theory.registry import COMMANDS, Model, of_all
 from theory.scope import only

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from theory import scope
-from theory.linearised import linearised
+from theory.conserved import linearised
 from theory.onset import Onset, tabulated
 from theory.parameters import ParameterError
 from theory.statement import kept, passage, starts

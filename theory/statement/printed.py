@@ -8,8 +8,8 @@ from typing import Any
 
 import sympy as sp
 
-from theory.entries import Entries
 from theory.flow import Flow
+from theory.optimisers import Entries
 from theory.statement.derived import Derived
 
 

@@ -10,8 +10,7 @@ from linear_attention import statement as S
 from linear_attention.parameters import MERGED, WHITE_DATA, Parameters, applies
 from linear_attention.statement import D, U, c, d, g, h, i, j, k, kappa, l, lam, rate, t, u
 from theory import Equation, Flow, delta_sum, proved, symbol, vanishes, written_as
-from theory.called import cache
-from theory.catalogue import catalogue
+from theory.catalogue import cache, catalogue
 from theory.clocks import delay
 from theory.statement.wick import at_size
 

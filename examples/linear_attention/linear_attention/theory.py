@@ -29,8 +29,7 @@ from theory import (
     sweep,
     until,
 )
-from theory.called import called
-from theory.catalogue import family
+from theory.catalogue import called, family
 from theory.numeric import function
 from theory.onset import tabulated
 from theory.parameters import ANYTHING

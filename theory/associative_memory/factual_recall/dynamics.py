@@ -22,7 +22,7 @@ from theory import (
     written_as,
 )
 from theory.associative_memory.symbols import DERIVED, L, T, ref, t
-from theory.called import cache
+from theory.catalogue import cache
 from theory.notation import symbol
 from theory.statement import (
     Statement,

@@ -22,7 +22,7 @@ from theory import (
     written_as,
 )
 from theory.associative_memory.symbols import DERIVED, N, ref, t
-from theory.called import cache
+from theory.catalogue import cache
 
 # Parameters of k-fold composition, and which students its theory describes
 

@@ -15,7 +15,7 @@ The right label is then a share B^2/N of the output, which is kept.
 import sympy as sp
 
 from theory import Equation, Flow, proved, symbol, table
-from theory.called import cache
+from theory.catalogue import cache
 from theory.induction_heads.all_weights import burst
 from theory.induction_heads.all_weights.burst import E_1
 from theory.induction_heads.all_weights.scores import PLACE, THETA, E, context_weights, e

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import compiled
 from theory.parameters import ParameterError
 from theory.positional_semantic import definitions
 from theory.positional_semantic.symbols import Y_12, Y_21, V, sigma, w_1, w_2, z_1, z_2
@@ -118,6 +117,8 @@ def _newton() -> Callable[..., int]:
 
     Compiled on first use, because importing Numba is slow.
     """
+    from theory import compiled  # loads Numba, which few need
+
     derived = sp.lambdify(ARGUMENTS, tuple(definitions.derivatives()), "math", cse=True)
     constants = "".join(
         f"{name} = {globals()[name]!r}\n"
@@ -126,7 +127,7 @@ def _newton() -> Callable[..., int]:
     source = f'''"""Generated from the derivatives of the objective."""
 import numba
 import numpy as np
-from theory.machine_code import njit
+from theory.compiled import njit
 
 {constants}
 tanh = numba.njit(lambda x: 1 - 2 / (1 + np.exp(2 * x)), error_model="numpy")  # twice as fast as the library's

@@ -11,7 +11,7 @@ from dataclasses import replace
 import sympy as sp
 
 from theory import Equation, Flow, table
-from theory.called import cache
+from theory.catalogue import cache
 from theory.positional_semantic.definitions import S_12, S_21
 from theory.positional_semantic.definitions import equations as layer
 from theory.positional_semantic.online import scope

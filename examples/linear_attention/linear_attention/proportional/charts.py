@@ -6,7 +6,7 @@ import xarray as xr
 from linear_attention.proportional.errors import equations
 from linear_attention.proportional.numbers import error_new, error_trained
 from linear_attention.proportional.parameters import Parameters
-from theory.explorer.grid import gridded
+from theory.explorer.curves import gridded
 
 PLACES: dict[str, list[float]] = {
     "kappa": [0.2, 0.5, 0.8, 1.0, 1.25, 2.0, 5.0],

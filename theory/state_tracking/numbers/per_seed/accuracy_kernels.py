@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba.extending import intrinsic
 from scipy.special import ndtr
 
-from theory.machine_code import njit
+from theory.compiled import njit
 from theory.state_tracking.numbers.per_seed.kernels import HOW
 
 # Normal probabilities, and their integral, as polynomials in (x^2 - MIDDLE) / (x^2 + MIDDLE), exact

@@ -16,7 +16,7 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.polynomial.chebyshev import cheb2poly, poly2cheb
 
-from theory.machine_code import njit
+from theory.compiled import njit
 
 # Sums are reordered, NaN is preserved, and no division checks for zero.
 HOW: dict[str, Any] = {
