@@ -20,8 +20,8 @@ from theory import Model, ParameterError
 from theory.runtime import output
 from verify.check import VERDICTS, Check
 from verify.digests import sources
-from verify.kept import arrays
 from verify.report import Request, collect
+from verify.stored import arrays
 
 ROOT = Path(__file__).parents[1]
 TESTS = "tests"  # name of the record of cited tests, next to the commands

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from simulate.sealed import seal, unseal
+from simulate.storage import seal, unseal
 from theory.parameters import ParameterError, error_summary
 
 

@@ -77,20 +77,17 @@ def carry_out(jobs: Sequence[Job], workers: int | None = None, progress: bool = 
     if progress:
         announce(jobs, pool.at_once(len(jobs), workers, memory))
     for wait in (False, True):  # first free jobs, then those that other processes were working on
-        calls = [functools.partial(_attempt, job, wait) for job in waiting]
+        if not waiting:
+            break
         try:
-            outcomes = (
-                pool.run(
-                    calls,
-                    [job.epochs for job in waiting],
-                    workers,
-                    progress,
-                    memory=memory,
-                    what=_what(waiting),
-                    unit=waiting[0].unit,
-                )
-                if calls
-                else []
+            outcomes = pool.run(
+                [functools.partial(_attempt, job, wait) for job in waiting],
+                [job.epochs for job in waiting],
+                workers,
+                progress,
+                memory=memory,
+                what=_what(waiting),
+                unit=waiting[0].unit,
             )
         except TerminatedWorkerError:
             warnings.warn(

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from theory import prediction
-from theory.parameters import ParameterError
 
+RUN = "_run"  # dimension of the runs before they are on a grid
 ROUNDING = 1e-10  # relative distance of times that differ by rounding alone
 LENGTHS = ("eval_every", "steps", "epochs")  # fields that follow from others, if any does
 
@@ -76,37 +77,26 @@ class Grid:
     runs: list[xr.Dataset]
 
     def __post_init__(self) -> None:
-        """Find the place of every run along the axes, and of its measurements along dimensions."""
-        columns = [as_labels(column) for column in zip(*self.points, strict=True)]
-        self.values = [sorted(set(column)) for column in columns]
-        place = [{v: k for k, v in enumerate(values)} for values in self.values]
-        self.places = [
-            tuple(of[v] for of, v in zip(place, point, strict=True))
-            for point in zip(*columns, strict=True)
-        ]
-        variables = [run.variables for run in self.runs]
-        self.lengths: dict[Hashable, int] = {}
-        self.coordinates: dict[Hashable, np.ndarray] = {}
-        self.at: list[dict[Hashable, np.ndarray]] = [{} for _ in self.runs]
+        """Find the values along all axes, and those of every dimension in any run."""
+        self.columns = [as_labels(column) for column in zip(*self.points, strict=True)]
+        self.values = [sorted(set(column)) for column in self.columns]
+        self.times: dict[Hashable, tuple[np.ndarray, dict[bytes, np.ndarray]]] = {}
+        self.counted: dict[Hashable, np.ndarray] = {}
         for d in dict.fromkeys(d for run in self.runs for d in run.sizes):
-            own = [v[d].values if d in v else None for v in variables]
-            known = {a.tobytes(): a for a in own if a is not None}
-            self.lengths[d] = max(run.sizes.get(d, 0) for run in self.runs)
+            known = [run.variables[d].values for run in self.runs if d in run.variables]
             if known:
-                self.coordinates[d], at = _union(known)
-                self.lengths[d] = len(self.coordinates[d])
-            for places, run, a in zip(self.at, self.runs, own, strict=True):
-                if a is not None:
-                    places[d] = at[a.tobytes()]
-                elif d in run.sizes:
-                    counted = np.arange(self.lengths[d])
-                    places[d] = np.where(counted < run.sizes[d], counted, -1)
+                self.times[d] = _union({a.tobytes(): a for a in known})
+            else:
+                longest = max(run.sizes.get(d, 0) for run in self.runs)
+                self.counted[d] = np.arange(1, longest + 1)
 
     @property
     def nbytes(self) -> int:
         """Size of the dataset."""
+        lengths = {d: len(v) for d, (v, _) in self.times.items()}
+        lengths |= {d: len(v) for d, v in self.counted.items()}
         sizes = {
-            name: v.dtype.itemsize * math.prod(self.lengths[d] for d in v.dims)
+            name: v.dtype.itemsize * math.prod(lengths[d] for d in v.dims)
             for run in self.runs
             for name, v in run.variables.items()
         }
@@ -120,74 +110,51 @@ class Grid:
         follow : mapping of str to sequence
             Further coordinates: one value per run.
         """
-        names = list(dict.fromkeys(n for run in self.runs for n in run.data_vars))
-        taken = {*names, *self.lengths}
+        taken = {n for run in self.runs for n in (*run.data_vars, *run.sizes)}
         label = {n: f"parameter_{n}" if n in taken else n for n in [*self.axes, *follow]}
         axes = [label[n] for n in self.axes]
-        data = {n: self._stacked(axes, *self._cells(n)) for n in names}
-        others = dict.fromkeys(n for run in self.runs for n in run.coords if n not in self.lengths)
-        coords = {n: self._stacked(axes, *self._cells(n), reduce=True) for n in others}
-        for name, values in follow.items():
-            listed = map(np.asarray, as_labels(values))
-            cells = dict(zip(self.places, listed, strict=True))
-            one = xr.Variable((), next(iter(cells.values())))
-            coords[label[name]] = self._stacked(axes, cells, one, reduce=True)
-        for d, v in self.coordinates.items():
-            coords[d] = xr.Variable(d, v, _common(r[d].attrs for r in self.runs if d in r.coords))
-        if len(axes) > 1:  # others are counted
-            counted = {d: n for d, n in self.lengths.items() if d not in self.coordinates}
-            coords |= {d: xr.Variable(d, np.arange(1, n + 1)) for d, n in counted.items()}
-        coords |= {n: xr.Variable(n, v) for n, v in zip(axes, self.values, strict=True)}
-        return xr.Dataset(data, coords, _common(run.attrs for run in self.runs))
+        more = {label[n]: (RUN, np.asarray(as_labels(v))) for n, v in follow.items()}
+        kinds = {n: v.dtype for run in self.runs for n, v in run.variables.items()}
+        kinds |= {n: v.dtype for n, (_, v) in more.items()}
+        others = [n for run in self.runs for n in run.coords if n not in run.sizes]
+        labelled = [self._labelled(run).reset_coords() for run in self.runs]
+        joined = xr.concat(
+            labelled, RUN, data_vars="all", join="outer", combine_attrs="drop_conflicts"
+        )
+        index = pd.MultiIndex.from_arrays(self.columns, names=axes)
+        place = xr.Coordinates.from_pandas_multiindex(index, RUN)
+        whole = joined.assign(more).assign_coords(place).unstack(RUN).transpose(*axes, ...)
+        for n, v in whole.data_vars.items():
+            if n in others or n in more:
+                whole[n] = v = _reduced(v.compute(), axes)
+                if kinds[n].kind in "iu" and v.notnull().all():
+                    whole[n] = v.astype(kinds[n])
+            if kinds[n].kind == "U":
+                whole[n] = v.fillna("").astype(str)
+        whole = whole.set_coords([*others, *more])
+        return whole.assign_coords(dict(zip(axes, self.values, strict=True)))
 
-    def _cells(self, name: Hashable) -> tuple[dict[tuple[int, ...], Any], xr.Variable]:
-        """A variable of all runs by place, padded to equal shape, and as it is in one run."""
-        cells: dict[tuple[int, ...], Any] = {}
-        of = {k: v[name] for k, v in enumerate(run.variables for run in self.runs) if name in v}
-        first = next(iter(of.values()))
-        for k, variable in of.items():
-            if variable.dims != first.dims:
-                raise ParameterError(
-                    f"{name}: over ({', '.join(map(str, first.dims))}) in one run, over "
-                    f"({', '.join(map(str, variable.dims))}) in another"
-                )
-            values = variable.data
-            for axis, d in enumerate(first.dims):
-                at = self.at[k][d]
-                if len(at) != values.shape[axis] or (at[1:] < at[:-1]).any():
-                    edge = values[(slice(None),) * axis + (slice(0, 1),)]
-                    values = np.take(np.concatenate([values, _blank(edge)], axis), at, axis)
-            cells[self.places[k]] = values
-        return cells, first
-
-    def _stacked(
-        self,
-        axes: Sequence[str],
-        cells: dict[tuple[int, ...], Any],
-        one: xr.Variable,
-        reduce: bool = False,
-    ) -> xr.Variable:
-        """One variable along the axes; with ``reduce``, only along those on which it depends."""
-        along = list(range(len(axes)))
-        for k in reversed(along) if reduce else ():
-            if (merged := _merged(cells, along.index(k))) is not None:
-                cells = merged
-                along.remove(k)
-        sizes = [len(self.values[k]) for k in along]
-        blank = _blank(next(iter(cells.values())))
-        every = [cells.get(place, blank) for place in np.ndindex(*sizes)]
-        values = np.stack(every).reshape(*sizes, *blank.shape)
-        if reduce and one.dtype.kind in "iu" and not np.isnan(values).any():
-            values = values.astype(one.dtype)
-        return xr.Variable([*(axes[k] for k in along), *one.dims], values, one.attrs)
+    def _labelled(self, run: xr.Dataset) -> xr.Dataset:
+        """A run whose times differ from those of other runs by more than rounding, or not at all;
+        dimensions without values are counted.
+        """
+        values: dict[Hashable, Any] = {
+            d: run.variables[d].copy(data=own[run.variables[d].values.tobytes()])
+            for d, (_, own) in self.times.items()
+            if d in run.variables and len(own) > 1
+        }
+        if len(self.axes) > 1:
+            numbered = self.counted.keys() & run.sizes.keys()
+            values |= {d: self.counted[d][: run.sizes[d]] for d in numbered}
+        return run.assign_coords(values) if values else run
 
     def blanks(self) -> list[str]:
         """What the dataset will not hold, in words."""
-        every, there = math.prod(map(len, self.values)), len(self.places)
+        every, there = math.prod(map(len, self.values)), len(self.points)
         some = [f"{every - there} of {every} points of {' x '.join(self.axes)} have no run"]
         shares = {
             d: 1 - sum(run.sizes.get(d, 0) for run in self.runs) / there / len(values)
-            for d, values in self.coordinates.items()
+            for d, (values, _) in self.times.items()
             if len(values)
         }
         times = [
@@ -199,12 +166,12 @@ class Grid:
 
 
 def _union(known: Mapping[bytes, np.ndarray]) -> tuple[np.ndarray, dict[bytes, np.ndarray]]:
-    """Values of several coordinates, those that differ by rounding once; where each has them (-1 if
-    it does not). One coordinate keeps its order.
+    """Values of several coordinates, those that differ by rounding once, and every coordinate in
+    these values. One coordinate keeps its order.
     """
     if len(known) == 1:
-        ((key, values),) = known.items()
-        return values, {key: np.arange(len(values))}
+        (values,) = known.values()
+        return values, dict(known)
     every = np.unique(np.concatenate([*known.values()]))
     apart = np.ones(max(len(every) - 1, 0), bool)
     if every.dtype.kind == "f":
@@ -215,10 +182,7 @@ def _union(known: Mapping[bytes, np.ndarray]) -> tuple[np.ndarray, dict[bytes, n
     values = every[np.unique(group, return_index=True)[1]]
     for k in np.flatnonzero(np.bincount(group) > 1):
         values[k] = min(every[group == k], key=lambda v: len(repr(float(v))))
-    at = {key: np.full(len(values), -1) for key in known}
-    for key, a in known.items():
-        at[key][group[np.searchsorted(every, a)]] = np.arange(len(a))
-    return values, at
+    return values, {key: values[group[np.searchsorted(every, a)]] for key, a in known.items()}
 
 
 def as_labels(values: Sequence[Any]) -> list[Any]:
@@ -227,32 +191,11 @@ def as_labels(values: Sequence[Any]) -> list[Any]:
     return [v if numbers else str(v) for v in values]
 
 
-def _merged(cells: Mapping[tuple[int, ...], Any], k: int) -> dict[tuple[int, ...], Any] | None:
-    """Cells without their k-th axis, if they are the same along it wherever they are known."""
-    merged: dict[tuple[int, ...], Any] = {}
-    for place, new in cells.items():
-        key, new = place[:k] + place[k + 1 :], np.asarray(new)
-        old = merged.setdefault(key, new)
-        floats = new.dtype.kind == old.dtype.kind == "f"
-        known = ~(np.isnan(old) | np.isnan(new)) if floats else np.ones(new.shape, bool)
-        if not (old == new)[known].all():
-            return None
-        merged[key] = np.where(np.isnan(old), new, old) if floats else old
-    return merged
-
-
-def _blank(values: Any) -> Any:
-    """As many values that stand for nothing: NaN, or an empty word."""
-    kind = values.dtype.kind
-    return np.full(
-        values.shape, "" if kind in "US" else np.nan, values.dtype if kind == "f" else None
-    )
-
-
-def _common(attributes: Iterable[Mapping[Hashable, Any]]) -> dict[Hashable, Any]:
-    """Attributes that are the same wherever they are given."""
-    values: dict[Hashable, dict[str, Any]] = {}
-    for attrs in attributes:
-        for name, v in attrs.items():
-            values.setdefault(name, {})[repr(v)] = v
-    return {name: next(iter(v.values())) for name, v in values.items() if len(v) == 1}
+def _reduced(values: xr.DataArray, axes: Sequence[str]) -> xr.DataArray:
+    """Values along those axes alone on which they depend, wherever they are known."""
+    for d in axes:
+        known = values.notnull()
+        first = values.isel({d: known.argmax(d)}).drop_vars(d)
+        if bool(((values == first) | ~known).all()):
+            values = first
+    return values

@@ -16,9 +16,7 @@ import xarray as xr
 from xarray.backends import NetCDF4DataStore
 
 from simulate import joined
-from simulate.sealed import PACKED, seal, unseal
-from simulate.signals import defer_signals
-from simulate.storage import FORMAT, KIND
+from simulate.storage import FORMAT, KIND, PACKED, defer_signals, seal, unseal
 from theory.parameters import BaseParameters, ParameterError, Stepped, error_summary
 from theory.runtime import hdf5, memory
 

@@ -17,7 +17,7 @@ from filelock import Timeout
 
 from simulate import checkpoints, interface_checks, runs, storage
 from simulate.learner import Learner, State
-from simulate.signals import DeferSignals
+from simulate.storage import DeferSignals
 from theory.parameters import ParameterError, Stepped, error_summary
 from theory.runtime import output
 
@@ -137,27 +137,26 @@ def _checkpoint(system: System, run: Run, code: str, path: Path) -> State:
         If the checkpoint was written by other code, as the run would then mix two versions, or
         does not fit the run.
     """
-    state = checkpoints.load_checkpoint(path, run.config, run.seed)
+    state, file = (
+        checkpoints.load_checkpoint(path, run.config, run.seed),
+        path.with_suffix(".checkpoint"),
+    )
     if state is not None and not {"step", "learner", "records"} <= set(state):
-        warnings.warn(
-            f"{path.with_suffix('.checkpoint')}: of another version of this toolkit; starting over",
-            stacklevel=2,
-        )
+        warnings.warn(f"{file}: of another version of this toolkit; starting over", stacklevel=2)
         state = None
-    if state is not None and state.get("code") != code:
+    if state is None:
+        return {"step": 0, "records": {}}
+    if state.get("code") != code:
         raise ParameterError(
-            f"{path.with_suffix('.checkpoint')}: written by other code than {system.name} has now; "
+            f"{file}: written by other code than {system.name} has now; "
             "go on with that code, or remove the file to start over"
         )
-    if state is not None:
-        try:
-            interface_checks.checkpoint(system, run.p, state)
-        except Exception as error:  # whatever a file may hold
-            why = str(error) if isinstance(error, ParameterError) else error_summary(error)
-            raise ParameterError(
-                f"{path.with_suffix('.checkpoint')}: {why}; to start over, remove it"
-            ) from error
-    return state or {"step": 0, "records": {}}
+    try:
+        interface_checks.checkpoint(system, run.p, state)
+    except Exception as error:  # whatever a file may hold
+        why = str(error) if isinstance(error, ParameterError) else error_summary(error)
+        raise ParameterError(f"{file}: {why}; to start over, remove it") from error
+    return state
 
 
 def _resume(system: System, learner: Learner, states: Mapping[Path, State]) -> None:

@@ -1,24 +1,29 @@
-"""Store of finished runs: one netCDF file per (configuration, seed). A file that exists is
-complete.
+"""Store of finished runs: one file per (configuration, seed), which ends in a digest of its
+content. A file that exists is complete: it is written whole or not at all, and signals wait
+meanwhile.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
 import importlib.util
 import json
 import os
+import signal
 import sys
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from filelock import FileLock
 
-from theory.parameters import BaseParameters
-from theory.runtime import output
+from theory.parameters import BaseParameters, ParameterError
+from theory.runtime import memory, output
 
 FORMAT = 3  # to be raised when the meaning of a stored run changes
 
@@ -143,3 +148,126 @@ def lock(path: Path) -> FileLock:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     return FileLock(path.with_name(f".{path.stem}.lock"))
+
+
+MARK = b"sha256:"
+
+
+TRAILER = len(MARK) + 32
+
+
+PACKED = 1100  # largest expansion by zlib, 1032, and a margin
+
+
+def seal(path: Path, content: bytes) -> None:
+    """Write bytes followed by their digest, atomically. HDF5 readers ignore what follows the
+    data.
+    """
+    with output.atomic(path) as temporary:
+        temporary.write_bytes(content + MARK + hashlib.sha256(content).digest())
+
+
+def _sizable(path: Path) -> None:
+    """Raise an error if a path is not a regular file or does not fit into memory twice (as bytes
+    and as arrays).
+
+    Raises
+    ------
+    ParameterError
+        Naming the file.
+    """
+    if not path.is_file():
+        raise ParameterError(
+            f"{path}: {'is not a regular file' if path.exists() else 'no such file'}"
+        )
+    size = path.stat().st_size
+    if memory.exceeds(2 * size):
+        raise ParameterError(
+            f"{path}: reading it takes twice its {memory.amount(size)}, there are "
+            f"{memory.amount(memory.available())}"
+        )
+
+
+def unseal(path: Path) -> bytes:
+    """Read bytes written by `seal` and check the digest.
+
+    Raises
+    ------
+    ParameterError
+        If the file is missing, too large, has no digest, or differs in any bit from what was
+        written.
+    """
+    _sizable(path)
+    sealed = path.read_bytes()
+    content, mark, digest = sealed[:-TRAILER], sealed[-TRAILER:-32], sealed[-32:]
+    if mark != MARK:
+        raise ParameterError(f"{path}: not a result of this toolkit, or cut short")
+    if hashlib.sha256(content).digest() != digest:
+        raise ParameterError(f"{path}: damaged (its checksum does not match)")
+    return content
+
+
+class DeferSignals:
+    """Defer SIGINT and SIGTERM to the end of the current step, so that a checkpoint can be written.
+    A second SIGINT takes effect immediately unless ``endless``.
+
+    Parameters
+    ----------
+    endless : bool
+        Also defer a second SIGINT; for short steps that must not be interrupted.
+
+    Attributes
+    ----------
+    torn : bool
+        A step was interrupted: the weights do not correspond to the step number.
+    """
+
+    def __init__(self, endless: bool = False) -> None:
+        self.endless, self.torn, self.stepping = endless, False, False
+        self.pending: int | None = None
+        self.before: dict[int, Callable[[int, FrameType | None], Any]] = {}
+
+    def __enter__(self) -> DeferSignals:
+        """Install handlers in place of the current ones; only the main thread receives signals."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    self.before[number] = handler
+                    signal.signal(number, self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Restore the previous handlers, unless other handlers were installed in between."""
+        for number, handler in self.before.items():
+            if signal.getsignal(number) == self._hear:
+                signal.signal(number, handler)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        waits = self.endless or self.pending is None or number == signal.SIGTERM
+        if self.stepping and waits:
+            self.pending = number
+        else:
+            self.before[number](number, frame)
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[None]:
+        """Context manager for one step that must not be interrupted."""
+        self.stepping = self.torn = True
+        try:
+            yield
+            self.torn = False
+        finally:
+            self.stepping = False
+            if self.pending is not None:
+                number, self.pending = self.pending, None
+                self.before[number](number, None)
+
+
+@contextlib.contextmanager
+def defer_signals() -> Iterator[None]:
+    """Context manager that defers signals during netCDF calls. An exception raised inside the
+    library could leave its locks taken, and the next call would wait forever.
+    """
+    with DeferSignals(endless=True) as patience, patience.step():
+        yield

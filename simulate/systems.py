@@ -1,11 +1,12 @@
-"""All kinds of students by name: ``MODEL`` for a model's headline, ``MODEL.SYSTEM`` for any
-kind.
+"""All kinds of students by name: ``MODEL`` for a model's headline, ``MODEL.SYSTEM`` for any kind;
+and a tiny setting of each, for tests and for `verify.device`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from simulate.training import System
 from theory import plugins, registry
@@ -54,3 +55,65 @@ def every() -> dict[str, System]:
         with plugins.skip_on_error(model):
             systems |= {f"{model.name}.{short}": s for short, s in of(model.name).items()}
     return systems
+
+
+STEPS = dict(steps=24, eval_every=4)
+TRACKING = dict(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=24, eval_every=4)
+BLOCK = dict(d_model=8, d_ff=8, batch_size=16)
+SENTENCES = dict(d=20, alpha=2.0, steps=24, n_test=50)
+HEADS = dict(N=2, D=4, batch_size=8, **STEPS)
+TRIGGER = dict(N=8, K=2, T=6, d=8, batch_size=4, n_test=16, **STEPS)
+COUNTING = dict(length=3, alphabet=3, samples=60, width=4, hidden=8, epochs=14, unfrozen_epochs=10)
+
+# Keys: system and, after a comma, variant.
+STUDENTS: dict[str, dict[str, Any]] = {
+    "state_tracking.student": TRACKING,
+    "state_tracking.student, adamw, minibatches": dict(
+        TRACKING, optimizer="adamw", eta=0.02, batch_size=20
+    ),
+    "state_tracking.student, embedding": dict(TRACKING, fix_embedding=False, d_model=3),
+    "state_tracking.rewards": dict(TRACKING, reward="outcome", rollouts=32, pretrain=0.16),
+    "state_tracking.rewards, grpo": dict(
+        TRACKING, reward="outcome", rollouts=32, group=8, normalised=True
+    ),
+    "state_tracking.rewards, adam, true states": dict(
+        TRACKING, reward="true", rollouts=32, horizon=3, optimizer="adam", eta=0.02
+    ),
+    "state_tracking.standard": dict(TRACKING, n_test=16, **BLOCK),
+    "state_tracking.standard, rotary, gated, two blocks": dict(
+        TRACKING, n_test=16, **BLOCK, blocks=2, heads=1, mlp="glu", norm=False, positions="rope"
+    ),
+    "state_tracking.bypass": dict(N=4, d_g=2, b=0.5, batch_size=8, **STEPS),
+    "induction_heads.disentangled": dict(HEADS, trained="projected"),
+    "induction_heads.three": HEADS,
+    "induction_heads.nineteen": HEADS,
+    "induction_heads.all": HEADS,
+    "induction_heads.standard": dict(D=8, vocabulary=8, block=9, pairs=2, batch_size=4, **STEPS),
+    "induction_heads.text": dict(
+        text="zen", vocabulary=12, context=8, D=8, heads=2, batch_size=4, n_test=8, **STEPS
+    ),
+    "induction_heads.bursty": dict(N=6, B=2, **STEPS),
+    "induction_heads.in_weights": dict(L=2, C=3, R=4, batch_size=8, **STEPS),
+    "induction_heads.markov": dict(k=4, m=3, D=3, batch_size=8, **STEPS),
+    "positional_semantic.attention": SENTENCES,
+    "positional_semantic.attention, adam": dict(SENTENCES, optimizer="adam", polish=False),
+    "positional_semantic.attention, value": dict(SENTENCES, value=True, tied=False),
+    "positional_semantic.linear": SENTENCES,
+    "positional_semantic.linear, adam": dict(SENTENCES, optimizer="adam"),
+    "positional_semantic.online": dict(d=20, steps=24, eval_every=4),
+    "positional_semantic.histogram": COUNTING,
+    "associative_memory.factual_recall": dict(batch_size=16, **STEPS),
+    "associative_memory.trigger_task": TRIGGER,
+    "associative_memory.trigger_task, transformer": dict(TRIGGER, student="transformer"),
+    "associative_memory.noisy_bigram": dict(N=8, batch_size=4, **STEPS),
+    "associative_memory.k_hop": dict(N=3, k=2, batch_size=8, curriculum=True, **STEPS),
+    "associative_memory.pointers": dict(N=3, layers=1, batch_size=4, **STEPS),
+    "associative_memory.retrieval": dict(N=5, M=4, P=3, batch_size=8, **STEPS),
+    "associative_memory.softmax_recall": dict(S=4, R=2, D=2, T=4, n=2, batch_size=8, **STEPS),
+}
+
+
+def student(name: str, **changes: Any) -> tuple[System, Any]:
+    """System and parameters of a row."""
+    _, system = find(name.partition(",")[0])
+    return system, system.parameters(**{**STUDENTS[name], **system.settings, **changes})

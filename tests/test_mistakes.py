@@ -123,6 +123,7 @@ def test_no_folder_is_made_by_a_misspelled_path(command, flag, name, tmp_path, m
     """
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setattr("theory.explorer.sliders.STEPS", 2)
     for place in (tmp_path / "no where", Path("../nowhere"), Path("../nowhere/deeper")):
         with pytest.raises(
             ParameterError, match=r"there is no folder .*; make it: mkdir -p "

@@ -8,17 +8,22 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from theory.equation import Equation
-from verify.significance import (
+from verify.verdict import (  # noqa: F401
+    IDENTITY,
     MANY,
+    SEEN,
     SINGLE,
+    VERDICTS,
     Z_MAX,
+    Z_REASON,
+    Band,
+    Check,
     Shape,
     detectable_effect,
     normal_z,
     samples_needed,
     skewness,
 )
-from verify.verdict import IDENTITY, SEEN, VERDICTS, Z_REASON, Band, Check  # noqa: F401
 
 P = ParamSpec("P")
 T = TypeVar("T")

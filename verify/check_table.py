@@ -9,7 +9,7 @@ import numpy as np
 
 from theory.runtime import output
 from verify.check import VERDICTS, Z_REASON, Check
-from verify.significance import Z_MAX
+from verify.verdict import Z_MAX
 
 NARROW = ("check", "where", "predicted", "measured", "off", "z", "verdict")
 WIDE = ("check", *NARROW[2:], "equation", "error", "tolerance", "detectable", "why")

@@ -21,7 +21,6 @@ WINGS = ("theory", "simulate", "verify")
 ASIDE = (
     "verify",
     "verify.digests",
-    "verify.kept",
     "verify.stored",
     "theory.registry",
     "theory.plugins",

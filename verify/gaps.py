@@ -10,7 +10,7 @@ import xarray as xr
 
 from verify import check
 from verify.check import Band, Check
-from verify.significance import Shape, path, skewness
+from verify.verdict import Shape, path, skewness
 
 
 class Part(NamedTuple):

@@ -17,7 +17,7 @@ from theory.parameters import Allowed, number, shown
 from theory.runtime import cli, progress
 from verify.check import Check, estimated, together, with_notes
 from verify.report import Report, gathered, merged
-from verify.significance import Z_MAX, detectable_effect, normal_z, samples_needed
+from verify.verdict import Z_MAX, detectable_effect, normal_z, samples_needed
 
 ROUNDING = 1e-9  # relative error of a solved flow, at its usual tolerances
 APART = 0.5  # orders differ by as much

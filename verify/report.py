@@ -376,9 +376,9 @@ def main(
         # Not where code may have been changed in memory, nor what the key of a result leaves out.
         if argv is None and not getattr(args, "beyond", False):
             from simulate.storage import default_store
-            from verify import kept, stored
+            from verify import stored
 
-            with kept.arrays(default_store()):
+            with stored.arrays(default_store()):
                 report, origin = stored.answer(request(args), command, make, args.anew or drawn)
         else:
             report, origin = make(), ""

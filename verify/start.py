@@ -3,16 +3,18 @@ importing its libraries.
 """
 
 import os
-import statistics
 import subprocess
 import sys
 import time
 from typing import Any
 
+import numpy as np
+
 from theory import registry
 from theory.runtime import cli, output, progress
 
 LIBRARIES = "import sympy, scipy.integrate, scipy.optimize, xarray"
+TORCH = f"{LIBRARIES}, torch"
 # Time of a second evaluation in the same process, with derivations, machine code and imports
 # already done.
 AGAIN = (
@@ -68,46 +70,41 @@ def measure(models: list[str], rounds: int) -> list[dict]:
         and whether it is ``within``. The cost of torch in ``verify.gradients``, and of the numbers
         themselves for models in `WITH_NUMBERS`, is subtracted first and given in ``without``.
     """
-    tasks = {name: task for model in models for name, task in commands(model).items()}
-    spent: dict[str, list[float]] = {name: [] for name in (LIBRARIES, "torch", *tasks)}
-    numbers: dict[str, list[float]] = {model: [] for model in models if model in WITH_NUMBERS}
-    for _ in progress.each(range(rounds), "rounds"):
-        for name, arguments in (
-            (LIBRARIES, ["-c", LIBRARIES]),
-            ("torch", ["-c", f"{LIBRARIES}, torch"]),
-        ):
-            spent[name].append(seconds(arguments)[0])
-        for name, (arguments, _) in tasks.items():
-            spent[name].append(seconds(arguments)[0])
-        for model, timed in numbers.items():
-            timed.append(float(seconds(["-c", AGAIN.format(model)])[1]))
-    base = spent[LIBRARIES]
-    torch = [t - b for t, b in zip(spent["torch"], base, strict=True)]
-    rows = [_row(LIBRARIES, base, 1.0, 1.0)]
-    for name, (_, allowed) in tasks.items():
-        off, without = [0.0] * rounds, ""
-        if name.startswith("verify"):
-            off, without = torch, "import torch"
-        elif name.startswith("theory.onset") and name.split()[1] in numbers:
-            off, without = numbers[name.split()[1]], "its numbers themselves"
-        ratio = statistics.median(
-            (s - o) / b for s, o, b in zip(spent[name], off, base, strict=True)
-        )
-        rows.append(_row(name, spent[name], ratio, allowed, without))
-    return rows
-
-
-def _row(
-    command: str, spent: list[float], ratio: float, allowed: float, without: str = ""
-) -> dict[str, Any]:
-    return {
-        "command": command,
-        "seconds": statistics.median(spent),
-        "ratio": ratio,
-        "allowed": allowed,
-        "within": ratio <= allowed,
-        "without": without,
+    tasks: dict[str, tuple[list[str], float]] = {
+        LIBRARIES: (["-c", LIBRARIES], 1.0),
+        TORCH: (["-c", TORCH], np.inf),
     }
+    for model in models:
+        tasks |= commands(model)
+    spent = {name: np.empty(rounds) for name in tasks}
+    numbers = {model: np.empty(rounds) for model in models if model in WITH_NUMBERS}
+    for n in progress.each(range(rounds), "rounds"):
+        for name, (words, _) in tasks.items():
+            spent[name][n] = seconds(words)[0]
+        for model, timed in numbers.items():
+            timed[n] = float(seconds(["-c", AGAIN.format(model)])[1])
+    base = spent[LIBRARIES]
+    torch = spent.pop(TORCH) - base
+    less: dict[str, tuple[Any, str]] = {
+        f"verify.gradients {model}": (torch, "import torch") for model in models
+    }
+    for model, timed in numbers.items():
+        less[f"theory.onset {model} --json"] = timed, "its numbers themselves"
+    rows = []
+    for name, every in spent.items():
+        off, without = less.get(name, (0.0, ""))
+        ratio, allowed = float(np.median((every - off) / base)), tasks[name][1]
+        rows.append(
+            {
+                "command": name,
+                "seconds": float(np.median(every)),
+                "ratio": ratio,
+                "allowed": allowed,
+                "within": ratio <= allowed,
+                "without": without,
+            }
+        )
+    return rows
 
 
 def main(argv: list[str] | None = None) -> int:

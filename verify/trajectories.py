@@ -3,18 +3,20 @@
 import html
 import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from theory import ParameterError, scope
-from theory.runtime import cli
+from theory import Flow, ParameterError, scope, titles
+from theory.parameters import described
+from theory.runtime import cli, plotting
 from verify import check_table, ensemble, report, timed
 from verify.check import Band, Check
 from verify.gaps import Gaps
+from verify.report import Report, Request
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,7 +27,7 @@ class Comparison:
     ----------
     checks : list of Check
         Largest deviation of the ensemble mean per variable, in standard errors, with the
-        significance of a maximum along a curve (`significance`).
+        significance of a maximum along a curve (`verdict`).
     deviations : Dataset
         ``theory - mean`` per variable over time, in standard deviations of the ensemble; NaN
         without scatter.
@@ -228,6 +230,60 @@ def main(argv: list[str] | None = None) -> int:
         (*ensemble.FLAGS, *tables.FLAGS),
         argv,
     )
+
+
+STYLES = ("--", "-.", ":")  # line width of the flow, drawn over the students' wide lines
+Panels = Mapping[str, Mapping[str, tuple[str, str]]]
+
+
+def trajectories(
+    predict: Callable[..., xr.Dataset], flow: Callable[[], Flow], panels: Panels, band: Band
+) -> Callable[[Request], Report]:
+    """Make the function ``report`` of a model's ``trajectories``.
+
+    Parameters
+    ----------
+    predict : callable
+        ``predict(p, runs)``: curves at the students' times.
+    flow : callable
+        Makes the flow without steps.
+    panels : mapping
+        By label of an axis, variables with word and colour.
+    band : Band
+        What every curve is allowed to be off by.
+    """
+
+    def report(request: Request) -> Report:
+        """All curves of the figure against the prediction; the deviation of the flow."""
+        p, runs = ensemble.get(request)
+        curves = predict(p, runs)
+        comparison = compare(curves, runs, dict.fromkeys(map(str, curves.data_vars), band))
+        smooth = flow().solve(p, t=float(runs.t[-1]), at=runs.t.values)
+        off = float(np.abs(smooth.loss.values - runs.loss.mean("seed").values).max())
+        said = f"largest deviation of the loss from the flow, which has no step size: {off:.4f}"
+        return Report(
+            comparison.checks,
+            [comparison.spoken(), said],
+            numbers={"inside_two_sd": comparison.inside()},
+            draw=lambda: draw(p, runs),
+        )
+
+    def draw(p: Any, runs: xr.Dataset) -> Any:
+        """Students as bands, the flow as lines, over steps."""
+        figure, axes = plotting.figure(1, len(panels), height=2.9)
+        curve = flow().solve(p, t=float(runs.t[-1]))
+        for axis, (label, names) in zip(np.atleast_1d(axes), panels.items(), strict=True):
+            for k, (name, (word, colour)) in enumerate(names.items()):
+                measured, style = runs[name].assign_coords(t=runs.t / p.eta), STYLES[k]
+                plotting.band(axis, measured, colour, f"{word}, students", width=3)
+                axis.plot(curve.t / p.eta, curve[name], "k", ls=style, lw=1, label=f"{word}, flow")
+            axis.set(xlabel=r"training step = $t/\eta$", ylabel=label, ylim=(0, None))
+            plotting.below(axis)
+        asked = [(p, runs.sizes["seed"])]
+        plotting.headline(figure, titles.title(asked), described(asked))
+        return figure
+
+    return report
 
 
 if __name__ == "__main__":

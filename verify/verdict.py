@@ -1,12 +1,167 @@
-"""Check: predicted and measured value of a claim, minimum detectable effect and verdict."""
+"""Check: predicted and measured value of a claim, minimum detectable effect and verdict;
+significance of deviations: Student's t for few samples, correction for skewness, the largest along
+a curve.
+"""
 
+import bisect
+import functools
 import re
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.optimize
+import scipy.stats
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from verify.significance import MANY, Z_MAX
+Z_MAX = 4.0
+POWER = 0.9  # power of a check at its minimum detectable effect
+MOST = 10**7  # largest number of seeds considered
+MANY = 30  # number of values from which on the skewness is corrected for
+
+
+class Shape(NamedTuple):
+    """Properties of samples beyond the standard error of their mean.
+
+    Attributes
+    ----------
+    skewness : float
+        Skewness of the values. Not used for fewer than `MANY` values, which are treated as normal.
+    points : int
+        Number of points along a curve of which this deviation is the largest.
+    length : float
+        Length of the curve that the normalised deviations describe on the unit sphere (`path`).
+        Perfectly correlated neighbours contribute zero.
+    others : tuple of (samples, points, length, parts)
+        Further parts of the curve, which this deviation is the largest of, too: those with other
+        numbers of samples.
+    """
+
+    skewness: float = 0.0
+    points: int = 1
+    length: float = 0.0
+    others: tuple[tuple[float, int, float, int], ...] = ()
+
+
+SINGLE = Shape()
+
+
+def skewness(values: np.ndarray) -> float:
+    """Third standardised moment, unbiased for normal values; zero if there is no scatter."""
+    x = np.asarray(values, dtype=float)
+    scatters = x.size > 2 and np.isfinite(x).all() and np.ptp(x) > 0
+    return float(scipy.stats.skew(x, bias=False)) if scatters else 0.0
+
+
+def path(deviations: np.ndarray) -> tuple[int, float]:
+    """Number of points and length of the curve that normalised deviations describe.
+
+    Parameters
+    ----------
+    deviations : ndarray, shape (samples, points)
+        Deviations of every sample from the mean over samples, along time.
+
+    Returns
+    -------
+    tuple of int and float
+        Number of points with scatter, and the sum of the angles between neighbouring points as
+        directions in the space of samples.
+    """
+    size = np.linalg.norm(deviations, axis=0)
+    unit = deviations[:, size > 0] / size[size > 0]
+    angles = np.arccos(np.clip((unit[:, 1:] * unit[:, :-1]).sum(0), -1, 1))
+    return max(1, unit.shape[1]), float(angles.sum())
+
+
+def _hall(t: float, bend: float) -> float:
+    """Transformation of Student's t that removes skewness (Hall 1992); for positive skewness its
+    left tail is the long one.
+    """
+    return t if bend == 0 else ((1 + bend * t) ** 3 - 1) / (3 * bend) + bend / 2
+
+
+def _bend(samples: float, shape: Shape) -> float:
+    many = MANY <= samples < np.inf
+    return shape.skewness / (3 * np.sqrt(samples)) if many else 0.0
+
+
+def _above(t: float, samples: float) -> float:
+    """Probability of a Student t above ``t``; as in `scipy.stats`, without its checks, which cost
+    more than the rest of a row.
+    """
+    return float(ndtr(-t) if np.isinf(samples) else stdtr(samples - 1, -t))
+
+
+def _exceeded(share: float, samples: float) -> float:
+    """What Student's t exceeds with this probability."""
+    return -float(ndtri(share) if np.isinf(samples) else stdtrit(samples - 1, share))
+
+
+def _chance(t: float, samples: float, shape: Shape) -> float:
+    """Probability that chance alone takes the largest deviation to ``t`` or beyond, in either
+    direction.
+
+    The probability for one point plus the mean number of level crossings of the curve (formula of
+    Rice for t, Worsley 1994), bounded by the sum over all points (Bonferroni).
+    """
+    one, total = 2 * _above(t, samples), 0.0
+    for size, points, length, parts in ((samples, shape.points, shape.length, 1), *shape.others):
+        level = t if size == samples else _exceeded(one / 2, size)  # as unlikely there
+        decay = level**2 / 2 if np.isinf(size) else (size - 2) / 2 * np.log1p(level**2 / (size - 1))
+        several = parts * one + length / np.pi * float(np.exp(-decay))
+        total += float(np.minimum(points * one, several))
+    return float(np.minimum(1.0, total))
+
+
+def normal_z(t: float, samples: float, shape: Shape = SINGLE) -> float:
+    """Normal z with the same p-value as a Student t of ``samples`` values, corrected for skewness
+    and for the number of points along a curve.
+
+    Parameters
+    ----------
+    t : float
+        Measured minus predicted, in standard errors.
+    """
+    if not samples > 1:
+        return np.nan
+    t = float(np.minimum(abs(t), abs(_hall(t, _bend(samples, shape)))))
+    return _exceeded(_chance(t, samples, shape) / 2, np.inf)
+
+
+@functools.cache
+def detectable_effect(samples: float, z_max: float = Z_MAX, shape: Shape = SINGLE) -> float:
+    """Minimum detectable effect in standard errors: deviation of a mean of ``samples`` values that
+    is flagged with a power of 90%, on the side where detection is harder.
+    """
+    if samples <= 1:
+        return np.inf
+    wanted = 2 * _above(z_max, np.inf)
+    critical = _exceeded(wanted / 2, samples)
+    points = shape.points + sum(part[1] for part in shape.others)
+    most = 1.01 * _exceeded(wanted / 2 / points, samples)
+
+    def beyond(t: float) -> float:
+        return float(np.log(_chance(t, samples, shape) / wanted))
+
+    if beyond(critical) > 0:
+        critical = float(scipy.optimize.brentq(beyond, critical, most))
+    if bend := abs(_bend(samples, shape)):  # inverse of `_hall` on the side of the long tail
+        critical = max(critical, (1 - np.cbrt(1 - 3 * bend * (critical + bend / 2))) / bend)
+    return critical - _exceeded(POWER, samples)
+
+
+def samples_needed(spread: float, required: float, shape: Shape = SINGLE) -> int | None:
+    """Smallest number of samples of standard deviation ``spread`` with which a deviation
+    ``required`` would be detected; None if unreasonably large.
+    """
+
+    def shows(size: int) -> bool:
+        return bool(detectable_effect(size, shape=shape) * spread / np.sqrt(size) <= required)
+
+    sizes = range(2, MOST)
+    first = bisect.bisect_left(sizes, True, key=shows)
+    return sizes[first] if first < len(sizes) else None
+
 
 Z_REASON = (
     f"|z| <= {Z_MAX:g}, z from Student t: a true statement fails once in 16,000, where fewer than "

@@ -14,11 +14,9 @@ import scipy.signal
 import sympy as sp
 import xarray as xr
 
-from simulate.discover import inputs as listed
 from simulate.discover import names
-from simulate.discover.flow import AGREE, STEPS, NumericFlow, Reduced
+from simulate.discover.flow import AGREE, STEPS, NumericFlow, Reduced, project
 from simulate.discover.loss import Loss
-from simulate.discover.project import project
 from simulate.discover.subspace import Subspace, discovered
 from theory.onset import Onset, tabulated
 from theory.optimisers import Optimiser
@@ -89,7 +87,7 @@ class Discovered:
     @property
     def scope(self) -> str:
         """For which inputs the answer holds."""
-        many = max(map(len, listed.columns(self.loss.inputs)), default=0)
+        many = max(map(len, names.columns(self.loss.inputs)), default=0)
         of = f" ({many:,} listed)" if many else ""
         return f"exact over all inputs{of}" if self.exact else f"for this sample{of}"
 
@@ -292,5 +290,5 @@ def discover(
             f"loss: descent of the module leaves its {len(subspace.forms)} order parameters by "
             f"{deviation:.1g} within {STEPS} steps; is the loss differentiable there?"
         )
-    exact = listed.complete(loss.inputs) if sample is None else not sample
+    exact = names.complete(loss.inputs) if sample is None else not sample
     return Discovered(loss, subspace, exact, deviation)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -93,8 +92,3 @@ def coinciding(stated: Statement, data: Data) -> float:
             one = math.perm(size, shape[j]) / size ** shape[j]
             distinct *= one ** (math.prod(shape) // shape[j])
     return 1 - distinct
-
-
-def counted(numbers: Mapping[str, Any]) -> dict[str, float]:
-    """Numbers of parameters, sizes as numbers."""
-    return {k: float(v) for k, v in numbers.items() if isinstance(v, int | float)}

@@ -93,8 +93,8 @@ def test_markup_of_the_site_is_refused(notebooks):
 @pytest.mark.parametrize(
     "name",
     [
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("start", "own_model", "paper_figure")),
-        "compare_students",
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("start", "own_model", "paper_figure", "compare_students")
     ],
 )
 def test_a_notebook_runs(notebooks, tmp_path, name):

@@ -6,16 +6,12 @@ and 16 bytes, a group with two names) or returns bytes of another file (external
 test here sees: files on which the HDF5 library itself loops; random flips of bits make some.
 """
 
-import subprocess
-import sys
-from pathlib import Path
-
 import h5py
 import numpy as np
 import pytest
 import xarray as xr
 
-from simulate import runs, sealed
+from simulate import runs, storage
 from theory.parameters import ParameterError
 from theory.runtime import hdf5
 
@@ -81,27 +77,25 @@ def plain(tmp_path):
 
 
 def test_what_is_written_here_is_plain(plain):
-    hdf5.inspect(sealed.unseal(plain))
+    hdf5.inspect(storage.unseal(plain))
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_hostile_file_is_refused_in_one_line(kind, plain):
+def test_a_hostile_file_is_refused_in_one_line(kind, plain, forked):
     (plain.parent / OTHER).write_bytes(b"secrets!")
     raw = plain.with_name("raw.h5")
-    raw.write_bytes(sealed.unseal(plain))
+    raw.write_bytes(storage.unseal(plain))
     with h5py.File(raw, "a") as file:
         HOSTILE[kind](file, plain.parent)
-    sealed.seal(plain, raw.read_bytes())
-    script = (
-        "import sys\nfrom simulate import runs\nfrom theory.parameters import ParameterError\n"
-        "try: print(runs.read(sys.argv[1]))\nexcept ParameterError as error: print('refused', error)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, plain],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
+    storage.seal(plain, raw.read_bytes())
+
+    def read():
+        try:
+            print(runs.read(plain))
+        except ParameterError as error:
+            print("refused", error)
+
+    done = forked(read)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"refused {plain}: ") and done.stdout.count("\n") == 1
 
@@ -109,7 +103,7 @@ def test_a_hostile_file_is_refused_in_one_line(kind, plain):
 @pytest.mark.parametrize("end", [8, 9, 100, 1000, -1000])
 def test_what_is_cut_short_is_refused_in_one_line(end, plain):
     """Sealed again, so that only the inspection is left."""
-    sealed.seal(plain, sealed.unseal(plain)[:end])
+    storage.seal(plain, storage.unseal(plain)[:end])
     with pytest.raises(ParameterError, match=r"a\.nc: damaged \(") as caught:
         runs.read(plain)
     assert "\n" not in str(caught.value)

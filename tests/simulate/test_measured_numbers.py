@@ -16,9 +16,9 @@ from simulate.pool import one_thread
 from simulate.positional_semantic import task
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.linear import fit_linear
-from simulate.small import SENTENCES, TRACKING
 from simulate.state_tracking import Parameters as Tracking
 from simulate.state_tracking.measure import untrained_statistics
+from simulate.systems import SENTENCES, TRACKING
 from tests import frozen
 from theory.positional_semantic import Parameters as Sentences
 

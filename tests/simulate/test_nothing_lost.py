@@ -18,7 +18,7 @@ import pytest
 import torch
 from tiny import ALONE, STUDENTS, bits, student
 
-from simulate import checkpoints, jobs, pool, runs, sealed, stack, storage
+from simulate import checkpoints, jobs, pool, runs, stack, storage
 from simulate.learner import _tensors
 from simulate.statement.student import Stated
 from theory.parameters import ParameterError
@@ -318,8 +318,8 @@ def test_a_checkpoint_of_another_run_is_refused_whoever_sealed_it(name, forged, 
         pytest.skip("measures nothing on its way")
     p = p.replace(eval_every=4) if system.time else p
     file = interrupted(system, p, tmp_path)
-    said = FORGED[forged](checkpoints.unpickled(sealed.unseal(file)))
-    sealed.seal(file, checkpoints.pickled(said))
+    said = FORGED[forged](checkpoints.unpickled(storage.unseal(file)))
+    storage.seal(file, checkpoints.pickled(said))
     with pytest.raises(ParameterError, match="start over, remove") as caught:
         system.train(p, store=tmp_path, **ALONE)
     assert "\n" not in str(caught.value) and str(file) in str(caught.value)

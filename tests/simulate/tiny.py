@@ -1,6 +1,6 @@
-"""The tiny students of `simulate.small`, and those of another package."""
+"""The tiny students of `simulate.systems`, and those of another package."""
 
-from simulate.small import STEPS, STUDENTS, student
+from simulate.systems import STEPS, STUDENTS, student
 from theory import registry
 
 REGRESSION = dict(spectrum="1.2,0.6", N=3, H=2, start=0.2, batch_size=8, **STEPS)

@@ -117,53 +117,6 @@ def test_entry_variance_by_enumeration():
     assert EQUATIONS["entry_variance"].rhs.subs(values) == rational(moments(entries)[1])
 
 
-def test_noise_of_random_matrices():
-    """Logits of 4e5 random states of random matrices around the column's own logit: mean 0,
-    variance as stated.
-    """
-    n, size, actions, row = 400_000, 4, 3, np.array([0.5, 0.3, 0.2])
-    rng = np.random.default_rng(8)
-    R_, V_right, V_wrong, mean = 1.2, 0.2, 0.1, -0.3
-    zeta_ = R_ + (size - 1) * mean
-    S_ = zeta_ / size  # what independent permutations give
-    right = rng.integers(size, size=(n, actions))
-    M = mean + np.sqrt(3 * V_wrong) * rng.uniform(-1, 1, (n, actions, size))
-    at = (np.arange(n)[:, None], np.arange(actions), right)
-    M[at] = R_ + np.sqrt(3 * V_right) * rng.uniform(-1, 1, (n, actions))
-    g = rng.integers(actions, size=(n, len(row)))
-    z = np.einsum("j,njr->nr", row, M[np.arange(n)[:, None], g])
-    every, own, target = np.arange(n), g[:, 0], right[np.arange(n), g[:, 0]]
-    wrong = (target + rng.integers(1, size, size=n)) % size
-    values = {
-        "N": size,
-        "d_g": actions,
-        "pi_i": row[0],
-        "T_i": (row[1:] ** 2).sum(),
-        "R": R_,
-        "S": S_,
-        "zeta": zeta_,
-        "V_k": V_right,
-        "V_w": V_wrong,
-        "mean_w": mean,
-    }
-    values["b_i"] = EQUATIONS["own_weight"].evaluate(values)
-    values["V_all"] = EQUATIONS["entry_variance"].evaluate(values)
-    # The difference of means that a wrong logit's noise may leave out, see above.
-    more = values["T_i"] / actions * (1 - 1 / actions) * ((R_ - S_) / (size - 1)) ** 2
-    for which, logit, noise, slack in (
-        (target, "column_right", "noise_right", 0),
-        (wrong, "column_wrong", "noise_wrong", more),
-    ):
-        v = M[every, own, which]
-        residual = z[every, which] - EQUATIONS[logit].evaluate(values | {"v_k": v, "v_w": v})
-        assert abs(residual.mean()) <= 4 * residual.std() / n**0.5
-        form, square = EQUATIONS[noise].evaluate(values), residual**2
-        error = square.std() / n**0.5
-        assert error < 0.0125 * form  # a mistake of 5% would show at 4 standard errors
-        assert -4 * error <= square.mean() - form <= slack + 4 * error
-        assert abs(np.corrcoef(residual, v)[0, 1]) <= 4 / n**0.5  # noise, not signal
-
-
 def student(
     p: Parameters, rng: np.random.Generator, n: int | None
 ) -> tuple[Start, np.ndarray, np.ndarray]:
@@ -374,34 +327,6 @@ def test_column_sums_are_conserved():
     assert (system.observe()["steps"].mean(1) > 0.5).any()  # something was learned on the way
 
 
-@pytest.mark.slow
-def test_unlimited_data_is_the_limit_of_a_large_training_set():
-    """What a training set of n sequences changes falls as 1/n, to nothing."""
-    start = Start.drawn(FAST, 1, np.random.default_rng(0))
-    epochs = [0, 250, 400, 600]
-    limit = solve(Cavity(FAST, start, finite_data=False), epochs)
-    gaps = []
-    for n in (10**5, 10**6, 10**12):
-        found = solve(Cavity(FAST.replace(n_train=n), start), epochs)
-        gaps.append(
-            {
-                x: (found[x] - limit[x]).values[0]
-                for x in ("A", "R", "S", "logit_other", "variance_other", "loss")
-            }
-        )
-    for name in gaps[0]:
-        # The variance of the share is 6e-4 at n = 1e5, which is the relative size of what is left
-        # of 10.
-        np.testing.assert_allclose(gaps[0][name][1:], 10 * gaps[1][name][1:], rtol=0.02, atol=1e-9)
-        assert (
-            np.abs(gaps[2][name]).max() < 1e-9
-        )  # 1e-6 smaller than the last, which was below 1e-3
-        assert np.abs(gaps[1][name]).max() < 1e-3
-    assert (
-        max(np.abs(x).max() for x in gaps[1].values()) > 1e-7
-    )  # the comparison has something to see
-
-
 def crossing(curve, name: str) -> np.ndarray:
     """Times at which a curve first passes 1/2, by linear interpolation."""
     y = curve[name].values
@@ -410,17 +335,6 @@ def crossing(curve, name: str) -> np.ndarray:
     low, high = (y[np.arange(len(y)), j] for j in (k - 1, k))
     t = curve.alpha.values
     return t[k - 1] + (0.5 - low) / (high - low) * (t[k] - t[k - 1])
-
-
-@pytest.mark.slow
-def test_probabilities_add_up():
-    """The right entry and N - 1 wrong ones, their exponential at its mean W, are all there is."""
-    right, wrong = (EQUATIONS[f"{x}_probability"].rhs for x in ("right", "wrong"))
-    (average,) = wrong.atoms(sp.Integral)
-    W = EQUATIONS["wrong_mean"].lhs
-    normal = sp.exp(-(cavity.xi**2) / 2) / sp.sqrt(2 * sp.pi)
-    assert sp.simplify(right.function + (N - 1) * W * average.function - normal) == 0
-    assert (wrong / average).free_symbols == {cavity.z_w, cavity.u_w}
 
 
 def test_quadrature_has_converged(monkeypatch):
@@ -433,45 +347,6 @@ def test_quadrature_has_converged(monkeypatch):
     finer = solve(Cavity(FAST, start), epochs)
     for name in ("A", "rollout_accuracy"):
         np.testing.assert_allclose(crossing(usual, name), crossing(finer, name), rtol=1e-4)
-
-
-def test_locked_attention_against_descent_of_columns():
-    """L = 1, one action: softmax regression of 300 random columns of 500 entries each, step by
-    step.
-    """
-    p = Parameters(N=500, L=1, d_g=1, d_h=2, eta=50.0)  # entries move by at most 0.1 per step
-    draws, rng = 300, np.random.default_rng(1)
-    zero, third = np.zeros(1), np.full(1, 1 / 3)
-    system = Cavity(
-        p,
-        Start(np.ones((1, 2)), np.ones((1, 2)), zero, zero, zero, third, third),
-        finite_data=False,
-    )
-    v = rng.uniform(-1, 1, (draws, p.N))
-    for epoch in range(151):
-        if epoch in (20, 60, 100, 150):
-            theory = system.observe()
-            wrong = v[:, 1:]
-            seen = {
-                "R": v[:, 0],
-                "variance_other": (wrong**2).mean(1) - wrong.mean() ** 2,
-                "variance_correct": (v[:, 0] - v[:, 0].mean()) ** 2,
-                "loss": np.log(np.exp(v).sum(1)) - v[:, 0],
-                "logit_other": wrong.mean(1),
-                "steps": (v[:, 0] > wrong.max(1)).astype(float),
-            }
-            for name, x in seen.items():
-                error = x.std(ddof=1) / draws**0.5
-                assert error > 0 or name == "steps"
-                # Averages over N entries stand for sums over one column's: a bias of 1/N, below one
-                # standard error.
-                assert abs(x.mean() - theory[name][0]) <= 4 * max(error, 1 / draws), (epoch, name)
-        e = np.exp(v)
-        step = -e / e.sum(1, keepdims=True)
-        step[:, 0] += 1
-        v = v + p.eta / p.N * step
-        system.state = [x + rate for x, rate in zip(system.state, system.rates(), strict=True)]
-    assert seen["steps"].mean() > 0.9
 
 
 def by_quadrature(x: dict, at: tuple[int, int], system: Cavity) -> float:
@@ -537,22 +412,6 @@ def test_accuracy_along_a_run(finite_data):
             assert abs(hits.mean() - found[1]) <= 4 * (hits.var() / n) ** 0.5 + 1e-3  # as above
         for _ in range(250):
             system.state = [y + rate for y, rate in zip(system.state, system.rates(), strict=True)]
-
-
-def test_accuracy_before_locking():
-    """Noise three times as wide as the entries: a coarser number, as seven nodes then make a
-    staircase of the distribution.
-    """
-    p = Parameters.demo().replace(eta=2.0)
-    system = Cavity(p, Start.drawn(p, 1, np.random.default_rng(0)), finite_data=False)
-    for _ in range(150):
-        system.state = [y + rate for y, rate in zip(system.state, system.rates(), strict=True)]
-    x = system._logits()
-    assert (x.own < 0.2).all()
-    exact = [by_quadrature(x, (0, i), system) for i in range(p.L)]
-    np.testing.assert_allclose(
-        system._accuracy(x)[0], exact, rtol=0.04
-    )  # accuracy 0.12: an error below 0.005
 
 
 def test_share_of_columns_in_a_training_set():

@@ -9,6 +9,7 @@ import sys
 from decimal import Decimal
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 import sympy as sp
@@ -74,7 +75,9 @@ def test_functions(of):
     expr = of(symbol("v"))
     rate = expr.subs("v", t + HALF).subs(k, 3)
     found = own({x: rate}, {x: 0}).certify({}, until=0.5)["x"]
-    assert inside(found, sp.Integral(rate, (t, 0, HALF)))
+    with mpmath.workdps(30):
+        integral = mpmath.quad(sp.lambdify(t, rate, "mpmath"), [0, 0.25, 0.5])
+    assert inside(found, sp.Float(integral, 30))
     form = Equation("form", x, expr, "own", "exact")
     assert inside(form.certify({"v": 0.7, "k": 3}), expr.subs({"v": sp.Rational(0.7), k: 3}))
     assert float(form.certify({"v": 0.7, "k": 3})) == pytest.approx(
@@ -129,9 +132,10 @@ def test_state_tracking():
 
 
 TIMES = (
-    "state_tracking", "associative_memory.retrieval", "associative_memory.factual_recall",
-    *(pytest.param(f"induction_heads.{name}", marks=pytest.mark.slow)
-      for name in ("bursty", "markov", "in_weights")),
+    "state_tracking", "associative_memory.retrieval",
+    *(pytest.param(name, marks=pytest.mark.slow)
+      for name in ("associative_memory.factual_recall", "induction_heads.bursty",
+                   "induction_heads.markov", "induction_heads.in_weights")),
 )  # fmt: skip
 
 
@@ -147,13 +151,16 @@ def test_double_results_of_the_models(name):
         assert abs(Decimal(result.numbers[label]) / interval.mid - 1) < Decimal("1e-10")
 
 
-def test_command(capsys):
+def test_command(capsys, monkeypatch):
     """Intervals beside other numbers, valid JSON, and a refusal where no time is along a flow."""
-    assert command.main(["state_tracking", "--preset", "demo", "--certify", "--quiet"]) == 0
-    assert "4.242030323551876490" in capsys.readouterr().out
     assert command.main(["state_tracking", "--preset", "demo", "--certify", "--json"]) == 0
     ends = json.loads(capsys.readouterr().out)["certified"]["alpha_half"]
-    assert Decimal(ends["low"]) < Decimal("4.2420303235518764907520") < Decimal(ends["high"])
+    interval = balls.Interval(Decimal(ends["low"]), Decimal(ends["high"]))
+    assert Decimal("4.2420303235518764907520") in interval
+    monkeypatch.setattr(command.Onset, "certified", lambda self: {"alpha_half": interval})
+    assert command.main(["state_tracking", "--preset", "demo", "--certify", "--quiet"]) == 0
+    assert "4.242030323551876490" in capsys.readouterr().out
+    monkeypatch.undo()
     with pytest.raises(ParameterError, match="none of these numbers"):
         command.main(["positional_semantic.online", "--certify"])
 
@@ -195,7 +202,7 @@ def judged(seed):
 
 
 @pytest.mark.parametrize(
-    "seeds", (range(12), pytest.param(range(12, 200), marks=pytest.mark.slow)), ids=len
+    "seeds", (range(5), pytest.param(range(5, 200), marks=pytest.mark.slow)), ids=len
 )
 def test_random_flows(seeds):
     """`solve` misses no event, and no value, of random flows."""

@@ -330,37 +330,6 @@ def test_rates_against_autograd(p):
     np.testing.assert_allclose(seen["A"], own.mean(1), rtol=1e-12)
 
 
-def test_rates_against_a_symbolic_loss():
-    """L = 2, d_h = 2: the loss as one expression in four weights, differentiated by SymPy."""
-    p = P.replace(L=2, d_h=2)
-    start = start_of(p, 1)
-    q1, q2, k1, k2 = weights = sp.symbols("q1 q2 k1 k2")
-    omega = sp.Integer(1)  # the first plain frequency
-    total = 0
-    R_, S_, zeta_ = (sp.Float(float(x[0]), 30) for x in (start.R, start.S, start.zeta))
-    V_ = sp.Float(float(start.variance_right[0] + 2 * start.variance_wrong[0]), 30) / 3
-    for i in (3, 4):
-        turned = {j: sp.rot_axis3(-omega * (j - i))[:2, :2] * sp.Matrix([k1, k2]) for j in (1, 2)}
-        e = {j: sp.exp((sp.Matrix([[q1, q2]]) * turned[j])[0] / sp.sqrt(2)) for j in (1, 2)}
-        row = {j: e[j] / (e[1] + e[2]) for j in (1, 2)}
-        right = (row[i - 2] + 1) / 2 * R_ + (1 - row[i - 2]) / 2 * S_
-        wrong = (zeta_ - right) / 2
-        Z = sp.exp(right) + 2 * sp.exp(wrong)
-        cost = 1 - (sp.exp(2 * right) + 2 * sp.exp(2 * wrong)) / Z**2
-        total += (
-            sp.log(Z)
-            - right
-            + V_ / 2 * ((row[1] ** 2 + row[2] ** 2) / 2 + sp.Rational(1, 2)) * cost
-        ) / 2
-    slopes = sp.lambdify(weights, [sp.diff(total, w) for w in weights], "mpmath", cse=True)
-    with mpmath.workdps(30):
-        expected = [
-            -p.eta * float(x) for x in slopes(*map(mpmath.mpf, [*start.W_Q[0], *start.W_K[0]]))
-        ]
-    found = Dressed(p, start).rates()
-    np.testing.assert_allclose(np.concatenate(found[:2], 1)[0], expected, rtol=1e-12)  # rounding
-
-
 def test_rates_against_the_equations():
     """R and S follow (15b, c) with the attention and g of every position, V its own equation."""
     p, paper = P.replace(N=5, d_g=4), dynamics.flow().equations()
@@ -381,25 +350,6 @@ def test_rates_against_the_equations():
         p.values() | {"spread": spread, "curvature": curvature, dressed.V: V_.numpy()}
     )
     np.testing.assert_allclose(found[4] * p.d_g * p.N, rate, rtol=1e-13)
-
-
-@pytest.mark.parametrize("kind", [Dressed, pytest.param(Cavity, marks=pytest.mark.slow)])
-def test_keys_and_queries_move_alike(kind):
-    """The loss does not change when a block of W_Q grows as that of W_K shrinks: |W_Q|^2 - |W_K|^2
-    has rate zero.
-    """
-    start = start_of(P, 3)
-    d_q, d_k = (x.reshape(3, -1, 2) for x in kind(P, start).rates()[:2])
-    forces = [(w.reshape(3, -1, 2) * d).sum(2) for w, d in ((start.W_Q, d_q), (start.W_K, d_k))]
-    np.testing.assert_allclose(forces[0], forces[1], rtol=1e-12, atol=1e-16)  # rounding
-    assert np.abs(forces[0]).min() > 1e-7  # not the trivial identity
-
-
-def test_without_noise_none_arises():
-    """V = 0 stays zero."""
-    start = start_of(P, 3)
-    quiet = Start(start.W_Q, start.W_K, start.R, start.S, start.zeta, 0 * start.R, 0 * start.R)
-    assert not Dressed(P, quiet).rates()[4].any()
 
 
 def force_samples(p: Parameters, rng: np.random.Generator, n: int) -> np.ndarray:

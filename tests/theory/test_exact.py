@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import json
 
-import mpmath
 import numpy as np
 import pytest
 import sympy as sp
 from later import Later
 
 from theory import benchmark as command
-from theory import numeric, state_tracking
+from theory import state_tracking
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, benchmark, exact
 from theory.state_tracking.numbers import inversion
@@ -120,29 +119,6 @@ def test_integrands_are_the_rates():
     assert sp.simplify(of_alpha - 1 / speed) == 0
 
 
-@pytest.mark.slow
-def test_table_1_at_30_digits():
-    """mpmath quadrature, and from it mpmath's Taylor integration of the flow: A = 1/2 there to 28
-    digits.
-    """
-    v = TABLE_1.values()
-    with mpmath.workdps(30):
-        half = benchmark.reference(v, digits=30)
-        system = state_tracking.flow()
-        free = sorted(
-            set().union(*(e.free_symbols for e in system.expanded.values())) - {A, R, S}, key=str
-        )
-        rates = numeric.function(list(system.expanded.values()), [A, R, S, *free], "mpmath")
-        fixed = [mpmath.mpf(float(v[q.name])) for q in free]
-        start = [mpmath.mpf(float(v[q])) for q in ("A_0", "R_0", "S_0")]
-        at = mpmath.odefun(lambda _, y: rates(*y, *fixed), 0, start)(half)
-        assert abs(at[0] - 0.5) < mpmath.mpf("1e-28")
-        assert abs(half - mpmath.mpf("2.452067489993228")) < mpmath.mpf(
-            "1e-15"
-        )  # on record to 16 digits
-    assert emergence_time(v) == pytest.approx(float(half), rel=1e-14)  # rounding
-
-
 @pytest.mark.parametrize(
     ("p", "level"),
     [
@@ -173,21 +149,6 @@ def test_trajectory(p, end):
             found[q], curve[q], rtol=1e-9, atol=1e-9
         )  # the integrator's: 1e-12 per step
     assert float(found.A[0]) == pytest.approx(p.values()["A_0"], rel=1e-13)
-
-
-def test_trajectory_meets_event_times():
-    """Inverse functions: A at the time of A = a is a, over many points at once."""
-    v = benchmark.sample(200)
-    for level in (0.3, 0.7, 0.99):
-        times = emergence_time(v, level)
-        rows = np.flatnonzero(times > 0)[:12]
-        some = {q: x[rows] for q, x in v.items()}
-        reached = inversion.states(some, times[rows])["A"][
-            np.arange(rows.size), np.arange(rows.size)
-        ]
-        np.testing.assert_allclose(
-            reached, level, rtol=1e-11
-        )  # interpolants inside panels: 4e-13, times the slope
 
 
 def test_separatrix():

@@ -80,7 +80,9 @@ TABLED = {
     "associative_memory.noisy_bigram": {"PLACES": {"N": [16, 64], "a": [0.3, 0.7], "n": [8, 64]}},
 }
 
-LONG = ("state_tracking.bypass", "induction_heads.in_weights")  # pages that take half a minute
+# Pages that take half a minute, and of statements all but one.
+LONG = ("state_tracking.bypass", "induction_heads.in_weights", "induction_heads.bursty")
+LONG += ("induction_heads.markov", "associative_memory.softmax_recall")
 CASES = [
     pytest.param(model, p, id=f"{name}-{k}", marks=[pytest.mark.slow] * (k > 0 or name in LONG))
     for name, model in TABLE.items()
@@ -259,7 +261,10 @@ def test_a_grid_says_whose_values_it_has():
     assert made.attrs == {"reference": "Eq. (2)", "status": "closure", "note": "note"}
 
 
-@pytest.mark.parametrize("name", TABLED)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n == "positional_semantic")) for n in TABLED],
+)
 def test_a_page_shows_tables(name, browse, tmp_path, monkeypatch):
     """At every place of the sliders the numbers that Python computed, one by one; entries of the
     tables are what single calls give, up to the tolerance of fixed points.

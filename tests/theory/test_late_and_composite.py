@@ -20,7 +20,7 @@ from theory.state_tracking.numbers.composite import lock_function
 from theory.state_tracking.numbers.late_time import late_constant
 from theory.state_tracking.numbers.quadrature import emergence_time
 from theory.state_tracking.onset import equations as onset_equations
-from theory.state_tracking.symbols import N, alpha, c_omega, d_g, eta, tau
+from theory.state_tracking.symbols import N, alpha, d_g, eta, tau
 
 TABLE_1 = Parameters()
 LATE, LARGE = (Later(m.equations) for m in (late_time, composite))
@@ -354,31 +354,6 @@ def test_sharp_onset_is_the_limit_of_large_sizes():
     wide = [float(emergence_time(sized(10.0, q))) for q in 2.0 ** np.arange(8, 14)]
     endless = float(emergence_time(sized(10.0, 1e13)))
     assert richardson(wide, (1, 2, 3), 2) == pytest.approx(endless, rel=1e-11)
-
-
-def test_where_81_departs():
-    """Flow over (81): ln of the ratio starts as eta^4 c_omega^2 alpha^4/24, and diverges at
-    alpha_star.
-    """
-    assert sp.simplify(ONSET["onset_departure"].rhs - eta**4 * c_omega**2 * alpha**4 / 24) == 0
-    v, times = sized(1e12), np.array([0.4, 0.2, 0.1])
-    ratio = np.log(
-        inversion.states(v, times)["A"] / ONSET["onset_A"].evaluate(v | {"alpha": times})
-    )
-    next_to = (ratio / times**4).tolist()  # corrections in alpha^2, and 1/sizes
-    assert richardson(next_to, (2, 4), 2) == pytest.approx(0.5**4 * 2.0**2 / 24, rel=1e-5)
-    late = np.array([2.0, 2.9, 3.1])
-    truth, sharp, printed = (
-        q * v["L"]
-        for q in (
-            inversion.states(v, late)["A"],
-            *(ONSET[n].evaluate(v | {"alpha": late}) for n in ("onset_sharp", "onset_A")),
-        )
-    )
-    np.testing.assert_allclose(
-        truth, sharp, rtol=1e-8
-    )  # 1/L, times the pole's 1/(alpha_star - alpha)^2
-    assert (truth / printed > [1.25, 8, 200]).all()
 
 
 def test_sharp_onset_at_large_size():

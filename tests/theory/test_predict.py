@@ -204,14 +204,17 @@ def test_edited_runs_are_refused(students, level, edited, words):
 
 
 # Students that the paper's flow and the cavity equations do not describe: time of A = 1/2 of
-# students with seeds 1 to 3 (never: nan), and how far A may be off along the whole curve.
+# students with seeds 1 and 2 (never: nan), and how far A may be off along the whole curve.
 BEYOND_CAVITY = {
-    "few sequences": (dict(N=14, L=7, d_g=18, d_h=40, n_train=20), (np.nan, 2.498, np.nan), 0.03),
-    "two actions": (dict(N=14, L=7, d_g=2, d_h=40, n_train=3000), (8.676, 14.384, 14.973), 0.02),
+    "few sequences": (dict(N=14, L=7, d_g=18, d_h=40, n_train=20), (np.nan, 2.498), 0.03),
+    "two actions": (dict(N=14, L=7, d_g=2, d_h=40, n_train=3000), (8.676, 14.384), 0.02),
 }
 
 
-@pytest.mark.parametrize("case", BEYOND_CAVITY)
+# Few sequences are followed in test_trained, too.
+@pytest.mark.parametrize(
+    "case", [pytest.param("few sequences", marks=pytest.mark.slow), "two actions"]
+)
 def test_the_default_follows_students_beyond_the_cavity_equations(case, tmp_path):
     """With few sequences or few actions the default stays within a few per cent of every student,
     where the cavity equations are off by more than ten times that.
@@ -220,7 +223,7 @@ def test_the_default_follows_students_beyond_the_cavity_equations(case, tmp_path
 
     changes, times, most = BEYOND_CAVITY[case]
     p = st.Parameters(**changes, n_test=32, eval_every=20)
-    runs = train(p, range(1, 4), alpha=18.0, store=tmp_path, progress=False, workers=1)
+    runs = train(p, range(1, 1 + len(times)), alpha=18.0, store=tmp_path, progress=False, workers=1)
     ours = st.predict(p, runs, accuracies=False)
     assert float(abs(ours.A - runs.A).max()) < most
     level = st.predict(p, runs, level="cavity", accuracies=False)

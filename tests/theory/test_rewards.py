@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-import sympy as sp
 from scipy.optimize import brentq
 
 from theory import onset as command
@@ -21,24 +20,6 @@ ALL = (
     | reward_times.equations()
     | reward_penalty.equations()
 )
-
-
-def printed(name, form):
-    assert sp.simplify(ALL[name].rhs - form) == 0
-
-
-def test_printed_forms():
-    """As one writes them by hand."""
-    printed("excess", (N * s - 1) / (N - 1))
-    printed("expected_reward", (N - 1) / N * x**L + 1 / N)
-    printed("rewards_clock", L * x ** (L - 1) * s)
-    printed("rewards_clock_step", s)
-    printed("rewards_from_scratch", 0)
-    printed("rewards_even", L ** (-1 / L))
-    printed("baseline_gain", 1 - 1 / reward_gains.G)
-    printed("next_horizon", rewards.horizon / (rewards.horizon + 1))
-    printed("best_horizon", -1 / sp.log(x))
-    assert float(reward_times.even_success().subs(L, 10)) == pytest.approx(0.7943, abs=1e-4)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 4])
@@ -136,23 +117,6 @@ def test_time_diverges_where_rewards_start_from_guesses(steps):
     (far, far_law), (near, near_law) = both(1e-3), both(1e-4)
     assert near - far == pytest.approx(near_law - far_law, rel=0.02)
     assert st.rewards_time(p.replace(pretrain=0.0), 0.5) == np.inf
-
-
-def test_switching_where_the_clocks_are_even_is_best():
-    """Later and earlier switches reach the end later, per step and per sequence."""
-    for cost in (1.0, 0.25):
-        even = st.best_switch(P, cost)
-
-        def total(at, cost=cost):
-            q = P.replace(pretrain=at)
-            return numbers.time_of(q, at) + cost * (
-                st.rewards_time(q, 0.95) - numbers.time_of(q, at)
-            )
-
-        assert total(even) < min(total(even - 0.03), total(even + 0.03))
-    assert np.isnan(st.best_switch(P, 4.0))  # the clock never exceeds L = 3
-    per_step = P.replace(reward="step", rollouts=2)  # s/2 with a baseline over two
-    assert np.isnan(st.best_switch(per_step))
 
 
 def test_curriculum_of_horizons():

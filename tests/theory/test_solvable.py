@@ -31,15 +31,21 @@ def solvable(*words, **environment):
     )
 
 
-def complete(line, file):
+def complete(line, file, forked):
     """Words that the shell would offer at the end of a line."""
-    solvable(
-        _ARGCOMPLETE="1",
-        _ARGCOMPLETE_IFS=" ",
-        _ARGCOMPLETE_STDOUT_FILENAME=str(file),
-        COMP_LINE=line,
-        COMP_POINT=str(len(line)),
-    )
+
+    def work():
+        os.environ |= {
+            "_ARGCOMPLETE": "1",
+            "_ARGCOMPLETE_IFS": " ",
+            "_ARGCOMPLETE_STDOUT_FILENAME": str(file),
+            "COMP_LINE": line,
+            "COMP_POINT": str(len(line)),
+        }
+        sys.argv = ["solvable"]
+        commands.solvable()
+
+    forked(work)
     return file.read_text().split()
 
 
@@ -121,16 +127,15 @@ def test_what_is_no_verb(words, message):
     assert not advice or commands.resolve([advice[1]])
 
 
-def test_it_is_the_same_command():
+def test_it_is_the_same_command(forked):
     """Output, errors and exit code of ``python -m``."""
     for words in (["onset", "state_tracking", "--json"], ["onset", "--set", "N=-1"]):
-        ours = solvable(*words)
-        theirs = subprocess.run(
-            [sys.executable, "-m", f"theory.{words[0]}", *words[1:]],
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-        )
+
+        def typed(words=words):
+            sys.argv = ["solvable", *words]
+            commands.solvable()
+
+        ours, theirs = forked(typed), forked(f"theory.{words[0]}", *words[1:])
         for stream in ("returncode", "stdout", "stderr"):
             assert getattr(ours, stream) == getattr(theirs, stream)
     assert theirs.returncode == 2 and theirs.stderr.count("\n") == 1
@@ -166,9 +171,9 @@ def test_a_folder_named_theory_is_no_obstacle(tmp_path):
         ("solvable papers ", ["forner2026", "cui2024"], "state_tracking"),
     ],
 )
-def test_completion(line, offered, missing, tmp_path):
+def test_completion(line, offered, missing, tmp_path, forked):
     """Verbs, models, flags, presets and parameters, as far as they are typed."""
-    found = complete(line, tmp_path / "offered")
+    found = complete(line, tmp_path / "offered", forked)
     assert set(offered) <= set(found) and missing not in found
 
 

@@ -14,7 +14,7 @@ import sympy as sp
 from theory import state_tracking
 from theory.state_tracking import Parameters
 from theory.state_tracking.onset import HALF, onset
-from theory.state_tracking.symbols import A_0, R_0, S_0, A, L, N, R, S, alpha, d_g, zeta
+from theory.state_tracking.symbols import R_0, S_0, A, L, N, R, S, d_g, zeta
 
 TABLE_1 = Parameters()
 ALPHA_HALF = 2.452067489993228  # time of A = 1/2 at Table 1, by quadrature at high precision
@@ -95,40 +95,6 @@ def test_half_time_of_table_1():
     found = state_tracking.flow().solve(TABLE_1, at=[0.0], events=HALF, alpha=5.0).alpha_half.item()
     assert found == pytest.approx(ALPHA_HALF, rel=1e-9)  # integrator: 1e-12 per step
     assert onset(TABLE_1).numbers["alpha_half"] == pytest.approx(ALPHA_HALF, rel=1e-9)
-
-
-@pytest.mark.parametrize("name", ["table_1", "table_2", "general"])
-def test_half_time_by_quadrature(name):
-    """Third road: dividing the three equations by each other turns the flow into integrals over D =
-    R - S.
-    """
-    p = STARTS[name]
-    v = p.values()
-    n, actions = p.N, p.d_g
-    kappa = n / (n - 1) * (actions - 1) / actions * v["c_omega"] * p.L
-    d_0 = v["R_0"] - v["S_0"]
-
-    def attention(d):
-        return 1 - (1 - v["A_0"]) * np.exp(-kappa * (d**2 - d_0**2) / 2)
-
-    def off_target(d):
-        grown = scipy.integrate.quad(lambda u: 1 / attention(u) - 1, d_0, d, epsabs=1e-13)[0]
-        return v["S_0"] + grown / actions
-
-    def slowness(d):
-        mean = off_target(d) + (attention(d) + (1 - attention(d)) / actions) * d
-        return (1 + np.exp((n * mean - v["zeta"]) / (n - 1)) / (n - 1)) / attention(d)
-
-    d_half = np.sqrt(d_0**2 + 2 * np.log(2 * (1 - v["A_0"])) / kappa)
-    expected = scipy.integrate.quad(slowness, d_0, d_half, epsabs=1e-12, epsrel=1e-12)[0] / p.eta
-    found = (
-        state_tracking.flow()
-        .solve(p, at=[0.0], events=HALF, alpha=1.5 * expected)
-        .alpha_half.item()
-    )
-    assert found == pytest.approx(expected, rel=1e-9)  # quadrature 1e-12, integrator 1e-12 per step
-    if name == "table_1":
-        assert expected == pytest.approx(ALPHA_HALF, rel=1e-11)  # quadrature only
 
 
 @pytest.mark.parametrize("name", STARTS)
@@ -224,27 +190,6 @@ def test_observables(name):
     assert (np.diff(curve.loss) < 0).all()
     if v["zeta"] == 0 and v["R_0"] == 0:
         assert curve.loss[0] == pytest.approx(np.log(p.N), rel=1e-14)  # all logits equal: guessing
-
-
-def test_second_order_is_the_onset_coefficient():
-    """The series of the flow, the equation, and a fit to small times agree on [alpha^2]
-    ln(A/A_0).
-    """
-    start = {A_0: 1 / L, R_0: 0, S_0: 0, zeta: 0}
-    quadratic = state_tracking.flow().series(2, start)[A]
-    form = state_tracking.equations()["onset_coefficient"].rhs
-    assert sp.simplify(sp.expand(quadratic * L).coeff(alpha, 2) - form) == 0
-    assert sp.simplify(quadratic.subs(alpha, 0) - 1 / L) == 0
-    assert sp.simplify(sp.diff(quadratic, alpha).subs(alpha, 0)) == 0
-    for p in (TABLE_1, Parameters(N=3, d_g=2, L=4, d_h=8, eta=1.3)):
-        step = 0.02 / p.eta
-        curve = state_tracking.flow().solve(p, at=step * np.array([0.25, 0.5, 1.0]), alpha=step)
-        ratio = np.log(curve.A.values * p.L) / curve.alpha.values**2
-        # Two Richardson steps remove the orders alpha and alpha^2; what is left: alpha^3, and
-        # 1e-14/alpha^2.
-        halves = 2 * ratio[:2] - ratio[1:]
-        fitted = (4 * halves[0] - halves[1]) / 3
-        assert fitted == pytest.approx(onset(p).numbers["onset_coefficient"], rel=1e-5)
 
 
 def test_early_times_are_the_first_order():

@@ -380,38 +380,3 @@ def test_arrays_broadcast_and_errors_name_the_field():
     ):
         with pytest.raises(ParameterError, match=message):
             call()
-
-
-THREE = {
-    "state_tracking": (
-        "numbers.quadrature.emergence_time",
-        {},
-        {"L": [3, 5], "eta": [0.2, 0.4, 0.9], "N": [8, 16]},
-    ),
-    "associative_memory.noisy_bigram": (
-        "feed_forward_success",
-        {},
-        {"N": [8, 16], "n": [4, 9, 12], "a": [0.3, 0.6]},
-    ),
-    "associative_memory.factual_recall": (
-        "time_of_share",
-        HALF,
-        {"R": [2, 3], "D": [2, 4, 8], "epsilon": [1e-4, 1e-2]},
-    ),
-}
-
-
-@pytest.mark.parametrize("model", THREE)
-def test_three_fields_at_once(model):
-    """Every axis is that of its field: the loop over all three, and no two points the same."""
-    name, given, fields = THREE[model]
-    theory = find(model).wing("theory")
-    function, p = of(model, name), theory.Parameters()
-    shapes = [(-1, 1, 1), (-1, 1), (-1,)]
-    swept = {k: np.reshape(v, s) for (k, v), s in zip(fields.items(), shapes, strict=True)}
-    found = function(p, **given, **swept)
-    assert found.shape == tuple(map(len, fields.values()))
-    for at in np.ndindex(found.shape):
-        one = p.replace(**{k: v[i] for (k, v), i in zip(fields.items(), at, strict=True)})
-        assert found[at] == pytest.approx(float(function(one, **given)), rel=1e-12)
-    assert len(np.unique(found)) == found.size

@@ -14,7 +14,6 @@ from theory import clocks
 from theory.optimisers import Optimiser, Steps
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, arrivals, decay, task
-from theory.state_tracking import flow as tracking
 from theory.state_tracking.logits import pi_i
 from theory.state_tracking.numbers.per_seed import (
     Arrivals,
@@ -163,27 +162,6 @@ def test_single_gradients_differ_as_they_should():
     variance = ours.of_part @ single**2 - (ours.of_part @ single) ** 2
     start_variance = p.initial_variance * (1 - 1 / p.d_g)
     assert variance == pytest.approx(counted + answer**2 * start_variance, rel=1e-6)
-
-
-def test_arrivals_is_the_flow_at_the_start():
-    """Plain descent from zero entries: the rate of R of the flow (15), at the same attention."""
-    p = Parameters(N=64, d_g=64, L=4, d_h=8, eta=0.5)
-    zero = np.zeros((1, p.d_h))
-    start = Start(zero, zero, *np.zeros((3, 1)), *np.ones((2, 1)))
-    theory = Arrivals(p, start)
-    theory.epoch()
-    weight = theory.kinds.share * theory.kinds.k
-    rate = (weight * theory.state[2][0]).sum() / weight.sum() * p.d_g * p.N
-    numbers = p.values() | {"A": 0.25, "R": 0.0, "S": 0.0}
-    expected = tracking().equations()["dR_dalpha"]
-    of_flow = tracking()._spell(expected.rhs)
-    known = {s: numbers[s.name] for s in of_flow.free_symbols}
-    # Noise of random entries moves probabilities, here by the spread of means over actions.
-    assert rate == pytest.approx(float(of_flow.subs(known)), rel=0.05)
-    short = p.replace(epochs=2, optimizer="adam", n_train=2**16)
-    assert np.isnan(emergence_steps(short, start)).all()
-    with pytest.raises(ParameterError, match="n_train = 32768: must be at least 40"):
-        emergence_steps(p.replace(optimizer="adam"), start)
 
 
 def test_clipping_under_adam():

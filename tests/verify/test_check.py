@@ -27,7 +27,7 @@ from verify.check import (
     with_notes,
 )
 from verify.report import Report, merged, sided
-from verify.significance import POWER, Z_MAX, Shape
+from verify.verdict import POWER, Z_MAX, Shape
 
 OFF = Band(0.1, 0.2, "mean field")
 

@@ -19,7 +19,7 @@ from simulate.state_tracking import learner as trackers
 from theory.parameters import ParameterError
 from verify.check import failed
 from verify.device import __main__ as command
-from verify.device import scale, stages, students
+from verify.device import stages, students
 
 CPU = torch.device("cpu")
 NAME = "induction_heads.disentangled"
@@ -84,7 +84,7 @@ def test_time_that_is_over_ends_a_stage_and_keeps_what_it_has(tmp_path, monkeypa
     report, _ = run(tmp_path, "table_1", seconds=1.0)
     assert report["stages"]["table_1"]["status"] == "not begun"
     with monkeypatch.context() as patch:
-        patch.setattr(scale, "FEW", scale.FEW | {"epochs": 2_000})
+        patch.setattr(stages, "FEW", stages.FEW | {"epochs": 2_000})
         patch.setitem(stages.STAGES, "table_1", (stages.STAGES["table_1"][0], 1.0))
         report, _ = run(tmp_path, "table_1")
     cut = report["stages"]["table_1"]
@@ -96,10 +96,10 @@ def test_time_that_is_over_ends_a_stage_and_keeps_what_it_has(tmp_path, monkeypa
 
 def test_large_files_are_thinned_out(tmp_path, monkeypatch):
     noise = np.random.default_rng(0).random((4, 10_000))
-    run = xr.Dataset({"A": (("seed", "alpha"), noise)}, attrs={"kind": scale.runs.KIND})
-    monkeypatch.setattr(scale, "LARGEST", 100_000)
-    scale.Job(CPU, True, tmp_path, tmp_path, 1.0).write(run, "a.nc", "alpha")
-    kept = scale.runs.read(tmp_path / "a.nc")
+    run = xr.Dataset({"A": (("seed", "alpha"), noise)}, attrs={"kind": stages.runs.KIND})
+    monkeypatch.setattr(stages, "LARGEST", 100_000)
+    stages.Job(CPU, True, tmp_path, tmp_path, 1.0).write(run, "a.nc", "alpha")
+    kept = stages.runs.read(tmp_path / "a.nc")
     step = 10_000 // kept.sizes["alpha"]
     assert (tmp_path / "a.nc").stat().st_size <= 100_000 and step in (2, 4, 8)
     np.testing.assert_allclose(kept.A, noise[:, ::step], rtol=1e-6)
@@ -206,7 +206,7 @@ def test_a_checkout_needs_packages_but_no_installation(monkeypatch):
         return "1"
 
     monkeypatch.setattr(versions, "version", version)
-    kept = storage.provenance("m", "{}", scale.setting("table_1", True), 0)["versions"]
+    kept = storage.provenance("m", "{}", stages.setting("table_1", True), 0)["versions"]
     assert json.loads(kept)["solvable-transformers"] == "not installed"
 
 
@@ -236,7 +236,7 @@ import tiny, torch  # tiny: students of another package, too
 from simulate.state_tracking import cpu, gpu
 from verify.check import failed
 from verify.check_table import table
-from verify.device import scale, stages
+from verify.device import stages
 
 class Logic:  # of the GPU's kernels, as far as devices go
     def __init__(self, groups, device):
@@ -258,7 +258,7 @@ with Elsewhere():
     torch.accelerator.synchronize = lambda: None  # nothing runs on its own there
     gpu.Logic, gpu.serves = Logic, lambda s: s.M.device == DEVICE and s.M.dtype == torch.float32
     with tempfile.TemporaryDirectory() as folder:
-        job = scale.Job(DEVICE, True, Path(folder), Path(folder, "store"), 100.0)
+        job = stages.Job(DEVICE, True, Path(folder), Path(folder, "store"), 100.0)
         for work, _ in stages.STAGES.values():
             work(job)
 assert not failed(job.checks), table(job.checks)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from simulate import runs, sealed, storage
+from simulate import runs, storage
 from simulate.associative_memory import __main__ as memories
 from simulate.associative_memory import factual_recall
 from simulate.induction_heads import Parameters as Heads
@@ -178,7 +178,7 @@ def bomb(path, **sizes):
             file.createVariable(name, "f8", (name,), zlib=True)
         file.setncattr("kind", storage.KIND)
     content = path.read_bytes()
-    sealed.seal(path, content)
+    storage.seal(path, content)
     assert len(content) < 20_000
 
 
@@ -216,7 +216,7 @@ def test_a_store_larger_than_memory_stays_on_the_disk(tmp_path, monkeypatch):
     whole = runs.open(tmp_path)
     monkeypatch.setattr(memory, "available", lambda: 10_000.0)
     monkeypatch.setattr(memory, "NEGLIGIBLE_BYTES", 10_000)
-    monkeypatch.setattr(sealed, "_sizable", lambda path: None)
+    monkeypatch.setattr(storage, "_sizable", lambda path: None)
     lazy = runs.open(tmp_path)
     assert whole.A.chunks is None and lazy.A.chunks is not None
     assert lazy.compute(scheduler="synchronous").identical(whole)

@@ -3,12 +3,12 @@
 import numpy as np
 
 from theory.state_tracking import Parameters
-from verify import kept
+from verify import stored
 
 made = []
 
 
-@kept.kept
+@stored.kept
 def doubled(p: Parameters, seeds: list[int], **training) -> np.ndarray:
     """Something that depends on both."""
     made.append(p)
@@ -18,16 +18,16 @@ def doubled(p: Parameters, seeds: list[int], **training) -> np.ndarray:
 def test_an_array_is_made_once(tmp_path, monkeypatch):
     """By arguments and code; without a store each time."""
     p = Parameters.demo()
-    monkeypatch.setattr(kept, "_code", lambda function: "now")
+    monkeypatch.setattr(stored, "_code", lambda function: "now")
     for _ in range(2):
         doubled(p, [1, 2])
     assert len(made) == 2
-    with kept.arrays(tmp_path):
+    with stored.arrays(tmp_path):
         first, again = (doubled(p, range(3), progress=x) for x in (False, True))
         assert len(made) == 3 and (first == again).all() and first[2] == 4 * p.eta
         assert doubled(p, [1])[0] == 2 * p.eta and doubled(p.replace(eta=0.25), [1])[0] == 0.5
         assert len(made) == 5
-        monkeypatch.setattr(kept, "_code", lambda function: "later")
+        monkeypatch.setattr(stored, "_code", lambda function: "later")
         doubled(p, range(3))
         assert len(made) == 6
     doubled(p, range(3))
@@ -39,5 +39,5 @@ def test_the_code_of_an_array():
     """The digest of a function that `verify` marks, from its file."""
     from verify.state_tracking import adam, optimisers
 
-    codes = {kept._code(f.__wrapped__) for f in (optimisers.predicted, adam.over_starts)}
+    codes = {stored._code(f.__wrapped__) for f in (optimisers.predicted, adam.over_starts)}
     assert len(codes) == 2 and all(len(c) == 16 for c in codes)

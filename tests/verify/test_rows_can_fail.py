@@ -24,8 +24,8 @@ from verify.induction_heads import all_weights_equations
 from verify.induction_heads import timescales as heads
 from verify.positional_semantic import minima, pictures, thresholds
 from verify.report import Request
-from verify.significance import MANY, Shape, normal_z, path, skewness
 from verify.state_tracking import trajectories as tracking
+from verify.verdict import MANY, Shape, normal_z, path, skewness
 
 OFF = {  # module, what measures, how it is off, rows that must see it, and how many there are
     "value memory": (

@@ -14,7 +14,7 @@ import sympy as sp
 import torch
 import xarray as xr
 
-from simulate import checkpoints, runs, sealed, storage, sweep
+from simulate import checkpoints, runs, storage, sweep
 from simulate.state_tracking import Parameters
 from simulate.state_tracking import __main__ as students
 from theory import __main__ as listing
@@ -166,7 +166,7 @@ def test_a_hostile_checkpoint_is_not_unpickled(tmp_path):
                 tmp_path / "raw",
             )
             content = (tmp_path / "raw").read_bytes()
-        sealed.seal(place.with_suffix(".checkpoint"), content)
+        storage.seal(place.with_suffix(".checkpoint"), content)
         with pytest.warns(UserWarning, match="seed-00000.checkpoint: cannot be read"):
             assert checkpoints.load_checkpoint(place, "c", 0) is None
         assert not (tmp_path / "done").exists(), k

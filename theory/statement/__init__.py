@@ -33,9 +33,8 @@ What follows from it:
 `theory.statement.benchmark`
     CPU time of a derivation and of the command that prints it.
 `theory.statement.overlaps`
-    Rates of overlaps of hidden units from the averaged loss.
-`theory.statement.slopes`
-    Means with slopes of erf units: noise of online descent.
+    Rates of overlaps of hidden units from the averaged loss; means with slopes of erf units, which
+    noise of online descent is made of.
 """
 
 from __future__ import annotations

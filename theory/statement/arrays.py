@@ -83,6 +83,11 @@ class Data:
         return tuple(map(self.size, sorts))
 
 
+def counted(p: Any) -> dict[str, float]:
+    """Numbers of parameters, sizes as numbers."""
+    return {k: float(v) for k, v in p.as_dict().items() if isinstance(v, int | float)}
+
+
 class Evaluation:
     """Values of a tree for every input of a batch.
 

@@ -14,7 +14,7 @@ from theory.onset import Onset, tabulated
 from theory.parameters import ParameterError
 from theory.statement import kept, passage, starts
 from theory.statement.derived import Derived
-from theory.statement.starts import SHARES
+from theory.statement.starts import EVENTS
 from theory.statement.stated import Statement
 from theory.statement.tree import require
 
@@ -59,7 +59,7 @@ def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
         "loss_start": (begun, "loss at the start"),
         "loss_end": (begun - fall, "loss at the end of the run"),
     }
-    events = {f"t_{share:.0%}".rstrip("%"): share for share in SHARES if fall > 0}
+    events = EVENTS if fall > 0 else {}
     loss = flow.observables["loss"]
     crossed = {name: loss - (begun - share * fall) for name, share in events.items()}
     times = flow.solve(p, at=[end], events=crossed, t=end) if events else {}
@@ -96,8 +96,7 @@ def _random(made: Derived, p: Any, until: float | None) -> Onset:
         "loss_start": (begun, "loss at the mean of the start"),
         "loss_end": (end, "least loss at the end of a run"),
     }
-    for share in SHARES:
-        name = f"t_{share:.0%}".rstrip("%")
+    for name, share in EVENTS.items():
         label = f"time at which the loss has done {share:.0%} of its fall, median"
         numbers[name] = (float(drawn[name].median()), label, "t")
     for q in QUANTILES:

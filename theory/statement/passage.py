@@ -205,10 +205,9 @@ def outside(made: Any, p: Any) -> tuple[float, float] | None:
     """Largest growth rates at the mean weights, within the classes and outside of them, from slopes
     of all entries over all inputs; None where these are too many.
     """
-    numbers = {k: float(v) for k, v in p.as_dict().items() if isinstance(v, int | float)}
-    stated = made.statement
+    stated, rng = made.statement, starts.keyed(SEED, starts.STREAM)
     try:
-        data = arrays.every_input(stated, numbers, starts.keyed(SEED, starts.STREAM))
+        data = arrays.every_input(stated, arrays.counted(p), rng)
     except arrays.Unlisted:
         return None
     members = made.members(data)

@@ -22,7 +22,7 @@ from theory.statement.tree import Random, Weight, require
 from theory.streams import keyed
 
 STREAM = 4  # of a seed, beside those of teachers, inputs and weights of students
-SHARES = (0.1, 0.5, 0.9)  # of what the loss falls by
+EVENTS = {"t_10": 0.1, "t_50": 0.5, "t_90": 0.9}  # by name, share of the fall of the loss
 PILOTS = 64  # draws that find how far the loss falls, and how long that takes
 PATIENCE = 4  # a run is long enough if the loss hardly falls over all but this part of it
 SETTLED = 0.02  # part of the fall that is hardly any
@@ -99,8 +99,7 @@ def starts(made: Any, p: Any, draws: int, seed: int = 0) -> xr.Dataset:
     """
     require(laws(made), f"statement {made.statement.name}: no weight starts at random; {HOW}")
     draws, given = number("seeds", draws, Allowed(low=1, high=10**6), int), sizes(made, p)
-    numbers = {k: float(v) for k, v in p.as_dict().items() if isinstance(v, int | float)}
-    data, rng = arrays.Data(numbers), keyed(seed, STREAM)
+    data, rng = arrays.Data(arrays.counted(p)), keyed(seed, STREAM)
     data.tables = arrays.teachers(made.statement, data, rng)
     members = made.members(data)
     found: dict[str, np.ndarray] = {}
@@ -125,6 +124,14 @@ def starts(made: Any, p: Any, draws: int, seed: int = 0) -> xr.Dataset:
         {"draw": range(draws)},
         {"kind": "theory", "parameters": p.as_json()},
     )
+
+
+def means(made: Any, members: Mapping[Weight, np.ndarray], weights: Any) -> dict[str, Any]:
+    """Means of all classes, of weights by entry, or of several with the entries behind."""
+    return {
+        c.symbol.name: weights[c.weight][..., members[c.weight] == k].mean(-1)
+        for k, c in enumerate(made.classes)
+    }
 
 
 def ordered(made: Any, means: Mapping[Any, Any]) -> np.ndarray:
@@ -300,16 +307,12 @@ def times(made: Any, p: Any, draws: int, seed: int = 0, until: float | None = No
     middle = ordered(made, {c.symbol.name: mean(c, p) for c in made.classes})
     begun = float(bulk.shown("loss", middle[:, None])[0])
     require(floor < begun, f"statement {made.statement.name}: the loss does not fall")
-    levels = [begun - share * (begun - floor) for share in SHARES]
-    found, ends = bulk.crossings(x, levels, steps if until is not None else PATIENCE * steps)
-    run = p.eta * (steps if until is not None else PATIENCE * steps)
+    levels = [begun - share * (begun - floor) for share in EVENTS.values()]
+    steps *= 1 if most else PATIENCE
+    found, ends = bulk.crossings(x, levels, steps)
     data = {
-        f"t_{share:.0%}".rstrip("%"): (
-            "draw",
-            found[k],
-            {"long_name": f"loss below {levels[k]:.4g}"},
-        )
-        for k, share in enumerate(SHARES)
+        name: ("draw", values, {"long_name": f"loss below {level:.4g}"})
+        for name, values, level in zip(EVENTS, found, levels, strict=True)
     }
     data |= {k: ("draw", v, {"long_name": f"{k} once t_90 has passed"}) for k, v in ends.items()}
     return xr.Dataset(
@@ -317,7 +320,7 @@ def times(made: Any, p: Any, draws: int, seed: int = 0, until: float | None = No
         {"draw": range(draws)},
         {
             "kind": "theory",
-            "run": run,
+            "run": p.eta * steps,
             "loss_start": begun,
             "loss_end": floor,
             "parameters": p.as_json(),

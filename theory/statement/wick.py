@@ -2,21 +2,24 @@
 
 Every pairing equates indices. Each set of equal vector indices is a trace, which gives the number
 of directions, or, where a covariance has a `spectrum`, a sum over eigenvalues. What is left has no
-vectors in it and is a statement like any other.
+vectors in it and is a statement like any other. Or no symmetry is assumed, and the mean is one in
+all entries of all weights (`mean`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy as sp
 from sympy.utilities.iterables import connected_components
 
 from theory import notation
+from theory.algebra import delta_gradient
 from theory.statement.stated import Statement
 from theory.statement.tree import (
     Gauss,
+    Index,
     Node,
     Spectrum,
     Term,
@@ -37,9 +40,7 @@ def spectra(stated: Statement) -> bool:
 
 def integrated(tree: Node) -> Iterator[Node]:
     """Parts of a tree's mean over Gaussian data: no vectors are left in them."""
-    for sums, factors in expanded(tree, {}):
-        data = [f for f in factors if isinstance(f.of, Gauss)]
-        coefficients = [f for f in factors if not isinstance(f.of, Gauss)]
+    for sums, data, coefficients in _products(tree):
         inside = [n for f in coefficients for p in f.parts for n in walk(p)]
         names = ", ".join(sorted({n.of.name for n in inside if isinstance(n.of, Gauss)}))
         said = f"gauss {names}: in a function that is no polynomial: state it in overlaps"
@@ -47,6 +48,13 @@ def integrated(tree: Node) -> Iterator[Node]:
         if all(len(_vectors(f)) != 1 for f in coefficients):
             for pairs in pairings(data):
                 yield _contracted(sums, coefficients, pairs)
+
+
+def _products(tree: Node) -> Iterator[tuple[tuple[Node, ...], list[Node], list[Node]]]:
+    """A tree multiplied out: sums, Gaussian data and other factors of every product."""
+    for sums, factors in expanded(tree, {}):
+        data = [f for f in factors if isinstance(f.of, Gauss)]
+        yield sums, data, [f for f in factors if not isinstance(f.of, Gauss)]
 
 
 def _vectors(n: Node) -> list[Term]:
@@ -111,3 +119,91 @@ def slope(loss: sp.Expr, entry: sp.Indexed) -> sp.Expr:
     outer, other = loss.xreplace(short), sp.Symbol("j", integer=True, positive=True)
     parts = [sp.diff(outer, d) * sp.diff(s.function, entry) for s, d in short.items()]
     return sp.Add(*parts).xreplace({d: s.xreplace({DIRECTION: other}) for s, d in short.items()})
+
+
+def mean(
+    stated: Statement,
+    indices: Sequence[sp.Symbol],
+    traces: Mapping[sp.Expr, sp.Expr] | None = None,
+    tree: Node | None = None,
+) -> sp.Expr:
+    """Mean of the loss, or of another number of the statement, over all inputs.
+
+    Parameters
+    ----------
+    stated : Statement
+    indices : sequence of Symbol
+        Of sums, in the order in which weights read them; one that is summed alone is the last.
+    traces : mapping of Expr to Expr, optional
+        Sums by what is summed, in the last of the indices: ``{lam[d]: trace}``.
+
+    Raises
+    ------
+    ParameterError
+        If the loss is no polynomial in Gaussian data and weights.
+    """
+    terms: dict[tuple[Any, ...], sp.Expr] = {}
+    for sums, data, coefficients in _products(stated.loss if tree is None else tree):
+        for pairs in pairings(data):
+            limits, term = _summed([s.of for s in sums], coefficients, pairs, indices, traces or {})
+            terms[limits] = terms.get(limits, sp.S.Zero) + term
+    return sp.Add(*(sp.Sum(sp.expand(x), *ranges) if ranges else x for ranges, x in terms.items()))
+
+
+def _summed(
+    bound: list[Index],
+    rest: list[Node],
+    pairs: list[tuple[Node, Node]],
+    indices: Sequence[sp.Symbol],
+    traces: Mapping[sp.Expr, sp.Expr],
+) -> tuple[tuple[Any, ...], sp.Expr]:
+    """Limits of the sums that are left by one pairing, and what is summed."""
+    equal = [edge for a, b in pairs for edge in zip(a.terms, b.terms, strict=True)]
+    group = {i: k for k, one in enumerate(connected_components((bound, equal))) for i in one}
+    read = [i for f in rest if isinstance(f.of, Weight) for i in f.terms]
+    order = list(dict.fromkeys(group[i] for i in read))
+    symbols = {k: indices[n] for n, k in enumerate(order)}
+    of_group: dict[int, sp.Expr] = {}
+    for one, _ in pairs:
+        var, k = one.of.var, group[one.terms[-1]]
+        along = (
+            notation.array(var.name)[symbols.get(k, indices[-1])]
+            if isinstance(var, Spectrum)
+            else var
+        )
+        of_group[k] = of_group.get(k, sp.S.One) * along
+    total: sp.Expr = sp.S.One
+    limits: dict[int, Any] = {}
+    for i in bound:
+        k = group[i]
+        along = of_group.pop(k, sp.S.One)
+        if k in symbols:
+            limits[k], total = (symbols[k], 1, i.sort.size), total * along
+        elif k not in limits:
+            whole = along * i.sort.size
+            if along.has(indices[-1]):
+                whole = traces.get(along, sp.Sum(along, (indices[-1], 1, i.sort.size)))
+            limits[k], total = None, total * whole
+    for f in rest:
+        total *= _number(f, {i: symbols[group[i]] for i in f.terms})
+    return tuple(limits[k] for k in order), total
+
+
+def _number(f: Node, symbols: Mapping[Any, sp.Symbol]) -> sp.Expr:
+    if f.kind == "power":
+        return _number(f.parts[0], symbols) ** f.of
+    said = "entries: the loss is no polynomial in Gaussian data and weights"
+    require(f.kind in ("number", "entry"), said)
+    if f.kind == "number":
+        return f.of
+    return (
+        notation.array(f.of.name)[tuple(symbols[i] for i in f.terms)]
+        if f.terms
+        else sp.Symbol(f.of.name)
+    )
+
+
+def force(loss: sp.Expr, entry: sp.Expr) -> sp.Expr:
+    """Minus the slope of a mean loss along one entry, constants left out."""
+    sums = [x for x in sp.Add.make_args(sp.expand(loss)) if x.has(sp.Sum)]
+    return -delta_gradient(sp.Add(*sums), entry)

@@ -26,7 +26,8 @@ from theory.associative_memory.factual_recall.dynamics import NAMES, PARTS, reca
 from theory.parameters import stated
 from theory.runtime import plotting
 from theory.statement import kept
-from verify import curves, ensemble
+from verify import ensemble
+from verify import trajectories as curves
 from verify.check import Band, Check, Sides, identity, sampled, with_notes
 from verify.emergence import first_crossing
 from verify.report import Report, Request, Table, derivations

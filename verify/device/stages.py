@@ -1,49 +1,116 @@
-"""Stages of ``verify.device``: each has a time limit, is recorded when it ends, and is not repeated
-once done.
+"""Stages of ``verify.device``: checks, speed, and ensembles at the papers' sizes as far as time
+permits. Each has a time limit, is recorded when it ends, and is not repeated once done.
 """
 
 import json
-import signal
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+import xarray as xr
 
+from simulate import pool, runs, systems
 from simulate.state_tracking import device_time
+from theory import induction_heads as ih
+from theory import positional_semantic as ps
+from theory.induction_heads import emergence
+from theory.induction_heads.parameters import StandardParameters
 from theory.parameters import ParameterError
 from theory.runtime import output
 from verify import check_table
-from verify.device import scale, students
-from verify.device.scale import Job
+from verify.check import Check
+from verify.device import students
+from verify.device.students import FEW
+from verify.emergence import first_crossing
+from verify.state_tracking import ensemble
 
 GRACE = 30.0  # seconds allowed for a stage to stop
 LEAST = 20.0  # no stage starts with less time left, in seconds
+SEEDS = 100
+LARGEST = 16 * 10**6  # largest size of a file in bytes
+SAFETY = 0.8  # fraction of the time planned for, when the number of seeds is chosen
+LEVELS = {"T_gamma": 0.5, "T_beta": 0.1, "T_alpha": 0.1, "t_ICL": 0.5}  # t_ICL: level of alpha
+
+
+@dataclass
+class Job:
+    """Settings of a stage (device, dry run, folders of results and runs, time limit, microseconds
+    per seed and epoch at Table 1 if known) and its results.
+    """
+
+    device: torch.device
+    tiny: bool
+    out: Path
+    store: Path
+    seconds: float
+    each: float | None = None
+    checks: list[Check] = field(default_factory=list)
+    numbers: dict[str, Any] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """The time begins."""
+        self.end = time.monotonic() + self.seconds
+
+    def over(self, done: int = 0) -> bool:
+        """Whether the time is over."""
+        return time.monotonic() > self.end
+
+    def within(self, items: Iterable[Any]) -> Iterator[Any]:
+        """Items, one after the other, as long as there is time.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            When the time is over.
+        """
+        for item in items:
+            if self.over():
+                raise KeyboardInterrupt
+            yield item
+
+    def train(self, name: str, p: Any, seeds: Iterable[int], **more: Any) -> xr.Dataset:
+        """Train students of a system."""
+        given: dict[str, Any] = dict(device=str(self.device), workers=1, progress=False)
+        return systems.find(name)[1].train(p, seeds, store=self.store, **given, **more)
+
+    def write(self, dataset: xr.Dataset, name: str, along: str) -> None:
+        """Write a dataset in single precision; evaluations are thinned by factors of two until the
+        file is small enough.
+        """
+        kept, path = dataset.astype("float32", keep_attrs=True), self.out / name
+        runs.write(kept, path)
+        while path.stat().st_size > LARGEST and kept.sizes[along] > 2:
+            kept = kept.isel({along: slice(None, None, 2)})
+            runs.write(kept, path)
+        self.files = sorted({*self.files, name})
 
 
 def gradients(job: Job) -> None:
     """Gradients of every student on the device, and resumption of every student after an
     interruption.
     """
-    for model in dict.fromkeys(name.partition(".")[0] for name in students.kinds()):
+    for model in job.within(dict.fromkeys(x.partition(".")[0] for x in students.kinds())):
         job.checks += students.checks(model, job.device)
-    for name in students.kinds():
+    for name in job.within(students.kinds()):
         job.checks += students.resumed(name, job.device, tiny=True)[1:]
 
 
 def agreement(job: Job) -> None:
     """Ensembles compared with the CPU, and resumed."""
-    for name in students.COMPARED:
+    for name in job.within(students.COMPARED):
         job.checks += students.agreement(name, job.device, job.tiny)
 
 
 def stacks(job: Job) -> None:
     """Stacks of several sizes against single seeds."""
-    for dtype in students.TOLERANCE:
+    for dtype in job.within(students.TOLERANCE):
         rows, equal = students.stacks(job.device, dtype, job.tiny)
         job.checks += rows
         job.numbers.setdefault("share of seeds with equal bits", {}).update(equal)
@@ -51,14 +118,121 @@ def stacks(job: Job) -> None:
 
 def speed(job: Job) -> None:
     """Time of a step relative to the device's peak rates, and one minute of training."""
-    p = scale.setting("table_1", job.tiny)
+    p = setting("table_1", job.tiny)
     limits = device_time.ceilings(job.device, 64 if job.tiny else 8192)
     job.numbers |= {"floors": device_time.floors(p), "ceilings": limits, "steps": [], "kernels": []}
     for seeds in (1, 2) if job.tiny else (1, 16, 100):
         row, longest = device_time.step_time(p, job.device, seeds, 0.01 if job.tiny else 3, limits)
         job.numbers["steps"].append(row)
         job.numbers["kernels"] += longest
-    job.numbers["training"] = scale.a_minute(job, 0.0 if job.tiny else 60.0)
+    job.numbers["training"] = a_minute(job, 0.0 if job.tiny else 60.0)
+
+
+def setting(name: str, tiny: bool) -> Any:
+    """Parameters of a state-tracking ensemble with the run length of the shipped ones."""
+    given = ensemble.SETTINGS[name]
+    return given.p.replace(**FEW) if tiny else given.p.run_to(given.alpha)
+
+
+def a_minute(job: Job, at_least: float) -> dict[str, Any]:
+    """Time per seed and epoch of training at Table 1, including measurements, from the first
+    ``at_least`` seconds.
+
+    The runs remain in the store and are continued by the ensemble at Table 1.
+    """
+    p, seeds = setting("table_1", job.tiny), range(2 if job.tiny else SEEDS)
+    seen: list[tuple[int, float]] = []
+
+    def enough(done: int = 0) -> bool:
+        if done % p.eval_every == 1:  # just after a measurement, when the device is synchronised
+            seen.append((done, time.monotonic()))
+        return len(seen) > 1 and seen[-1][1] - seen[0][1] >= at_least
+
+    begin = time.monotonic()
+    with pool.stopping(enough):
+        try:
+            job.train("state_tracking", p, seeds)
+        except KeyboardInterrupt:
+            if not enough():
+                raise
+    if len(seen) < 2:
+        return {"seeds": len(seeds), "note": "too short, or finished before"}
+    epochs, seconds = (last - first for first, last in zip(seen[0], seen[-1], strict=True))
+    each = seconds / epochs / len(seeds)
+    return {
+        "seeds": len(seeds),
+        "epochs": epochs,
+        "seconds": seconds,
+        "us_per_seed_epoch": 1e6 * each,
+        "seconds_before_the_first_epoch": seen[0][1] - begin,
+        "minutes_for_100_seeds_of_20000_epochs": each * 100 * 20000 / 60,
+    }
+
+
+def tracking(job: Job, name: str) -> None:
+    """State tracking at one of the paper's tables, with as many seeds as fit into the time."""
+    p, seeds = setting(name, job.tiny), 2 if job.tiny else SEEDS
+    if job.each and not job.tiny:
+        seeds = max(2, min(SEEDS, int(SAFETY * job.seconds / (job.each * 1e-6 * p.epochs))))
+    job.numbers |= {"seeds": seeds, "epochs": p.epochs}
+    found = job.train("state_tracking", p, range(seeds))
+    found.attrs["command"] = f"python -m verify.device --device {job.device}"
+    job.write(found, f"{name}.nc", "alpha")
+    last = found[["A", "R", "loss", "rollout_accuracy"]].isel(alpha=-1).mean("seed")
+    job.numbers |= {f"final {n}": float(v) for n, v in last.items()}
+
+
+def transformer(job: Job) -> None:
+    """The standard transformer of musat2025 at its published size; maps of the first seed only."""
+    p, seeds = StandardParameters.paper(), range(5)
+    if job.tiny:
+        p, seeds = p.replace(D=8, batch_size=4, steps=4), range(2)
+    found = job.train("induction_heads.standard", p, seeds)
+    maps = [n for n in found if n not in ("loss", "accuracy")]
+    first = found[maps].isel(seed=0, drop=True)
+    whole = found.drop_vars(maps).merge(first, combine_attrs="override")
+    job.write(whole, "transformer.nc", "step")
+    final = float(found.accuracy.isel(step=-1).mean())
+    job.numbers |= {"seeds": len(seeds), "D": p.D, "final accuracy": final}
+
+
+def emergence_times(job: Job) -> None:
+    """Fig. 5 of musat2025 at D = 256: emergence times over N, small N first. Data are drawn on the
+    CPU.
+    """
+    for N in (2,) if job.tiny else (2, 4, 8, 16, 32):
+        base = ih.Parameters.emergence().replace(N=N, eval_every=1)
+        expected = emergence.Path(N).of_alpha()
+        p = base.replace(steps=int(1.1 * expected / base.time_per_step) + 5)
+        if job.tiny:
+            p = p.replace(D=8, batch_size=2, steps=4)
+        found = job.train("induction_heads", p, (0,), dtype="float64")
+        job.numbers[f"N = {N}"] = {"flow t_ICL": expected, "steps": p.steps}
+        for name, level in LEVELS.items():
+            curve = found["alpha" if name == "t_ICL" else name[2:]]
+            job.numbers[f"N = {N}"][name] = float(first_crossing(curve, level).values[0])
+
+
+def attention_layer(job: Job) -> None:
+    """cui2024, Figs. 2 and 3 at d = 1000 with 24 seeds: both starts, sample complexities from
+    coarse to fine.
+
+    The published setting, except for 4000 test sentences (drawn on the CPU) instead of 50,000.
+    """
+    p = ps.Parameters(polish=False, teacher="gaussian", n_test=4000)
+    grid, seeds, steps = np.linspace(0.01, 2, 25).round(6), range(24), [8, 4, 2, 1]
+    if job.tiny:
+        p, seeds, grid, steps = p.replace(d=12, steps=4, n_test=8), range(2), grid[12:], [12]
+    starts = xr.DataArray(["positional", "semantic"], dims="start", name="start")
+    for step in steps:  # students trained before are read from the store
+        both = [
+            job.train("positional_semantic", p.replace(start=s), seeds, alpha=grid[::step])
+            for s in starts.values.tolist()
+        ]
+        joined = xr.concat(both, dim=starts, combine_attrs="drop_conflicts")
+        job.write(joined, "attention_layer.nc", "alpha")
+        complexities = joined.alpha.values.tolist()
+        job.numbers |= {"d": p.d, "seeds": len(seeds), "sample complexities": complexities}
 
 
 # With the time limit of each in seconds.
@@ -67,38 +241,11 @@ STAGES: dict[str, tuple[Callable[[Job], None], float]] = {
     "agreement": (agreement, 420),
     "stacks": (stacks, 240),
     "speed": (speed, 360),
-    **{n: (partial(scale.tracking, name=n), 480) for n in ("table_1", "table_2")},
-    "transformer": (scale.transformer, 480),
-    "emergence": (scale.emergence_times, 480),
-    "attention_layer": (scale.attention_layer, 480),
+    **{n: (partial(tracking, name=n), 480) for n in ("table_1", "table_2")},
+    "transformer": (transformer, 480),
+    "emergence": (emergence_times, 480),
+    "attention_layer": (attention_layer, 480),
 }
-
-
-@contextmanager
-def limited(seconds: float) -> Iterator[list[bool]]:
-    """Context manager: interrupt the block when the time is over, like Ctrl-C; training completes
-    its step and keeps a checkpoint. The returned list then contains True.
-
-    No effect on systems without alarm signals.
-    """
-    over = [False]
-
-    def ring(*_: Any) -> None:
-        over[0] = True
-        signal.raise_signal(signal.SIGINT)
-
-    if not hasattr(signal, "setitimer"):
-        yield over
-        return
-    alarm = signal.signal(signal.SIGALRM, ring)
-    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3), GRACE)
-    try:
-        yield over
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, alarm)
-        signal.signal(signal.SIGINT, interrupt)
 
 
 def run(
@@ -135,10 +282,10 @@ def run(
             job = Job(device, tiny, out, store, min(most, left), each)
             start, status, error = time.monotonic(), "done", ""
             try:
-                with limited(job.seconds) as over:
+                with pool.stopping(job.over):  # training completes its step and keeps a checkpoint
                     work(job)
             except KeyboardInterrupt:
-                if not over[0]:
+                if not job.over():
                     raise
                 status = "unfinished"
             except Exception as caught:  # a failing stage must not stop the others

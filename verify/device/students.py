@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from simulate import learner, pool
-from simulate.small import STUDENTS, student
 from simulate.state_tracking.gradients import Plain
+from simulate.systems import STUDENTS, student
 from simulate.training import System
 from verify.check import Check, at_least, identity, vanishing
 

@@ -11,9 +11,9 @@ from theory.state_tracking import Parameters
 from theory.state_tracking.numbers.per_seed import Start, emergence_steps
 from verify.check import Check, estimated, near
 from verify.emergence import first_crossing
-from verify.kept import kept
 from verify.measured import measured
 from verify.state_tracking import optimisers
+from verify.stored import kept
 
 ADAM = optimisers.WAYS[0]
 AIM = 0.05  # of the mean time over seeds, set beforehand

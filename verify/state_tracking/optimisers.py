@@ -14,10 +14,10 @@ from theory.state_tracking.levels import LEVELS
 from theory.state_tracking.numbers.per_seed import Realisation, Start, solve, system
 from verify.check import Check, listed, near
 from verify.emergence import first_crossing
-from verify.kept import kept
 from verify.measured import measured
 from verify.state_tracking.ensemble import TESTED
 from verify.state_tracking.ladder import times
+from verify.stored import kept
 
 SEEDS = range(700, 705)  # trained after the theory was committed
 EVALUATIONS = 120  # of a run; theory is evaluated at the same steps

@@ -16,9 +16,9 @@ from theory.state_tracking.numbers.quadrature import emergence_time
 from verify.check import Band, Check, at_most, listed, sampled
 from verify.emergence import first_crossing
 from verify.report import Report
-from verify.significance import Z_MAX, detectable_effect, normal_z, samples_needed
 from verify.state_tracking import standard_ensemble as ensembles
 from verify.state_tracking.standard_ensemble import SOLVABLE
+from verify.verdict import Z_MAX, detectable_effect, normal_z, samples_needed
 
 STAGES = ("guess", "attention", "logic", "rollout")
 WAITING = 0.1  # share of its way that attention has made at the end of the first stage

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from simulate.statement import many
+from simulate.statement import student
 from theory.runtime import plotting
 from theory.statement import model, onset
 from theory.statement.stated import Statement
@@ -30,7 +30,7 @@ def wanted(request: Request) -> bool:
 def report(stated: Statement, request: Request) -> Report:
     """Students of all requested seeds, trained at once, against bias and spread."""
     p = request.parameters(ensemble.of(request.model).base).run_to(request.until)
-    runs = many.train(stated, p, len(request.seed_list(ensemble.SEEDS)))
+    runs = student.train(stated, p, len(request.seed_list(ensemble.SEEDS)))
     curve = model.offered(stated).predict(p, fluctuations=True)
     names = [x.name for x in onset.at_sizes(stated, p).flow.state]
     return Report(*checks(names, curve, runs), draw=lambda: draw(names, curve, runs))

@@ -1,6 +1,8 @@
-"""Printed equations against autograd of the student that their statement makes, on all inputs."""
+"""Printed equations against autograd of the student that their statement makes, on all inputs: of
+the flow, and of all entries of all weights, no symmetry assumed.
+"""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,11 +11,13 @@ import sympy as sp
 import torch
 
 from simulate.statement import Student
+from theory.equation import Equation
 from theory.flow import Flow
-from theory.statement import arrays, check
+from theory.statement import arrays, check, starts
 from theory.statement.derived import Derived
 from theory.statement.printed import spelled
-from verify.check import Check
+from theory.statement.stated import Statement
+from verify.check import Check, Sides, vanishing
 from verify.statement import gradients
 
 
@@ -53,10 +57,8 @@ class Point:
         taken = student.taken(data)
         weights = {w: torch.tensor(x) for w, x in told.weights.items()}
         _, slopes = student.gradients(weights, taken)
-        moved = {
-            c.symbol: -float(slopes[c.weight].numpy()[told.members[c.weight] == k].mean())
-            for k, c in enumerate(made.classes)
-        }
+        means = starts.means(made, told.members, {w: x.numpy() for w, x in slopes.items()})
+        moved = {c.symbol: -float(means[c.symbol.name]) for c in made.classes}
         order = {names[x.name]: combined for x, combined in made.quotient.order.items()}
         values = {x: float(combined.subs(told.values)) for x, combined in order.items()}
         self.rates = {x.name: float(combined.subs(moved)) for x, combined in order.items()}
@@ -78,3 +80,93 @@ def generic(made: Derived, sizes: int = 2) -> list[Check]:
 def numbers_of(p: Any, made: Derived) -> dict[str, float]:
     """Sizes and numbers of a statement from parameters."""
     return {s.name: float(getattr(p, s.name)) for s in made.statement.symbols}
+
+
+class Entries:
+    """The student of a statement at given weights, or random ones of size ``size``.
+
+    Parameters
+    ----------
+    stated : Statement
+    numbers : mapping of str to float
+        Sizes and numbers, small enough to list all inputs; others are left alone.
+    weights : mapping of str to array, optional
+
+    Attributes
+    ----------
+    loss : float
+        Mean loss.
+    rates : dict of str to array
+        Minus the slopes of the mean loss.
+    known : dict
+        Numbers and weights by name.
+    data : Data
+        All inputs.
+    """
+
+    def __init__(
+        self,
+        stated: Statement,
+        numbers: Mapping[str, Any],
+        weights: Mapping[str, Any] | None = None,
+        size: float = 0.4,
+        seed: int = 0,
+    ) -> None:
+        rng = np.random.default_rng(seed)
+        sizes = {n: float(v) for n, v in numbers.items() if isinstance(v, int | float)}
+        self.data, student = arrays.every_input(stated, sizes, rng), Student(stated)
+        shapes = {w.name: self.data.shape(w.sorts) for w in stated.weights}
+        drawn = {n: size * rng.normal(size=s) for n, s in shapes.items()}
+        self.weights = {n: np.asarray((weights or drawn)[n], float) for n in shapes}
+        held = {w: torch.tensor(self.weights[w.name]) for w in stated.weights}
+        loss, slopes = student.gradients(held, student.taken(self.data))
+        self.loss, self.rates = float(loss), {w.name: -s.numpy() for w, s in slopes.items()}
+        self.known: dict[str, Any] = dict(numbers.items()) | self.weights
+
+    def input(self, name: str) -> np.ndarray:
+        """Gaussian data of all inputs."""
+        return next(x for g, x in self.data.gausses.items() if g.name == name)
+
+
+def letters(equation: Equation, known: Mapping[str, Any]) -> str:
+    """Indices of an equation: those of its left-hand side, otherwise all symbols of the right-hand
+    side that have no value, sorted.
+    """
+    lhs = equation.lhs.args[0] if isinstance(equation.lhs, sp.Derivative) else equation.lhs
+    if isinstance(lhs, sp.Indexed):
+        return "".join(str(x) for x in lhs.indices)
+    free = {x.name for x in equation.rhs.free_symbols if x.is_Symbol}
+    return "".join(sorted(n for n in free if n not in known))
+
+
+def every(
+    sides: Sides, label: str, equation: str, known: Mapping[str, Any], measured: np.ndarray
+) -> None:
+    """Add every entry of an array to both sides of an equation with as many indices."""
+    sides.each(label, equation, known, letters(sides.table[equation], known), measured)
+
+
+def rates(sides: Sides, points: Iterable[Entries], system: str) -> None:
+    """Add the rate of every entry of all weights, by the equations ``SYSTEM_dWEIGHT_dt``."""
+    for x in points:
+        for name, rate in x.rates.items():
+            every(sides, f"{system} rate of {name}", f"{system}_d{name}_dt", x.known, rate)
+
+
+def invariant(
+    sides: Sides,
+    points: Iterable[Entries],
+    equation: str,
+    measured: Callable[[Mapping[str, np.ndarray]], np.ndarray],
+    why: tuple[float, str],
+) -> Check:
+    """Add the measured value of a conserved quadratic form of weights; its rate has to vanish."""
+    drift: list[float] = []
+    for x in points:
+        here, ahead, behind = (
+            measured({n: w + sign * x.rates[n] for n, w in x.weights.items()})
+            for sign in (0, 1, -1)
+        )
+        every(sides, f"{equation} as measured", equation, x.known, here)
+        drift += np.ravel(ahead - behind).tolist()
+    return vanishing(f"{equation}, its rate", equation, np.array(drift) / 2, *why)

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from simulate.statement.data import coinciding, counted
+from simulate.statement.data import coinciding
 from theory import titles
 from theory.parameters import described
 from theory.runtime import plotting
 from theory.statement import model, onset
 from theory.statement import starts as random
-from theory.statement.arrays import Data
+from theory.statement.arrays import Data, counted
 from theory.statement.stated import Statement
 from verify import ensemble
 from verify.check import IDENTITY, Band, Check, identity
@@ -31,7 +31,7 @@ def checks(stated: Statement, p: Any, runs: xr.Dataset) -> list[Check]:
     """Students on all inputs are descent to rounding; others are so on average, to a percent."""
     curve = model.offered(stated).predict(p, runs)
     if p.batch_size:
-        share = coinciding(stated, Data(counted(p.as_dict())))
+        share = coinciding(stated, Data(counted(p)))
         why = f"{DISTINCT}, and coincide in {share:.0%} of inputs: its size is not large"
         band = Band(NOISE.low - share, NOISE.high + share, why) if share else NOISE
         return compare(curve, runs, {str(x): band for x in curve.data_vars}).checks

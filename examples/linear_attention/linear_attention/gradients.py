@@ -17,8 +17,7 @@ from theory.special import gauss_legendre
 from theory.statement import kept
 from verify.check import Check, Sides, against, at_least, identity, sampled, vanishing
 from verify.report import Table, derivations, sided
-from verify.statement.entries import Entries, every, invariant, rates
-from verify.statement.printed import generic
+from verify.statement.printed import Entries, every, generic, invariant, rates
 
 Group = Callable[[Table], list[Check]]
 SEED = 20250127  # any fixed seed; the checks hold for all

@@ -19,7 +19,7 @@ from verify.check import Check, Sides, against, identity, near, sampled, vanishi
 from verify.emergence import first_crossing, smooth_crossing
 from verify.rates import rates
 from verify.report import Report, Request, Table, gathered
-from verify.statement.entries import every
+from verify.statement.printed import every
 
 ODE = 1e-6, "ODE of all weights at 1e-10"
 SEEDS = range(4)

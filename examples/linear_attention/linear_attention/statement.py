@@ -10,7 +10,7 @@ from typing import Any
 import sympy as sp
 
 from theory import array, delta_gradient, equation, linear_root, symbol, written_as
-from theory.statement import Statement, entries, gauss, sort, spectrum, statement, total, weight
+from theory.statement import Statement, gauss, sort, spectrum, statement, total, weight, wick
 
 INTEGER = {"integer": True, "positive": True}
 
@@ -101,7 +101,7 @@ def averaged() -> dict[int, sp.Expr]:
     """E (y_q - beta^T W x_q)^2, twice the statement's loss, as a sum over indices: its parts by how
     many indices they have.
     """
-    mean = 2 * entries.mean(regression(), (i, j, d), {lam[d]: trace})
+    mean = 2 * wick.mean(regression(), (i, j, d), {lam[d]: trace})
     parts = [term.as_independent(sp.Sum) for term in sp.Add.make_args(mean)]
     return {len(x.limits) if x.has(sp.Sum) else 0: c * getattr(x, "function", x) for c, x in parts}
 
@@ -123,7 +123,7 @@ def loss() -> sp.Expr:
 @cache
 def force() -> sp.Expr:
     """-(1/2) dL/dW at (k, l)."""
-    return entries.force(loss(), W[k, l]) / 2
+    return wick.force(loss(), W[k, l]) / 2
 
 
 def early_force() -> sp.Expr:

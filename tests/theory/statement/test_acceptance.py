@@ -93,7 +93,7 @@ def test_bigram():
 
 
 def test_recall():
-    """Sizes, what is frozen, a conserved quantity, growth; the flow is held in `test_moved.py`."""
+    """Sizes, what is frozen, a conserved quantity, growth."""
     made = derived("recall")
     S, R, D = systems.sizes("S R D")
     found = {c.symbol.name: sp.expand(c.size) for c in made.classes}

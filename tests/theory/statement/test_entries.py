@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import systems
 
 from theory.parameters import ParameterError
-from theory.statement import arrays, entries, printed
+from theory.statement import arrays, printed, wick
 from theory.statement.derived import derive
 
 i, j, d = sp.symbols("i j d", integer=True, positive=True)
@@ -37,7 +37,7 @@ def test_mean_in_all_entries():
     drawn = {w: rng.normal(size=data.shape(w.sorts)) for w in stated.weights}
     listed = arrays.mean(data, arrays.Evaluation(data, drawn).value(stated.loss))
     k, l = sp.symbols("k l", integer=True, positive=True)
-    found = entries.mean(stated, (i, j, k, l, d))
+    found = wick.mean(stated, (i, j, k, l, d))
     weights = {w.name: x for w, x in drawn.items()}
     assert numbers_of(found, weights, lam, D=2, N=2) == pytest.approx(float(listed), rel=1e-12)
 
@@ -45,7 +45,7 @@ def test_mean_in_all_entries():
 def test_what_is_no_polynomial_is_refused():
     """An exponential, by name."""
     with pytest.raises(ParameterError, match="no polynomial in Gaussian data and weights"):
-        entries.mean(systems.bigram(), (i, j, d))
+        wick.mean(systems.bigram(), (i, j, d))
 
 
 def test_printed_abbreviations_are_factors():

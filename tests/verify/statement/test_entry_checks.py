@@ -8,7 +8,7 @@ import sympy as sp
 
 from theory import Equation, array, symbol
 from verify.check import Sides, failed
-from verify.statement.entries import every, invariant, letters, rates
+from verify.statement.printed import every, invariant, letters, rates
 
 g, i, j, D = (symbol(x, integer=True, positive=True) for x in "gijD")
 t, kappa = symbol("t"), symbol("kappa")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from simulate.statement import Student, many, of
+from simulate.statement import Student, of, student
 from simulate.statement import data as law
 from simulate.streams import keyed
 from theory.optimisers import Optimiser
@@ -187,7 +187,7 @@ def students():
     p = model.offered(stated).Parameters(
         N=4, M=4, P=2, eta=0.25, batch_size=2, steps=120, eval_every=20
     )
-    return stated, p, many.train(stated, p, 4000)
+    return stated, p, student.train(stated, p, 4000)
 
 
 def judged(stated, p, runs):
@@ -224,7 +224,7 @@ def test_spread_of_students_whose_inputs_differ():
         ("coinciding_values", dict(N=4, M=2, eta=0.1, batch_size=16, steps=200)),
     ):
         p = model.offered(stated := derivation(name).statement).Parameters(**more)
-        runs = many.train(stated, p, 1000)
+        runs = student.train(stated, p, 1000)
         found = [c for c in judged(stated, p, runs) if c.name.startswith("variance")]
         assert found and all(c.within and c.detectable < 0.33 for c in found)
         less = model.offered(stated).predict(p.replace(batch_size=24), fluctuations=True)
@@ -304,7 +304,7 @@ def test_spread_of_the_loss_near_its_minimum():
     stated = statement(log(1 + exp(w)) - w * eq(a, b), name="logistic", values=size)
     theory = model.offered(stated)
     p = theory.Parameters()
-    told, runs = theory.predict(p, fluctuations=True), many.train(stated, p, 20_000)
+    told, runs = theory.predict(p, fluctuations=True), student.train(stated, p, 20_000)
     measured = (np.log1p(np.exp(runs.w)) - runs.w / 4).std("seed").values[1:]
     claimed = told.loss_sd.values[1:]
     sure = np.isfinite(claimed)
@@ -336,8 +336,8 @@ def test_a_single_student_is_one_of_many():
     p = model.offered(stated).Parameters(
         N=4, M=3, P=2, eta=0.7, batch_size=3, steps=5, eval_every=1
     )
-    runs, student = many.train(stated, p, 4, seed=3), Student(stated)
-    numbers, rng = law.counted(p.as_dict()), keyed(3, many.STREAM)
+    runs, one = student.train(stated, p, 4, seed=3), Student(stated)
+    numbers, rng = arrays.counted(p), keyed(3, student.STREAM)
     weights = [
         {
             w: torch.zeros(n, n, dtype=torch.float64)
@@ -361,7 +361,7 @@ def test_a_single_student_is_one_of_many():
                 {i: v[own] for i, v in drawn.draws.items()},
                 chances=np.full(3, 1 / 3),
             )
-            loss, slopes = student.gradients(x, student.taken(part))
+            loss, slopes = one.gradients(x, one.taken(part))
             assert float(runs.loss[k, n]) == pytest.approx(float(loss), rel=1e-12)
             for w in x:
                 x[w] = x[w] - p.eta * slopes[w]

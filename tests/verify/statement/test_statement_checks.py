@@ -33,7 +33,7 @@ from theory.statement import check as exact
 from theory.statement.derived import derive
 from verify import gradients as command
 from verify.statement import gradients, trajectories
-from verify.statement.refine import pieces, refine
+from verify.statement.gradients import pieces, refine
 
 HALF = sp.Rational(1, 2)
 RECALL = {"S": 4, "R": 3, "D": 2, "T": 5, "n": 2, "epsilon": 0.3}

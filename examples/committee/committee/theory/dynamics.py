@@ -12,8 +12,7 @@ import sympy as sp
 
 from committee.theory.scope import COMMITTEE
 from theory import Equation, Flow, symbol, table
-from theory.statement.overlaps import mean_product
-from theory.statement.slopes import Weighed
+from theory.statement.overlaps import Weighed, mean_product
 
 K = symbol("K", means="hidden units", integer=True, positive=True)
 eta = symbol("eta", means="learning rate", positive=True)
