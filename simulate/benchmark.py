@@ -15,7 +15,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from simulate import systems
-from simulate.associative_memory.k_hop.learner import apply
+from simulate.associative_memory.k_hop import apply
 from simulate.induction_heads.student import squared_error
 from simulate.positional_semantic.student import Student, positional_encoding
 from simulate.streams import keyed

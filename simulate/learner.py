@@ -206,11 +206,22 @@ class Descent:
 
 class Module:
     """Base class of a student that is a torch module with an optimiser; its state consists
-    of both.
+    of both. Its loss is that of the batch of a step.
     """
 
     student: Any
     optimizer: Descent | torch.optim.Optimizer
+
+    def loss(self, number: int) -> torch.Tensor:
+        """Loss on the batch of a step."""
+        raise NotImplementedError
+
+    def step(self, number: int) -> None:
+        """One step of the optimiser on the batch of this step."""
+        loss = self.loss(number)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
 
     def state(self) -> State:
         """Weights and optimiser state."""

@@ -85,7 +85,7 @@ def found(command: str, system: registry.Model, memory: joblib.Memory, *fault: A
             for name, free in STUDENTS.get(key, {}).items():
                 setattr(module, name, memory.cache(getattr(module, name), ignore=free))
             with one_thread():
-                checks = module.report(Request(system)).checks
+                checks = system.command(command)(Request(system)).checks
             result = checks, None if fault else names(system)
         except Exception as e:
             result = f"{type(e).__name__}: {e}"

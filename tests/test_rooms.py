@@ -41,9 +41,7 @@ def test_checks(model):
     assert model.checks and set(model.checks) <= set(COMMANDS)
     for command in model.checks:
         for m in model.offering(command):
-            assert list(inspect.signature(m.wing("verify", command).report).parameters) == [
-                "request"
-            ]
+            assert list(inspect.signature(m.command(command)).parameters) == ["request"]
     assert set(model.checks) == {c for m in model.systems or [model] for c in m.checks}
 
 

@@ -8,8 +8,9 @@ import contextlib
 import functools
 import importlib
 import importlib.util
+import symtable
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -95,7 +96,8 @@ class Model:
 
     def place(self, wing: str, module: str) -> str:
         """Dotted name of a module of the model in a wing, or of its family, whose modules serve all
-        its systems; empty if there is none. Nothing but packages is imported.
+        its systems. A model of this toolkit may be one file in a wing, in which ``module`` is a
+        name; then that of the file. Empty if there is none. Nothing but packages is imported.
         """
         above = None if self.beside else _table().get(self.family)
         rooms = [path for m in (self, above) if m for path in m._paths(wing)]
@@ -103,7 +105,9 @@ class Model:
 
         try:
             with self._guest(self.package):
-                return next((p for p in (f"{room}.{module}" for room in rooms) if _there(p)), "")
+                modules = next((p for p in (f"{room}.{module}" for room in rooms) if _there(p)), "")
+                named = (room for room in rooms if not self.package and module in _defined(room))
+                return modules or next(named, "")
         except ParameterError as error:
             plugins.leave_out(f"{wing} of model {self.name}", error)
             return ""
@@ -143,6 +147,14 @@ class Model:
             raise ParameterError(f"{self.name}: {imported.__name__} lacks {', '.join(lacking)}")
         return imported
 
+    def command(self, command: str) -> Callable[..., Any]:
+        """Function of a request behind a ``verify`` command: `report` of the module of its name, or
+        the function of its name where the model is one file. Errors as in `wing`.
+        """
+        module = self.wing("verify", command)
+        report: Callable[..., Any] = getattr(module, "report", None) or getattr(module, command)
+        return report
+
     def ledger(self) -> ModuleType:
         """Import the folder of the model's paper: figures, claims, write-up. Errors as in
         `wing`.
@@ -179,13 +191,28 @@ def _there(path: str) -> bool:
     """Whether a module of that name exists, in this toolkit or a package. A folder without code
     does not count (an older version may have left one).
     """
+    room = path.rpartition(".")[0]
     try:
+        above = importlib.util.find_spec(room) if room and _there(room) else None
+        if above is not None and above.submodule_search_locations is None:
+            return False  # a file, which looking for its parts would import
         spec = importlib.util.find_spec(path) if path else None
         return spec is not None and spec.origin is not None
     except ModuleNotFoundError as error:
         if error.name is None or not f"{path}.".startswith(f"{error.name}."):
             raise  # a package is there, but not what it imports
         return False
+
+
+@functools.cache
+def _defined(path: str) -> frozenset[str]:
+    """Names that a module defines, found without importing it; none if there is no such module."""
+    spec = importlib.util.find_spec(path) if _there(path) else None
+    if spec is None or spec.origin is None:
+        return frozenset()
+    file = spec.origin
+    names = symtable.symtable(Path(file).read_text(encoding="utf-8"), file, "exec").get_symbols()
+    return frozenset(x.get_name() for x in names if x.is_assigned() and not x.is_imported())
 
 
 def of_all(stated: Any, wing: str, module: str | None) -> Any:

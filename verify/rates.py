@@ -300,8 +300,9 @@ def report(model: registry.Model) -> Report:
 
     systems = model.systems or [model]
     modules = {x.wing("verify", "rates") for x in systems if x.has("verify", "rates")}
+    groups = [getattr(module, "GROUPS", None) or module.rates for module in modules]
     flows = [with_notes(descent.rows)(system) for system in systems]
-    return Report(*together([*flows, *((gathered(m.GROUPS), []) for m in modules)]))
+    return Report(*together([*flows, *((gathered(m), []) for m in groups)]))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -201,7 +201,7 @@ def collect(request: Request, command: str) -> Report:
                 f"--train: not for {model.name}, which comes without trained students"
             )
         with warnings.catch_warnings(action="ignore", category=scope.FarOff):  # rows say how far
-            reports.append(module.report(replace(request, model=model)))
+            reports.append(model.command(command)(replace(request, model=model)))
     return merged([*reports, Report([], [f"beyond its scope: {line}" for line in scope.broken()])])
 
 

@@ -195,6 +195,24 @@ def lines(files: Iterable[Path]) -> int:
     return sum(len(file.read_text().splitlines()) for file in files)
 
 
+def python(place: Path) -> set[Path]:
+    """Files of a chapter: a folder or a module."""
+    return {*place.rglob("*.py"), *place.parent.glob(f"{place.name}.py")}
+
+
+def stating(files: Iterable[Path]) -> int:
+    """Lines of what stands before the derivation: all up to the name `stated`, without imports."""
+    for file in files:
+        body = ast.parse(file.read_text()).body
+        ends = [k for k, x in enumerate(body) if isinstance(x, ast.Assign) and ast.unparse(x.targets[0]) == "stated"]  # fmt: skip
+        if ends:
+            parts = [
+                x for x in body[: ends[0] + 1] if not isinstance(x, ast.Import | ast.ImportFrom)
+            ]
+            return sum(1 + (x.end_lineno or 0) - x.lineno for x in parts)
+    return 0
+
+
 def imported(files: Iterable[Path]) -> set[Path]:
     """Files of ``simulate`` that others import, packages left out."""
     paths = set()
@@ -212,13 +230,13 @@ def sizes() -> str:
     """
     models = [m for m in registry.TABLE.values() if m.stated and not m.package]
     folders = {m.name: [ROOT.joinpath(w, *m.name.split(".")) for w in WINGS[:3]] for m in models}
-    checks = {name: set(places[2].rglob("*.py")) for name, places in folders.items()}
+    checks = {name: python(places[2]) for name, places in folders.items()}
     shared = imported({*(ROOT / "verify").rglob("*.py")} - set().union(*checks.values()))
     rows = []
     for name, (theory, students, _) in folders.items():
-        of_students = {*students.rglob("*.py"), *imported(checks[name])} - shared
-        parts = [[theory / "statement.py"], theory.rglob("*.py"), of_students, checks[name]]
-        counted = list(map(lines, parts))
+        of_students = {*python(students), *imported(checks[name])} - shared
+        parts = [python(theory), of_students, checks[name]]
+        counted = [stating(parts[0]), *map(lines, parts)]
         rows.append([f"`{name}`", *counted, sum(counted[1:])])
     for name, (folder, trained, laws) in EXAMPLES.items():
         place = ROOT / "examples" / folder

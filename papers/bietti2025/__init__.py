@@ -8,8 +8,8 @@ from papers import source as document
 from papers.bietti2025.figures import FIGURES
 from papers.source import Source, check_table
 from theory import associative_memory, latex
-from verify.associative_memory.factual_recall import gradients as recall_gradients
-from verify.associative_memory.gradient_memory import gradients as lemma_gradients
+from verify.associative_memory import factual_recall as recall_gradients
+from verify.associative_memory import gradient_memory as lemma_gradients
 
 __all__ = ["FIGURES", "write_all"]
 

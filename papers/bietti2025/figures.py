@@ -14,7 +14,7 @@ from simulate.associative_memory.noisy_bigram import CUTS
 from simulate.pool import one_thread
 from theory.associative_memory import factual_recall, gradient_memory, noisy_bigram, superposition
 from theory.runtime import plotting
-from verify.associative_memory.factual_recall import timescales
+from verify.associative_memory import factual_recall as recall_checks
 
 
 @plotting.panels(1, 3, height=2.9, legends=False)
@@ -50,7 +50,7 @@ def recall(source: Source, *axes: Any) -> None:
 
 def plateau(source: Source) -> Any:
     """Length of the plateau over epsilon, S, R and D."""
-    return timescales.draw(timescales.scaling(progress=source.progress)[2])
+    return recall_checks.draw(recall_checks.scaling(progress=source.progress)[2])
 
 
 @plotting.panels(1, 2)

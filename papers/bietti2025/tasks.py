@@ -10,10 +10,10 @@ from simulate.associative_memory import k_hop as hop_students
 from simulate.associative_memory import trigger_task as trigger_students
 from simulate.pool import one_thread
 from theory.associative_memory import k_hop
-from theory.associative_memory.k_hop.numbers import product_curve
+from theory.associative_memory.k_hop import product_curve
 from theory.runtime import plotting
-from verify.associative_memory.k_hop.laws import learner_runs
-from verify.associative_memory.trigger_task.laws import EARLY
+from verify.associative_memory.k_hop import learner_runs
+from verify.associative_memory.trigger_task import EARLY
 
 
 @plotting.panels(1, 2)

@@ -6,7 +6,7 @@ from papers import source as document
 from papers.musat2025.figures import FIGURES
 from papers.source import Source, check_table, tabular
 from theory import induction_heads as ih
-from theory.induction_heads.numbers import emergence
+from theory.induction_heads import emergence
 from verify.induction_heads import flow_laws, gradients
 
 __all__ = ["FIGURES", "write_all"]

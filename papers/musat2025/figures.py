@@ -11,8 +11,7 @@ from papers.musat2025.weights_figures import STANDARD, THREE, interpretation, st
 from papers.source import Figure, Source
 from simulate.induction_heads import train
 from theory import induction_heads as ih
-from theory.induction_heads import Parameters, onset
-from theory.induction_heads.numbers import emergence, uniform_query
+from theory.induction_heads import Parameters, dynamics, emergence, onset
 from theory.induction_heads.symbols import N as N_symbol
 from theory.runtime import plotting
 from verify.emergence import first_crossing
@@ -188,7 +187,7 @@ def uniform(source: Source, left: Any, right: Any) -> None:
     against its formula.
     """
     sizes = np.array(UNIFORM_SIZES)
-    averaged = [uniform_query.times(int(N)) for N in sizes]
+    averaged = [dynamics.times(int(N)) for N in sizes]
     alone = [emergence.times(int(N)) for N in sizes]
     for k, (name, label) in enumerate(
         {"T_alpha": r"T_\alpha", "T_beta": r"T_\beta", "T_drop": r"T_\mathrm{drop}"}.items()

@@ -12,9 +12,8 @@ from papers.source import Source
 from simulate.induction_heads import train
 from theory.induction_heads import gaussian as law_of_gaussian
 from theory.induction_heads import symbols
+from theory.induction_heads.all_weights import descent as times
 from theory.induction_heads.all_weights import law
-from theory.induction_heads.numbers import all_weights as times
-from theory.induction_heads.numbers import leading_order
 from theory.runtime import plotting
 from verify.induction_heads import flow_laws, gaussian
 
@@ -55,8 +54,7 @@ def all_weights_law(_: Source, axes: Any) -> None:
     left, right = axes[1]
     for axis, (query, label), marker in zip(axes[0], LABELS.items(), "os", strict=True):
         far, here = (
-            columns(leading_order.predicted(N, query) for N in sizes)
-            for sizes in (LAW_SIZES, SIZES)
+            columns(law.predicted(N, query) for N in sizes) for sizes in (LAW_SIZES, SIZES)
         )
         hollow = "none" if query == "uniform" else None
         for c, (name, letter) in enumerate(LETTERS.items()):

@@ -9,7 +9,7 @@ SYSTEMS = {
     "trigger_task": trigger_task.SYSTEM,
     "noisy_bigram": noisy_bigram.SYSTEM,
     "k_hop": k_hop.SYSTEM,
-    "pointers": k_hop.pointers.SYSTEM,
+    "pointers": k_hop.POINTERS,
     **{x.stated.name: of(x.stated).SYSTEMS["student"] for x in (retrieval, softmax_recall)},
 }
 

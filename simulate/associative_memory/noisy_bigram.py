@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from simulate import training
-from simulate.learner import Unstacked
+from simulate.learner import Descent, Module, Unstacked
 from simulate.streams import keyed
 from theory.associative_memory.noisy_bigram import Parameters
 from theory.runtime import memory as memory_module
@@ -101,7 +101,7 @@ def memory_of_one_step(p: Parameters) -> float:
     return 8 * p.n * (3 * p.T + 4) + 8 * 3 * (p.N + 1) * p.N + 16 * p.draws
 
 
-class Learner:
+class Learner(Module):
     """Model with the feed-forward row of the trigger, a value matrix, and an attention score on the
     token after the trigger.
 
@@ -116,21 +116,20 @@ class Learner:
         device: torch.device | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        self.p, self.seed, self.device, self.dtype = p, seed, device, dtype
+        self.p, self.seed, self.device = p, seed, device
         shapes = {"feed_forward": (p.N + 1,), "value": (p.N + 1, p.N), "score": ()}
-        self.weights = {
-            name: torch.zeros(shape, dtype=dtype, device=device, requires_grad=True)
-            for name, shape in shapes.items()
-        }
+        self.student = torch.nn.ParameterDict(
+            {name: torch.zeros(shape, dtype=dtype) for name, shape in shapes.items()}
+        ).to(device)
+        self.optimizer = Descent(self.student.parameters(), lr=p.eta)
 
     def logits(self, context: Tensor, keep: float = 1.0) -> Tensor:
         """Logits ``(n, N + 1)`` with a fraction of the feed-forward path kept."""
-        others = torch.zeros(self.p.T - 1, dtype=self.dtype, device=self.device)
-        attention = torch.softmax(torch.cat([self.weights["score"][None], others]), 0)
-        seen = torch.zeros(
-            len(context), self.p.N, dtype=self.dtype, device=self.device
-        ).scatter_add(1, context, attention.expand(len(context), -1))
-        return keep * self.weights["feed_forward"] + seen @ self.weights["value"].T
+        score, value = self.student["score"], self.student["value"]
+        attention = torch.softmax(torch.cat([score[None], score.new_zeros(self.p.T - 1)]), 0)
+        seen = value.new_zeros(len(context), self.p.N)
+        seen = seen.scatter_add(1, context, attention.expand(len(context), -1))
+        return keep * self.student["feed_forward"] + seen @ value.T
 
     def sample(self, n: int, purpose: int, *step: int) -> tuple[Tensor, ...]:
         """Contexts, clean answers and labels from a random stream, on the device."""
@@ -139,14 +138,10 @@ class Learner:
             for v in sample(self.p, n, keyed(self.seed, purpose, *step))
         )
 
-    def step(self, number: int) -> None:
-        """One descent step on one batch."""
+    def loss(self, number: int) -> Tensor:
+        """Cross-entropy of one batch."""
         context, _, label = self.sample(self.p.batch_size, 1, number)
-        loss = torch.nn.functional.cross_entropy(self.logits(context), label)
-        slopes = torch.autograd.grad(loss, list(self.weights.values()))
-        with torch.no_grad():
-            for w, slope in zip(self.weights.values(), slopes, strict=True):
-                w -= self.p.eta * slope
+        return torch.nn.functional.cross_entropy(self.logits(context), label)
 
     @torch.no_grad()
     def predictions(self, keep: float) -> tuple[float, float]:
@@ -160,7 +155,7 @@ class Learner:
         """All quantities in `MEANING`."""
         context, _, label = self.sample(4096, 2)
         logits = self.logits(context)
-        score = float(self.weights["score"].exp())
+        score = float(self.student["score"].exp())
         whole, cut = self.predictions(1.0), self.predictions(0.0)
         return {
             "loss": float(torch.nn.functional.cross_entropy(logits, label)),
@@ -171,14 +166,6 @@ class Learner:
             "in_context_ablated": cut[0],
             "distributional_ablated": cut[1],
         }
-
-    def state(self) -> dict[str, Any]:
-        """Weights."""
-        return {name: w.detach().clone() for name, w in self.weights.items()}
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Set the weights."""
-        self.weights = {name: w.to(self.device).requires_grad_() for name, w in state.items()}
 
 
 SYSTEM = training.System(

@@ -1,6 +1,6 @@
 """Students of the induction-head task (Musat et al., arXiv:2511.01033)."""
 
-from simulate.induction_heads import learner, standard, task, text
+from simulate.induction_heads import learner, standard, text
 from simulate.induction_heads.standard import Transformer
 from simulate.induction_heads.student import Constrained, Student, assemble, project, residual
 from simulate.statement import of
@@ -18,7 +18,6 @@ __all__ = [
     "project",
     "residual",
     "standard",
-    "task",
     "text",
     "train",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from simulate import training
-from simulate.induction_heads import task
+from simulate.induction_heads import student
 from simulate.induction_heads.student import (
     NAMES,
     THREE,
@@ -94,22 +94,20 @@ class Learner(Module):
         self.optimizer = Descent(self.student.parameters(), lr=rate)
         self.test = self._draw("test")
 
-    def _draw(self, stream: str, step: int = 0) -> task.Batch:
-        batch = task.sample(self.p, task.generator(self.seed, stream, step), dtype=self.dtype)
-        return task.Batch(*(x.to(self.device) for x in batch))
+    def _draw(self, stream: str, step: int = 0) -> student.Batch:
+        batch = student.sample(self.p, student.generator(self.seed, stream, step), dtype=self.dtype)
+        return student.Batch(*(x.to(self.device) for x in batch))
 
-    def step(self, number: int) -> None:
-        """One step on fresh sequences."""
+    def loss(self, number: int) -> torch.Tensor:
+        """Squared error on fresh sequences."""
         batch = self._draw("train", number)
-        self.optimizer.zero_grad()
-        squared_error(self.student(batch.X), batch.y, self.p.loss).backward()
-        self.optimizer.step()
+        return squared_error(self.student(batch.X), batch.y, self.p.loss)
 
     @torch.no_grad()
     def measure(self) -> dict[str, np.ndarray]:
         """Pseudo-parameters, the norm outside them, and the loss."""
         weights = {k: w.detach().cpu() for k, w in self.student.weights().items()}
-        loss = squared_error(self.student(self.test.X), self.test.y, "sum") / task.scale(self.p)
+        loss = squared_error(self.student(self.test.X), self.test.y, "sum") / student.scale(self.p)
         values = project(weights)
         kept = torch.tensor([name in THREE for name in NAMES])
         measured = {
@@ -128,7 +126,7 @@ class Learner(Module):
         """Loss of the network with only some pseudo-parameters nonzero."""
         cut = Nineteen(self.p.dimension, self.p.mask, self.dtype).to(self.device)
         cut.theta.copy_(values)
-        return (squared_error(cut(self.test.X), self.test.y, "sum") / task.scale(self.p)).cpu()
+        return (squared_error(cut(self.test.X), self.test.y, "sum") / student.scale(self.p)).cpu()
 
     def finish(self) -> dict[str, Any]:
         """Names of the pseudo-parameters."""

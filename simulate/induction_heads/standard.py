@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from simulate import training
-from simulate.induction_heads.student import attention
-from simulate.induction_heads.task import generator
+from simulate.induction_heads.student import attention, generator
 from simulate.learner import Module, Unstacked
 from theory.induction_heads.parameters import StandardParameters
 
@@ -105,12 +104,10 @@ class Learner(Module):
     def _draw(self, stream: str, step: int) -> list[torch.Tensor]:
         return [x.to(self.device) for x in sample(self.p, generator(self.seed, stream, step))]
 
-    def step(self, number: int) -> None:
-        """One step on fresh sequences."""
+    def loss(self, number: int) -> torch.Tensor:
+        """Negative log-likelihood on fresh sequences."""
         tokens, offset, label = self._draw("train", number)
-        self.optimizer.zero_grad()
-        nn.functional.cross_entropy(self.student(tokens, offset), label).backward()
-        self.optimizer.step()
+        return nn.functional.cross_entropy(self.student(tokens, offset), label)
 
     @torch.no_grad()
     def measure(self) -> dict[str, np.ndarray]:

@@ -264,14 +264,12 @@ class Learner(Module):
     def _put(self, array: np.ndarray) -> torch.Tensor:
         return torch.as_tensor(array, device=self.device)
 
-    def step(self, number: int) -> None:
-        """One step of Adam on fresh windows."""
+    def loss(self, number: int) -> Tensor:
+        """Cross-entropy on fresh windows."""
         random = keyed(self.seed, 2, number)
         drawn = windows(self.p, self.corpus.train, self.p.batch_size, random)
         tokens = self._put(drawn)
-        self.optimizer.zero_grad()
-        losses(self.student(tokens[:, :-1])[0], tokens).mean().backward()
-        self.optimizer.step()
+        return losses(self.student(tokens[:, :-1])[0], tokens).mean()
 
     @torch.no_grad()
     def measure(self) -> dict[str, np.ndarray]:

@@ -5,7 +5,8 @@ the sequences of one right pair.
 import pytest
 import torch
 
-from simulate.induction_heads import task, train
+from simulate.induction_heads import student as pairs
+from simulate.induction_heads import train
 from simulate.induction_heads.student import Constrained, squared_error
 from simulate.statement import Student
 from simulate.streams import keyed
@@ -20,7 +21,7 @@ GIVEN = dict(data="orthonormal", query="last")
 def test_statement_is_the_transformer(B):
     """Loss and all three slopes, at random numbers, on drawn sequences."""
     p = Parameters(N=5, B=B, trained="three", batch_size=2, **GIVEN)
-    batch = task.sample(p, task.generator(0, "train"), dtype=torch.float64)
+    batch = pairs.sample(p, pairs.generator(0, "train"), dtype=torch.float64)
     plain = Constrained(p.dimension, dtype=torch.float64)
     plain.theta.data = torch.tensor([0.7, 1.9, 1.3], dtype=torch.float64)
     loss = squared_error(plain(batch.X), batch.y, "sum")
@@ -40,7 +41,7 @@ def test_only_the_tokens_of_the_last_pairs_are_repeated(data):
     """Codes differ as before; other rows, the query and the target are those of one right pair."""
     p = Parameters(N=5, D=10, data=data, query="last")
     one, burst = (
-        task.sample(p.replace(B=B), task.generator(1, "train"), 3, torch.float64) for B in (1, 3)
+        pairs.sample(p.replace(B=B), pairs.generator(1, "train"), 3, torch.float64) for B in (1, 3)
     )
     D, rows = p.dimension, slice(2 * (p.N - 3), 2 * p.N)
     assert torch.equal(one.X[..., D:], burst.X[..., D:]) and torch.equal(one.y, burst.y)

@@ -16,7 +16,7 @@ from torch import nn
 from simulate.discover import discover, scaling
 from simulate.discover.__main__ import main
 from simulate.discover.names import complete
-from simulate.induction_heads import Student, task
+from simulate.induction_heads import Student, student
 from simulate.induction_heads.student import squared_error
 from theory.induction_heads import structure
 from theory.optimisers import Optimiser
@@ -78,7 +78,7 @@ def orthonormal(D):
         for q in range(D // 2)
     ]
     items, labels, codes, q = zip(*rows, strict=True)
-    return task.assemble(*map(torch.stack, (items, labels, codes)), torch.tensor(q))
+    return student.batch_of(*map(torch.stack, (items, labels, codes)), torch.tensor(q))
 
 
 @pytest.mark.parametrize(("mask", "number"), [("inclusive", 15), ("strict", 12)])

@@ -13,7 +13,7 @@ from tiny import ALONE, STUDENTS, student
 
 from simulate import arguments, joined, runs
 from simulate.associative_memory import superposition
-from simulate.associative_memory.k_hop.pointers import Learner as PointerLearner
+from simulate.associative_memory.k_hop import PointerLearner
 from simulate.associative_memory.noisy_bigram import Learner as Bigram
 from simulate.associative_memory.noisy_bigram import Parameters as BigramParameters
 from simulate.positional_semantic import student as positional_semantic_student
@@ -125,9 +125,9 @@ def test_without_the_feed_forward_path_the_value_memory_answers():
     """A student in which the two differ: noise with the path, the clean answer without."""
     learner = Bigram(BigramParameters(N=8, T=4, batch_size=4), 0, None, torch.float64)
     with torch.no_grad():
-        learner.weights["feed_forward"][-1] = 100.0
-        learner.weights["value"][:8] = torch.eye(8, dtype=torch.float64)
-        learner.weights["score"].fill_(5.0)
+        learner.student["feed_forward"][-1] = 100.0
+        learner.student["value"][:8] = torch.eye(8, dtype=torch.float64)
+        learner.student["score"].fill_(5.0)
     found = learner.measure()
     assert (found["in_context"], found["distributional"]) == (0.0, 1.0)
     assert found["in_context_ablated"] > 0.95 and found["distributional_ablated"] == 0.0
@@ -217,7 +217,7 @@ def test_equal_columns_start_apart_by_a_hundredth(start):
 def test_pointers_start_as_a_mean_over_layers():
     """Up to the spread of the start."""
     p = Pointers(layers=3, spread=1e-3)
-    mixture = PointerLearner(p, 0).mixture.detach().numpy()
+    mixture = PointerLearner(p, 0).student["mixture"].detach().numpy()
     assert mixture.shape == (4, 4) and np.abs(mixture - 0.25).max() < 6e-3
 
 

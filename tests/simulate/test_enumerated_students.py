@@ -13,7 +13,7 @@ from simulate.associative_memory import k_hop
 from simulate.associative_memory.gradient_steps import InductionHead
 from simulate.associative_memory.gradient_steps import Parameters as Steps
 from simulate.induction_heads import Student as Disentangled
-from simulate.induction_heads import task as pairs
+from simulate.induction_heads import student as pairs
 from simulate.induction_heads.student import assemble, attention, squared_error
 from simulate.positional_semantic import learner as measured_by
 from simulate.positional_semantic import student as sentences
@@ -167,7 +167,7 @@ def spelled():
     """
     random = torch.Generator().manual_seed(7)
     items, labels, codes = torch.randn(3, 1, SIZE, D, generator=random, dtype=DOUBLE)
-    batch = pairs.assemble(items, labels, codes, torch.tensor([1]))
+    batch = pairs.batch_of(items, labels, codes, torch.tensor([1]))
     student = Disentangled(D, "strict", DOUBLE)
     for w in student.parameters():
         w.data = torch.randn(w.shape, generator=random, dtype=DOUBLE) / 2
@@ -234,8 +234,8 @@ def test_layers_entry_by_entry(spelled):
     """Scores, softmax, what is retrieved, output and loss of (1), every entry, against the
     network.
     """
-    from theory.induction_heads.definitions import X as rows
-    from theory.induction_heads.definitions import last
+    from theory.induction_heads.structure import X as rows
+    from theory.induction_heads.structure import last
 
     batch, student, _, _, form = spelled
     X = batch.X[0]

@@ -9,7 +9,8 @@ import pytest
 import sympy as sp
 import torch
 
-from simulate.induction_heads import Constrained, Parameters, Student, assemble, project, task
+from simulate.induction_heads import Constrained, Parameters, Student, assemble, project
+from simulate.induction_heads import student as pairs
 from simulate.induction_heads.student import (
     NAMES,
     PSEUDO,
@@ -19,9 +20,9 @@ from simulate.induction_heads.student import (
     squared_error,
 )
 from theory import induction_heads as ih
-from theory.induction_heads import structure
-from theory.induction_heads.numbers.all_weights import rates
-from theory.induction_heads.numbers.all_weights_loss import loss_and_gradient
+from theory.induction_heads import dynamics, structure
+from theory.induction_heads.all_weights.descent import rates
+from theory.induction_heads.all_weights.running import loss_and_gradient
 
 DOUBLE = torch.float64
 
@@ -36,7 +37,7 @@ def test_zero_start():
     output alone, which at gamma = 1 is the average of the context (Sec. 7.1).
     """
     p = Parameters(N=3, D=6)
-    batch = task.sample(p, random(), 64, DOUBLE)
+    batch = pairs.sample(p, random(), 64, DOUBLE)
     student = Student(6, "strict", DOUBLE)
     assert all((w == 0).all() for w in student.parameters())
     loss = squared_error(student(batch.X), batch.y, "sum")
@@ -65,12 +66,12 @@ def test_population_and_isotropy_are_both_needed():
 
     def averaged(tokens, positions):
         turned = [
-            task.assemble(items @ E, labels @ E, codes @ F, torch.tensor([1]))
+            pairs.batch_of(items @ E, labels @ E, codes @ F, torch.tensor([1]))
             for E in tokens
             for F in positions
         ]
         return gradient(
-            task.Batch(
+            pairs.Batch(
                 torch.cat([b.X for b in turned]),
                 torch.cat([b.y for b in turned]),
                 torch.cat([b.q for b in turned]),
@@ -82,7 +83,7 @@ def test_population_and_isotropy_are_both_needed():
         for kind in ("token", "position")
     )
     assert residual(averaged(tokens, positions)) < 1e-14  # rounding
-    assert residual(gradient(task.assemble(items, labels, codes, torch.tensor([1])))) > 0.05
+    assert residual(gradient(pairs.batch_of(items, labels, codes, torch.tensor([1])))) > 0.05
     assert residual(averaged(tokens[:1], positions)) > 0.05  # codes alone are turned
     assert residual(averaged(tokens, positions[:1])) > 0.05
 
@@ -94,7 +95,7 @@ def test_rotation_conjugates_the_gradient_of_every_block(corner):
     """
     D = 4
     items, labels, codes = torch.randn(3, 2, 3, D, generator=random(1), dtype=DOUBLE)
-    E, e = (task.haar((1, k, k), random(2), DOUBLE)[0] for k in (D, D // 2))
+    E, e = (pairs.haar((1, k, k), random(2), DOUBLE)[0] for k in (D, D // 2))
     turn = {"token": E, "position": torch.kron(torch.tensor(corner, dtype=DOUBLE), e)}
     values = dict(zip(NAMES, torch.randn(19, generator=random(3), dtype=DOUBLE) / 2, strict=True))
     student = Student(D, "strict", DOUBLE)
@@ -102,7 +103,7 @@ def test_rotation_conjugates_the_gradient_of_every_block(corner):
 
     def gradients(*data):
         student.zero_grad()
-        batch = task.assemble(*data, torch.tensor([1, 2]))
+        batch = pairs.batch_of(*data, torch.tensor([1, 2]))
         squared_error(student(batch.X), batch.y, "sum").backward()
         return {name: w.grad for name, w in student.named_parameters()}
 
@@ -127,9 +128,9 @@ def test_data_are_isotropic(data):
     a block-orthogonal one; those of a law of signs do not.
     """
     D = 6
-    E, e = (task.haar((1, k, k), random(3), DOUBLE)[0] for k in (D, D // 2))
+    E, e = (pairs.haar((1, k, k), random(3), DOUBLE)[0] for k in (D, D // 2))
     F = torch.kron(torch.tensor([[0, 1], [1, 0]], dtype=DOUBLE), e)
-    batch = task.sample(Parameters(N=2, D=D, data=data), random(4), 60_000, DOUBLE)
+    batch = pairs.sample(Parameters(N=2, D=D, data=data), random(4), 60_000, DOUBLE)
     item, code, label = batch.X[:, 0, :D], batch.X[:, 0, D:], batch.X[:, 1, :D]
     for x, turn in ((item, E), (label, E), (item + label, E), (code, F)):
         assert abs(excess(x, turn)) < 4  # standard errors
@@ -153,15 +154,15 @@ def test_any_orthonormal_law_has_the_same_loss(draw):
     equation.
     """
     p = Parameters(N=3, D=8, data="orthonormal", query="last")
-    items, labels, codes = task.orthonormal(p, 5, random(draw), DOUBLE)
+    items, labels, codes = pairs.orthonormal(p, 5, random(draw), DOUBLE)
     if draw == 3:  # no random frame: unit vectors
         eye = torch.eye(8, dtype=DOUBLE).expand(5, 8, 8)
         items, labels = eye[:, [5, 0, 3]], eye[:, [1, 7, 2]]
-    batch = task.assemble(items, labels, codes, torch.full((5,), 2))
+    batch = pairs.batch_of(items, labels, codes, torch.full((5,), 2))
     student = Constrained(8, "strict", DOUBLE)
     student.theta.data = torch.tensor((0.4, 1.7, 0.8), dtype=DOUBLE)
     each = (student(batch.X) - batch.y).square().sum(1)
-    from_equation = ih.dynamics.spelled(ih.equations()["loss"].rhs)
+    from_equation = dynamics.spelled(ih.equations()["loss"].rhs)
     exact = float(
         from_equation.subs(
             {
@@ -183,7 +184,7 @@ def test_one_layer_is_not_enough(size):
     """
     D = 2 * size
     p = Parameters(N=size, D=D, data="orthonormal", query="last")
-    batch = task.sample(p, random(), 1, DOUBLE)
+    batch = pairs.sample(p, random(), 1, DOUBLE)
     moving = [q.name for q in PSEUDO if q.matrix == "W1" or q.name in ("gamma_1", "gamma_2")]
     assert len(moving) == 5
     student = Student(D, "strict", DOUBLE)
@@ -212,7 +213,7 @@ def test_constrained_network_at_every_size(size):
     """
     flow, at = ih.flow(), (0.4, 0.9, 0.8)
     p = Parameters(N=size, D=2 * size, data="orthonormal", query="last")
-    batch = task.sample(p, random(size), 1, DOUBLE)
+    batch = pairs.sample(p, random(size), 1, DOUBLE)
     student = Constrained(p.D, "strict", DOUBLE)
     student.theta.data = torch.tensor(at, dtype=DOUBLE)
     loss = squared_error(student(batch.X), batch.y, "sum")
@@ -222,7 +223,7 @@ def test_constrained_network_at_every_size(size):
     def number(form):
         return float(form.subs({v: values[v.name] for v in form.free_symbols}))
 
-    spelled = ih.dynamics.spelled(ih.equations()["loss"].rhs)
+    spelled = dynamics.spelled(ih.equations()["loss"].rhs)
     assert loss.item() == pytest.approx(number(spelled), rel=1e-12)
     rates = [number(flow.expanded[v]) for v in flow.state]
     assert (-slopes).numpy() == pytest.approx(rates, rel=1e-10)  # sums of 2N terms that cancel
@@ -236,7 +237,7 @@ def test_rates_of_vectors_of_squared_norm_D(D):
     gradient, the flow of normalised ones at D^2 times the rate for scores, all at D times it.
     """
     p = Parameters(N=3, D=D, data="orthonormal", query="each")
-    batch = task.sample(p, random(D), 3, DOUBLE)
+    batch = pairs.sample(p, random(D), 3, DOUBLE)
     theta = torch.randn(19, generator=random(1), dtype=DOUBLE)
     scores = torch.tensor([not name.startswith("gamma") for name in NAMES])
     student = Nineteen(D, "strict", DOUBLE)
@@ -257,7 +258,7 @@ def test_a_large_residual_stream_is_disentangled():
     """
     D = 4
     p = Parameters(N=2, D=D, data="orthonormal", query="last")
-    batch = task.sample(p, random(), 3, DOUBLE)
+    batch = pairs.sample(p, random(), 3, DOUBLE)
     student = Student(D, "strict", DOUBLE)
     student.load_state_dict(
         assemble(
@@ -280,7 +281,7 @@ def test_a_large_residual_stream_is_disentangled():
         h = h + seen @ h @ U.T @ write[2]
         return (h @ maps.T @ W3)[:, -1]
 
-    isometry = task.haar((1, 8 * D, 80), random(2), DOUBLE)[0]
+    isometry = pairs.haar((1, 8 * D, 80), random(2), DOUBLE)[0]
     torch.testing.assert_close(residual_stream(isometry), exact, rtol=0, atol=1e-12)
     errors = []
     for d in (10**3, 10**5):

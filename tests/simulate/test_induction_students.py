@@ -16,9 +16,9 @@ from simulate.induction_heads import (
     project,
     residual,
     standard,
-    task,
     train,
 )
+from simulate.induction_heads import student as pairs
 from simulate.induction_heads.learner import Learner
 from simulate.induction_heads.student import (
     NAMES,
@@ -48,16 +48,16 @@ def gap(a, b) -> float:
 def test_orthonormal_data():
     """All tokens, and codes with swapped codes, are orthonormal; also where D > 2N."""
     for D in (6, 10):
-        items, labels, codes = task.orthonormal(
+        items, labels, codes = pairs.orthonormal(
             Parameters(N=3, D=D, data="orthonormal"), 4, random(), DOUBLE
         )
-        for rows in (torch.cat([items, labels], 1), torch.cat([codes, task.swap(codes)], 1)):
+        for rows in (torch.cat([items, labels], 1), torch.cat([codes, pairs.swap(codes)], 1)):
             assert gap(rows @ rows.transpose(1, 2), torch.eye(6, dtype=DOUBLE)) < ROUNDING
 
 
 def test_haar_frames_are_isotropic():
     """Mean of one entry and mean square over many frames: 0 and 1/D, |z| <= 4."""
-    frames = task.haar((4000, 2, 4), random(3), DOUBLE)
+    frames = pairs.haar((4000, 2, 4), random(3), DOUBLE)
     entries = frames[:, 0, 0].numpy()
     assert abs(entries.mean()) / (entries.std() / np.sqrt(4000)) < 4
     squares = frames[:, 1, 2].square().numpy()
@@ -68,7 +68,7 @@ def test_sequence():
     """Eqs. (3)-(4): rows, query and target."""
     p = Parameters(N=3, D=4)
     items, labels, codes = torch.randn(3, 2, 3, 4, generator=random())
-    batch = task.assemble(items, labels, codes, torch.tensor([2, 0]))
+    batch = pairs.batch_of(items, labels, codes, torch.tensor([2, 0]))
     assert batch.X.shape == (2, 7, 8)
     M = torch.zeros(4, 4)
     M[:2, 2:] = M[2:, :2] = torch.eye(2)
@@ -78,15 +78,15 @@ def test_sequence():
     assert torch.equal(batch.X[0, -1], torch.cat([items[0, 2], torch.zeros(4)]))
     assert torch.equal(batch.y[1], labels[1, 0])
     for query, allowed in (("last", {2}), ("uniform", {0, 1, 2}), ("each", {0, 1, 2})):
-        assert set(task.sample(p.replace(query=query), random(), 64).q.tolist()) == allowed
-    assert task.sample(p.replace(query="each"), random(), 6).q.tolist() == [0, 1, 2, 0, 1, 2]
+        assert set(pairs.sample(p.replace(query=query), random(), 64).q.tolist()) == allowed
+    assert pairs.sample(p.replace(query="each"), random(), 6).q.tolist() == [0, 1, 2, 0, 1, 2]
 
 
 def test_gaussian_data():
     """Mean 0, variance 1 and fourth moment 3 of items, labels and codes, which are uncorrelated;
     every pair queried alike: |z| <= 4.
     """
-    batch = task.sample(Parameters(N=4, D=8), random(1), 512)
+    batch = pairs.sample(Parameters(N=4, D=8), random(1), 512)
 
     def off(values, expected):
         values = np.ravel(values)
@@ -122,7 +122,7 @@ def test_masks():
 def test_three_realisations_agree(mask):
     """All weights, 19 directions, three numbers: the same function where they overlap."""
     D = 6
-    batch = task.sample(Parameters(N=4, D=D), random(2), 5, DOUBLE)
+    batch = pairs.sample(Parameters(N=4, D=D), random(2), 5, DOUBLE)
     full, nineteen, three = (
         Student(D, mask, DOUBLE),
         Nineteen(D, mask, DOUBLE),
@@ -142,7 +142,7 @@ def test_plain_forward():
     student = Student(D, "strict", DOUBLE)
     for w in student.parameters():
         w.data = torch.randn(w.shape, generator=random(w.shape[0]), dtype=DOUBLE) / 4
-    X = task.sample(Parameters(N=N, D=D), random(5), 1, DOUBLE).X[0]
+    X = pairs.sample(Parameters(N=N, D=D), random(5), 1, DOUBLE).X[0]
 
     def layer(h, W):
         retrieved = torch.zeros_like(h)
@@ -239,7 +239,7 @@ def test_population_descent_is_noiseless():
     p = Parameters(N=N, D=D, data="orthonormal", query="each")
     student = Nineteen(D, "strict", DOUBLE)
     student.theta.data = torch.randn(19, generator=random(4), dtype=DOUBLE) / 2
-    batches = [task.sample(p, random(k), N, DOUBLE) for k in range(3)]
+    batches = [pairs.sample(p, random(k), N, DOUBLE) for k in range(3)]
     losses = [squared_error(student(b.X), b.y, "sum").item() for b in batches]
     np.testing.assert_allclose(losses, losses[0], rtol=1e-12)
     full = Student(D, "strict", DOUBLE)
@@ -280,7 +280,7 @@ def test_dataset():
     np.testing.assert_allclose(runs.t, runs.step * p.time_per_step)
     np.testing.assert_array_equal(runs.alpha, runs.pseudo.sel(parameter="alpha_3"))
     assert runs.W2.sizes == {"seed": 2, "t": 4, "row_2": 16, "column_2": 16}
-    y = task.sample(p, task.generator(2, "test")).y
+    y = pairs.sample(p, pairs.generator(2, "test")).y
     exact = train(p, store=None, dtype="float64", keep_weights=True, **ALONE)
     for _, then in exact.isel(seed=0).groupby("step"):  # weights of every time, not of the last
         weights = {name: torch.as_tensor(then[name].values[0]) for name in ("W1", "W2", "W3")}

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from simulate.induction_heads import chains
+from simulate.induction_heads import contexts
 from simulate.statement import Student
 from simulate.streams import keyed
 from theory.induction_heads import markov
@@ -16,9 +16,9 @@ def differences(gap, size=48, length=16384):
     weights.
     """
     p, random = markov.Parameters(k=6, m=4, D=4, rho=0.6), keyed(3, 0)
-    symbols, after = chains.drawn(p, size, random)
-    tokens, chances, last = chains.sequences(p, symbols, after, length, random)
-    layers, stated = chains.Transformer(p, gap), markov.stated
+    symbols, after = contexts.drawn(p, size, random)
+    tokens, chances, last = contexts.chain_sequences(p, symbols, after, length, random)
+    layers, stated = contexts.ChainTransformer(p, gap), markov.stated
     values = {n: random.normal(size=x.shape) for n, x in layers.weights.items()}
     values["c"] = np.array(5.0)
     layers.weights = {n: torch.as_tensor(x) for n, x in values.items()}
@@ -51,7 +51,8 @@ def test_time_on_sequences():
     p = markov.Parameters(k=8, D=8, eta=1.0, batch_size=16)
     time = markov.emergence_time(p)
     far, near = (
-        chains.descent(p.run_to(1.3 * time), 1024, gap, 0).expand_dims("seed") for gap in (20, 1)
+        contexts.chain_descent(p.run_to(1.3 * time), 1024, gap, 0).expand_dims("seed")
+        for gap in (20, 1)
     )
     found, early = (float(first_crossing(r.attention_first, 0.5).values[0]) for r in (far, near))
     assert 0.97 < found / time < 1.05 and early < 0.95 * found

@@ -10,7 +10,7 @@ from simulate.associative_memory import k_hop, noisy_bigram, superposition
 from simulate.associative_memory.gradient_steps import InductionHead, run
 from simulate.associative_memory.gradient_steps import Parameters as StepParameters
 from simulate.associative_memory.gradient_steps import sample as sample_steps
-from simulate.associative_memory.k_hop.pointers import Learner as Pointing
+from simulate.associative_memory.k_hop import PointerLearner as Pointing
 from theory.associative_memory.gradient_steps import equations as step_equations
 from theory.associative_memory.k_hop import direct_time
 
@@ -94,9 +94,9 @@ def test_noisy_labels():
     assert (label == p.N).mean() == pytest.approx(0.3, abs=4 * np.sqrt(0.21 / 20000))
     learner = noisy_bigram.Learner(p, 0)
     with torch.no_grad():
-        learner.weights["score"].fill_(20.0)
-        learner.weights["value"][:6] = 5 * torch.eye(6)
-        learner.weights["feed_forward"][6] = 9.0
+        learner.student["score"].fill_(20.0)
+        learner.student["value"][:6] = 5 * torch.eye(6)
+        learner.student["feed_forward"][6] = 9.0
     assert learner.predictions(1.0) == (0.0, 1.0) and learner.predictions(0.0) == (1.0, 0.0)
 
 
@@ -156,8 +156,8 @@ def test_pointers_jump_layer_by_layer(tmp_path):
     p = k_hop.Pointers(N=6, layers=2, steps=260, batch_size=64)
     learner = Pointing(p, 0)
     with torch.no_grad():
-        learner.scores[:] = 60 * torch.eye(6)
-        learner.mixture[:] = torch.eye(3)
+        learner.student["scores"][:] = 60 * torch.eye(6)
+        learner.student["mixture"][:] = torch.eye(3)
     assert learner.measure()["accuracy"].min() == 1 and learner.measure()["jump"].min() > 0.999
     found = k_hop.train_pointers(p, [0], store=tmp_path, workers=1, progress=False)
     first = [int((found.accuracy.values[0, :, j] > 0.95).argmax()) for j in range(3)]

@@ -255,7 +255,7 @@ def test_one_step_of_the_noisy_bigram_counts_labels():
         learner = noisy_bigram.Learner(p, 0, dtype=torch.float64)
         logits = learner.logits(torch.as_tensor(context))
         loss = torch.nn.functional.cross_entropy(logits, torch.as_tensor(label))
-        weights = [learner.weights[name] for name in ("feed_forward", "value")]
+        weights = [learner.student[name] for name in ("feed_forward", "value")]
         row, W_V = (-slope.numpy() for slope in torch.autograd.grad(loss, weights))
         C = np.zeros((p.N + 1, p.N))
         np.add.at(C, (label[:, None], context), 1)

@@ -15,7 +15,7 @@ from simulate.state_tracking import train
 from simulate.state_tracking.learner import SYSTEM, Learner
 from simulate.statement import system as statement_system
 from theory.associative_memory import factual_recall
-from theory.associative_memory.factual_recall.statement import recall
+from theory.associative_memory.factual_recall.dynamics import recall
 from theory.optimisers import Optimiser, Steps
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters

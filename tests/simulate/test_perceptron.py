@@ -8,24 +8,28 @@ items that are not learnt.
 import numpy as np
 import pytest
 
-from simulate.induction_heads import perceptron
+from simulate.induction_heads import contexts
 
 
 def test_the_clock(monkeypatch):
     """Half the step changes it by less than 10%, of order eta, and not by half; an end at three
     times the residual by less than 3%; four times as many items by a power between 0.4 and 1.
     """
-    few, many, fine = perceptron.clocks(32), perceptron.clocks(128), perceptron.clocks(32, eta=0.25)
+    few, many, fine = (
+        contexts.perceptron_clocks(32),
+        contexts.perceptron_clocks(128),
+        contexts.perceptron_clocks(32, eta=0.25),
+    )
     for name, value in few.items():
         assert fine[name] == pytest.approx(value, rel=0.1)
-    monkeypatch.setattr(perceptron, "LEFT", 3 * perceptron.LEFT)
-    early = perceptron.clocks(32)
+    monkeypatch.setattr(contexts, "LEFT", 3 * contexts.LEFT)
+    early = contexts.perceptron_clocks(32)
     assert early["half"] == few["half"] < early["whole"] < few["whole"] < 1.03 * early["whole"]
     assert 0.4 < np.log(many["whole"] / few["whole"]) / np.log(4) < 1
 
 
 def test_what_is_not_learnt_is_an_error(monkeypatch):
     """One unit, and few steps."""
-    monkeypatch.setattr(perceptron, "MOST", 100)
+    monkeypatch.setattr(contexts, "MOST", 100)
     with pytest.raises(ArithmeticError, match="32 items are not learnt"):
-        perceptron.clocks(32, width=1)
+        contexts.perceptron_clocks(32, width=1)

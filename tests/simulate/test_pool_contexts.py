@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from simulate import gradient_flow
-from simulate.induction_heads import pool
+from simulate.induction_heads import contexts
 from simulate.statement import Student
 from simulate.streams import keyed
 from theory.induction_heads import in_weights
@@ -20,8 +20,8 @@ def test_statement_is_the_loss_of_contexts():
     matter; they do if the queried item is among the others.
     """
     p, random, stated = in_weights.Parameters(L=3, C=5, R=2, B=2), keyed(3, 0), in_weights.stated
-    seen, asked = (torch.as_tensor(x) for x in pool.contexts(p, 64, random))
-    by_hand = pool.Transformer(p)
+    seen, asked = (torch.as_tensor(x) for x in contexts.contexts(p, 64, random))
+    by_hand = contexts.PoolTransformer(p)
     values = {n: torch.as_tensor(random.normal(size=x.shape)) for n, x in by_hand.weights.items()}
     by_hand.weights = values
     named = {"beta": values["S"], "w": values["w"], "c": values["c"]}
@@ -78,6 +78,6 @@ def test_time_on_contexts():
     time = in_weights.emergence_time(p)
     one, full = (
         float(first_crossing(run.expand_dims("seed").attention, 0.5).values[0])
-        for run in (pool.descent(p.run_to(1.3 * time), 0, dim) for dim in (None, 64))
+        for run in (contexts.pool_descent(p.run_to(1.3 * time), 0, dim) for dim in (None, 64))
     )
     assert one == pytest.approx(time, rel=0.03) and full < 0.9 * one

@@ -9,7 +9,7 @@ from simulate.induction_heads.text import Parameters, Transformer, on_text
 from theory.induction_heads import text as published
 from theory.parameters import ParameterError
 from verify.check import failed
-from verify.induction_heads.text import timescales
+from verify.induction_heads import text
 
 SMALL = dict(text="zen", vocabulary=12, context=12, D=8, heads=2, batch_size=4, n_test=8)
 HALF = 6
@@ -108,17 +108,17 @@ def test_heads_that_divide():
 @pytest.fixture(scope="module")
 def found():
     """Times of the shipped ensembles."""
-    return timescales.times(timescales.ensembles.shipped())
+    return text.times(text.shipped())
 
 
 def test_rows_of_the_shipped_ensembles(found):
     """Hold; rows see a batch size that does not matter, a length that helps, bursts that do not."""
-    runs = timescales.ensembles.shipped()
-    assert not failed(timescales.checks(found))
-    assert not failed(timescales.copying(runs, found))
+    runs = text.shipped()
+    assert not failed(text.checks(found))
+    assert not failed(text.copying(runs, found))
     assert found["base"].size == found["B = 8"].size == 6
     slow = {**found, "B = 8": 1.1 * np.roll(found["base"], 1), "C = 16": 4 * found["C = 64"]}
     slow["half repeated"] = found["base"] / 1.1
-    assert [c.verdict for c in timescales.checks(slow)] == ["FAIL"] * 3
-    rows = {row[0]: row for row in timescales.table(runs, found)}
+    assert [c.verdict for c in text.checks(slow)] == ["FAIL"] * 3
+    rows = {row[0]: row for row in text.table(runs, found)}
     assert rows["plain text"][1].startswith("> 6000") and rows["base"][1] == "315"

@@ -16,11 +16,10 @@ from simulate.associative_memory.trigger_task import (
     table_of_text,
     train,
 )
-from simulate.associative_memory.trigger_task.student import Transformer
-from simulate.associative_memory.trigger_task.task import fixed_triggers
+from simulate.associative_memory.trigger_task.student import Transformer, fixed_triggers
 from theory.associative_memory import trigger_task
 from theory.parameters import ParameterError
-from verify.associative_memory.trigger_task.laws import planted
+from verify.associative_memory.trigger_task import planted
 
 P = Parameters(N=12, K=3, T=40)
 

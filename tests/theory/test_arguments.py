@@ -14,7 +14,8 @@ from tests.theory.test_swept_numbers import SYSTEMS, small
 from theory import arguments
 from theory import state_tracking as st
 from theory.associative_memory import factual_recall, k_hop, superposition
-from theory.associative_memory.factual_recall.numbers import gain
+from theory.associative_memory.factual_recall import dynamics
+from theory.associative_memory.factual_recall.timescales import gain_of_share
 from theory.parameters import Allowed, ParameterError
 from theory.registry import find
 from theory.state_tracking import inversion, quadrature
@@ -152,13 +153,13 @@ def test_share_of_the_loss_near_nothing_and_near_all():
     for choices in (2, 8):
         for share in (1e-300, 1e-16, 1e-3, 0.5, 1 - 1e-16):
             exact = mpmath.log((choices - 1) / (mpmath.mpf(choices) ** mpmath.mpf(share) - 1))
-            assert gain(share, choices) == pytest.approx(float(exact), rel=1e-15)
-    p, part = factual_recall.Parameters(), factual_recall.dynamics.SUBJECT
+            assert gain_of_share(share, choices) == pytest.approx(float(exact), rel=1e-15)
+    p, part = factual_recall.Parameters(), dynamics.SUBJECT
     times = [factual_recall.time_of_share(p, part, x) for x in (0.5, 1e-8, 1e-16, 1e-17)]
     closed = [factual_recall.closed_form(p, part, x) for x in (0.5, 1e-8, 1e-16, 1e-17)]
     np.testing.assert_allclose(times, closed, rtol=1e-9)  # both are exact to epsilon^2 ln epsilon
     # Late, t grows as e^X/X: ten times as long for a tenth, over the gains; (1 + 1/X) aside.
-    longer = 10 * gain(1e-16, p.D) / gain(1e-17, p.D)
+    longer = 10 * gain_of_share(1e-16, p.D) / gain_of_share(1e-17, p.D)
     assert times[3] / times[2] == pytest.approx(longer, rel=3e-3)
     assert factual_recall.time_of_share(p, part, 0.9999999999) >= 0
     with pytest.raises(ParameterError, match="^share = .*closed form does not hold"):

@@ -10,11 +10,10 @@ import pytest
 import torch
 
 from simulate.induction_heads import contexts as students
-from simulate.induction_heads import task
+from simulate.induction_heads import student as pairs
 from simulate.induction_heads.student import Constrained
 from theory import induction_heads as ih
 from theory.induction_heads import bursty
-from theory.induction_heads.bursty import contexts
 from theory.parameters import ParameterError
 from theory.statement import kept
 from verify.emergence import first_crossing
@@ -25,7 +24,7 @@ GIVEN = dict(trained="three", data="orthonormal", query="last", batch_size=1)
 def test_loss_is_the_statements():
     """A burst at the end, at any weights."""
     alpha, beta, gamma, N, B = 0.7, 1.3, 0.8, 12, 3
-    label, square = contexts.Mixture(contexts.bursts(N, [B]), np.ones(1)).parts(alpha, beta)
+    label, square = bursty.Mixture(bursty.bursts(N, [B]), np.ones(1)).parts(alpha, beta)
     loss = kept.derived(bursty.stated).loss
     values = dict(alpha=alpha, beta=beta, gamma=gamma, N=N, B=B)
     told = float(loss.subs({x: values[x.name] for x in loss.free_symbols}).doit())
@@ -41,10 +40,10 @@ def test_loss_is_the_transformers():
     student = Constrained(p.dimension, p.mask, torch.float64)
     with torch.no_grad():
         student.theta.copy_(torch.tensor(weights, dtype=torch.float64))
-        batch = students.sequences(p, right, task.generator(0, "train"))
+        batch = students.burst_sequences(p, right, pairs.generator(0, "train"))
         there = (student(batch.X) - batch.y).square().sum(-1).numpy()
     for row, loss in zip(right, there, strict=True):
-        label, square = contexts.Mixture(row[None], np.ones(1)).parts(*weights[:2])
+        label, square = bursty.Mixture(row[None], np.ones(1)).parts(*weights[:2])
         found = 1 - 2 * weights[2] * label + weights[2] ** 2 * square
         assert found == pytest.approx(loss, rel=1e-12)
 
@@ -52,7 +51,7 @@ def test_loss_is_the_transformers():
 def test_one_size():
     """Within 2% of the law for a burst of one size."""
     for N, B in ((64, 4), (128, 1)):
-        there = contexts.Mixture(contexts.bursts(N, [B]), np.ones(1)).time()
+        there = bursty.Mixture(bursty.bursts(N, [B]), np.ones(1)).time()
         known = bursty.emergence_time(bursty.Parameters(N=N, B=B))
         assert there == pytest.approx(known, rel=0.02)
 
@@ -66,10 +65,10 @@ def test_the_flow_is_averaged(N, B, exponent, step):
     the mean of the times, and off the time at the mean size.
     """
     p = bursty.Parameters(N=N, B=B)
-    right, chances = contexts.bursts(N, np.arange(1, B + 1)), contexts.zipf(B, exponent)
+    right, chances = bursty.bursts(N, np.arange(1, B + 1)), bursty.zipf(B, exponent)
     time = bursty.random_time(p, exponent=exponent)
     q = ih.Parameters(N=N, steps=int(1.2 * time / step), **GIVEN)
-    runs = students.descent(q, right, chances, 0, step)
+    runs = students.burst_descent(q, right, chances, 0, step)
     there = float(first_crossing(runs.alpha.expand_dims("seed"), 0.5).values[0])
     assert time == pytest.approx(there, rel=0.02)
     each = bursty.emergence_time(p, B=np.arange(1, B + 1))
@@ -80,9 +79,9 @@ def test_the_flow_is_averaged(N, B, exponent, step):
 def test_two_moments():
     """At N = 4096: best gamma and time by mean and mean square of B alone."""
     N, B, theta = 4096, 4, 0.5
-    chances, sizes = contexts.zipf(B, 1.5), np.arange(1, B + 1)
+    chances, sizes = bursty.zipf(B, 1.5), np.arange(1, B + 1)
     known = {"N": N, "theta": theta, "mean_B": chances @ sizes, "mean_B2": chances @ sizes**2}
-    e, mixed = bursty.equations(), contexts.Mixture(contexts.bursts(N, sizes), chances)
+    e, mixed = bursty.equations(), bursty.Mixture(bursty.bursts(N, sizes), chances)
     values = mixed.parts(0.0, 0.0)
     best = e["mixture_gamma_star"].evaluate(known)
     assert values[0] / values[1] == pytest.approx(best, rel=1e-9)

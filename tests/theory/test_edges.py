@@ -31,19 +31,19 @@ LIMIT = 60  # seconds of a call, on a machine with other things to do
 ROOMS = ("numbers", "onset", "predict", "theory")  # functions of numbers; flat packages
 CHAPTERS = "theory.state_tracking."  # where a derivation and its numbers are one file
 ROOMS += ("fixed_point", "branches", "variants", "general")
+# Functions of numbers in chapters that also derive.
+OF_CHAPTERS = {
+    "theory.induction_heads.all_weights.descent": "moving flow_of times curve",
+    "theory.induction_heads.all_weights.law": "predicted effective_length slow_drop",
+    "theory.induction_heads.all_weights.recent": "predicted exact",
+    "theory.induction_heads.dynamics": "times",
+    "theory.induction_heads.emergence": "times",
+}
 # Formulas in, formulas out.
 SYMBOLIC = {"derived", "equations", "sections", "flow", "flows", "thermodynamic_limit", "mixture"}
 # Parts of other functions, which have read the arguments; and figures.
 INNER = {
     "arrivals": "emergence_steps",
-    "all_weights": "descend crossings euler rates loss_of mean_loss",
-    "all_weights_loss": "first_layer weights compiled loss_and_gradient rows",
-    "emergence": "gaussian alpha_of beta_of rates",
-    "burst_loss": "compiled loss_and_gradient",
-    "running": "after_each before_each placed spread with_gradient",
-    "leading_order": "nodes names loss_and_gradient",
-    "recent": "places compiled",
-    "uniform_query": "compiled loss_and_gradient",
     "variants": "rule low_degree_averages input_channel",
     "fixed_point": "continued",
     "branches": "crossing",
@@ -56,14 +56,6 @@ INNER = {
     "early_difference exponent onset_A gain_of_flow departure_of_sharp",
     "linear_attention.theory": "plateau level merged_time",
     "onset": "curves curve draw report lines interpolated",
-    "k_hop.numbers": "over_hops time_of_product in_time starting_at stages product_curve",
-    "factual_recall.numbers": "constants angle_of_share gain",
-    "retrieval.numbers": "half",
-    "softmax_recall.numbers": "ahead plateau",
-    "bursty.numbers": "compiled",
-    "in_weights.numbers": "equations compiled from_sizes sized value clock memory head end seconds "
-    "reached halved least followed slow given",
-    "markov.numbers": "compiled along read_out bigrams unigrams fits",
     "online.numbers": "numbers_at boundary end_of",
     "online.onset": "basins",
 }
@@ -197,7 +189,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "general.starting_order": {"system": lambda: general()["system"], "m": np.array([0.1, -0.1])},
     "integrate.half_times": {"epochs": 20},
     "integrate.data_scatter": {"alpha": 3.0},
-    "leading_order.effective_length": {"size": 512, "right": 2},
+    "law.effective_length": {"size": 512, "right": 2},
     "recent.predicted": {"size": 32, "window": 0.25, "rtol": 1e-4},
     "recent.exact": {"size": 16, "window": 0.25, "rtol": 1e-4},
     "linear_attention.drops": {
@@ -227,6 +219,7 @@ def functions() -> dict[str, tuple[str, Callable]]:
         chapters = {x for x in chapters if x.startswith(CHAPTERS)}
         for home in (package, *rooms(package)):
             names = getattr(home, "__all__", [n for n in vars(home) if not n.startswith("_")])
+            names = OF_CHAPTERS.get(home.__name__, "").split() or names
             inner = {
                 n
                 for end, parts in INNER.items()
@@ -263,8 +256,9 @@ def rooms(package: types.ModuleType) -> Iterator[types.ModuleType]:
     for info in pkgutil.walk_packages(home.__path__, f"{home.__name__}."):
         if f"{info.name}.".startswith(beside):
             continue  # another system's
-        inside = set(info.name.removeprefix(home.__name__).split("."))
-        if inside & set(ROOMS) or info.name.startswith(CHAPTERS):
+        parts = info.name.removeprefix(home.__name__).split(".")
+        here = info.name in OF_CHAPTERS or info.name.startswith(CHAPTERS)
+        if here or set(parts) & set(ROOMS):
             yield importlib.import_module(info.name)
 
 
@@ -433,14 +427,7 @@ def allowed(p: BaseParameters) -> Iterator[tuple[str, str, BaseParameters]]:
 
 # Seconds at some edge, or of derivation before the first.
 LONG = ("branches", "thresholds", "general.solve", "positional_semantic.onset", "transverse")
-LONG += (
-    "all_weights",
-    "leading_order",
-    "numbers.recent",
-    "continue_branch",
-    "low_degree",
-    "solve_regularised",
-)
+LONG += ("all_weights", "law.", "continue_branch", "low_degree", "solve_regularised")
 LONG += ("fixed_point", "positional_semantic.online")
 SAID = [
     pytest.param(path, id=path, marks=[pytest.mark.slow] * any(x in path for x in LONG))

@@ -19,11 +19,11 @@ from theory.associative_memory.factual_recall import (
     closed_form,
     equations,
     flow,
+    onset,
     time_of_share,
 )
 from theory.associative_memory.factual_recall.dynamics import PARTS, SUBJECT
-from theory.associative_memory.factual_recall.numbers import constants
-from theory.associative_memory.factual_recall.onset import onset
+from theory.associative_memory.factual_recall.timescales import constants
 from theory.numeric import function
 from theory.parameters import ParameterError
 

@@ -13,7 +13,7 @@ from scipy.integrate import solve_ivp
 from theory.induction_heads import in_weights
 from theory.parameters import ParameterError
 
-values = importlib.import_module("theory.induction_heads.in_weights.numbers").value
+values = importlib.import_module("theory.induction_heads.in_weights").value
 
 
 def rates(_, y, L, K, n, decay, fading):

@@ -14,14 +14,13 @@ import sympy as sp
 from later import Later
 
 from theory.algebra import vanishes
-from theory.induction_heads import attention, dynamics, network, structure
-from theory.induction_heads.all_weights import law, plateau, scores
-from theory.induction_heads.numbers import all_weights as times
-from theory.induction_heads.numbers import all_weights_loss, emergence, leading_order
+from theory.induction_heads import dynamics, emergence, network, structure
+from theory.induction_heads.all_weights import descent as times
+from theory.induction_heads.all_weights import law, plateau, running, scores
 from theory.induction_heads.symbols import alpha, beta, gamma
 from theory.parameters import ParameterError
 
-NAMES = all_weights_loss.NAMES
+NAMES = running.NAMES
 # With gamma_3, a second induction head: match first, then shift by one position.
 TWIN = ("alpha_1", "beta_10")
 
@@ -47,12 +46,12 @@ def test_gradient_is_the_slope_of_the_loss(mask, query):
     zeros.
     """
     theta = 0.5 * np.random.default_rng(1).standard_normal(19)
-    gradient = all_weights_loss.loss_and_gradient(theta, 5, query, mask)[1]
+    gradient = running.loss_and_gradient(theta, 5, query, mask)[1]
     step = 1e-5
     slopes = [
         (
-            all_weights_loss.loss_and_gradient(theta + step * x, 5, query, mask)[0]
-            - all_weights_loss.loss_and_gradient(theta - step * x, 5, query, mask)[0]
+            running.loss_and_gradient(theta + step * x, 5, query, mask)[0]
+            - running.loss_and_gradient(theta - step * x, 5, query, mask)[0]
         )
         / (2 * step)
         for x in np.eye(19)
@@ -75,11 +74,11 @@ def test_cost_is_proportional_to_the_pairs():
     theta = np.array([point.get(n, 0.0) for n in NAMES])
     loss = dynamics.spelled(dynamics.equations()["loss"].rhs)
     per_pair: dict[str, list[float]] = {"last": [], "uniform": []}
-    all_weights_loss.loss_and_gradient(theta, 2, 2)  # what it takes to compile is not counted
+    running.loss_and_gradient(theta, 2, 2)  # what it takes to compile is not counted
     for N in (10**4, 10**5):
         for name, query in (("last", N), ("uniform", "uniform")):
             tracemalloc.start()
-            found = all_weights_loss.loss_and_gradient(theta, N, query)[0]
+            found = running.loss_and_gradient(theta, N, query)[0]
             per_pair[name].append(tracemalloc.get_traced_memory()[1] / N)
             tracemalloc.stop()
             if query == N:
@@ -97,9 +96,7 @@ def test_flow_of_five_is_descent_on_its_loss():
     curve = plateau.flow().solve(
         type("Point", (), {"values": lambda self: {"N": N}})(), at=at, t=200.0
     )
-    run = times.descend(
-        lambda x: leading_order.loss_and_gradient(x, N), N, plateau.FIVE, horizon=200 / N**2
-    )
+    run = times.descend(lambda x: law.loss_and_gradient(x, N), N, plateau.FIVE, horizon=200 / N**2)
     for name in plateau.FIVE:
         np.testing.assert_allclose(
             curve[name], [run.sol(t / N)[NAMES.index(name)] for t in at], atol=1e-7
@@ -114,7 +111,7 @@ def test_law_without_a_fit(query):
     error, enough = {}, 1e-6  # the law is off by percents
     for N in (8, 64):
         flow = times.times(N, query, rtol=enough)
-        predicted = leading_order.predicted(N, query, rtol=enough)
+        predicted = law.predicted(N, query, rtol=enough)
         error[N] = {n: abs(predicted[n] / flow[n] - 1) for n in flow}
         assert max(error[N].values()) < 2 * np.log(N) / N
     assert all(error[64][n] < error[8][n] for n in error[8])
@@ -126,7 +123,7 @@ def test_means_over_pairs():
     e^alpha.
     """
     N = 10**5
-    pairs, weights = leading_order.nodes(N)
+    pairs, weights = law.nodes(N)
     q = np.arange(1.0, N + 1)
     for e in (3.0, 5e4):
         for power in (1, 2):
@@ -144,7 +141,7 @@ def test_large_sizes_for_the_last_pair():
     eq, c = law.equations(), law.constants()
     gap = {}
     for L in (40.0, 400.0):
-        exact = leading_order.slow_drop(L)
+        exact = law.slow_drop(L)
         form = eq["T_drop_all_last"].rhs.subs(sp.log(law.N), L) / law.N**2
         gap[L] = (
             float(form.subs({law.mean_phi: c["mean_phi"], law.variance_phi: c["variance_phi"]}))
@@ -155,17 +152,14 @@ def test_large_sizes_for_the_last_pair():
         5 < gap[40.0] * 40**3 < 25 and 5 < gap[400.0] * 400**3 < 25
     )  # a constant over three decades, near 12
     wrong = (
-        4
-        / (400 + c["mean_phi"] + 1.2 * (4 - c["variance_phi"]) / 400)
-        / leading_order.slow_drop(400.0)
-        - 1
+        4 / (400 + c["mean_phi"] + 1.2 * (4 - c["variance_phi"]) / 400) / law.slow_drop(400.0) - 1
     )
     assert abs(wrong) * 400**3 > 100
 
 
 def test_drop_of_the_last_pair_grows_slower_than_that_of_three_numbers():
     """T ln N / N^2 tends to 4 from above, far out."""
-    scaled = [leading_order.slow_drop(L) * L for L in (10.0, 20.0, 100.0, 400.0)]
+    scaled = [law.slow_drop(L) * L for L in (10.0, 20.0, 100.0, 400.0)]
     assert scaled == sorted(scaled, reverse=True) and 4 < scaled[-1] < 4.02
 
 
@@ -179,7 +173,7 @@ def rates(size, query, **theta):
     numbers; gamma_2 + gamma_3 is held by a gradient of order N.
     """
     point = np.array([theta.get(n, 0.0) for n in NAMES])
-    down = -(size**2) * leading_order.loss_and_gradient(point, size, query)[1]
+    down = -(size**2) * law.loss_and_gradient(point, size, query)[1]
     found = dict(zip(NAMES, down, strict=True))
     return np.array([found["alpha_3"], found["beta_2"], (found["gamma_3"] - found["gamma_2"]) / 2])
 
@@ -234,7 +228,7 @@ def test_first_layer_solves_the_loss():
     together, fourth = (float(f.subs(tau, 0.9)) for f in forms)
     theta = {"gamma_2": together / 2, "gamma_3": together / 2, "gamma_4": fourth}
     point = np.array([theta.get(n, 0.0) for n in NAMES])
-    down = -size * leading_order.loss_and_gradient(point, size)[1]
+    down = -size * law.loss_and_gradient(point, size)[1]
     found = down[[NAMES.index(n) for n in theta]]
     expected = [float(sp.diff(f, tau).subs(tau, 0.9)) for f in forms]
     assert [found[0] + found[1], found[2]] == pytest.approx(expected, rel=20 / size)  # 1/N
@@ -313,7 +307,7 @@ def test_twin_head_of_the_inclusive_mask():
 @pytest.mark.parametrize(
     ("call", "field"),
     [
-        (lambda: all_weights_loss.loss_and_gradient(np.zeros(19), 4, 5), "query = 5"),
+        (lambda: running.loss_and_gradient(np.zeros(19), 4, 5), "query = 5"),
         (lambda: times.times(4, "first"), "query = .first."),
     ],
 )
@@ -329,7 +323,7 @@ def test_scores_of_three_numbers_are_a_special_case(mask):
     short = {"alpha_3": alpha, "beta_2": beta, "gamma_3": gamma}
     put_in = {x: short.get(name, 0) for name, x in scores.THETA.items()}
     whole = scores.key_scores(mask)
-    for name, score in attention.key_scores(mask).items():
+    for name, score in network.key_scores(mask).items():
         of_all = scores.spelled(whole[name], mask).subs(put_in)
         assert vanishes(of_all - beta * score), name
     assert len(put_in) == 19 and list(put_in.values()).count(0) == 16

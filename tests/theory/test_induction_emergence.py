@@ -9,7 +9,7 @@ import pytest
 
 from theory import induction_heads as ih
 from theory import onset as command
-from theory.induction_heads.numbers import emergence
+from theory.induction_heads import emergence
 from theory.induction_heads.onset import FLOW, SLOW, curves, onset
 from theory.parameters import ParameterError
 

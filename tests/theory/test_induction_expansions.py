@@ -12,8 +12,7 @@ from later import Later
 
 from theory import induction_heads as ih
 from theory.algebra import truncated
-from theory.induction_heads import Parameters, drop, expansions
-from theory.induction_heads.numbers import emergence, uniform_query
+from theory.induction_heads import Parameters, drop, dynamics, emergence, expansions
 from theory.induction_heads.symbols import E, N, beta, beta_c, gamma, kappa, s, tau, w, x
 from theory.numeric import function
 from theory.parameters import ParameterError
@@ -257,7 +256,7 @@ def test_uniform_query_times():
     """Averaged over q the N^2 law gains a factor ln N: T ln N / N^2 stays of order 1 while T / N^2
     falls.
     """
-    times = {n: uniform_query.times(n) for n in (16, 64, 256)}
+    times = {n: dynamics.times(n) for n in (16, 64, 256)}
     ratio = [emergence.Path(n).of_beta() / times[n]["T_beta"] for n in times]
     # The slopes at the start are in the ratio ln N + 0.96, from which the ratio of times is not
     # far.

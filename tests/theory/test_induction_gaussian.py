@@ -12,7 +12,7 @@ from scipy.integrate import solve_ivp
 from scipy.special import digamma, polygamma
 
 from theory.induction_heads import gaussian
-from theory.induction_heads.numbers import all_weights as times
+from theory.induction_heads.all_weights import descent as times
 
 DIMENSION = 4
 # In units of 3^(1/2): mean 0, second moment 1, fourth 3, what a normal variable has, and more does

@@ -10,7 +10,7 @@ import pytest
 import sympy as sp
 
 from theory import induction_heads as ih
-from theory.induction_heads import attention, dynamics, network, structure
+from theory.induction_heads import dynamics, network, structure
 from theory.induction_heads.symbols import F, G, N, alpha, beta, gamma, k, l, p, q, r, s
 
 GIVEN_r = {r: s + F}
@@ -150,7 +150,7 @@ def test_score_between_item_and_label():
     """
     same = sp.KroneckerDelta(k, l)
     assert derived("score_label_item") == derived("score_item_label") == alpha * same
-    net = network.Network("strict", attention.NAMES)
+    net = network.Network("strict", network.SHORT)
     for kind in ("item", "label"):
         row = net.row(kind, k)
         assert network.value(net.score("W1", row, row)) == 0

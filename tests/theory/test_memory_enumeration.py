@@ -19,8 +19,7 @@ from theory.associative_memory import (
     symbols,
     trigger_task,
 )
-from theory.associative_memory.k_hop import agreement, overlaps
-from theory.associative_memory.k_hop.numbers import probability
+from theory.associative_memory.k_hop import overlaps, probability
 from theory.associative_memory.symbols import K, N, T, d, e, i, j, p, u
 from theory.special import gaussian_accuracy
 
@@ -335,18 +334,18 @@ def test_agreement_by_enumeration(size, hops):
             sum(a == b for a, b in zip(f, s, strict=True))
             for f, s in zip(first, second, strict=True)
         ]
-        at = {N: size, agreement.k: hops}
+        at = {N: size, overlaps.k: hops}
         form = (
             eq["agreement"]
             .rhs.subs(at)
             .doit()
-            .subs({agreement.phi[q + 1]: v for q, v in enumerate(fixed)})
+            .subs({overlaps.phi[q + 1]: v for q, v in enumerate(fixed)})
         )
         assert form == R(alike[-1], total)
         before = sp.Integer(1)
         for q in range(hops):
             before = eq["agreement_hop"].rhs.subs(
-                {N: size, agreement.before: before, agreement.fixed: fixed[q]}
+                {N: size, overlaps.before: before, overlaps.fixed: fixed[q]}
             )
             assert before == R(alike[q], total)
         if trial:
@@ -365,7 +364,7 @@ def test_mean_square_correlation_by_enumeration(size, hops):
         R(sum(a == b for a, b in enumerate(q)) - 1, size - 1) ** 2 for q in group(size)
     ) / math.factorial(size)
     assert (
-        k_hop.equations()["correlation_square"].rhs.subs({N: size, agreement.k: hops}) == one**hops
+        k_hop.equations()["correlation_square"].rhs.subs({N: size, overlaps.k: hops}) == one**hops
     )
 
 

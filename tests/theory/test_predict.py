@@ -11,8 +11,7 @@ from theory import associative_memory as am
 from theory import induction_heads as ih
 from theory import positional_semantic as ps
 from theory import state_tracking as st
-from theory.associative_memory import factual_recall as recall
-from theory.associative_memory import k_hop
+from theory.associative_memory import factual_recall, k_hop
 from theory.parameters import ParameterError
 from theory.state_tracking import accuracy_kernels
 from theory.state_tracking.cavity import Cavity
@@ -279,7 +278,7 @@ def test_factual_recall_follows_the_steps_of_the_students():
     steps = np.array([0, 3, 20])
     runs = xr.Dataset(coords={"t": p.eta * steps, "step": ("t", steps)})
     runs.attrs["parameters"] = p.replace(batch_size=7).as_json()
-    found, whole = am.predict(p, runs), am.factual_recall.flow().descend(p, p.eta, 20)
+    found, whole = am.predict(p, runs), factual_recall.flow().descend(p, p.eta, 20)
     np.testing.assert_array_equal(found.loss, whole.loss.isel(t=steps))
     assert "accuracy" not in found and "probability" in found
     with pytest.raises(ParameterError, match="eta = .*: the runs were trained"):
@@ -322,13 +321,13 @@ def test_informed_descents_take_the_local_minimiser():
 
 
 HEADS = ih.Parameters(N=2, D=4, data="orthonormal", query="last", steps=24, eval_every=4)
-RECALL = recall.Parameters(steps=24, eval_every=4)
+RECALL = factual_recall.Parameters(steps=24, eval_every=4)
 FAR = {
     "state_tracking": lambda p, **more: st.predict(p, seeds=2, **more),
     "dressed": lambda p, **more: st.predict(p, seeds=2, level="dressed", **more),
     "fixed_disorder": lambda p, **more: st.predict(p, seeds=2, level="fixed_disorder", **more),
     "induction_heads": ih.predict,
-    "factual_recall": recall.predict,
+    "factual_recall": factual_recall.predict,
 }
 OF = {"induction_heads": HEADS, "factual_recall": RECALL}
 

@@ -10,14 +10,16 @@ import pytest
 import sympy as sp
 from scipy.special import digamma
 
-from theory.induction_heads.numbers import (
-    all_weights_loss,
-    burst_loss,
-    leading_order,
-    recent,
-    uniform_query,
+from theory.induction_heads import dynamics
+from theory.induction_heads.all_weights import burst, law, recent, running
+from theory.induction_heads.all_weights.running import (
+    after,
+    before,
+    mean,
+    picked,
+    total,
+    with_gradient,
 )
-from theory.induction_heads.numbers.running import after, before, mean, picked, total, with_gradient
 
 a, b, x, asked = sp.symbols("a b x asked")
 line, later, earlier, alone, whole, some, value = sp.symbols(
@@ -70,12 +72,12 @@ def test_one_slope_for_all_pairs(of):
 
 PLACES = np.array([6.0, 7.0, 8.0])
 LOSSES = {
-    "burst": lambda at: burst_loss.loss_and_gradient(at, 7, 3),
-    "burst, inclusive": lambda at: burst_loss.loss_and_gradient(at, 7, 3, "inclusive"),
-    "uniform query, three numbers": lambda at: uniform_query.loss_and_gradient(at[:3], 6),
-    "five numbers, last": lambda at: leading_order.loss_and_gradient(at, 8),
-    "five numbers, uniform": lambda at: leading_order.loss_and_gradient(at, 8, "uniform"),
-    "eight numbers, burst": lambda at: leading_order.loss_and_gradient(at, 8, right=3),
+    "burst": lambda at: burst.loss_and_gradient(at, 7, 3),
+    "burst, inclusive": lambda at: burst.loss_and_gradient(at, 7, 3, "inclusive"),
+    "uniform query, three numbers": lambda at: dynamics.loss_and_gradient(at[:3], 6),
+    "five numbers, last": lambda at: law.loss_and_gradient(at, 8),
+    "five numbers, uniform": lambda at: law.loss_and_gradient(at, 8, "uniform"),
+    "eight numbers, burst": lambda at: law.loss_and_gradient(at, 8, right=3),
     "recent": lambda at: recent.compiled()(at, 8.0, PLACES, digamma(8) - digamma(PLACES)),
 }
 
@@ -98,11 +100,11 @@ def test_three_numbers_are_three_of_nineteen():
     from the scores of another derivation; so is its gradient.
     """
     state = np.array([0.7, 1.9, 0.6])
-    places = [all_weights_loss.NAMES.index(n) for n in ("alpha_3", "beta_2", "gamma_3")]
-    theta = np.zeros(len(all_weights_loss.NAMES))
+    places = [running.NAMES.index(n) for n in ("alpha_3", "beta_2", "gamma_3")]
+    theta = np.zeros(len(running.NAMES))
     theta[places] = state
     for N in (1, 2, 7):
-        told, slopes = uniform_query.loss_and_gradient(state, N)
-        loss, every = all_weights_loss.loss_and_gradient(theta, N, "uniform")
+        told, slopes = dynamics.loss_and_gradient(state, N)
+        loss, every = running.loss_and_gradient(theta, N, "uniform")
         assert told == pytest.approx(loss, rel=1e-13)
         np.testing.assert_allclose(slopes, every[places], atol=1e-14)

@@ -155,8 +155,8 @@ def test_plateau_of_the_relation():
     """The loss of the flow where the relation's read-out is large and the subject's zero."""
     p = softmax_recall.Parameters(S=20, R=3, D=5)
     level = softmax_recall.onset(p).numbers["plateau"]
-    flow = softmax_recall.emergence.flow()
-    at = dict.fromkeys(flow.state, 0.0) | {softmax_recall.emergence.V: 200.0 * p.T}
+    flow = softmax_recall.flow()
+    at = dict.fromkeys(flow.state, 0.0) | {softmax_recall.V: 200.0 * p.T}
     there = flow.observables["loss"].subs(at)
     there = there.subs({x: getattr(p, x.name) for x in there.free_symbols})
     assert level == pytest.approx(float(there), rel=1e-12)  # e^-200 is left of the relation

@@ -9,15 +9,14 @@ import pytest
 import torch
 import xarray as xr
 
-from simulate.induction_heads import Parameters, assemble, task
+from simulate.induction_heads import Parameters, assemble, student
 from simulate.induction_heads.student import attention
 from simulate.pool import one_thread
-from theory.induction_heads.all_weights import loss, plateau, scores
-from theory.induction_heads.numbers import all_weights as times
-from theory.induction_heads.numbers import all_weights_loss
+from theory.induction_heads.all_weights import descent as times
+from theory.induction_heads.all_weights import law, plateau, running, scores
 from verify.induction_heads import all_weights, all_weights_equations
 
-NAMES = [*scores.equations(), *loss.equations()]
+NAMES = [*scores.equations(), *scores.loss_equations()]
 QUICK = (
     "all_key_own_label",
     "all_key_query_inclusive",
@@ -28,7 +27,7 @@ QUICK = (
 
 def table():
     """Equations of all weights."""
-    return {**scores.equations(), **loss.equations(), **plateau.equations()}
+    return {**scores.equations(), **scores.loss_equations(), **plateau.equations()}
 
 
 def notices(name):
@@ -63,10 +62,7 @@ def test_attention_of_the_first_layer():
     """Rows of the equations sum to one, both masks, with the right number of each kind of
     column, and each is the network's entry at the row and column of its left-hand side.
     """
-    eq, theta = (
-        table(),
-        dict(zip(all_weights_loss.NAMES, all_weights_equations.point(5), strict=True)),
-    )
+    eq, theta = (table(), dict(zip(running.NAMES, all_weights_equations.point(5), strict=True)))
     values = {**theta, "N": 6, "k": 4, "q": 2, "l": 3}
     for end, own in (("", 0), ("_inclusive", 1)):
 
@@ -89,8 +85,8 @@ def test_attention_of_the_first_layer():
         size, at = 6, {"k": 4, "q": 2, "l": 3, "N": 6}
         mask = "inclusive" if own else "strict"
         p = Parameters(N=size, D=12, data="orthonormal", query="last", mask=mask)
-        drawn = task.orthonormal(p, 1, torch.Generator().manual_seed(0), torch.float64)
-        X = task.assemble(*drawn, torch.tensor([at["q"] - 1])).X
+        drawn = student.orthonormal(p, 1, torch.Generator().manual_seed(0), torch.float64)
+        X = student.batch_of(*drawn, torch.tensor([at["q"] - 1])).X
         first = assemble(theta, 12)["W1"]
         T = attention(X @ first @ X.mT, mask)[0].numpy()
         named = [n for n in eq if "attention" in n and n.endswith("_inclusive") == bool(own)]
@@ -140,13 +136,13 @@ def test_a_wrong_gradient_shows_in_the_times():
     """Half a percent on one number's gradient moves the drop far beyond the tolerance."""
 
     def wrong(theta):
-        value, gradient = all_weights_loss.loss_and_gradient(theta, 4, 4)
-        gradient[all_weights_loss.NAMES.index("gamma_4")] *= 1.005
+        value, gradient = running.loss_and_gradient(theta, 4, 4)
+        gradient[running.NAMES.index("gamma_4")] *= 1.005
         return value, gradient
 
     found, right = (
         times.crossings(times.descend(of, 4, times.moving("strict"), rtol=1e-7), 4)["T_drop"]
-        for of in (wrong, lambda theta: all_weights_loss.loss_and_gradient(theta, 4, 4))
+        for of in (wrong, lambda theta: running.loss_and_gradient(theta, 4, 4))
     )
     assert abs(found / right - 1) > 100 * all_weights.FLOW
 
@@ -167,9 +163,7 @@ def test_law_is_held_to_the_flow(more, within, monkeypatch):
     names = (*times.LEVELS, "T_drop")
     late = {N: dict.fromkeys(names, N**2 + more * N * np.log(N)) for N in (16, 32, 64)}
     monkeypatch.setattr(all_weights, "flow_times", lambda N, query: late[N])
-    monkeypatch.setattr(
-        all_weights.leading_order, "predicted", lambda N, query: dict.fromkeys(names, N**2)
-    )
+    monkeypatch.setattr(law, "predicted", lambda N, query: dict.fromkeys(names, N**2))
     checks, _ = all_weights.against_law((16, 32), 64)
     plain = [c for c in checks if "corrected" not in c.name]
     assert len(plain) == len(checks) / 2 == 2 * len(names)
@@ -203,7 +197,7 @@ def test_students_are_held_to_the_descent_with_their_step(monkeypatch, late, agr
     def train(p, seeds):
         assert p.eval_every > 1  # or a clock of steps would pass for one of records
         path = times.euler(p.N, "last", p.mask, p.time_per_step, p.steps)[:: p.eval_every]
-        loss = [all_weights_loss.loss_and_gradient(x, p.N, p.N)[0] for x in path]
+        loss = [running.loss_and_gradient(x, p.N, p.N)[0] for x in path]
         at = p.time_per_step * p.eval_every * np.arange(len(loss))
         stretched = [1 + late + 1e-3 * s for s in range(-4, 5)]
         curves = [np.interp(at, at * factor, loss) for factor in stretched]

@@ -12,49 +12,48 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from theory.induction_heads.all_weights import burst, burst_loss
-from theory.induction_heads.numbers import all_weights as times
+from theory.induction_heads.all_weights import burst, recent
+from theory.induction_heads.all_weights import descent as times
 from verify.check import failed
-from verify.induction_heads import all_weights
-from verify.induction_heads.bursty import every_weight
+from verify.induction_heads import all_weights, bursty
 
 
 @pytest.mark.parametrize("mask", ["strict", pytest.param("inclusive", marks=pytest.mark.slow)])
 def test_equations_are_the_network(mask):
     """Each is needed: with any one of them off by 1% the loss is another."""
-    eq = burst.equations() | burst_loss.equations()
-    assert not failed(every_weight.row_by_row(eq, (mask,)))
+    eq = burst.equations() | burst.burst_loss_equations()
+    assert not failed(bursty.row_by_row(eq, (mask,)))
     end = "" if mask == "strict" else "_inclusive"
     used = [n for n in eq if n == "burst_loss" or (n.endswith("_inclusive") == bool(end))]
     for name in used:
         if name.startswith("burst_first"):
             continue  # put into those of the second layer, and proved there
         wrong = {**eq, name: replace(eq[name], rhs=1.01 * eq[name].rhs)}
-        assert failed(every_weight.row_by_row(wrong, (mask,))), name
+        assert failed(bursty.row_by_row(wrong, (mask,))), name
 
 
 def test_loss_and_gradient_are_the_networks(monkeypatch):
     """To rounding, both masks; with one right pair too many they are not."""
-    assert not failed(every_weight.running_sums())
-    right = every_weight.loss_and_gradient
+    assert not failed(bursty.running_sums())
+    right = bursty.loss_and_gradient
     fewer = lambda theta, size, B, mask: right(theta, size, max(1, B - 1), mask)  # noqa: E731
-    monkeypatch.setattr(every_weight, "loss_and_gradient", fewer)
-    assert not any(c.within for c in every_weight.running_sums())
+    monkeypatch.setattr(bursty, "loss_and_gradient", fewer)
+    assert not any(c.within for c in bursty.running_sums())
 
 
 def test_descent_step_by_step(tmp_path):
     """Training in the nineteen directions is the Euler map of the closed gradient."""
     given = dict(store=tmp_path, progress=False, workers=1, device="cpu")
-    assert not failed(every_weight.descent(5, 2, 40, **given))
+    assert not failed(bursty.descent(5, 2, 40, **given))
 
 
 @pytest.mark.parametrize("late", [0.0, 0.1])
 def test_law_of_recent_pairs(late, monkeypatch):
     """At N = 32, and a flow that is late by 10%."""
-    flow = every_weight.recent.exact(32, 0.125, rtol=1e-5)
+    flow = recent.exact(32, 0.125, rtol=1e-5)
     moved = {n: (1 + late) * x for n, x in flow.items()}
-    monkeypatch.setattr(every_weight.recent, "exact", lambda *asked, **more: moved)
-    checks, notes = every_weight.of_places(((32, 0.125),))
+    monkeypatch.setattr(recent, "exact", lambda *asked, **more: moved)
+    checks, notes = bursty.of_places(((32, 0.125),))
     assert [c.within for c in checks] == 2 * [not late] and len(notes) == 1
 
 
@@ -64,14 +63,14 @@ def test_law_is_held_to_the_flow(late, monkeypatch):
     flow = all_weights.flow_times(32, "last", 2)
     moved = {n: (1 + late) * x for n, x in flow.items()}
     monkeypatch.setattr(all_weights, "flow_times", lambda *asked: moved)
-    checks, notes = every_weight.against_law(((32, 2),))
+    checks, notes = bursty.against_law(((32, 2),))
     assert [c.within for c in checks] == 2 * [not late] and len(notes) == 1
 
 
 @pytest.mark.slow
 def test_law():
     """All sizes, up to 2 B^2 = N."""
-    assert not failed(every_weight.against_law()[0])
+    assert not failed(bursty.against_law()[0])
 
 
 @pytest.mark.parametrize(("late", "agrees"), [(0.0, True), (0.03, False)])

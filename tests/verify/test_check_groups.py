@@ -17,11 +17,8 @@ from theory.associative_memory.factual_recall.dynamics import PARTS
 from theory.registry import TABLE as MODELS
 from theory.state_tracking import Parameters as Tracking
 from theory.state_tracking.onset import equations as onset_equations
-from verify.associative_memory.factual_recall import timescales as recall
-from verify.associative_memory.gradient_steps import laws as gradient_steps
-from verify.associative_memory.k_hop import laws as k_hop
-from verify.associative_memory.superposition import laws as superposition
-from verify.associative_memory.trigger_task import laws as trigger_task
+from verify.associative_memory import factual_recall as recall
+from verify.associative_memory import gradient_steps, k_hop, superposition, trigger_task
 from verify.check import vanishing
 from verify.report import Request
 from verify.state_tracking import ensemble
@@ -133,7 +130,9 @@ def test_three_steps_are_judged_where_they_end(monkeypatch, accuracy, large, fai
 
     monkeypatch.setattr(gradient_steps, "run", run)
     monkeypatch.setattr(gradient_steps, "gradient_checks", list)
-    assert [c.name for c in gradient_steps.laws() if not c.within] == ([failing] if failing else [])
+    assert [c.name for c in gradient_steps.step_checks() if not c.within] == (
+        [failing] if failing else []
+    )
 
 
 @pytest.mark.parametrize("late", [None, 2, 3, 7])
@@ -208,8 +207,8 @@ def test_the_trigger_task_trains_only_in_full(monkeypatch):
         row = vanishing(name, "slides", 0.0, 0.0, "why")
         monkeypatch.setattr(trigger_task, name, lambda row=row: [row])
     request = Request(MODELS["associative_memory.trigger_task"], full=False)
-    quick = trigger_task.report(request)
+    quick = trigger_task.laws(request)
     assert [c.name for c in quick.checks] == ["memories"]
     assert quick.notes[1].startswith("not run without --full: trigger task")
-    whole = trigger_task.report(replace(request, full=True))
+    whole = trigger_task.laws(replace(request, full=True))
     assert [c.name for c in whole.checks] == ["memories", *trained] and not whole.notes

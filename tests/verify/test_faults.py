@@ -15,7 +15,7 @@ from simulate.pool import one_thread
 from theory.parameters import ParameterError
 from theory.registry import MODELS
 from verify.check import failed
-from verify.induction_heads import gradients, score_gradients
+from verify.induction_heads import gradients
 from verify.report import covered
 
 WITH_GRADIENTS = {m.name: m for model in MODELS.values() for m in model.offering("gradients")}
@@ -83,7 +83,7 @@ def before(name):
 @pytest.fixture
 def quick(monkeypatch):
     """Fewer points and sizes than the checks as they are."""
-    for module in (gradients, score_gradients):
+    for module in (gradients, gradients):
         monkeypatch.setattr(module, "SIZES", (2, 3))
     monkeypatch.setattr(gradients, "POINTS", 2)
 

@@ -8,7 +8,8 @@ import pytest
 import xarray as xr
 
 from theory.induction_heads import gaussian as law
-from verify.induction_heads import gaussian, population
+from theory.induction_heads.all_weights import descent
+from verify.induction_heads import gaussian
 
 
 @pytest.fixture
@@ -44,12 +45,12 @@ def test_law(monkeypatch, faulty):
     """At N = 128; a fault of twice the tolerance is seen, and by its own row alone."""
     monkeypatch.setattr(gaussian, "LAW_RTOL", 1e-5)
     flow = functools.cache(
-        lambda size, query, D, rtol, times=gaussian.times.times: times(
+        lambda size, query, D, rtol, times=descent.times: times(
             size, query, speed=gaussian.speeds(D), rtol=rtol
         )
     )
     monkeypatch.setattr(
-        gaussian.times,
+        descent,
         "times",
         lambda size, query, speed, rtol: flow(size, query, speed["alpha_1"] ** 0.5, rtol),
     )
@@ -63,7 +64,7 @@ def test_law(monkeypatch, faulty):
 
 def test_gradient_of_the_coefficient():
     """Central differences of the coefficient itself, all nineteen numbers."""
-    of = population.coefficient(2)
+    of = gaussian.coefficient(2)
     theta = 0.5 * np.random.default_rng(3).standard_normal(19)
     shift = 1e-4 * np.eye(19)
     slopes = [(of(theta + s)[0] - of(theta - s)[0]) / 2e-4 for s in shift]
@@ -81,7 +82,7 @@ def test_descent_tends_to_the_flow(monkeypatch):
         for eta in (1 / 8, 1 / 16):
             monkeypatch.setattr(gaussian, "RATES", {D: eta})
             found.append(eta * gaussian.drop(D, size, 0))
-        flow = gaussian.times.times(size, "uniform", speed=gaussian.speeds(D), rtol=1e-6)
+        flow = descent.times(size, "uniform", speed=gaussian.speeds(D), rtol=1e-6)
         return (2 * found[1] - found[0]) / (flow["T_drop"] * D)
 
     # Euler's error falls from 1.4% by halves; its second order is a hundredth of that.

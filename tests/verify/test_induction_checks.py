@@ -10,15 +10,7 @@ from theory.parameters import ParameterError
 from theory.registry import find
 from verify import timescales as command
 from verify.check import failed
-from verify.induction_heads import (
-    constrained,
-    flow_laws,
-    gradients,
-    pictures,
-    students,
-    symmetry,
-    timescales,
-)
+from verify.induction_heads import flow_laws, gradients, pictures, symmetry, timescales
 
 mpl.use("Agg")
 ALONE = {"progress": False, "workers": 1, "device": "cpu"}
@@ -63,9 +55,9 @@ def test_powers_and_limits():
     """
     sizes = np.array([4, 6, 8, 12])
     times = [[3 * N**1.5, 7 * N**-0.5, N if N < 12 else np.nan] for N in sizes]
-    assert students.power(sizes, times) == pytest.approx([1.5, -0.5, np.nan], nan_ok=True)
+    assert flow_laws.power(sizes, times) == pytest.approx([1.5, -0.5, np.nan], nan_ok=True)
     approach = [2.0 + np.array([5.0, -3.0]) / size for size in (32, 128)]
-    assert students.limit((32, 128), approach) == pytest.approx([2.0, 2.0])
+    assert flow_laws.limit((32, 128), approach) == pytest.approx([2.0, 2.0])
 
 
 @pytest.mark.parametrize(("query", "batch"), [("last", 1), ("uniform", 6)])
@@ -73,17 +65,17 @@ def test_nineteen_directions_need_no_batch(query, batch):
     """Each queried pair once; of all weights a batch is what it is said to be. The step in t is the
     rate.
     """
-    nineteen = students.orthonormal(6, query, "nineteen", 0.1, 10, 32)
+    nineteen = flow_laws.orthonormal(6, query, "nineteen", 0.1, 10, 32)
     assert (nineteen.query, nineteen.batch_size) == ({"uniform": "each"}.get(query, query), batch)
-    every = students.orthonormal(6, query, "all", 0.1, 10, 32)
+    every = flow_laws.orthonormal(6, query, "all", 0.1, 10, 32)
     assert (every.query, every.batch_size) == (query, 32)
     assert nineteen.time_per_step == pytest.approx(0.1) == every.time_per_step
 
 
 def test_network_is_euler(tmp_path, monkeypatch):
     """Constrained network against Euler; order of convergence."""
-    monkeypatch.setattr(constrained, "SIZE", 2)
-    checks, notes = constrained.network(store=tmp_path, **ALONE)
+    monkeypatch.setattr(flow_laws, "SIZE", 2)
+    checks, notes = flow_laws.network(store=tmp_path, **ALONE)
     assert [c.name for c in checks if not c.within] == [] and any("flow" in n for n in notes)
 
 

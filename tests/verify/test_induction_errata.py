@@ -7,11 +7,11 @@ import pytest
 import sympy as sp
 import torch
 
-from simulate.induction_heads import Constrained, Parameters, Student, assemble, project, task
+from simulate.induction_heads import Constrained, Parameters, Student, assemble, project
+from simulate.induction_heads import student as pairs
 from simulate.induction_heads.student import NAMES, attention, squared_error
 from theory import induction_heads as ih
-from theory.induction_heads import definitions, structure
-from theory.induction_heads.numbers import emergence
+from theory.induction_heads import emergence, structure
 from theory.numeric import function
 from verify.induction_heads import symmetry
 
@@ -26,9 +26,9 @@ def gap(a, b) -> float:
 def loss_at(mask: str = "strict", overlap: float = 0.0) -> float:
     """Loss at POINT for N = 3, q = N on orthonormal data, where item 3 may overlap with label 1."""
     p = Parameters(N=3, D=8, data="orthonormal", query="last")
-    items, labels, codes = task.orthonormal(p, 1, torch.Generator().manual_seed(1), DOUBLE)
+    items, labels, codes = pairs.orthonormal(p, 1, torch.Generator().manual_seed(1), DOUBLE)
     items[:, 2] = overlap * labels[:, 0] + np.sqrt(1 - overlap**2) * items[:, 2]
-    batch = task.assemble(items, labels, codes, torch.tensor([2]))
+    batch = pairs.batch_of(items, labels, codes, torch.tensor([2]))
     student = Constrained(8, mask, DOUBLE)
     student.theta.data = torch.tensor(POINT, dtype=DOUBLE)
     return squared_error(student(batch.X), batch.y, "sum").item()
@@ -38,7 +38,7 @@ def test_second_layer_scores_use_the_first_layer_output():
     """Eq. (1) prints the block that layer 2 carries on as U: it is H_1, of 4D columns as what is
     retrieved, so that W_3 reads 8D of them; with an input of 2D columns it would read 6D.
     """
-    scores = definitions.equations()["scores_2"].rhs
+    scores = structure.definitions()["scores_2"].rhs
     assert {str(limit[2]) for limit in scores.limits} == {"4*D"}
     student = Student(4)
     assert student.W2.shape == (16, 16) and student.W3.shape == (
@@ -167,7 +167,7 @@ def rotated(kind: str):
     W = assemble(dict(zip(NAMES, values, strict=True)), D)
     out = []
     for turned in ((items, labels, codes), (items @ E, labels @ E, codes @ F)):
-        batch = task.assemble(*turned, torch.tensor([1]))
+        batch = pairs.batch_of(*turned, torch.tensor([1]))
         X = batch.X[0]
         U = torch.cat([X, attention(X @ W["W1"] @ X.T, "strict") @ X], 1).detach().requires_grad_()
         P = (U @ W["W2"] @ U.T).detach().requires_grad_()

@@ -15,11 +15,8 @@ from theory.associative_memory import factual_recall
 from theory.associative_memory.factual_recall import Parameters
 from theory.parameters import ParameterError
 from verify import gradients, laws, timescales, trajectories
-from verify.associative_memory.factual_recall import timescales as recall_timescales
-from verify.associative_memory.gradient_steps import laws as gradient_steps
-from verify.associative_memory.k_hop import laws as k_hop
-from verify.associative_memory.noisy_bigram import laws as noisy_bigram
-from verify.associative_memory.superposition import laws as superposition
+from verify.associative_memory import factual_recall as recall_timescales
+from verify.associative_memory import gradient_steps, k_hop, noisy_bigram, superposition
 from verify.check import identity
 from verify.report import reporting
 
@@ -146,10 +143,10 @@ def test_sampled_laws_small(monkeypatch):
 
 def test_laws_command(monkeypatch, capsys):
     """Table and exit code; a failed law is exit code 1; a model without laws is told so."""
-    monkeypatch.setattr(k_hop, "report", reporting(lambda: [identity("a", "e", 1, 1, 0, "why")]))
+    monkeypatch.setattr(k_hop, "laws", reporting(lambda: [identity("a", "e", 1, 1, 0, "why")]))
     assert laws.main(["associative_memory.k_hop"]) == 0
     assert "1 exact, 0 FAIL" in capsys.readouterr().out
-    monkeypatch.setattr(k_hop, "report", reporting(lambda: [identity("a", "e", 1, 2, 0, "why")]))
+    monkeypatch.setattr(k_hop, "laws", reporting(lambda: [identity("a", "e", 1, 2, 0, "why")]))
     assert laws.main(["associative_memory.k_hop", "--json"]) == 1
     with pytest.raises(ParameterError, match="verify.laws: not for induction_heads"):
         laws.main(["induction_heads"])
@@ -165,5 +162,5 @@ def test_every_system_is_whole():
         for flow in wing.flows().values():
             p = wing.Parameters() if name != "k_hop" else wing.Parameters(k=3)
             assert flow.solve(p, t=1.0).sizes["t"] == 601
-        assert all(callable(system.wing("verify", c).report) for c in system.checks)
+        assert all(callable(system.command(c)) for c in system.checks)
     assert model.wing("theory").Parameters is Parameters

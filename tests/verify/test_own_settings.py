@@ -31,7 +31,7 @@ def test_flags_of_students_are_rejected(name, flag, given):
     """In one line, before anything is trained."""
     model = find(name)
     with pytest.raises(ParameterError, match=f"^{flag}: not for {name}, whose settings"):
-        model.wing("verify", "timescales").report(Request(model, **given))
+        model.command("timescales")(Request(model, **given))
 
 
 def test_a_report_made_of_groups():

@@ -16,21 +16,14 @@ import pytest
 from simulate.associative_memory.superposition import zipf_error
 from tests import frozen
 from theory.induction_heads import Parameters as Heads
+from theory.induction_heads.all_weights import descent, law
 from theory.positional_semantic import Parameters as Sentences
 from theory.positional_semantic import general
 from theory.positional_semantic.branches import Thresholds
 from theory.registry import find
-from verify.associative_memory.k_hop import laws as k_hop
-from verify.associative_memory.noisy_bigram import laws as noisy
-from verify.associative_memory.superposition import laws as superposition
-from verify.induction_heads import (
-    all_weights,
-    constrained,
-    flow_laws,
-    gaussian,
-    pictures,
-    timescales,
-)
+from verify.associative_memory import k_hop, superposition
+from verify.associative_memory import noisy_bigram as noisy
+from verify.induction_heads import all_weights, flow_laws, gaussian, pictures, timescales
 from verify.positional_semantic import extensions as slices
 from verify.positional_semantic import minima, thresholds
 from verify.report import Request
@@ -39,7 +32,7 @@ from verify.report import Request
 @pytest.fixture
 def heads(monkeypatch):
     """Made-up students, and flows of made-up times."""
-    for module in (timescales, constrained, pictures, all_weights, gaussian):
+    for module in (timescales, flow_laws, pictures, all_weights, gaussian):
         monkeypatch.setattr(module, "train", pretend.heads)
     monkeypatch.setattr(all_weights.standard, "train", pretend.standard)
 
@@ -53,7 +46,7 @@ def heads(monkeypatch):
     monkeypatch.setattr(  # of a single right pair the same times, however the call is spelled
         all_weights, "flow_times", lambda N, query, right=1: times(N, query, *[right] * (right > 1))
     )
-    monkeypatch.setattr(all_weights.leading_order, "predicted", lambda *asked: times(*asked, 0))
+    monkeypatch.setattr(law, "predicted", lambda *asked: times(*asked, 0))
     return times
 
 
@@ -61,7 +54,7 @@ def test_induction_heads(heads, monkeypatch):
     """Ensembles of all weights over N, batches and queries; the pictures; both hypotheses."""
     found = timescales.all_weights(progress=False)
     frozen.hold_all("made-up heads, all weights", found[1:])
-    frozen.hold_all("made-up heads, network", constrained.network(progress=False)[1])
+    frozen.hold_all("made-up heads, network", flow_laws.network(progress=False)[1])
     for p in (Heads.demo(), timescales.PAPER):
         runs = pretend.heads(p, range(3), alone=True)
         _, notes = timescales.emergence(p, runs)
@@ -77,7 +70,7 @@ def test_every_weight_of_induction_heads(heads, monkeypatch):
     monkeypatch.setattr(gaussian, "SIZE", 2)
     monkeypatch.setattr(gaussian, "DIMENSIONS", (16, 256))
     monkeypatch.setattr(gaussian, "HALF_FILLED", (2, 3))
-    monkeypatch.setattr(gaussian.times, "times", heads)
+    monkeypatch.setattr(descent, "times", heads)
     monkeypatch.setattr(gaussian, "all_weights_times", lambda p: heads(p.N, p.D, p.eta))
     monkeypatch.setattr(
         gaussian, "excess", lambda *asked: np.array([pretend.drawn(asked, k) for k in range(4)])

@@ -11,15 +11,14 @@ import pytest
 import xarray as xr
 
 from theory.associative_memory import factual_recall as recall
+from theory.associative_memory.factual_recall import timescales
 from theory.positional_semantic import Parameters as Sentences
 from theory.registry import find
 from theory.state_tracking import Parameters as Tracking
 from verify import trajectories
-from verify.associative_memory.factual_recall import timescales as recalling
-from verify.associative_memory.gradient_steps import laws as gradient_steps
-from verify.associative_memory.noisy_bigram import laws as noisy
-from verify.associative_memory.superposition import laws as superposition
-from verify.associative_memory.trigger_task import laws as trigger_task
+from verify.associative_memory import factual_recall as recalling
+from verify.associative_memory import gradient_steps, superposition, trigger_task
+from verify.associative_memory import noisy_bigram as noisy
 from verify.check import sampled
 from verify.induction_heads import all_weights_equations
 from verify.induction_heads import timescales as heads
@@ -119,7 +118,7 @@ def test_the_plateau_is_held_to_its_height_and_students_to_the_flow():
     assert height.predicted == pytest.approx(np.log(p.D)) and height.measured != height.predicted
     assert flow.predicted == height.measured
     for part in recalling.PARTS:
-        lag = p.eta * recalling.numbers.constants(p, part)["lambda_recall"]
+        lag = p.eta * timescales.constants(p, part)["lambda_recall"]
         held = [
             c
             for c in rows.values()

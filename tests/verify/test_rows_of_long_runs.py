@@ -11,7 +11,8 @@ import pytest
 import xarray as xr
 
 from theory.positional_semantic import Parameters as Sentences
-from verify.associative_memory.trigger_task import laws as trigger_task
+from verify.associative_memory import trigger_task
+from verify.induction_heads import flow_laws
 from verify.induction_heads import timescales as heads
 from verify.positional_semantic import minima, thresholds
 
@@ -49,7 +50,7 @@ def test_exponents_of_all_weights_are_those_of_the_descent(power, monkeypatch):
     )
     squares = {N: dict.fromkeys(heads.NAMES, float(N) ** 2) for N in heads.SIZES}
     monkeypatch.setattr(heads, "population", lambda N, which: squares[N])
-    monkeypatch.setattr(heads.flow_laws, "times", lambda N, which: squares[N])
+    monkeypatch.setattr(flow_laws, "times", lambda N, which: squares[N])
     checks, _, sweeps = heads.all_weights()
     assert len(checks) == 2 * len(heads.NAMES) and set(sweeps) == set(heads.QUERIES.values())
     assert [c.within for c in checks] == [power == 2.0] * len(checks)

@@ -32,7 +32,6 @@ from theory.associative_memory.symbols import DERIVED, N, T, d, k, ref, x
 from theory.catalogue import catalogue
 from theory.explorer.curves import gridded
 from theory.parameters import ANYTHING, Allowed
-from theory.scope import guard
 from theory.special import gauss_legendre, gaussian_accuracy
 from theory.sweep import by_dimension
 
@@ -109,15 +108,13 @@ key_overlap = array("ee", r"e^{\top}e", "overlaps of key embeddings")
 q, answer = array("q", means="weights of the keys"), array("f", means="output of a key")
 stored = symbol("x_stored", r"x'", "a stored key", integer=True, positive=True)
 RANDOM = "unit embeddings independent and uniform on the sphere"
+SIDES = (("right", "y", "the right"), ("wrong", "k", "a wrong"))
 mean_right, mean_wrong = (
-    symbol("mean_right", r"\mathbb{E} s_y", "mean of the right score"),
-    symbol("mean_wrong", r"\mathbb{E} s_k", "mean of a wrong score"),
+    symbol(f"mean_{of}", rf"\mathbb{{E}} s_{k}", f"mean of {words} score") for of, k, words in SIDES
 )
-var_right = symbol(
-    "var_right", r"\operatorname{Var} s_y", "variance of the right score", positive=True
-)
-var_wrong = symbol(
-    "var_wrong", r"\operatorname{Var} s_k", "variance of a wrong score", positive=True
+var_right, var_wrong = (
+    symbol(f"var_{of}", rf"\operatorname{{Var}} s_{k}", f"variance of {words} score", positive=True)
+    for of, k, words in SIDES
 )
 
 
@@ -127,11 +124,8 @@ def squared_cosine() -> sp.Expr:
     """
     half = sp.Symbol("half", positive=True)  # (d - 1)/2
     # With s^2 = v the integrals over (0, 1) are Beta functions B(1/2, half), B(3/2, half).
-    ratio = sp.gammasimp(
-        sp.beta(sp.Rational(3, 2), half).rewrite(sp.gamma)
-        / sp.beta(sp.Rational(1, 2), half).rewrite(sp.gamma)
-    )
-    return sp.simplify(ratio.subs(half, (d - 1) / 2))
+    over, under = (sp.beta(sp.Rational(n, 2), half).rewrite(sp.gamma) for n in (3, 1))
+    return sp.simplify(sp.gammasimp(over / under).subs(half, (d - 1) / 2))
 
 
 def variance(kinds: list[tuple[sp.Expr, bool, bool]]) -> sp.Expr:
@@ -143,13 +137,8 @@ def variance(kinds: list[tuple[sp.Expr, bool, bool]]) -> sp.Expr:
     uncorrelated, since reversing the embedding of one key changes the sign of its term only.
     """
     square = squared_cosine()
-    return sp.expand(
-        sum(
-            total * square ** (int(outputs) + int(keys))
-            for total, outputs, keys in kinds
-            if outputs or keys
-        )
-    )
+    different = [(total, int(outputs) + int(keys)) for total, outputs, keys in kinds]
+    return sp.expand(sum(total * square**n for total, n in different if n))
 
 
 @cache
@@ -216,23 +205,17 @@ def recall_equations() -> dict[str, Equation]:
     phi = sp.exp(-(z**2) / 2) / sp.sqrt(2 * sp.pi)
     below = (1 + sp.erf((1 + sigma_0 * z) / (sigma_1 * sp.sqrt(2)))) / 2
     gauss = sp.Integral(phi * below ** (N - 1), (z, -sp.oo, sp.oo))
-    density = (
-        sp.gamma(d / 2)
-        / (sp.sqrt(sp.pi) * sp.gamma((d - 1) / 2))
-        * (1 - c_leak**2) ** ((d - 3) / 2)
-    )
+    area = sp.gamma(d / 2) / (sp.sqrt(sp.pi) * sp.gamma((d - 1) / 2))
+    density = area * (1 - c_leak**2) ** ((d - 3) / 2)
     marginal = function("F_d", "distribution function of a coordinate on the sphere")
-    wrong = sp.Integral(
-        density * marginal((1 + sigma_0 * z - c_leak) / sp.sqrt(rho2)), (c_leak, -1, 1)
-    )
+    below_right = marginal((1 + sigma_0 * z - c_leak) / sp.sqrt(rho2))
+    wrong = sp.Integral(density * below_right, (c_leak, -1, 1))
     sphere = sp.Integral(phi * wrong ** (N - 1), (z, -sp.oo, sp.oo))
     # Half of the keys are recalled when the largest of N wrong scores, about sigma_1 sqrt(2 ln N),
     # equals the correct score 1. At fixed N/d^2 (up to logarithms) the leak 2/d is negligible
     # against N/d^2.
     scaled = moments_equations()["interference_wrong"].rhs.subs(N, share * d**2)
-    needed = (
-        2 * sp.limit(scaled, d, sp.oo) * d**2 / share * sp.log(N) * (N / d**2)
-    )  # = d^2 for 2 sigma_1^2 ln N = 1
+    needed = 2 * sp.limit(scaled, d, sp.oo) / share * sp.log(N) * N  # d^2: 2 sigma_1^2 ln N = 1
     # With few outputs the variance is dominated by the term of order 1/d.
     few = sp.expand(moments_equations()["classes_wrong"].rhs * d).coeff(d, 0).coeff(N, 1) * N / d
     of_scores = table(
@@ -282,10 +265,8 @@ FAR = 9.0  # cutoff of the leak in standard deviations
 @checked
 def gaussian_recall(N: Keys, d: Dimension) -> float:
     """Recall accuracy with Gaussian scores (`recall_gaussian`)."""
-    numbers = {"N": N, "d": d}
-    s_0, s_1 = (
-        float(recall_equations()[name].evaluate(numbers)) for name in ("sigma_right", "sigma_wrong")
-    )
+    names = ("sigma_right", "sigma_wrong")
+    s_0, s_1 = (float(recall_equations()[n].evaluate({"N": N, "d": d})) for n in names)
     return float(gaussian_accuracy(1.0, s_0, s_1, N))  # type: ignore[arg-type]  # a float
 
 
@@ -377,14 +358,14 @@ def zipf_equations() -> dict[str, Equation]:
     )
 
 
-@guard(RECALL)
+@scope.guard(RECALL)
 @sweep.over_fields
 def gaussian(p: Parameters) -> float:
     """Recall accuracy with Gaussian scores (`recall_gaussian`), one output per key."""
     return gaussian_recall(p.N, p.d)
 
 
-@guard(RECALL)
+@scope.guard(RECALL)
 @sweep.over_fields
 def sphere(p: Parameters) -> float:
     """Recall accuracy with sphere tails (`recall_sphere`), one output per key."""

@@ -1,23 +1,22 @@
 """Induction heads in the disentangled two-layer transformer (Musat et al., arXiv:2511.01033)."""
 
+import time
+from typing import Any
+
 from theory.catalogue import catalogue
 from theory.induction_heads import (
-    attention,
-    definitions,
     drop,
     dynamics,
+    emergence,
     expansions,
     gaussian,
-    query,
+    network,
     structure,
 )
-from theory.induction_heads.all_weights import burst, burst_loss, law, loss, plateau, recent, scores
+from theory.induction_heads.all_weights import burst, descent, law, plateau, recent, scores
 from theory.induction_heads.dynamics import flow
-from theory.induction_heads.numbers import emergence
-from theory.induction_heads.onset import emergence_times, onset
-from theory.induction_heads.parameters import Parameters
-from theory.induction_heads.predict import predict
-from theory.induction_heads.scope import applies
+from theory.induction_heads.onset import emergence_times, onset, predict
+from theory.induction_heads.parameters import Parameters, applies
 
 __all__ = [
     "Parameters",
@@ -30,27 +29,73 @@ __all__ = [
     "flows",
     "onset",
     "predict",
-    "query",
     "sections",
     "structure",
 ]
 
 flows, sections, equations = catalogue(
     {
-        "Definitions": [definitions],
+        "Definitions": [structure.definitions],
         "Which weights can leave zero": [structure],
-        "Attention and loss for any queried pair": [attention],
+        "Attention and loss for any queried pair": [network.attention_equations],
         "Three parameters: loss, gradient, invariant": [dynamics],
         "Flow": [flow],
         "Emergence times": [expansions],
         "Drop of the loss": [drop],
-        "Uniform query": [query],
-        "All weights": [scores, loss],
+        "Uniform query": [dynamics.query_equations],
+        "All weights": [scores, scores.loss_equations],
         "All weights: plateau and law": [plateau, law],
-        "All weights: a burst of right pairs": [burst, burst_loss],
+        "All weights: a burst of right pairs": [burst, burst.burst_loss_equations],
         "All weights: a recent right pair": [recent],
         "Gaussian data": [gaussian],
     },
     flow,
     plateau.flow,
 )
+
+
+# Benchmark of emergence times with all weights trained
+
+SIZES = (64, 1000)
+AGREE = 2e-2  # law against flow at the larger size; its error is of order ln N / N
+
+
+def benchmark() -> dict[str, Any]:
+    """Run the benchmark.
+
+    Returns
+    -------
+    dict
+        ``rows`` (way, points, seconds, microseconds per point, relative difference in T_drop from
+        the flow of all weights at rtol 1e-9), ``ratio`` of seconds at the largest size, flow over
+        law, ``agree``, ``note``.
+    """
+    law.predicted(4), law.predicted(4, "uniform"), descent.times(4)  # compiles
+    rows, spent = [], {}
+    ways: dict[str, Any] = {"flow": (descent.times, {}), "law": (law.predicted, {})}
+    ways["flow, rtol 1e-7"] = (descent.times, {"rtol": 1e-7})
+    for query in descent.QUERIES:
+        for size in SIZES:
+            drop = {}
+            for way, (run, options) in ways.items():
+                started = time.perf_counter()
+                drop[way] = run(size, query, **options)["T_drop"]
+                spent[way, query, size] = time.perf_counter() - started
+            for way, other, tolerance in (("flow", "flow, rtol 1e-7", 1e-5), ("law", "law", AGREE)):
+                error, seconds = abs(drop[other] / drop["flow"] - 1), spent[way, query, size]
+                rows.append(
+                    {
+                        "way": f"{way}, {query} q, N = {size}",
+                        "points": 1,
+                        "seconds": seconds,
+                        "microseconds_per_point": 1e6 * seconds,
+                        "error": error,
+                        "within": bool(error < tolerance) or (way == "law" and size < SIZES[-1]),
+                    }
+                )
+    return {
+        "ratio": spent["flow", "last", SIZES[-1]] / spent["law", "last", SIZES[-1]],
+        "agree": all(r["within"] for r in rows),
+        "rows": rows,
+        "note": "one point is one N with all its emergence times; error: of the flow, rtol 1e-9 against 1e-7; of the law, against the flow",
+    }

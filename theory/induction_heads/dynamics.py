@@ -1,19 +1,35 @@
 """Three-parameter loss, its gradient, the flow and its invariant (B.3-B.5, and beyond)."""
 
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import numpy as np
+import scipy.integrate
+import scipy.optimize
 import sympy as sp
 
-from theory import Equation, Flow, proved, symbol, table, vanishes, written_as
+from theory import Allowed, Equation, Flow, checked, proved, symbol, table, vanishes, written_as
 from theory.catalogue import cache
-from theory.induction_heads import attention
+from theory.induction_heads import network
+from theory.induction_heads.all_weights.running import (
+    after,
+    mean,
+    real,
+    rows,
+    rows_before,
+    with_gradient,
+)
 from theory.induction_heads.network import ORTHONORMAL
-from theory.induction_heads.scope import THREE
+from theory.induction_heads.parameters import THREE
 from theory.induction_heads.symbols import (
     F,
     G,
     N,
     alpha,
     beta,
+    d,
     gamma,
+    k,
     p,
     q,
     r,
@@ -22,9 +38,10 @@ from theory.induction_heads.symbols import (
     squared_error,
     t,
 )
+from theory.special import first_crossing
 
 LAST = "last pair queried, q = N (Assumption 8)"
-GIVEN = (ORTHONORMAL, attention.THREE, LAST, "strict mask", "summed over the D coordinates")
+GIVEN = (ORTHONORMAL, network.THREE, LAST, "strict mask", "summed over the D coordinates")
 NEW = "beyond Theorem 2"
 gamma_star = symbol(
     "gamma_star", r"\gamma^{\star}", "gamma of least loss at given attention", real=True
@@ -38,7 +55,7 @@ def abbreviations() -> dict[sp.Symbol, sp.Expr]:
     """Definitions of r, F, s, p and G; each may use later ones. p is the score of the correct label
     divided by beta.
     """
-    own_label = attention.key_scores()["own_label"].subs(q, N)
+    own_label = network.key_scores()["own_label"].subs(q, N)
     return {
         r: s + F,
         F: 2 * N - 1,
@@ -66,8 +83,8 @@ def equations() -> dict[str, Equation]:
     """Loss at q = N, its gradient by the chain rule, the invariant, and the optimal gamma."""
     short = abbreviations()
     # No row follows the last pair; its label has weight s, and 2N - 1 other rows have weight 1.
-    exponent = sp.exp(beta * attention.key_scores()["own_label"].subs(q, N))
-    loss = attention.derived("strict", N).loss.subs(exponent, s).subs(exponent**2, s**2)
+    exponent = sp.exp(beta * network.key_scores()["own_label"].subs(q, N))
+    loss = network.derived("strict", N).loss.subs(exponent, s).subs(exponent**2, s**2)
     loss = loss.subs(N, (F + 1) / 2)
     loss = grouped(1 - 2 * gamma * s / r + gamma**2 * (s**2 + F) / r**2, loss)
     # Beta and alpha enter through s = exp(beta p), alpha through p = e^alpha / G.
@@ -148,8 +165,7 @@ def flow() -> Flow:
         gamma: 2 * s / r - 2 * gamma * (s**2 + F) / r**2,
     }
     for x, rate in rates.items():
-        if not vanishes(rate + eq[f"dloss_d{x.name}"].rhs):
-            raise ArithmeticError(f"the rate of {x} is not minus its gradient")
+        proved(vanishes(rate + eq[f"dloss_d{x.name}"].rhs), "a rate is not minus its gradient")
     return Flow(
         name="induction_heads",
         time=t,
@@ -167,3 +183,157 @@ def flow() -> Flow:
         },
         scope=THREE,
     )
+
+
+# Uniformly drawn query
+
+UNIFORM = "queried pair uniform over the context"
+slope = symbol("initial_slope", r"\left.\dot\beta\right|_{0}", "rate of beta at time 0", real=True)
+gamma_E = symbol("gamma_E", r"\gamma_{\mathrm{E}}", "Euler's constant", positive=True)
+
+
+def taken_out(summand: sp.Expr, limit: sp.Tuple) -> sp.Expr:
+    """Split a sum into terms and move factors that do not depend on its index in front."""
+    index, low, high = limit
+    total = sp.S.Zero
+    for term in sp.Add.make_args(sp.expand(summand)):
+        before, summed = sp.factor_terms(term).as_independent(index)
+        total += before * (high - low + 1 if summed == 1 else sp.Sum(summed, limit))
+    return total
+
+
+@cache
+def initial_slope() -> sp.Expr:
+    """Rate of beta at alpha = beta = 0 for queried pair q: (gamma/N) (score of the correct label -
+    mean score), proved equal to -dL/dbeta.
+
+    At beta = 0 attention is uniform, so that only the term of the loss linear in attention
+    contributes.
+    """
+    start = {alpha: 0, beta: 0}
+    c = {name: score.subs(start) for name, score in network.key_scores("strict").items()}
+    total = c["own_label"] + sp.Sum(c["later_item"] + c["later_label"], (d, 1, N - q))
+    slope_at = gamma / N * (c["own_label"] - total / (2 * N))
+    rate = -sp.diff(network.loss_of_query("strict"), beta).subs(start)
+    gap = sp.expand((rate - slope_at).replace(sp.Sum, taken_out))
+    proved(gap == 0, "not the initial slope")
+    return slope_at
+
+
+@cache
+def mean_initial_slope() -> sp.Expr:
+    """Average of `initial_slope` over q. Pair k is a later pair for k - 1 queries, and the sum of
+    its two scores times k - 1 is simple.
+    """
+    c = {name: score.subs(alpha, 0) for name, score in network.key_scores("strict").items()}
+    right = c["own_label"]
+    later = sp.expand((c["later_item"] + c["later_label"]).subs(d, k - q))
+    weighted = written_as(1 - right.subs(q, k) / 2, sp.simplify((k - 1) * later))
+    own_sum = sp.Sum(right, (q, 1, N))
+    later_sum = N - own_sum / 2 - weighted.subs(k, 1)  # k = 2..N, as the first pair is never later
+    return gamma / N**2 * (own_sum - (own_sum + later_sum) / (2 * N))
+
+
+@cache
+def large_initial_slope() -> sp.Expr:
+    """Limit of `mean_initial_slope` for large N, by sum of 1/(2q - 1) = H(2N) - H(N)/2 and H(n) =
+    ln n + gamma_E + O(1/n).
+    """
+    total = sp.Symbol("total")
+    scaled = sp.expand(
+        (mean_initial_slope() * N**2 / gamma).subs(sp.Sum(1 / (2 * q - 1), (q, 1, N)), total)
+    )
+    size = sp.Symbol("size", positive=True)
+    of_sum, constant = (sp.limit(scaled.coeff(total, k).subs(N, size), size, sp.oo) for k in (1, 0))
+    harmonic = sp.log(2) + sp.log(N) + gamma_E - (sp.log(N) + gamma_E) / 2
+    return gamma / (2 * N**2) * sp.expand(2 * (of_sum * harmonic + constant))
+
+
+@cache
+def query_equations() -> dict[str, Equation]:
+    """Initial rate of beta, for any queried pair and on average."""
+    given = (ORTHONORMAL, network.THREE, "alpha = beta = 0", "strict mask")
+    place = ref("beyond Assumption 8: any q")
+    return table(
+        place,
+        *given,
+        status="exact",
+        initial_slope=(slope, initial_slope),
+        mean_initial_slope=(slope, mean_initial_slope, UNIFORM),
+        large_initial_slope=(slope, large_initial_slope, "leading order", UNIFORM, "large N"),
+    )
+
+
+# Numerical uniform query
+
+HIGHEST = 0.55  # level up to which the flow is integrated
+HORIZON = 4.0  # longest time in N^2; the last pair alone takes 1.71 N^2, averages over q less
+
+
+@cache
+def compiled() -> Callable:
+    """Loss averaged over all q = 1..N, strict mask, and its gradient by (alpha, beta, gamma).
+
+    Rows before the queried pair have score 0; its own label and later rows have nonzero scores.
+    """
+    scores = network.key_scores("strict")
+    right = sp.exp(beta * scores["own_label"].subs(q, k))
+    item = sp.exp(beta * scores["later_item"].subs(q, rows_before / 2 + 1 - d))
+    label = sp.exp(beta * scores["later_label"].subs(q, k - d))
+    later, squares = real("later squares")
+    every = 2 * k - 1 + right + later
+    chain = {
+        later: after(item + label),
+        squares: after(item**2 + label**2),
+        real("loss"): mean(
+            1 - 2 * gamma * right / every + gamma**2 * (2 * k - 1 + right**2 + squares) / every**2
+        ),
+    }
+    return with_gradient(chain, [alpha, beta, gamma], (k, rows_before), (k, rows_before))
+
+
+def loss_and_gradient(state: Any, size: int) -> tuple[float, np.ndarray]:
+    """Loss averaged over all q = 1..N, strict mask, and its gradient by (alpha, beta, gamma); one
+    call costs O(N).
+    """
+    return compiled()(state, *rows(size, "strict")[:2])
+
+
+@checked
+def times(
+    size: Annotated[int, Allowed(low=1, high=10**6)],
+    level: Annotated[float, Allowed(low=1e-6, high=HIGHEST)] = 0.5,
+) -> dict[str, float]:
+    """Emergence times for uniform q: ``T_gamma``, ``T_beta``, ``T_alpha``, ``T_drop``; infinite if
+    not before 4 N^2.
+    """
+
+    def rate(_: float, state: np.ndarray) -> np.ndarray:
+        return -loss_and_gradient(state, size)[1]
+
+    def dropped(_: float, state: np.ndarray) -> float:
+        return 0.5 - loss_and_gradient(state, size)[0]
+
+    def done(threshold: float, state: np.ndarray) -> float:
+        return min(state.min() - HIGHEST, dropped(threshold, state) - 0.05)
+
+    done.terminal = True  # type: ignore[attr-defined]
+    run = scipy.integrate.solve_ivp(
+        rate,
+        (0, HORIZON * size**2),
+        np.zeros(3),
+        method="LSODA",
+        rtol=1e-9,
+        atol=1e-12,
+        dense_output=True,
+        events=(dropped, done),
+    )
+    crossed = {
+        name: first_crossing(run, index, threshold)
+        for index, name, threshold in (
+            (2, "T_gamma", 0.5),
+            (1, "T_beta", level),
+            (0, "T_alpha", level),
+        )
+    }
+    return crossed | {"T_drop": float(run.t_events[0][0]) if run.t_events[0].size else np.inf}

@@ -1,4 +1,6 @@
-"""When the induction head emerges (Definitions 1-3, Theorem 2): times, curves and figure."""
+"""When the induction head emerges (Definitions 1-3, Theorem 2): times, curves and figure; curves of
+a training run.
+"""
 
 import math
 from typing import Any
@@ -7,14 +9,77 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import Onset, of_onset, scope, sweep, until
-from theory.induction_heads import drop, dynamics, expansions
-from theory.induction_heads.all_weights import burst, burst_loss, loss, scores
-from theory.induction_heads.attention import NAMES
-from theory.induction_heads.numbers import all_weights, emergence
-from theory.induction_heads.parameters import Parameters
-from theory.induction_heads.predict import all_weights_times
-from theory.induction_heads.scope import EMERGENCE, PROJECTED
+from theory import Onset, of_onset, prediction, scope, sweep, until
+from theory.induction_heads import drop, dynamics, emergence, expansions
+from theory.induction_heads.all_weights import burst, descent, scores
+from theory.induction_heads.all_weights.running import NAMES
+from theory.induction_heads.network import SHORT
+from theory.induction_heads.parameters import ALL, DESCENT, EMERGENCE, PROJECTED, Parameters
+from theory.induction_heads.structure import HEAD
+
+# Emergence times for Parameters, and predicted curves of a training run
+
+
+@scope.guard(ALL)
+@sweep.over_fields
+def all_weights_times(p: Parameters) -> dict[str, float]:
+    """Emergence times with all weights trained, for the data, query and mask of ``p``.
+
+    Exact for orthonormal data. On Gaussian data to leading order in 1/D, i.e. without fluctuations
+    of inner products. Times in ``t``, keys as in `all_weights.times`; infinite if not reached
+    before the drop.
+    """
+    speed, pace = descent.rates(p.data, p.dimension)
+    times = descent.times(p.N, p.query, p.mask, right=p.B, speed=speed)
+    return {name: value / pace for name, value in times.items()}
+
+
+@until("t")
+@scope.guard(DESCENT)
+@sweep.over_fields
+def predict(
+    p: Parameters, runs: xr.Dataset | None = None, *, until: float | None = None
+) -> xr.Dataset:
+    """Predict a training run: population gradient descent of all weights with the students' step,
+    starting from zero for every seed.
+
+    Parameters
+    ----------
+    p : Parameters
+        Parameters of the training run.
+    runs : Dataset, optional
+        Students over ``(seed, t)``; the curve is evaluated at their times.
+    until : float, optional
+        Length of the curve without runs, in ``t`` (also ``t=``); ``p.steps`` by default.
+
+    Returns
+    -------
+    Dataset
+        ``alpha``, ``beta``, ``gamma`` and ``loss`` over ``t`` (unit-rate flow on the summed loss).
+
+    Raises
+    ------
+    ParameterError
+        If the closed flow does not apply (data not orthonormal, every pair queried in turn, fewer
+        weights), or if the runs were trained with other parameters.
+    """
+    steps, clock = prediction.clock(p, runs, until)
+    of = descent.loss_of(p.N, p.query, p.mask, p.B)
+
+    def follow() -> xr.Dataset:
+        whole = descent.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]), p.B)
+        path = whole[steps]
+        losses = [of(x)[0] for x in path]
+        curves = {short: ("t", path[:, NAMES.index(full)]) for short, full in HEAD.items()}
+        return xr.Dataset(curves | {"loss": ("t", losses)}, {"t": clock, "step": ("t", steps)})
+
+    return prediction.finite(p, follow).assign_attrs(
+        kind="theory",
+        reference="beyond musat2025: descent of the flow of all weights",
+        status="exact",
+        parameters=p.as_json(),
+    )
+
 
 FLOW, SLOW, ALL_WEIGHTS = "flow (B.5)", "slow manifold", "flow of all weights"
 LABELS = {
@@ -72,9 +137,9 @@ def _all(p: Parameters) -> Onset:
         notes=notes,
         curves=lambda: {ALL_WEIGHTS: _path(p)},
         equations=lambda: (
-            [*(x for part in (scores, loss) for x in part.equations().values())]
+            [*(scores.equations() | scores.loss_equations()).values()]
             if p.B == 1
-            else [*(x for part in (burst, burst_loss) for x in part.equations().values())]
+            else [*(burst.equations() | burst.burst_loss_equations()).values()]
         ),
         plot=draw,
         setting={name: getattr(p, name) for name in ("N", "data", "query", "mask")}
@@ -86,9 +151,9 @@ def _all(p: Parameters) -> Onset:
 
 def _path(p: Parameters) -> xr.Dataset:
     """Alpha_3, beta_2, gamma_3 and the loss with all weights trained, up to the drop."""
-    speed, pace = all_weights.rates(p.data, p.dimension)
-    curve = all_weights.curve(p.N, p.query, p.mask, right=p.B, speed=speed)
-    return curve[[*NAMES, "loss"]].rename(NAMES).assign_coords(t=curve.t / pace)
+    speed, pace = descent.rates(p.data, p.dimension)
+    curve = descent.curve(p.N, p.query, p.mask, right=p.B, speed=speed)
+    return curve[[*SHORT, "loss"]].rename(SHORT).assign_coords(t=curve.t / pace)
 
 
 def _three(p: Parameters, until: float | None) -> Onset:

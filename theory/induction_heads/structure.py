@@ -1,4 +1,5 @@
-"""Theorem 1 by computation: which weights can become nonzero (Sec. 4, App. A).
+"""Definition of the model (Sec. 3, A.3), and Theorem 1 by computation: which weights can become
+nonzero (Sec. 4, App. A).
 
 Items and labels may be rotated together by any orthogonal E, and codes by any F = diag(e, e) or
 antidiag(e, e) with e orthogonal, as such F commute with M. The population gradient commutes with
@@ -15,9 +16,93 @@ from typing import NamedTuple
 import numpy as np
 import sympy as sp
 
-from theory import Equation, symbol
-from theory.induction_heads import definitions
-from theory.induction_heads.symbols import W1, W2, W3, M, m, n, ref
+from theory import Equation, array, symbol, table
+from theory.induction_heads.symbols import (
+    W1,
+    W2,
+    W3,
+    D,
+    M,
+    N,
+    P,
+    Q,
+    S,
+    T,
+    U,
+    V,
+    X_position,
+    X_token,
+    a,
+    b,
+    code,
+    i,
+    j,
+    k,
+    m,
+    n,
+    output,
+    q,
+    ref,
+    squared_error,
+    y,
+)
+
+# Definition of the model
+
+X = array("X", means="token and position of the rows side by side: 2 D columns")
+last = symbol(
+    "last",
+    "i_{0}",
+    "rows a row may attend to: i - 1 strict, i inclusive",
+    integer=True,
+    nonnegative=True,
+)
+MASK = (
+    "a row attends to itself only under the inclusive mask; a row that sees nothing retrieves zero"
+)
+
+
+def softmax(score: sp.IndexedBase) -> sp.Expr:
+    """Entry (i, j) of the row softmax over the rows that row i may attend to."""
+    return sp.exp(score[i, j]) / sp.Sum(sp.exp(score[i, k]), (k, 1, last))
+
+
+@cache
+def definitions() -> dict[str, Equation]:
+    """Definitions from which everything else is derived."""
+    half = D / 2
+    swap = sp.KroneckerDelta(n, m + half) + sp.KroneckerDelta(m, n + half)
+    end = 2 * N + 1
+
+    def bilinear(rows: sp.IndexedBase, W: sp.IndexedBase, width: sp.Expr) -> sp.Expr:
+        return sp.Sum(rows[i, m] * W[m, n] * rows[j, n], (m, 1, width), (n, 1, width))
+
+    return table(
+        ref,
+        status="exact",
+        swap=(M[m, n], swap, "Eq. (2)", "D even"),
+        item_token=(X_token[2 * k - 1, m], a[k, m], "Eq. (3)"),
+        item_position=(X_position[2 * k - 1, m], code[k, m], "Eq. (3)"),
+        label_token=(X_token[2 * k, m], b[k, m], "Eq. (3)"),
+        label_position=(X_position[2 * k, m], sp.Sum(code[k, n] * M[n, m], (n, 1, D)), "Eq. (3)"),
+        query_token=(X_token[end, m], a[q, m], "Eq. (4)"),
+        query_position=(X_position[end, m], sp.S.Zero, "Eq. (4)"),
+        target=(y[m], b[q, m], "Eq. (4)"),
+        scores_1=(S[i, j], bilinear(X, W1, 2 * D), "Eq. (1), A.4"),
+        attention_1=(T[i, j], softmax(S), "Eq. (1), A.4", MASK),
+        retrieved_1=(U[i, 2 * D + m], sp.Sum(T[i, j] * X[j, m], (j, 1, last)), "Eq. (1), A.4"),
+        scores_2=(P[i, j], bilinear(U, W2, 4 * D), "Eq. (1), A.4"),
+        attention_2=(Q[i, j], softmax(P), "Eq. (1), A.4", MASK),
+        retrieved_2=(V[i, 4 * D + m], sp.Sum(Q[i, j] * U[j, m], (j, 1, last)), "Eq. (1), A.4"),
+        output=(output[m], sp.Sum(V[end, n] * W3[n, m], (n, 1, 8 * D)), "Eq. (1), A.3"),
+        squared_error=(
+            squared_error,
+            sp.Sum((y[m] - output[m]) ** 2, (m, 1, D)),
+            "Sec. 3.2, A.3",
+            "summed over the D coordinates",
+        ),
+    )
+
 
 TOKEN, POSITION = "token", "position"
 BLOCKS = {
@@ -54,10 +139,10 @@ def pseudo_parameters() -> tuple[Pseudo, ...]:
     names = []
     for matrix, (rows, columns) in BLOCKS.items():
         number = itertools.count(1)
-        for (i, row), (j, column) in itertools.product(enumerate(rows), enumerate(columns)):
+        for (row, left), (column, right) in itertools.product(enumerate(rows), enumerate(columns)):
             names += [
-                Pseudo(f"{NAMES[matrix]}_{next(number)}", matrix, i, j, k)
-                for k in kernels[row, column]
+                Pseudo(f"{NAMES[matrix]}_{next(number)}", matrix, row, column, k)
+                for k in kernels[left, right]
             ]
     return tuple(names)
 
@@ -69,7 +154,7 @@ def reachable() -> tuple[str, ...]:
     multiplies block i of the query's row, and block 2 of that row, the query's positional code, is
     zero.
     """
-    dead = {1} if definitions.equations()["query_position"].rhs == 0 else set()
+    dead = {1} if definitions()["query_position"].rhs == 0 else set()
     return tuple(p.name for p in pseudo_parameters() if not (p.matrix == "W2" and p.row in dead))
 
 
@@ -156,26 +241,25 @@ def dimension(D: int) -> Fraction:
 def equations() -> dict[str, Equation]:
     """Nonzero blocks of the weights, entry by entry."""
     blocks: dict[tuple[str, int, int], sp.Expr] = {}
-    for name, matrix, i, j, kernel in pseudo_parameters():
+    for name, matrix, row, column, kernel in pseudo_parameters():
         letter, number = name.split("_")
         means = f"reduced weight of {matrix}"
         parameter = symbol(name, rf"\{letter}_{{{number}}}", means, real=True)
         entry = parameter * (sp.KroneckerDelta(m, n) if kernel == "I" else M[m, n])
-        blocks[matrix, i, j] = blocks.get((matrix, i, j), sp.S.Zero) + entry
+        place = (matrix, row, column)
+        blocks[place] = blocks.get(place, sp.S.Zero) + entry
     still = {symbol(p.name, real=True) for p in pseudo_parameters()} - {
         symbol(x, real=True) for x in reachable()
     }
     rows = []
-    for (matrix, i, j), entry in blocks.items():
-        place = f"{matrix}_{i + 1}" if matrix == "W3" else f"{matrix}_{i + 1}{j + 1}"
-        block = (
-            ARRAYS[matrix][i + 1, m, n] if matrix == "W3" else ARRAYS[matrix][i + 1, j + 1, m, n]
-        )
+    for (matrix, row, column), entry in blocks.items():
+        places = (row + 1,) if matrix == "W3" else (row + 1, column + 1)
+        block = ARRAYS[matrix][*places, m, n]
         moving = entry.subs(dict.fromkeys(still, 0))
         note = "" if moving == entry else ", sharpened: stays zero for all time"
         rows.append(
             Equation(
-                place,
+                f"{matrix}_{''.join(map(str, places))}",
                 block,
                 moving if note else entry,
                 ref(f"Theorem 1, {EQUATION[matrix]}{note}"),

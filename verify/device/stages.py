@@ -19,7 +19,7 @@ from simulate import pool, runs, systems
 from simulate.state_tracking import benchmark
 from theory import induction_heads as ih
 from theory import positional_semantic as ps
-from theory.induction_heads.numbers import emergence
+from theory.induction_heads import emergence
 from theory.induction_heads.parameters import StandardParameters
 from theory.parameters import ParameterError
 from theory.runtime import output

@@ -12,14 +12,14 @@ import numpy as np
 from simulate.induction_heads import standard, train
 from simulate.pool import one_thread
 from theory.induction_heads import predict
-from theory.induction_heads.numbers import all_weights as times
-from theory.induction_heads.numbers import leading_order
+from theory.induction_heads.all_weights import descent as times
+from theory.induction_heads.all_weights import law
 from theory.induction_heads.parameters import StandardParameters
 from verify.check import Band, Check, identity, listed, sampled, together, with_notes
 from verify.emergence import first_crossing
 from verify.induction_heads import flow_laws, gaussian
-from verify.induction_heads.points import Network
-from verify.induction_heads.students import QUERIES, drop, limit, orthonormal
+from verify.induction_heads.all_weights_equations import Network
+from verify.induction_heads.flow_laws import QUERIES, dropped, limit, orthonormal
 
 MASKS = ("strict", "inclusive")
 NETWORK_SIZE = 8
@@ -108,9 +108,7 @@ def against_law(
     smaller sizes.
     """
     for query, label in QUERIES.items():
-        table = {
-            N: (flow_times(N, query), leading_order.predicted(N, query)) for N in (*sizes, largest)
-        }
+        table = {N: (flow_times(N, query), law.predicted(N, query)) for N in (*sizes, largest)}
         for name in (*times.LEVELS, "T_drop"):
             flow, predicted = table[largest][0][name], table[largest][1][name]
             yield identity(
@@ -170,9 +168,9 @@ def of_batches(
     steps = int(1.4 * flow_times(N, query, right)["T_drop"] / RATE)
     p = orthonormal(N, query, "all", RATE, steps, right=right)
     where = f"{QUERIES[query]}, N = {N}" + (f", B = {right}" if right > 1 else "")
-    predicted = float(drop(predict(p)).values[0])
+    predicted = float(dropped(predict(p)).values[0])
     small, large = (
-        drop(train(p.replace(batch_size=b), seeds=seeds, **more)).values for b in batches
+        dropped(train(p.replace(batch_size=b), seeds=seeds, **more)).values for b in batches
     )
     known = (query, N) if right == 1 else (query, N, right)
     rows = {

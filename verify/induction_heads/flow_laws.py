@@ -1,17 +1,78 @@
 """Constants and exponents of the emergence times: numerical flow against the derived expansions."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import scipy.stats
+import xarray as xr
 
+from simulate.induction_heads import train
 from theory import induction_heads as ih
-from theory.induction_heads import drop
-from theory.induction_heads.numbers import emergence, uniform_query
+from theory.induction_heads import Parameters, drop, dynamics, emergence
 from theory.induction_heads.symbols import N as N_symbol
 from verify.check import Check, identity, listed, near, vanishing, with_notes
+from verify.emergence import Times, first_crossing
 from verify.rates import rates
+
+# Settings of students on orthonormal data, and events in runs of any
+
+QUERIES = {"last": "q = N", "uniform": "uniform q"}
+LEVELS = {"T_gamma": "gamma", "T_beta": "beta", "T_alpha": "alpha"}
+HALF = 0.5
+
+
+def orthonormal(
+    N: int, query: str, trained: str, rate: float, steps: int, batch: int = 1, right: int = 1
+) -> Parameters:
+    """Parameters of students that take steps of ``rate`` in t on orthonormal data.
+
+    In the nineteen directions, all that a batch could average over is the queried pair: each one in
+    turn for a uniform query.
+    """
+    p = Parameters(
+        N=N,
+        D=2 * N,
+        trained=trained,
+        data="orthonormal",
+        query=query,
+        eta=rate * (2 * N) ** 2,
+        batch_size=batch,
+        steps=steps,
+        eval_every=max(1, steps // 400),
+        B=right,
+    )
+    if trained != "nineteen":
+        return p
+    return p.replace(batch_size=1) if query == "last" else p.replace(query="each", batch_size=N)
+
+
+def dropped(runs: xr.Dataset) -> Times:
+    """Time of loss 1/2 per seed."""
+    return first_crossing(-runs.loss, -HALF)
+
+
+def crossings(runs: xr.Dataset, level: float = HALF) -> dict[str, np.ndarray]:
+    """Emergence times per seed; NaN if not reached within the run."""
+    times = {name: first_crossing(runs[of], level).values for name, of in LEVELS.items()}
+    return times | {"T_drop": dropped(runs).values}
+
+
+def limit(sizes: Sequence[float], values: Sequence[Any]) -> Any:
+    """Value at infinite size from those at two sizes: a term of order 1/size is removed."""
+    (small, large), (first, second) = sizes, values
+    return (large * second - small * first) / (large - small)
+
+
+def power(sizes: Sequence[float], times: Sequence[np.ndarray]) -> np.ndarray:
+    """Exponents of times in a size, by least squares of logarithms, seed by seed; NaN where a time
+    is.
+    """
+    x = np.log(sizes)
+    weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
+    return weights @ np.log(times)
+
 
 FIT = (256, 512, 1024, 2048)  # four sizes for the four terms a N^2 + b N + c + d/N
 EXPONENT_SIZES = (64, 128, 256, 512, 1024, 2048)
@@ -22,7 +83,7 @@ LATE_SIZE = 10**6  # from here on powers of 1/N are below the error of the law
 @cache
 def times(N: int, query: str = "last") -> dict[str, float]:
     """Emergence times of the flow; cached per size and query."""
-    return emergence.times(N) if query == "last" else uniform_query.times(N)
+    return emergence.times(N) if query == "last" else dynamics.times(N)
 
 
 def log_fit(
@@ -131,4 +192,75 @@ def exponents() -> Iterator[Check | str]:
             scaled,
             0.05,
             "corrections of order 1/ln N on this grid",
+        )
+
+
+# A network with three trainable pseudo-parameters
+
+SIZE = 4
+THRESHOLD = 0.1  # threshold of alpha and beta in Fig. 5
+RATES = (0.4, 0.2, 0.1, 0.05)
+
+
+def constrained(N: int, rate: float, length: float, **more: Any) -> xr.Dataset:
+    """Train the three-parameter network with a given step size in ``t`` on Haar-random orthonormal
+    sequences, one per step.
+    """
+    p = Parameters.emergence(N=N, D=2 * N).replace(
+        eta=rate * 2 * N, batch_size=1, eval_every=1, steps=int(np.ceil(length / rate))
+    )
+    return train(p, seeds=[0], dtype="float64", **more)
+
+
+@with_notes
+def network(**more: Any) -> Iterator[Check | str]:
+    """The network against Euler integration, and its times against the flow as the step size
+    decreases.
+    """
+    exact, path = times(SIZE), emergence.Path(SIZE)
+    length = 1.4 * max(exact.values())
+    trained = {r: constrained(SIZE, r, length, **more) for r in RATES}
+    runs = trained[0.2].isel(seed=0)
+    euler = ih.flow().descend(Parameters.emergence(N=SIZE, D=2 * SIZE), 0.2, runs.sizes["t"] - 1)
+    three = ["alpha", "beta", "gamma"]
+    yield identity(
+        "constrained network, every step",
+        "flow (B.5), Euler",
+        euler[three].to_array(),
+        runs[three].to_array(),
+        1e-11,
+        f"rounding of {euler.sizes['t']} steps, float64",
+    )
+    times_, early = (
+        {r: {k: v[0] for k, v in crossings(trained[r], level).items()} for r in RATES}
+        for level in (HALF, THRESHOLD)
+    )
+    yield from (
+        "",
+        f"constrained network at N = {SIZE}, step in t -> times (flow in the last row):",
+    )
+    for label, reached in (*((f"{r:<6g}", times_[r]) for r in RATES), ("flow  ", exact)):
+        yield f"  {label}" + "  ".join(f"{name} {reached[name]:.5f}" for name in exact)
+    limits = [(name, exact[name], [times_[r][name] for r in RATES]) for name in exact]
+    for name, flow, measured in limits:
+        error = np.abs(np.array(measured) - flow)
+        yield near(
+            f"order of convergence of {name} in the rate",
+            "flow (B.5)",
+            1.0,
+            float(np.polyfit(np.log(RATES), np.log(error), 1)[0]),
+            0.15,
+            "Euler is of order 1; second-order terms at rate 0.4",
+        )
+    for name, flow in (("T_beta", path.of_beta(THRESHOLD)), ("T_alpha", path.of_alpha(THRESHOLD))):
+        label = f"{name} at threshold {THRESHOLD:g}"
+        limits.append((label, flow, [early[r][name] for r in RATES]))
+    for name, flow, (*_, large, small) in limits:
+        yield identity(
+            f"{name} extrapolated to rate 0",
+            "flow (B.5)",
+            flow,
+            2 * small - large,
+            2e-3,
+            "second-order term, and linear interpolation between steps",
         )

@@ -15,7 +15,7 @@ from simulate.induction_heads.student import NAMES, THREE, assemble, project
 from theory.induction_heads import Parameters
 from theory.induction_heads.parameters import StandardParameters
 from verify.check import Band, Check, at_least, listed, near, sampled
-from verify.induction_heads.students import drop
+from verify.induction_heads.flow_laws import dropped
 
 SEEDS, ABLATED = range(8), range(6)
 STRUCTURE = {4: (100, 200, 400), 8: (200, 400, 800), 16: (250, 500, 1000)}  # App. C: N, steps
@@ -123,7 +123,7 @@ def ablations(**more: Any) -> Iterator[Check]:
                 f"drop of all weights over that of three directions, {where}",
                 "Hypothesis 2",
                 1.0,
-                drop(both[0]).values / drop(both[1]).values,
+                dropped(both[0]).values / dropped(both[1]).values,
                 band=BANDS[N, D],
             ),
         ]

@@ -18,13 +18,13 @@ from verify import ensemble
 from verify.check import Band, Check, at_least, sampled, together
 from verify.emergence import Times, first_crossing
 from verify.induction_heads import all_weights as every_weight
-from verify.induction_heads import constrained, flow_laws, pictures
-from verify.induction_heads.students import (
+from verify.induction_heads import flow_laws, pictures
+from verify.induction_heads.flow_laws import (
     HALF,
     LEVELS,
     QUERIES,
     crossings,
-    drop,
+    dropped,
     limit,
     orthonormal,
     power,
@@ -97,12 +97,12 @@ def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> tuple[list[Check]
     bands = {Parameters.demo(): BANDS, PAPER: BANDS_OF_PAPER}.get(p, {})
     three, others = pictures.sizes(last)
     ablated = p.replace(trained="projected", steps=_enough(p))
-    alone = drop(train(ablated, seeds=runs.seed.values.tolist(), **more))
+    alone = dropped(train(ablated, seeds=runs.seed.values.tolist(), **more))
     notes = [
         "",
         f"all weights, {label}:",
         *(first_crossing(runs[of], HALF).summary(f"  {name}") for name, of in LEVELS.items()),
-        drop(runs).summary("  T_drop"),
+        dropped(runs).summary("  T_drop"),
         f"  outside the 19 directions: {float(last.residual.mean()):.3f} of the norm of all weights",
         f"  smallest of the three {float(three.mean()):.3f}, "
         f"largest of the other sixteen {float(others.mean()):.3f}",
@@ -250,7 +250,7 @@ def scaling(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
         [
             (flow_laws.constants(), []),
             flow_laws.exponents(),
-            constrained.network(**more),
+            flow_laws.network(**more),
             emergence(PAPER, train(PAPER, seeds=PAPER_SEEDS, **more), **more),
             (rows, lines),
             (pictures.everything(**more), []),

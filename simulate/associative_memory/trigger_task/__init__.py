@@ -6,19 +6,29 @@ To use your own text instead of the shipped table::
     runs = train(Parameters(N=len(alphabet)), table=table)
 """
 
+import hashlib
 from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import numpy as np
+import torch
 import xarray as xr
 
-from simulate.associative_memory.trigger_task.learner import SYSTEM, Learner, on
-from simulate.associative_memory.trigger_task.student import Simplified, Transformer
-from simulate.associative_memory.trigger_task.task import (
+from simulate import training
+from simulate.associative_memory.trigger_task import student
+from simulate.associative_memory.trigger_task.student import (
+    TRAINED,
+    Simplified,
     Table,
+    Transformer,
     sample,
     synthetic_table,
     table_of_text,
 )
+from simulate.learner import Module, Unstacked
+from simulate.streams import keyed
 from theory.associative_memory.trigger_task import Parameters
 from theory.parameters import ParameterError
 
@@ -60,3 +70,158 @@ def train(
             f"N = {p.N}: must be {len(table.unigram)}, the number of tokens of the given table"
         )
     return (SYSTEM if table is None else on(table)).train(p, seeds, **options)
+
+
+# Training of the trigger-task students, measured by in-context accuracy and memory probes
+
+MEANING = {
+    "loss": "cross-entropy at predictable positions, test set",
+    "in_context_accuracy": "accuracy where a trigger recurs, test set",
+    "bigram_loss": "cross-entropy at positions that are no triggers, test set",
+    "probe_W_O2": "recall of every token by the output matrix; NaN for the transformer",
+    "probe_W_K2": "recall of triggers by the second layer's keys, among the K triggers",
+    "probe_W_K1": "recall of the previous position by the first layer's keys",
+    "probe_W_K1_early": "the same for the first half of the positions",
+}
+
+
+def memory(p: Parameters, itemsize: int = 4) -> float:
+    """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes per
+    weight.
+    """
+    drawn = max(p.batch_size, p.n_test)
+    table = 8 * 4 * p.N**2
+    laws = drawn * p.N * (8 * (3 * p.K + 4) + 4)
+    stream, scores = p.batch_size * p.T * p.d, p.batch_size * p.T**2
+    layers = 2 if p.student == "simplified" else 3 * p.layers
+    logits = p.T * p.N * (4 * p.batch_size + 3 * p.n_test)
+    weights = 6 * (2 * p.N + p.T) * p.d + 40 * layers * p.d**2
+    probes = 3 * (p.N**2 + p.T**2)
+    numbers = layers * (8 * stream + 5 * scores) + logits + weights + probes
+    return (
+        table
+        + laws
+        + itemsize * numbers
+        + drawn * p.T * (8 * 3 + p.K)
+        + training.records(p, 2 * len(MEANING))
+    )
+
+
+class Learner(Module):
+    """Online training; the batch of every step is drawn from (seed, step).
+
+    Parameters
+    ----------
+    p : Parameters
+        Task, student, training.
+    seed : int
+        Seed of frozen parts, initial weights and all batches.
+    device : torch.device, optional
+        Device; the CPU by default.
+    dtype : torch.dtype
+        Precision of the student.
+    table : student.Table, optional
+        Bigram statistics; the shipped synthetic table by default.
+    """
+
+    def __init__(
+        self,
+        p: Parameters,
+        seed: int,
+        device: torch.device | None = None,
+        dtype: torch.dtype = torch.float32,
+        table: student.Table | None = None,
+    ) -> None:
+        self.p, self.seed, self.device = p, seed, device
+        self.table = table or student.synthetic_table(p.N)
+        torch.manual_seed(seed)
+        if p.student == "simplified":
+            self.student = Simplified(p, keyed(seed, 0)).to(device, dtype)
+            self.optimizer = torch.optim.SGD(
+                self.student.parameters(), lr=p.eta, momentum=0.9, weight_decay=1e-4
+            )
+        else:
+            self.student = Transformer(p).to(device, dtype)
+            self.optimizer = torch.optim.AdamW(
+                self.student.parameters(), lr=p.eta, weight_decay=0.01
+            )
+        self.test = student.sample(p, p.n_test, self.table, keyed(seed, 1))
+        self.triggers = self._put(student.fixed_triggers(p, self.table))
+
+    def _put(self, array: np.ndarray) -> torch.Tensor:
+        return torch.as_tensor(array, device=self.device)
+
+    def step(self, number: int) -> None:
+        """One optimiser step on one batch."""
+        data = student.sample(self.p, self.p.batch_size, self.table, keyed(self.seed, 2, number))
+        tokens = self._put(data.tokens)
+        logits = self.student(tokens[:, :-1])
+        losses = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none"
+        )
+        kept = (
+            self._put(data.predictable).flatten()
+            if self.p.loss_on == "repeats"
+            else torch.ones_like(losses) > 0
+        )
+        self.optimizer.zero_grad()
+        (losses * kept).sum().div(kept.sum().clamp(min=1)).backward()
+        if (
+            self.p.schedule == "staged"
+        ):  # one third of the run for each matrix, in the order of emergence
+            active = TRAINED[min(3 * number // self.p.steps, 2)]
+            for name, weight in self.student.named_parameters():
+                if name in TRAINED and name != active:
+                    weight.grad = None
+        self.optimizer.step()
+
+    @torch.no_grad()
+    def measure(self) -> dict[str, Any]:
+        """All quantities in `MEANING` on the test set."""
+        tokens, known = self._put(self.test.tokens), self._put(self.test.predictable)
+        logits = torch.cat([self.student(part) for part in tokens[:, :-1].split(128)])
+        losses = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none"
+        )
+        losses = losses.reshape(known.shape)
+        free = ~(tokens[:, :-1, None] == self._put(self.test.triggers)[:, None]).any(-1)
+        hits = (logits.argmax(-1) == tokens[:, 1:])[known].double()
+        measured = {
+            "loss": float(losses[known].mean()),
+            "in_context_accuracy": float(hits.mean()),
+            "bigram_loss": float(losses[free].mean()),
+        }
+        probes = dict.fromkeys([name for name in MEANING if name.startswith("probe")], np.nan)
+        if isinstance(self.student, Simplified):
+            every = torch.arange(self.p.N, device=self.device)  # each may be a trigger, if drawn
+            probes = self.student.probes(self.triggers if self.p.triggers == "fixed" else every)
+        return measured | probes
+
+
+def on(table: student.Table) -> training.System:
+    """The same system with other bigram statistics; runs are stored under the digest of the
+    table.
+    """
+    digest = hashlib.sha256(table.unigram.tobytes() + table.bigram.tobytes()).hexdigest()[:16]
+    return replace(
+        SYSTEM, name=f"{SYSTEM.name}, table {digest}", make=partial(Unstacked, Learner, table=table)
+    )
+
+
+def on_text(p: Parameters, text: str) -> tuple[Parameters, training.System]:
+    """Parameters for the alphabet of a text (characters as tokens), and the system with its bigram
+    statistics.
+    """
+    table, alphabet = student.table_of_text(text)
+    return p.replace(N=len(alphabet)), on(table)
+
+
+SYSTEM = training.System(
+    "associative_memory.trigger_task",
+    Parameters,
+    partial(Unstacked, Learner),
+    MEANING,
+    memory,
+    default_dtype="float32",
+    text=on_text,
+)

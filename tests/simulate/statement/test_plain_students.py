@@ -16,13 +16,13 @@ import systems
 from simulate.associative_memory import factual_recall
 from simulate.associative_memory.factual_recall import LinearAttention
 from simulate.induction_heads import student as heads
-from simulate.induction_heads import task as pairs
+from simulate.induction_heads import student as pairs
 from simulate.statement import Student
 from simulate.streams import keyed
 from theory.associative_memory.factual_recall import Parameters
-from theory.associative_memory.factual_recall.statement import recall
+from theory.associative_memory.factual_recall.dynamics import recall
 from theory.induction_heads import Parameters as Induction
-from theory.induction_heads import attention as network
+from theory.induction_heads import network
 from theory.statement import eq, exp, fixed, sort, statement, total, weight
 from theory.statement.arrays import Data
 from theory.statement.derived import derive
@@ -78,7 +78,7 @@ def test_induction_heads(q, mask):
     p = Induction(N=5, D=10, data="orthonormal", mask=mask, trained="three")
     random = pairs.generator(0, "test")
     items, labels, codes = pairs.orthonormal(p, 4, random, torch.float64)
-    batch = pairs.assemble(items, labels, codes, torch.full((4,), q - 1))
+    batch = pairs.batch_of(items, labels, codes, torch.full((4,), q - 1))
     plain = heads.Constrained(p.dimension, mask, torch.float64)
     theta = {"alpha": 0.7, "beta": 1.3, "gamma": 0.4}
     with torch.no_grad():

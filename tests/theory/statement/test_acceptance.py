@@ -16,8 +16,8 @@ import strangers
 import systems
 
 from theory.__main__ import main
-from theory.induction_heads import attention
 from theory.induction_heads import dynamics as induction_dynamics
+from theory.induction_heads import network
 from theory.parameters import ParameterError
 from theory.state_tracking import dynamics as tracking_dynamics
 from theory.statement import (
@@ -266,7 +266,7 @@ def test_induction_of_any_query(mask):
     """N = 6, q = 3 against the hand-derived loss, both masks."""
     made = derived("induction", 3, 6, mask == "inclusive")
     values = {"alpha": 0.7, "beta": 1.3, "gamma": 0.4, "N": 6, "q": 3}
-    hand = attention.loss_of_query(mask)
+    hand = network.loss_of_query(mask)
     hand = hand.subs({s: values[s.name] for s in hand.free_symbols if s.name in values}).doit()
     assert numbers_of([made.loss], values)[0] == pytest.approx(float(hand), rel=ROUNDING)
 

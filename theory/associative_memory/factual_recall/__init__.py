@@ -2,13 +2,28 @@
 Nichani et al. 2024).
 """
 
+import time
+from dataclasses import replace
+from typing import Any
+
+import mpmath
+import xarray as xr
+
+from theory import Onset, of_onset, prediction, scope, sweep, until
 from theory.associative_memory.factual_recall import dynamics, timescales
-from theory.associative_memory.factual_recall.dynamics import PARTS, flow
-from theory.associative_memory.factual_recall.numbers import closed_form, time_of_share
-from theory.associative_memory.factual_recall.onset import emergence_times, onset
-from theory.associative_memory.factual_recall.parameters import Parameters, applies
-from theory.associative_memory.factual_recall.predict import predict
+from theory.associative_memory.factual_recall.dynamics import (
+    PARTS,
+    RECALL,
+    RELATION,
+    SUBJECT,
+    Parameters,
+    Part,
+    applies,
+    flow,
+)
+from theory.associative_memory.factual_recall.timescales import closed_form, time_of_share
 from theory.catalogue import catalogue
+from theory.onset import tabulated
 
 __all__ = [
     "PARTS",
@@ -25,6 +40,42 @@ __all__ = [
     "time_of_share",
 ]
 
+
+# Predicted curves of a training run
+
+
+@until("t")
+@scope.guard(RECALL)
+@sweep.over_fields
+def predict(
+    p: Parameters, runs: xr.Dataset | None = None, *, until: float | None = None
+) -> xr.Dataset:
+    """Predict a training run: descent by the students' optimiser without batch noise, the same for
+    every seed.
+
+    Parameters
+    ----------
+    p : Parameters
+        Parameters of the training run.
+    runs : Dataset, optional
+        Students over ``(seed, t)``; the curve is evaluated at their times.
+    until : float, optional
+        Length of the curve without runs, in units of ``eta * steps``; ``p.steps`` by default.
+
+    Returns
+    -------
+    Dataset
+        Variables of the flow over ``t``. The flow's ``accuracy`` is renamed ``probability``,
+        because the students' accuracy counts correct answers.
+
+    Raises
+    ------
+    ParameterError
+        If the runs lack their steps or were trained with other parameters.
+    """
+    return prediction.descent(flow(), p, runs, until).rename(accuracy="probability")
+
+
 flows, sections, equations = catalogue(
     {
         "Factual recall: exact reduction": [dynamics.losses],
@@ -33,3 +84,179 @@ flows, sections, equations = catalogue(
     },
     flow,
 )
+
+
+# When facts are recalled
+
+# Shares of the initial value of either part of the loss, and what they are called.
+SHARES = {"90": (0.9, "90%"), "50": (0.5, "half"), "10": (0.1, "10%")}
+
+
+@until("t")
+@scope.guard(RECALL)
+@sweep.over_fields
+def onset(p: Parameters, until: float | None = None) -> Onset:
+    """Numbers and curves of factual recall.
+
+    Parameters
+    ----------
+    p : Parameters
+        Sizes, start and learning rate.
+    until : float, optional
+        Length of the curves in the flow time ``t = eta * steps`` (also ``t=``); 1.6 times the last
+        crossing by default.
+
+    Returns
+    -------
+    Onset
+        ``steps_relation_90`` ... ``steps_subject_10``: steps (flow time / eta) at which each part
+        of the loss has decreased to that percentage of its initial value; ``plateau`` = ln D,
+        ``initial_loss`` = ln(R D), ``learning_rate``, ``growth_ratio`` of the two exponential
+        growth rates, ``plateau_steps`` between the halves.
+    """
+    rows: dict[str, tuple[Any, ...]] = {}
+    flow, crossings = dynamics.flow(), dict[str, tuple[Any, ...]]()
+    in_steps = replace(flow, rhs={x: p.eta * rate for x, rate in flow.rhs.items()})
+    for part in PARTS:
+        for label, (share, words) in SHARES.items():
+            steps = timescales.time_of_share(p, part, share) / p.eta
+            text = f"steps until the {part.name} loss is down to {words}"
+            rows[f"steps_{part.name}_{label}"] = steps, text, "steps"
+            crossings[f"steps_{part.name}_{label}"] = in_steps, p, timescales.level(part, share)
+    values, notes = p.values(), []
+    early, late = rows["steps_relation_50"][0], rows["steps_subject_50"][0]
+    for name, text in (
+        ("plateau", "loss while only the relation is known, ln D"),
+        ("initial_loss", "loss at the start, ln(R D)"),
+    ):
+        rows[name] = float(dynamics.losses()[name].evaluate(values)), text
+    ratio = float(timescales.equations()["growth_ratio"].evaluate(values))
+    rows["learning_rate"] = p.eta, "flow time per step"
+    rows["growth_ratio"] = ratio, "growth rate of the relation / of the subject"
+    text = "steps from half the relation loss to half the subject loss"
+    rows["plateau_steps"] = late - early, text
+    if ratio <= 1:
+        notes.append("the subject is learned no later than the relation: no plateau at ln D")
+    elif rows["steps_subject_90"][0] < rows["steps_relation_10"][0]:
+        notes.append("the two transitions overlap: the plateau at ln D is not flat")
+    end = 1.6 * p.eta * max(rows[f"steps_{part.name}_10"][0] for part in PARTS)
+    known = (dynamics.losses(), dynamics.flow().equations(), dynamics.equations())
+    return tabulated(
+        rows,
+        curves=lambda: {"flow": curve(p, until or end)},
+        equations=lambda: [e for made in (*known, timescales.equations()) for e in made.values()],
+        plot=draw,
+        notes=notes,
+        setting={name: values[name] for name in ("S", "R", "D", "epsilon", "eta")},
+        crossings=crossings,
+    )
+
+
+emergence_times = of_onset(onset)
+
+
+def curve(p: Parameters, end: float) -> xr.Dataset:
+    """Solution of the flow up to the time ``end``, with steps as a second coordinate."""
+    solution = dynamics.flow().solve(p, t=end)
+    return solution.assign_coords(step=("t", solution.t.values / p.eta))
+
+
+def draw(result: Onset, axes: Any) -> None:
+    """Loss with its plateau (left), and its two parts with their crossings (right), over steps."""
+    from theory.runtime import plotting  # imports matplotlib, needed for figures only
+
+    left, right = axes
+    curve, plateau = result.curves()["flow"], result.numbers
+    left.plot(curve.step, curve.loss, label="loss, flow")
+    for name, style, text in (
+        ("initial_loss", "--", r"$\ln(RD)$: nothing known"),
+        ("plateau", ":", r"$\ln D$: relation known, subject ignored"),
+    ):
+        left.axhline(plateau[name], color="0.5", lw=0.9, ls=style, label=text)
+    left.set(ylabel="cross-entropy [nats]", ylim=(0, 1.05 * plateau["initial_loss"]))
+    for k, part in enumerate((RELATION, SUBJECT)):
+        losses = curve[f"loss_{part.name}"]
+        right.plot(curve.step, losses / losses[0], color=f"C{k}", label=f"{part.name}, flow")
+        steps = [plateau[f"steps_{part.name}_{label}"] for label in SHARES]
+        right.plot(steps, [share for share, _ in SHARES.values()], "o", color=f"C{k}", ms=4)
+    right.plot([], [], "ko", ms=4, label="down to 90, 50, 10%")
+    right.set(ylabel="part of the loss / its start", ylim=(0, 1.05))
+    for axis in axes:
+        axis.set(xlabel=r"training step = $t/\eta$", xlim=(0, float(curve.step[-1])))
+        plotting.below(axis)
+
+
+# Benchmark
+
+SHARE = 0.5
+POINTS = tuple(
+    (Parameters(S=2 * D, R=R, D=D, epsilon=epsilon), part)
+    for R in (2, 4, 8)
+    for D in (4, 16)
+    for epsilon in (1e-3, 1e-5)
+    for part in PARTS
+)
+CHECKED, DIGITS = slice(None, None, 5), 30
+AGREE = 1e-9  # relative; quadrature and flow are computed with tolerance 1e-12
+LEADING = 1e-4  # closed form; the next term is of order epsilon^2 ln(1/epsilon)
+
+
+def integrated(p: Parameters, part: Part, share: float) -> float:
+    """Time by integrating the flow until the gain is reached."""
+    end = 1.5 * closed_form(p, part, share)  # end of the integration, known only here
+    event = {"hit": timescales.level(part, share)}
+    return float(flow().solve(p, t=end, at=[end], events=event).hit)
+
+
+def reference(p: Parameters, part: Part, share: float) -> mpmath.mpf:
+    """Time by mpmath from the symbolic integral over theta."""
+    eq = timescales.equations() | dynamics.equations()
+    with mpmath.workdps(DIGITS):
+        v = {name: mpmath.mpf(value) for name, value in p.values().items()}
+        v |= {"share_left": mpmath.mpf(share), "K": v[part.choices.name]}
+        v["lambda_recall"] = eq[f"growth_{part.name}"].evaluate(v, "mpmath")
+        v["c_recall"] = eq[f"ratio_{part.name}"].evaluate(v, "mpmath")
+        goal = 2 * mpmath.sqrt(v["c_recall"]) * eq["gain_at_share"].evaluate(v, "mpmath")
+        v["theta"] = mpmath.asinh(goal / v["epsilon"] ** 2) / 2
+        return eq["hitting_time_exact"].evaluate(v, "mpmath")
+
+
+def benchmark() -> dict[str, Any]:
+    """Run the benchmark.
+
+    Returns
+    -------
+    dict
+        ``rows`` (way, points, seconds, microseconds per point, largest relative error against
+        mpmath), ``ratio`` of the times per point, integration over quadrature, ``agree``, ``note``.
+    """
+    true = [reference(p, part, SHARE) for p, part in POINTS[CHECKED]]
+    ways = (
+        ("quadrature, any epsilon", timescales.time_of_share, AGREE),
+        ("LSODA, terminal event", integrated, AGREE),
+        ("closed form, epsilon -> 0", timescales.closed_form, LEADING),
+    )
+    rows: list[dict[str, Any]] = []
+    for way, of, tolerance in ways:
+        of(*POINTS[0], SHARE)  # first call derives and compiles
+        started = time.perf_counter()
+        results = [of(p, part, SHARE) for p, part in POINTS]
+        spent = time.perf_counter() - started
+        error = max(float(abs(t / r - 1)) for t, r in zip(results[CHECKED], true, strict=True))
+        rows.append(
+            {
+                "way": way,
+                "points": len(POINTS),
+                "seconds": spent,
+                "microseconds_per_point": 1e6 * spent / len(POINTS),
+                "error": error,
+                "within": error <= tolerance,
+            }
+        )
+    return {
+        "ratio": rows[1]["seconds"] / rows[0]["seconds"],
+        "agree": all(r["within"] for r in rows),
+        "rows": rows,
+        "note": f"time at which a part of the loss is down to {SHARE:.0%}, both parts of {len(POINTS) // 2} settings, one after the "
+        f"other; error: largest relative one at {len(true)} of them, against mpmath with {DIGITS} digits",
+    }

@@ -7,22 +7,151 @@ from functools import partial
 
 import sympy as sp
 
-from theory import Equation, Flow, array, equation, symbol, written_as
-from theory.associative_memory.factual_recall.parameters import RECALL
-from theory.associative_memory.factual_recall.statement import (
-    NAMES,
-    D,
-    R,
-    delta_r,
-    delta_s,
-    epsilon,
-    recall,
-    w_r,
-    w_s,
+from theory import (
+    Equation,
+    Flow,
+    ParameterError,
+    Preset,
+    Scope,
+    Stepped,
+    array,
+    equation,
+    parameter,
+    prediction,
+    scope,
+    written_as,
 )
 from theory.associative_memory.symbols import DERIVED, L, T, ref, t
 from theory.catalogue import cache
-from theory.statement import kept, printed
+from theory.notation import symbol
+from theory.statement import (
+    Statement,
+    cross_entropy,
+    draw,
+    exp,
+    kept,
+    log,
+    printed,
+    sample,
+    sort,
+    statement,
+    teacher,
+    total,
+    weight,
+)
+
+# Factual recall, stated once
+
+S = symbol("S", means="subjects", integer=True, positive=True)
+R = symbol("R", means="relations", integer=True, positive=True)
+D = symbol("D", means="answers per relation", integer=True, positive=True)
+noise_tokens = symbol("noise_tokens", means="tokens without meaning", integer=True, positive=True)
+epsilon = symbol("epsilon", means="initial value of every weight", positive=True)
+w_r = symbol("w_r", means="attention on the relation", real=True)
+w_s = symbol("w_s", means="attention on the subject", real=True)
+delta_r = symbol("delta_r", means="value of the relation: its answers minus the rest", real=True)
+delta_s = symbol("delta_s", means="value of the subject: its answers minus the rest", real=True)
+NAMES = {"w_r": w_r, "delta_V_r": delta_r, "w_s": w_s, "delta_V_s": delta_s}
+
+
+@cache
+def recall() -> Statement:
+    """Logits of answers (relation, choice): attention times value, summed over all tokens."""
+    subject, relation = sort("subject", S), sort("relation", R)
+    noise, place = sort("noise", noise_tokens), sort("place", T - 3)
+    choice = sort("choice", D, of=relation)
+    fact, z = teacher("fact", (subject, relation), choice), sample("z", (place,), noise)
+    kinds = {"s": [subject], "r": [relation], "n": [noise], "e": []}
+    w = {k: weight(f"w_{k}", *sorts, start=epsilon) for k, sorts in kinds.items()}
+    V = {k: weight(f"V_{k}", *kinds[k], relation, choice, start=epsilon) for k in w}
+    s, r = draw(subject), draw(relation)
+
+    def logit(q, d):  # type: ignore[no-untyped-def]
+        known = (
+            w["s"][s] * V["s"][s, q, d] + w["r"][r] * V["r"][r, q, d] + w["e"][()] * V["e"][q, d]
+        )
+        return known + total(lambda p: w["n"][z(p)] * V["n"][z(p), q, d], place)
+
+    right = exp(logit(r, fact(s, r)))
+    every = total(lambda q, d: exp(logit(q, d)), relation, choice)
+    of_relation = total(lambda d: exp(logit(r, d)), choice, of=r)
+    return statement(
+        cross_entropy(logit, over=(relation, choice), target=(r, fact(s, r))),
+        name="factual_recall",
+        title="Factual recall by linear attention",
+        observables={
+            "loss_relation": log(every / of_relation),
+            "loss_subject": log(of_relation / right),
+            "accuracy_relation": of_relation / every,
+            "accuracy": right / every,
+        },
+    )
+
+
+# Parameters of factual recall, by default the authors' reference run
+
+
+@dataclass(frozen=True)
+class Parameters(Stepped):
+    """Sizes and training settings of the fact-lookup task (reference run of Nichani et al. 2024,
+    authors' code).
+
+    Used by both theory and students. Unit of time: gradient-flow time ``t = eta * steps``.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name, a value out of range, or a number of subjects that is not a multiple of
+        the answers per relation.
+    """
+
+    PRESETS = {
+        "reference": Preset("16 subjects, 4 relations, 8 answers each."),
+        "small": Preset(
+            "Trains in a second: few facts, larger initial weights.",
+            **dict(S=8, R=2, D=4, noise_tokens=6, T=8, epsilon=1e-3, eta=0.2),
+            **dict(batch_size=256, steps=1500, eval_every=5),
+        ),
+    }
+    S: int = parameter(16, "subjects, a multiple of D", low=2)
+    R: int = parameter(4, "relations", low=2)
+    D: int = parameter(8, "possible answers per relation", low=2)
+    noise_tokens: int = parameter(20, "tokens without meaning", low=1)
+    T: int = parameter(32, "sequence length, with subject, relation and end token", low=3)
+    epsilon: float = parameter(1e-5, "initial value of every weight", low=1e-100, high=1)
+    eta: float = parameter(0.1, "learning rate", above=0)
+    batch_size: int = parameter(1024, "sequences per step", low=1)
+    steps: int = parameter(8192, "length of a run", low=1)
+    eval_every: int = parameter(16, "steps between measurements", low=1)
+
+    def __post_init__(self) -> None:
+        """Check single fields, then that every answer has equally many subjects."""
+        super().__post_init__()
+        if self.S % self.D:
+            raise ParameterError(
+                f"S = {self.S}: must be a multiple of D = {self.D}, so that answers are balanced"
+            )
+
+    @property
+    def answers(self) -> int:
+        """Number of answers, ``R D``."""
+        return self.R * self.D
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens: subjects, relations, noise, end of sequence."""
+        return self.S + self.R + self.noise_tokens + 1
+
+
+# The weights of noise tokens do not change, and batches only add noise.
+RECALL = Scope(
+    "the flow of factual recall",
+    "linear attention on balanced facts",
+    (prediction.LINEAR,),
+    ("noise_tokens", "steps", "eval_every"),
+)
+applies = scope.applies({"flow": RECALL})
+
 
 X, Y = (
     symbol(x, means=f"logit gained by the right {of}", real=True)
@@ -34,7 +163,7 @@ Z = symbol("Z", means="partition function of the answers", positive=True)
 INVARIANT = symbol("c_recall", "c", "ratio c_r or c_s", positive=True)
 a = symbol("a", means="an answer", integer=True, positive=True)
 position = symbol("n_position", "n", "a position", integer=True, positive=True)
-weight, value = array("w", means="attention on a token"), array("V", means="value of a token for an answer")  # fmt: skip
+attended, value = array("w", means="attention on a token"), array("V", means="value of a token for an answer")  # fmt: skip
 token, logit = array("z_token", "z", "tokens"), array("logit", r"\ell", "logits of the answers")
 SYMMETRIC = "weights equal at the start, balanced facts: noise and end rows stay frozen, rows have two values each"
 
@@ -86,7 +215,7 @@ def total_loss() -> sp.Expr:
 @cache
 def losses() -> dict[str, Equation]:
     """Logit, factorised normalisation, the two losses, plateau and start."""
-    read = sp.Sum(weight[token[position]] * value[token[position], a], (position, 1, T))
+    read = sp.Sum(attended[token[position]] * value[token[position], a], (position, 1, T))
     start = symbol("initial_loss", r"\mathcal{L}(0)", "loss at time 0")
     height = symbol("plateau", r"\mathcal{L}_{\mathrm{plateau}}", "loss on the plateau")
     slides = ref("slides, factual recall: linear attention, one-hot embeddings")

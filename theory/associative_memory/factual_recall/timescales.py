@@ -1,19 +1,42 @@
 """When the relation and the subject are learned: growth rates and hitting times."""
 
+import math
 from functools import cache, partial
+from typing import Annotated, Any
 
+import numpy as np
+import scipy.integrate
+import scipy.optimize
+import scipy.special
 import sympy as sp
 
-from theory import Equation, equation, linear_root, proved, symbol, vanishes, written_as
+from theory import (
+    Allowed,
+    Equation,
+    ParameterError,
+    equation,
+    linear_root,
+    proved,
+    scope,
+    sweep,
+    symbol,
+    vanishes,
+    written_as,
+)
 from theory.associative_memory.factual_recall import dynamics
 from theory.associative_memory.factual_recall.dynamics import (
     PARTS,
+    RECALL,
     RELATION,
     SUBJECT,
     SYMMETRIC,
+    D,
+    Parameters,
     Part,
+    R,
+    S,
+    epsilon,
 )
-from theory.associative_memory.factual_recall.statement import D, R, S, epsilon
 from theory.associative_memory.symbols import DERIVED, ref, t
 
 rate = symbol(
@@ -60,8 +83,7 @@ def speed() -> sp.Expr:
         linear = sp.simplify(
             form / rate * (part.choices - 1) / part.choices
         )  # 1: theta grows at the rate lambda
-        if linear != 1:
-            raise ArithmeticError(f"theta does not start at the growth rate: {linear}")
+        proved(linear == 1, "theta does not start at the growth rate")
         forms.add(sp.factor(rate * K / (K - 1) * mass))
     (form,) = forms
     return form
@@ -133,6 +155,12 @@ def gain_at_share() -> sp.Expr:
     return sp.log(written_as((K - 1) / (K**share - 1), root))
 
 
+def level(part: Part, of: float) -> sp.Expr:
+    """Expression that crosses zero when a part of the loss reaches a share of its initial value."""
+    goal = equations()["gain_at_share"].rhs.subs({share: of, K: part.choices})
+    return part.w * part.delta - goal
+
+
 @cache
 def equations() -> dict[str, Equation]:
     """Growth rates, hitting times (exact and for a small start), late decay, and length of the
@@ -168,3 +196,87 @@ def equations() -> dict[str, Equation]:
             plateau_length=(length, between, SMALL, "leading logarithm"),
         ),
     }
+
+
+# Numerical hitting times
+
+Share = Annotated[float, Allowed(low=1e-300, below=1)]
+
+
+def constants(p: Parameters, part: Part) -> dict[str, float]:
+    """Growth rate, ratio c and number of choices of a part, as numbers."""
+    numbers = p.values()
+    return {
+        "lambda_recall": float(equations()[f"growth_{part.name}"].evaluate(numbers)),
+        "c_recall": float(dynamics.equations()[f"ratio_{part.name}"].evaluate(numbers)),
+        "K": numbers[part.choices.name],
+        "epsilon": p.epsilon,
+    }
+
+
+def angle_of_share(p: Parameters, part: Part, share: float) -> float:
+    """Angle theta at which a part of the loss has fallen to a share of its initial value."""
+    numbers = constants(p, part)
+    goal = gain_of_share(share, numbers["K"])
+    return 0.5 * float(np.arcsinh(2 * np.sqrt(numbers["c_recall"]) * goal / p.epsilon**2))
+
+
+def gain_of_share(share: float, choices: float) -> float:
+    """Equation ``gain_at_share``, evaluated without cancellation in K^share - 1 and 1 - share."""
+    left = math.expm1(share * math.log(choices))
+    return math.log1p(-math.expm1((share - 1) * math.log(choices)) * choices / left)
+
+
+@scope.guard(RECALL)
+@sweep.over_fields
+def time_of_share(p: Parameters, part: Part, share: Share) -> float:
+    """Flow time at which a part of the loss has decreased to a share of its initial value, at any
+    epsilon.
+
+    Parameters
+    ----------
+    p : Parameters
+        Sizes and start.
+    part : Part
+        `dynamics.RELATION` or `dynamics.SUBJECT`.
+    share : float
+        Strictly between 0 and 1, and at least 1e-300. The share at time 0 lies below 1 by a term
+        that vanishes with epsilon; for larger values the time is 0.
+
+    Returns
+    -------
+    float
+        In units of ``t = eta * steps``, by quadrature of ``hitting_time_exact``.
+    """
+    numbers = constants(p, part)
+    end = angle_of_share(p, part, share)
+    lam, choices = numbers["lambda_recall"], numbers["K"]
+    # Integral of e^X over theta, with X = X_end sinh(2 theta)/sinh(2 theta_end); for X > 0 only the
+    # last 40 units contribute.
+    amplitude = p.epsilon**2 / (2 * np.sqrt(numbers["c_recall"]))
+    start = max(0.0, end - 20)
+    area, _ = scipy.integrate.quad(
+        lambda q: np.expm1(amplitude * np.sinh(2 * q)), start, end, epsabs=0, epsrel=1e-12
+    )
+    return float((choices * end + area) / (lam * choices))
+
+
+@scope.guard(RECALL)
+@sweep.over_fields
+def closed_form(p: Parameters, part: Part, share: Share) -> float:
+    """Flow time by the closed form for a small start (`hitting_time`).
+
+    Raises
+    ------
+    ParameterError
+        For a share so close to 1 that the start is not small compared with its gain.
+    """
+    numbers: dict[str, Any] = constants(p, part)
+    numbers["X_gain"] = gain_of_share(share, numbers["K"])
+    time = float(equations()["hitting_time"].evaluate(numbers))
+    if time < 0:
+        raise ParameterError(
+            f"share = {share:.17g}: reached while weights are still at their start, epsilon = "
+            f"{p.epsilon:g}, where the closed form does not hold; see time_of_share"
+        )
+    return time

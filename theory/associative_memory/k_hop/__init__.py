@@ -2,18 +2,42 @@
 2025).
 """
 
+import warnings
+from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Annotated, Any
 
-from theory.associative_memory.k_hop import agreement, overlaps
-from theory.associative_memory.k_hop.numbers import (
-    curriculum_times,
-    direct_time,
-    mixture_time,
-    probability,
+import numpy as np
+import scipy.integrate
+import sympy as sp
+import xarray as xr
+
+from theory import (
+    Allowed,
+    Equation,
+    Flow,
+    ParameterError,
+    number,
+    numeric,
+    prediction,
+    scope,
+    sweep,
+    until,
 )
-from theory.associative_memory.k_hop.overlaps import flow, mixture
-from theory.associative_memory.k_hop.parameters import Parameters, Pointers, applies
-from theory.associative_memory.k_hop.predict import predict
+from theory.associative_memory.k_hop import overlaps
+from theory.associative_memory.k_hop.overlaps import (
+    KERNEL_LEARNERS,
+    STAGE,
+    Parameters,
+    Pointers,
+    agreement_equations,
+    applies,
+    flow,
+    k,
+    mixture,
+    phi,
+)
+from theory.associative_memory.symbols import N, m
 from theory.catalogue import catalogue
 
 __all__ = [
@@ -32,7 +56,249 @@ __all__ = [
     "sections",
 ]
 
+
+# Agreement, and training times with and without a curriculum, as numbers
+
+Kernels = Annotated[str, Allowed(choices=tuple(overlaps.LEARNERS))]
+Product = Annotated[float, Allowed(above=0, high=0.99999)]  # 1 is never reached
+FixedPoints = Annotated[Sequence[int], Allowed(low=0)]
+LONGEST = {"mixture": 200.0, "sphere": 100.0, "softmax": 1e5}  # longest time of a stage
+
+
+def time_of_product(system: Flow, p: Any, product: float, longest: float) -> float:
+    """Time at which the product of all overlaps reaches a value; NaN if it does not before
+    ``longest``.
+    """
+    goal = {"end": sp.Mul(*system.state) - product}
+    return float(system.solve(p, at=[0.0], events=goal, t=longest).end)
+
+
+def in_time(time: float, what: str, longest: float) -> float:
+    """The time of an event.
+
+    Raises
+    ------
+    ParameterError
+        If it is NaN: the event does not occur before ``longest``.
+    """
+    if np.isnan(time):
+        raise ParameterError(f"{what}: not reached before t = {longest:g}")
+    return time
+
+
+def starting_at(p: Parameters, overlaps: Sequence[float]) -> dict[str, float]:
+    """Numbers of a flow that starts with these overlaps."""
+    return {"N": p.N} | {f"m_{hop}_0": value for hop, value in enumerate(overlaps, 1)}
+
+
+@scope.guard(KERNEL_LEARNERS)
+@sweep.over_fields
+def mixture_time(p: Parameters, product: Product = 0.5) -> float:
+    """Time of training on the mixture until the product of all overlaps reaches a value; 0 if it
+    starts above.
+
+    Raises
+    ------
+    ParameterError
+        For a product outside (0, 0.99999], or one not reached before t = 200.
+    """
+    if product <= p.m_0**p.k:
+        return 0.0
+    longest, what = LONGEST["mixture"], f"product = {product:.17g} from m_0 = {p.m_0:g}"
+    return in_time(time_of_product(mixture(p.k), p, product, longest), what, longest)
+
+
+@scope.guard(KERNEL_LEARNERS)
+@sweep.over_fields
+def direct_time(p: Parameters, product: Product = 0.5, kernels: Kernels = "sphere") -> float:
+    """Time of direct training from equal overlaps until their product reaches a value, by
+    quadrature; 0 if it starts above.
+
+    In the time unit of `flow` for these kernels. With ``s = ln m`` the integrand is smooth on all
+    scales.
+
+    Raises
+    ------
+    ParameterError
+        For a product outside (0, 0.99999], unknown kernels, or a time that overflows.
+    """
+    end = product ** (1 / p.k)
+    if end <= p.m_0:
+        return 0.0
+    alike = {"sphere": "equal_overlaps", "softmax": "equal_overlaps_softmax"}[kernels]
+    rate = numeric.function(overlaps.equations()[alike].rhs, [m, k, N])
+    try:
+        with warnings.catch_warnings(), np.errstate(all="raise", under="ignore"):
+            warnings.simplefilter("error", scipy.integrate.IntegrationWarning)
+            value, _ = scipy.integrate.quad(
+                lambda s: np.exp(s) / rate(np.exp(s), p.k, p.N),
+                np.log(p.m_0),
+                np.log(end),
+                epsabs=0,
+                epsrel=1e-11,
+                limit=400,
+            )
+    except (ArithmeticError, scipy.integrate.IntegrationWarning):
+        raise ParameterError(
+            f"product = {product:.17g} from m_0 = {p.m_0:g}: too extreme for double precision"
+        ) from None
+    return float(value)
+
+
+@scope.guard(KERNEL_LEARNERS)
+@sweep.over_fields
+def curriculum_times(p: Parameters, kernels: Kernels = "sphere") -> list[float]:
+    """Time at which each stage 1 .. k of the curriculum ends.
+
+    Stage j trains the first j overlaps on the j-hop objective until their product is `STAGE`.
+
+    Raises
+    ------
+    ParameterError
+        For unknown kernels, or if a stage takes longer than t = 100 (sphere) or 1e5 (softmax).
+    """
+    return np.cumsum([length for _, _, length in stages(p, kernels)]).tolist()
+
+
+def stages(p: Parameters, kernels: str) -> Iterator[tuple[Flow, dict[str, float], float]]:
+    """Flow, initial values and length of each stage of the curriculum."""
+    longest = LONGEST[kernels]
+    overlaps: list[float] = []
+    for hops in range(1, p.k + 1):
+        system, start = flow(hops, kernels), starting_at(p, [*overlaps, p.m_0])
+        length = time_of_product(system, start, STAGE, longest)
+        yield system, start, in_time(length, f"m_0 = {p.m_0:g}: stage {hops}", longest)
+        final = system.solve(start, at=[length], t=length or 1.0)
+        overlaps = [float(final[q.name][0]) for q in system.state]
+
+
+def product_curve(p: Parameters, t: float, curriculum: bool, kernels: str) -> list[tuple[Any, Any]]:
+    """Times and product of all overlaps until ``t``, in pieces: one, or one for each stage."""
+    alike = [(flow(p.k, kernels), starting_at(p, [p.m_0] * p.k), t)]
+    begun, out = 0.0, []
+    for system, start, length in stages(p, kernels) if curriculum else alike:
+        hops = len(system.state)
+        part = system.solve(start, t=length if hops < p.k else t - begun)
+        out.append((begun + part.t, part["product"] * p.m_0 ** (p.k - hops)))
+        begun += length
+    return out
+
+
+def over_hops(equation: Equation, entries: sp.IndexedBase, values: Sequence, size: int) -> sp.Expr:
+    """Evaluate an equation's product over hops; exactly if the values are exact.
+
+    Parameters
+    ----------
+    equation : Equation
+        ``agreement`` or ``hop_accuracy``.
+    entries : IndexedBase
+        Array with one entry per hop: `phi` or `overlap`.
+    values : sequence, shape (k,)
+        Their values.
+    size : int
+        Number of things N.
+    """
+    spelled = equation.rhs.subs({k: len(values), N: size}).doit()
+    return spelled.subs({entries[j]: sp.sympify(v, strict=True) for j, v in enumerate(values, 1)})
+
+
+@scope.guard(KERNEL_LEARNERS)
+@sweep.over_fields
+def probability(p: Parameters, fixed_points: FixedPoints) -> float:
+    """Agreement of two sets of hidden permutations that coincide at ``fixed_points[j]`` points of
+    hop j.
+
+    Raises
+    ------
+    ParameterError
+        Unless there is one number per hop at which two permutations can coincide.
+    """
+    points = np.asarray(fixed_points)
+    if points.shape != (p.k,):
+        raise ParameterError(f"fixed_points: has {points.size} hops, must have k = {p.k}")
+    for alike in points.tolist():
+        if alike != int(alike) or alike > p.N or alike == p.N - 1:
+            raise ParameterError(
+                f"fixed_points = {alike:g}: must be whole, at most N = {p.N} and not N - 1"
+            )
+    law = agreement_equations()["agreement"]
+    return float(over_hops(law, phi, points.astype(int).tolist(), p.N))
+
+
+# Predicted curves of a training run of softmax kernels, by stage of the curriculum
+
+
+@until("t")
+@scope.guard(KERNEL_LEARNERS)
+@sweep.over_fields
+def predict(
+    p: Parameters, runs: xr.Dataset | None = None, *, until: float | None = None
+) -> xr.Dataset:
+    """Predict a training run: flow of the overlaps of softmax kernels without batch noise, the same
+    for every seed.
+
+    Parameters
+    ----------
+    p : Parameters
+        Parameters of the training run.
+    runs : Dataset, optional
+        Students over ``(seed, t)``; the curve is evaluated at their times.
+    until : float, optional
+        Length of the curve without runs, in ``t = eta * steps`` (also ``t=``); by default
+        that of ``p.steps``.
+
+    Returns
+    -------
+    Dataset
+        ``overlap`` over ``(t, hop)``; ``product``, ``hops`` (number in training) and ``accuracy``
+        over ``t``.
+
+    Raises
+    ------
+    ParameterError
+        If the runs lack their times or were trained with other parameters.
+    """
+    if runs is None:
+        end = p.eta * p.steps if until is None else number("until", until, Allowed(above=0))
+        times = np.linspace(0, end, 601)
+    else:
+        prediction.check_runs(p, runs, ("t",), free=("batch_size",))
+        times = runs.t.values.astype(float)
+    overlaps, trained = np.full((len(times), p.k), p.m_0), np.zeros(len(times), int)
+    state, begun, hops = [p.m_0] * p.k, 0.0, 1 if p.curriculum else p.k
+    while True:
+        system, left, start = flow(hops, "softmax"), times[-1] - begun, starting_at(p, state[:hops])
+        end = time_of_product(system, start, STAGE, left) if hops < p.k else np.nan
+        later = times >= begun
+        inside = times[later & ~(times > begun + end)] - begun  # times of this stage
+        path = system.solve(start, at=np.append(inside, left if np.isnan(end) else end), t=left)
+        now = np.flatnonzero(later)[: len(inside)]
+        overlaps[now], trained[now] = state, hops
+        for j, q in enumerate(system.state):
+            overlaps[now, j] = path[q.name].values[:-1]
+            state[j] = float(path[q.name][-1])
+        if np.isnan(end) or end >= left:
+            break
+        begun, hops = begun + end, hops + 1
+    product = overlaps.prod(1)
+    return xr.Dataset(
+        {
+            "overlap": (("t", "hop"), overlaps),
+            "product": ("t", product),
+            "hops": ("t", trained),
+            "accuracy": ("t", 1 / p.N + (1 - 1 / p.N) * product),
+        },
+        coords={"t": times},
+        attrs={
+            "kind": "theory",
+            "reference": system.reference,
+            "status": system.status,
+            "parameters": p.as_json(),
+        },
+    )
+
+
 flows, sections, equations = catalogue(
-    {"k hops: agreement": [agreement], "k hops: overlaps": [overlaps, partial(flow, 3)]},
+    {"k hops: agreement": [agreement_equations], "k hops: overlaps": [overlaps, partial(flow, 3)]},
     *(partial(flow, hops, kind) for kind in overlaps.LEARNERS for hops in (1, 2, 3)),
 )

@@ -2,15 +2,157 @@
 curriculum.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import sympy as sp
 
-from theory import Equation, Flow, array, symbol, table, written_as
-from theory.associative_memory.k_hop.agreement import k
-from theory.associative_memory.k_hop.parameters import KERNEL_LEARNERS
+from theory import (
+    BaseParameters,
+    Equation,
+    Flow,
+    Preset,
+    Scope,
+    Stepped,
+    array,
+    parameter,
+    scope,
+    symbol,
+    table,
+    written_as,
+)
 from theory.associative_memory.symbols import DERIVED, N, ref, t
 from theory.catalogue import cache
+
+# Parameters of k-fold composition, and which students its theory describes
+
+
+@dataclass(frozen=True)
+class Parameters(Stepped):
+    """k hidden permutations of N things, k permutations given in context; kernel learner of the
+    hidden ones.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name or a value out of range.
+    """
+
+    # All hops at once; hop by hop.
+    PRESETS = {
+        "direct": Preset("All hops from the start."),
+        "easy_to_hard": Preset("One hop first, then two, and so on.", curriculum=True),
+    }
+    N: int = parameter(5, "things that are permuted", low=2)
+    k: int = parameter(3, "hops", low=1, high=16)
+    m_0: float = parameter(
+        0.1, "overlap of every kernel with its permutation at the start", low=1e-100, high=0.9
+    )
+    curriculum: bool = parameter(
+        False, "train one hop, then two, ..., each until its product of overlaps is 0.9"
+    )
+    eta: float = parameter(0.5, "learning rate of the kernel learner", above=0)
+    batch_size: int = parameter(256, "samples per step of the kernel learner", low=1)
+    steps: int = parameter(4000, "length of a run", low=1)
+    eval_every: int = parameter(10, "steps between measurements", low=1)
+
+    def quantities(self) -> dict[str, Any]:
+        """Numbers by symbol name; all overlaps start alike."""
+        return {
+            "N": self.N,
+            "k": self.k,
+            "m_0": self.m_0,
+            **{f"m_{j}_0": self.m_0 for j in range(1, self.k + 1)},
+        }
+
+
+@dataclass(frozen=True)
+class Pointers(BaseParameters):
+    """Extension: attention layers that learn 1, 2, 4, .. hops along a permutation given in context.
+
+    Raises
+    ------
+    ParameterError
+        For an unknown name or a value out of range.
+    """
+
+    N: int = parameter(11, "things that are permuted", low=3)
+    layers: int = parameter(3, "attention layers; the deepest answers 2^layers hops", low=1, high=4)
+    hops: str = parameter(
+        "mixture",
+        "train on 1, 2, 4, .. hops together, or on the deepest alone",
+        choices=("mixture", "last"),
+    )
+    eta: float = parameter(0.01, "learning rate (Adam)", above=0)
+    spread: float = parameter(
+        0.05, "standard deviation of the initial scores and read-outs", above=0
+    )
+    batch_size: int = parameter(128, "permutations per step", low=1)
+    steps: int = parameter(400, "length of a run", low=1)
+    eval_every: int = parameter(10, "steps between measurements", low=1)
+
+
+# Each function states whether it describes direct training, the curriculum or the mixture.
+KERNEL_LEARNERS = Scope(
+    "the flow of the overlaps",
+    "kernel learners that start with equal overlaps",
+    (),
+    ("curriculum", "eta", "batch_size", "steps", "eval_every"),
+)
+applies = scope.applies({"flow": KERNEL_LEARNERS})
+
+
+# Probability that two sets of hidden permutations give the same answer
+
+agree = array("a_agree", "a", "probability of agreement after j hops")
+phi = array("phi_fixed", r"\phi", "fixed points of one permutation against the other, by hop")
+k = symbol("k", means="hops", integer=True, positive=True)
+UNIFORM = "input permutations and starting point uniform"
+agreement = symbol(
+    "agreement", r"\Pr[f_{\pi}=f_{\pi'}]", "probability that two tasks agree", positive=True
+)
+before, fixed = (
+    symbol("a_before", r"a_{j-1}", "probability of agreement before hop j", positive=True),
+    symbol("phi_j", r"\phi_{j}", "fixed points at hop j", nonnegative=True),
+)
+
+
+def one_hop() -> sp.Expr:
+    """Agreement after a hop as a function of the agreement before it.
+
+    The input permutation maps an agreeing pair to a uniform point, and a differing pair to a
+    uniform pair of distinct points. Agreeing points stay in agreement with probability phi/N.
+    Distinct points x, x' are mapped to the same point if x' is the image of x under pi'^-1 pi; the
+    image differs from x with probability 1 - phi/N, and x' is any of N - 1 points.
+    """
+    return before * fixed / N + (1 - before) * (1 - fixed / N) / (N - 1)
+
+
+@cache
+def agreement_equations() -> dict[str, Equation]:
+    """One hop, the product over hops, derangements, and the mean square over random maps."""
+    # One hop shrinks the deviation of the agreement from 1/N by a factor.
+    ratio = written_as((fixed - 1) / (N - 1), (one_hop() - 1 / N) / (before - 1 / N))
+    product = 1 / N + (1 - 1 / N) * sp.Product(ratio.subs(fixed, phi[j]), (j, 1, k))
+    derangements = 1 / N + (1 - 1 / N) * ratio.subs(fixed, 0) ** k
+    # phi of a random permutation: mean 1; mean of phi (phi - 1): ordered pairs of points, each
+    # fixed w.p. 1/(N(N-1)).
+    falling = N * (N - 1) / (N * (N - 1))
+    square = sp.simplify(falling + 1 - 2 + 1)  # E phi(phi-1) + E phi - 2 E phi + 1
+    typical = sp.simplify((square / (N - 1) ** 2) ** k)
+    wang = "Wang et al. 2025, correlation behind the lower bound; identity derived here"
+    square_means = "mean squared correlation of two tasks"
+    corr = symbol("corr2", r"\mathbb{E}\,\mathrm{corr}^{2}", square_means)
+    drawn = "hidden permutations independent and uniform"
+    return table(
+        ref,
+        status="exact",
+        agreement_hop=(agree[j], one_hop(), DERIVED, UNIFORM),
+        agreement=(agreement, product, wang, UNIFORM),
+        agreement_derangements=(agreement, derangements, DERIVED, UNIFORM, "no hop alike anywhere"),
+        correlation_square=(corr, typical, DERIVED, drawn, "corr: product of (phi_j - 1)/(N - 1)"),
+    )
+
 
 m = symbol("m", means="overlap, where it is the same for all hops", real=True)
 i, j = (symbol(x, means="a hop", integer=True, positive=True) for x in "ij")

@@ -5,30 +5,54 @@ right item and of the right label, which earlier pairs of the burst add to. Pair
 are as those before a single last pair.
 """
 
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
 import sympy as sp
 
-from theory import Equation, array, symbol, table, vanishes
+from theory import Equation, array, proved, symbol, table, vanishes
 from theory.induction_heads import structure
+from theory.induction_heads.all_weights.running import (
+    after,
+    first_layer,
+    is_first,
+    real,
+    row_weights,
+    rows,
+    rows_before,
+    total,
+    with_gradient,
+)
 from theory.induction_heads.all_weights.scores import (
     ALL_WEIGHTS,
     THETA,
     E,
+    H,
     b_item,
     b_label,
+    c_item,
+    c_label,
     context_weights,
     e,
+    g,
+    gamma,
     network,
+    r_item,
+    r_label,
     spelled,
+    w_item,
+    w_label,
+    w_query,
     x_first,
     x_item,
     x_label,
     x_self,
 )
 from theory.induction_heads.network import ENDS, MASKS, ORTHONORMAL, Row, number, overlap, value
-from theory.induction_heads.symbols import B, N, P, d, k, l, ref
+from theory.induction_heads.symbols import B, N, P, d, k, l, ref, squared_error
+from theory.parameters import ParameterError
 from theory.statement.tree import Node
 
 R = array("R_1", "R", "what a row retrieves of the token of another one, first layer")
@@ -51,8 +75,7 @@ def counted(expr: sp.Expr) -> sp.Expr:
     def alike(term: sp.Expr, limits: sp.Tuple) -> sp.Expr:
         index, first, last = limits
         one = sp.factor(term)
-        if one.has(index):
-            raise ArithmeticError(f"{term}: depends on {index}")
+        proved(not one.has(index), "right pairs are not alike")
         return (last - first + 1) * one
 
     return expr.replace(sp.Sum, alike)
@@ -116,8 +139,7 @@ def weights(mask: str) -> dict[str, sp.Expr]:
 def _same(name: str, form: sp.Expr, derived: sp.Expr, mask: str) -> sp.Expr:
     """A form in the pseudo-parameters, proved to be the network's."""
     whole = in_full(form, mask)
-    if not vanishes(whole - derived):
-        raise ArithmeticError(f"{form} is not the network's {name}: {derived}")
+    proved(vanishes(whole - derived), f"not the network's {name}")
     return whole
 
 
@@ -179,3 +201,158 @@ def equations() -> dict[str, Equation]:
         given = (ORTHONORMAL, ALL_WEIGHTS, BEFORE, f"{mask} mask")
         by_name |= table(ref(PLACE), *given, status="exact", **made)
     return by_name
+
+
+# Loss of all nineteen pseudo-parameters on a context that ends in a burst
+
+C_item, C_label = (
+    symbol(f"C_{x}", rf"C^{{\mathrm{{{x}}}}}", f"output along the right {x}", real=True)
+    for x in ("item", "label")
+)
+SIDES = {
+    "retrieved_item": r_item[l],
+    "retrieved_label": r_label[l],
+    "output_item": c_item[l],
+    "output_label": c_label[l],
+    "output_right_item": C_item,
+    "output_right_label": C_label,
+}
+
+
+@cache
+def outputs(mask: str) -> dict[str, sp.Expr]:
+    """Attention of the second layer to other tokens, and the output along each token."""
+    to_itself = MASKS[mask]
+    w = {name: in_full(form, mask) for name, form in weights(mask).items()}
+    query = {"item": H, "label": B * g, "other": g}
+    query = {token: in_full(form, mask) for token, form in query.items()}
+
+    def from_burst(token: str) -> sp.Expr:
+        rows = (
+            w_item[N - B + k] * w[f"right_item_{token}"]
+            + w_label[N - B + k] * w[f"right_label_{token}"]
+        )
+        return sp.Sum(rows, (k, 1, B)) + to_itself * w_query * query[token]
+
+    def written(first: sp.Expr, token: str, second: sp.Expr, deep: sp.Expr) -> sp.Expr:
+        return first + gamma[1] * query[token] + gamma[2] * second + gamma[3] * deep
+
+    later = sum(
+        rows[l + d] * w[f"{kind}_other"].subs(l, l + d)
+        for kind, rows in (("item", w_item), ("label", w_label))
+    )
+    after = sp.Sum(later, (d, 1, N - B - l)) + from_burst("other")
+    items, labels = (sp.Sum(w_of[N - B + k], (k, 1, B)) for w_of in (w_item, w_label))
+    return {
+        "retrieved_item": after
+        + w_label[l] * w["label_item"]
+        + to_itself * w_item[l] * w["item_self"],
+        "retrieved_label": after + to_itself * w_label[l] * w["label_self"],
+        "output_item": written(sp.S.Zero, "other", w_item[l], r_item[l]),
+        "output_label": written(sp.S.Zero, "other", w_label[l], r_label[l]),
+        "output_right_item": written(
+            gamma[0], "item", items + to_itself * w_query, from_burst("item")
+        ),
+        "output_right_label": written(sp.S.Zero, "label", labels, from_burst("label")),
+    }
+
+
+@cache
+def burst_loss_equations() -> dict[str, Equation]:
+    """Attention of the second layer, the output token by token, and the loss."""
+    given = (ORTHONORMAL, ALL_WEIGHTS, BEFORE)
+    by_name: dict[str, Equation] = {}
+    for mask, end in ENDS.items():
+        made = {
+            f"burst_{n}{end}": (side, lambda n=n, mask=mask: outputs(mask)[n])
+            for n, side in SIDES.items()
+        }
+        by_name |= table(ref(PLACE), *given, f"{mask} mask", status="exact", **made)
+    others = sp.Sum(c_item[l] ** 2 + c_label[l] ** 2, (l, 1, N - B))
+    loss = (squared_error, (1 - C_label) ** 2 + C_item**2 + others)
+    return by_name | table(ref(PLACE), *given, status="exact", burst_loss=loss)
+
+
+# Loss of all weights on a context that ends in a burst, and its gradient, in O(N)
+
+
+@cache
+def compiled(mask: str) -> Callable:
+    """Equation ``burst_loss`` and those before it, with their gradient; pairs before the burst are
+    numbered by l, those in it by k.
+    """
+    to_itself = MASKS[mask]
+    first, second, third, fourth = gamma
+    item_self, item_other, label_item, label_self, label_other = row_weights(l)
+    right = {real(f"right_{name}"): form for name, form in right_weights().items()}
+    by_item, by_label = [*right][:3], [*right][3:]
+    scores = score_forms(mask)
+    on_item, on_query, later, of_item, of_label, others = real(
+        "on_item on_query later of_item of_label others"
+    )
+    on_right = real("on_right_item on_right_label")
+    items, labels, all_on_item = real("items labels all_on_item")
+    from_burst = real("item_from_burst label_from_burst other_from_burst")
+    query = (H, B * g, g)
+    Z = all_on_item + N - B + items + labels + on_query
+    item = third * (items + on_query) + fourth * (from_burst[0] + on_query * query[0])
+    label = third * labels + fourth * (from_burst[1] + on_query * query[1])
+    common = later + from_burst[2] + on_query * query[2]
+    chain = {
+        **first_layer(mask, B),
+        E_1: sp.exp(THETA["alpha_1"]),
+        **row_weights(l),
+        **right,
+        on_item: sp.exp(x_first * is_first),
+        on_query: to_itself * sp.exp(x_self if to_itself else 0),
+        on_right[0]: sp.exp(scores["right_item"]),
+        on_right[1]: sp.exp(scores["right_label"]),
+        items: total(on_right[0]),
+        labels: total(on_right[1]),
+        all_on_item: total(on_item),
+        **{
+            name: total(on_right[0] * of_item + on_right[1] * of_label)
+            for name, of_item, of_label in zip(from_burst, by_item, by_label, strict=True)
+        },
+        later: after(on_item * item_other + label_other),
+        of_item: third * on_item + fourth * (common + on_item * item_self + label_item),
+        of_label: third + fourth * (common + label_self),
+        others: total((second * g + of_item / Z) ** 2 + (second * g + of_label / Z) ** 2),
+        real("loss"): (1 - second * B * g - label / Z) ** 2
+        + (first + second * H + item / Z) ** 2
+        + others,
+    }
+    arrays = (l, rows_before, is_first, k)
+    return with_gradient(chain, [*THETA.values()], arrays, [*arrays, N, B])
+
+
+def loss_and_gradient(
+    theta: np.ndarray, size: int, right: int, mask: str = "strict"
+) -> tuple[float, np.ndarray]:
+    """Loss and its gradient in O(N) for the last of ``right`` right pairs.
+
+    Parameters
+    ----------
+    theta : array
+        The nineteen pseudo-parameters in the order of `NAMES`.
+    size : int
+        Item-label pairs N.
+    right : int
+        Right pairs B, at the end.
+    mask : {'strict', 'inclusive'}
+        Causal mask.
+
+    Returns
+    -------
+    tuple
+        Loss summed over the D coordinates, and its gradient, shape (19,).
+
+    Raises
+    ------
+    ParameterError
+        Unless some pair is not a right one.
+    """
+    if right not in range(1, size):
+        raise ParameterError(f"B = {right}: must lie in 1..{size - 1}, below N = {size}")
+    places = np.arange(1.0, right + 1)
+    return compiled(mask)(theta, *rows(size - right, mask), places, float(size), float(right))

@@ -20,7 +20,7 @@ from theory.induction_heads.all_weights import burst
 from theory.induction_heads.all_weights.burst import E_1
 from theory.induction_heads.all_weights.scores import PLACE, THETA, E, context_weights, e
 from theory.induction_heads.network import ORTHONORMAL
-from theory.induction_heads.scope import PLATEAU
+from theory.induction_heads.parameters import PLATEAU
 from theory.induction_heads.symbols import B, N, j, k, q, ref, squared_error, t, tau
 
 FIVE = ("alpha_3", "beta_2", "gamma_2", "gamma_3", "gamma_4")
@@ -49,13 +49,12 @@ def power_sums(rational: sp.Expr, over: sp.Symbol, last: sp.Expr | None) -> sp.E
         below = sp.Poly(sp.denom(term), over)
         n = below.degree()
         if n == 0:
-            if last is None:
-                raise ArithmeticError(f"{rational}: its sum grows with the number of terms")
+            proved(last is not None, "the sum grows with the number of terms")
             total += term * last
             continue
         shift = sp.expand(below.nth(n - 1) / below.LC() / n)
-        if sp.expand(below.as_expr() - below.LC() * (over + shift) ** n) != 0:
-            raise ArithmeticError(f"{term}: not a power of one linear factor")
+        power = below.LC() * (over + shift) ** n
+        proved(sp.expand(below.as_expr() - power) == 0, "not a power of one linear factor")
         weight = sp.numer(term) / below.LC() * sp.Integer(-1) ** (n - 1) / sp.factorial(n - 1)
         total += weight * (
             (sp.polygamma(n - 1, last + 1 + shift) if last is not None else 0)

@@ -5,15 +5,20 @@ the last pair S = 0, so that gamma_4 = -1 drives alpha_3; later rows retrieve an
 makes gamma_4, and the drive, smaller. Recency helps.
 """
 
+from collections.abc import Callable
 from functools import cache
+from typing import Annotated, Any
 
+import numpy as np
 import sympy as sp
+from scipy.special import digamma
 
-from theory import Equation, symbol, table, written_as
-from theory.induction_heads.all_weights import law, plateau
-from theory.induction_heads.all_weights.plateau import Gamma, gamma_4
-from theory.induction_heads.all_weights.scores import PLACE
-from theory.induction_heads.symbols import B, T_alpha, ref
+from theory import Allowed, Equation, ParameterError, checked, symbol, table, written_as
+from theory.induction_heads.all_weights import descent, law, plateau
+from theory.induction_heads.all_weights.plateau import FIVE, Gamma, gamma_4
+from theory.induction_heads.all_weights.running import mean, with_gradient
+from theory.induction_heads.all_weights.scores import PLACE, THETA
+from theory.induction_heads.symbols import B, N, T_alpha, q, ref
 
 w = symbol("window", "w", "share of the context in which the right pair is", positive=True)
 S = symbol("S_right", "S", "what is retrieved of the right label, times 2 N", nonnegative=True)
@@ -51,3 +56,51 @@ def equations() -> dict[str, Equation]:
         recent_gamma_4=(gamma_4, output),
         T_alpha_all_recent=(T_alpha, time),
     )
+
+
+# As numbers
+
+Size = Annotated[int, Allowed(low=16, high=10**5)]
+Window = Annotated[float, Allowed(above=0, high=0.5)]  # the drop comes 10% later at 3/4
+
+
+@cache
+def compiled() -> Callable:
+    """Mean loss over places and its gradient by all nineteen pseudo-parameters; at N, places, and S
+    of each.
+    """
+    chain = {sp.Symbol("loss"): mean(plateau.loss_of_place(S))}
+    return with_gradient(chain, [*THETA.values()], (q, S), (N, q, S))
+
+
+def places(size: int, window: float) -> np.ndarray:
+    """Numbers of the last pairs.
+
+    Raises
+    ------
+    ParameterError
+        If there are none.
+    """
+    if not (last := round(window * size)):
+        raise ParameterError(f"window = {window:g}: must hold a pair of N = {size}")
+    return np.arange(size - last + 1.0, size + 1)
+
+
+@checked
+def predicted(size: Size, window: Window, **options: Any) -> dict[str, float]:
+    """Emergence times by the flow of five numbers, strict mask; relative error of order 1/N.
+
+    Units and names as in `all_weights.times`, options those of `all_weights.descend`.
+    """
+    last = places(size, window)
+    seen = digamma(size) - digamma(last)
+    run = descent.descend(lambda x: compiled()(x, float(size), last, seen), size, FIVE, **options)
+    return descent.crossings(run, size)
+
+
+@checked
+def exact(size: Size, window: Window, **options: Any) -> dict[str, float]:
+    """The same by the flow of all weights on the mean loss over places; O(N^2) per step."""
+    right = [(1.0, descent.loss_of(size, int(k), "strict")) for k in places(size, window)]
+    run = descent.descend(descent.mean_loss(right), size, descent.moving("strict"), **options)
+    return descent.crossings(run, size)

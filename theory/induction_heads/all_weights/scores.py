@@ -9,10 +9,10 @@ from functools import cache, partial
 
 import sympy as sp
 
-from theory import Equation, symbol, table, vanishes, written_as
+from theory import Equation, array, proved, symbol, table, vanishes, written_as
 from theory.induction_heads import structure
 from theory.induction_heads.network import ENDS, KEYS, MASKS, ORTHONORMAL, Network, number, value
-from theory.induction_heads.symbols import N, P, T, d, k, l, q, ref
+from theory.induction_heads.symbols import N, P, T, d, k, l, q, ref, squared_error
 
 THETA = {
     p.name: symbol(p.name, r"\{}_{{{}}}".format(*p.name.split("_")), real=True)
@@ -125,8 +125,8 @@ def grouped_scores(mask: str = "strict") -> dict[str, sp.Expr]:
     }
     derived = key_scores(mask)
     for name, form in forms.items():
-        if not vanishes(spelled(form, mask) - derived[name] + derived["earlier_item"]):
-            raise ArithmeticError(f"{form} is not the score of {name}")
+        score = derived[name] - derived["earlier_item"]
+        proved(vanishes(spelled(form, mask) - score), f"not the score of {name}")
     return forms
 
 
@@ -217,3 +217,56 @@ def equations() -> dict[str, Equation]:
             ref(PLACE), ORTHONORMAL, ALL_WEIGHTS, f"{mask} mask", status="exact", **made
         )
     return by_name
+
+
+# Loss of all nineteen pseudo-parameters
+
+w_item, w_label, r_item, r_label, c_item, c_label = (
+    array(f"{letter}_{y}", rf"{letter}^{{\mathrm{{{y}}}}}", means.format(f"{y}s"))
+    for letter, means in (
+        ("w", "attention of the query on {}, second layer"),
+        ("r", "what both layers retrieve of {}"),
+        ("c", "output along {}"),
+    )
+    for y in ("item", "label")
+)
+w_query = symbol(
+    "w_query", r"w^{\mathrm{query}}", "attention of the query on itself, inclusive mask", real=True
+)
+gamma = [THETA[f"gamma_{i}"] for i in range(1, 5)]
+
+
+@cache
+def loss_equations() -> dict[str, Equation]:
+    """Attention of the second layer to the first layer's output, the network output token by token,
+    and the loss.
+    """
+    given = (ORTHONORMAL, ALL_WEIGHTS)
+    squares = 1 - 2 * c_label[q] + sp.Sum(c_item[k] ** 2 + c_label[k] ** 2, (k, 1, N))
+    by_name: dict[str, Equation] = {}
+    rows = {"item": w_item, "label": w_label}
+    for mask, to_itself in MASKS.items():
+        net, end, made = network(mask), ENDS[mask], {}
+        of_query = partial(net.first_attention, net.query)
+        on_itself = to_itself * value(of_query(net.query))
+        for name, r, c in (("item", r_item, c_item), ("label", r_label, c_label)):
+
+            def retrieved(
+                kind: str, pair: sp.Expr, net: Network = net, name: str = name
+            ) -> sp.Expr:
+                attention = net.first_attention(net.row(kind, pair), net.row(name, k))
+                return rows[kind][pair] * value(attention)
+
+            same = ["item"] * to_itself + ["label"] if name == "item" else ["label"] * to_itself
+            query = net.depending(of_query, name, k, q)
+            total = sp.Sum(sum(retrieved(kind, k + d) for kind in rows), (d, 1, N - k))
+            total += sum(retrieved(kind, k) for kind in same) + to_itself * w_query * query
+            again = sp.KroneckerDelta(q, k) * int(name == "item")  # the query is a copy of item q
+            out = gamma[0] * again + gamma[1] * (query + again * on_itself)
+            out += gamma[2] * (rows[name][k] + to_itself * again * w_query)
+            out += gamma[3] * (r[k] + again * w_query * on_itself)
+            made[f"all_retrieved_{name}{end}"] = (r[k], total)
+            made[f"all_output_{name}{end}"] = (c[k], out)
+        by_name |= table(ref(PLACE), *given, f"{mask} mask", status="exact", **made)
+    loss = (squared_error, squares)
+    return by_name | table(ref(PLACE), *given, status="exact", all_loss=loss)

@@ -6,13 +6,61 @@ follows its best value, and alpha and beta keep a balance.
 """
 
 from functools import cache
+from typing import Any
 
 import sympy as sp
 
 from theory import Equation, proved, symbol, table, vanishes, written_as
 from theory.associative_memory import ramp
-from theory.induction_heads.bursty.statement import B, N, stated
-from theory.statement import kept
+from theory.induction_heads.symbols import mean_B, mean_B2
+from theory.statement import Statement, exp, kept, sizes, sort, statement, total, weight
+
+# An induction head whose context ends in a burst
+
+N, B = sizes("N B")  # pairs in the context, right ones among them
+
+
+def burst_loss() -> Statement:
+    """Loss of three numbers, from what every right pair retrieved."""
+    right, other = sort("right", B, ordered=True), sort("other", N - B)
+    alpha, beta, gamma = (weight(name)[()] for name in ("alpha", "beta", "gamma"))
+
+    def before(k: Any) -> Any:
+        """Right pairs before the k-th."""
+        return total(lambda j: 1, right, below=k)
+
+    def rows(k: Any) -> Any:
+        """Rows before the k-th right pair."""
+        return 2 * (N - B + before(k))
+
+    def label(k: Any) -> Any:
+        """What the label of the k-th right pair retrieved of the queried item."""
+        return (exp(alpha) + before(k)) / (exp(alpha) + rows(k))
+
+    def item(k: Any) -> Any:
+        """What its item retrieved."""
+        return before(k) / rows(k)
+
+    def weighed(score: Any) -> Any:
+        """Weight of all right labels, or of all right items: the same token, B times."""
+        return total(lambda k: exp(beta * score(k)), right)
+
+    labels, items = weighed(label), weighed(item)
+    others = 2 * total(lambda o: 1, other)  # no right pair is before them
+    every = labels + items + others
+    squares = labels**2 + items**2 + others
+    return statement(
+        1 - 2 * gamma * labels / every + gamma**2 * squares / every**2,
+        name="bursty",
+        title="Induction head with a burst of right pairs",
+        paper="musat2025",
+        observables={"attention_second": labels / every},
+        values=dict(N=32, B=4, eta=0.25, steps=800, eval_every=4),
+    )
+
+
+stated = burst_loss()
+
 
 alpha, beta, gamma = (
     symbol(name, means=f"{of} of the head", real=True)
@@ -131,3 +179,71 @@ def equations() -> dict[str, Equation]:
         "burst_effective_length": (N_eff, effective, "without the delay"),
     }
     return table(where, SEEN, status="leading order", **rows)
+
+
+# Bursts of random size
+
+MANY = "B random, N large, B^2 << N"
+
+
+def mean(of: sp.Expr) -> sp.Expr:
+    """Mean over B of a polynomial in B of second degree.
+
+    Raises
+    ------
+    ArithmeticError
+        For another function.
+    """
+    known = {0: sp.S.One, 1: mean_B, 2: mean_B2}
+    powers = sp.Poly(sp.expand(of), B).terms()
+    proved(max(n for (n,), _ in powers) <= 2, "needs further moments of B")
+    return sum(c * known[n] for (n,), c in powers)
+
+
+@cache
+def mixture_gamma_star() -> sp.Expr:
+    """Value of gamma that minimises the mean loss while attention is still uniform."""
+    before = mean(first().subs(beta, 0))
+    best = sp.solve(sp.diff(before, gamma), gamma)[0]
+    return written_as(N * mean_B / (N + mean_B2 - mean_B), best)
+
+
+@cache
+def rates() -> tuple[sp.Expr, sp.Expr]:
+    """Rates of alpha and of beta for large N, at the best gamma."""
+    small, best = sp.Dummy("eps", positive=True), sp.limit(mixture_gamma_star(), N, sp.oo)
+
+    def rate(x: sp.Symbol) -> sp.Expr:
+        slope = -sp.diff(first(), x).subs(N, 1 / small)
+        leading = sp.limit(sp.expand(slope) / small**2, small, 0)  # gamma stays of order one
+        return sp.factor(mean(leading).subs(gamma, best) / N**2)
+
+    return rate(alpha), rate(beta)
+
+
+@cache
+def mixture_law() -> sp.Expr:
+    """Square of beta as a function of alpha: the size-biased mean of B - 1 in place of B - 1."""
+    form = 2 * alpha + (mean_B2 - mean_B) / mean_B * (1 - sp.exp(-alpha))
+    return ramp.squared(form, alpha, beta, list(rates()))
+
+
+def mixture_effective() -> sp.Expr:
+    """Context length at which a single right pair would take as long, without the delay."""
+    single = sp.integrate(sp.exp(-alpha) / sp.sqrt(2 * alpha), (alpha, 0, theta))
+    ratio = sp.Integral(sp.exp(-alpha) / sp.sqrt(mixture_law()), (alpha, 0, theta)) / single
+    written_as(N**2 / mean_B**2, sp.exp(alpha) * beta / rates()[0] / 2)
+    return N / mean_B * sp.sqrt(ratio)
+
+
+@cache
+def mixture_equations() -> dict[str, Equation]:
+    """Best gamma, rate, balance and effective context length."""
+    rows = {
+        "mixture_gamma_star": (best_gamma, mixture_gamma_star),
+        "mixture_alpha_rate": (speed, lambda: rates()[0]),
+        "mixture_beta_of_alpha": (beta**2, mixture_law),
+        "mixture_effective_length": (N_eff, mixture_effective, "without the delay"),
+    }
+    where = "musat2025, Sec. 7.2: beyond, bursts of random size"
+    return table(where, SEEN, MANY, status="leading order", **rows)

@@ -1,0 +1,272 @@
+"""Factual recall: the statement and the code that trains against autograd, times of relation and
+subject, curves of students.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+
+from simulate.associative_memory import factual_recall
+from simulate.associative_memory.factual_recall import Learner, LinearAttention, train
+from theory.associative_memory.factual_recall import (
+    SHARES,
+    Parameters,
+    closed_form,
+    dynamics,
+    equations,
+    flow,
+    predict,
+    time_of_share,
+)
+from theory.associative_memory.factual_recall import timescales as times
+from theory.associative_memory.factual_recall.dynamics import NAMES, PARTS, recall
+from theory.parameters import stated
+from theory.runtime import plotting
+from theory.statement import kept
+from verify import ensemble
+from verify import trajectories as curves
+from verify.check import Band, Check, Sides, identity, sampled, with_notes
+from verify.emergence import first_crossing
+from verify.report import Report, Request, Table, derivations
+from verify.statement.printed import Point, generic, numbers_of
+
+# The statement of factual recall against autograd
+
+AUTOGRAD = 1e-12, "autograd in float64"
+P = Parameters(S=6, R=4, D=3, noise_tokens=5, T=5, epsilon=0.5)
+
+
+def derived(_: Table) -> list[Check]:
+    """Loss, sizes, gradients of all weights, frozen ones among them, and steps of descent."""
+    return generic(kept.derived(recall()))
+
+
+def printed(eq: Table) -> list[Check]:
+    """Factorised loss and its two parts, of every fact; rates of attention and value gains."""
+    made = kept.derived(recall())
+    x = Point(made, dynamics.flow(), NAMES, numbers_of(P, made))
+    sides = Sides(eq, *AUTOGRAD)
+    sides.add("loss", "recall_loss", x.known, x.each["loss"])
+    for part in ("relation", "subject"):
+        sides.add(f"{part} part", f"loss_{part}", x.known, x.each[f"loss_{part}"])
+    scaled = np.exp(x.known["X"] + x.known["Y"]) / x.each["accuracy"]
+    sides.add("normalisation, least logit 0", "recall_partition", x.known, scaled)
+    for name, rate in x.rates.items():
+        sides.add(f"d{name}/dt", f"d{name}_dt", x.known, rate)
+    return sides.checks()
+
+
+def training(_: Table) -> list[Check]:
+    """The code that trains, from counts, against autograd of the module that reads tokens. That the
+    module is the statement's student is tested (`tests/simulate/statement/test_plain_students.py`).
+    """
+    rng = np.random.default_rng(1)
+    tokens, answers = factual_recall.draw_sequences(P, 32, factual_recall.fact_table(P), rng)
+    learner, module = Learner(P, 0), LinearAttention(P)
+    for name in "wV":
+        value = rng.normal(size=getattr(learner, name).shape)
+        setattr(learner, name, value)
+        getattr(module, name).data = torch.tensor(value)
+    logits = module(torch.as_tensor(tokens))
+    loss = torch.nn.functional.cross_entropy(logits, torch.as_tensor(answers))
+    slopes = torch.autograd.grad(loss, [module.w, module.V])
+    gradient = learner.gradient(factual_recall.token_counts(P, tokens).astype(float), answers)
+    return [
+        identity(f"training gradient of {name}", "engine", mine, theirs.numpy(), *AUTOGRAD)
+        for name, mine, theirs in zip("wV", gradient, slopes, strict=True)
+    ]
+
+
+COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
+    printed: (
+        *("recall_loss", "loss_relation", "loss_subject", "recall_partition"),
+        *("dw_r_dt", "dw_s_dt", "ddelta_r_dt", "ddelta_s_dt"),
+    ),
+    derived: (),
+    training: (),
+}
+
+checks, gradients = derivations(COVERS, equations)
+
+
+# Times at which relation and subject are learned
+
+SMALL = Parameters.small()
+SEEDS = range(2)
+SWEPT = {  # values, and what the axis is called
+    "epsilon": ((1e-2, 1e-3, 1e-4, 1e-5), r"initial weight $\epsilon$"),
+    "S": ((4, 8, 16), "subjects $S$"),
+    "R": ((2, 3, 4), "relations $R$"),
+    "D": ((2, 4, 8), "answers per relation $D$"),
+}
+BY_QUADRATURE = (
+    "relative tolerances: 1.5e-8 of the quadrature; 1e-12 of the integrator, amplified "
+    "along the exponential growth"
+)
+AMPLIFIED = "relative tolerance 1e-12 of the integrator, amplified along the exponential growth"
+FINITE_STEPS = (
+    "finite learning rate: a step lags behind the flow by about eta lambda / 2, at most 0.4% here"
+)
+BATCH_NOISE = Band(-0.001, 0.001, "gradient noise of finite batches: a bias of second order")
+BATCHES = "batches of 256: gradient noise of a few percent, averaged over hundreds of steps"
+
+
+def crossing(losses: xr.DataArray, share: float) -> np.ndarray:
+    """Flow time at which the losses fall to a share of their initial value, per seed."""
+    return first_crossing(-losses, -share * float(losses.isel(t=0).mean())).values
+
+
+def timescales(request: Request) -> Report:
+    """Checks on one ensemble, then on sweeps."""
+    checks, notes = emergence(*ensemble.get(request))
+    scaled, more, sweeps = scaling(progress=request.progress)
+    return Report(checks + scaled, notes + more, draw=lambda: draw(sweeps))
+
+
+@with_notes
+def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
+    """Crossing times of both parts of the loss, and the height of the plateau."""
+    yield from (
+        "",
+        "steps at 90, 50, 10% of the initial value: flow (quadrature), full-batch descent, students",
+    )
+    euler = flow().descend(p, p.eta, int(runs.step[-1])).isel(t=runs.step.values)
+    exactly = times.equations()["hitting_time_exact"]
+    for part in PARTS:
+        shares = {label: share for label, (share, _) in SHARES.items()}
+        last = 1.2 * time_of_share(p, part, min(shares.values()))
+        goals = {label: times.level(part, share) for label, share in shares.items()}
+        events, known = flow().solve(p, at=[0.0], t=last, events=goals), times.constants(p, part)
+        losses, slower = runs[f"loss_{part.name}"], euler[f"loss_{part.name}"].expand_dims("seed")
+        for label, share in shares.items():
+            exact, time = time_of_share(p, part, share), crossing(losses, share)
+            what = f"time of {label}% of the {part.name} loss"
+            angle = times.angle_of_share(p, part, share)
+            by_angle = exactly.evaluate(known | {"theta": angle})
+            for by, equation, one, other, tolerance, why in (
+                ("by quadrature, against the integrator", "hitting_time_exact", by_angle, events[label], 1e-7, BY_QUADRATURE),
+                ("by the quadrature used elsewhere", "flow", exact, events[label], 1e-8, AMPLIFIED),
+                ("in closed form", "hitting_time", closed_form(p, part, share), exact, 10 * p.epsilon, "corrections of relative order epsilon"),
+            ):  # fmt: skip
+                yield identity(f"{what} {by}", equation, one, other, tolerance, why)
+            if np.isnan(time).any():
+                yield f"  {what}: not reached by all seeds in {int(runs.step[-1])} steps"
+                continue
+            slow, lag = float(crossing(slower, share)[0]), p.eta * known["lambda_recall"]
+            why = FINITE_STEPS if lag < 0.01 else "finite learning rate: eta lambda"
+            of_flow, descent = (
+                f"{what} by the flow, students",
+                f"{what} by full-batch descent, students",
+            )
+            yield identity(of_flow, "flow", exact, time.mean(), max(0.01, lag), why)
+            yield sampled(descent, "flow", slow / p.eta, time / p.eta, band=BATCH_NOISE)
+            at, spread = (x / p.eta for x in (time.mean(), time.std(ddof=1)))
+            steps = f"{exact / p.eta:.0f}, {slow / p.eta:.1f}, {at:.1f} (s.d. {spread:.1f})"
+            yield f"  {what}: {steps}"
+    half, last = (
+        crossing(runs[f"loss_{q}"], s).mean() for q, s in (("relation", 0.1), ("subject", 0.9))
+    )
+    if half < last:
+        middle = float(runs.loss.interp(t=(half + last) / 2).mean())
+        height = float(dynamics.losses()["plateau"].evaluate(p.values()))
+        there = float(flow().solve(p, at=[(half + last) / 2], t=last).loss[0])
+        yield f"plateau: ln D = {height:.4f}, flow half way {there:.4f}, students {middle:.4f}"
+        one, why = "flow half way along the plateau", "what is left of the relation, and what is gained of the subject"  # fmt: skip
+        other, lagging = (
+            "loss half way along the plateau",
+            "the same lag on a curve that falls slowly",
+        )
+        yield identity(one, "plateau", height, there, 0.02, why)
+        yield identity(other, "flow", there, middle, 0.01, lagging)
+    begun = dynamics.losses()["initial_loss"].evaluate(p.values())
+    measured, why = float(runs.loss.isel(t=0).mean()), "single precision"
+    yield identity("loss at the start", "initial_loss", begun, measured, 1e-6, why)
+
+
+def plateau_steps(p: Parameters) -> float:
+    """Number of steps of the flow between half the relation loss and half the subject loss."""
+    relation, subject = (time_of_share(p, part, 0.5) for part in PARTS)
+    return (subject - relation) / p.eta
+
+
+def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, Any]]:
+    """Length of the plateau over epsilon, S, R and D: students against full-batch descent and the
+    flow.
+    """
+    checks, halves = [], [f"loss_{part.name}" for part in PARTS]
+    sweeps: dict[str, Any] = {}
+    title = "plateau length in steps (relation half known to subject half known): flow, students"
+    notes = ["", title]
+    for name, (grid, _) in SWEPT.items():
+        sweeps[name] = rows = []
+        for value in grid:
+            p = SMALL.replace(**{name: value})
+            last = max(time_of_share(p, part, 0.5) for part in PARTS)
+            p = p.run_to(1.3 * last + 60 * p.eta)
+            runs = train(p, seeds=SEEDS, progress=progress)
+            euler = flow().descend(p, p.eta, p.steps).expand_dims("seed")
+            lengths = [np.diff([crossing(x[of], 0.5) for of in halves], axis=0)[0] / p.eta for x in (euler, runs)]  # fmt: skip
+            (slow,), measured = lengths
+            flowing = plateau_steps(p)
+            rows.append({"value": value, "flow": flowing, "descent": slow, "students": measured})
+            what, mean = f"plateau length at {name} = {value:g}", measured.mean()
+            checks.append(identity(what, "flow", slow, mean, 0.02, BATCHES))
+            notes.append(f"  {name} = {value:g}: {flowing:.0f}, {mean:.0f}")
+    rows = sweeps["epsilon"]
+    x, y = [np.log(1 / r["value"]) for r in rows], [r["flow"] * SMALL.eta for r in rows]
+    rates = {times.rates[q.name].name: times.constants(SMALL, q)["lambda_recall"] for q in PARTS}
+    length = times.equations()["plateau_length"]
+    grown = np.diff([float(length.evaluate({**rates, "epsilon": np.exp(-k)})) for k in (1, 2)])[0]
+    what = "plateau length grows by 1/lambda_s - 1/lambda_r per e-fold of 1/epsilon"
+    why = "epsilon^2 ln epsilon at the largest epsilon, 1e-2"
+    slope = np.polyfit(x, y, 1)[0]
+    return [*checks, identity(what, "plateau_length", grown, slope, 1e-3, why)], notes, sweeps
+
+
+def draw(sweeps: dict[str, Any]) -> Any:
+    """Plateau length over each swept parameter: flow as line, full-batch descent and students as
+    marks.
+    """
+    figure, axes = plotting.figure(1, len(sweeps), height=2.7)
+    for axis, (name, rows) in zip(np.atleast_1d(axes), sweeps.items(), strict=True):
+        (grid, label), whole = SWEPT[name], name != "epsilon"
+        values = [r["value"] for r in rows]
+        fine = values if whole else np.geomspace(min(grid), max(grid), 33).tolist()
+        lengths = [plateau_steps(SMALL.replace(**{name: v})) for v in fine]
+        # Only some sizes are allowed: one mark each.
+        axis.plot(fine, lengths, "k_" if whole else "k--", ms=22, label="flow")
+        slow, words = [r["descent"] for r in rows], r"descent, finite $\eta$"
+        axis.plot(values, slow, "x", color="C1", ms=7, label=words)
+        marks = [r["students"] for r in rows]
+        drawn = axis.plot(values, marks, "o", mfc="none", color="C0")
+        drawn[0].set_label("students")
+        axis.set(xlabel=label, ylabel="plateau length [steps]")
+        axis.set_xscale("linear" if whole else "log")
+        if whole:
+            axis.set_xticks(values)
+    for axis in np.atleast_1d(axes)[:2]:  # the flow is a line over epsilon, a mark over sizes
+        plotting.below(axis)
+    shared = {n: getattr(SMALL, n) for n in ("epsilon", "S", "R", "D", "eta", "batch_size")}
+    plotting.headline(
+        figure, f"{stated(shared)}; but for what is swept; {len(SEEDS)} seeds, a mark each"
+    )
+    return figure
+
+
+# Curves of factual recall
+
+BIAS = "gradient noise of batches of about a thousand sequences, the same sign in all seeds"
+RELATION, SUBJECT = ("relation", "C0"), ("subject", "C1")
+PANELS = {
+    "cross-entropy [nats]": {
+        "loss": ("loss", "C2"),
+        "loss_relation": RELATION,
+        "loss_subject": SUBJECT,
+    },
+    "attention weight": {"w_r": RELATION, "w_s": SUBJECT},
+    "value gain": {"delta_r": RELATION, "delta_s": SUBJECT},
+}
+trajectories = curves.trajectories(predict, flow, PANELS, Band(-0.01, 0.01, BIAS))

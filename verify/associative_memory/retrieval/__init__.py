@@ -1,1 +1,0 @@
-"""Checks of retrieval, in addition to those of every statement."""

@@ -1,1 +1,0 @@
-"""Checks of factual recall by softmax attention, in addition to those of every statement."""

@@ -1,1 +1,0 @@
-"""Checks of in-context Markov chains, in addition to those of every statement."""
