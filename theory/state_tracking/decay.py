@@ -19,7 +19,7 @@ from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import DECAY_THRESHOLDS, DECAYING, LATE_STATES
 from theory.state_tracking.symbols import A, L, N, R, d_g, d_h, ref
 
-LARGEST = 600.0  # exp(R) is a number
+LARGEST = 600.0  # of N R / (N - 1), whose exponential is a number
 LOCKED = ("A = 1", late_time.INDEPENDENT, "infinite training set")
 
 lambert = symbol("W_r", r"W_{N-1}", "root W of W e^W + (N - 1) W = 1/(decay d_g)", positive=True)
@@ -68,7 +68,7 @@ def late_overlap(p: Any, **swept: Any) -> np.ndarray:
     Raises
     ------
     ParameterError
-        If decay is so weak that R would be above 600, where probabilities underflow.
+        If decay is so weak that N R / (N - 1) would be above 600, where probabilities underflow.
 
     Returns
     -------
@@ -82,9 +82,12 @@ def late_overlap(p: Any, **swept: Any) -> np.ndarray:
     def one(rate: float, states: float, actions: float) -> float:
         if rate == 0:
             return np.inf
-        if rate < of_R(LARGEST, states, actions):
-            raise ParameterError(f"weight_decay = {rate:g}: must be 0, or large enough for R < 600")
-        most = min(1 / (rate * actions * states), LARGEST)  # R is largest where g = 1
+        largest = LARGEST * (states - 1) / states
+        if rate < of_R(largest, states, actions):
+            raise ParameterError(
+                f"weight_decay = {rate:g}: must be 0, or large enough for R < {largest:g}"
+            )
+        most = min(1 / (rate * actions * states), largest)  # R is largest where g = 1
         low = 1e-12 * min(most, 1)
         return scipy.optimize.brentq(
             lambda x: np.log(of_R(x, states, actions)) - np.log(rate), low, most, xtol=1e-14 * most
