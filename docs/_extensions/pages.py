@@ -53,7 +53,7 @@ def explore(app: Sphinx, *_: Any) -> None:
         return
     folder = Path(app.outdir) / "explore"
     folder.mkdir(exist_ok=True, parents=True)
-    pages = sorted(explorable(), key=curves.has_tables, reverse=True)
+    pages = sorted(explorable(), key=lambda m: curves.charts(m) is None)
     hands = [
         multiprocessing.get_context("fork").Process(
             target=explored, args=(folder, pages[first :: app.parallel])
