@@ -24,11 +24,7 @@ CALLED = {
     "theory": ("theory.equation.Equation", "theory.flow.Flow", "theory.registry.find"),
     "simulate": ("simulate.runs.open", "simulate.runs.ensemble"),
     "verify": (
-        *(
-            "verify.trajectories.compare",
-            "verify.emergence.emergence_times",
-            "verify.emergence.exponents",
-        ),
+        *("verify.trajectories.compare", "verify.times.emergence_times", "verify.times.exponents"),
         *("verify.check.Check", "verify.check_table.table"),
     ),
 }

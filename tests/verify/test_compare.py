@@ -12,8 +12,9 @@ from theory.scope import BeyondScope
 from theory.state_tracking import Parameters
 from verify import trajectories
 from verify.check import Band
-from verify.emergence import emergence_times, first_crossing
+from verify.emergence import first_crossing
 from verify.state_tracking import ensemble as bands
+from verify.times import emergence_times
 
 P = Parameters.demo()
 

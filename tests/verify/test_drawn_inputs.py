@@ -26,7 +26,7 @@ from theory.flow import Flow
 from theory.notation import symbol
 from theory.parameters import ParameterError
 from verify import tables
-from verify.emergence import emergence_times
+from verify.times import emergence_times
 from verify.trajectories import compare
 
 t, x, y, k = (symbol(name) for name in "txyk")

@@ -8,9 +8,9 @@ import xarray as xr
 
 from theory.parameters import ParameterError
 from verify import ensembles
-from verify.emergence import emergence_times, exponents
 from verify.state_tracking import timescales
 from verify.state_tracking.trajectories import own_start
+from verify.times import emergence_times, exponents
 
 T = np.linspace(0, 40, 4001)
 

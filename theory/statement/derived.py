@@ -320,7 +320,12 @@ class Derived:
             grouped["Flow"] = [made(f"d{c.label}_dt", d, self.rates[c.symbol]) for c, d in rates]
             return grouped
         grouped["Conserved"] = [
-            made(f"{q.kind}_{k}", notation.symbol(f"C_{k}", means=q.kind), q.expression)
+            made(
+                f"{q.kind}_{k}",
+                notation.symbol(f"C_{k}", means=q.kind),
+                q.expression,
+                *["found constant at random weights and sizes, not proved"] * (not q.proved),
+            )
             for k, q in enumerate(self.conserved, 1)
         ]
         if self.moving:
