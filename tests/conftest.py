@@ -53,12 +53,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_unconfigure() -> None:
-    """What is not collected at the end Triton reports as leaks."""
-    if "triton" in sys.modules:
-        gc.unfreeze()
-
-
 def _scope(nodeid: str) -> str:
     """The model that a test names, or its file most often; its file where none stands out, and for
     students, who derive little.

@@ -395,6 +395,3 @@ def run(main: Callable[[], int]) -> NoReturn:
         )
         print(f"error: {lack}", file=sys.stderr)
         sys.exit(2)
-    finally:
-        if "triton" in sys.modules:  # it reports what is not collected at the end as leaks
-            gc.unfreeze()
