@@ -18,7 +18,7 @@ from theory import printing, registry, scope, sweep
 from theory.arguments import misfit
 from theory.equation import Equation
 from theory.parameters import BaseParameters, ParameterError, Stepped, most_extreme, stated
-from theory.runtime import cli, output
+from theory.runtime import cli, output, progress
 from theory.scope import FEWEST
 
 
@@ -353,8 +353,9 @@ def main(argv: list[str] | None = None) -> int:
     until = cli.length(vars(args))
     if args.alpha is not None and "alpha" in p.as_dict():  # a sample complexity
         p, until = p.replace(alpha=until), None
-    result = registry.having(args.model, "theory", "onset").onset(p, until)
-    proved = result.certified() if args.certify else {}
+    with progress.bar(f"theory.onset {args.model.name}", show=not args.quiet):
+        result = registry.having(args.model, "theory", "onset").onset(p, until)
+        proved = result.certified() if args.certify else {}
     notes = [*result.notes, *in_few_steps(p, result)]
     remarks = (
         sys.stderr if args.json else None

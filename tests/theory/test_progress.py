@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from theory import onset
 from theory.runtime import progress
 
 
@@ -144,3 +145,12 @@ notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell({CELL!r})])
 nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
 print([output.data.get("text/html") for output in notebook.cells[0].outputs])
 """
+
+
+def test_an_onset_that_takes_long_says_that_it_works(fast, capsys):
+    """Unless it is asked to be quiet."""
+    heads = ["induction_heads", "--set=N=300"]
+    assert onset.main(heads) == 0
+    assert "] theory.onset induction_heads\n" in capsys.readouterr().err
+    assert onset.main([*heads, "--quiet"]) == 0
+    assert "theory.onset" not in capsys.readouterr().err
