@@ -14,7 +14,7 @@ import sympy as sp
 from sympy.polys.matrices import DomainMatrix
 from sympy.polys.matrices.eigen import dom_eigenvects
 
-from theory import solution, sweep
+from theory import notation, sweep
 from theory.algebra import vanishes
 from theory.equation import Equation
 from theory.parameters import ParameterError
@@ -166,14 +166,14 @@ def linearised(
         If the point is not a fixed point, or if, without parameters, a characteristic polynomial
         has a degree above two.
     """
-    given = solution.by_name(
+    given = notation.by_name(
         "at: {} is missing or unknown", flow.initial if at is None else at, flow.state
     )
     if missing := [x for x in flow.state if x not in given]:
         names = ", ".join(x.name for x in flow.state)
         raise ParameterError(f"at: {missing[0]} is missing or unknown; a point has {names}")
     known = {s.name: s for r in flow.expanded.values() for s in r.free_symbols}
-    point = {x: solution.expression(f"at: {x}", v, known) for x, v in given.items()}
+    point = {x: notation.expression(f"at: {x}", v, known) for x, v in given.items()}
     if flow.driven and flow.time in flow.jacobian().subs(point, simultaneous=True).free_symbols:
         raise ParameterError(f"{flow.name}: the rates depend on {flow.time}, growth has no rate")
     if parameters is not None:

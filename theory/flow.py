@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import certified, numeric, printing, solution, trajectory
+from theory import certified, notation, numeric, printing, solution, trajectory
 from theory.algebra import slope
 from theory.conserved import conserved, invariant, linearised
 from theory.equation import STATUSES, Equation, Equations
@@ -191,7 +191,7 @@ class Flow:
         ParameterError
             If a name is not an order parameter.
         """
-        kept = solution.by_name("{}: no order parameter", values, self.state)
+        kept = notation.by_name("{}: no order parameter", values, self.state)
         return replace(
             self,
             name=f"{self.name}, {', '.join(values)} held",
@@ -218,13 +218,13 @@ class Flow:
         order = number("order", order, Allowed(low=0), int)
         exprs = [*self.expanded.values(), *self.initial.values()]
         known = {*self.state}.union(*(e.free_symbols for e in exprs)) - {self.time}
-        values = solution.by_name(
+        values = notation.by_name(
             "start: {} is no symbol of the flow", start or {}, sorted(known, key=str)
         )
         begun = {x: values.pop(x, expr) for x, expr in self.initial.items()}
         rhs = {x: expr.subs(values) for x, expr in self.expanded.items()}
         at_start = {
-            x: solution.expression(f"start: {x}", e, {}).subs(values) for x, e in begun.items()
+            x: notation.expression(f"start: {x}", e, {}).subs(values) for x, e in begun.items()
         }
         first = {**at_start, self.time: sp.S.Zero}
         moving = [(x, rhs[x]) for x in self.state]

@@ -81,7 +81,7 @@ class Lowered:
         arrays = [values[name] for name in self.arrays]
         shapes = tuple((name, tuple(values[name].shape)) for name in self.arrays)
         numbers = {
-            x: numeric._whole(x, values[x.name]) if x.is_integer else float(values[x.name])
+            x: numeric.whole_number(x, values[x.name]) if x.is_integer else float(values[x.name])
             for x in self.numbers
         }
         sizes = tuple((x, sp.sympify(numbers[x], strict=True)) for x in self.sizes)
@@ -317,6 +317,46 @@ def _no_place(x: Any, shape: tuple[int, ...]) -> ParameterError:
     return ParameterError(f"{x}: not a place of an array of shape {shape}")
 
 
+def entry_by_entry(expr: sp.Expr, values: Mapping[str, Any]) -> float:
+    """Value of an expression in array entries, summed term by term.
+
+    Parameters
+    ----------
+    expr : Expr
+        May contain sums over any number of indices, and entries ``G[k, l]`` at fixed positions.
+    values : mapping
+        By name: arrays with one axis per index, and numbers for everything else, including
+        positions (counted from 1) and limits of sums.
+
+    Raises
+    ------
+    KeyError
+        If a symbol has no value.
+    ParameterError
+        If a position lies outside its array, or the limits of a sum are not numbers.
+    """
+    arrays = {base.label for base in expr.atoms(sp.IndexedBase)}
+    free = {x for x in expr.free_symbols if isinstance(x, sp.Symbol)} - arrays
+    places_written = [i for x in expr.atoms(sp.Indexed) for i in x.indices]
+    places_written += [end for s in expr.atoms(sp.Sum) for limit in s.limits for end in limit[1:]]
+    places = set().union(*(i.free_symbols for i in places_written))
+    counts = {
+        x: numeric.whole_number(x, values[x.name]) for x in free if x.is_integer or x in places
+    }
+    expr = expr.subs(counts).doit()
+    if left := sorted(expr.atoms(sp.Sum), key=str):
+        raise ParameterError(f"{left[0]}: its ends must be whole numbers")
+    numbers: dict[sp.Basic, float] = {x: values[x.name] for x in free - counts.keys()}
+    for x in sorted(expr.atoms(sp.Indexed), key=str):
+        array, place = np.asarray(values[x.base.label.name]), [int(i) for i in x.indices]
+        if array.ndim != len(place) or any(
+            not 1 <= i <= n for i, n in zip(place, array.shape, strict=True)
+        ):
+            raise _no_place(x, array.shape)
+        numbers[x] = float(array[tuple(i - 1 for i in place)])
+    return float(expr.xreplace(numbers))
+
+
 @functools.lru_cache(maxsize=256)
 def _of(expr: sp.Expr) -> Lowered:
     return Lowered({RESULT: expr}, [RESULT])
@@ -324,7 +364,7 @@ def _of(expr: sp.Expr) -> Lowered:
 
 def number(expr: sp.Expr, values: Mapping[str, Any]) -> float:
     """Value of an expression in array entries, by array code if possible, otherwise by
-    `numeric.entry_by_entry`, which documents arguments and errors.
+    `entry_by_entry`, which documents arguments and errors.
     """
     try:
         lowered = _of(expr)
@@ -332,4 +372,4 @@ def number(expr: sp.Expr, values: Mapping[str, Any]) -> float:
         with np.errstate(over="ignore"):  # as `numeric.function`
             return float(lowered(dict(values.items()) | arrays)[0])
     except NotLowered:
-        return numeric.entry_by_entry(expr, values)
+        return entry_by_entry(expr, values)

@@ -1,10 +1,12 @@
-"""Symbols with their printed forms and meanings."""
+"""Symbols with their printed forms and meanings; expressions and names as users write them."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import sympy as sp
+
+from theory.parameters import ParameterError, nearest, shown
 
 NAMES: dict[sp.Symbol, str] = {}
 _MEANINGS: dict[tuple[str, Any], str] = {}  # by module and symbol: models share letters
@@ -55,3 +57,60 @@ def _named(made: sp.Symbol, latex: str | None) -> sp.Symbol:
     if latex:
         NAMES[made] = latex
     return made
+
+
+def expression(name: str, value: Any, symbols: Mapping[str, sp.Expr]) -> sp.Expr:
+    """Read a number or SymPy expression, in which symbols are those of a table, by name.
+
+    Raises
+    ------
+    ParameterError
+        For anything else: text, arrays, true or false, infinity.
+    """
+    try:
+        read = None if isinstance(value, bool) else sp.sympify(value, strict=True)
+    except (sp.SympifyError, TypeError, ValueError, AttributeError):
+        read = None
+    refused = (sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Indexed)
+    if (
+        not isinstance(read, sp.Expr)
+        or read.is_Matrix
+        or read.has(*refused)
+        or any(abs(x) > sys.float_info.max for x in read.atoms(sp.Number))
+    ):
+        raise ParameterError(
+            f"{name} = {shown(value)}: must be a number or a SymPy expression in plain symbols"
+        )
+    named = {s: symbols.get(getattr(s, "name", ""), s) for s in read.free_symbols}
+    changed = {s: new for s, new in named.items() if new != s}
+    return read.subs(changed, simultaneous=True) if changed else read
+
+
+def by_name(words: str, values: Any, known: Iterable[sp.Symbol]) -> dict[sp.Symbol, Any]:
+    """Values by symbol, which may be given by name or with other assumptions.
+
+    Raises
+    ------
+    ParameterError
+        For a name that is unknown or occurs twice, with ``words``, which hold ``{}`` for the name.
+    """
+    symbols, found = {x.name: x for x in known}, {}
+    if not isinstance(values, Mapping):
+        raise ParameterError(f"{words.format(shown(values))}: must be a mapping, as {{x: 1}}")
+    for name, value in ((getattr(key, "name", key), v) for key, v in values.items()):
+        if name not in symbols or symbols[name] in found:
+            hint = nearest(str(name), symbols)
+            raise ParameterError(
+                f"{words.format(name)}; {hint}there are {', '.join(symbols)}, each once"
+            )
+        found[symbols[name]] = value
+    return found
+
+
+def distinct(words: str, names: Iterable[Any]) -> None:
+    """Raise an error for a name that occurs twice, or that is no text."""
+    seen: set[Any] = set()
+    for name in names:
+        if name in seen or not isinstance(name, str):
+            raise ParameterError(f"{words}: {shown(name)} is used twice, or no name; rename it")
+        seen.add(name)

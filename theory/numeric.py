@@ -244,7 +244,7 @@ def function(expressions: Any, arguments: Sequence[sp.Basic], modules: str = "nu
 
 def has_places(expr: sp.Expr) -> bool:
     """Whether an expression contains array entries at fixed positions or under sums over several
-    indices. Such expressions need `entry_by_entry` instead of `function`.
+    indices. Such expressions need `theory.lowered.entry_by_entry` instead of `function`.
     """
     summed = {
         x
@@ -253,44 +253,6 @@ def has_places(expr: sp.Expr) -> bool:
         if x.indices == (s.variables[0],) == tuple(s.variables)
     }
     return bool(expr.atoms(sp.Indexed) - summed)
-
-
-def entry_by_entry(expr: sp.Expr, values: Mapping[str, Any]) -> float:
-    """Value of an expression in array entries, summed term by term.
-
-    Parameters
-    ----------
-    expr : Expr
-        May contain sums over any number of indices, and entries ``G[k, l]`` at fixed positions.
-    values : mapping
-        By name: arrays with one axis per index, and numbers for everything else, including
-        positions (counted from 1) and limits of sums.
-
-    Raises
-    ------
-    KeyError
-        If a symbol has no value.
-    ParameterError
-        If a position lies outside its array, or the limits of a sum are not numbers.
-    """
-    arrays = {base.label for base in expr.atoms(sp.IndexedBase)}
-    free = {x for x in expr.free_symbols if isinstance(x, sp.Symbol)} - arrays
-    places_written = [i for x in expr.atoms(sp.Indexed) for i in x.indices]
-    places_written += [end for s in expr.atoms(sp.Sum) for limit in s.limits for end in limit[1:]]
-    places = set().union(*(i.free_symbols for i in places_written))
-    whole = {x: _whole(x, values[x.name]) for x in free if x.is_integer or x in places}
-    expr = expr.subs(whole).doit()
-    if left := sorted(expr.atoms(sp.Sum), key=str):
-        raise ParameterError(f"{left[0]}: its ends must be whole numbers")
-    numbers: dict[sp.Basic, float] = {x: values[x.name] for x in free - whole.keys()}
-    for x in sorted(expr.atoms(sp.Indexed), key=str):
-        array, place = np.asarray(values[x.base.label.name]), [int(i) for i in x.indices]
-        if array.ndim != len(place) or any(
-            not 1 <= i <= n for i, n in zip(place, array.shape, strict=True)
-        ):
-            raise ParameterError(f"{x}: not a place of an array of shape {array.shape}")
-        numbers[x] = float(array[tuple(i - 1 for i in place)])
-    return float(expr.xreplace(numbers))
 
 
 def _number(value: Any) -> np.ndarray:
@@ -314,7 +276,7 @@ def _counted(ends: Sequence[Sequence[sp.Expr]], stand_in: Mapping[sp.Basic, sp.B
     return lambda *values: zip(lengths(*values), words, strict=True)
 
 
-def _whole(symbol: sp.Basic, value: Any) -> int:
+def whole_number(symbol: sp.Basic, value: Any) -> int:
     """Limit of a sum as an integer."""
     number = np.asarray(value)
     if number.size != 1 or not np.isfinite(float(number)) or float(number) != int(number):
@@ -367,7 +329,7 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
     def ready(values: Sequence[Any]) -> list[Any]:
         out = [(_exact_number if modules == "mpmath" else _number)(v) for v in values]
         for k in whole:
-            out[k] = _whole(plain[k], values[k])
+            out[k] = whole_number(plain[k], values[k])
         for length, words in looped(*out):
             if not length <= MOST_TERMS:
                 raise ParameterError(

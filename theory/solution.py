@@ -5,7 +5,6 @@ where expressions are read in one symbol per name.
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import sympy as sp
 import xarray as xr
 from sympy.core.relational import Relational
 
-from theory import arguments, bulk, numeric, sweep
+from theory import arguments, bulk, notation, numeric, sweep
 from theory.equation import Equation
 from theory.optimisers import Optimiser
 from theory.parameters import (
@@ -36,54 +35,6 @@ if TYPE_CHECKING:
 END_ROUNDING = 16 * np.finfo(float).eps
 
 
-def expression(name: str, value: Any, symbols: Mapping[str, sp.Expr]) -> sp.Expr:
-    """Read a number or SymPy expression, in which symbols are those of a table, by name.
-
-    Raises
-    ------
-    ParameterError
-        For anything else: text, arrays, true or false, infinity.
-    """
-    try:
-        read = None if isinstance(value, bool) else sp.sympify(value, strict=True)
-    except (sp.SympifyError, TypeError, ValueError, AttributeError):
-        read = None
-    refused = (sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Indexed)
-    if (
-        not isinstance(read, sp.Expr)
-        or read.is_Matrix
-        or read.has(*refused)
-        or any(abs(x) > sys.float_info.max for x in read.atoms(sp.Number))
-    ):
-        raise ParameterError(
-            f"{name} = {shown(value)}: must be a number or a SymPy expression in plain symbols"
-        )
-    named = {s: symbols.get(getattr(s, "name", ""), s) for s in read.free_symbols}
-    changed = {s: new for s, new in named.items() if new != s}
-    return read.subs(changed, simultaneous=True) if changed else read
-
-
-def by_name(words: str, values: Any, known: Iterable[sp.Symbol]) -> dict[sp.Symbol, Any]:
-    """Values by symbol, which may be given by name or with other assumptions.
-
-    Raises
-    ------
-    ParameterError
-        For a name that is unknown or occurs twice, with ``words``, which hold ``{}`` for the name.
-    """
-    symbols, found = {x.name: x for x in known}, {}
-    if not isinstance(values, Mapping):
-        raise ParameterError(f"{words.format(shown(values))}: must be a mapping, as {{x: 1}}")
-    for name, value in ((getattr(key, "name", key), v) for key, v in values.items()):
-        if name not in symbols or symbols[name] in found:
-            hint = nearest(str(name), symbols)
-            raise ParameterError(
-                f"{words.format(name)}; {hint}there are {', '.join(symbols)}, each once"
-            )
-        found[symbols[name]] = value
-    return found
-
-
 def unify(flow: Flow) -> dict[str, Any]:
     """Fields of a flow: values are expressions, and symbols of one name are one symbol, whatever
     their assumptions.
@@ -102,16 +53,16 @@ def unify(flow: Flow) -> dict[str, Any]:
         if not isinstance(key, sp.Symbol):
             raise ParameterError(f"{flow.name}: {shown(key)} must be a symbol, as symbol('x')")
     names = [x.name for x in keys]
-    distinct(flow.name, names)
-    distinct(flow.name, [*names[: 1 + len(flow.rhs)], *flow.observables])
-    initial = by_name("initial: {} is no order parameter", flow.initial, flow.rhs)
+    notation.distinct(flow.name, names)
+    notation.distinct(flow.name, [*names[: 1 + len(flow.rhs)], *flow.observables])
+    initial = notation.by_name("initial: {} is no order parameter", flow.initial, flow.rhs)
     symbols: dict[str, sp.Expr] = {x.name: x for x in keys}
 
     def read(values: Mapping[Any, Any]) -> dict[Any, sp.Expr]:
-        exprs = {x: expression(f"{flow.name}: {x}", v, {}) for x, v in values.items()}
+        exprs = {x: notation.expression(f"{flow.name}: {x}", v, {}) for x, v in values.items()}
         for s in (s for e in exprs.values() for s in sorted(e.free_symbols, key=str)):
             symbols.setdefault(str(s), s)
-        return {x: expression(str(x), e, symbols) for x, e in exprs.items()}
+        return {x: notation.expression(str(x), e, symbols) for x, e in exprs.items()}
 
     rates, start = read(flow.rhs), read(initial)
     for x in flow.rhs:
@@ -119,15 +70,6 @@ def unify(flow: Flow) -> dict[str, Any]:
             raise ParameterError(f"{flow.name}: {x} has no start, an expression in parameters")
     more = {part: read(getattr(flow, part)) for part in ("where", "observables", "second_order")}
     return {"rhs": rates, "initial": {x: start[x] for x in rates}, **more}
-
-
-def distinct(words: str, names: Iterable[Any]) -> None:
-    """Raise an error for a name that occurs twice, or that is no text."""
-    seen: set[Any] = set()
-    for name in names:
-        if name in seen or not isinstance(name, str):
-            raise ParameterError(f"{words}: {shown(name)} is used twice, or no name; rename it")
-        seen.add(name)
 
 
 def quantities(flow: Flow, values: Mapping[str, Any]) -> dict[str, sp.Expr]:
@@ -142,7 +84,7 @@ def quantities(flow: Flow, values: Mapping[str, Any]) -> dict[str, sp.Expr]:
     """
     if not isinstance(values, Mapping):
         raise ParameterError(f"events = {shown(values)}: must be a mapping, as {{'half': x - 0.5}}")
-    distinct("events", [flow.time.name, *map(str, flow.state), *flow.observables, *values])
+    notation.distinct("events", [flow.time.name, *map(str, flow.state), *flow.observables, *values])
     exprs = [*flow.expanded.values(), *flow.initial.values()]
     symbols = {*flow.state, flow.time, *flow.where}.union(*(e.free_symbols for e in exprs))
     known = {s.name: s for s in symbols} | dict(flow.observables)
@@ -150,7 +92,7 @@ def quantities(flow: Flow, values: Mapping[str, Any]) -> dict[str, sp.Expr]:
     for label, value in values.items():
         value = known.get(value, value) if isinstance(value, str) else value
         value = value.lhs - value.rhs if isinstance(value, Relational) else value
-        expr = found[label] = flow._spell(expression(f"event {label}", value, known))
+        expr = found[label] = flow._spell(notation.expression(f"event {label}", value, known))
         if not expr.free_symbols:
             raise ParameterError(f"event {label} = {shown(value)}: never changes")
     return found

@@ -17,7 +17,7 @@ import xarray as xr
 
 from simulate.discover.loss import Loss
 from simulate.discover.subspace import Subspace
-from theory import Equation, Flow, solution
+from theory import Equation, Flow, notation, solution
 from theory.conserved import Mode, conserved, linearised
 from theory.optimisers import Optimiser, Steps
 from theory.statement.tree import require
@@ -131,7 +131,7 @@ class NumericFlow(Flow):
 
     def jacobian(self, at: Mapping[Any, float] | None = None) -> np.ndarray:  # type: ignore[override]
         """Derivatives of the rates, at the start by default."""
-        moved = solution.by_name("at: {} is no order parameter", at or {}, self.state)
+        moved = notation.by_name("at: {} is no order parameter", at or {}, self.state)
         return self._compiled[2](0.0, *({**self.initial, **moved}[x] for x in self.state))
 
     def linearised(  # type: ignore[override]

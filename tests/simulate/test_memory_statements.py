@@ -19,7 +19,7 @@ from theory.associative_memory import gradient_memory, symbols
 from theory.associative_memory import superposition as superposed
 from theory.associative_memory.gradient_memory import equations as memory_equations
 from theory.associative_memory.gradient_steps import equations
-from theory.numeric import entry_by_entry
+from theory.lowered import entry_by_entry
 from theory.special import gaussian_accuracy
 
 

@@ -9,7 +9,6 @@ import torch
 from test_fixed_disorder import P, begin
 
 from theory import lowered as lowered_module
-from theory import numeric
 from theory.lowered import Lowered, NotLowered, number
 from theory.parameters import ParameterError
 from theory.state_tracking.fixed_disorder import FixedDisorder
@@ -50,7 +49,7 @@ def given(stack: int = 0) -> dict:
 def test_as_entry_by_entry(form):
     """At a place, and at all places of a stack at once."""
     expr, values = FORMS[form], given()
-    expected = numeric.entry_by_entry(expr, values | {"l": 2})
+    expected = lowered_module.entry_by_entry(expr, values | {"l": 2})
     lowered_module._of.cache_clear()
     assert number(expr, values | {"l": 2}) == pytest.approx(expected, rel=1e-12)  # 48 terms
     result, stack = sp.IndexedBase("result"), given(2)
@@ -62,7 +61,7 @@ def test_as_entry_by_entry(form):
         for which, place in itertools.product(range(2), range(many)):
             one = {name: x[which] if np.ndim(x) > 1 else x for name, x in stack.items()}
             at = 2 if many == 1 else place + 1
-            entry = numeric.entry_by_entry(expr, {**one, "l": at})
+            entry = lowered_module.entry_by_entry(expr, {**one, "l": at})
             assert found[which, place] == pytest.approx(entry, rel=1e-12)
 
 

@@ -28,10 +28,10 @@ from theory.statement.tree import (
     Term,
     Value,
     Weight,
-    expanded,
     require,
     subterms,
 )
+from theory.statement.wick import expanded
 
 MOST_INPUTS = 50_000  # of an enumeration
 

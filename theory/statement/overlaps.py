@@ -17,7 +17,7 @@ from typing import Any
 
 import sympy as sp
 
-from theory import notation, solution
+from theory import notation
 from theory.flow import Flow
 from theory.statement.derived import POPULATION, TIME
 from theory.statement.tree import require
@@ -102,7 +102,7 @@ class Overlaps:
         """A loss in the symbols of the overlaps and weights, by name."""
         pairs = [(x, y) for x, y in itertools.product(self.units, repeat=2) if x[0] >= y[0]]
         named = {self._name(x, y): self.overlap(x, y) for x, y in pairs}
-        return solution.expression("loss", loss, named | {w.name: w for w in weights})
+        return notation.expression("loss", loss, named | {w.name: w for w in weights})
 
     @property
     def state(self) -> list[sp.Symbol]:

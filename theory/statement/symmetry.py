@@ -295,3 +295,27 @@ def quotient(made: Any) -> Quotient:
     return Quotient(
         order, gauge, {x: {y: mobility(c, d) for y, d in free.items()} for x, c in free.items()}
     )
+
+
+def invariants(made: Any) -> list[tuple[sp.Expr, sp.Expr]]:
+    """Scalings in the order parameters: start and quantity.
+
+    With translations divided out, a sum of sizes times squares is a quadratic form in the
+    inverse of the mobility, if all that a translation joins is scaled alike.
+    """
+    q, conserved = made.quotient, []
+    names, class_of = [*q.order], {x: c for c, x in q.gauge.items()}
+    mobility = sp.Matrix([[q.mobility[x][y] for y in names] for x in names])
+    start = {x: combined.xreplace(made.start) for x, combined in q.order.items()}
+    for part in (c.coefficients for c in made.conserved if c.kind == "scaling"):
+        total = sp.S.Zero
+        for block in mobility.connected_components():
+            x = sp.Matrix([names[k] for k in block])
+            scaled = [part.get(class_of[y], sp.S.Zero) for y in x]
+            form = (x.T * mobility.extract(block, block).inv() * x)[0]
+            total += scaled[0] * form if len(set(scaled)) == 1 else sp.nan
+        if total is not sp.nan:
+            first = next(x for x in names if total.has(x))
+            total = sp.expand(total / sp.diff(total, first, 2) * 2)
+            conserved.append((total.xreplace(start), total))
+    return conserved

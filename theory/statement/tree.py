@@ -14,7 +14,6 @@ import sympy as sp
 from theory import notation
 from theory.parameters import ParameterError, shown
 
-MOST = 5000  # products of a tree that is multiplied out
 _count = itertools.count()
 
 
@@ -382,33 +381,3 @@ def renamed(n: Node, by: Mapping[Term, Term]) -> Node:
         bound = Index(n.of.sort, parent, bound=True, copied=n.of.copied or n.of)
         by = {**by, n.of: bound}
     return Node(n.kind, tuple(renamed(p, by) for p in n.parts), terms, bound)
-
-
-def expanded(n: Node, by: Mapping[Term, Term]) -> list[tuple[tuple[Node, ...], tuple[Node, ...]]]:
-    """A tree multiplied out: factors of every product, with the sums that they are under.
-
-    Raises
-    ------
-    ParameterError
-        If there are more than `MOST` products.
-    """
-    if n.kind == "plus":
-        return [m for p in n.parts for m in expanded(p, by)]
-    if n.kind == "total":
-        head = renamed(dataclasses.replace(n, parts=()), by)
-        return [((head, *s), f) for s, f in expanded(n.parts[0], {**by, n.of: head.of})]
-    if n.kind != "times" and not (n.kind == "power" and n.of.is_Integer and n.of > 0):
-        return [((), (renamed(n, by),))]
-    made: list[tuple[tuple[Node, ...], tuple[Node, ...]]] = [((), ())]
-    for part in n.parts * (1 if n.kind == "times" else int(n.of)):
-        made = [(a + c, b + d) for a, b in made for c, d in expanded(part, by)]
-        require(len(made) <= MOST, f"loss: more than {MOST} products when multiplied out")
-    return made
-
-
-def product(sums: Sequence[Node], factors: Sequence[Node]) -> Node:
-    """A product under its sums."""
-    made = Node("times", tuple(factors))
-    for head in reversed(sums):
-        made = dataclasses.replace(head, parts=(made,))
-    return made

@@ -8,6 +8,7 @@ all entries of all weights (`mean`).
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,20 +18,11 @@ from sympy.utilities.iterables import connected_components
 from theory import notation
 from theory.algebra import delta_gradient
 from theory.statement.stated import Statement
-from theory.statement.tree import (
-    Gauss,
-    Index,
-    Node,
-    Spectrum,
-    Term,
-    Weight,
-    expanded,
-    product,
-    require,
-    walk,
-)
+from theory.statement.tree import Gauss, Index, Node, Spectrum, Term, Weight, renamed, require, walk
 
 DIRECTION = sp.Symbol("k", integer=True, positive=True)
+
+MOST = 5000  # products of a tree that is multiplied out
 
 
 def spectra(stated: Statement) -> bool:
@@ -207,3 +199,33 @@ def force(loss: sp.Expr, entry: sp.Expr) -> sp.Expr:
     """Minus the slope of a mean loss along one entry, constants left out."""
     sums = [x for x in sp.Add.make_args(sp.expand(loss)) if x.has(sp.Sum)]
     return -delta_gradient(sp.Add(*sums), entry)
+
+
+def expanded(n: Node, by: Mapping[Term, Term]) -> list[tuple[tuple[Node, ...], tuple[Node, ...]]]:
+    """A tree multiplied out: factors of every product, with the sums that they are under.
+
+    Raises
+    ------
+    ParameterError
+        If there are more than `MOST` products.
+    """
+    if n.kind == "plus":
+        return [m for p in n.parts for m in expanded(p, by)]
+    if n.kind == "total":
+        head = renamed(dataclasses.replace(n, parts=()), by)
+        return [((head, *s), f) for s, f in expanded(n.parts[0], {**by, n.of: head.of})]
+    if n.kind != "times" and not (n.kind == "power" and n.of.is_Integer and n.of > 0):
+        return [((), (renamed(n, by),))]
+    made: list[tuple[tuple[Node, ...], tuple[Node, ...]]] = [((), ())]
+    for part in n.parts * (1 if n.kind == "times" else int(n.of)):
+        made = [(a + c, b + d) for a, b in made for c, d in expanded(part, by)]
+        require(len(made) <= MOST, f"loss: more than {MOST} products when multiplied out")
+    return made
+
+
+def product(sums: Sequence[Node], factors: Sequence[Node]) -> Node:
+    """A product under its sums."""
+    made = Node("times", tuple(factors))
+    for head in reversed(sums):
+        made = dataclasses.replace(head, parts=(made,))
+    return made

@@ -18,7 +18,7 @@ from theory.statement.decisions import Decisions
 from theory.statement.frames import Frame, NeedOuter, NoTerms, Quenched, Vague
 from theory.statement.roles import Classes, Roles
 from theory.statement.stated import Statement
-from theory.statement.tree import Node, Term, Weight, expanded, product, require, substituted, walk
+from theory.statement.tree import Node, Term, Weight, require, substituted, walk
 
 MOST_BRANCHES = 25_000  # of all sums: half a minute
 MOST_PATTERNS = 300  # ways in which an entry's indices can lie
@@ -39,7 +39,7 @@ class World(Decisions):
             return self._mean_of(tree)
         except Quenched as error:
             try:
-                return sp.Add(*(self._mean_of(product(*m)) for m in expanded(tree, {})))
+                return sp.Add(*(self._mean_of(wick.product(*m)) for m in wick.expanded(tree, {})))
             except Quenched:
                 raise error from None
 
