@@ -33,7 +33,7 @@ SMALLEST = 1e-3  # a smaller number says how precisely, or how close to a limit
 
 # What is left out. Layout, files, progress, timing, estimates of memory:
 FILES = re.compile(
-    r"(^|/)(__main__|__init__|benchmark)\.py$|^verify/(device/|demo\.py$|start\.py$)"
+    r"(^|/)(__main__|benchmark)\.py$|^verify/(device/|demo\.py$|start\.py$)"
     r"|^theory/(cli|compiled|latex|memory|notation|output|plotting|printing|progress|registry)\.py$"
 )
 NAMES = re.compile(
