@@ -1,4 +1,0 @@
-"""Numerical code of the state-tracking theory. Formulas are compiled from the derived equations
-where speed allows; array code written by hand is checked against the equations by `verify` and the
-tests.
-"""
