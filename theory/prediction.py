@@ -47,7 +47,7 @@ def check_runs(
     missing = [name for name in needed if name not in runs.variables]
     if missing:
         alone = "parameters" not in runs.attrs  # curves from elsewhere
-        hint = "; for curves alone take verify.compare(flow().solve(p, until=6), runs)"
+        hint = "; for curves alone take verify.trajectories.compare(flow().solve(p, until=6), runs)"
         raise ParameterError(
             f"runs: variable {', '.join(missing)} is missing{hint if alone else ''}"
         )

@@ -1,5 +1,5 @@
-"""Values: which ones a field or an argument may take, with one-line errors for all others; and the
-numbers that follow from Parameters, one immutable object.
+"""Numbers that follow from Parameters (`Values`), allowed values of fields and arguments
+(`Allowed`), and one-line errors for all others (`ParameterError`).
 """
 
 from __future__ import annotations

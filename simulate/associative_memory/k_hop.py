@@ -169,7 +169,11 @@ SYSTEM = training.System(
 )
 
 
-# Extension
+# Pointers (our setting; the slides give none)
+#
+# Position i of the context holds sigma(i), one-hot. In layer l, position i attends, by trained
+# scores, from the thing it points to and copies the pointer found there; identity scores turn m
+# hops into 2 m. 2^j hops are read from a trained mixture of all layers.
 
 POINTER_MEANING = {
     "accuracy": "accuracy of 1, 2, 4, .. hops, 512 fresh permutations",

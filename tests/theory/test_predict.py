@@ -261,7 +261,7 @@ def test_starts_may_be_drawn():
         (lambda runs: st.predict(P, runs.drop_vars("zeta")), "variable zeta is missing$"),
         (
             lambda runs: st.predict(P, runs.drop_vars("zeta").drop_attrs()),
-            "is missing; for curves alone take verify.compare",
+            "is missing; for curves alone take verify.trajectories.compare",
         ),
         (lambda runs: st.predict(P, runs.isel(alpha=[1, 2])), "alpha must rise from 0"),
     ],

@@ -87,6 +87,10 @@ linear = head(
 
 
 # When a softmax head finds the key
+#
+# From attention 1/P to 1/2, from zero weights. The read-out grows on the mean of the shown
+# values, and the score on the read-out. The ratio of their rates separates (`ramp`) as long as
+# most of the probability lies on values that are not shown.
 
 K = symbol("delta_K", means="score of the right key minus that of another", real=True)
 V = symbol("delta_V", means="read-out of the right value minus that of another", real=True)

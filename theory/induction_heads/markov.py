@@ -45,6 +45,11 @@ __all__ = [
 ]
 
 # In-context Markov chains (Edelman et al., arXiv:2402.11004)
+#
+# A chain moves among m of k symbols: with probability rho along a permutation, else to a random
+# state. The context is so long that its statistics are those of the chain. The first layer
+# reads the previous token or one of D - 1 tokens so far back that the chain has forgotten them;
+# what these add to a score is the same for every token and drops out of the second softmax.
 
 k, m, D, U = sizes("k m D U")  # symbols, states of a chain, lags, outputs that are never right
 rho = number("rho", "probability of a step along the permutation")
@@ -98,6 +103,10 @@ stated = chain()
 
 
 # Unigrams, then bigrams
+#
+# While attention is even, the read-out c grows as long as unigrams are not known, and the rates
+# of both scores are proportional to c. The integral of c is the clock of the second stage,
+# which hardly gains speed once unigrams are learnt.
 
 c = symbol("c", means="read-out of what the second layer attends to", real=True)
 v = symbol("delta_v", means="score of the previous token minus that of another lag", real=True)

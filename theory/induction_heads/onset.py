@@ -26,8 +26,8 @@ def all_weights_times(p: Parameters) -> dict[str, float]:
     """Emergence times with all weights trained, for the data, query and mask of ``p``.
 
     Exact for orthonormal data. On Gaussian data to leading order in 1/D, i.e. without fluctuations
-    of inner products. Times in ``t``, keys as in `all_weights.times`; infinite if not reached
-    before the drop.
+    of inner products. Times in ``t``, keys as in `all_weights.descent.times`; infinite if not
+    reached before the drop.
     """
     speed, pace = descent.rates(p.data, p.dimension)
     times = descent.times(p.N, p.query, p.mask, right=p.B, speed=speed)

@@ -48,6 +48,9 @@ from theory.induction_heads.symbols import (
 )
 
 # Definition of the model
+#
+# Rows: item k is row 2k-1, label k is row 2k, the query is row 2N+1. The first half of a row is
+# the token, the second its positional code. Row vectors throughout.
 
 X = array("X", means="token and position of the rows side by side: 2 D columns")
 last = symbol(

@@ -45,6 +45,11 @@ __all__ = [
 
 
 # State tracking with a bypass
+#
+# From every state the d_g actions lead to different states; N - d_g states are never reached. A
+# state that is reached is named by the action that leads there. Attention is one trained
+# number, the score of the right action. Time is t = eta * steps, eta d_g N times the paper's
+# alpha.
 
 LENGTH = 6  # actions of a sequence
 N, d_g = sizes("N d_g")
@@ -82,6 +87,10 @@ stated = statement(
 
 
 # Stages of learning with a bypass
+#
+# First a guess from the state alone, which delays attention only little. Logits depend on two
+# numbers: D, an action's own state above those of other actions, and h, reached states above
+# the others; the bypass feeds h alone.
 
 D, h = (
     symbol("D_bypass", "D", "own state of an action above those of others, in M", real=True),

@@ -5,7 +5,7 @@ Given the attention, the columns (action, state) of M for different states learn
 columns of the same state act on each other as noise. One column in a self-consistent environment
 therefore represents all. Its correct entry v_k and wrong entries v_w are followed as functions of
 their initial value v_0, which is uniform, and of the column's share 1 + epsilon of the training
-set. `per_seed` integrates these equations.
+set. `integrate` integrates these equations.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""Coupled weight decay under descent: the overlap of the learned state, where the gradient of the
-loss balances the decay.
+"""Coupled weight decay under descent: the overlap of the learned state, where the gradient of
+the loss balances the decay; all fixed points, both critical decays, and the onset under decay.
 """
 
 from functools import cache
@@ -27,7 +27,7 @@ R_inf = symbol("R_inf", r"R_{\infty}", "R in the end", positive=True)
 
 
 def balance() -> sp.Expr:
-    """Decay at which R stands still: the balance of `phases` at A = 1, where S has decayed."""
+    """Decay at which R stands still: the `norms.balance` at A = 1, where S has decayed."""
     R_still, S_still = (x.subs({A: 1, norms.steady: R}) for x in norms.overlaps())
     written_as(R, R_still)
     written_as(sp.S.Zero, S_still)

@@ -2,7 +2,7 @@
 
 The paper replaces the logits by their means and the attention matrix by one number. Here the
 variance of the logits over the entries of M is kept to second order, which penalises concentrated
-attention, and keys and queries evolve under the exact softmax. `per_seed` integrates the equations
+attention, and keys and queries evolve under the exact softmax. `integrate` integrates the equations
 from the initial weights of each seed.
 """
 

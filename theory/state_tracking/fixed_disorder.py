@@ -6,7 +6,7 @@ group the attention weights of the actions have a mean, fixed by the pair counts
 set, and fluctuate about it, because attention also falls on other actions. These fluctuations are
 kept to second order in the logits, as for Gaussian weights. There is no other approximation:
 repeated actions in a sequence, single entries of M, and the deviation of one training set from the
-average enter through the means. `per_seed` integrates the equations.
+average enter through the means. `integrate` integrates the equations.
 """
 
 from collections.abc import Iterator

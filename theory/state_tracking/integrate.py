@@ -196,7 +196,7 @@ def members(system: System, size: int = 1) -> list[System]:
 @checked
 def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANCE) -> xr.Dataset:
     """Integrate a system up to the last of the given epochs; returns the observables over ``(seed,
-    alpha)`` at these epochs. ``tolerance`` is explained at `strides.TOLERANCE`; steps with a memory
+    alpha)`` at these epochs. ``tolerance`` is explained at `TOLERANCE`; steps with a memory
     are taken one by one.
 
     Raises

@@ -56,7 +56,7 @@ from theory.state_tracking.symbols import (
     zeta,
 )
 
-# Mean logits, averaged exactly over independent uniform actions and states (App
+# Mean logits, averaged exactly over independent uniform actions and states (App. D)
 
 delta = sp.KroneckerDelta
 pi_i = symbol("pi_i", r"\pi_{i,i-L}", "attention on the right action at position i", real=True)
@@ -229,7 +229,7 @@ def initial_variance(p: Parameters) -> float:
     return float(variance_equations()["logit_variance_initial"].evaluate(p.values()))
 
 
-# Gradients with respect to single entries of the logic matrices, and their update (Eqs
+# Gradients with respect to single entries of the logic matrices, and their update (Eqs. 42-52)
 
 ENTRY = M[b, r, s]
 OWN = M_star[b, r, s]  # entry of the matrix's own teacher

@@ -1,5 +1,6 @@
-"""Keys and queries under coupled weight decay: per rotary block their score and their norms, and
-the flow in which these move beside A, R and S.
+"""Keys and queries under coupled weight decay: per rotary block their score and their norms,
+and the flow in which these move beside A, R and S; where attention ends then: fixed points and
+the decays above which nothing is learned, or what was learned is lost.
 """
 
 from dataclasses import replace

@@ -1,4 +1,6 @@
-"""Initial values of seeds: measured in an ensemble, or drawn from the initialisation."""
+"""What single students start from and learn from: initial values (`Start`), and teachers, M and
+counts of the training set (`Realisation`); measured in an ensemble, by seed, or drawn.
+"""
 
 import json
 from collections.abc import Iterable, Sequence

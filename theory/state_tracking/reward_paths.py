@@ -104,6 +104,10 @@ def equations() -> dict[str, Equation]:
 
 
 # Rewards of one student, prompt by prompt
+#
+# A prompt is the actions of a sequence and its first state. All steps of a rollout see the same
+# actions, so that given the prompt they are exactly independent. Where all sequences can be
+# listed this holds before attention emerges, and for normalised groups, too.
 
 PROMPT_BY_PROMPT = "beyond the paper: rewards of one student, prompt by prompt"
 

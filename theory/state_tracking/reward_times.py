@@ -1,5 +1,5 @@
-"""Times under rewards: the wait after pretraining, when rewards are faster than labels, how many
-steps to roll out.
+"""Times under rewards: the wait after pretraining, when rewards are faster than labels, how
+many steps to roll out; the penalty weight that stops students.
 """
 
 from functools import cache

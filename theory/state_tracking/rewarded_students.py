@@ -1,8 +1,8 @@
 """Fixed-disorder theory of single students under rewards: supervised until the theory's own success
 reaches ``p.pretrain`` at a measurement, then by the slope of the expected reward over the pairs of
 sampled and true state (`theory.state_tracking.reward_paths`), without visiting a rollout. Before
-attention has emerged, and where groups are normalised, over all prompts (`reward_prompts`), if
-these can be listed.
+attention has emerged, and where groups are normalised, over all prompts (`reward_paths.Prompts`),
+if these can be listed.
 """
 
 from __future__ import annotations

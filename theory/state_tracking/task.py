@@ -148,6 +148,9 @@ def draw_weights(p: Parameters, rng: np.random.Generator) -> dict[str, np.ndarra
 
 
 # Word problems in the format of the public suites
+#
+# A CSV file with columns ``input`` (a word of actions) and ``target`` (the state after each),
+# whole numbers separated by spaces.
 
 COLUMNS = ("input", "target")
 START = 0  # the identity, which the files leave out

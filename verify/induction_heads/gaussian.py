@@ -24,6 +24,10 @@ from verify.check import Band, Check, identity, listed, sampled, with_notes
 from verify.induction_heads.flow_laws import dropped, limit
 
 # Population loss on Gaussian data to first order in 1/D, computed from the network
+#
+# The loss over D is a function of inner products divided by D, which are uncorrelated, with
+# third moments of order 1/D^2. The coefficient of 1/D is half the sum of second derivatives
+# times variances, by central differences between frames with shifted inner products.
 
 SHIFT = 1e-2  # shift of an inner product; relative error of the coefficient 1e-5 (measured)
 

@@ -30,6 +30,10 @@ from verify.positional_semantic.extensions import ADAM, BASE, SAME
 
 # Which minimum full-batch descent reaches from random weights, compared with the population's
 # flow
+#
+# Students of one seed share their sentences: two from random weights (descent, Adam) and one from
+# each informed start. A random student ends in a minimum if its training loss is that of the
+# informed student there (App. E.4; `extensions.ends`), else in neither.
 
 PLACE = Path(__file__).with_name("ensembles") / "random_starts.nc"
 COMMAND = 'python -c "from verify.positional_semantic import wells as w; w.renew()"'
@@ -173,7 +177,8 @@ def trained(
 
 def cavity(p: Parameters, problem: Any, Q: np.ndarray) -> dict[str, Any]:
     """Fields ``z``, mean fields ``w`` exerted by the other sentences, targets ``Y`` and response
-    ``V`` of a student, the smallest eigenvalue of its Hessian and the replicon (``stability``).
+    ``V`` of a student, the smallest eigenvalue of its Hessian and the replicon
+    (`state_evolution.stability`).
     """
     rows = problem.tokens[0].numpy()  # (n, 2, d)
     z = (rows @ Q / np.sqrt(p.d)).T

@@ -1,5 +1,6 @@
-"""Derivations beyond the paper against autograd: forces of the dressed loss and the decay of the
-variance of M; a penalty on the divergence from an old policy, its value and slopes.
+"""Derivations beyond the paper against autograd: forces of the dressed loss and the decay of
+the variance of M; a penalty on the divergence from an old policy, its value and slopes;
+attention by keys and queries, and the constants c.
 """
 
 import itertools

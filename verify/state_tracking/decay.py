@@ -1,4 +1,7 @@
-"""Weight decay: the overlaps of students in the end."""
+"""Weight decay: overlaps of students in the end; what students keep, lose and never learn on
+both sides of both critical decays; sharpness of the learned state and the largest stable
+learning rate.
+"""
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
@@ -69,7 +72,7 @@ def checks(
 GROUPS = {f"ends under decay {x:g}": functools.partial(checks, decays=(x,)) for x in DECAYS}
 
 
-# Weight decay
+# Both critical decays: what students keep, lose and never learn
 
 BASE = Parameters.demo().replace(eta=2.0, n_train=4096, n_test=16)
 SETTINGS = {
@@ -112,7 +115,7 @@ def ends_of_phases(runs: xr.Dataset) -> list[float]:
 def from_scratch(
     p: Parameters, rate: float, age: float, seeds: Iterable[int], **training: Any
 ) -> np.ndarray:
-    """`ends` of students that start anew."""
+    """`ends_of_phases` of students that start anew."""
     return np.array(ends_of_phases(train(aged(p, rate, age), seeds, keep=True, **training)))
 
 
@@ -120,7 +123,7 @@ def from_scratch(
 def from_learned(
     p: Parameters, rate: float, age: float, seeds: Iterable[int], **training: Any
 ) -> np.ndarray:
-    """`ends` of students that go on from what they learned under the decay `LEARNED`."""
+    """`ends_of_phases` of students that go on from what they learned under the decay `LEARNED`."""
     start = train(aged(p, LEARNED, AGES["learned"]), seeds, keep=True, **training)
     return np.array(
         ends_of_phases(continued.train(aged(p, rate, age), seeds, start=start, **training))
@@ -194,7 +197,8 @@ GROUPS_OF_PHASES = {
 }
 
 
-# Large learning rates
+# Large learning rates: students below and above the edge of stability of the learned state, and
+# from scratch at a rate beyond the edge that the flow passes
 
 EDGE_DECAYS = (2e-3, 5e-3, 8e-3)  # at the first nothing leaves the learned state within a run
 LEAVES = 5e-3  # decay at which students are trained at rates below and above

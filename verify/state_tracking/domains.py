@@ -64,7 +64,7 @@ def students(sizes: list[int], way: str, **training: Any) -> np.ndarray:
 
 @measured
 def levels(sizes: list[int]) -> np.ndarray:
-    """Per student (rows) of plain descent: largest deviation of A of the levels in `domains.OFF`
+    """Per student (rows) of plain descent: largest deviation of A of the levels in `levels.OFF`
     from the default, and the logarithm of its time of A = 1/2 over that of the flow.
     """
     p = setting(sizes, "descent", 1.6).replace(n_test=8)

@@ -1,5 +1,6 @@
-"""Single students under any optimiser against the fixed-disorder theory: times of A = 1/2 and of
-rollout accuracy 1/2, seed by seed, nothing fitted.
+"""Times of students under other optimisers: single students against the fixed-disorder theory,
+nothing fitted; Adam from sizes and starts alone; momentum and schedules as plain descent with
+the same path.
 """
 
 import functools

@@ -1,4 +1,6 @@
-"""Ensembles with rewards beside supervised ones from the same weights: shipped, or trained."""
+"""Students under rewards: shipped ensembles, their clocks and orbits beside labels, and single
+students against the fixed-disorder theory.
+"""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Learning hidden permutations by kernels: flow of the overlaps, for all hops at once or by
-curriculum.
+"""k-fold composition: parameters; probability that two tasks agree; flow of the overlaps of
+kernels with hidden permutations, all hops at once or by curriculum.
 """
 
 from dataclasses import dataclass, replace

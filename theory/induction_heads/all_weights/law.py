@@ -240,7 +240,7 @@ def predicted(
     pairs), strict mask, without fitted constants; relative error of order B/N.
 
     O(1) per step for either query. Valid up to N = 10^4; at 10^6 rounding errors of the gammas stop
-    the integrator, see `slow_drop`. Units and names as in `all_weights.times`; infinite if not
+    the integrator, see `slow_drop`. Units and names as in `descent.times`; infinite if not
     reached before the drop.
     """
     descent.loss_of(size, query, "strict", right)  # refuses bursts that it does not know

@@ -90,7 +90,7 @@ def places(size: int, window: float) -> np.ndarray:
 def predicted(size: Size, window: Window, **options: Any) -> dict[str, float]:
     """Emergence times by the flow of five numbers, strict mask; relative error of order 1/N.
 
-    Units and names as in `all_weights.times`, options those of `all_weights.descend`.
+    Units and names as in `descent.times`, options those of `descent.descend`.
     """
     last = places(size, window)
     seen = digamma(size) - digamma(last)

@@ -220,6 +220,10 @@ def equations() -> dict[str, Equation]:
 
 
 # Loss of all nineteen pseudo-parameters
+#
+# The output is a linear combination of the context's tokens, so that the loss is a sum of
+# squares of coefficients. Running sums over earlier and later pairs give it in O(N)
+# (`running`).
 
 w_item, w_label, r_item, r_label, c_item, c_label = (
     array(f"{letter}_{y}", rf"{letter}^{{\mathrm{{{y}}}}}", means.format(f"{y}s"))

@@ -16,6 +16,10 @@ from theory.induction_heads.symbols import mean_B, mean_B2
 from theory.statement import Statement, exp, kept, sizes, sort, statement, total, weight
 
 # An induction head whose context ends in a burst
+#
+# Its last B pairs are the queried one. A label scores alpha on the item of its own place, the
+# query scores beta times what a row retrieved of the queried item, and gamma writes what the
+# query attends to.
 
 N, B = sizes("N B")  # pairs in the context, right ones among them
 
@@ -182,6 +186,9 @@ def equations() -> dict[str, Equation]:
 
 
 # Bursts of random size
+#
+# One head learns from contexts with different B. Every rate is the mean over B at the same
+# weights: the flow is averaged, not the time. To first order two moments of B remain.
 
 MANY = "B random, N large, B^2 << N"
 

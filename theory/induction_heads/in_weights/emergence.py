@@ -28,6 +28,10 @@ from theory.statement import (
 from theory.statement.model import offered
 
 # In-context against in-weights learning (Nguyen and Reddy, arXiv:2412.00104)
+#
+# The pool has C items of each of L labels. A context shows B copies of the queried item and R
+# other items of every label, so that these tell nothing of the answer. Items are orthonormal
+# and their match has one score beta: attention is not learnt item by item, the memory is.
 
 L, C, R, B = sizes("L C R B")  # labels, items and other pairs of each, copies of the queried pair
 c_0 = number("c_0", "read-out of the memory at the start")

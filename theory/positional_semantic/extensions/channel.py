@@ -1,8 +1,9 @@
 """Averages of the extended layer: correlated tokens, trained values, two columns of Q or two heads.
 
-Averages are sums over Sobol points (`numbers.general`), with the proximal point in the well of the
-conditional mean field, the local selection that informed students follow. Fields are those of
-uncorrelated tokens, ``C^(-1/2) z``; those of Q's columns come first, then those of low-rank values.
+Averages are sums over Sobol points (`theory.positional_semantic.general`), with the proximal point
+in the well of the conditional mean field, the local selection that informed students follow. Fields
+are those of uncorrelated tokens, ``C^(-1/2) z``; those of Q's columns come first, then
+those of low-rank values.
 """
 
 from collections.abc import Callable

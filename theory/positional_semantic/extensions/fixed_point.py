@@ -40,7 +40,7 @@ EXTENDED = Scope(
     "or two heads",
     (*LAYER, only("start", "positional", "semantic", "mixed"), *TO_MINIMUM, DIVIDED),
     FREE,
-    remedy="untied keys: numbers.general.System",
+    remedy="untied keys: theory.positional_semantic.general.System",
 )
 CROSSING = Scope(
     "alpha_c with extensions",
