@@ -365,7 +365,7 @@ def page(model, p):
     return model.name
 
 pages.explorable = lambda: [SimpleNamespace(name=name) for name in ("one", "two", "three")]
-pages.curves = SimpleNamespace(has_tables=lambda model: model.name == "two")
+pages.curves = SimpleNamespace(charts=lambda model: "tables" if model.name == "two" else None)
 pages.explorer = SimpleNamespace(page=page, opening=lambda model: None)
 extensions = ["sphinx.ext.autodoc", "pages"]
 """
