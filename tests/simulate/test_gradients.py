@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 import torch
 
-from simulate.state_tracking import Student, teacher_weights
+from simulate.state_tracking import Parameters, Student, logic, teacher_weights
 from simulate.state_tracking.gradients import Attention, Grouped, Plain
 from simulate.state_tracking.student import Students
 from theory.state_tracking import task
@@ -123,6 +123,29 @@ def test_plain_does_not_depend_on_its_slices(tiny, make):
     assert disagreement(engine(student, data, in_sevens), autograd(student, data)) < EXACT
 
 
+@pytest.mark.parametrize("name", ["W_Q", "W_K", "M"])
+def test_gradients_equal_finite_differences(tiny, make, name):
+    student, data, _ = make(tiny)
+    students = Students([student])
+    grouped = Grouped(students, [data])
+    grouped.gradients(students)
+    gradient = getattr(students, name).grad.flatten()
+    weight = getattr(students, name).data.view(-1)
+    h = 1e-4
+    for k in np.random.default_rng(0).choice(weight.numel(), 4, replace=False):
+        start, loss = weight[k].item(), []
+        for shift in (h, -h):
+            weight[k] = start + shift
+            loss.append(grouped.statistics(students)["loss"].item())
+        weight[k] = start
+        # Central differences: truncation h^2 = 1e-8, rounding 1e-16/h = 1e-12; gradients are of
+        # order 1e-3.
+        assert (loss[0] - loss[1]) / (2 * h) == pytest.approx(
+            gradient[k].item(), rel=1e-4, abs=1e-8
+        )
+        assert abs(gradient[k]) > 1e-5
+
+
 def test_learned_embedding_gradients_equal_autograd(tiny, make):
     p = tiny.replace(fix_embedding=False, d_model=3)
     student, data, _ = make(p)
@@ -197,3 +220,67 @@ def test_gradient_of_A_equals_autograd(tiny, make, rope, L):
         head.gradient_of_A(*(w.detach()[None] for w in weights)), weights, strict=True
     ):
         assert (found - w.grad).abs().max() <= EXACT * w.grad.abs().max() + ROUNDING
+
+
+def wrong_query_sign(monkeypatch):
+    right = Attention.backward
+
+    def backward(self, *args):
+        d_q, d_k = right(self, *args)
+        return -d_q, d_k
+
+    monkeypatch.setattr(Attention, "backward", backward)
+
+
+def wrong_rotation(monkeypatch):
+    right = Attention.__init__
+
+    def init(self, *args):
+        right(self, *args)
+        self.table[:, 1::2] *= -1
+
+    monkeypatch.setattr(Attention, "__init__", init)
+
+
+def wrong_lag(monkeypatch):
+    right = Attention.__init__
+
+    def init(self, *args):
+        right(self, *args)
+        self.table = self.table.view(self.L, self.L, -1).roll(1, 1).view(self.table.shape)
+
+    monkeypatch.setattr(Attention, "__init__", init)
+
+
+def wrong_order(monkeypatch):
+    right = logic.Groups.of
+
+    def of(*given):
+        groups = right(*given)
+        groups.targets[:] = groups.targets[:, ::-1]
+        return groups
+
+    monkeypatch.setattr(logic.Groups, "of", of)
+
+
+def transposed_logic(monkeypatch):
+    right = Grouped.gradients
+
+    def gradients(self, students, *given):
+        right(self, students, *given)
+        students.M.grad = students.M.grad.transpose(2, 3).contiguous()
+
+    monkeypatch.setattr(Grouped, "gradients", gradients)
+
+
+@pytest.mark.parametrize(
+    "mistake", [wrong_query_sign, wrong_rotation, wrong_lag, wrong_order, transposed_logic]
+)
+def test_a_mistake_in_the_engine_is_seen(tiny: Parameters, make, monkeypatch, mistake):
+    student, data, _ = make(tiny)
+    expected = autograd(student, data)
+    assert disagreement(engine(student, data), expected) < EXACT
+    mistake(monkeypatch)
+    assert (
+        disagreement(engine(student, data), expected) > 1e-3
+    )  # nine orders above the limit of the tests

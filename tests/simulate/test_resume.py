@@ -19,6 +19,13 @@ from simulate.state_tracking.learner import Learner
 from theory.parameters import ParameterError
 
 ALONE = dict(progress=False, workers=1)
+OPTIONS = {
+    "sgd": dict(),
+    "adam": dict(optimizer="adam", eta=0.02),
+    "minibatch": dict(batch_size=20),
+    "adamw_minibatch": dict(optimizer="adamw", eta=0.02, weight_decay=0.1, batch_size=20),
+    "learned": dict(fix_embedding=False, d_model=3, batch_size=20, optimizer="adam", eta=0.02),
+}
 
 
 def bits(dataset: xr.Dataset) -> dict[str, bytes]:
@@ -57,6 +64,29 @@ def trained_epochs(monkeypatch) -> list[int]:
     return found
 
 
+@pytest.mark.parametrize(
+    "name",
+    [  # minibatches and an optimizer's state, together in short
+        pytest.param(n, marks=[pytest.mark.slow] * (n in ("adam", "minibatch"))) for n in OPTIONS
+    ],
+)
+def test_an_interrupted_run_goes_on_where_it_stopped(tiny, tmp_path, monkeypatch, name):
+    p = tiny.replace(**OPTIONS[name])
+    expected = train(p, store=tmp_path / "whole", **ALONE)
+    with monkeypatch.context() as patch:
+        stop_at(patch, 25, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            train(p, store=tmp_path / "cut", **ALONE)
+    assert not place(p, tmp_path / "cut").exists()
+    epochs = trained_epochs(monkeypatch)
+    result = train(p, store=tmp_path / "cut", **ALONE)
+    assert epochs == list(range(25, 40))
+    assert bits(result) == bits(expected)
+    assert result.identical(expected)
+    files = {f.name for f in place(p, tmp_path / "cut").parent.iterdir()}
+    assert files == {"seed-00000.nc"}  # checkpoint and lock gone
+
+
 @pytest.fixture(autouse=True)
 def _ctrl_c_interrupts():
     """Whoever runs the tests may ignore SIGINT (a shell's background job does); here it must
@@ -81,6 +111,31 @@ def test_an_interrupt_may_come_while_measuring(tiny, tmp_path, monkeypatch):
         patch.setattr(Learner, "measure", stopping)
         with pytest.raises(KeyboardInterrupt):
             train(tiny, store=tmp_path / "cut", **ALONE)
+    assert bits(train(tiny, store=tmp_path / "cut", **ALONE)) == bits(expected)
+
+
+@pytest.mark.parametrize("name", ["adamw_minibatch", pytest.param("sgd", marks=pytest.mark.slow)])
+def test_a_run_that_dies_goes_on_from_its_last_checkpoint(tiny, tmp_path, monkeypatch, name):
+    p = tiny.replace(eval_every=10, **OPTIONS[name])
+    expected = train(p, store=tmp_path / "whole", **ALONE)
+    monkeypatch.setattr(stack, "CHECKPOINT_SECONDS", 0.0)
+    with monkeypatch.context() as patch:
+        stop_at(patch, 35, MemoryError())  # unlike an interrupt, leaves no time to save
+        with pytest.raises(MemoryError):
+            train(p, store=tmp_path / "cut", **ALONE)
+    epochs = trained_epochs(monkeypatch)
+    result = train(p, store=tmp_path / "cut", **ALONE)
+    assert epochs == list(range(35, 40))
+    assert bits(result) == bits(expected)
+
+
+def test_interrupted_again_and_again(tiny, tmp_path, monkeypatch):
+    expected = train(tiny, store=tmp_path / "whole", **ALONE)
+    for epoch in (0, 3, 20, 21, 39):
+        with monkeypatch.context() as patch:
+            stop_at(patch, epoch, KeyboardInterrupt())
+            with pytest.raises(KeyboardInterrupt):
+                train(tiny, store=tmp_path / "cut", **ALONE)
     assert bits(train(tiny, store=tmp_path / "cut", **ALONE)) == bits(expected)
 
 
@@ -113,6 +168,12 @@ def test_finished_seeds_are_not_trained_again(tiny, tmp_path, monkeypatch):
     more = train(tiny, seeds=[0, 1, 2], store=tmp_path, **ALONE)
     assert [place(tiny, tmp_path, seed).stat().st_mtime_ns for seed in (0, 1)] == stamps
     assert bits(more.sel(seed=[0, 1])) == bits(first)
+
+
+def test_a_changed_setting_is_another_run(tiny, tmp_path):
+    slow, fast = (train(tiny.replace(eta=eta), store=tmp_path, **ALONE) for eta in (0.1, 0.5))
+    assert slow.loss[0, -1] > fast.loss[0, -1]
+    assert len(list(tmp_path.glob("*/seed-00000.nc"))) == 2
 
 
 def test_killed_while_writing_the_result(tiny, tmp_path, monkeypatch, forked):

@@ -58,6 +58,11 @@ def test_configuration_does_not_depend_on_the_order_of_fields():
     assert one == other
 
 
+def test_configuration_ignores_what_only_theory_uses(tiny):
+    plain = storage.configuration("m", tiny)
+    assert plain == storage.configuration("m", tiny.replace(zeta=0.3, A_0=0.2, R_0=0.1, S_0=0.1))
+
+
 def test_equal_numbers_are_equal_configurations(tiny):
     assert storage.configuration("m", tiny.replace(eta=1)) == storage.configuration(
         "m", tiny.replace(eta=1.0)
@@ -68,6 +73,25 @@ def test_equal_numbers_are_equal_configurations(tiny):
     assert storage.configuration("m", tiny.parse(["n_train=1e2"])) == storage.configuration(
         "m", tiny.replace(n_train=100)
     )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        dict(N=7),
+        dict(eta=0.25),
+        dict(n_test=33),
+        dict(eval_every=10),
+        dict(epochs=41),
+        dict(optimizer="adam"),
+        dict(batch_size=8),
+        dict(permutations="distinct"),
+    ],
+    ids=str,
+)
+def test_every_training_setting_makes_another_run(tiny, tmp_path, change):
+    before, after = (storage.configuration("m", p) for p in (tiny, tiny.replace(**change)))
+    assert storage.place(tmp_path, before, 0) != storage.place(tmp_path, after, 0)
 
 
 def test_model_precision_and_seed_make_another_run(tiny, tmp_path):
@@ -204,6 +228,12 @@ def test_a_signal_that_waited_is_heard_where_the_work_fails():
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_run_survives_the_disk(tiny, tmp_path):
+    result = train(tiny, seeds=[0, 1], store=tmp_path, **ALONE)
+    assert train(tiny, seeds=[0, 1], store=tmp_path, **ALONE).identical(result)
+    assert runs.open(tmp_path).identical(result)
 
 
 def test_a_written_file_has_ordinary_permissions(tmp_path):
@@ -343,3 +373,12 @@ def test_a_store_of_several_models_is_ambiguous(tiny, tmp_path):
     runs.write(run, tmp_path / "elsewhere" / "seed-00000.nc")
     with pytest.raises(ParameterError, match="holds runs of other, state_tracking"):
         runs.open(tmp_path)
+
+
+def test_a_damaged_run_in_a_store_is_named_and_left_out(tiny, tmp_path):
+    result = train(tiny.replace(epochs=1), seeds=[0, 1], store=tmp_path, **ALONE)
+    damaged = storage.place(tmp_path, result.attrs["configuration"], 1)
+    os.truncate(damaged, 1000)
+    with pytest.warns(UserWarning, match=damaged.name):
+        found = runs.open(tmp_path)
+    assert found.seed.values.tolist() == [0]

@@ -59,6 +59,12 @@ def test_a_sweep_is_one_dataset_over_seed_and_grid(tmp_path, tiny, capsys):
     assert (found.loss.sel(L=2, eta=0.5, seed=3).values == alone.loss.values[0]).all()
 
 
+def test_a_finished_sweep_trains_nothing(tmp_path, capsys):
+    run(tmp_path)
+    run(tmp_path)
+    assert capsys.readouterr().out.splitlines()[1].startswith("4 runs, 0 jobs, 0 failed")
+
+
 def test_lengths_that_follow_from_the_sizes_are_no_dimension(tmp_path):
     sweep.main([*SMALL, "--grid=N=4,6", *LENGTH, "--quiet", "--workers=1", f"--out={tmp_path}"])
     found = runs.open(tmp_path)
@@ -89,6 +95,14 @@ def test_a_point_that_is_missing_is_not_a_number(tmp_path):
     assert np.isfinite(found.sel(L=2, eta=0.25, seed=5)) and np.isnan(
         found.sel(L=4, eta=0.25, seed=5)
     )
+
+
+def test_shards_are_a_partition(tmp_path):
+    for k in range(3):
+        assert run(tmp_path / "parts", "--seeds=2", f"--shard={k}/3") == 0
+        assert len(list((tmp_path / "parts").rglob("seed-*.nc"))) == [3, 6, 8][k]
+    run(tmp_path / "whole", "--seeds=2")
+    assert bits(runs.open(tmp_path / "parts")) == bits(runs.open(tmp_path / "whole"))
 
 
 WRONG = [

@@ -370,6 +370,24 @@ def test_renewed_ensembles_are_read_back(monkeypatch, tmp_path):
         assert np.isfinite(measured.LEVELS[level].curves(p, one).A).all()
 
 
+def test_terms_are_left_out_one_by_one(monkeypatch):
+    """Each omission is another system, of the same realisation, solved at the runs' epochs."""
+    asked = []
+    _, runs = ensemble.shipped(measured.TAKEN_APART)
+    runs = runs.isel(alpha=slice(None, None, measured.EVERY_ON_GRID))
+
+    def solve(system, epochs):
+        assert list(epochs) == list(runs.epoch.values)
+        asked.append(system)
+        return runs
+
+    monkeypatch.setattr(measured, "solve", solve)
+    whole, no_pairs = (measured._without(term, lambda done: None) for term in ("whole", "no pairs"))
+    assert asked[0] is not asked[1] and type(asked[0]) is type(asked[1])
+    assert all(float(np.abs(e).max()) == 0 for e in (*whole.errors.values(),))
+    assert whole.errors.keys() == no_pairs.errors.keys()
+
+
 @pytest.mark.parametrize(("factor", "within"), [(5.0, True), (3.0, False), (np.nan, True)])
 def test_errors_are_held_to_a_quarter_of_the_papers(factor, within):
     """Ours over the paper's, which may never reach a level."""

@@ -147,6 +147,19 @@ def test_the_closed_form_is_right_to_next_order_start_by_start(name):
     assert np.log2(errors[0] / errors[1]) == pytest.approx(RATES[name], abs=0.3)
 
 
+@pytest.mark.parametrize("wrong", ["rate of the flow for that of steps", "one direction for four"])
+def test_wrong_closed_forms_are_seen(wrong):
+    """The comparison of laws fails for the popular mistakes."""
+    stated = KINDS["four heads"]()
+    made, p = kept.derived(stated), model.parameters(stated)(sigma=0.001, eta=2.0)
+    _, level, found = half_way(made, p, 4000)
+    law = passage.passage(made, p, level, 100_000)
+    assert scipy.stats.kstest(law.later(found), "uniform").pvalue > 1e-4
+    changes = {"many": 1} if wrong.startswith("one") else {"rate": np.expm1(2 * law.rate) / 2}
+    off = dataclasses.replace(law, **changes)
+    assert scipy.stats.kstest(off.later(found), "uniform").pvalue < 1e-6
+
+
 def test_quantiles_invert_the_law(kind):
     """Where there is a law."""
     name, made, p = kind
