@@ -4,6 +4,7 @@ tests that they pass).
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import matplotlib as mpl
@@ -259,6 +260,42 @@ def test_sizes_of_students(full, sizes, monkeypatch):
     with pytest.raises(InterruptedError) as asked:
         thresholds.report(Request(registry.find("positional_semantic"), full=full))
     assert asked.value.args == (sizes,)
+
+
+@pytest.mark.slow
+def test_thresholds_command(tmp_path, monkeypatch, capsys):
+    """A tiny ensemble: rows for both selections, intervals, figure."""
+    monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr("simulate.pool.cores", lambda: 1)
+    monkeypatch.setattr(thresholds, "DEMO", Parameters(d=40, steps=10, n_test=200, order=8))
+    predicted = {
+        "global": Thresholds(0.3, 1.25, 1.49),
+        "local": Thresholds(0.3, 1.24, 1.48),
+    }  # tested with the theory
+    monkeypatch.setattr(thresholds, "thresholds", lambda p: predicted[p.prox])
+    monkeypatch.setattr(minima, "SOBOL", 64)
+    monkeypatch.setattr(
+        minima, "message_passing", lambda *given: ([], [])
+    )  # tested with the students
+    monkeypatch.setattr(
+        thresholds, "FACTORS", {"alpha_c": (0.5, 1.0, 1.8), "alpha_l": (0.7, 1.3, 2.2)}
+    )
+    picture = tmp_path / "t.png"
+    thresholds_command.main(["--seeds", "3", "--json", "--quiet", "--full", "--plot", str(picture)])
+    found = json.loads(capsys.readouterr().out)
+    assert {"alpha_c", "alpha_l"} == set(found["thresholds"]) and picture.stat().st_size > 10_000
+    assert [
+        found["thresholds"][k][s] for k in ("alpha_c", "alpha_l") for s in ("global", "local")
+    ] == [1.25, 1.24, 1.49, 1.48]
+    assert any("local prox" in c["name"] for c in found["checks"]) and any(
+        "95% interval" in n for n in found["notes"]
+    )
+    names = [c["name"] for c in found["checks"]]
+    monkeypatch.setattr(minima, "untied_keys", None)  # minutes: not without --full
+    thresholds_command.main(["--seeds", "3", "--json", "--quiet"])
+    short = json.loads(capsys.readouterr().out)
+    assert [c["name"] for c in short["checks"]] == names[: len(short["checks"])] != names
+    assert any("not run without --full" in n for n in short["notes"])
 
 
 @pytest.mark.parametrize(
