@@ -138,11 +138,13 @@ def compare(
             f"runs: {time} from {float(runs[time][0]):g} to {float(runs[time][-1]):g} lies outside "
             f"the curve, which has {first:g} to {last:g}"
         )
-    between = timed.BETWEEN * ~np.isin(within[time].values, curve[time].values)
     checks, deviations, blank = [], {}, defaultdict[str, list[str]](list)
     for name in shared:
-        theory = timed.at(curve[name], time, within[time].values).assign_coords(within[time].coords)
-        gaps = _gaps(theory, within[name], runs, np.maximum(between, precise[name]))
+        theory, between = (
+            f(curve[name], time, within[time].values).assign_coords(within[time].coords)
+            for f in (timed.at, timed.error)
+        )
+        gaps = _gaps(theory, between, within[name], runs, precise[name])
         if gaps is None:
             blank["not compared, as there is no value at a time of the curve"].append(name)
             continue
@@ -185,20 +187,23 @@ def _named(data: xr.Dataset) -> str:
     return ", ".join(map(str, data.data_vars)) or "none"
 
 
-def _gaps(theory: Any, measured: xr.DataArray, runs: xr.Dataset, precision: Any) -> Gaps | None:
-    """Theory minus measured; None if there is no value.
+def _gaps(
+    theory: Any, between: Any, measured: xr.DataArray, runs: xr.Dataset, precision: float
+) -> Gaps | None:
+    """Theory, with its error between the points of a curve, minus measured; None if there is no
+    value.
 
     Raises
     ------
     ParameterError
         For a theory of a single draw, or standard deviations without numbers of students.
     """
-    error = 0 * theory
+    error = between**2
     if "draw" in theory.dims:  # the mean is compared, with the standard error of their number
         draws = theory.count("draw")
         if not (draws > 1).any():
             raise ParameterError("curve: one draw does not say how draws scatter; isel(draw=0)")
-        error = theory.var("draw", ddof=1) / draws
+        error = theory.var("draw", ddof=1) / draws + error.mean("draw")
         theory = theory.mean("draw").where(draws > 1)
     name, time = measured.name, str(theory.dims[-1])
     theory, measured = xr.align(theory, measured.transpose(..., time), join="inner")
