@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from theory import prediction
+from theory import ParameterError, prediction
 
 RUN = "_run"  # dimension of the runs before they are on a grid
 ROUNDING = 1e-10  # relative distance of times that differ by rounding alone
@@ -109,7 +109,17 @@ class Grid:
         ----------
         follow : mapping of str to sequence
             Further coordinates: one value per run.
+
+        Raises
+        ------
+        ParameterError
+            If a variable is over other dimensions in another run.
         """
+        over: dict[Hashable, tuple[Hashable, ...]] = {}
+        for name, dims in ((n, v.dims) for run in self.runs for n, v in run.variables.items()):
+            if {*over.setdefault(name, dims)} != {*dims}:
+                one, other = (", ".join(map(str, ds)) for ds in (over[name], dims))
+                raise ParameterError(f"{name}: over ({one}) in one run, over ({other}) in another")
         taken = {n for run in self.runs for n in (*run.data_vars, *run.sizes)}
         label = {n: f"parameter_{n}" if n in taken else n for n in [*self.axes, *follow]}
         axes = [label[n] for n in self.axes]
@@ -129,6 +139,8 @@ class Grid:
                 whole[n] = v = _reduced(v.compute(), axes)
                 if kinds[n].kind in "iu" and v.notnull().all():
                     whole[n] = v.astype(kinds[n])
+            if kinds[n].kind == "b" and v.dtype == object:  # there are gaps
+                whole[n] = v.astype(float)
             if kinds[n].kind == "U":
                 whole[n] = v.fillna("").astype(str)
         whole = whole.set_coords([*others, *more])

@@ -20,7 +20,7 @@ import torch
 import xarray as xr
 from xarray.backends.locks import CombinedLock
 
-from simulate import checkpoints, runs, storage, systems, training
+from simulate import checkpoints, joined, runs, storage, systems, training
 from simulate.learner import Unstacked
 from simulate.state_tracking import Parameters, train
 from simulate.state_tracking.learner import Learner
@@ -330,6 +330,22 @@ def test_a_run_that_cannot_be_stored_fails_and_can_be_repeated(tiny, tmp_path):
         train(tiny, store=tmp_path, **ALONE)
     assert not list(tmp_path.rglob("*.nc"))
     assert train(tiny, store=tmp_path, **ALONE).identical(runs.open(tmp_path))
+
+
+def test_runs_of_one_name_and_unlike_values():
+    """Gaps in truths are NaN beside 0 and 1; what depends on another dimension is refused."""
+
+    def run(dims, values):
+        return xr.Dataset({"found": (dims, values)}, {"t": [0.0, 1.0, 2.0]})
+
+    def both(*each):
+        return joined.Grid(["eta", "seed"], [(1, 0), (2, 1)], list(each)).dataset({})
+
+    found = both(run("t", [False, True, True]), run("t", [True, True, False])).found
+    assert found.dtype == float and found.isnull().sum() == 6
+    assert found.sel(eta=1, seed=0).values.tolist() == [0.0, 1.0, 1.0]
+    with pytest.raises(ParameterError, match=r"found: over \(t\) in one run, over \(\) in another"):
+        both(run("t", np.ones(3)), run((), 1.0))
 
 
 def test_checkpoints_come_back(tmp_path):
