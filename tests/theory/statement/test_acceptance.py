@@ -92,6 +92,16 @@ def test_bigram():
     assert made.status == "exact"
 
 
+@pytest.mark.parametrize("sure", [True, False])
+def test_what_is_conserved_in_numbers_alone_says_so(sure, monkeypatch):
+    """A loss that is too long for the proof."""
+    monkeypatch.setattr(symmetry, "PROVABLE", symmetry.PROVABLE if sure else 0)
+    equations = derive(systems.recall(), confirmed=False).equations()
+    kept = [e for name, e in equations.items() if name.startswith("scaling")]
+    assert len(kept) == 2
+    assert all(any("not proved" in a for a in e.assumptions) is not sure for e in kept)
+
+
 def test_recall():
     """Sizes, what is frozen, a conserved quantity, growth."""
     made = derived("recall")
