@@ -160,7 +160,7 @@ def test_a_known_state_leaves_a_student_of_fewer_states(rates):
 
 def test_forms_of_more_than_theta_d_and_h_are_refused():
     """How h is shared between M and U does not follow from theta, D and h."""
-    alone, other = (bypass.stages_state()[x] for x in ("delta_U", "delta_M_0"))
+    alone, other = (bypass.order_parameters()[x] for x in ("delta_U", "delta_M_0"))
     assert bypass.by_two(other + b * alone) == bypass.h
     with pytest.raises(ArithmeticError, match="at another with the same D, h"):
         bypass.by_two(alone)
@@ -207,7 +207,7 @@ def test_descent_follows_the_flow():
     assert there.mean() == pytest.approx(bypass.emergence_time(p), rel=0.05)
     # Before attention, by the flow at the same attention; steps and the grid move it by a per cent.
     # By the compiled rates, as `emergence_time`: a Jacobian of theirs takes ten seconds to derive.
-    names, rates = list(bypass.stages_state()), compiled()
+    names, rates = list(bypass.order_parameters()), compiled()
     path = scipy.integrate.solve_ivp(
         lambda t, y: rates(*y, p.N, p.d_g, p.b)[: len(names)],
         (0, there.mean()),

@@ -31,7 +31,7 @@ def test_clocks_on_a_flow(monkeypatch):
         law, "as_plain", lambda how, eta: right(how.replace(momentum=0.9 * how.momentum), eta)
     )
     how = optimisers.BALLS["heavy ball"]
-    assert abs(gaps(how, optimisers.CLOCKS_RATES[0])[0]) > 5e-3
+    assert abs(gaps(how, optimisers.MOMENTUM_RATES[0])[0]) > 5e-3
 
 
 def test_single_seeds_under_two_optimisers(store):

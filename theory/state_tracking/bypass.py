@@ -54,15 +54,12 @@ __all__ = [
 LENGTH = 6  # actions of a sequence
 N, d_g = sizes("N d_g")
 b = number("b", "strength of the table of the state alone")
-statement_state, action, nobody = sort("state", N), sort("action", d_g), sort("nobody", N - d_g)
+state, action, nobody = sort("state", N), sort("action", d_g), sort("nobody", N - d_g)
 place = sort("place", LENGTH - 1)  # of the other actions of the sequence
 other = sample("other", (place,), action)
-now, right = draw(statement_state), draw(action)
-M, M_none = (
-    weight("M", statement_state, action, action),
-    weight("M_none", statement_state, action, nobody),
-)
-U, U_none = weight("U", statement_state, action), weight("U_none", statement_state, nobody)
+now, right = draw(state), draw(action)
+M, M_none = (weight("M", state, action, action), weight("M_none", state, action, nobody))
+U, U_none = weight("U", state, action), weight("U_none", state, nobody)
 score = weight("theta")[()]
 mass = exp(score) + LENGTH - 1
 
@@ -115,7 +112,7 @@ def by_two(expr: sp.Expr) -> sp.Expr:
         If it depends on more: on how much of h is in M.
     """
     theta, to_own, other, alone = (
-        stages_state()[x] for x in ("theta", "delta_M_1", "delta_M_0", "delta_U")
+        order_parameters()[x] for x in ("theta", "delta_M_1", "delta_M_0", "delta_U")
     )
 
     def split(share: sp.Expr) -> dict[sp.Symbol, sp.Expr]:
@@ -134,7 +131,7 @@ def by_two(expr: sp.Expr) -> sp.Expr:
     return replaced(expr, split(sp.S.Zero))
 
 
-def stages_state() -> dict[str, sp.Symbol]:
+def order_parameters() -> dict[str, sp.Symbol]:
     """Order parameters of the statement by name."""
     return {q.name: q for q in kept.derived(stated).flow.state}
 
@@ -142,7 +139,7 @@ def stages_state() -> dict[str, sp.Symbol]:
 @cache
 def rates() -> dict[str, sp.Expr]:
     """Rates of theta, D and h, which close."""
-    rhs, of = kept.derived(stated).flow.rhs, stages_state()
+    rhs, of = kept.derived(stated).flow.rhs, order_parameters()
     to_own, other, alone = (rhs[of[n]] for n in ("delta_M_1", "delta_M_0", "delta_U"))
     whole = {"theta": rhs[of["theta"]], "D": to_own - other, "h": other + b * alone}
     return {name: by_two(expr) for name, expr in whole.items()}
@@ -151,7 +148,7 @@ def rates() -> dict[str, sp.Expr]:
 def start(name: str) -> sp.Expr:
     """Rate at zero weights."""
     return sp.factor(
-        rates()[name].xreplace(dict.fromkeys((D, h, stages_state()["theta"]), sp.S.Zero))
+        rates()[name].xreplace(dict.fromkeys((D, h, order_parameters()["theta"]), sp.S.Zero))
     )
 
 
@@ -180,7 +177,7 @@ def guess() -> sp.Expr:
     x = sp.Symbol("x", positive=True)
     loss = sp.log(d_g + (N - d_g) * x)  # x = exp(-h)
     of_flow = by_two(kept.derived(stated).flow.observables["loss"]).subs(D, 0)
-    point = {stages_state()["theta"]: POINT["theta"], h: POINT["h"], N: 9, d_g: 7}
+    point = {order_parameters()["theta"]: POINT["theta"], h: POINT["h"], N: 9, d_g: 7}
     if abs((of_flow - loss.subs(x, sp.exp(-h))).subs(point).evalf(30)) > 1e-25:
         raise ArithmeticError("not the loss of a guess from the state")
     return sp.limit(loss, x, 0)

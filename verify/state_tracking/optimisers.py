@@ -231,12 +231,12 @@ BALLS = {
 }
 RECALL = factual_recall.Parameters.small().replace(epsilon=0.3)
 CLOCK = 60.0  # of a run, at small steps; the relation is known after half of it
-CLOCKS_RATES = (0.01, 0.005, 0.0025)
+MOMENTUM_RATES = (0.01, 0.005, 0.0025)
 NEXT = 5e-4  # of a time: the next order in the rate
 LEVEL = 0.5  # share of the relation's loss
 # Students: rate of momentum times its steps; rates at which plain descent is stable.
 STUDENTS = Parameters.demo().replace(n_test=16, unit="step")
-ETA, LENGTH, CLOCKS_SEEDS = 0.04, 720.0, range(200, 203)
+ETA, LENGTH, MOMENTUM_SEEDS = 0.04, 720.0, range(200, 203)
 
 
 def of_flow(how: Optimiser, eta: float, steps: int) -> float:
@@ -268,10 +268,10 @@ def gaps(how: Optimiser, eta: float) -> tuple[float, float]:
 def on_flow() -> Iterator[Check]:
     """The deviation falls as the square of the rate, and as its first power without memory."""
     for name, how in BALLS.items():
-        found = zip(*(gaps(how, eta) for eta in CLOCKS_RATES), strict=True)
+        found = zip(*(gaps(how, eta) for eta in MOMENTUM_RATES), strict=True)
         for what, order, deviations in zip(("with", "without"), (2, 1), found, strict=True):
             label = f"power of the rate in its deviation {what} memory, {name}"
-            yield rates(0.0, deviations, CLOCKS_RATES, order).check(label, "plain_rate")
+            yield rates(0.0, deviations, MOMENTUM_RATES, order).check(label, "plain_rate")
 
 
 @measured
@@ -309,7 +309,7 @@ def of_students(
 def on_students(name: str, **training: Any) -> list[Check]:
     """Times of A = 1/2 of the same seeds, trained with momentum and by plain descent."""
     gap, worth = of_students(
-        BALLS[name], STUDENTS.replace(eta=ETA), CLOCKS_SEEDS, LENGTH, **training
+        BALLS[name], STUDENTS.replace(eta=ETA), MOMENTUM_SEEDS, LENGTH, **training
     )
     return [
         near(
