@@ -149,7 +149,7 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         require(trained == text, f"runs: are of another statement than {stated.name}")
         made = onset.at_sizes(stated, p)
         if fluctuations:
-            return batches.curves(offers().moments, made, p, runs, until)
+            return batches.curves(made, p, runs, until)
         if starts.laws(made):
             usual = starts.times(made, p, starts.PILOTS)
             onset.within(made, p, min(float(usual.t_50.median()), usual.attrs["run"]))
