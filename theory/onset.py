@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import html
+import itertools
 import math
 import sys
 from collections.abc import Callable, Mapping
@@ -263,14 +264,16 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
     scopes: Mapping[str, scope.Scope] = getattr(onset, "scopes", {})
 
     @sweep.over_fields
-    def at_a_point(p: BaseParameters) -> xr.Dataset:
-        result = onset(p)
+    def at_a_point(p: BaseParameters, fluctuations: bool = False) -> xr.Dataset:
+        result = onset(p, fluctuations=True) if fluctuations else onset(p)
         if not result.times:
             raise ParameterError("; ".join(["p: nothing emerges", *result.notes]))
         scope.refuse(in_few_steps(p, result))
         unit_of = p.unit_of_time if isinstance(p, Stepped) else str
         times = {}
-        for name, unit in result.times.items():
+        named = itertools.product(result.times.items(), ("", "_bias", "_sd"))
+        with_errors = {event + error: unit for (event, unit), error in named}
+        for name, unit in ((x, u) for x, u in with_errors.items() if x in result.numbers):
             about = {"long_name": result.labels[name], "units": unit_of(unit)}
             if name in result.absent and not math.isfinite(result.numbers[name]):
                 about["absent"] = result.absent[name]
@@ -287,7 +290,8 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
         beyond : bool
             Also answer for students that the theory does not describe, with a warning.
         **fields
-            Arrays of fields, each of which becomes a dimension of the result.
+            Arrays of fields, each of which becomes a dimension of the result; of a statement also
+            ``fluctuations=True``, which adds ``t_bias`` and ``t_sd`` to every time ``t``.
 
         Returns
         -------

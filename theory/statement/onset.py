@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,13 @@ DRAWS = 4000  # starts of an onset
 SHOWN = 5  # whose loss is drawn
 QUANTILES = (0.05, 0.95)
 LEFT_OUT = 0.1  # relative size of the next order at which a closed form is none
+DELAY = 0.1  # of half of the fall, by batches
 GROWN, SMALL = 3, 1 / 3  # by which, and to what size, entries outside of the classes may grow
 
 
-def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
+def onset(
+    made: Derived, p: Any, until: float | None = None, fluctuations: bool = False
+) -> Onset:
     """Times at which the loss falls, and growth rates at small weights.
 
     Parameters
@@ -38,14 +42,17 @@ def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
         As `theory.statement.model.parameters` makes them.
     until : float, optional
         Length of the run; by default one that doubles until its second half adds little.
+    fluctuations : bool
+        Also what steps and batches of descent do to these times and to the curve, and where batches
+        delay half of the fall.
 
     Raises
     ------
     ParameterError
-        If a size or number has no value.
+        If a size or number has no value, or there are no fluctuations (`theory.solution.solve`).
     """
     made = concrete(made, p)
-    if starts.laws(made):
+    if starts.laws(made) and not fluctuations:
         return _random(made, p, until)
     flow = made.flow
     curve = _run(flow, p, until)
@@ -62,10 +69,16 @@ def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
     events = EVENTS if fall > 0 else {}
     loss = flow.observables["loss"]
     crossed = {name: loss - (begun - share * fall) for name, share in events.items()}
+    absent = dict.fromkeys(events, "not within the run")
     times = flow.solve(p, at=[end], events=crossed, t=end) if events else {}
+    if fluctuations:
+        times = curve = flow.solve(p, at=curve.t, events=crossed, t=end, fluctuations=True)
     for name, share in events.items():
         label = f"time at which the loss has done {share:.0%} of its fall"
         numbers[name] = (float(times[name]), label, "t")
+    if fluctuations and events:
+        more, why = _noise(flow, p, times)
+        numbers, absent = numbers | more, absent | why
     try:
         modes, notes = linearised(flow, dict.fromkeys(flow.state, 0), p), []
     except ParameterError:
@@ -77,13 +90,49 @@ def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
         )
     return tabulated(
         numbers,
-        curves=lambda: {"flow": curve},
+        curves=lambda: {"flow": curve.drop_vars(numbers, errors="ignore")},
         equations=lambda: list(made.equations().values()),
-        absent=dict.fromkeys(events, "not within the run"),
+        absent=absent,
         notes=notes,
         setting={s.name: getattr(p, s.name) for s in made.statement.symbols},
         crossings={name: (flow, p, event) for name, event in crossed.items()},
     )
+
+
+def _noise(
+    flow: Any, p: Any, times: xr.Dataset
+) -> tuple[dict[str, tuple[float, str]], dict[str, str]]:
+    """What steps and batches of descent do to times, and the batch size and learning rate at which
+    batches delay half of the fall by a tenth, to leading order; why some are missing.
+    """
+    numbers = {}
+    for name in EVENTS:
+        shift, spread = (float(times[f"{name}_{x}"]) for x in ("bias", "sd"))
+        numbers[f"{name}_bias"] = (shift, f"what steps and batches add to the mean {name}")
+        numbers[f"{name}_sd"] = (spread, f"standard deviation of {name} over students")
+    absent = dict.fromkeys(numbers, "not claimed: too large for its order, or near a minimum")
+    end = float(times.t_50)
+    delay = times.t_50_bias.attrs["noise"] / (DELAY * end)
+    size, rate, why = p.batch_size * delay, np.nan, "batches do not delay half of the fall"
+    if delay > 0:
+        rate, ratio = p.eta / delay, p.eta / size
+        why = f"to leading order at eta / B = {ratio:.3g}, where it is not claimed"
+    label = f"at which batches delay t_50 by {DELAY:.0%}, to leading order"
+    if not (size >= 1 and _trusted(flow, p.replace(batch_size=math.ceil(size)), end)):
+        size = np.nan
+    if not (rate > 0 and _trusted(flow, p.replace(eta=rate), end)):
+        rate = np.nan
+    delayed = {"batch_size_10": (size, f"batch size {label}"), "eta_10": (rate, f"eta {label}")}
+    return numbers | delayed, absent | dict.fromkeys(delayed, why)
+
+
+def _trusted(flow: Any, p: Any, end: float) -> bool:
+    """Whether leading order is claimed up to a time, after enough steps."""
+    try:
+        there = flow.solve(p, at=[end], t=end, fluctuations=True)
+    except ParameterError:  # the descent diverges
+        return False
+    return bool(there.attrs["trust"] > end >= scope.FEWEST * p.eta)
 
 
 def _random(made: Derived, p: Any, until: float | None) -> Onset:
