@@ -201,8 +201,9 @@ def draw(result: Onset, axes: Any) -> None:
             axes[1].set_yscale("log")
     for axis, (title, curve, names, marks) in zip(axes, panels, strict=True):
         time = str(curve[names[0]].dims[0])
-        for name in names:
+        for name in (x for x in names if not x.endswith(("_bias", "_sd"))):
             axis.plot(curve[time], curve[name], label=name)
+            plotting.errors(axis, curve, name)
         for event, line, style in ((True, axis.axvline, ":"), (False, axis.axhline, "-")):
             shown = {
                 k: v
@@ -348,6 +349,7 @@ def main(argv: list[str] | None = None) -> int:
         "until",
         "quiet",
         "beyond",
+        "fluctuations",
     )
     words = "prove between which numbers the times of a flow lie (needs python-flint)"
     parser.add_argument("--certify", action="store_true", help=words)
@@ -358,7 +360,8 @@ def main(argv: list[str] | None = None) -> int:
     if args.alpha is not None and "alpha" in p.as_dict():  # a sample complexity
         p, until = p.replace(alpha=until), None
     with progress.bar(f"theory.onset {args.model.name}", show=not args.quiet):
-        result = registry.having(args.model, "theory", "onset").onset(p, until)
+        noise = {"fluctuations": True} if args.fluctuations else {}
+        result = registry.having(args.model, "theory", "onset").onset(p, until, **noise)
         proved = result.certified() if args.certify else {}
     notes = [*result.notes, *in_few_steps(p, result)]
     remarks = (

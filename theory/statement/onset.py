@@ -67,6 +67,7 @@ def onset(made: Derived, p: Any, until: float | None = None, fluctuations: bool 
     events = EVENTS if fall > 0 else {}
     loss = flow.observables["loss"]
     crossed = {name: loss - (begun - share * fall) for name, share in events.items()}
+    trained = ["eta", "batch_size"] * fluctuations
     absent = dict.fromkeys(events, "not within the run")
     times = flow.solve(p, at=[end], events=crossed, t=end) if events else {}
     if fluctuations:
@@ -92,7 +93,7 @@ def onset(made: Derived, p: Any, until: float | None = None, fluctuations: bool 
         equations=lambda: list(made.equations().values()),
         absent=absent,
         notes=notes,
-        setting={s.name: getattr(p, s.name) for s in made.statement.symbols},
+        setting={x: getattr(p, x) for x in [s.name for s in made.statement.symbols] + trained},
         crossings={name: (flow, p, event) for name, event in crossed.items()},
     )
 
