@@ -205,17 +205,12 @@ def held(limit: Limit, q: BaseParameters) -> bool:
 def errors(flow: Flow, p: Any, end: float) -> dict[str, Any]:
     """Mean and standard deviation of students on batches over time, for a page."""
     solved = flow.solve(p, until=end, at=np.linspace(0, end, POINTS), fluctuations=True)
-
-    def numbers(values: xr.DataArray) -> list[float | None]:
-        return [float(f"{v:.6g}") if np.isfinite(v) else None for v in values.values]
-
     names = [*(x.name for x in flow.state), *flow.observables]
-    values = {
-        n: {"mean": numbers(solved[n] + solved[f"{n}_bias"]), "sd": numbers(solved[f"{n}_sd"])}
-        for n in names
-    }
+    means = {n: (solved[n] + solved[f"{n}_bias"]).values.tolist() for n in names}
+    spreads = {n: solved[f"{n}_sd"].values.tolist() for n in names}
     on = f"dotted, band: mean and deviation on batches of {p.batch_size} at eta = {p.eta:g}"
-    return {"times": solved[flow.time.name].values.tolist(), "values": values, "note": on}
+    times = solved[flow.time.name].values.tolist()
+    return {"times": times, "means": means, "spreads": spreads, "note": on}
 
 
 def described(model: Model, flow: Flow, p: BaseParameters, fluctuations: bool = False) -> str:

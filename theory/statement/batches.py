@@ -217,6 +217,14 @@ class Path:
         spread[(spread > 0) & (TRUSTED * spread**2 < 2 * shift**2)] = np.nan
         return table
 
+    def named(self, table: np.ndarray) -> dict[str, tuple[str, np.ndarray]]:
+        """Variables of a dataset over time."""
+        return {
+            name + label: ("t", x)
+            for label, part in zip(("", "_bias", "_sd"), table, strict=True)
+            for name, x in zip(self.names, part, strict=True)
+        }
+
     @property
     def about(self) -> dict[str, Any]:
         """Attributes of what is made of it."""
@@ -313,14 +321,10 @@ def curves(made: Any, p: Any, runs: xr.Dataset | None = None, until: float | Non
         prediction.check_runs(p, runs, ())  # of the same batch size
     along = path(made, p, steps)
     table = along.claimed(along.table, times)
-    data = {
-        name + label: ("t", x)
-        for label, part in zip(("", "_bias", "_sd"), table, strict=True)
-        for name, x in zip(along.names, part, strict=True)
-    }
     about = {"kind": "theory", "flow": made.flow.name, "reference": made.reference}
     about |= along.about | {"parameters": p.as_json()}
-    return p.timed(xr.Dataset(data, {"t": times, "step": ("t", steps)}, about))
+    where = {"t": times, "step": ("t", steps)}
+    return p.timed(xr.Dataset(along.named(table), where, about))
 
 
 def around(made: Any, p: Any, solved: xr.Dataset, events: Mapping[str, Any]) -> xr.Dataset:
@@ -349,10 +353,9 @@ def around(made: Any, p: Any, solved: xr.Dataset, events: Mapping[str, Any]) -> 
     times = solved.t.values
     along = path(made, p, np.arange(max(math.ceil(times[-1] / p.eta), 1) + 1))
     table = along.claimed(along.at(times), times)
-    result = solved.assign_attrs(along.about)
-    for name, value, bias, spread in zip(along.names, *table, strict=True):
-        result[f"{name}_bias"] = "t", value + bias - solved[name].values
-        result[f"{name}_sd"] = "t", spread
+    table[1] += table[0] - [solved[name].values for name in along.names]
+    result = solved.merge(xr.Dataset(along.named(table)), compat="override")
+    result = result.assign_attrs(along.about)
     known = {x.name: x for x in made.flow.state} | dict(made.flow.observables)
     for event, expr in events.items():
         levels = {name: x - expr for name, x in known.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any
 
 import numpy as np
@@ -76,8 +75,8 @@ def onset(made: Derived, p: Any, until: float | None = None, fluctuations: bool 
         label = f"time at which the loss has done {share:.0%} of its fall"
         numbers[name] = (float(times[name]), label, "t")
     if fluctuations and events:
-        more, why = _noise(flow, p, times)
-        numbers, absent = numbers | more, absent | why
+        numbers |= (noise := _noise(p, times))
+        absent |= dict.fromkeys(noise, "not claimed: too large, near a minimum, or no delay")
     try:
         modes, notes = linearised(flow, dict.fromkeys(flow.state, 0), p), []
     except ParameterError:
@@ -98,47 +97,21 @@ def onset(made: Derived, p: Any, until: float | None = None, fluctuations: bool 
     )
 
 
-def _noise(
-    flow: Any, p: Any, times: xr.Dataset
-) -> tuple[dict[str, tuple[float, str]], dict[str, str]]:
-    """What steps and batches of descent do to times, and the batch size and learning rate at which
-    batches delay half of the fall by a percent, to leading order; why some are missing.
+def _noise(p: Any, times: xr.Dataset) -> dict[str, tuple[float, str]]:
+    """What steps and batches of descent do to times, and how much batches delay half of the fall,
+    to leading order.
     """
     numbers = {}
     for name in EVENTS:
         shift, spread = (float(times[f"{name}_{x}"]) for x in ("bias", "sd"))
         numbers[f"{name}_bias"] = (shift, f"what steps and batches add to the mean {name}")
         numbers[f"{name}_sd"] = (spread, f"standard deviation of {name} over students")
-    absent = dict.fromkeys(numbers, "not claimed: too large for its order, or near a minimum")
-    end = float(times.t_50)
-    delay = times.t_50_bias.attrs["noise"] / end
-    numbers["delay"] = (
-        delay * p.batch_size / p.eta,
-        "relative delay of t_50 by batches, per eta / B",
-    )
-    absent["delay"] = "not claimed at this batch size; take it larger"
-    size, rate, why = p.batch_size * delay / DELAY, np.nan, absent["delay"]
-    if delay <= 0:
-        why = "batches do not delay half of the fall"
-    elif delay > 0:
-        rate, ratio = p.eta * DELAY / delay, p.eta / size
-        why = f"at eta / B = {ratio:.3g}: in too few steps, below one input, or not claimed"
-    label = f"at which batches delay t_50 by {DELAY:.0%}, to leading order"
-    if not (size >= 1 and _trusted(flow, p.replace(batch_size=math.ceil(size)), end)):
-        size = np.nan
-    if not (rate > 0 and _trusted(flow, p.replace(eta=rate), end)):
-        rate = np.nan
-    delayed = {"batch_size_1": (size, f"batch size {label}"), "eta_1": (rate, f"eta {label}")}
-    return numbers | delayed, absent | dict.fromkeys(delayed, why)
-
-
-def _trusted(flow: Any, p: Any, end: float) -> bool:
-    """Whether leading order is claimed up to a time, after enough steps."""
-    try:
-        there = flow.solve(p, at=[end], t=end, fluctuations=True)
-    except ParameterError:  # the descent diverges
-        return False
-    return bool(there.attrs["trust"] > end >= scope.FEWEST * p.eta)
+    noise = times.t_50_bias.attrs["noise"] / float(times.t_50)
+    delay = noise * p.batch_size / p.eta
+    most = DELAY / delay if delay > 0 else np.nan
+    numbers["delay"] = (delay, "relative delay of t_50 by batches, per eta / B")
+    numbers["eta_B_1"] = (most, f"eta / B at which batches delay t_50 by {DELAY:.0%}")
+    return numbers
 
 
 def _random(made: Derived, p: Any, until: float | None) -> Onset:
