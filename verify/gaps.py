@@ -207,7 +207,11 @@ class Gaps:
                 f"compared at {len(used)} of {len(times)} times of the runs, "
                 f"{self.time} = {used[0]:g} to {used[-1]:g}"
                 + (f"; the curve covers {first:g} to {last:g}" if outside else "")
-                + ("; two students have values there" if self.own < (self.samples == 1).any() else "")
+                + (
+                    "; two students have values there"
+                    if self.own < (self.samples == 1).any()
+                    else ""
+                )
             )
         if "seed" in self.runs.dims:
             blank = self.runs.sizes["seed"] - self.students_with_values

@@ -209,7 +209,9 @@ def errors(axis: Any, curve: xr.Dataset, name: str, colour: str | None = None) -
         return
     colour, (time,) = colour or axis.lines[-1].get_color(), curve[name].dims
     mean, spread = curve[name] + curve[f"{name}_bias"], curve[f"{name}_sd"]
-    axis.plot(curve[time], mean, ":", color=colour, lw=1, label=f"{name} on batches, mean and deviation")
+    axis.plot(
+        curve[time], mean, ":", color=colour, lw=1, label=f"{name} on batches, mean and deviation"
+    )
     axis.fill_between(curve[time], mean - spread, mean + spread, color=colour, alpha=0.25, lw=0)
 
 

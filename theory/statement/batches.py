@@ -24,6 +24,7 @@ from theory.statement.fluctuations import ORDER, Moments
 from theory.statement.tree import require
 
 TRUSTED = 0.1  # of how far a curve moves: largest shift that is claimed
+TURNED = 0.5  # of the square of what a curve moves between measurements: variance of that
 ZERO = 1e-9  # of its terms: a variance that is none
 SHIFT = 1e-3  # of entries, in a difference of slopes
 AGREE = 1e-8  # of that difference, of fourth order
@@ -92,28 +93,34 @@ class Recursion:
         self.jacobian, self.slopes, _, *steeper = np.split(slopes, self._parts)
         self.hessian, self.squares = self.curved[0] / self.some, squares / self.some
         self.steeper = steeper[0] / self.some[:, None]
+        one, two = (self.rates[x] for x in self.ends)
+        self.noise = (self.squares - one * two) * (self.pairs > 0)
 
     def step(self, eta: float, batch: int) -> None:
         """One step of descent with batches, after `here`."""
-        one, two = (self.rates[x] for x in self.ends)
-        noise = (self.squares - one * two) * (self.pairs > 0)
         bent = (self.pairs * self.moments) @ self.steeper / self.sizes
         self.bias = self.bias + eta * (self.jacobian @ self.bias - bent / 2)
         left = self.moments - eta * self.product(self.hessian, self.moments)
-        self.moments = left - eta * self.product(left, self.hessian) + eta**2 / batch * noise
+        self.moments = left - eta * self.product(left, self.hessian) + eta**2 / batch * self.noise
         self.values = self.values + eta * self.rates
 
     def state(self, order: np.ndarray) -> np.ndarray:
-        """Order parameters, loss and observables: values, bias and standard deviation."""
+        """Order parameters, loss and observables: values, bias, standard deviation, and that which
+        noise gives them per step of a batch of one input and learning rate one.
+        """
         slopes = np.vstack([order, self.slopes])
         shift = slopes @ self.bias
         shift[len(order) :] += np.array(self.curved) @ self.moments / 2
-        both = ((slopes, self.moments), (abs(slopes), abs(self.moments)))
-        variance, terms = (
-            (x / self.sizes)[:, self.ends].prod(1) @ (self.pairs * moments) for x, moments in both
-        )
-        spread = np.sqrt(np.where(variance > ZERO * terms, variance, 0))
-        return np.array([[*order @ self.values, *self.shown], shift, spread])
+
+        def spread(moments: np.ndarray) -> np.ndarray:
+            variance, terms = (
+                (x / self.sizes)[:, self.ends].prod(1) @ (self.pairs * of)
+                for x, of in ((slopes, moments), (abs(slopes), abs(moments)))
+            )
+            return np.sqrt(np.where(variance > ZERO * terms, variance, 0))
+
+        values = [*order @ self.values, *self.shown]
+        return np.array([values, shift, spread(self.moments), spread(self.noise)])
 
 
 def compared(found: Moments, data: arrays.Data, seed: int = 0) -> dict[str, tuple[Any, Any]]:
@@ -179,14 +186,17 @@ class Path:
     order : int
         How many are order parameters.
     times : array
-    table : array, shape (3, names, times)
-        Curves without noise, bias and standard deviation.
+    table : array, shape (4, names, times)
+        Curves without noise, bias, standard deviation, and that which noise adds between two
+        measurements, each after the time ``apart``.
+    apart : float
     """
 
     names: list[str]
     order: int
     times: np.ndarray
     table: np.ndarray
+    apart: float
 
     @functools.cached_property
     def trust(self) -> float:
@@ -195,25 +205,25 @@ class Path:
         """
         moved = abs(self.table[0] - self.table[0, :, :1]).max(1, keepdims=True)
         most = TRUSTED ** np.array([1, 0.5])[:, None, None]  # a shift is a square of a spread
-        far = (abs(self.table[1:]) > np.maximum(most * moved, ZERO * moved.max())).any((0, 1))
+        far = (abs(self.table[1:3]) > np.maximum(most * moved, ZERO * moved.max())).any((0, 1))
         return float(self.times[far.argmax()]) if far.any() else np.inf
 
     @functools.cached_property
     def smooth(self) -> CubicSpline:
-        """Curves, bias and variance between the times."""
-        return CubicSpline(self.times, [*self.table[:2], self.table[2] ** 2], axis=-1)
+        """Curves, bias and variances between the times."""
+        return CubicSpline(self.times, [*self.table[:2], *self.table[2:] ** 2], axis=-1)
 
     def at(self, times: np.ndarray) -> np.ndarray:
         """The table at other times."""
-        value, bias, variance = self.smooth(times)
-        return np.array([value, bias, np.sqrt(np.maximum(variance, 0))])
+        value, bias, *variances = self.smooth(times)
+        return np.array([value, bias, *np.sqrt(np.maximum(variances, 0))])
 
     def claimed(self, table: np.ndarray, times: np.ndarray) -> np.ndarray:
         """A table without the bias and spread that are not claimed."""
         table[1:, :, times >= self.trust] = np.nan
         # Near a minimum slopes vanish. Of a square of normal numbers the next order of the variance
         # is twice the square of the shift.
-        _, shift, spread = table[:, self.order :]
+        _, shift, spread, _ = table[:, self.order :]
         spread[(spread > 0) & (TRUSTED * spread**2 < 2 * shift**2)] = np.nan
         return table
 
@@ -221,7 +231,7 @@ class Path:
         """Variables of a dataset over time."""
         return {
             name + label: ("t", x)
-            for label, part in zip(("", "_bias", "_sd"), table, strict=True)
+            for label, part in zip(("", "_bias", "_sd"), table[:3], strict=True)
             for name, x in zip(self.names, part, strict=True)
         }
 
@@ -240,7 +250,8 @@ class Path:
 
         Of one student the curve is m + x, with m that without noise, b the mean of x and V its
         variance. To second order in x, which is the order of b, it crosses the level later by
-        -x/m' + x x'/m'^2 - m'' x^2 / (2 m'^3), and the mean of x x' is V'/2.
+        -x/m' + x x'/m'^2 - m'' x^2 / (2 m'^3), and the mean of x x' is V'/2. That is so of a curve
+        that crosses once: no shift is claimed where noise turns it between two measurements.
         """
         k, never = self.names.index(name), (np.nan,) * 3
         mean = CubicSpline(self.times, self.table[0, k] - level)
@@ -249,10 +260,11 @@ class Path:
             return never
         t = roots[0]
         slope, bend = mean(t, 1), mean(t, 2)
-        (_, bias, variance), (_, _, rise) = (self.smooth(t, nu)[:, k] for nu in (0, 1))
+        (_, bias, variance, kick), (_, _, rise, _) = (self.smooth(t, nu)[:, k] for nu in (0, 1))
         shift = -bias / slope + rise / (2 * slope**2) - bend * variance / (2 * slope**3)
         spread = self.claimed(self.at(np.array([t])), np.array([t]))[2, k, 0] / abs(slope)
         near = abs(shift) <= TRUSTED * t and not variance > TRUSTED * (slope * t) ** 2
+        shift = shift if kick < TURNED * (self.apart * slope) ** 2 else np.nan
         return (t, shift, spread) if near else never
 
 
@@ -286,7 +298,8 @@ def path(made: Any, p: Any, steps: np.ndarray) -> Path:
     if not np.isfinite(table).all():
         raise prediction.diverged(p)
     names = [*(x.name for x in forms), *made.statement.trees]
-    return Path(names, len(forms), p.eta * steps, table)
+    table[3] *= p.eta * math.sqrt(p.eval_every / p.batch_size)
+    return Path(names, len(forms), p.eta * steps, table, p.eta * p.eval_every)
 
 
 def curves(made: Any, p: Any, runs: xr.Dataset | None = None, until: float | None = None) -> Any:

@@ -172,12 +172,12 @@ def test_faults_of_a_step_are_seen(fault, monkeypatch):
 
 def inject(fault, monkeypatch):
     """A step with a fault."""
-    text = inspect.cleandoc("\n" + inspect.getsource(batches.Recursion.step))
     old, new = FAULTS[fault]
-    assert text.count(old) == 1
+    of = {x: inspect.getsource(getattr(batches.Recursion, x)) for x in ("here", "step")}
+    ((name, text),) = [(x, text) for x, text in of.items() if text.count(old) == 1]
     names = dict(vars(batches))
-    exec(text.replace(old, new), names)
-    monkeypatch.setattr(batches.Recursion, "step", names["step"])
+    exec(inspect.cleandoc("\n" + text).replace(old, new), names)
+    monkeypatch.setattr(batches.Recursion, name, names[name])
 
 
 @pytest.fixture(scope="module")
