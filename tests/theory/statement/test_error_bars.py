@@ -1,4 +1,4 @@
-"""Error bars of a theory where users meet them: in solutions, times, comparisons, figures, pages."""
+"""Error bars of a theory where users meet them: solutions, times, comparisons, figures, pages."""
 
 import functools
 import inspect
