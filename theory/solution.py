@@ -199,7 +199,8 @@ def _solved(
         used = sweep.numbers(parameters, [s.name for s in others])
         spelled = expr.subs({s: used[s.name] for s in others})
         result[label] = end[name] * path.first_crossing(label, spelled)
-    return marked(flow.fluctuations(parameters, result, crossing)) if fluctuations else result
+    add = flow.fluctuations if fluctuations else None
+    return marked(add(parameters, result, crossing)) if add else result
 
 
 def _times(name: str, at: np.ndarray | None, end: float) -> np.ndarray:

@@ -241,8 +241,9 @@ def _gaps(
             f"runs: {name}_std, not negative, and {name}_n, the number of students, go together: "
             f"tables.published"
         )
-    more = [0 * measured + x for x in known]
-    return Gaps(gap, measured, runs[name], time, error, scale, *more, own=spread is not None)
+    std, n = [0 * measured + x for x in known] or (None, None)
+    own = spread is not None
+    return Gaps(gap, measured, runs[name], time, error, scale, std, n, own)
 
 
 def main(argv: list[str] | None = None) -> int:

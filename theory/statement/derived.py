@@ -147,7 +147,7 @@ class Derived:
     fluctuations = functools.cached_property(lambda self: fluctuations.flow(self.moments))
 
     @functools.cached_property
-    def moments(self) -> fluctuations.Moments:
+    def moments(self) -> Any:
         """Second moments of all entries, at any sizes."""
         return self.free.moments if self.free else fluctuations.moments(self)
 

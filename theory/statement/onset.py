@@ -97,7 +97,7 @@ def onset(made: Derived, p: Any, until: float | None = None, fluctuations: bool 
     )
 
 
-def _noise(p: Any, times: xr.Dataset) -> dict[str, tuple[float, str]]:
+def _noise(p: Any, times: Any) -> dict[str, tuple[float, str]]:
     """What steps and batches of descent do to times, and how much batches delay half of the fall,
     to leading order.
     """
