@@ -26,7 +26,7 @@ LONG = ("charts", "window")
 
 def functions(wing):
     """Those that need Parameters alone, and the flows."""
-    for name, function in vars(wing).items():
+    for name, function in [*vars(wing).items()]:  # which grows as modules load
         if inspect.isfunction(function) and not name.startswith("_") and name not in LONG:
             needed = [
                 a.name
