@@ -288,6 +288,37 @@ def test_pulses_late_in_a_long_run(name):
     assert result.after.item() == pytest.approx(expected, abs=0.02)
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [*((name, [1.0]) for name in ("sech", "tent", "parameter")), ("gaussian", [0.9, *[1.1] * 31])],
+)
+def test_pulses_in_the_state(name, values):
+    """As above, of one run and of many at once, where time is an order parameter."""
+    pulse, area = PULSES[name]
+    flow = own({y: symbol("a"), x: pulse.subs(t, y)}, {y: 0, x: 0})
+    after = {"after": x - 0.3 * area}
+    result = flow.solve({"k": 700}, t=1000, events=after, at=[1000.0], a=values)
+    values = np.array(values)
+    np.testing.assert_allclose(result.x[:, 0] * values, area, rtol=1e-7)
+    np.testing.assert_allclose(result.after * values, 700, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("rates", "start", "jump"),
+    [
+        ({x: -2 * sp.sign(t + x)}, {x: 1}, r"t \+ x"),
+        ({x: sp.Piecewise((-1, x > 0), (1, True))}, {x: 1}, "x"),
+        ({x: y, y: -sp.sign(x) - sp.sign(y) / 2}, {x: 1, y: 0}, "x"),
+    ],
+)
+def test_a_solution_that_slides_along_a_jump(rates, start, jump):
+    """The message names the jump."""
+    with pytest.raises(ParameterError, match=f"rates jump at {jump} = 0, and there is no way"):
+        own(rates, start).solve({}, t=8)
+    crossed = own({x: 1 + sp.Heaviside(x - 1)}, {x: 0}).solve({}, t=5, events={"late": x - 2})
+    np.testing.assert_allclose([crossed.x[-1], crossed.late], [9, 1.5], rtol=1e-10)
+
+
 def test_jumps_in_time_are_ends_of_steps():
     """A switch against the exact solution."""
     flow = own({x: -x + sp.Heaviside(t - 3)}, {x: 1})
