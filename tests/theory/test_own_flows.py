@@ -307,7 +307,7 @@ def test_pulses_in_the_state(name, values):
     ("rates", "start", "jump"),
     [
         ({x: -2 * sp.sign(t + x)}, {x: 1}, r"t \+ x"),
-        ({x: sp.Piecewise((-1, x > 0), (1, True))}, {x: 1}, "x"),
+        ({x: -sp.sign(x)}, {x: 1}, "x"),
         ({x: y, y: -sp.sign(x) - sp.sign(y) / 2}, {x: 1, y: 0}, "x"),
     ],
 )
