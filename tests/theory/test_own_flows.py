@@ -51,6 +51,13 @@ def test_explicit_time_in_symbolic_methods():
         AGED.linearised()
 
 
+def test_a_rate_that_never_vanishes_leaves_no_fixed_point():
+    """Nor one that does for other parameters, or at late times."""
+    for rate in (k, sp.exp(-t), 1 / (1 + t), sp.Integer(2)):
+        assert own({x: -x, y: rate}, {x: 1, y: 0}).fixed_points() == []
+    assert own({x: -x, y: sp.S.Zero}, {x: 1, y: 0}).fixed_points() == [{x: 0}]
+
+
 def test_explicit_time_along_solutions():
     """Observables and events hold time; descent takes rates at the time of each step; a page, which
     has none, is refused.
