@@ -249,6 +249,8 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
         If shapes do not fit, if values are no finite numbers, or if a student has a time twice or
         not at all.
     """
+    if not isinstance(curves, Mapping | pd.DataFrame) or not {*curves} - {"seed"}:
+        raise ParameterError(f"{what}: must be a mapping, as {{'t': times, 'x': values}}")
     time, *names = (name for name in curves if name != "seed")
     try:
         values = {
