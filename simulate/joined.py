@@ -116,13 +116,13 @@ class Grid:
         ParameterError
             If a variable is over other dimensions in another run, or of another kind.
         """
-        known: dict[Hashable, xr.Variable] = {}
-        for name, v in ((n, v) for run in self.runs for n, v in run.variables.items()):
-            before = known.setdefault(name, v)
-            if {*before.dims} != {*v.dims}:
-                one, other = (", ".join(map(str, ds)) for ds in (before.dims, v.dims))
+        firsts: dict[Hashable, xr.Variable] = {}
+        for name, own in ((n, v) for run in self.runs for n, v in run.variables.items()):
+            before = firsts.setdefault(name, own)
+            if {*before.dims} != {*own.dims}:
+                one, other = (", ".join(map(str, ds)) for ds in (before.dims, own.dims))
                 raise ParameterError(f"{name}: over ({one}) in one run, over ({other}) in another")
-            if (before.dtype.kind in NUMBERS) != (v.dtype.kind in NUMBERS):
+            if (before.dtype.kind in NUMBERS) != (own.dtype.kind in NUMBERS):
                 raise ParameterError(f"{name}: words in one run, numbers in another")
         taken = {n for run in self.runs for n in (*run.data_vars, *run.sizes)}
         label = {n: f"parameter_{n}" if n in taken else n for n in [*self.axes, *follow]}
