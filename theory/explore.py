@@ -15,12 +15,14 @@ def main(argv: list[str] | None = None) -> int:
         "set",
         "preset",
         "out",
+        "fluctuations",
     )
     parser.add_argument("--runs", type=Path, metavar="FILE", help="netCDF file of students, drawn behind the curves")  # fmt: skip
     args = parser.parse_args(argv)
     path = args.out or Path(f"{args.model.name.replace('.', '_')}.html")
     output.writable(str(path))
-    made = page(args.model, cli.parameters(args, opening(args.model)), args.runs)
+    p = cli.parameters(args, opening(args.model))
+    made = page(args.model, p, args.runs, args.fluctuations)
     output.write_text(path, made)
     print(path, file=sys.stderr)
     return 0

@@ -51,6 +51,8 @@ class Flow:
     entries : callable, optional
         Makes the student's weights behind the order parameters, which optimisers other than plain
         descent need.
+    fluctuations : callable, optional
+        Adds to a solution what steps and batches of descent add to it.
     second_order : mapping of Symbol to Expr
         Where order parameters are quadratic in the weights: a step of descent of size s adds
         ``s * rhs + s^2 * second_order``.
@@ -78,6 +80,7 @@ class Flow:
     observables: Mapping[str, sp.Expr] = field(default_factory=dict)
     scope: Scope | None = None
     entries: Callable[[], Entries] | None = None
+    fluctuations: Callable[..., Any] | None = None
     second_order: Mapping[sp.Symbol, sp.Expr] = field(default_factory=dict)
     clock: str = ""
 
@@ -199,6 +202,7 @@ class Flow:
             name=f"{self.name}, {', '.join(values)} held",
             rhs={**self.rhs, **dict.fromkeys(kept, sp.S.Zero)},
             initial={**self.initial, **kept},
+            fluctuations=None,
             second_order={x: s for x, s in self.second_order.items() if x not in kept},
             assumptions=(*self.assumptions, *(f"{x} is held at {v}" for x, v in values.items())),
         )

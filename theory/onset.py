@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import html
+import itertools
 import math
 import sys
 from collections.abc import Callable, Mapping
@@ -200,8 +201,9 @@ def draw(result: Onset, axes: Any) -> None:
             axes[1].set_yscale("log")
     for axis, (title, curve, names, marks) in zip(axes, panels, strict=True):
         time = str(curve[names[0]].dims[0])
-        for name in names:
+        for name in (x for x in names if not x.endswith(("_bias", "_sd"))):
             axis.plot(curve[time], curve[name], label=name)
+            plotting.errors(axis, curve, name)
         for event, line, style in ((True, axis.axvline, ":"), (False, axis.axhline, "-")):
             shown = {
                 k: v
@@ -263,14 +265,16 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
     scopes: Mapping[str, scope.Scope] = getattr(onset, "scopes", {})
 
     @sweep.over_fields
-    def at_a_point(p: BaseParameters) -> xr.Dataset:
-        result = onset(p)
+    def at_a_point(p: BaseParameters, fluctuations: bool = False) -> xr.Dataset:
+        result = onset(p, fluctuations=True) if fluctuations else onset(p)
         if not result.times:
             raise ParameterError("; ".join(["p: nothing emerges", *result.notes]))
         scope.refuse(in_few_steps(p, result))
         unit_of = p.unit_of_time if isinstance(p, Stepped) else str
         times = {}
-        for name, unit in result.times.items():
+        named = itertools.product(result.times.items(), ("", "_bias", "_sd"))
+        with_errors = {event + error: unit for (event, unit), error in named}
+        for name, unit in ((x, u) for x, u in with_errors.items() if x in result.numbers):
             about = {"long_name": result.labels[name], "units": unit_of(unit)}
             if name in result.absent and not math.isfinite(result.numbers[name]):
                 about["absent"] = result.absent[name]
@@ -287,7 +291,8 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
         beyond : bool
             Also answer for students that the theory does not describe, with a warning.
         **fields
-            Arrays of fields, each of which becomes a dimension of the result.
+            Arrays of fields, each of which becomes a dimension of the result; of a statement also
+            ``fluctuations=True``, which adds ``t_bias`` and ``t_sd`` to every time ``t``.
 
         Returns
         -------
@@ -344,6 +349,7 @@ def main(argv: list[str] | None = None) -> int:
         "until",
         "quiet",
         "beyond",
+        "fluctuations",
     )
     words = "prove between which numbers the times of a flow lie (needs python-flint)"
     parser.add_argument("--certify", action="store_true", help=words)
@@ -354,7 +360,8 @@ def main(argv: list[str] | None = None) -> int:
     if args.alpha is not None and "alpha" in p.as_dict():  # a sample complexity
         p, until = p.replace(alpha=until), None
     with progress.bar(f"theory.onset {args.model.name}", show=not args.quiet):
-        result = registry.having(args.model, "theory", "onset").onset(p, until)
+        noise = {"fluctuations": True} if args.fluctuations else {}
+        result = registry.having(args.model, "theory", "onset").onset(p, until, **noise)
         proved = result.certified() if args.certify else {}
     notes = [*result.notes, *in_few_steps(p, result)]
     remarks = (

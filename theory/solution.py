@@ -107,6 +107,7 @@ def solve(
     rtol: float = 1e-12,
     atol: float = 1e-14,
     beyond: bool = False,
+    fluctuations: bool = False,
     **end: Any,
 ) -> xr.Dataset:
     """Integrate from the initial values (LSODA with the symbolic Jacobian).
@@ -127,6 +128,10 @@ def solve(
         times the smallest nonzero initial value if that is smaller.
     beyond : bool
         Also solve for students that the flow does not describe, with a warning.
+    fluctuations : bool
+        Add what steps and batches of descent do to every variable ``x`` and to the time of every
+        event: ``x_bias``, of the mean over students, and ``x_sd``, as
+        `theory.statement.batches.around` has them; for flows of statements.
     **end : float
         Final time, as ``until`` or under the name of the flow's time: ``flow.solve(p, alpha=12)``.
         Also arrays of fields, each of which becomes a dimension of the result: ``L=[5, 10, 20]``.
@@ -142,10 +147,11 @@ def solve(
     ParameterError
         If the final time is missing, misnamed, or not positive and finite; if a tolerance is
         not between 0 and 1; if an output time lies outside the run; if a symbol has no value;
-        if the flow does not describe these students; or if the solution overflows.
+        if the flow does not describe these students, or has no fluctuations; or if the solution
+        overflows.
     """
     with allow_beyond(beyond):
-        return _solved(flow, parameters, at, events, rtol, atol, end)
+        return _solved(flow, parameters, at, events, rtol, atol, fluctuations, end)
 
 
 def _solved(
@@ -155,9 +161,13 @@ def _solved(
     events: Mapping[str, sp.Expr] | None,
     rtol: float,
     atol: float,
+    fluctuations: bool,
     end: dict[str, Any],
 ) -> xr.Dataset:
     name = flow.time.name
+    if fluctuations and not (flow.fluctuations and isinstance(parameters, BaseParameters)):
+        where = "follow from a statement, at Parameters with eta and batch_size"
+        raise ParameterError(f"fluctuations: of {flow.name} are not known; they {where}")
     if "until" in end and name not in end:
         end[name] = end.pop("until")
     crossing = quantities(flow, {} if events is None else events)
@@ -167,9 +177,9 @@ def _solved(
     if len(end) > 1:
         options: Any = {"rtol": rtol, "atol": atol, name: end.pop(name)}
         grid = sweep.Grid(parameters, end)
-        if len(grid.points) >= bulk.FEWEST and bulk.follows(flow):
+        if len(grid.points) >= bulk.FEWEST and bulk.follows(flow) and not fluctuations:
             return _many(flow, grid, at, crossing, options)
-        options |= {"at": at, "events": events}
+        options |= {"at": at, "events": events, "fluctuations": fluctuations}
         if not grid.shape:
             return flow.solve(grid.points[0], **options)
         solved = []
@@ -188,7 +198,8 @@ def _solved(
         used = sweep.numbers(parameters, [s.name for s in others])
         spelled = expr.subs({s: used[s.name] for s in others})
         result[label] = end[name] * path.first_crossing(label, spelled)
-    return result
+    add = flow.fluctuations if fluctuations else None
+    return marked(add(parameters, result, crossing)) if add else result
 
 
 def _times(name: str, at: np.ndarray | None, end: float) -> np.ndarray:

@@ -62,6 +62,8 @@ class Gaps:
         Largest predicted size.
     std, n : DataArray, optional
         Of published means: standard deviations and numbers of students.
+    own : bool
+        Whether these standard deviations are the theory's, and known.
     """
 
     gap: xr.DataArray
@@ -72,6 +74,7 @@ class Gaps:
     scale: float
     std: xr.DataArray | None = None
     n: xr.DataArray | None = None
+    own: bool = False
 
     @cached_property
     def each(self) -> np.ndarray:
@@ -104,7 +107,7 @@ class Gaps:
         spread = self.std
         if spread is None:
             spread = self.gap.std("seed", ddof=1) if several else xr.full_like(mean, np.nan)
-        return mean / spread.where((spread > 0) & (self.samples > 1))
+        return mean / spread.where((spread > 0) & (self.own | (self.samples > 1)))
 
     def parts(self) -> Iterator[Part]:
         """Times grouped by the students that have values."""
@@ -117,6 +120,7 @@ class Gaps:
                 k = times[np.argmax(np.abs(self.each[0, times]))]
                 gap, measured, samples = self.each[0, k], self.students[0, k], float(kind[0])
                 variance = self.std.values[k] ** 2 / samples
+                samples = np.inf if self.own else samples
                 skew, points, length = 0.0, len(times), np.pi * len(times)
                 # Neighbours may be independent: the longest path.
             else:
@@ -139,7 +143,7 @@ class Gaps:
         looked, every = int(self.used.sum()), len(self.times)
         some = "" if looked == every else f"; at {looked} of {every} times of the runs"
         what = f"{name}{label}, largest deviation, at {self.time} = "
-        if not (self.samples > 1).any():
+        if not (self.own or (self.samples > 1).any()):
             part = max(parts, key=lambda part: abs(part.predicted - part.measured))
             return check.near(
                 f"{what}{self.at(part):.3g}",
@@ -163,7 +167,8 @@ class Gaps:
                 _, points, length, number = merged.get(x.samples, (0, 0, 0.0, 0))
                 merged[x.samples] = (x.samples, points + x.points, length + x.length, number + 1)
         most = self.samples.max() if self.std is not None else self.students_with_values
-        few = "" if part.samples == most else f"; {part.samples:g} of {most:g} students there"
+        few = f"; {part.samples:g} of {most:g} students there"
+        few = "" if self.own or part.samples == most else few
         return check.estimated(
             f"{what}{self.at(part):.3g}",
             name,
@@ -202,7 +207,11 @@ class Gaps:
                 f"compared at {len(used)} of {len(times)} times of the runs, "
                 f"{self.time} = {used[0]:g} to {used[-1]:g}"
                 + (f"; the curve covers {first:g} to {last:g}" if outside else "")
-                + ("; two students have values there" if (self.samples == 1).any() else "")
+                + (
+                    "; two students have values there"
+                    if self.own < (self.samples == 1).any()
+                    else ""
+                )
             )
         if "seed" in self.runs.dims:
             blank = self.runs.sizes["seed"] - self.students_with_values

@@ -94,6 +94,8 @@ def compare(
     curve : Dataset
         Theory over time; over ``(seed, time)`` if it predicts every seed, which is then compared
         seed by seed; or over ``(draw, time)`` for drawn initial values, whose mean is compared.
+        With ``x_bias`` and ``x_sd`` (``predict(p, fluctuations=True)``) the mean is ``x + x_bias``
+        where that is claimed, and students scatter by ``x_sd`` where the theory has it.
         Interpolated (cubic) to the ensemble's evaluation times.
     runs : Dataset
         Students over ``(seed, time)``, or any dataset with variables of the same names; without
@@ -123,12 +125,16 @@ def compare(
         raise ParameterError(f"bands = {bands!r}: must be a mapping of names to Bands")
     with scope.allow_beyond(beyond):
         curve, runs, time = timed.pair(curve, runs, time)
-        broken = "; ".join(scope.broken()) or curve.attrs.get("assumptions", "")
+        past = curve.attrs.get("status") == "beyond its scope"
+        broken = "; ".join(scope.broken()) or curve.attrs.get("assumptions", "") * past
     notes: list[str] = [curve.attrs["note"]] if "note" in curve.attrs else []
     shared = _shared(curve, runs, time, notes)
     precise = {n: timed.precision(curve[n], runs[n]) for n in shared}
     beside = [f"{n}_{x}" for n in shared for x in ("std", "n") if f"{n}_{x}" in runs]
-    curve = timed.numbers("curve", curve, shared)
+    own = [f"{n}_{x}" for n in shared for x in ("bias", "sd") if f"{n}_{x}" in curve]
+    curve = timed.numbers("curve", curve, [*shared, *own])
+    shifted = {n: curve[n] + curve[f"{n}_bias"] for n in shared if f"{n}_bias" in own}
+    curve = curve.assign(shifted)
     runs = timed.numbers("runs", runs, [*shared, *beside])
     first, last = float(curve[time][0]), float(curve[time][-1])
     margin = 1e-9 * max(abs(first), abs(last))
@@ -144,7 +150,11 @@ def compare(
             f(curve[name], time, within[time].values).assign_coords(within[time].coords)
             for f in (timed.at, timed.error)
         )
-        gaps = _gaps(theory, between, within[name], runs, precise[name])
+        spread = None
+        if f"{name}_sd" in own and bool((curve[f"{name}_sd"] > 0).any()):
+            spread = timed.at(curve[f"{name}_sd"], time, within[time].values)
+            spread = spread.assign_coords(within[time].coords)
+        gaps = _gaps(theory, between, within[name], runs, precise[name], spread)
         if gaps is None:
             blank["not compared, as there is no value at a time of the curve"].append(name)
             continue
@@ -188,10 +198,15 @@ def _named(data: xr.Dataset) -> str:
 
 
 def _gaps(
-    theory: Any, between: Any, measured: xr.DataArray, runs: xr.Dataset, precision: float
+    theory: Any,
+    between: Any,
+    measured: xr.DataArray,
+    runs: xr.Dataset,
+    precision: float,
+    spread: xr.DataArray | None = None,
 ) -> Gaps | None:
-    """Theory, with its error between the points of a curve, minus measured; None if there is no
-    value.
+    """Theory, with its error between the points of a curve and the standard deviation over students
+    that it gives, minus measured; None if there is no value.
 
     Raises
     ------
@@ -206,6 +221,9 @@ def _gaps(
         error = theory.var("draw", ddof=1) / draws + error.mean("draw")
         theory = theory.mean("draw").where(draws > 1)
     name, time = measured.name, str(theory.dims[-1])
+    count = measured.count("seed") if "seed" in measured.dims else measured.notnull()
+    if spread is not None and "seed" in measured.dims:
+        measured = measured.mean("seed")
     theory, measured = xr.align(theory, measured.transpose(..., time), join="inner")
     gap = (theory - measured).transpose(..., time)
     if not gap.notnull().any():
@@ -216,13 +234,16 @@ def _gaps(
     known = [runs[f"{name}_{x}"] for x in ("std", "n") if f"{name}_{x}" in runs]
     if "seed" in gap.dims:
         known = []
+    if spread is not None:
+        known = [spread, count]
     if len(known) == 1 or (known and bool((known[0] < 0).any())):
         raise ParameterError(
             f"runs: {name}_std, not negative, and {name}_n, the number of students, go together: "
             f"tables.published"
         )
-    more = [0 * measured + x for x in known]
-    return Gaps(gap, measured, runs[name], time, error, scale, *more)
+    std, n = [0 * measured + x for x in known] or (None, None)
+    own = spread is not None
+    return Gaps(gap, measured, runs[name], time, error, scale, std, n, own)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -34,6 +34,7 @@ from theory.statement.tree import Function, Index, Node, Value, Weight, require,
 Weights = Mapping[Weight, Tensor]
 TEACHERS, TEST, START = 1, 2, 3  # streams of a seed, beside its batches
 STREAM = 5  # of all inputs of many students
+AT_ONCE = 2**20  # inputs of students, measured together
 TESTED = 4096  # inputs that the loss is measured on, where not all of them are listed
 DRAWN_ANEW = "batch_size=256 draws inputs anew"
 TAKEN = {"seed", "step"}  # coordinates of a run
@@ -312,7 +313,8 @@ def train(stated: Statement, p: Any, students: int, seed: int = 0) -> xr.Dataset
     -------
     Dataset
         Over ``(seed, t)``, with ``t`` the learning rate times steps: order parameters as means over
-        classes; loss and observables as means over the batch that comes next.
+        classes; loss and observables as means over all inputs, or, where these are more than
+        `TESTED`, over the batch that comes next.
 
     Raises
     ------
@@ -332,6 +334,8 @@ def train(stated: Statement, p: Any, students: int, seed: int = 0) -> xr.Dataset
     }
     steps = prediction.evaluations(p.steps, p.eval_every)
     known: list[dict[str, np.ndarray]] = []
+    listed = law.most(stated, numbers) <= TESTED
+    inputs = student.taken(arrays.every_input(stated, numbers, None, tables)) if listed else None
     with one_thread():
         for n in range(steps[-1] + 1):
             drawn = law.inputs(stated, numbers, tables, students * p.batch_size, rng)
@@ -344,8 +348,13 @@ def train(stated: Statement, p: Any, students: int, seed: int = 0) -> xr.Dataset
                 means = starts.means(made, members, {w: x.numpy() for w, x in weights.items()})
                 names = (x.name for x in made.quotient.order)
                 known.append(dict(zip(names, starts.ordered(made, means), strict=True)))
-                trees = stated.trees.items()
-                known[-1] |= {k: read.batch(tree).detach().numpy() for k, tree in trees}
+                for k, tree in stated.trees.items():
+                    mean = read.batch(tree).detach()
+                    if inputs is not None:
+                        one = functools.partial(student.mean, data=inputs, tree=tree)
+                        some = max(AT_ONCE // len(inputs.chances), 1)
+                        mean = torch.func.vmap(one, chunk_size=some)(weights)
+                    known[-1][k] = mean.numpy()
             weights = {w: x - p.eta * g for (w, x), g in zip(weights.items(), slopes, strict=True)}
     data = {k: (("seed", "t"), np.stack([x[k] for x in known], 1)) for k in known[0]}
     where = {"seed": range(students), "t": steps * p.eta, "step": ("t", steps)}

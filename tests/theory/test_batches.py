@@ -74,9 +74,9 @@ def test_scatter_by_drawn_noise():
         noise -= cancel * noise.mean(1, keepdims=True)
         noise = noise.reshape(-1, copies, P.L, P.L)[: len(force)] / np.sqrt(P.batch_size)
         scatters.append(times(Dressed(P, many), noise * np.sqrt(force)[:, None, :, None]).std())
-    assert scatters[0] == pytest.approx(found.deviation[0], rel=0.12)
+    assert scatters[0] == pytest.approx(found.half_sd[0], rel=0.12)
     assert scatters[1] > 2 * scatters[0]
-    assert 0 < found.shift < found.half
+    assert 0 < found.half_bias < found.half
 
 
 def test_single_answers():
@@ -112,11 +112,11 @@ def test_time_of_students_moves_to_theirs():
     known = batch_times(P, begin(), half=1.05 * own)
     slower = batch_times(P.replace(eta=P.eta / 1.05), begin())
     assert slower.half == pytest.approx(known.half, rel=2e-3)  # of an Euler step
-    for mine, other in ((known.shift, slower.shift), (known.deviation, slower.deviation)):
+    for mine, other in ((known.half_bias, slower.half_bias), (known.half_sd, slower.half_sd)):
         assert mine == pytest.approx(other)
     with pytest.raises(ParameterError, match="batch_size = 100: must divide n_train = 2048"):
         batch_times(P.replace(batch_size=100), begin())
-    assert np.isnan(batch_times(P.replace(epochs=3), begin()).shift).all()
+    assert np.isnan(batch_times(P.replace(epochs=3), begin()).half_bias).all()
 
 
 def test_attention_that_starts_above_a_half_needs_no_steps():
@@ -129,5 +129,5 @@ def test_attention_that_starts_above_a_half_needs_no_steps():
     )
     for half in (None, [3.0, 200.0]):
         found = batch_times(P, both, half)
-        for x in (found.half, found.shift, found.deviation):
+        for x in (found.half, found.half_bias, found.half_sd):
             assert x[0] == 0 < x[1]

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import sympy as sp
 import xarray as xr
 
@@ -107,7 +108,9 @@ def offers(model: Model) -> bool:
     )
 
 
-def page(model: Model, p: BaseParameters, runs: Path | None = None) -> str:
+def page(
+    model: Model, p: BaseParameters, runs: Path | None = None, fluctuations: bool = False
+) -> str:
     """Self-contained HTML page of a model: sliders, curves of its flows, which the page integrates,
     of its closed forms, and from tables, formulas.
 
@@ -120,6 +123,8 @@ def page(model: Model, p: BaseParameters, runs: Path | None = None) -> str:
     runs : path, optional
         netCDF file of students over ``(seed, time)``, drawn behind the curves; the sliders start at
         its parameters.
+    fluctuations : bool
+        Draw mean and standard deviation of students on batches, where the sliders start.
 
     Returns
     -------
@@ -149,7 +154,7 @@ def page(model: Model, p: BaseParameters, runs: Path | None = None) -> str:
     for name, flow in flows.items():
         try:
             flow._ask(p)
-            code.append(f"{json.dumps(name)}: {described(model, flow, p)}")
+            code.append(f"{json.dumps(name)}: {described(model, flow, p, fluctuations)}")
         except ParameterError as error:
             refused.append(f"{name}: {error}")
     if refused and not code and not curves.charts(model):
@@ -197,7 +202,18 @@ def held(limit: Limit, q: BaseParameters) -> bool:
     return _HELD[read]
 
 
-def described(model: Model, flow: Flow, p: BaseParameters) -> str:
+def errors(flow: Flow, p: Any, end: float) -> dict[str, Any]:
+    """Mean and standard deviation of students on batches over time, for a page."""
+    solved = flow.solve(p, until=end, at=np.linspace(0, end, POINTS), fluctuations=True)
+    names = [*(x.name for x in flow.state), *flow.observables]
+    means = {n: (solved[n] + solved[f"{n}_bias"]).values.tolist() for n in names}
+    spreads = {n: solved[f"{n}_sd"].values.tolist() for n in names}
+    on = f"dotted, band: mean and deviation on batches of {p.batch_size} at eta = {p.eta:g}"
+    times = solved[flow.time.name].values.tolist()
+    return {"times": times, "means": means, "spreads": spreads, "note": on}
+
+
+def described(model: Model, flow: Flow, p: BaseParameters, fluctuations: bool = False) -> str:
     """One flow as a JavaScript object: its functions, its sliders, and the quantities derived from
     them.
     """
@@ -228,6 +244,9 @@ def described(model: Model, flow: Flow, p: BaseParameters) -> str:
         "source": "; ".join(source),
         "end": length(model, flow, p),
     }
+    if fluctuations:
+        end = about["end"] or p.eta * p.steps  # type: ignore[attr-defined]
+        about["errors"] = errors(flow, p, end)
     shown = (*about["state"], *seen, flow.time.name, *names, *about["fields"])
     about["words"] = {n: curves.word(n) for n in shown}
     return f"{{{parts}, {json.dumps(about)[1:-1]}}}"

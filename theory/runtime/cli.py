@@ -66,6 +66,10 @@ _FLAGS: dict[str, dict[str, Any]] = {
         help="--runs is a CSV file: its columns by name in the theory, the time first (also COLUMN*2, COLUMN/2048; seed=COLUMN)",
     ),
     "rows": dict(metavar="COLUMN=VALUE,...", help="rows of the CSV file to use (default: all)"),
+    "fluctuations": dict(
+        action="store_true",
+        help="also what steps and batches of descent do to times, of models that are stated",
+    ),
     "beyond": dict(
         action="store_true",
         help="answer also for students that the theory does not describe, and say so",

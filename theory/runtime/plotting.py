@@ -201,6 +201,20 @@ def _broken(label: str, room: int) -> str:
     return re.sub("\0+", lambda _: next(formulas), "\n".join(lines))
 
 
+def errors(axis: Any, curve: xr.Dataset, name: str, colour: str | None = None) -> None:
+    """Draw the error bars of a theory, where it has and claims them: the mean over students dotted,
+    a standard deviation to either side as a band. In the colour of the last line by default.
+    """
+    if f"{name}_bias" not in curve:
+        return
+    colour, (time,) = colour or axis.lines[-1].get_color(), curve[name].dims
+    mean, spread = curve[name] + curve[f"{name}_bias"], curve[f"{name}_sd"]
+    axis.plot(
+        curve[time], mean, ":", color=colour, lw=1, label=f"{name} on batches, mean and deviation"
+    )
+    axis.fill_between(curve[time], mean - spread, mean + spread, color=colour, alpha=0.25, lw=0)
+
+
 def band(
     axis: Any,
     runs: xr.DataArray,

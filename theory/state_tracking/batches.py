@@ -140,15 +140,15 @@ class Orders:
     ----------
     half : ndarray
         Of full-batch descent; 0 from a start with A at or above 1/2, as are the other two.
-    shift : ndarray
+    half_bias : ndarray
         Mean over orders, less that.
-    deviation : ndarray
+    half_sd : ndarray
         Standard deviation over orders.
     """
 
     half: np.ndarray
-    shift: np.ndarray
-    deviation: np.ndarray
+    half_bias: np.ndarray
+    half_sd: np.ndarray
 
 
 class Never(Exception):

@@ -18,7 +18,7 @@ from theory.flow import Flow
 from theory.optimisers import Entries
 from theory.parameters import BaseParameters, ParameterError
 from theory.scope import Limit, Scope, only
-from theory.statement import arrays, check, closure, fluctuations, starts, symmetry, wick
+from theory.statement import arrays, batches, check, closure, fluctuations, starts, symmetry, wick
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement
 from theory.statement.tree import Random, Weight, require
@@ -67,6 +67,8 @@ class Derived:
         Sizes that were given numbers.
     shared : mapping of (Symbol, Symbol) to Expr
         Of a closure: how far the gradients of two means of entries overlap.
+    free : Derived, optional
+        At sizes, the derivation at any.
     """
 
     statement: Statement
@@ -78,6 +80,7 @@ class Derived:
     assumptions: tuple[str, ...]
     sizes: Mapping[sp.Symbol, int] = field(default_factory=dict)
     shared: Mapping[tuple[sp.Symbol, sp.Symbol], sp.Expr] = field(default_factory=dict)
+    free: Derived | None = None
 
     @property
     def directions(self) -> list[Class]:
@@ -113,6 +116,7 @@ class Derived:
             loss=write(self.loss),
             observables={k: write(v) for k, v in self.observables.items()},
             sizes={**self.sizes, **numbers},
+            free=self.free or self,
         )
 
     def written(self, numbers: Mapping[str, Any]) -> Derived:
@@ -140,8 +144,12 @@ class Derived:
 
     slopes = functools.cached_property(symmetry.slopes)
     starts = starts.starts
-    moments = functools.cached_property(fluctuations.moments)
     fluctuations = functools.cached_property(lambda self: fluctuations.flow(self.moments))
+
+    @functools.cached_property
+    def moments(self) -> Any:
+        """Second moments of all entries, at any sizes."""
+        return self.free.moments if self.free else fluctuations.moments(self)
 
     @functools.cached_property
     def conserved(self) -> list[symmetry.Conserved]:
@@ -191,6 +199,7 @@ class Derived:
             observables={k: algebra.replaced(v, q.gauge) for k, v in shown.items()},
             scope=scope_of(self.statement, self.sizes, self.filled),
             entries=None if self.shared else self.entries,
+            fluctuations=None if self.shared else functools.partial(batches.around, self),
         )
 
     def entries(self) -> Entries:

@@ -99,8 +99,8 @@ def offered(stated: Statement) -> types.SimpleNamespace:
     @until("t")
     @scope.guard(scope_of(stated, filled=whole, kind=kind))
     @sweep.over_fields
-    def own_onset(p: Any, until: float | None = None) -> Any:
-        return onset.onset(offers(), p, until)
+    def own_onset(p: Any, until: float | None = None, fluctuations: bool = False) -> Any:
+        return onset.onset(offers(), p, until, fluctuations)
 
     @until("t")
     @scope.guard(scope_of(stated, filled=(prediction.LINEAR, *whole), kind=kind))
@@ -149,7 +149,7 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         require(trained == text, f"runs: are of another statement than {stated.name}")
         made = onset.at_sizes(stated, p)
         if fluctuations:
-            return batches.curves(offers().moments, made, p, runs, until)
+            return batches.curves(made, p, runs, until)
         if starts.laws(made):
             usual = starts.times(made, p, starts.PILOTS)
             onset.within(made, p, min(float(usual.t_50.median()), usual.attrs["run"]))
@@ -184,7 +184,8 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         beyond : bool
             Also answer for students that the theory does not describe, with a warning.
         **fields
-            Arrays of fields, each of which becomes a dimension of the result.
+            Arrays of fields, each of which becomes a dimension of the result; without seeds also
+            ``fluctuations=True``, as `theory.onset.of_onset` has it.
 
         Raises
         ------
@@ -267,7 +268,7 @@ def served(
     @until("t")
     @scope.guard(scope_of(stated, kind=functools.partial(parameters, stated)))
     @sweep.over_fields
-    def onset(p: Any, until: float | None = None) -> Any:
+    def onset(p: Any, until: float | None = None, fluctuations: bool = False) -> Any:
         """Growth rates and emergence times."""
         from theory.statement.onset import LONGEST
 
@@ -276,10 +277,10 @@ def served(
             for name, (of, _) in numbers.items()
         }
         more = {name: (of(p), label) for name, (of, label) in numbers.items() if not broken[name]}
-        offers = base.onset(p, until)
+        offers = base.onset(p, until, fluctuations=fluctuations)
         last = max((v for k, (v, _) in more.items() if k[0] in "Tt"), default=0)
         if until is None and offers.numbers["run"] < last < LONGEST:
-            offers = base.onset(p, 2 * last)
+            offers = base.onset(p, 2 * last, fluctuations=fluctuations)
         return dataclasses.replace(
             offers,
             numbers=offers.numbers | {k: v for k, (v, _) in more.items()},

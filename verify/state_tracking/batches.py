@@ -62,7 +62,7 @@ def compared(
 def uncancelled(p: Parameters, seed: int, size: int) -> float:
     """Scatter if every batch were drawn anew: the same sequences in an epoch that never ends."""
     endless = p.replace(batch_size=size, n_train=size * 10**5)
-    return float(predicted(endless, Start.of_seeds(p, [seed])).deviation[0])
+    return float(predicted(endless, Start.of_seeds(p, [seed])).half_sd[0])
 
 
 @listed
@@ -80,12 +80,12 @@ def checks(
         yield near(
             f"scatter of steps until A = 1/2 over orders, {title}",
             "time_variance",
-            float(np.sqrt(np.mean([o.deviation**2 for o in ours]))),
+            float(np.sqrt(np.mean([o.half_sd**2 for o in ours]))),
             float(np.sqrt(theirs.var(1, ddof=1).mean())),
             SCATTER,
             "forces of sequences independent; number of orders",
         )
-        shift = float(np.mean([o.shift for o in ours]))
+        shift = float(np.mean([o.half_bias for o in ours]))
         error = np.sqrt((theirs.var(1, ddof=1) / orders).sum()) / len(seeds)
         ratios.append((theirs.mean() / shift, error / shift))
         if p.n_train // size < ours[0].half[0]:
