@@ -223,5 +223,5 @@ def stale(model: Model, stored: Mapping[str, Any]) -> list[str]:
     return [
         command
         for command in model.checks
-        if command in stored and stored[command]["sources"] != sources(model, command)
+        if command in stored and stored[command].get("sources") != sources(model, command)
     ]

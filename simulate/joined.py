@@ -14,6 +14,7 @@ import xarray as xr
 
 from theory import ParameterError, prediction
 
+NUMBERS = "biuf"  # kinds of values
 RUN = "_run"  # dimension of the runs before they are on a grid
 ROUNDING = 1e-10  # relative distance of times that differ by rounding alone
 LENGTHS = ("eval_every", "steps", "epochs")  # fields that follow from others, if any does
@@ -113,13 +114,16 @@ class Grid:
         Raises
         ------
         ParameterError
-            If a variable is over other dimensions in another run.
+            If a variable is over other dimensions in another run, or of another kind.
         """
-        over: dict[Hashable, tuple[Hashable, ...]] = {}
-        for name, dims in ((n, v.dims) for run in self.runs for n, v in run.variables.items()):
-            if {*over.setdefault(name, dims)} != {*dims}:
-                one, other = (", ".join(map(str, ds)) for ds in (over[name], dims))
+        firsts: dict[Hashable, xr.Variable] = {}
+        for name, own in ((n, v) for run in self.runs for n, v in run.variables.items()):
+            before = firsts.setdefault(name, own)
+            if {*before.dims} != {*own.dims}:
+                one, other = (", ".join(map(str, ds)) for ds in (before.dims, own.dims))
                 raise ParameterError(f"{name}: over ({one}) in one run, over ({other}) in another")
+            if (before.dtype.kind in NUMBERS) != (own.dtype.kind in NUMBERS):
+                raise ParameterError(f"{name}: words in one run, numbers in another")
         taken = {n for run in self.runs for n in (*run.data_vars, *run.sizes)}
         label = {n: f"parameter_{n}" if n in taken else n for n in [*self.axes, *follow]}
         axes = [label[n] for n in self.axes]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import contextlib
 import importlib.util
 import json
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,10 +15,14 @@ import numpy as np
 import xarray as xr
 from xarray.backends import NetCDF4DataStore
 
+import theory
 from simulate import joined
 from simulate.storage import FORMAT, KIND, PACKED, defer_signals, seal, unseal
 from theory.parameters import BaseParameters, ParameterError, Stepped, error_summary, shown
-from theory.runtime import hdf5, memory
+from theory.runtime import hdf5, memory, output
+
+INDEX = ".index.nc"  # in a store of many runs: what `open` returned last
+MANY = 200  # files, from which there is an index
 
 
 def write(dataset: xr.Dataset, path: Path | str) -> None:
@@ -249,7 +253,8 @@ def open(store: Path | str) -> xr.Dataset:
     """All finished runs of a store as one dataset.
 
     Damaged and foreign files, and duplicates, are reported in a warning and left out. Another
-    warning is given if the seeds of one configuration were trained by different code.
+    warning is given if the seeds of one configuration were trained by different code. The result of
+    `MANY` files is kept in the store; it is read in their place until one of them changes.
 
     Parameters
     ----------
@@ -272,11 +277,53 @@ def open(store: Path | str) -> xr.Dataset:
     """
     if not isinstance(store, str | Path):
         raise ParameterError(f"store = {shown(store)}: must be the name of a folder")
+    store = Path(store)
+    # A store has one level of folders; deeper ones are not searched.
+    files = sorted([*store.glob("seed-*.nc"), *store.glob("*/seed-*.nc")])
+    state = _state(files) if len(files) >= MANY else ""
+    notes: list[str] = []
+    try:
+        found = _indexed(store / INDEX, state, notes)
+        return _joined(store, files, state, notes) if found is None else found
+    finally:
+        for note in notes:
+            warnings.warn(note, stacklevel=2)
+
+
+def _state(files: Sequence[Path]) -> str:
+    """Digest of the names, sizes and times of files, and of the code that reads them; empty if
+    one cannot be looked at.
+    """
+    code = output.digest(Path(name) for name in (__file__, str(joined.__file__)))
+    try:
+        stats = [(f.parent.name, f.name, f.stat()) for f in files]
+    except OSError:
+        return ""
+    listed = [f"{d}/{f} {s.st_size} {s.st_mtime_ns} {s.st_ino}\n" for d, f, s in stats]
+    return output.hashed([code, theory.__version__, *listed])
+
+
+def _indexed(path: Path, state: str, notes: list[str]) -> xr.Dataset | None:
+    """What `_joined` kept of files in this state, and its notes; None if it kept nothing."""
+    try:
+        dataset = read(path) if state else xr.Dataset()
+    except (ParameterError, OSError):
+        return None
+    kept = _object(dataset.attrs.pop("index", None))
+    if not isinstance(kept, list) or kept[:1] != [state]:
+        return None
+    notes += map(str, kept[1:])
+    return dataset
+
+
+def _joined(store: Path, files: Sequence[Path], state: str, notes: list[str]) -> xr.Dataset:
+    """Runs of files as one dataset; what is to be said of them is added to the notes. Where all
+    files are whole, and have a state to know them by, both are kept in an index.
+    """
     runs_by: dict[str, dict[int, xr.Dataset]] = {}
     room = max(memory.available(), memory.NEGLIGIBLE_BYTES) / 3  # runs, stacked, and the result
     lazy = False
-    # A store has one level of folders; deeper ones are not searched.
-    for file in sorted([*Path(store).glob("seed-*.nc"), *Path(store).glob("*/seed-*.nc")]):
+    for file in files:
         try:
             run = read(file, lazy)
             setting = _object(run.attrs.get("configuration"))
@@ -291,17 +338,16 @@ def open(store: Path | str) -> xr.Dataset:
             if of.setdefault(int(run.attrs["seed"]), run) is not run:
                 raise ParameterError(f"{file}: a run that another file holds already")
         except (ParameterError, OSError) as error:
-            warnings.warn(f"{error}; left out", stacklevel=2)
+            notes.append(f"{error}; left out")
             continue
         room -= 0 if lazy else run.nbytes
         lazy = room < 0
     if not runs_by:
         raise ParameterError(f"{store}: no finished runs (seed-*.nc) in it or in its folders")
     if any(len({run.attrs.get("code", "") for run in of.values()}) > 1 for of in runs_by.values()):
-        warnings.warn(
+        notes.append(
             f"{store}: seeds of one configuration, trained by different code; remove those of the "
-            "older to train them again",
-            stacklevel=2,
+            "older to train them again"
         )
     settings = {config: joined.setting(config) for config in runs_by}
     models = sorted({s["model"] for s in settings.values()})
@@ -320,9 +366,13 @@ def open(store: Path | str) -> xr.Dataset:
                 "name one of its folders, or install dask to open it piece by piece"
             )
         grid.runs = [run.chunk() for run in grid.runs]
-    for blank in grid.blanks():
-        warnings.warn(f"{store}: {blank}", stacklevel=2)
-    return grid.dataset({n: [s.get(n) for s, *_ in listed] for n in others})
+    notes += [f"{store}: {blank}" for blank in grid.blanks()]
+    dataset = grid.dataset({n: [s.get(n) for s, *_ in listed] for n in others})
+    if state and len(listed) == len(files) and not dataset.chunks:
+        kept = json.dumps([state, *notes])
+        with contextlib.suppress(ParameterError, OSError):
+            write(dataset.assign_attrs(index=kept), store / INDEX)
+    return dataset
 
 
 def _check_coordinates(path: Path, run: xr.Dataset) -> None:

@@ -13,16 +13,8 @@ import sympy as sp
 from scipy.integrate import DOP853
 
 from theory import numeric, sweep
-from theory.trajectory import (
-    SMALLEST,
-    UNDEFINED,
-    Trajectory,
-    fast,
-    first_sign_changes,
-    parts_of,
-    smallest,
-    with_errors,
-)
+from theory.special_times import UNDEFINED, all_parts, fast, first_sign_changes
+from theory.trajectory import SMALLEST, Trajectory, smallest, with_errors
 
 if TYPE_CHECKING:
     from theory.flow import Flow
@@ -38,10 +30,8 @@ STAGES = DOP853.n_stages
 def follows(flow: Flow) -> bool:
     """Whether the rates are smooth functions of the order parameters alone, and take arrays."""
     rates = [*flow.expanded.values(), *flow.initial.values()]
-    jumps = (kind == "jump" for rate in rates for _, kind in parts_of(rate))
-    return not (
-        flow.driven or any(rate.has(sp.Product, *UNDEFINED) for rate in rates) or any(jumps)
-    )
+    jumps = "jump" in all_parts((*rates,)).values()
+    return not (flow.driven or any(rate.has(sp.Product, *UNDEFINED) for rate in rates) or jumps)
 
 
 class Bulk:
@@ -84,6 +74,8 @@ class Bulk:
         with np.errstate(all="ignore"):
             self._integrate()
         self._left |= least < SMALLEST
+        parts, names = all_parts((*flow.expanded.values(),)), [flow.time, *flow.state, *free]
+        self._left[self._point[self._changes_fast(parts, names, self._fixed)]] = True
         self.alone = {k: self._alone(k) for k in np.flatnonzero(self._left).tolist()}
 
     def _alone(self, point: int) -> Trajectory:
@@ -227,7 +219,9 @@ class Bulk:
         changed = np.flatnonzero(early != (begun > 0)[self._point])
         last = np.full(len(points), len(every))
         np.minimum.at(last, self._point[changed], changed)
-        alone[self._point[self._changes_fast(expr, names, known, ends)]] = True
+        if expr.has(*UNDEFINED):
+            alone[:] = True
+        alone[self._point[self._changes_fast(all_parts((expr,)), names, known)]] = True
         searched = every[
             (every <= last[self._point]) & ~alone[self._point] & (found != 0)[self._point]
         ]
@@ -257,18 +251,15 @@ class Bulk:
         return self.end * found
 
     def _changes_fast(
-        self, expr: sp.Expr, names: list[sp.Symbol], known: np.ndarray, ends: np.ndarray
+        self, parts: Mapping[sp.Expr, str], names: list[sp.Symbol], known: np.ndarray
     ) -> np.ndarray:
-        """Steps within which an expression may jump, or its parts change fast."""
-        slow = np.zeros(len(ends), bool)
-        if expr.has(*UNDEFINED):
-            return ~slow
-        parts = [(e, kind) for e, kind in dict(parts_of(expr)).items() if e.free_symbols]
+        """Steps within which parts jump or change fast."""
+        slow = np.zeros(len(self._t), bool)
         if not parts:
             return slow
-        every = np.arange(len(ends))
-        both = np.stack([self._t, ends], 1).ravel()
-        y = np.stack([self._y, self._within_step(ends, every)], 2).reshape(len(self._y), -1)
-        values = (self.end * both, *y, *known[:, np.repeat(self._point, 2)])
+        three = self._t[:, None] + self._h[:, None] * [0, 0.5, 1]
+        step = np.repeat(np.arange(len(slow)), 3)
+        y = self._within_step(three.ravel(), step)
+        values = (self.end * three.ravel(), *y, *known[:, self._point[step]])
         along = {x.name: v for x, v in zip(names, values, strict=True)}
-        return np.any([at[::2] for at in fast(parts, along)], 0)
+        return np.any([at[::3] | at[1::3] for at in fast(parts, along)], 0)

@@ -175,6 +175,8 @@ class Flow:
         ]
         rates = [r / sp.Mul(*common) for r in rates]
         rates += [slope(r, self.time) for r in rates if self.time in r.free_symbols]
+        if any(not r.has(*self.state) and sp.simplify(r) != 0 for r in rates):
+            return []  # SymPy leaves out such an equation
         try:
             points = sp.solve(rates, self.state, dict=True)
         except (NotImplementedError, ValueError, TypeError) as error:

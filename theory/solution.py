@@ -121,9 +121,8 @@ def solve(
     events : mapping of str to Expr, optional
         Expressions in the order parameters. The first zero crossing of each is returned under
         its name (NaN if there is none), to the accuracy of the integration.
-        No crossing is missed where rates jump or peak in time, nor where the event does so in
-        time or order parameters. Not guaranteed: a peak of a rate in the *order parameters*
-        that is narrower than a step is stepped over, with whatever it sets off.
+        No crossing is missed where rates or the event jump or peak in time or order parameters,
+        if the peak is that of a function or power, however narrow: steps end there.
     rtol, atol : float
         Integrator tolerances, between 0 and 1. The absolute tolerance is lowered to ``rtol``
         times the smallest nonzero initial value if that is smaller.

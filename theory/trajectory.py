@@ -1,25 +1,21 @@
 """One integration of a flow: in parts between the times at which its rates jump by themselves, with
-events that cannot be missed, and the reason where the solution ends.
-
-Sign changes of functions of time are found by subdivision: on every part the function is a
-Chebyshev series, which shows that there is no zero, at most one, or that the part must be halved.
+events and pulses that cannot be missed, and the reason where the solution ends.
 """
 
 from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.integrate
-import scipy.optimize
 import sympy as sp
-from sympy.core.relational import Relational
 
 from theory import numeric
 from theory.parameters import ParameterError, most_extreme, shown
+from theory.special_times import APART, all_parts, sign_changes, special_times, values_of, zero
 
 if TYPE_CHECKING:
     from theory.flow import Flow
@@ -28,24 +24,11 @@ if TYPE_CHECKING:
 EDGE = 1e-14  # distance from a jump at which integration ends and begins, in units of the run
 STEPS = 600  # at least, where rates depend on time
 ERROR = 4  # of an event, in tolerances of a step
+MISSED = 100.0  # change of a state in a step that was stepped over, in tolerances
 CLOSE = 1e-9  # to the end of a solution, in units of the run
 DIVERGING = 1e-6  # time in which a diverging quantity would grow by its size
 LARGEST = 1e280
 SMALLEST = 1e-260  # nonzero initial value that LSODA can follow
-DEGREE = 8  # of the series
-NODES = np.polynomial.chebyshev.chebpts2(DEGREE + 1)
-SERIES = np.linalg.inv(np.polynomial.chebyshev.chebvander(NODES, DEGREE)).T
-SLOPES = SERIES @ np.polynomial.chebyshev.chebder(np.eye(DEGREE + 1)).T
-LEVELS = 48  # of halving
-MOST = 2000  # times at which an integration begins anew
-MOST_PARTS = 20_000  # that are halved at once
-APART = 1e-13  # times that are two, in units of the run
-LITTLE = 1.0  # change of an argument in a step
-PIECES = 64  # of a run, in which zeros of functions of time are looked for
-CLIPPED = 1e300
-NONE = 2  # side of zero of what is no number
-SMOOTH_POWERS = range(2, 7)
-UNDEFINED = (sp.Derivative, sp.DiracDelta, sp.Subs, sp.Sum, sp.Integral)
 BEYOND = "leaves double precision (1.8e308)"
 
 
@@ -80,10 +63,11 @@ class Trajectory:
         atol = min(atol, rtol * least)
         self.options: dict[str, Any] = {"rtol": rtol, "atol": atol, "jac": jacobian}
         edges, gap = np.array([0.0, 1.0]), 0.0
+        self.fixed = {s.name: float(numbers[s.name]) for s in flow._compiled[0]}
+        self.parts = all_parts(tuple(flow.expanded.values()))
         if flow.driven:
-            known = {s: sp.Float(numbers[s.name]) for s in flow._compiled[0]}
-            rates = [rate.xreplace(known) for rate in flow.expanded.values()]
-            edges, gap = special_times(rates, lambda t: {flow.time.name: end * t}), EDGE
+            edges = special_times(self.parts, lambda t: self.fixed | {flow.time.name: end * t})
+            gap = EDGE
             self.options["max_step"] = 1 / STEPS
         with np.errstate(all="ignore"):
             moving = self.rhs(gap, self.start)
@@ -92,13 +76,51 @@ class Trajectory:
             parts, y = [], self.start
             for a, b in zip(edges, edges[1:], strict=False):
                 y = y + gap * self.rhs(a + gap, y) if gap else y
-                parts.append(self.integrate(a + gap, y, b - gap, dense_output=True))
+                parts += self.resolved(a + gap, y, b - gap)
                 y = parts[-1].y[:, -1]
                 y = y + gap * self.rhs(b - gap, y) if gap else y
         self.t = np.concatenate([*(p.t[:-1] for p in parts), parts[-1].t[-1:]])
         self.y = np.concatenate([*(p.y[:, :-1] for p in parts), parts[-1].y[:, -1:]], 1)
         steps = [step for p in parts for step in p.sol.interpolants]
         self.states = scipy.integrate.OdeSolution(self.t, steps)
+
+    def resolved(self, t0: float, y: np.ndarray, t1: float) -> list[Any]:
+        """Solutions one after the other from a state to a time. One that steps over a pulse of the
+        rates is replaced by one that ends in it.
+        """
+        ends, found = [t1], []
+        while ends:
+            solution = self.integrate(t0, y, ends[-1], dense_output=True)
+            missed = self.stepped_over(solution)
+            if len(missed):
+                ends.append(missed[0])
+                continue
+            found.append(solution)
+            t0, y = ends.pop(), solution.y[:, -1]
+        return found
+
+    def stepped_over(self, solution: Any) -> np.ndarray:
+        """Times at which rates are not the slope of a solution: of those at which their parts jump
+        or change fast, and between.
+        """
+        steps, states = solution.t, solution.sol
+        times = special_times(self.parts, lambda t: self.fixed | self.named(t, states(t)), steps)
+        if len(times) < 3:
+            return times[:0]
+        times = np.sort(np.append(times, (times[1:] + times[:-1]) / 2))[1:-1]
+        step = np.diff(steps)[np.searchsorted(steps, times) - 1]
+        far = np.minimum(times - steps[0], steps[-1] - times) > np.maximum(APART, 0.01 * step)
+        times, step = times[far], step[far]
+        y, short = states(times), 0.01 * step
+        rates = np.array([self.rhs(t, here) for t, here in zip(times, y.T, strict=True)]).T
+        slope = (states(times + short) - states(times - short)) / (2 * short)
+        size = self.options["atol"] + self.options["rtol"] * np.abs(y)
+        return times[(np.abs(rates - slope) * step > MISSED * size).any(0)]
+
+    def named(self, t: Any, y: np.ndarray) -> dict[str, Any]:
+        """Time and order parameters by name."""
+        names = [x.name for x in (self.flow.time, *self.flow.state)]
+        return dict(zip(names, (self.end * t, *y), strict=True))
 
     def integrate(self, t0: float, y0: np.ndarray, t1: float, **options: Any) -> Any:
         """Solution from a state to a time, with no jump between."""
@@ -145,12 +167,11 @@ class Trajectory:
         if of(0.0, self.start) == 0:
             return 0.0
 
-        def along(t: Any) -> dict[str, Any]:
-            names = [x.name for x in (self.flow.time, *self.flow.state)]
-            return dict(zip(names, (self.end * t, *self.states(t)), strict=True))
-
         try:
-            edges = np.union1d(self.t, special_times([expr], along, self.t))
+            special = special_times(
+                all_parts((expr,)), lambda t: self.named(t, self.states(t)), self.t
+            )
+            edges = np.union1d(self.t, special)
             sides, low, high = np.sign(of(self.t, self.y)), np.nan, np.nan
             for end in (self.t[1:][sides[1:] != sides[0]].min(initial=1.0), 1.0):
                 if np.isnan(low):
@@ -206,195 +227,23 @@ def ended(
 ) -> ParameterError:
     """Error for a solution that ends, or cannot be computed. Rates are in units of the run."""
     k, when = int(np.abs(y).argmax()), f"{flow.time.name} = {time:.6g}"
+    known = {s.name: float(numbers[s.name]) for s in flow._compiled[0]}
+    jumps = [e for e, kind in all_parts((*flow.expanded.values(),)).items() if kind == "jump"]
+    around = y[:, None] + DIVERGING * rates[:, None] * [-1, 1]
+    states = dict(zip([x.name for x in flow.state], around, strict=True))
+    names, values = zip(*(known | {flow.time.name: time} | states).items(), strict=True)
+    for jump, sides in zip(jumps, values_of(names, (*jumps,))(*values), strict=True):
+        if np.ptp(np.sign(np.real(sides))) > 0:
+            return ParameterError(
+                f"{flow.name}: rates jump at {jump} = 0, and there is no way across at {when}: the "
+                "solution slides along it, or the jump is too high; smooth it, or take a shorter run"
+            )
     if abs(y[k]) < LARGEST and 0 < abs(y[k]) < DIVERGING * rates[k] * np.sign(y[k]):
         return ParameterError(f"{flow.name}: {flow.state[k]} diverges near {when}; take a shorter run")  # fmt: skip
     if not why and time and abs(y[k]) < LARGEST:
         at = ", ".join(f"{x} = {v:.3g}" for x, v in zip(flow.state, y, strict=True))
         return ParameterError(f"{flow.name}: there is no solution after {when}, where {at}; take a shorter run")  # fmt: skip
     where = f"{flow.name} {why or BEYOND} at {when}"
-    known = {s.name: float(numbers[s.name]) for s in flow._compiled[0]}
     if not any(known.values()):
         return ParameterError(f"{where}; take a shorter run")
     return ParameterError(f"{most_extreme(known)}: {where}; take it less extreme")
-
-
-def sign_changes(of: Callable[[Any], Any], edges: np.ndarray) -> Iterator[tuple[float, float]]:
-    """Brackets of the sign changes of a function, in order. ``of`` gives values at times and their
-    errors; a smaller value has no sign. Between ``edges`` it is smooth.
-
-    Raises
-    ------
-    ParameterError
-        If the function is no real number, or changes its sign too often.
-    """
-    parts = np.zeros(len(edges) - 1, int)
-    times, sides, _ = _samples(lambda t, _: of(t), edges[:-1], edges[1:], parts)
-    for k in np.flatnonzero((sides[1:] != sides[:-1]) | (sides[1:] == NONE)):
-        if NONE in sides[k : k + 2]:
-            raise ParameterError("is no real number")
-        yield times[k], times[k + 1]
-
-
-def first_sign_changes(
-    of: Callable[[Any, Any], Any], low: np.ndarray, high: np.ndarray, owner: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Bracket of the first sign change of each of several functions.
-
-    Parameters
-    ----------
-    of : callable
-        As of `sign_changes`, at times and the numbers of the parts that these lie in.
-    low, high, owner : array
-        Ends of parts, on which the functions are smooth, and which function that is.
-
-    Returns
-    -------
-    owner, low, high : array
-        Functions that change their sign, and where.
-    real : array of bool
-        Whether they are real numbers up to there.
-
-    Raises
-    ------
-    ParameterError
-        If functions change their sign too often.
-    """
-    times, sides, owner = _samples(of, low, high, owner)
-    change = (sides[1:] != sides[:-1]) & (owner[1:] == owner[:-1]) | (sides[1:] == NONE)
-    found, first = np.unique(owner[1:][change], return_index=True)
-    k = np.flatnonzero(change)[first]
-    return found, times[k], times[k + 1], (sides[k] != NONE) & (sides[k + 1] != NONE)
-
-
-def _samples(
-    of: Callable[[Any, Any], Any], low: np.ndarray, high: np.ndarray, owner: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Times between which functions change their sign once at most, the sides of zero on which they
-    are there, and which function that is: ordered by functions, then by times.
-    """
-    part, most = np.arange(len(low)), MOST_PARTS * len(np.unique(owner))
-    times, values, parts = np.empty(0), np.empty((2, 0)), np.empty(0, int)
-    for _ in range(LEVELS):
-        t = (low + high)[:, None] / 2 + (high - low)[:, None] / 2 * NODES
-        t[:, 0], t[:, -1] = low, high
-        of_part = np.repeat(part, len(NODES))
-        both = np.clip(of(t.ravel(), of_part), -CLIPPED, CLIPPED)
-        times, values = np.append(times, t), np.append(values, both, 1)
-        parts = np.append(parts, of_part)
-        v, noise = both.reshape(2, *t.shape)
-        series, slopes = np.abs(v @ SERIES), np.abs(v @ SLOPES)
-        rest = 4 * series[:, -3:].sum(1)  # a slope's is larger by the square of the degree
-        clear = 2 * series[:, 0] > series.sum(1) + rest
-        clear |= 2 * slopes[:, 0] > slopes.sum(1) + DEGREE**2 * rest
-        halved = ~clear & (np.abs(v) > noise).any(1)
-        middle = (low + high)[halved] / 2
-        low, high = np.append(low[halved], middle), np.append(middle, high[halved])
-        part = np.tile(part[halved], 2)
-        if not 0 < len(middle) <= most:
-            break
-    if len(middle) > most:
-        raise ParameterError("changes its sign too often")
-    order = np.lexsort((times, owner[parts]))
-    order = order[~(np.abs(values[0, order]) <= values[1, order])]
-    value = values[0, order]
-    return times[order], np.where(np.isnan(value), NONE, value > 0), owner[parts[order]]
-
-
-def zero(of: Callable[[float], float], low: float, high: float, **tolerances: float) -> float:
-    """Zero in a bracket of `sign_changes`; its middle where ends differ by less than rounding, so
-    that one value at a time has other signs than values in arrays.
-    """
-    if (of(low) > 0) == (of(high) > 0):
-        return (low + high) / 2
-    return float(scipy.optimize.brentq(of, low, high, **tolerances))
-
-
-def parts_of(expr: sp.Expr) -> Iterator[tuple[sp.Expr, str]]:
-    """Expressions at whose zeros an expression has a jump or a kink, and arguments of what has a
-    pole or branch at zero, or may change fast.
-    """
-    real = {x: sp.Symbol(x.name, real=True) for x in expr.free_symbols}
-    for e in sp.postorder_traversal(expr.xreplace(real).rewrite(sp.Piecewise)):
-        if isinstance(e, Relational):
-            yield e.lhs - e.rhs, "jump"
-        elif isinstance(e, sp.floor | sp.ceiling | sp.frac | sp.Mod):
-            yield sp.sin(sp.pi * e.args[0] / sp.Mul(*e.args[1:])), "jump"
-        elif isinstance(e, sp.Function) or (e.is_Pow and e.exp not in SMOOTH_POWERS):
-            kind = "pole" if e.is_Pow or isinstance(e, sp.log) else "fast"
-            yield from ((a, kind) for a in e.args if isinstance(a, sp.Expr))
-
-
-def fast(
-    parts: Sequence[tuple[sp.Expr, str]], known: Mapping[str, np.ndarray]
-) -> Iterator[np.ndarray]:
-    """Steps in which arguments change by more than `LITTLE`; of powers, by a share of that. A jump
-    may be in any.
-    """
-    call = numeric.system([sp.Symbol(x, real=True) for x in known], [part for part, _ in parts])
-    still = np.zeros(np.broadcast_shapes(*map(np.shape, known.values())))
-    with np.errstate(all="ignore"):
-        for row, (_, kind) in zip(call(*known.values()), parts, strict=True):
-            v = np.real(row) + still
-            size = np.abs(v[1:]) if kind == "pole" else 1
-            yield ~(np.abs(np.diff(v)) <= LITTLE * size) | (kind == "jump")
-
-
-def special_times(
-    exprs: Sequence[sp.Expr],
-    along: Callable[[Any], Mapping[str, Any]],
-    steps: np.ndarray | None = None,
-) -> np.ndarray:
-    """Times from 0 to 1 at which expressions jump, have a kink, or may change fast.
-
-    Parameters
-    ----------
-    exprs, along
-        Expressions, and a function that gives values of symbols at times, by name; what depends on
-        other symbols is passed over.
-    steps : array, optional
-        Times between which these values are smooth: what changes little there does not change fast.
-
-    Raises
-    ------
-    ParameterError
-        If there are more than `MOST` jumps.
-    """
-    edges, special = np.linspace(0, 1, PIECES + 1), np.array([0.0, 1.0])
-    known = along(0.0)
-
-    def usable(parts: Iterable[tuple[sp.Expr, str]]) -> list[tuple[sp.Expr, str]]:
-        return [
-            (part, kind)
-            for part, kind in dict(parts).items()
-            if part.free_symbols
-            and not part.has(*UNDEFINED)
-            and known.keys() >= {x.name for x in part.free_symbols}
-        ]
-
-    def over_time(part: sp.Expr) -> tuple[Any, Any]:
-        used = sorted(part.free_symbols, key=str)
-        call = numeric.function(part, used)
-
-        def value(t: Any) -> Any:
-            known = along(t)
-            with np.errstate(all="ignore"):
-                return np.nan_to_num(np.real(call(*(known[x.name] for x in used))))
-
-        return value, lambda t: (value(t), 0 * t)
-
-    parts = usable(p for expr in exprs for p in parts_of(expr))
-    if steps is not None and parts:
-        parts = [p for p, at in zip(parts, fast(parts, along(steps)), strict=True) if at.any()]
-    slopes = ((a.diff(x), "fast") for a, kind in parts if kind != "jump" for x in a.free_symbols)
-    for part, kind in usable([*slopes, *parts]):
-        value, exact = over_time(part)
-        try:
-            pairs = [*sign_changes(exact, np.union1d(edges, special))]
-            if len(pairs) > MOST:
-                raise ParameterError(f"changes its sign {len(pairs)} times")
-        except ParameterError as error:
-            if kind != "jump":
-                continue
-            raise ParameterError(f"{part}: {error}; take a shorter run") from None
-        special = np.union1d(special, [zero(value, *p, xtol=1e-17, rtol=1e-15) for p in pairs])
-    return special[np.append(True, np.diff(special) > APART)]

@@ -105,6 +105,11 @@ def _table(path: Path) -> pd.DataFrame:
     """Cells of a text file as words; its index are the numbers of lines."""
     text = output.read_text("table", path, MOST).removeprefix("\ufeff")
     separator = max(",;\t", key=text.strip().partition("\n")[0].count)
+    if text.strip() and separator not in text.strip().partition("\n")[0]:
+        raise ParameterError(
+            f"{path}: cells must be separated by commas, semicolons or tabs; R's write.csv(..., "
+            "row.names=FALSE) does"
+        )
     file = io.StringIO(text, newline="")
     reader = csv.reader(file, delimiter=separator, skipinitialspace=True, strict=True)
     header, cells, lines = None, [], []
@@ -115,9 +120,13 @@ def _table(path: Path) -> pd.DataFrame:
                 continue
             header = header or row
             if len(row) != len(header):
+                names = (
+                    "; R's write.table puts names of rows under no header: row.names=FALSE leaves "
+                    "them out, col.names=NA heads them"
+                )
                 raise ParameterError(
                     f"{path}: line {reader.line_num} has {len(row)} cells, the header has "
-                    f"{len(header)}; names of rows are left out by R's write.csv(..., row.names=FALSE)"
+                    f"{len(header)}{names if len(row) > len(header) else ''}"
                 )
             cells.append(row)
             lines.append(reader.line_num)
@@ -240,6 +249,8 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
         If shapes do not fit, if values are no finite numbers, or if a student has a time twice or
         not at all.
     """
+    if not isinstance(curves, Mapping | pd.DataFrame) or not {*curves} - {"seed"}:
+        raise ParameterError(f"{what}: must be a mapping, as {{'t': times, 'x': values}}")
     time, *names = (name for name in curves if name != "seed")
     try:
         values = {

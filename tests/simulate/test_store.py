@@ -346,6 +346,11 @@ def test_runs_of_one_name_and_unlike_values():
     assert found.sel(eta=1, seed=0).values.tolist() == [0.0, 1.0, 1.0]
     with pytest.raises(ParameterError, match=r"found: over \(t\) in one run, over \(\) in another"):
         both(run("t", np.ones(3)), run((), 1.0))
+    words = run("t", np.ones(3)).assign_coords(t=["0.0", "1.0", "2.0"])
+    with pytest.raises(ParameterError, match="t: words in one run, numbers in another"):
+        both(run("t", np.ones(3)), words)
+    with pytest.raises(ParameterError, match="found: words in one run, numbers in another"):
+        both(run("t", np.ones(3)), run("t", ["a", "b", "c"]))
 
 
 def test_checkpoints_come_back(tmp_path):

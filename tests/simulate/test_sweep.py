@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -237,6 +238,42 @@ def test_damaged_and_foreign_files_are_named_and_left_out(tmp_path):
     assert named == {str(files[0]), str(files[1]), str(files[2].parent / "seed-00007.nc")}
     assert np.isnan(found.A.sel(seed=1).isel(alpha=0)).sum() == 2
     assert (found.A.sel(seed=0).values == whole.A.sel(seed=0).values).all()
+
+
+def test_a_store_of_many_files_is_read_once_while_they_stay(tmp_path, monkeypatch):
+    """What is kept is what the files hold, word by word; it is not read once a file is another,
+    gone or damaged, and a kept file that is damaged is nothing.
+    """
+    monkeypatch.setattr(runs, "MANY", 2)
+    run(tmp_path, "--seeds=2")
+    (gone := sorted(tmp_path.rglob("seed-00001.nc"))[0]).unlink()
+
+    def opened():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            return runs.open(tmp_path), [str(w.message) for w in caught]
+
+    first, said = opened()
+    assert "have no run" in said[0]
+    read = []
+    monkeypatch.setattr(runs, "read", lambda f, *a, of=runs.read: read.append(f) or of(f, *a))
+    again, same = opened()
+    assert first.identical(again) and said == same and read == [tmp_path / runs.INDEX]
+    for damage in (b"", (tmp_path / runs.INDEX).read_bytes()[:-1]):
+        (tmp_path / runs.INDEX).write_bytes(damage)
+        assert first.identical(opened()[0]) and len(read) > 3
+    run(tmp_path, "--seeds=2")
+    assert np.isfinite(opened()[0].A.isel(alpha=0)).all()
+    raw = gone.read_bytes()
+    gone.write_bytes(raw[:200] + bytes([raw[200] ^ 1]) + raw[201:])
+    for _ in range(2):
+        found, said = opened()
+        assert len(said) == 2 and str(gone) in said[0]
+        np.testing.assert_array_equal(found.A, first.A)
+    for file in [*tmp_path.rglob("seed-*.nc")]:
+        file.unlink()
+    with pytest.raises(ParameterError, match="no finished runs"):
+        runs.open(tmp_path)
 
 
 # The sweep whose workers are killed.

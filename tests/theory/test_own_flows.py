@@ -51,6 +51,13 @@ def test_explicit_time_in_symbolic_methods():
         AGED.linearised()
 
 
+def test_a_rate_that_never_vanishes_leaves_no_fixed_point():
+    """Nor one that does for other parameters, or at late times."""
+    for rate in (k, sp.exp(-t), 1 / (1 + t), sp.Integer(2)):
+        assert own({x: -x, y: rate}, {x: 1, y: 0}).fixed_points() == []
+    assert own({x: -x, y: sp.S.Zero}, {x: 1, y: 0}).fixed_points() == [{x: 0}]
+
+
 def test_explicit_time_along_solutions():
     """Observables and events hold time; descent takes rates at the time of each step; a page, which
     has none, is refused.
@@ -286,6 +293,37 @@ def test_pulses_late_in_a_long_run(name):
     assert result.x[-1].item() == pytest.approx(area, rel=1e-8)
     expected = 400 if name == "periodic" else 700
     assert result.after.item() == pytest.approx(expected, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [*((name, [1.0]) for name in ("sech", "tent", "parameter")), ("gaussian", [0.9, *[1.1] * 31])],
+)
+def test_pulses_in_the_state(name, values):
+    """As above, of one run and of many at once, where time is an order parameter."""
+    pulse, area = PULSES[name]
+    flow = own({y: symbol("a"), x: pulse.subs(t, y)}, {y: 0, x: 0})
+    after = {"after": x - 0.3 * area}
+    result = flow.solve({"k": 700}, t=1000, events=after, at=[1000.0], a=values)
+    values = np.array(values)
+    np.testing.assert_allclose(result.x[:, 0] * values, area, rtol=1e-7)
+    np.testing.assert_allclose(result.after * values, 700, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("rates", "start", "jump"),
+    [
+        ({x: -2 * sp.sign(t + x)}, {x: 1}, r"t \+ x"),
+        ({x: -sp.sign(x)}, {x: 1}, "x"),
+        ({x: y, y: -sp.sign(x) - sp.sign(y) / 2}, {x: 1, y: 0}, "x"),
+    ],
+)
+def test_a_solution_that_slides_along_a_jump(rates, start, jump):
+    """The message names the jump."""
+    with pytest.raises(ParameterError, match=f"rates jump at {jump} = 0, and there is no way"):
+        own(rates, start).solve({}, t=8)
+    crossed = own({x: 1 + sp.Heaviside(x - 1)}, {x: 0}).solve({}, t=5, events={"late": x - 2})
+    np.testing.assert_allclose([crossed.x[-1], crossed.late], [9, 1.5], rtol=1e-10)
 
 
 def test_jumps_in_time_are_ends_of_steps():

@@ -284,6 +284,7 @@ def test_what_has_no_sense_is_one_line(junk, tmp_path):
         lambda: tables.read(path, {"t": "t", "x": junk}),
         lambda: tables.read(path, {"t": "t", "x": "x"}, junk),
         lambda: tables.arrays({"t": [0, 1], "x": junk}),
+        lambda: tables.arrays(junk),
         lambda: runs.open(junk),
     ]
     for door in doors:

@@ -168,7 +168,9 @@ def test_what_can_be_read_is_read_rightly(tmp_path, content, columns, values):
 REFUSED = [
     ("step,loss,loss\n0,1,2\n1,2,3\n", "t=step,x=loss", "2 columns have the name 'loss'"),
     ("t,x\n0,1,2\n1,2,3\n", "t=t,x=x", r"line 2 has 3 cells, the header has 2; .*row.names=FALSE"),
-    ("t,x\n0,1\n1\n", "t=t,x=x", "line 3 has 1 cells, the header has 2"),
+    ("t,x\n0,1\n1\n", "t=t,x=x", "line 3 has 1 cells, the header has 2$"),
+    ('"t" "x"\n"1" 0 1\n"2" 1 2\n', "t=t,x=x", r"commas, semicolons or tabs; R's write.csv"),
+    ('"t"\t"x"\n"1"\t0\t1\n"2"\t1\t2\n', "t=t,x=x", "write.table puts names .*col.names=NA"),
     ("t,x\n0,1,\n1,2,\n", "t=t,x=x", "line 2 has 3 cells"),
     ('t,x\n0,"1\n1,2\n', "t=t,x=x", "line 3: unexpected end of data"),
     ('t,x\n0,"1,234"\n', "t=t,x=x", "not a number: '1,234' in line 2"),

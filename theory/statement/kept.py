@@ -57,7 +57,9 @@ def derived(stated: Statement) -> Derived:
         path = output.cache_folder() / f"statement_{name}.json"
         stored = json.loads(output.read_text("cache", path))
         if stored.pop("seal") == _seal(stored) and stored["text"] == stated.text:
-            return _read(stated, stored)
+            found = _read(stated, stored)
+            found.equations()  # an error if anything is of another kind
+            return found
     except Exception:
         pass  # not there, no home folder, or damaged in any way: derived anew
     try:
