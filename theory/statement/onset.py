@@ -21,6 +21,7 @@ from theory.statement.tree import require
 FIRST, LONGEST = 1.0, 1e9  # lengths of a run that looks for its own end
 SETTLED = 0.02  # part of the loss's fall that the second half of a run may add
 AT = 401  # times of a curve
+FINE = 3e-14  # relative error of a step that sets a time: the finest of LSODA
 DRAWS = 4000  # starts of an onset
 SHOWN = 5  # whose loss is drawn
 QUANTILES = (0.05, 0.95)
@@ -62,7 +63,7 @@ def onset(made: Derived, p: Any, until: float | None = None) -> Onset:
     events = EVENTS if fall > 0 else {}
     loss = flow.observables["loss"]
     crossed = {name: loss - (begun - share * fall) for name, share in events.items()}
-    times = flow.solve(p, at=[end], events=crossed, t=end) if events else {}
+    times = flow.solve(p, at=[end], events=crossed, t=end, rtol=FINE) if events else {}
     for name, share in events.items():
         label = f"time at which the loss has done {share:.0%} of its fall"
         numbers[name] = (float(times[name]), label, "t")
