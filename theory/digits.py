@@ -10,10 +10,12 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import sympy as sp
 
 from theory.balls import Interval
 from theory.equation import Equation
+from theory.flow import Flow
 from theory.onset import Onset
 from theory.parameters import BaseParameters, ParameterError
 
@@ -39,10 +41,12 @@ def edges(kind: type[BaseParameters]) -> Iterator[tuple[str, BaseParameters]]:
                 continue
 
 
-def lost(double: float, true: Interval) -> float:
-    """Decimal digits by which a number differs from the true one beyond rounding."""
-    off = abs(Decimal(double) / true.mid - 1) / ROUNDING
-    return float(max(off, Decimal(1)).log10())
+def lost(double: float, true: Interval, size: float | None = None) -> float:
+    """Decimal digits by which a number differs from the true one beyond rounding; relative to a
+    size, by default its own.
+    """
+    off = abs(Decimal(double) - true.mid) / abs(true.mid if size is None else Decimal(size))
+    return float(max(off / ROUNDING, Decimal(1)).log10())
 
 
 def of_equation(equation: Equation, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
@@ -59,7 +63,8 @@ def of_equation(equation: Equation, settings: Mapping[str, Mapping[str, Any]]) -
             done.add(key)
             try:
                 true = equation.certify(values, digits=EXACT)
-                double = float(equation.evaluate(values))
+                with np.errstate(all="ignore"):
+                    double = float(equation.evaluate(values))
             except (ParameterError, ArithmeticError, ValueError):  # no number there
                 continue
             if double and math.isfinite(double):
@@ -79,6 +84,16 @@ def of_model(theory: Any) -> dict[str, dict[str, float]]:
     return {name: at for name, at in found.items() if at}
 
 
+def of_flow(flow: Flow, p: Any, end: float) -> dict[str, float]:
+    """Digits lost by the solution of a flow at a time, by order parameter, relative to the largest
+    value before.
+    """
+    path, true = flow.solve(p, until=end), flow.certify(p, until=end)
+    sizes = {x.name: float(abs(path[x.name]).max()) for x in flow.state}
+    return {x: lost(float(path[x][-1]), true[x], size) for x, size in sizes.items() if size}
+
+
 def of_times(result: Onset) -> dict[str, float]:
     """Digits lost by the times of an onset that are certified, by name."""
-    return {name: lost(result.numbers[name], true) for name, true in result.certified().items()}
+    proved = result.certified(digits=12)
+    return {name: lost(result.numbers[name], true) for name, true in proved.items()}

@@ -183,7 +183,8 @@ def _solved(
     at = _times(name, at, end[name])
     path = Trajectory(flow, numbers, end[name], rtol, atol)
     result = flow.observed(parameters, at, path.states(at / end[name]))
-    result.attrs["solver"] = f"LSODA, rtol {rtol:g}, atol {path.options['atol']:g}"
+    tolerances = f"rtol {rtol:g}, atol {path.options['atol']:g}"
+    result.attrs["solver"] = f"LSODA, {tolerances}, {len(path.t) - 1} steps"
     for label, expr in crossing.items():
         others = expr.free_symbols - {*flow.state, flow.time}
         used = sweep.numbers(parameters, [s.name for s in others])
