@@ -59,7 +59,9 @@ def measured(model):
     theory = model.wing("theory")
     of = digits.of_model(theory)
     worst = {name: max(at.values()) for name, at in of.items()}
-    onset = model.has("theory", "onset") and model.wing("theory", "onset").onset(theory.Parameters())
+    onset = model.has("theory", "onset") and model.wing("theory", "onset").onset(
+        theory.Parameters()
+    )
     times = digits.of_times(onset) if onset and onset.crossings else {}
     return {
         "equations": len(of),
