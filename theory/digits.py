@@ -27,8 +27,8 @@ SIZES = 1e-6, 0.5, 1e3  # of symbols that are no parameters, as a time or an ord
 
 def edges(kind: type[BaseParameters]) -> Iterator[tuple[str, BaseParameters]]:
     """Presets, and the defaults with one number at either end of its range, in words."""
-    yield from ((name, make()) for name, make in {"default": kind, **kind.presets()}.items())
     p = kind()
+    yield from (("default", p), *((name, make()) for name, make in kind.presets().items()))
     for field in dataclasses.fields(kind):
         value, allowed = getattr(p, field.name), field.metadata["allowed"]
         if type(value) not in (int, float) or field.name not in p.values():

@@ -41,7 +41,7 @@ def along(model):
     for flow in getattr(model.wing("theory"), "flows", dict)().values():
         p = described(flow, model)
         end = length(flow, p)
-        steps = int(flow.solve(p, at=[end], until=end).attrs["solver"].split()[-2])
+        steps = flow.solve(p, at=[end], until=end).attrs["steps"]
         try:
             of = {} if flow.name in NOT_ALONG else digits.of_flow(flow, p, end)
         except ParameterError:  # has no certified value
