@@ -190,7 +190,7 @@ class Balls:
         """Values at balls or series, one for each expression."""
         values = [*arguments, *self.known[len(arguments) :]]
         for place, work, parts in self.code:
-            values[place] = work(*(values[k] for k in parts))
+            values[place] = work(*[values[k] for k in parts])
         return [values[k] for k in self.results]
 
     def _place(self, e: sp.Expr) -> int:
@@ -216,7 +216,7 @@ class Balls:
             fixed, rest = e.as_independent(*self.moving, as_Add=e.is_Add)
             parts = e.args if e in (fixed, rest) else (fixed, *e.func.make_args(rest))
             work = operator.add if e.is_Add else operator.mul
-            return lambda *x: functools.reduce(work, x), parts
+            return work if len(parts) == 2 else lambda *x: functools.reduce(work, x), parts
         if e.is_Pow:
             base, power = e.args
             if power.is_Integer:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from theory import registry
+from theory import digits, registry
 from theory.parameters import Stepped
 from theory.runtime import cli, output, progress
 
@@ -29,6 +29,7 @@ FLOWS = {
     "ratio": "{ratio:.2g}",
     "difference": "{error:.1e}",
 }
+DIGITS = {"number": "{number}", "points": "{points}", "digits lost": "{lost:.1f}", "at": "{at}"}
 SLOW = 0.1  # seconds of one integration: too long for this many
 
 
@@ -78,6 +79,24 @@ def in_bulk(theory: Any) -> list[dict[str, Any]]:
     return rows
 
 
+def by_number(model: registry.Model) -> list[dict[str, Any]]:
+    """Digits that double precision loses: at most, of every closed form at the edges of parameters
+    and of every time of an event, the worst first.
+    """
+    theory = model.wing("theory")
+    found = digits.of_model(theory)
+    if model.has("theory", "onset"):
+        result = model.wing("theory", "onset").onset(theory.Parameters())
+        times = digits.of_times(result) if result.crossings else {}
+        found |= {name: {"default": lost} for name, lost in times.items()}
+    rows = [
+        {"number": name, "points": len(lost), "lost": lost[at], "at": at}
+        for name, lost in found.items()
+        for at in [max(lost, key=lost.__getitem__)]
+    ]
+    return sorted(rows, key=lambda row: -row["lost"])
+
+
 def _table(columns: Mapping[str, str], rows: list[dict[str, Any]], wide: bool) -> str:
     cells = [[form.format(**row) for form in columns.values()] for row in rows]
     return output.table([*columns], cells, wide=wide)
@@ -87,21 +106,27 @@ def main(argv: list[str] | None = None) -> int:
     """Command line. Exit code 1 if the model's own method (first row) disagrees with its
     reference.
     """
-    args = cli.parser(
+    parser = cli.parser(
         "theory.benchmark",
         "Speed and error of a model's numerical functions, compared with direct evaluation.",
         "json",
         "wide",
         "quiet",
-    ).parse_args(argv)
+    )
+    words = "and digits that double precision loses (needs python-flint)"
+    parser.add_argument("--digits", action="store_true", help=words)
+    args = parser.parse_args(argv)
     module = registry.having(args.model, "theory", "benchmark")
     with progress.bar(f"theory.benchmark {args.model.name}", show=not args.quiet):
         measured = module.benchmark()
         measured["flows"] = in_bulk(args.model.wing("theory"))
+        measured["digits"] = by_number(args.model) if args.digits else []
     said = f"{'within' if measured['agree'] else 'NOT within'} the tolerance"
     text = f"{_table(WAYS, measured['rows'], args.wide)}\nratio {measured['ratio']:.3g}; {said}\n{measured['note']}"
     if measured["flows"]:
         text += f"\n\n{_table(FLOWS, measured['flows'], args.wide)}\nCPU time per point of flow.solve over many values of a number, and of one after the other"
+    if measured["digits"]:
+        text += f"\n\n{_table(DIGITS, measured['digits'], args.wide)}\nof about 16, beside certified intervals"
     print(output.to_json({"model": args.model.name, **measured}) if args.json else text)
     return 0 if measured["rows"][0]["within"] else 1
 

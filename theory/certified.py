@@ -24,7 +24,7 @@ GUARD = 6  # digits of the first attempt beyond those asked for
 FAR = 500.0  # logarithm of a step, beyond which a series has no further terms
 ATTEMPTS = 5
 SPARE = 2.0**-10  # by which a box is wider than the path in it, in widths of the path
-PARTS = 8  # of a step, in which slopes of rates are bounded
+PARTS = 10  # of a step, in which slopes of rates are bounded
 STEPS = 20_000
 SHORTEST = 1e-10  # step, in units of the run that is left
 TRIES = 60  # lengths of a step
@@ -107,7 +107,7 @@ def certify(
             except Lost as error:
                 if why == str(error):
                     break
-                why, more = str(error), 2 * more + 3
+                why, more = str(error), 2 * more + 6
                 continue
             except (ValueError, ZeroDivisionError) as error:
                 raise ParameterError(
@@ -168,7 +168,7 @@ class Path:
         self, flow: Flow, values: Mapping[str, Any], bits: int, more: Sequence[sp.Expr]
     ) -> None:
         moving, self.flint = [flow.time, *flow.state], library()
-        self.order, self.small = bits // 3, self.flint.arb(2) ** -bits
+        self.order, self.small = bits // 4 + 10, self.flint.arb(2) ** -bits
         self.rates = Balls(flow.expanded.values(), moving, values)
         self.more = Balls(more, moving, values)
         self.t, self.y = self.flint.arb(0), Balls(flow.initial.values(), (), values)()
@@ -256,14 +256,14 @@ class Path:
                     break
                 if all(e.is_finite() for e in most):
                     spare = [(2 * e).min(4 * r) for e, r in zip(most, room, strict=True)]
-            h = h * 0.8
+            h = h * 0.9
         else:
             raise self.lost("there is no enclosure, as of a solution that ends")
         self.piece = self.t + h / 2, paths, most, h / 2
         self.y = [p(h / 2) + self.unit * e for p, e in zip(paths, errors, strict=True)]
         self.t, self.share = (
             self.t + h,
-            self.share if last or usual > FAR else min(1.1 * self.share * float(h / first), 2),
+            self.share if last or usual > FAR else min(1.03 * self.share * float(h / first), 2),
         )
         self.sizes = [a.max(abs(b)) for a, b in zip(self.sizes, self.y, strict=True)]
         return last

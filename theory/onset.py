@@ -107,8 +107,13 @@ class Onset:
         """The table, as notebooks show it."""
         return f"<pre>{html.escape(self.table())}</pre>"
 
-    def certified(self) -> dict[str, Any]:
+    def certified(self, digits: int = 15) -> dict[str, Any]:
         """Intervals between which those times are proved to lie that an event of a flow defines.
+
+        Parameters
+        ----------
+        digits : int
+            As for `Flow.certify`.
 
         Raises
         ------
@@ -116,7 +121,7 @@ class Onset:
             If there is none, or one cannot be proved.
         """
         found = {
-            name: flow.certify(p, event=event, until=1.02 * self.numbers[name])
+            name: flow.certify(p, event=event, until=1.02 * self.numbers[name], digits=digits)
             for name, (flow, p, event) in self.crossings.items()
             if 0 < self.numbers[name] < math.inf
         }

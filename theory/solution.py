@@ -139,8 +139,8 @@ def solve(
     Returns
     -------
     Dataset
-        Order parameters and observables over time, events as scalars, parameters and provenance
-        as attributes.
+        Order parameters and observables over time, events as scalars, parameters, provenance and
+        number of steps as attributes.
 
     Raises
     ------
@@ -193,6 +193,7 @@ def _solved(
     path = Trajectory(flow, numbers, end[name], rtol, atol)
     result = flow.observed(parameters, at, path.states(at / end[name]))
     result.attrs["solver"] = f"LSODA, rtol {rtol:g}, atol {path.options['atol']:g}"
+    result.attrs["steps"] = len(path.t) - 1
     for label, expr in crossing.items():
         others = expr.free_symbols - {*flow.state, flow.time}
         used = sweep.numbers(parameters, [s.name for s in others])
@@ -242,7 +243,8 @@ def _many(
         parts.append(along | _observables(flow, here | along, states.shape[1:]) | crossed)
     found = {x: np.concatenate([part[x] for part in parts])[grid.which] for x in first.data_vars}
     result = grid.labelled(first, found)
-    result.attrs.pop("parameters", None)
+    for of_the_first in ("parameters", "steps"):
+        result.attrs.pop(of_the_first, None)
     result.attrs["solver"] = f"DOP853, a step per point, rtol {rtol:g}, atol {options['atol']:g}"
     return result
 

@@ -34,7 +34,7 @@ def own(rhs, initial, **more):
 
 def inside(interval, exact):
     """Whether an interval holds an exact value, and is narrower than 1e-15 of it."""
-    value = Decimal(str(sp.N(exact, 45)))
+    value = Decimal(str(sp.N(exact, 60)))
     return value in interval and interval.high - interval.low <= abs(value) * Decimal("1e-14")
 
 
@@ -75,9 +75,9 @@ def test_functions(of):
     expr = of(symbol("v"))
     rate = expr.subs("v", t + HALF).subs(k, 3)
     found = own({x: rate}, {x: 0}).certify({}, until=0.5)["x"]
-    with mpmath.workdps(30):
+    with mpmath.workdps(60):
         integral = mpmath.quad(sp.lambdify(t, rate, "mpmath"), [0, 0.25, 0.5])
-    assert inside(found, sp.Float(integral, 30))
+    assert inside(found, sp.Float(integral, 60))
     form = Equation("form", x, expr, "own", "exact")
     assert inside(form.certify({"v": 0.7, "k": 3}), expr.subs({"v": sp.Rational(0.7), k: 3}))
     assert float(form.certify({"v": 0.7, "k": 3})) == pytest.approx(

@@ -21,6 +21,7 @@ from theory.statement.tree import require
 FIRST, LONGEST = 1.0, 1e9  # lengths of a run that looks for its own end
 SETTLED = 0.02  # part of the loss's fall that the second half of a run may add
 AT = 401  # times of a curve
+FINE = 3e-14  # relative error of a step that sets a time: the finest of LSODA
 DRAWS = 4000  # starts of an onset
 SHOWN = 5  # whose loss is drawn
 QUANTILES = (0.05, 0.95)
@@ -68,9 +69,10 @@ def onset(made: Derived, p: Any, until: float | None = None, fluctuations: bool 
     crossed = {name: loss - (begun - share * fall) for name, share in events.items()}
     trained = ["eta", "batch_size"] * fluctuations
     absent = dict.fromkeys(events, "not within the run")
-    times = flow.solve(p, at=[end], events=crossed, t=end) if events else {}
+    fine = {"events": crossed, "t": end, "rtol": FINE}
+    times = flow.solve(p, at=[end], **fine) if events else {}
     if fluctuations:
-        times = curve = flow.solve(p, at=curve.t, events=crossed, t=end, fluctuations=True)
+        times = curve = flow.solve(p, at=curve.t, fluctuations=True, **fine)
     for name, share in events.items():
         label = f"time at which the loss has done {share:.0%} of its fall"
         numbers[name] = (float(times[name]), label, "t")

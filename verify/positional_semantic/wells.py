@@ -26,6 +26,7 @@ from simulate.positional_semantic.student import Problem, initial_weights
 from theory.positional_semantic import Parameters, online, prox
 from theory.positional_semantic import state_evolution as stability
 from theory.positional_semantic.parameters import DESCENT
+from verify.admission import admitted
 from verify.positional_semantic.extensions import ADAM, BASE, SAME
 
 # Which minimum full-batch descent reaches from random weights, compared with the population's
@@ -99,7 +100,7 @@ def renew() -> None:
 
 def shipped() -> xr.Dataset:
     """The ensemble that comes with the code."""
-    return store.read(PLACE)
+    return admitted(PLACE, store.read(PLACE))
 
 
 def ends(runs: xr.Dataset) -> xr.DataArray:

@@ -15,6 +15,7 @@ from simulate.state_tracking import train
 from simulate.state_tracking.learner import SYSTEM
 from simulate.state_tracking.measure import MEANING
 from theory.state_tracking import Parameters
+from verify.admission import admitted
 from verify.check import Band
 from verify.ensemble import Source
 
@@ -148,7 +149,8 @@ AT_START = ("R", "S", "zeta", "M_variance_correct", "M_variance_other")
 
 def shipped(name: str) -> tuple[Parameters, xr.Dataset]:
     """Parameters and data of a shipped ensemble."""
-    return store.ensemble(SHIPPED / f"{name}.nc", "state_tracking", Parameters, {})
+    p, runs = store.ensemble(path := SHIPPED / f"{name}.nc", "state_tracking", Parameters, {})
+    return p, admitted(path, runs)
 
 
 def renew(

@@ -16,6 +16,7 @@ from theory.state_tracking.integrate import solve
 from theory.state_tracking.realisation import Realisation, Start
 from theory.state_tracking.reward_onset import clock
 from theory.state_tracking.trained import system
+from verify.admission import admitted
 from verify.check import Band, Check, at_most, listed, near, sampled
 from verify.emergence import first_crossing
 from verify.report import Request
@@ -57,7 +58,7 @@ def train(
 
 def shipped(kind: str) -> xr.Dataset:
     """Ensemble that comes with the code."""
-    return store.read(SHIPPED / f"rewards_{kind}.nc")
+    return admitted(path := SHIPPED / f"rewards_{kind}.nc", store.read(path))
 
 
 def renew(kinds: Iterable[str] = KINDS, progress: bool = True) -> None:
@@ -239,7 +240,7 @@ def file(kl: float = 0.0) -> Path:
 
 def shipped_singles(kl: float = 0.0) -> xr.Dataset:
     """Students with a reward for the last state that come with the code."""
-    return store.read(file(kl))
+    return admitted(file(kl), store.read(file(kl)))
 
 
 def renew_singles(weights: Iterable[float] = (0.0, *PENALTIES), progress: bool = True) -> None:

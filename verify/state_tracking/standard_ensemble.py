@@ -16,6 +16,7 @@ from simulate.state_tracking import interventions as solvable
 from simulate.state_tracking.standard import SYSTEM
 from theory.state_tracking import Parameters
 from theory.state_tracking.parameters import StandardParameters
+from verify.admission import admitted
 
 PLACE = Path(__file__).with_name("ensembles") / "standard.nc"
 COMMAND = 'python -c "from verify.state_tracking import standard_ensemble as e; e.renew()"'
@@ -110,7 +111,7 @@ def joined(by_setting: Mapping[str, xr.Dataset]) -> xr.Dataset:
 
 def shipped() -> dict[str, xr.Dataset]:
     """Runs by setting, over seed and epoch, from the file that comes with the code."""
-    whole = store.read(PLACE)
+    whole = admitted(PLACE, store.read(PLACE))
     by_setting = {}
     for name in map(str, whole.setting.values):
         of_setting = whole.sel(setting=name, drop=True)

@@ -1,0 +1,98 @@
+"""Every shipped ensemble obeys the rules of admission; one that breaks a rule is refused."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import verify
+from simulate import runs as store
+from theory.parameters import ParameterError
+from verify.admission import admitted, rules
+from verify.state_tracking.ensemble import SHIPPED
+
+FILES = [f for f in Path(verify.__file__).parent.rglob("*.nc") if "kept" not in f.parts]
+
+
+def test_all_files_are_admitted():
+    """Whatever comes with the code; every door to them asks."""
+    assert len(FILES) >= 28
+    for path in FILES:
+        assert not [rule for rule, obeyed in rules(store.read(path)).items() if not obeyed], path
+
+
+@pytest.fixture(scope="module")
+def demo():
+    """Students that are admitted."""
+    return store.read(SHIPPED / "demo.nc")
+
+
+def hole(x):
+    """With a value missing."""
+    return x.assign(loss=x.loss.where(x.alpha != x.alpha[7]))
+
+
+@pytest.mark.parametrize(
+    ("words", "change"),
+    [
+        ("a seed is there twice", lambda x: x.assign_coords(seed=np.maximum(x.seed, 1))),
+        ("command", lambda x: x.drop_attrs().assign_attrs(parameters=x.parameters, versions="")),
+        ("the code that", lambda x: x.assign_attrs(code="0" * 16)),
+        ("value is missing", hole),
+        ("ends before its runs do", lambda x: x.isel(alpha=slice(0, -1))),
+        ("too far apart", lambda x: x.isel(alpha=[*range(0, x.alpha.size, 3), -1])),
+        (
+            "steps are too large",
+            lambda x: x.assign_attrs(
+                parameters=json.dumps(json.loads(x.parameters) | {"eval_every": 5})
+            ),
+        ),
+    ],
+)
+def test_a_broken_rule_is_named(demo, words, change):
+    """One at a time."""
+    changed = change(demo)
+    with pytest.raises(ParameterError, match=f"demo.nc: not admitted: .*{words}"):
+        admitted(SHIPPED / "demo.nc", changed)
+
+
+def test_runs_of_several_settings_that_end_early():
+    """All seeds of a setting end together."""
+    loss = np.ones((2, 2, 5))
+    loss[1, :, 3:] = np.nan
+    whole = xr.Dataset(
+        {"loss": (("setting", "seed", "step"), loss)},
+        {"seed": [0, 1], "setting": ["a", "b"]},
+        {"command": "renew"},
+    )
+    assert all(rules(whole).values())
+    whole.loss[0, 1, 4] = np.nan
+    assert not rules(whole)["a run ends before the others"]
+
+
+@pytest.mark.parametrize(
+    ("module", "door", "named"),
+    [
+        ("state_tracking.ensemble", "shipped", ["demo"]),
+        ("state_tracking.rewards", "shipped", ["step"]),
+        ("state_tracking.rewards", "shipped_singles", []),
+        ("state_tracking.standard_ensemble", "shipped", []),
+        ("positional_semantic.wells", "shipped", []),
+        ("induction_heads.text", "shipped", []),
+    ],
+)
+def test_every_door_asks(monkeypatch, module, door, named):
+    """Whoever reads a shipped file has it admitted."""
+    room = importlib.import_module(f"verify.{module}")
+
+    def refused(*_):
+        raise ParameterError("not admitted")
+
+    monkeypatch.setattr(room, "admitted", refused)
+    with pytest.raises(ParameterError, match="not admitted"):
+        getattr(room, door)(*named)

@@ -1,0 +1,58 @@
+"""Rules that a shipped ensemble obeys, checked whenever it is read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from theory.parameters import ParameterError
+
+# Of attention, which rises from 1/L to 1: between measurements, so that crossings are found by
+# interpolation (at most 0.22 in the files), and in a step of descent (0.013, at eta = 1.5).
+DENSE, STEP = 0.25, 0.02
+# Digests of code that trained students that are shipped; files from before digests were stored
+# name their versions in place of one.
+CODES = ("95d244725e7a749e", "4b73faf711e46448", "cb36b4cecf009cf0")
+
+
+def admitted(path: Path, runs: xr.Dataset) -> xr.Dataset:
+    """The runs of a shipped file.
+
+    Raises
+    ------
+    ParameterError
+        Naming the file, and the rule that it breaks.
+    """
+    for rule, obeyed in rules(runs).items():
+        if not obeyed:
+            raise ParameterError(f"{path}: not admitted: {rule}")
+    return runs
+
+
+def rules(runs: xr.Dataset) -> dict[str, bool]:
+    """Whether each rule is obeyed, in words."""
+    seeds, told = runs.seed.values, runs.attrs
+    found = {
+        "a seed is there twice": len({*seeds.tolist()}) == seeds.size,
+        "the command that trained it is not known": bool(told.get("command")),
+        "the code that trained it is not known": told["code"] in CODES
+        if "code" in told
+        else "versions" in told or "setting" in runs.dims or "student" in runs.dims,
+    }
+    if "alpha" not in runs.dims or "epoch" not in runs.variables:  # of several settings
+        present = runs.to_array().notnull().any("variable")
+        lengths = present.sum([d for d in present.dims if d in ("step", "measurement")])
+        whole = (lengths == 0) | (lengths == lengths.max("seed"))
+        return found | {"a run ends before the others": bool(whole.all())}
+    p = json.loads(told["parameters"])
+    numbers = [x.values for x in runs.data_vars.values() if x.dtype.kind == "f"]
+    jump = float(abs(runs.A.diff("alpha")).max())
+    return found | {
+        "a value is missing": all(np.isfinite(x).all() for x in numbers),
+        "it ends before its runs do": int(runs.epoch[-1]) == p["epochs"],
+        "measurements are too far apart": jump < DENSE,
+        "steps are too large": jump < STEP * p["eval_every"],
+    }
