@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 TRIES = 24  # random starts of the search for fixed points
 STILL = 1e-9  # largest rate at a fixed point, and largest step of Newton's method
 SAME = 1e-6  # of two fixed points
+STEP = 1e-5  # of differences, where torch has no second derivatives
 STEPS = 20  # of the comparison of descents
 AGREE = 1e-9  # of both descents, relative to the largest weight
-POWERS = 5  # applications of the Hessian that find its largest eigenvalue
+SMALL = 1e-12  # learning rate of that, at which a loss that does not fall is given up
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ class Reduced:
     def jacobian(self, values: np.ndarray) -> np.ndarray:
         """Derivatives of the rates by the coordinates."""
         s = self.subspace
+        if not self.loss.twice:
+            ends = [[self.rates(values + x) for x in (e, -e)] for e in STEP * np.eye(len(values))]
+            return np.stack([a - b for a, b in ends], 1) / (2 * STEP)
         rows = self.loss.curvature(s.weights(values), (s.rows / s.counts)[:, s.labels])
         return -np.stack([np.bincount(s.labels, row) for row in rows]) @ s.lift
 
@@ -80,16 +84,13 @@ class Reduced:
         of the coordinates, relative to the largest weight.
         """
         s, loss = self.subspace, self.loss
-        along, curved = loss.gradient(s.start)[1], 1.0
-        for _ in range(POWERS):
-            along = loss.curvature(s.start, along[None] / np.linalg.norm(along))[0]
-            if not along.any():
-                break
-            curved = max(curved, float(np.linalg.norm(along)))
+        (begun, slopes), eta = loss.gradient(s.start), 1.0
+        while eta > SMALL and loss(s.start - eta * slopes) > begun - eta / 2 * slopes @ slopes:
+            eta /= 2
         values, here, worst = s.coordinates(s.start), s.start, 0.0
-        descent = torch.optim.SGD(loss.leaves.values(), lr=1 / curved)
+        descent = torch.optim.SGD(loss.leaves.values(), lr=eta)
         for _ in range(STEPS):
-            values = values + self.rates(values) / curved
+            values = values + eta * self.rates(values)
             loss.load(here)
             descent.zero_grad()
             loss.call(loss.inputs).backward()

@@ -288,7 +288,8 @@ def discover(
     if not deviation < AGREE:
         raise ParameterError(
             f"loss: descent of the module leaves its {len(subspace.forms)} order parameters by "
-            f"{deviation:.1g} within {STEPS} steps; is the loss differentiable there?"
+            f"{deviation:.1g} within {STEPS} steps; is the loss differentiable there, and leaves "
+            "weights as they are?"
         )
     exact = names.complete(loss.inputs) if sample is None else not sample
     return Discovered(loss, subspace, exact, deviation)

@@ -20,8 +20,10 @@ from theory.statement.tree import require
 
 SPREADS = (1.0, 0.5, 0.25, 0.1)  # of random points about the start, in turn
 DRAWS = len(SPREADS)  # points of a round
+SURE = 6 * DRAWS  # points of a round that decides
+CLEAR = 1e-2  # residual of directions, below which more points are drawn
 FAR = 3.0  # largest displacement of an entry, in units of these
-FLOOR = 1e-5  # gradients below this part of the largest of a round are not scaled up to it
+FLOOR = 1e-3  # gradients below this part of the largest of a round are not scaled up to it
 DIFFERENT = 1e-8  # relative to the gradient: larger is a difference
 FAINT = 1e-5  # smallest accepted residual of directions, in which rounding grows
 ROUNDING = 1e-10  # largest rejected residual
@@ -34,7 +36,7 @@ FEW = 12  # weights that may all start at different values
 MOST_TRIES = 20
 DENOMINATORS = (1, 24, 720, 5040)  # of coordinates, tried in turn
 AGREE = 1e-7  # of a coordinate and its fraction; that they span the subspace is then checked
-SYMMETRIC = "give a symmetric start, such as start=0"
+SYMMETRIC = "give a symmetric start, such as start=0, and all inputs instead of a sample"
 Gradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
@@ -142,8 +144,11 @@ class Means:
         """Orthonormal columns of the smallest subspace that holds gradients at all its points."""
         V, accepted = np.zeros((len(self.root), 0)), np.inf
         while True:
-            many = max(DRAWS, V.shape[1] // 3) if V.size else 1
-            _, sizes, basis = np.linalg.svd(residual(V, self.draw(V, many)), full_matrices=False)
+            for many in (max(DRAWS, V.shape[1] // 3) if V.size else 1, SURE):
+                slopes = residual(V, self.draw(V, many))
+                _, sizes, basis = np.linalg.svd(slopes, full_matrices=False)
+                if sizes[0] > CLEAR:
+                    break
             if sizes[0] < DIFFERENT or V.shape[1] == len(V):
                 return V, Gap(accepted, float(sizes[0]))
             taken = sizes >= PIVOT * sizes[0]
