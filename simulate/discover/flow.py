@@ -5,7 +5,7 @@ and trained networks in their coordinates: where they move, and what lies outsid
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ TRIES = 24  # random starts of the search for fixed points
 STILL = 1e-9  # largest rate at a fixed point, and largest step of Newton's method
 SAME = 1e-6  # of two fixed points
 STEP = 1e-5  # of differences, where torch has no second derivatives
-STEPS = 20  # of the comparison of descents
+STEPS = 10  # of the comparison of descents
 AGREE = 1e-9  # of both descents, relative to the largest weight
 SMALL = 1e-12  # learning rate of that, at which a loss that does not fall is given up
 
@@ -203,44 +203,46 @@ def project(
         If a weight is missing, or has another shape.
     """
     if isinstance(checkpoints, xr.Dataset):
-        runs, names = checkpoints, {*found.loss.shapes}
-        know = names | {"seed", "t"} <= {*runs.variables}
+        runs, shapes = checkpoints, found.loss.shapes
+        know = {"seed", "t", *shapes} <= {*runs.variables}
         require(know, "checkpoints: need seed, t and all weights; train with weights=True")
-        of = {k: runs[k].transpose("seed", "t", ...).values for k in names}
-        every = [
-            [{k: of[k][b, n] for k in of} for n in range(len(runs.t))]
-            for b in range(len(runs.seed))
-        ]
-        return project(found, every, runs.t.values).assign_coords(seed=runs.seed)
+        every = zip(*(runs[k].transpose("seed", "t", ...).values for k in shapes), strict=True)
+        named = [[dict(zip(shapes, w, strict=True)) for w in zip(*of, strict=True)] for of in every]
+        return project(found, named, runs.t.values).assign_coords(seed=runs.seed)
     require(len(checkpoints), "checkpoints: there are none")
-    if isinstance(checkpoints[0], list | tuple):
-        return xr.concat([project(found, run, times) for run in checkpoints], "seed")
-    s, loss = found.subspace, found.loss
-    t = np.arange(len(checkpoints)) if times is None else np.asarray(times)
-    require(len(t) == len(checkpoints), f"times: {len(t)} for {len(checkpoints)} checkpoints")
-    thetas = np.array([flat(found, c, n) for n, c in enumerate(checkpoints)])
-
-    def outside(moves: np.ndarray) -> np.ndarray:
-        """Share of squared moves outside of the subspace; NaN for no move."""
-        inside = np.array([s.weights(s.coordinates(s.start + m)) - s.start for m in moves])
-        with np.errstate(invalid="ignore"):
-            return ((moves - inside) ** 2).sum(1) / (moves**2).sum(1)
-
-    values = np.array([s.coordinates(theta) for theta in thetas]).T
-    data = {
-        x.name: ("t", v, {"meaning": meaning})
-        for x, v, meaning in zip(found.flow.state, values, found.order_parameters, strict=True)
-    }
-    made = {
-        "loss": [loss(theta) for theta in thetas],
-        "outside": outside(thetas - s.start),
-        "update_outside": outside(np.diff(thetas, axis=0, prepend=thetas[:1])),
-    }
-    chance = {"by_chance": 1 - len(values) / loss.size}
-    about = {"kind": "students", "inputs": found.scope}
-    return xr.Dataset(
-        data | {k: ("t", v) for k, v in made.items()} | chance, {"t": t.astype(float)}, about
+    several = isinstance(checkpoints[0], list | tuple)
+    many = {len(run) for run in checkpoints} if several else {len(checkpoints)}
+    t = np.arange(max(many)) if times is None else np.asarray(times)
+    require({len(t)} == many, f"times: {len(t)} for {min(many)} checkpoints")
+    thetas = np.array(
+        [
+            [flat(found, c, n) for n, c in enumerate(run)]
+            for run in (checkpoints if several else [checkpoints])
+        ]
     )
+    s = found.subspace
+
+    def along(function: Callable[[np.ndarray], Any], rows: np.ndarray) -> tuple[Any, ...]:
+        return ("seed", "t"), np.apply_along_axis(function, -1, rows)
+
+    def outside(move: np.ndarray) -> float:
+        """Share of a squared move outside of the subspace; NaN for no move."""
+        left = move - s.weights(s.coordinates(s.start + move)) + s.start
+        return left @ left / (move @ move) if move.any() else np.nan
+
+    data: dict[str, Any] = {
+        x.name: (*along(lambda theta, k=k: s.coordinates(theta)[k], thetas), {"meaning": meaning})  # type: ignore[misc]
+        for k, (x, meaning) in enumerate(zip(found.flow.state, found.order_parameters, strict=True))
+    }
+    data |= {
+        "loss": along(found.loss, thetas),
+        "outside": along(outside, thetas - s.start),
+        "update_outside": along(outside, np.diff(thetas, axis=1, prepend=thetas[:, :1])),
+        "by_chance": 1 - len(s.forms) / found.loss.size,
+    }
+    about = {"kind": "students", "inputs": found.scope}
+    made = xr.Dataset(data, {"t": t.astype(float)}, about)
+    return made if several else made.isel(seed=0)
 
 
 def flat(found: Discovered, checkpoint: Any, number: int) -> np.ndarray:

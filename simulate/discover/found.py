@@ -87,9 +87,11 @@ class Discovered:
     @property
     def scope(self) -> str:
         """For which inputs the answer holds."""
-        many = max(map(len, names.columns(self.loss.inputs)), default=0)
-        of = f" ({many:,} listed)" if many else ""
-        return f"exact over all inputs{of}" if self.exact else f"for this sample{of}"
+        lengths = {len(x) for x in names.columns(self.loss.inputs)}
+        listed = f"{max(lengths):,} listed" if len(lengths) == 1 else "not counted"
+        if self.exact:
+            return f"exact over all inputs ({listed})" if lengths else "exact, without inputs"
+        return f"for this sample ({listed}; all inputs may need fewer)"
 
     @property
     def checks(self) -> list[dict[str, Any]]:
@@ -291,5 +293,5 @@ def discover(
             f"{deviation:.1g} within {STEPS} steps; is the loss differentiable there, and leaves "
             "weights as they are?"
         )
-    exact = names.complete(loss.inputs) if sample is None else not sample
+    exact = inputs is None or names.complete(loss.inputs) if sample is None else not sample
     return Discovered(loss, subspace, exact, deviation)
