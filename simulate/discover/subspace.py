@@ -35,7 +35,7 @@ MOST_CLASSES = 400
 FEW = 12  # weights that may all start at different values
 MOST_TRIES = 20
 DENOMINATORS = (1, 24, 720, 5040)  # of coordinates, tried in turn
-AGREE = 1e-7  # of a coordinate and its fraction; that they span the subspace is then checked
+AGREE = 1e-7  # of a coordinate and its fraction, times the largest denominator
 SYMMETRIC = "give a symmetric start, such as start=0, and all inputs instead of a sample"
 Gradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
@@ -213,7 +213,7 @@ def echelon(rows: np.ndarray) -> np.ndarray:
         k += 1
     for largest in DENOMINATORS:
         exact = np.frompyfunc(lambda x: Fraction(x).limit_denominator(largest), 1, 1)(rows)  # noqa: B023
-        if np.abs(exact.astype(float) - rows).max(initial=0) < AGREE:
+        if np.abs(exact.astype(float) - rows).max(initial=0) < AGREE / largest:
             return exact
     return np.where(np.abs(rows) < AGREE, 0, rows)
 
