@@ -5,7 +5,7 @@ and trained networks in their coordinates: where they move, and what lies outsid
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -44,8 +44,7 @@ class Reduced:
     def value(self, *values: Any) -> np.ndarray:
         """The loss, at numbers or at arrays of the coordinates."""
         points = np.array(np.broadcast_arrays(*values), float)
-        made = [self.loss(self.subspace.weights(y)) for y in points.reshape(len(points), -1).T]
-        return np.array(made).reshape(points.shape[1:])
+        return np.apply_along_axis(lambda y: self.loss(self.subspace.weights(y)), 0, points)
 
     def rates(self, values: np.ndarray) -> np.ndarray:
         """Rates of the coordinates under gradient descent."""
@@ -114,8 +113,7 @@ class NumericFlow(Flow):
 
         def rates(_: float, *values: Any) -> np.ndarray:
             points = np.array(np.broadcast_arrays(*values), float)
-            columns = [free * self.reduced.rates(y) for y in points.reshape(len(points), -1).T]
-            return np.stack(columns, 1).reshape(points.shape)
+            return np.apply_along_axis(lambda y: free * self.reduced.rates(y), 0, points)
 
         def jacobian(_: float, *values: Any) -> np.ndarray:
             return free[:, None] * self.reduced.jacobian(np.array(values, float))
@@ -214,34 +212,29 @@ def project(
     many = {len(run) for run in checkpoints} if several else {len(checkpoints)}
     t = np.arange(max(many)) if times is None else np.asarray(times)
     require({len(t)} == many, f"times: {len(t)} for {min(many)} checkpoints")
-    thetas = np.array(
-        [
-            [flat(found, c, n) for n, c in enumerate(run)]
-            for run in (checkpoints if several else [checkpoints])
-        ]
-    )
+    runs = checkpoints if several else [checkpoints]
+    thetas = np.array([[flat(found, c, n) for n, c in enumerate(run)] for run in runs])
     s = found.subspace
-
-    def along(function: Callable[[np.ndarray], Any], rows: np.ndarray) -> tuple[Any, ...]:
-        return ("seed", "t"), np.apply_along_axis(function, -1, rows)
 
     def outside(move: np.ndarray) -> float:
         """Share of a squared move outside of the subspace; NaN for no move."""
         left = move - s.weights(s.coordinates(s.start + move)) + s.start
         return left @ left / (move @ move) if move.any() else np.nan
 
-    data: dict[str, Any] = {
-        x.name: (*along(lambda theta, k=k: s.coordinates(theta)[k], thetas), {"meaning": meaning})  # type: ignore[misc]
-        for k, (x, meaning) in enumerate(zip(found.flow.state, found.order_parameters, strict=True))
+    every = {
+        "loss": (found.loss, thetas),
+        "outside": (outside, thetas - s.start),
+        "update_outside": (outside, np.diff(thetas, axis=1, prepend=thetas[:, :1])),
     }
-    data |= {
-        "loss": along(found.loss, thetas),
-        "outside": along(outside, thetas - s.start),
-        "update_outside": along(outside, np.diff(thetas, axis=1, prepend=thetas[:, :1])),
-        "by_chance": 1 - len(s.forms) / found.loss.size,
-    }
-    about = {"kind": "students", "inputs": found.scope}
-    made = xr.Dataset(data, {"t": t.astype(float)}, about)
+    dims, chance = ("seed", "t"), 1 - len(s.forms) / found.loss.size
+    made = xr.Dataset(
+        {k: (dims, np.apply_along_axis(f, -1, rows)) for k, (f, rows) in every.items()},
+        {"t": t.astype(float)},
+        {"kind": "students", "inputs": found.scope},
+    ).assign(by_chance=chance)
+    values = np.apply_along_axis(s.coordinates, -1, thetas)
+    for k, (x, meaning) in enumerate(zip(found.flow.state, found.order_parameters, strict=True)):
+        made[x.name] = dims, values[..., k], {"meaning": meaning}
     return made if several else made.isel(seed=0)
 
 

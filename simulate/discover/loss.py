@@ -298,10 +298,9 @@ class Loss:
                 "call module.eval() first",
             )
             random = not torch.equal(drawn, torch.get_rng_state())
-            written = not np.array_equal(self.flat(self.leaves), loaded) or any(
-                x.grad is not None for x in self.leaves.values()
-            )
-            require(not written, "loss: changes weights or their .grad; it must only compute")
+            same = np.array_equal(self.flat(self.leaves), loaded)
+            same &= all(x.grad is None for x in self.leaves.values())
+            require(same, "loss: changes weights or their .grad; it must only compute")
             counts = self.numbers()
             value, again = float(loss.detach()), self(away)
             counts = {k for k, v in self.numbers().items() if counts.get(k) not in (v, None)}
@@ -325,8 +324,12 @@ class Loss:
     def numbers(self) -> dict[str, int | float]:
         """Numbers that modules keep as attributes, by name."""
         of = self.module.named_modules(prefix="module")
-        every = ((f"{name}.{k}", v) for name, x in of for k, v in vars(x).items())
-        return {k: v for k, v in every if isinstance(v, int | float)}
+        return {
+            f"{name}.{k}": v
+            for name, x in of
+            for k, v in vars(x).items()
+            if isinstance(v, int | float)
+        }
 
     def memory(self) -> float:
         """Bytes that one gradient stores, from a part of the inputs; 0 where they are few."""

@@ -18,12 +18,9 @@ LETTERS = "ijklmnpqrstuvwxyz"
 SHOWN = 3  # entries of a class without a pattern
 TERMS = 6  # of an order parameter
 Rules = dict[str, Callable[[Any, Any, int, int], Any]]
-# Properties of an index, and where they hold; `properties` adds negations.
-ONE: Rules = {
-    "{i} = {d}": lambda i, j, d, n: i == d,
-    "{i} <= {d}": lambda i, j, d, n: i <= d,
-    "{i} > {d}": lambda i, j, d, n: i > d,
-}
+# Properties of an index, and where they hold; `properties` adds their negations.
+NEGATED = {" = ": " != ", " > ": " <= ", " < ": " >= ", " in the ": " not in the "}
+ONE: Rules = {"{i} > {d}": lambda i, j, d, n: i > d, "{i} = {d}": lambda i, j, d, n: i == d}
 ANY: Rules = {  # of two indices
     "{j} = {i}": lambda i, j, d, n: i == j,
     "{j} = {i}+{d}": lambda i, j, d, n: j - i == d,
@@ -35,8 +32,6 @@ TWO: Rules = {  # of two indices with one range 0, ..., n - 1
     "{j} = {d}{i} mod {n}": lambda i, j, d, n: (d * i - j) % n == 0,
     "{j} < {i}": lambda i, j, d, n: j < i,
     "{j} > {i}": lambda i, j, d, n: j > i,
-    "{j} <= {i}": lambda i, j, d, n: j <= i,
-    "{j} >= {i}": lambda i, j, d, n: j >= i,
 }
 BLOCKS: Rules = {  # where d divides n; of these only where nothing else names a class
     "{i} and {j} in the same block of {d}": lambda i, j, d, n: i // d == j // d,
@@ -80,9 +75,7 @@ def properties(shape: Sequence[int], blocks: bool) -> dict[str, np.ndarray]:
                 words = words.format(i=LETTERS[a], j=LETTERS[b], d=d, n=shape[a])
                 where = rule(index[a], index[b], d, shape[a])
                 yield words, where
-                other = words.replace(" = ", " != ").replace(" in the", " not in the")
-                if other != words:
-                    yield other, ~where
+                yield re.sub("|".join(NEGATED), lambda m: NEGATED[m[0]], words), ~where
 
     return dict(sorted(written(), key=lambda rule: ("mod" in rule[0], " = " not in rule[0])))
 

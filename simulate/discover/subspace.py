@@ -308,12 +308,13 @@ def discovered(
             )
     fine, class_gap = points.partition()
     if not points.moves(start):
-        tried = {k: np.bincount(np.r_[place], minlength=start.size) for k, place in places.items()}
-        found = [f"start={{'{k}': 0.1}}" for k, x in tried.items() if points.moves(start + 0.1 * x)]
-        raise ParameterError(
-            "start: the gradient is zero there, so that descent never moves; start elsewhere"
-            + ", such as ".join(["", *found[:1]])
+        other = (
+            start + 0.1 * np.isin(range(start.size), np.r_[place]) for place in places.values()
         )
+        said = "start: the gradient is zero there, so that descent never moves; start elsewhere"
+        for name, theta in zip(places, other, strict=True):
+            require(not points.moves(theta), f"{said}, such as start={{'{name}': 0.1}}")
+        raise ParameterError(said)
     class_gap.require("classes of weights")
     root = np.sqrt(np.bincount(fine))
     means = Means(points, fine, root)
