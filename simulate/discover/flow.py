@@ -68,15 +68,12 @@ class Reduced:
         steps: int,
     ) -> np.ndarray:
         """Coordinates before the first and after every step of an optimiser of all weights."""
-        s = self.subspace
-        many = np.bincount(s.fine)
-        step, values = Steps(how, eta, steps, [many]), (np.bincount(s.fine, s.start) / many)[None]
-        path = [s.start]
+        theta = self.subspace.start[None]
+        step, path = Steps(how, eta, steps), [theta[0]]
         for _ in range(steps):
-            slopes = np.bincount(s.fine, self.loss.gradient(path[-1])[1])
-            (values,) = step([values], [(slopes / many)[None]])
-            path.append(values[0][s.fine])
-        return np.array([s.coordinates(theta) for theta in path]).T
+            (theta,) = step([theta], [self.loss.gradient(theta[0])[1][None]])
+            path.append(theta[0])
+        return np.array([self.subspace.coordinates(x) for x in path]).T
 
     def deviation(self) -> float:
         """Largest difference between descent of all weights of the module (`torch.optim.SGD`) and
@@ -146,17 +143,20 @@ class NumericFlow(Flow):
         _, rates, jacobian, initial = self._compiled
         start, rng, points = np.array(initial()), np.random.default_rng(0), list[np.ndarray]()
         held = np.diag([float(self.rhs[x] == 0) for x in self.state])  # these stay at the start
+
+        def off(y: np.ndarray) -> np.ndarray:
+            return rates(0, *y) + held @ (y - start)
+
+        def slope(y: np.ndarray) -> np.ndarray:
+            return jacobian(0, *y) + held
+
         for n in range(TRIES):
             with np.errstate(all="ignore"):
-                here = scipy.optimize.root(
-                    lambda y: rates(0, *y) + held @ (y - start),
-                    start + (n > 0) * spread * rng.normal(size=start.size),
-                    jac=lambda y: jacobian(0, *y) + held,
-                ).x
+                far = (n > 0) * spread * rng.normal(size=start.size)
+                here = scipy.optimize.root(off, start + far, jac=slope).x
             # rates also vanish far away, where saturated softmaxes are: there a Newton step is long
-            left = rates(0, *here)
-            newton = np.linalg.lstsq(jacobian(0, *here), left, rcond=None)[0]
-            still = max(*np.abs(left), *np.abs(newton), *np.abs(held @ (here - start))) < STILL
+            newton = np.linalg.lstsq(slope(here), off(here), rcond=None)[0]
+            still = max(*np.abs(off(here)), *np.abs(newton)) < STILL
             if still and all(np.abs(here - p).max() > SAME for p in points):
                 points.append(here)
         return [dict(zip(self.state, map(float, p), strict=True)) for p in points]

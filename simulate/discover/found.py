@@ -190,7 +190,7 @@ class Discovered:
         for k, g in enumerate(growth, 1):
             rows[f"growth_{k}"] = (g.real, "growth rate at the start, real part")
         return tabulated(
-            {name: (float(row[0]), *row[1:]) for name, row in rows.items()},
+            rows,
             curves=lambda: {"flow": curve},
             equations=lambda: [*flow.equations().values()],
             notes=notes,

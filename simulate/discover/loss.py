@@ -248,8 +248,6 @@ class Loss:
     def curvature(self, theta: np.ndarray, along: np.ndarray) -> np.ndarray:
         """Derivatives by all weights of the gradient along every row."""
         _, slopes = self.slopes(theta, create_graph=True)
-        if not slopes.requires_grad:
-            return np.zeros_like(along)
         rows = torch.tensor(along)
         return np.stack([self.derived(slopes @ row, retain_graph=True).numpy() for row in rows])
 

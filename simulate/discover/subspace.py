@@ -228,8 +228,6 @@ class Subspace:
         All weights at the start.
     labels : array
         Class of every entry. Entries of a class start equal and move alike.
-    fine : array
-        Classes that stay under every optimiser that treats entries alike, such as Adam.
     forms : array
         Coordinates as combinations of means over classes, a row each: fractions, or floats.
     gap : Gap
@@ -238,7 +236,6 @@ class Subspace:
 
     start: np.ndarray
     labels: np.ndarray
-    fine: np.ndarray
     forms: np.ndarray
     gap: Gap
     class_gap: Gap
@@ -328,9 +325,9 @@ def discovered(
     both = np.column_stack([alike(rows), start[first(fine)]])
     labels = by_size(np.unique(both, axis=0, return_inverse=True)[1].ravel()[fine])
     forms = echelon(rows[fine[first(labels)]].T * np.bincount(labels))
-    made = Subspace(start, labels, fine, forms, gap, class_gap)
+    made = Subspace(start, labels, forms, gap, class_gap)
     Q = np.linalg.qr(made.lift[labels[first(fine)]] * root[:, None])[0]
     fresh = float(np.linalg.norm(residual(Q, means.draw(Q, DRAWS)), axis=1).max())
     gap = Gap(gap.accepted, max(gap.rejected, fresh))
     gap.require("order parameters", FAINT)
-    return Subspace(start, labels, fine, forms, gap, class_gap)
+    return Subspace(start, labels, forms, gap, class_gap)
