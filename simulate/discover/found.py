@@ -89,9 +89,8 @@ class Discovered:
         """For which inputs the answer holds."""
         lengths = {len(x) for x in names.columns(self.loss.inputs)}
         listed = f"{max(lengths):,} listed" if len(lengths) == 1 else "not counted"
-        if self.exact:
-            return f"exact over all inputs ({listed})" if lengths else "exact, without inputs"
-        return f"for this sample ({listed}; all inputs may need fewer)"
+        sample = f"for this sample ({listed}; all inputs may need fewer)"
+        return f"exact over all inputs ({listed})" if self.exact else sample
 
     @property
     def checks(self) -> list[dict[str, Any]]:

@@ -162,9 +162,8 @@ class Loss:
         )
         self.function: Any = functools.partial(loss_fn, of) if loss_fn else own
         self.leaves: dict[str, Tensor] = {k: x for k, x in every.items() if k not in self.frozen}
-        computed = ", ".join(k for k, x in self.leaves.items() if not x.is_leaf)
-        say = f"{computed}: cannot be copied as weights (torch.jit?); give the module before that"
-        require(not computed, say)
+        say = "module: weights of torch.jit modules cannot be copied; give the module before that"
+        require(all(x.is_leaf for x in self.leaves.values()), say)
         require(self.leaves, "module: has no trainable weights")
         self.inputs = tree_map(functools.partial(widened, dtype=dtype), inputs)
         self.shapes = {k: tuple(x.shape) for k, x in self.leaves.items()}

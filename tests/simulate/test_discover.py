@@ -240,7 +240,7 @@ def test_inputs_that_are_a_sample():
     )
     assert "for this sample (not counted" in str(lengths)
     alone = discover(lambda w: (w["b"] - 1).square().sum(), None, {"b": torch.zeros(3)})
-    assert "exact, without inputs" in str(alone)
+    assert "exact over all inputs (not counted)" in str(alone)
 
 
 def test_flow_is_that_of_the_module():
