@@ -120,7 +120,7 @@ def renew(
         code = "" if command == TESTS else sources(model, command)
         if code and not anew and stored.get(command, {}).get("sources") == code:
             continue
-        begun = time.monotonic()
+        begun, checked_out = time.monotonic(), commit(claims.place(model))
         if command == TESTS:
             record: dict[str, Any] = {"checks": tested(cited(model)), "tables": {}}
         else:
@@ -132,7 +132,7 @@ def renew(
                 "tables": {k: [header, *rows] for k, (header, rows) in report.tables.items()},
             }
         stored[command] = {
-            "commit": commit(claims.place(model)),
+            "commit": checked_out,
             "seconds": round(time.monotonic() - begun),
             **record,
         }

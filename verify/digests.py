@@ -6,8 +6,9 @@ digest has changed.
 import ast
 import functools
 import importlib
+import re
 import symtable
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,7 +75,8 @@ def used(files: Iterable[Path], roots: Iterable[Path] = (), names: Iterable[str]
     A function, class, method or constant counts if any counted code mentions its name, wherever it
     is defined; two of the same name both count. Methods of a class with bases count with the class,
     as others may call them; other statements outside functions always. Functions ``draw`` that plot
-    and imports do not, so that code may move between modules, nor do names of local variables.
+    and imports do not, so that code may move between modules, nor do annotations, names of local
+    variables, and names of functions, classes and constants (`_unnamed`).
 
     Parameters
     ----------
@@ -96,7 +98,32 @@ def used(files: Iterable[Path], roots: Iterable[Path] = (), names: Iterable[str]
         for part, always in parts:
             if always or part.names <= reached:
                 reached |= part.mentions
-    return hashed(sorted(part.text for part, always in parts if always or part.names <= reached))
+    return hashed(_unnamed([part for part, always in parts if always or part.names <= reached]))
+
+
+def _unnamed(parts: Sequence["Part"]) -> list[str]:
+    """Digest of each part, sorted, with what modules define called by what it does: by the digests
+    of its definitions, in which other such names are replaced likewise, until no further two names
+    are told apart (colour refinement). A definition that is renamed wherever it is mentioned
+    changes nothing; names of methods and of arguments count.
+    """
+    defined = {name for part in parts if len(part.names) == 1 for name in part.names}
+    words = [re.split(r"(\w+)", part.text) for part in parts]
+    plain = [hashed("_" if w in defined else w for w in each) for each in words]
+    used = [[w for w in each if w in defined] for each in words]
+    meaning, apart = dict.fromkeys(defined, ""), -1
+    while apart < len(set(meaning.values())):
+        apart = len(set(meaning.values()))
+        texts = [
+            hashed([text, *(meaning[w] for w in each)])
+            for text, each in zip(plain, used, strict=True)
+        ]
+        found: dict[str, list[str]] = {}
+        for part, text in zip(parts, texts, strict=True):
+            for name in part.names & defined:
+                found.setdefault(name, []).append(text)
+        meaning = {name: hashed(sorted(each)) for name, each in found.items()}
+    return sorted(texts)
 
 
 def imported(
@@ -200,9 +227,15 @@ def _parts(text: str) -> tuple[Part, ...]:
 
 
 def _numbered(node: ast.stmt) -> ast.stmt:
-    """Code whose functions call their local variables by numbers, in order of appearance; arguments
-    and names that also stand for something else in the same function stay.
+    """Code whose functions call their local variables by numbers, in order of appearance, and have
+    no annotations; arguments and names that also stand for something else in the same function
+    stay.
     """
+    for x in ast.walk(node):
+        if isinstance(x, FUNCTIONS):
+            x.returns = None
+        elif isinstance(x, ast.arg):
+            x.annotation = None
     todo: list[ast.AST] = [node]
     while todo:
         x = todo.pop()

@@ -468,6 +468,27 @@ def test_code_moves_without_making_results_stale(tmp_path):
     assert found[0] == found[1] != found[2]
 
 
+def test_names_change_without_making_results_stale(tmp_path):
+    """What modules define may be called otherwise, everywhere at once; two names exchanged, a name
+    of an argument and one of another library count.
+    """
+    code = "import numpy as np\ndef f(x: int) -> float: return np.sin(g(x)) + h(x)\nf(SIZE)\n"
+    code += "SIZE = 3\ndef g(x): return x + 1\ndef h(x): return g(x) if x else f(x)"
+
+    def digest(*changes):
+        path, text = tmp_path / "code.py", code
+        for old, new in changes:
+            text = re.sub(rf"\b{old}\b", new, text)
+        path.write_text(text)
+        return digests.used([path], [path])
+
+    same = [("f", "first"), ("g", "second"), ("h", "f"), ("SIZE", "COUNT"), ("int", "float")]
+    assert digest() == digest(*same) == digest(("-> float", ""))
+    others = [[("x", "y")], [("sin", "cos")], [("3", "4")], [("SIZE = 3", "")]]
+    others += [[("sin\\(g", "sin(h"), ("\\(x\\)\\) \\+ h", "(x)) + g")]]
+    assert digest() not in [digest(*changes) for changes in others]
+
+
 def test_what_has_no_result_is_counted_and_named():
     """Without stored evidence nothing counts as agreement that rests on a check, whatever is typed;
     the addresses are printed.

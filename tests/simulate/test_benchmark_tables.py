@@ -1,10 +1,17 @@
 """Tables of `simulate.benchmark`, at tiny sizes or with made-up costs."""
 
+import functools
+
+import numpy as np
 import pytest
+import torch
 
 from simulate import benchmark
 from simulate.state_tracking import costs
+from simulate.state_tracking.benchmark import jax_loss
+from simulate.state_tracking.learner import Learner
 from theory.parameters import ParameterError
+from theory.state_tracking import Parameters
 
 
 def test_exponents_are_those_of_the_costs(monkeypatch):
@@ -55,3 +62,21 @@ def test_tables_have_settings_of_their_own():
             benchmark.main(["state_tracking", "--table", "ratios", *words])
     with pytest.raises(ParameterError, match="induction_heads"):
         benchmark.main(["induction_heads", "--table", "scaling"])
+
+
+@pytest.mark.parametrize("lookups", [True, False])
+def test_the_student_in_jax_is_the_student(lookups):
+    """Loss and gradients of all weights in double precision; the yardstick times the same work."""
+    jax = pytest.importorskip("jax")
+    p = Parameters(N=5, L=4, d_g=3, d_h=8, n_train=50, n_test=8)
+    learner = Learner(p, [0], torch.device("cpu"), torch.float64)
+    (student,), (data,) = learner.students.members, learner.train_data
+    loss = student.loss(torch.as_tensor(data.actions), torch.as_tensor(data.states))
+    loss.backward()
+    with jax.enable_x64(True):
+        weights = {k: jax.numpy.asarray(w.detach()) for k, w in student.named_parameters()}
+        of = functools.partial(jax_loss, p, data.actions, data.states, lookups=lookups)
+        found, slopes = jax.value_and_grad(of)(weights)
+        assert abs(float(found) - loss.item()) < 1e-14
+        for name, w in student.named_parameters():
+            assert np.abs(slopes[name] - w.grad.numpy()).max() < 1e-15

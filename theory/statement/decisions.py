@@ -13,14 +13,13 @@ import sympy as sp
 
 from theory.parameters import ParameterError
 from theory.statement.frames import (
-    SAMPLE,
-    TEACHER,
     Element,
     Frame,
     NeedOuter,
     NoTerms,
     Quenched,
     Vague,
+    advice,
     gaps,
     partitions,
     shares,
@@ -225,7 +224,7 @@ class Decisions:
         options.append(((size - len(group)) * capacity / left, None))
         if f.kept and not (self.averaged or f.injective) and sum(w != 0 for w, _ in options) > 1:
             self.balanced.add(f)
-        what = f"{f.kind} {f.name}: how often a sum meets each of its values is random; {TEACHER if f.kept else SAMPLE}"
+        what = f"{f.kind} {f.name}: how often a sum meets each of its values is random; {advice(f)}"
         try:
             chosen = self._choose(what, options, by, section)
         except Quenched:
@@ -304,7 +303,7 @@ class Decisions:
         else:
             options.append(((s.size - len(args)) / left, (None,)))
         options.append(((left - (s.size - len(args) + len(open_))) / left, None))
-        what = f"{f.kind} {f.name}: whether it takes a value is random in a sum; {TEACHER if f.kept else SAMPLE}"
+        what = f"{f.kind} {f.name}: whether it takes a value is random in a sum; {advice(f)}"
         section, by = (f, j, tuple(others)), image if image in frame.told else None
         chosen = self._choose(what, options, by, section)
         if isinstance(chosen, tuple):

@@ -319,7 +319,7 @@ class Derived:
         return {section: equations for section, equations in grouped.items() if equations}
 
 
-def derive(stated: Statement, *, confirmed: bool = True) -> Derived:
+def derive(stated: Statement, *, confirmed: bool = True, patience: float = 1) -> Derived:
     """Classes, population loss and flow of a statement.
 
     Parameters
@@ -328,6 +328,8 @@ def derive(stated: Statement, *, confirmed: bool = True) -> Derived:
     confirmed : bool
         Compare loss, gradients of all weights and sizes of classes with enumerated inputs at tiny
         sizes.
+    patience : float
+        How many branches its sums may have, in units of the most that they usually may.
 
     Raises
     ------
@@ -338,16 +340,17 @@ def derive(stated: Statement, *, confirmed: bool = True) -> Derived:
         return _closed(stated, Roles(stated))
     if confirmed and any(f.kept and f.injective for f in stated.functions):
         try:
-            return _derived(stated, Roles(stated, inverse=False), confirmed=True)
+            return _derived(stated, Roles(stated, inverse=False), True, patience)
         except ParameterError:  # too few classes, or too many that teachers decide about
             pass
-    return _derived(stated, Roles(stated), confirmed=confirmed)
+    return _derived(stated, Roles(stated), confirmed, patience)
 
 
-def _derived(stated: Statement, roles: Roles, confirmed: bool) -> Derived:
+def _derived(stated: Statement, roles: Roles, confirmed: bool, patience: float) -> Derived:
     """Everything from given roles, compared with listed inputs."""
     derived, balanced = classes(stated, roles)
     world = World(stated, roles)
+    world.patience = patience
     means = {k: world.mean_of(tree) for k, tree in stated.trees.items()}
     still = "nothing moves: by symmetry every entry of every weight stays zero"
     require(derived, f"statement {stated.name}: {still}")

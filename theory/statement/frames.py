@@ -18,8 +18,16 @@ from theory.parameters import ParameterError
 from theory.statement.tree import Function, Index
 
 NEGLECTS = "closure='mean logits' is no remedy but an approximation: it neglects how logits scatter"
-TEACHER = f"say in which arguments it is injective; {NEGLECTS}"
-SAMPLE = "declare it injective, or injective='leading order', or give the size of its argument as a number"
+NUMBER = "give the size of its argument as a number"
+
+
+def advice(f: Function) -> str:
+    """What may help where it is random how often a sum meets the values of a function."""
+    if f.injective:
+        return NEGLECTS if f.kept else NUMBER
+    if f.kept:
+        return f"say in which arguments it is injective; {NEGLECTS}"
+    return f"declare it injective, or injective='leading order', or {NUMBER}"
 
 
 class Quenched(ParameterError):

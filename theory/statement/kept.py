@@ -16,7 +16,9 @@ from typing import Any
 import sympy as sp
 
 from theory import notation
+from theory.parameters import ParameterError
 from theory.runtime import output
+from theory.statement import remedies
 from theory.statement.derived import Derived, derive
 from theory.statement.roles import Roles
 from theory.statement.stated import Statement
@@ -44,6 +46,11 @@ def engine() -> str:
 def derived(stated: Statement) -> Derived:
     """Everything derived from a statement: read from the cache if there, otherwise derived and
     stored.
+
+    Raises
+    ------
+    ParameterError
+        If it cannot be derived, with a change that can, if one was found.
     """
     name = hashlib.sha256(f"{engine()}\n{stated.text}".encode()).hexdigest()[:32]
     try:
@@ -53,7 +60,10 @@ def derived(stated: Statement) -> Derived:
             return _read(stated, stored)
     except Exception:
         pass  # not there, no home folder, or damaged in any way: derived anew
-    made = derive(stated)
+    try:
+        made = derive(stated)
+    except ParameterError as error:
+        raise remedies.refused(stated, error) from None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with output.atomic(path) as temporary:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -143,6 +144,14 @@ class Value(Term):
         return f"{self.function.name}{inverse}({', '.join(map(repr, self.arguments))})"
 
 
+def _line() -> int:
+    """Line outside of this package that is being executed."""
+    frame: Any = sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith(__package__):
+        frame = frame.f_back
+    return int(frame.f_lineno)
+
+
 @dataclass(frozen=True, eq=False)
 class Function(Unordered):
     """An index-valued function: a teacher is ``kept``, a sample is drawn anew for every input.
@@ -160,6 +169,7 @@ class Function(Unordered):
     injective: tuple[int, ...] = ()
     leading: bool = False
     parts: tuple[Function, ...] = ()
+    line: int = field(default_factory=_line, repr=False)
 
     USE = "is a function; its values, read with (...), are indices"
 
@@ -217,6 +227,7 @@ class Array(Unordered):
     USE = "is an array; its entries, read with [...], or [()] without indices, are numbers"
     name: str
     sorts: tuple[Sort, ...]
+    line: int = field(default_factory=_line, repr=False, kw_only=True)
 
     def __getitem__(self, indices: Any) -> Node:
         terms = indices if isinstance(indices, tuple) else (indices,)

@@ -27,7 +27,7 @@ MOST_PATTERNS = 300  # ways in which an entry's indices can lie
 class World(Decisions):
     """Numbers of a tree, in means over everything that they depend on."""
 
-    patience = 1  # in units of the most branches
+    patience: float = 1  # in units of the most branches
 
     def mean_of(self, tree: Node) -> sp.Expr:
         """Mean of a tree, Gaussian data first; where a sum holds random numbers of terms, of the
@@ -74,7 +74,7 @@ class World(Decisions):
     def _branches(self, frame: Frame, body: Callable[[], Any]) -> Iterator[Any]:
         for _ in frame.replays():
             self.spent += 1
-            most = MOST_BRANCHES * self.patience
+            most = round(MOST_BRANCHES * self.patience)
             said = f"statement {self.stated.name}: more than {most} branches"
             require(self.spent <= most, said)
             saved = self.table, self.known
@@ -148,7 +148,11 @@ class World(Decisions):
     def entry(self, weight: Weight, terms: tuple[Term, ...]) -> Any:
         """Symbol of the class that an entry belongs to."""
         classes = self.roles.classes[weight]
-        return classes.symbols[self.pattern(classes, terms)]
+        pattern = self.pattern(classes, terms)
+        several = "teachers of several arguments tell its entries apart"
+        known = f"weight {weight.name}: {several}; say in which arguments they are injective"
+        require(pattern in classes.symbols, known)
+        return classes.symbols[pattern]
 
     def pattern(self, classes: Classes, terms: tuple[Term, ...]) -> tuple[bool, ...]:
         """Truth values of the atoms of a weight at given indices, vectors aside."""

@@ -264,7 +264,7 @@ def test_a_page_with_one_start_is_refused():
         (lambda: gaussian(-1), "not negative"),
         (
             lambda: singular(0),
-            "W = 0, b = 0, the loss is 0/0; let a weight start elsewhere: start=1",
+            'W = 0, b = 0, the loss is 0/0; tried, and it works: weight\\("W", ..., start=1\\)',
         ),
         (lambda: singular(gaussian(1)), "the loss is 0/0"),
         (lambda: theory_of(0.01).predict(parameters_of(0.01)), "predict\\(p, seeds=5\\)"),

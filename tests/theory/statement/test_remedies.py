@@ -1,0 +1,167 @@
+"""Statements that are refused: every change that the refusal proposes works when it is made in the
+file, as a reader of the message would make it.
+"""
+
+import re
+
+import pytest
+
+from theory import ParameterError
+from theory.statement import kept
+from theory.statement.derived import derive
+
+HEAD = """from theory.statement import *
+def softmax(score, read, over):
+    return total(lambda p: exp(score(p)) * read(p), over) / total(lambda p: exp(score(p)), over)
+"""
+TOKENS = """
+N, L = sizes("N L")
+token, place = sort("token", N), sort("place", L)
+x = sample("x", (place,), token)
+W, at = weight("W", token, token), draw(place)
+"""
+KEYS = """
+S, A, B = sizes("S A B")
+key, left, right = sort("key", S), sort("left", A), sort("right", B)
+f = teacher("f", (key,), left)
+g = teacher("g", (key,), right)
+W = weight("W", left, right)
+k = draw(key)
+"""
+REFUSED = {
+    "coinciding keys": """
+N, M, P = sizes("N M P")
+key, value, place = sort("key", N), sort("value", M), sort("place", P)
+x = sample("x", (place,), key)
+y = sample("y", (place,), value)
+K, V, at = weight("K", key, key), weight("V", value, value), draw(place)
+read = lambda v: softmax(lambda p: K[x(at), x(p)], lambda p: V[y(p), v], place)
+loss, values = cross_entropy(read, over=value, target=y(at)), dict(N=6, M=5, P=3)
+""",
+    "a count": f"""{TOKENS}
+count = total(lambda p: eq(x(p), x(at)) * 1, place)
+loss, values = (W[x(at), x(at)] - log(1 + count)) ** 2, dict(N=4, L=4)
+""",
+    "a mean over places": f"""{TOKENS}
+out = lambda v: total(lambda p: W[x(p), v], place)
+loss, values = cross_entropy(out, over=token, target=x(at)), dict(N=4, L=3)
+""",
+    "one table for all actions": """
+N = sizes("N")
+state, action = sort("state", N), sort("action", N)
+g = teacher("g", (action, state), state, injective=(state,))
+M = weight("M", action, state, state)
+B = weight("B", state, state)
+a, s = draw(action), draw(state)
+logit = lambda c: M[a, s, c] + B[s, c]
+loss, values = cross_entropy(logit, over=state, target=g(a, s)), dict(N=5)
+""",
+    "two values of one key": f"""{KEYS}
+U = weight("U", key, right)
+logit = lambda r: W[f(k), r] + U[k, r]
+loss, values = cross_entropy(logit, over=right, target=g(k)), dict(S=6, A=3, B=2)
+""",
+    "nothing over nothing": """
+N = sizes("N")
+item = sort("item", N)
+w = weight("w", item, item)
+i = draw(item)
+mean = total(lambda j: w[i, j], item)
+loss, values = (mean - 1) ** 2 / total(lambda j: w[i, j] ** 2, item), dict(N=4)
+""",
+    "values in order": """
+n, m = sizes("n m")
+item = sort("item", n)
+place = sort("place", m, ordered=True)
+g = teacher("g", (item,), place)
+W, i = weight("W", item, item), draw(item)
+loss, values = (W[i, i] - total(lambda j: eq(g(i), g(j)) * 1, item)) ** 2, dict(n=6, m=3)
+""",
+    "places that may be either side": """
+L = sizes("L")
+place = sort("place", L, ordered=True)
+p, q, d = fixed(place, L - 2), fixed(place, 3), draw(place)
+w = weight("w")
+loss, values = (w[()] - eq(d, p) - eq(d, q)) ** 2, dict(L=6)
+""",
+}
+NOTHING_HELPS = {
+    "W off": f"""{KEYS}
+loss, values = cross_entropy(lambda r: W[f(k), r], over=right, target=g(k)), dict(S=6, A=3, B=2)
+""",
+    "several arguments": """
+N = sizes("N")
+token, place = sort("token", N), sort("place", 3)
+x, f = sample("x", (place,), token), teacher("f", (token, token), token)
+K, V, p0 = weight("K", token, token), weight("V", token, token), draw(place)
+p1 = draw(place, distinct=p0)
+read = lambda v: softmax(lambda p: K[x(p0), x(p)], lambda p: V[x(p), v], place)
+loss, values = cross_entropy(read, over=token, target=f(x(p0), x(p1))), dict(N=4)
+""",
+}
+
+
+def stated(text):
+    """What a file states."""
+    made = {}
+    exec(f"{HEAD}{text}stated = statement(loss, values=values)", made)
+    return made["stated"]
+
+
+def refusal(text):
+    """Its refusal, one line."""
+    with pytest.raises(ParameterError) as caught:
+        kept.derived(stated(text))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def edited(text, change):
+    """A file in which a proposed change is made."""
+    for part in change.split(" and "):
+        if found := re.fullmatch(r"the number (\d+) in place of the size (\w+)", part):
+            number, n = found.groups()
+            text = re.sub(rf",? ?\b{n}=\d+", "", text)
+            text = re.sub(r"(= sizes\(.*)", rf"\1\n{n} = {number}", text)
+        elif found := re.fullmatch(r"the number (\d+) in place of weight (\w+)", part):
+            number, w = found.groups()
+            text = re.sub(rf"\n{w} = .*", "", re.sub(rf"\b{w}\[[^]]*\]", number, text))
+        elif found := re.fullmatch(r'sort\("(\w+)", \.\.\.\), not ordered', part):
+            text = text.replace(", ordered=True", "")
+        else:
+            call, name, more = re.fullmatch(r'(\w+)\("(\w+)", \.\.\., (.*)\)', part).groups()
+            text, times = re.subn(rf'({call}\("{name}".*)\)\n', rf"\1, {more})\n", text)
+            assert times == 1
+    return text
+
+
+@pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
+def test_every_proposed_change_works(text):
+    """Where one is proposed; of other changes of the same file none is needed."""
+    changes = refusal(text).partition("; tried, and it works: ")[2].split("; or ")
+    for change in changes:
+        made = derive(stated(edited(text, change)))
+        assert made.flow.state, change
+
+
+@pytest.mark.parametrize(("said", "text"), NOTHING_HELPS.items())
+def test_where_nothing_helps_it_is_said(said, text):
+    """In one line, with the lines that are concerned."""
+    message = refusal(text)
+    assert said in message and message.endswith("no change of a size, table or start helped")
+    assert message.startswith("line ")
+
+
+def test_two_tables_of_one_key_whose_values_go_together_in_all_ways():
+    """Stated by a draw of each value: a conjunction against the route that sees one of them."""
+    text = """
+N = sizes("N")
+left, right, label = sort("left", N), sort("right", N), sort("label", N)
+a, b = draw(left), draw(right)
+f = teacher("f", (left, right), label, injective=True)
+W, U = weight("W", left, right, label), weight("U", right, label)
+logit = lambda c: W[a, b, c] + U[b, c]
+loss, values = cross_entropy(logit, over=label, target=f(a, b)), dict(N=5)
+"""
+    made = derive(stated(text))
+    assert [x.name for x in made.flow.state] == ["delta_W"]
