@@ -201,18 +201,18 @@ def project(
         If a weight is missing, or has another shape.
     """
     if isinstance(checkpoints, xr.Dataset):
-        runs, shapes = checkpoints, found.loss.shapes
-        know = {"seed", "t", *shapes} <= {*runs.variables}
+        data, shapes = checkpoints, found.loss.shapes
+        know = {"seed", "t", *shapes} <= {*data.variables}
         require(know, "checkpoints: need seed, t and all weights; train with weights=True")
-        every = zip(*(runs[k].transpose("seed", "t", ...).values for k in shapes), strict=True)
+        every = zip(*(data[k].transpose("seed", "t", ...).values for k in shapes), strict=True)
         named = [[dict(zip(shapes, w, strict=True)) for w in zip(*of, strict=True)] for of in every]
-        return project(found, named, runs.t.values).assign_coords(seed=runs.seed)
+        return project(found, named, data.t.values).assign_coords(seed=data.seed)
     require(len(checkpoints), "checkpoints: there are none")
     several = isinstance(checkpoints[0], list | tuple)
     many = {len(run) for run in checkpoints} if several else {len(checkpoints)}
     t = np.arange(max(many)) if times is None else np.asarray(times)
     require({len(t)} == many, f"times: {len(t)} for {min(many)} checkpoints")
-    runs = checkpoints if several else [checkpoints]
+    runs: Sequence[Any] = checkpoints if several else [checkpoints]
     thetas = np.array([[flat(found, c, n) for n, c in enumerate(run)] for run in runs])
     s = found.subspace
 
@@ -221,14 +221,14 @@ def project(
         left = move - s.weights(s.coordinates(s.start + move)) + s.start
         return left @ left / (move @ move) if move.any() else np.nan
 
-    every = {
+    functions: dict[str, Any] = {
         "loss": (found.loss, thetas),
         "outside": (outside, thetas - s.start),
         "update_outside": (outside, np.diff(thetas, axis=1, prepend=thetas[:, :1])),
     }
     dims, chance = ("seed", "t"), 1 - len(s.forms) / found.loss.size
     made = xr.Dataset(
-        {k: (dims, np.apply_along_axis(f, -1, rows)) for k, (f, rows) in every.items()},
+        {k: (dims, np.apply_along_axis(f, -1, rows)) for k, (f, rows) in functions.items()},
         {"t": t.astype(float)},
         {"kind": "students", "inputs": found.scope},
     ).assign(by_chance=chance)

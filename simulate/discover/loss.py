@@ -300,9 +300,9 @@ class Loss:
             require(same, "loss: changes weights or their .grad; it must only compute")
             counts = self.numbers()
             value, again = float(loss.detach()), self(away)
-            counts = {k for k, v in self.numbers().items() if counts.get(k) not in (v, None)}
-            say = f"loss: changes {', '.join(counts)} at every call; make it a constant"
-            require(not counts, say)
+            counted = [k for k, v in self.numbers().items() if counts.get(k) not in (v, None)]
+            say = f"loss: changes {', '.join(counted)} at every call; make it a constant"
+            require(not counted, say)
             if random or not np.isclose(again, value, rtol=SAME, atol=0, equal_nan=True):
                 drops = [k for k, m in self.module.named_modules() if m.training and dropped(m)]
                 why = f"dropout in {', '.join(drops)}; call module.eval() first"

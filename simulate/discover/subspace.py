@@ -305,13 +305,13 @@ def discovered(
             )
     fine, class_gap = points.partition()
     if not points.moves(start):
-        other = (
+        others = (
             start + 0.1 * np.isin(range(start.size), np.r_[place]) for place in places.values()
         )
-        said = "start: the gradient is zero there, so that descent never moves; start elsewhere"
-        for name, theta in zip(places, other, strict=True):
-            require(not points.moves(theta), f"{said}, such as start={{'{name}': 0.1}}")
-        raise ParameterError(said)
+        stuck = "start: the gradient is zero there, so that descent never moves; start elsewhere"
+        for name, theta in zip(places, others, strict=True):
+            require(not points.moves(theta), f"{stuck}, such as start={{'{name}': 0.1}}")
+        raise ParameterError(stuck)
     class_gap.require("classes of weights")
     root = np.sqrt(np.bincount(fine))
     means = Means(points, fine, root)
