@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 TRIES = 24  # random starts of the search for fixed points
 STILL = 1e-9  # largest rate at a fixed point, and largest step of Newton's method
 SAME = 1e-6  # of two fixed points
-STEPS = 20  # of the comparison of descents
+STEP = 1e-5  # of differences, where torch has no second derivatives
+STEPS = 10  # of the comparison of descents
 AGREE = 1e-9  # of both descents, relative to the largest weight
-POWERS = 5  # applications of the Hessian that find its largest eigenvalue
+SMALL = 1e-12  # learning rate of that, at which a loss that does not fall is given up
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,7 @@ class Reduced:
     def value(self, *values: Any) -> np.ndarray:
         """The loss, at numbers or at arrays of the coordinates."""
         points = np.array(np.broadcast_arrays(*values), float)
-        made = [self.loss(self.subspace.weights(y)) for y in points.reshape(len(points), -1).T]
-        return np.array(made).reshape(points.shape[1:])
+        return np.apply_along_axis(lambda y: self.loss(self.subspace.weights(y)), 0, points)
 
     def rates(self, values: np.ndarray) -> np.ndarray:
         """Rates of the coordinates under gradient descent."""
@@ -53,6 +53,9 @@ class Reduced:
     def jacobian(self, values: np.ndarray) -> np.ndarray:
         """Derivatives of the rates by the coordinates."""
         s = self.subspace
+        if not self.loss.twice:
+            ends = [[self.rates(values + x) for x in (e, -e)] for e in STEP * np.eye(len(values))]
+            return np.stack([a - b for a, b in ends], 1) / (2 * STEP)
         rows = self.loss.curvature(s.weights(values), (s.rows / s.counts)[:, s.labels])
         return -np.stack([np.bincount(s.labels, row) for row in rows]) @ s.lift
 
@@ -65,31 +68,25 @@ class Reduced:
         steps: int,
     ) -> np.ndarray:
         """Coordinates before the first and after every step of an optimiser of all weights."""
-        s = self.subspace
-        many = np.bincount(s.fine)
-        step, values = Steps(how, eta, steps, [many]), (np.bincount(s.fine, s.start) / many)[None]
-        path = [s.start]
+        theta = self.subspace.start[None]
+        step, path = Steps(how, eta, steps), [theta[0]]
         for _ in range(steps):
-            slopes = np.bincount(s.fine, self.loss.gradient(path[-1])[1])
-            (values,) = step([values], [(slopes / many)[None]])
-            path.append(values[0][s.fine])
-        return np.array([s.coordinates(theta) for theta in path]).T
+            (theta,) = step([theta], [self.loss.gradient(theta[0])[1][None]])
+            path.append(theta[0])
+        return np.array([self.subspace.coordinates(x) for x in path]).T
 
     def deviation(self) -> float:
         """Largest difference between descent of all weights of the module (`torch.optim.SGD`) and
         of the coordinates, relative to the largest weight.
         """
         s, loss = self.subspace, self.loss
-        along, curved = loss.gradient(s.start)[1], 1.0
-        for _ in range(POWERS):
-            along = loss.curvature(s.start, along[None] / np.linalg.norm(along))[0]
-            if not along.any():
-                break
-            curved = max(curved, float(np.linalg.norm(along)))
+        (begun, slopes), eta = loss.gradient(s.start), 1.0
+        while eta > SMALL and loss(s.start - eta * slopes) > begun - eta / 2 * slopes @ slopes:
+            eta /= 2
         values, here, worst = s.coordinates(s.start), s.start, 0.0
-        descent = torch.optim.SGD(loss.leaves.values(), lr=1 / curved)
+        descent = torch.optim.SGD(loss.leaves.values(), lr=eta)
         for _ in range(STEPS):
-            values = values + self.rates(values) / curved
+            values = values + eta * self.rates(values)
             loss.load(here)
             descent.zero_grad()
             loss.call(loss.inputs).backward()
@@ -113,8 +110,7 @@ class NumericFlow(Flow):
 
         def rates(_: float, *values: Any) -> np.ndarray:
             points = np.array(np.broadcast_arrays(*values), float)
-            columns = [free * self.reduced.rates(y) for y in points.reshape(len(points), -1).T]
-            return np.stack(columns, 1).reshape(points.shape)
+            return np.apply_along_axis(lambda y: free * self.reduced.rates(y), 0, points)
 
         def jacobian(_: float, *values: Any) -> np.ndarray:
             return free[:, None] * self.reduced.jacobian(np.array(values, float))
@@ -147,17 +143,20 @@ class NumericFlow(Flow):
         _, rates, jacobian, initial = self._compiled
         start, rng, points = np.array(initial()), np.random.default_rng(0), list[np.ndarray]()
         held = np.diag([float(self.rhs[x] == 0) for x in self.state])  # these stay at the start
+
+        def off(y: np.ndarray) -> np.ndarray:
+            return rates(0, *y) + held @ (y - start)
+
+        def slope(y: np.ndarray) -> np.ndarray:
+            return jacobian(0, *y) + held
+
         for n in range(TRIES):
             with np.errstate(all="ignore"):
-                here = scipy.optimize.root(
-                    lambda y: rates(0, *y) + held @ (y - start),
-                    start + (n > 0) * spread * rng.normal(size=start.size),
-                    jac=lambda y: jacobian(0, *y) + held,
-                ).x
+                far = (n > 0) * spread * rng.normal(size=start.size)
+                here = scipy.optimize.root(off, start + far, jac=slope).x
             # rates also vanish far away, where saturated softmaxes are: there a Newton step is long
-            left = rates(0, *here)
-            newton = np.linalg.lstsq(jacobian(0, *here), left, rcond=None)[0]
-            still = max(*np.abs(left), *np.abs(newton), *np.abs(held @ (here - start))) < STILL
+            newton = np.linalg.lstsq(slope(here), off(here), rcond=None)[0]
+            still = max(*np.abs(off(here)), *np.abs(newton)) < STILL
             if still and all(np.abs(here - p).max() > SAME for p in points):
                 points.append(here)
         return [dict(zip(self.state, map(float, p), strict=True)) for p in points]
@@ -202,44 +201,41 @@ def project(
         If a weight is missing, or has another shape.
     """
     if isinstance(checkpoints, xr.Dataset):
-        runs, names = checkpoints, {*found.loss.shapes}
-        know = names | {"seed", "t"} <= {*runs.variables}
+        data, shapes = checkpoints, found.loss.shapes
+        know = {"seed", "t", *shapes} <= {*data.variables}
         require(know, "checkpoints: need seed, t and all weights; train with weights=True")
-        of = {k: runs[k].transpose("seed", "t", ...).values for k in names}
-        every = [
-            [{k: of[k][b, n] for k in of} for n in range(len(runs.t))]
-            for b in range(len(runs.seed))
-        ]
-        return project(found, every, runs.t.values).assign_coords(seed=runs.seed)
+        every = zip(*(data[k].transpose("seed", "t", ...).values for k in shapes), strict=True)
+        named = [[dict(zip(shapes, w, strict=True)) for w in zip(*of, strict=True)] for of in every]
+        return project(found, named, data.t.values).assign_coords(seed=data.seed)
     require(len(checkpoints), "checkpoints: there are none")
-    if isinstance(checkpoints[0], list | tuple):
-        return xr.concat([project(found, run, times) for run in checkpoints], "seed")
-    s, loss = found.subspace, found.loss
-    t = np.arange(len(checkpoints)) if times is None else np.asarray(times)
-    require(len(t) == len(checkpoints), f"times: {len(t)} for {len(checkpoints)} checkpoints")
-    thetas = np.array([flat(found, c, n) for n, c in enumerate(checkpoints)])
+    several = isinstance(checkpoints[0], list | tuple)
+    many = {len(run) for run in checkpoints} if several else {len(checkpoints)}
+    t = np.arange(max(many)) if times is None else np.asarray(times)
+    require({len(t)} == many, f"times: {len(t)} for {min(many)} checkpoints")
+    runs: Sequence[Any] = checkpoints if several else [checkpoints]
+    thetas = np.array([[flat(found, c, n) for n, c in enumerate(run)] for run in runs])
+    s = found.subspace
 
-    def outside(moves: np.ndarray) -> np.ndarray:
-        """Share of squared moves outside of the subspace; NaN for no move."""
-        inside = np.array([s.weights(s.coordinates(s.start + m)) - s.start for m in moves])
-        with np.errstate(invalid="ignore"):
-            return ((moves - inside) ** 2).sum(1) / (moves**2).sum(1)
+    def outside(move: np.ndarray) -> float:
+        """Share of a squared move outside of the subspace; NaN for no move."""
+        left = move - s.weights(s.coordinates(s.start + move)) + s.start
+        return left @ left / (move @ move) if move.any() else np.nan
 
-    values = np.array([s.coordinates(theta) for theta in thetas]).T
-    data = {
-        x.name: ("t", v, {"meaning": meaning})
-        for x, v, meaning in zip(found.flow.state, values, found.order_parameters, strict=True)
+    functions: dict[str, Any] = {
+        "loss": (found.loss, thetas),
+        "outside": (outside, thetas - s.start),
+        "update_outside": (outside, np.diff(thetas, axis=1, prepend=thetas[:, :1])),
     }
-    made = {
-        "loss": [loss(theta) for theta in thetas],
-        "outside": outside(thetas - s.start),
-        "update_outside": outside(np.diff(thetas, axis=0, prepend=thetas[:1])),
-    }
-    chance = {"by_chance": 1 - len(values) / loss.size}
-    about = {"kind": "students", "inputs": found.scope}
-    return xr.Dataset(
-        data | {k: ("t", v) for k, v in made.items()} | chance, {"t": t.astype(float)}, about
-    )
+    dims, chance = ("seed", "t"), 1 - len(s.forms) / found.loss.size
+    made = xr.Dataset(
+        {k: (dims, np.apply_along_axis(f, -1, rows)) for k, (f, rows) in functions.items()},
+        {"t": t.astype(float)},
+        {"kind": "students", "inputs": found.scope},
+    ).assign(by_chance=chance)
+    values = np.apply_along_axis(s.coordinates, -1, thetas)
+    for k, (x, meaning) in enumerate(zip(found.flow.state, found.order_parameters, strict=True)):
+        made[x.name] = dims, values[..., k], {"meaning": meaning}
+    return made if several else made.isel(seed=0)
 
 
 def flat(found: Discovered, checkpoint: Any, number: int) -> np.ndarray:

@@ -87,9 +87,10 @@ class Discovered:
     @property
     def scope(self) -> str:
         """For which inputs the answer holds."""
-        many = max(map(len, names.columns(self.loss.inputs)), default=0)
-        of = f" ({many:,} listed)" if many else ""
-        return f"exact over all inputs{of}" if self.exact else f"for this sample{of}"
+        lengths = {len(x) for x in names.columns(self.loss.inputs)}
+        listed = f"{max(lengths):,} listed" if len(lengths) == 1 else "not counted"
+        sample = f"for this sample ({listed}; all inputs may need fewer)"
+        return f"exact over all inputs ({listed})" if self.exact else sample
 
     @property
     def checks(self) -> list[dict[str, Any]]:
@@ -188,7 +189,7 @@ class Discovered:
         for k, g in enumerate(growth, 1):
             rows[f"growth_{k}"] = (g.real, "growth rate at the start, real part")
         return tabulated(
-            {name: (float(row[0]), *row[1:]) for name, row in rows.items()},
+            rows,
             curves=lambda: {"flow": curve},
             equations=lambda: [*flow.equations().values()],
             notes=notes,
@@ -288,7 +289,8 @@ def discover(
     if not deviation < AGREE:
         raise ParameterError(
             f"loss: descent of the module leaves its {len(subspace.forms)} order parameters by "
-            f"{deviation:.1g} within {STEPS} steps; is the loss differentiable there?"
+            f"{deviation:.1g} within {STEPS} steps; is the loss differentiable there, and leaves "
+            "weights as they are?"
         )
-    exact = names.complete(loss.inputs) if sample is None else not sample
+    exact = inputs is None or names.complete(loss.inputs) if sample is None else not sample
     return Discovered(loss, subspace, exact, deviation)

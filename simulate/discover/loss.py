@@ -25,20 +25,23 @@ from theory.statement.tree import require
 
 SAME = 1e-11  # of two evaluations at one point
 AWAY = 0.1  # distance from the start at which they are compared: at zero weights dropout is silent
+STEP, COARSE = 1e-6, 1e-4  # of differences of gradients, and how far off they may be
 MANY = 512  # inputs from which the memory is estimated, by an eighth of them
 LITTLE = 2**25  # bytes of one gradient, below which one thread is enough
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
+WIDE = dict.fromkeys(NARROW, torch.float64) | {torch.complex64: torch.complex128}
 CASTS = {Tensor.float, Tensor.half, Tensor.bfloat16}
 
 
 class Double(TorchFunctionMode):
-    """Reads float32, float16 and bfloat16 as float64 in all that a module calls."""
+    """Reads float32, float16 and bfloat16 as float64, and complex64 as complex128, in all that a
+    module calls.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call the function with the wider type."""
-        wide = {dtype: torch.float64 for dtype in NARROW}
         args, kwargs = tree_map(
-            lambda x: wide.get(x, x) if isinstance(x, torch.dtype) else x, (args, kwargs or {})
+            lambda x: WIDE.get(x, x) if isinstance(x, torch.dtype) else x, (args, kwargs or {})
         )
         return (Tensor.double if func in CASTS else func)(*args, **kwargs)
 
@@ -64,7 +67,8 @@ def widened(x: Any, dtype: torch.dtype = torch.float64) -> Any:
     )
     if not isinstance(x, Tensor):
         return x
-    return x.detach().to("cpu", dtype if x.is_floating_point() else None)
+    kind = dtype.to_complex() if x.is_complex() else dtype if x.is_floating_point() else None
+    return x.detach().to("cpu", kind)
 
 
 def copied(of: nn.Module, dtype: torch.dtype) -> nn.Module:
@@ -141,6 +145,10 @@ class Loss:
                 f"{name}: is {str(getattr(x, 'dtype', type(x).__name__)).removeprefix('torch.')}, "
                 "weights must be tensors of real floats; give torch.tensor(..., dtype=torch.float64)",
             )
+            require(
+                not (nn.parameter.is_lazy(x) or x.is_meta),
+                f"{name}: has no values (a lazy module, or one on device meta); initialise it first",
+            )
         if isinstance(of, nn.Module):
             of = self.module = copied(of, dtype)
             every = dict(of.named_parameters())
@@ -154,6 +162,8 @@ class Loss:
         )
         self.function: Any = functools.partial(loss_fn, of) if loss_fn else own
         self.leaves: dict[str, Tensor] = {k: x for k, x in every.items() if k not in self.frozen}
+        say = "module: weights of torch.jit modules cannot be copied; give the module before that"
+        require(all(x.is_leaf for x in self.leaves.values()), say)
         require(self.leaves, "module: has no trainable weights")
         self.inputs = tree_map(functools.partial(widened, dtype=dtype), inputs)
         self.shapes = {k: tuple(x.shape) for k, x in self.leaves.items()}
@@ -227,7 +237,7 @@ class Loss:
         every, options = [*self.leaves.values()], options | {"allow_unused": True}
         with self.exactly():
             parts = torch.autograd.grad(of, every, materialize_grads=True, **options)
-        return torch.cat([x.flatten() for x in parts])
+        return torch.cat([x.to_dense().flatten() for x in parts])
 
     def gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """The loss and its gradient."""
@@ -237,10 +247,23 @@ class Loss:
     def curvature(self, theta: np.ndarray, along: np.ndarray) -> np.ndarray:
         """Derivatives by all weights of the gradient along every row."""
         _, slopes = self.slopes(theta, create_graph=True)
-        if not slopes.requires_grad:
-            return np.zeros_like(along)
         rows = torch.tensor(along)
         return np.stack([self.derived(slopes @ row, retain_graph=True).numpy() for row in rows])
+
+    @functools.cached_property
+    def twice(self) -> bool:
+        """Whether torch has right second derivatives: it has none of some functions, and zeros
+        where one is marked ``once_differentiable``.
+        """
+        away, row, step = np.random.default_rng(1).normal(size=(3, self.size))
+        away = self.start + AWAY * away
+        ends = [row @ self.gradient(away + x * step)[1] for x in (STEP, -STEP)]
+        try:
+            exact = self.curvature(away, row[None])[0] @ step
+        except RuntimeError:
+            return False
+        near = COARSE * np.abs(ends).max()
+        return bool(np.isclose(exact, (ends[0] - ends[1]) / (2 * STEP), rtol=COARSE, atol=near))
 
     def check(self) -> None:
         """Refuse what is no loss, before anything is computed from it."""
@@ -255,6 +278,7 @@ class Loss:
         away = self.start + AWAY * np.random.default_rng(0).normal(size=self.size)
         try:
             self.load(away)
+            loaded = self.flat(self.leaves)
             loss = self.call(self.inputs)
             what = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
             number = isinstance(loss, Tensor) and loss.numel() == 1
@@ -271,7 +295,14 @@ class Loss:
                 "call module.eval() first",
             )
             random = not torch.equal(drawn, torch.get_rng_state())
+            same = np.array_equal(self.flat(self.leaves), loaded)
+            same &= all(x.grad is None for x in self.leaves.values())
+            require(same, "loss: changes weights or their .grad; it must only compute")
+            counts = self.numbers()
             value, again = float(loss.detach()), self(away)
+            counted = [k for k, v in self.numbers().items() if counts.get(k) not in (v, None)]
+            say = f"loss: changes {', '.join(counted)} at every call; make it a constant"
+            require(not counted, say)
             if random or not np.isclose(again, value, rtol=SAME, atol=0, equal_nan=True):
                 drops = [k for k, m in self.module.named_modules() if m.training and dropped(m)]
                 why = f"dropout in {', '.join(drops)}; call module.eval() first"
@@ -286,6 +317,16 @@ class Loss:
             raise ParameterError(f"loss: {error_summary(error)}") from error
         require(np.isfinite(value), f"loss: is {value} at the start")
         require(np.isfinite(slopes).all(), "loss: its gradient is not finite at the start")
+
+    def numbers(self) -> dict[str, int | float]:
+        """Numbers that modules keep as attributes, by name."""
+        of = self.module.named_modules(prefix="module")
+        return {
+            f"{name}.{k}": v
+            for name, x in of
+            for k, v in vars(x).items()
+            if isinstance(v, int | float)
+        }
 
     def memory(self) -> float:
         """Bytes that one gradient stores, from a part of the inputs; 0 where they are few."""

@@ -18,13 +18,9 @@ LETTERS = "ijklmnpqrstuvwxyz"
 SHOWN = 3  # entries of a class without a pattern
 TERMS = 6  # of an order parameter
 Rules = dict[str, Callable[[Any, Any, int, int], Any]]
-# Properties of an index, and where they hold.
-ONE: Rules = {
-    "{i} = {d}": lambda i, j, d, n: i == d,
-    "{i} <= {d}": lambda i, j, d, n: i <= d,
-    "{i} > {d}": lambda i, j, d, n: i > d,
-    "{i} != {d}": lambda i, j, d, n: i != d,
-}
+# Properties of an index, and where they hold; `properties` adds their negations.
+NEGATED = {" = ": " != ", " > ": " <= ", " < ": " >= ", " in the ": " not in the "}
+ONE: Rules = {"{i} > {d}": lambda i, j, d, n: i > d, "{i} = {d}": lambda i, j, d, n: i == d}
 ANY: Rules = {  # of two indices
     "{j} = {i}": lambda i, j, d, n: i == j,
     "{j} = {i}+{d}": lambda i, j, d, n: j - i == d,
@@ -36,19 +32,10 @@ TWO: Rules = {  # of two indices with one range 0, ..., n - 1
     "{j} = {d}{i} mod {n}": lambda i, j, d, n: (d * i - j) % n == 0,
     "{j} < {i}": lambda i, j, d, n: j < i,
     "{j} > {i}": lambda i, j, d, n: j > i,
-    "{j} <= {i}": lambda i, j, d, n: j <= i,
-    "{j} >= {i}": lambda i, j, d, n: j >= i,
-    "{j} != {i}": lambda i, j, d, n: j != i,
-    "{j} != {i}-{d}": lambda i, j, d, n: i - j != d,
-    "{j} != {i}+{d}": lambda i, j, d, n: j - i != d,
-    "{j} != {i}+{d} mod {n}": lambda i, j, d, n: (j - i) % n != d,
-    "{j} != {d}{i} mod {n}": lambda i, j, d, n: (d * i - j) % n != 0,
 }
 BLOCKS: Rules = {  # where d divides n; of these only where nothing else names a class
     "{i} and {j} in the same block of {d}": lambda i, j, d, n: i // d == j // d,
-    "{i} and {j} in different blocks of {d}": lambda i, j, d, n: i // d != j // d,
     "{j} = {i} modulo {d}": lambda i, j, d, n: (j - i) % d == 0,
-    "{j} != {i} modulo {d}": lambda i, j, d, n: (j - i) % d != 0,
 }
 
 
@@ -71,21 +58,24 @@ def properties(shape: Sequence[int], blocks: bool) -> dict[str, np.ndarray]:
     index = np.indices(shape)
 
     def written() -> Iterator[tuple[str, np.ndarray]]:
-        pairs = [(a, b) for b in range(len(shape)) for a in range(b)]
-        for a, b in pairs:
-            n, equal = shape[a], shape[a] == shape[b]
-            letters = {"i": LETTERS[a], "j": LETTERS[b], "n": n}
-            for rules in (ANY, TWO if equal else {}, BLOCKS if equal and blocks else {}):
-                for d in range(1, max(n, shape[b])):
-                    for words, where in (
-                        rules.items() if rules is not BLOCKS or d > 1 > n % d else ()
-                    ):
-                        if "{d}{i}" not in words or d > 1:
-                            yield words.format(d=d, **letters), where(index[a], index[b], d, n)
-        for letter, k, size in zip(LETTERS, index, shape, strict=False):
-            for words, where in ONE.items():
-                for d in range(size):
-                    yield words.format(i=letter, d=d), where(k, k, d, size)
+        for b, n in enumerate(shape):
+            for a, size in enumerate(shape[:b]):
+                equal = size == n
+                for rules in (ANY, TWO if equal else {}, BLOCKS if equal and blocks else {}):
+                    for d in range(1, max(size, n)):
+                        if rules is not BLOCKS or d > 1 > n % d:
+                            yield from every(rules, a, b, d)
+        for k, size in enumerate(shape):
+            for d in range(size):
+                yield from every(ONE, k, k, d)
+
+    def every(rules: Rules, a: int, b: int, d: int) -> Iterator[tuple[str, np.ndarray]]:
+        for words, rule in rules.items():
+            if "{d}{i}" not in words or d > 1:
+                words = words.format(i=LETTERS[a], j=LETTERS[b], d=d, n=shape[a])
+                where = rule(index[a], index[b], d, shape[a])
+                yield words, where
+                yield re.sub("|".join(NEGATED), lambda m: NEGATED[m[0]], words), ~where
 
     return dict(sorted(written(), key=lambda rule: ("mod" in rule[0], " = " not in rule[0])))
 
@@ -150,12 +140,12 @@ def order(row: Any, classes: Sequence[Sequence[Part]]) -> str:
     behind = behind and len({p.pattern for p in every}) == len(every)
     words = ""
     for x, of in terms[:TERMS]:
-        size = abs(x) if isinstance(x, Fraction) else f"{abs(x):.4g}"
+        size = str(abs(x)) if isinstance(x, Fraction) else f"{abs(x):.4g}"
         sign = (" - " if x < 0 else " + ") if words else ("-" if x < 0 else "")
         body = " and ".join(p.pattern if behind else str(p) for p in of)
         mean = "mean of " if len(terms) == 1 and sum(p.entries for p in of) > 1 else ""
         bare = len(terms) == 1 or len(of) == 1 and not re.search(r"\], ", body)
-        words += f"{sign}{'' if abs(x) == 1 else f'{size} '}{mean}{body if bare else f'({body})'}"
+        words += f"{sign}{'' if size == '1' else f'{size} '}{mean}{body if bare else f'({body})'}"
     if len(terms) > TERMS:
         words += f" and {len(terms) - TERMS} more"
     return ", ".join([words, *(longest if behind else ())])

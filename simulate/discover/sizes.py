@@ -20,12 +20,13 @@ Make = Callable[..., tuple[Any, Any]]
 
 def parsed(make: Make, assignments: Sequence[str] = ()) -> dict[str, Any]:
     """Sizes that a function takes, from their defaults and ``NAME=VALUE``."""
-    fields = [
-        (k, type(p.default), parameter(p.default, "size"))
-        if p.default is not p.empty
-        else (k, int | None, parameter(None, "size"))
+    defaults = {
+        k: None if p.default is p.empty else p.default
         for k, p in inspect.signature(make).parameters.items()
         if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    }
+    fields = [
+        (k, int | None if x is None else type(x), parameter(x, "size")) for k, x in defaults.items()
     ]
     kind = dataclasses.make_dataclass("Sizes", fields, bases=(BaseParameters,), frozen=True)
     return kind().parse(assignments).as_dict()

@@ -20,8 +20,10 @@ from theory.statement.tree import require
 
 SPREADS = (1.0, 0.5, 0.25, 0.1)  # of random points about the start, in turn
 DRAWS = len(SPREADS)  # points of a round
+SURE = 4 * DRAWS  # points of a round that decides
+CLEAR = 1e-2  # residual of directions, below which more points are drawn
 FAR = 3.0  # largest displacement of an entry, in units of these
-FLOOR = 1e-5  # gradients below this part of the largest of a round are not scaled up to it
+FLOOR = 1e-3  # gradients below this part of the largest so far are not scaled up to it
 DIFFERENT = 1e-8  # relative to the gradient: larger is a difference
 FAINT = 1e-5  # smallest accepted residual of directions, in which rounding grows
 ROUNDING = 1e-10  # largest rejected residual
@@ -33,8 +35,8 @@ MOST_CLASSES = 400
 FEW = 12  # weights that may all start at different values
 MOST_TRIES = 20
 DENOMINATORS = (1, 24, 720, 5040)  # of coordinates, tried in turn
-AGREE = 1e-7  # of a coordinate and its fraction; that they span the subspace is then checked
-SYMMETRIC = "give a symmetric start, such as start=0"
+AGREE = 1e-7  # of a coordinate and its fraction, times the largest denominator
+SYMMETRIC = "give a symmetric start, such as start=0, and all inputs instead of a sample"
 Gradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
@@ -63,7 +65,7 @@ class Points:
     gradient: Gradient
     start: np.ndarray
     rng: np.random.Generator
-    typical: float = 0.0
+    largest: float = 0.0
 
     def draw(self, lift: Callable[[np.ndarray], np.ndarray], size: int, many: int) -> np.ndarray:
         """Rows of slopes in units of their norm, or of a part of the largest norm: where a softmax
@@ -78,9 +80,13 @@ class Points:
             rows += [slopes] if np.isfinite([loss, *slopes]).all() else []
             if len(rows) == many:
                 norms = np.linalg.norm(rows, axis=1, keepdims=True)
-                self.typical = float(np.median(norms))
-                return np.array(rows) / np.maximum(norms, FLOOR * norms.max() or 1)
+                self.largest = max(self.largest, float(norms.max()))
+                return np.array(rows) / np.maximum(norms, FLOOR * self.largest or 1)
         raise ParameterError("loss: is not finite at random weights about the start")
+
+    def moves(self, theta: np.ndarray) -> bool:
+        """Whether descent from there moves."""
+        return bool(np.linalg.norm(self.gradient(theta)[1]) > ROUNDING * self.largest)
 
     def partition(self) -> tuple[np.ndarray, Gap]:
         """Class of every entry, and how clear it is.
@@ -98,14 +104,17 @@ class Points:
                 f"subspace is everything, or nearly so (at most {MOST_CLASSES} are followed); "
                 + SYMMETRIC,
             )
-            rows = self.draw(lambda z, labels=labels: z[labels], many, DRAWS)  # type: ignore[misc]
-            g = self.rng.normal(size=DRAWS) @ rows
-            order = np.lexsort((g, labels))
-            same = np.diff(labels[order], prepend=-1) == 0
-            steps = np.diff(g[order], prepend=0) * same
-            split = steps > DIFFERENT
-            if not split.any():
-                return by_size(labels), Gap(accepted, float(steps.max()))
+            for draws in (DRAWS, SURE):
+                rows = self.draw(lambda z, labels=labels: z[labels], many, draws)  # type: ignore[misc]
+                g = self.rng.normal(size=draws) @ rows
+                order = np.lexsort((g, labels))
+                same = np.diff(labels[order], prepend=-1) == 0
+                steps = np.diff(g[order], prepend=0) * same
+                split = steps > DIFFERENT
+                if split.any():
+                    break
+            else:
+                return by_size(labels), Gap(accepted, abs(float(steps.max())))
             accepted = min(accepted, float(steps[split].min()))
             labels[order] = np.cumsum(~same | split) - 1
 
@@ -142,8 +151,11 @@ class Means:
         """Orthonormal columns of the smallest subspace that holds gradients at all its points."""
         V, accepted = np.zeros((len(self.root), 0)), np.inf
         while True:
-            many = max(DRAWS, V.shape[1] // 3) if V.size else 1
-            _, sizes, basis = np.linalg.svd(residual(V, self.draw(V, many)), full_matrices=False)
+            for many in (max(DRAWS, V.shape[1] // 3) if V.size else 1, SURE):
+                slopes = residual(V, self.draw(V, many))
+                _, sizes, basis = np.linalg.svd(slopes, full_matrices=False)
+                if sizes[0] > CLEAR:
+                    break
             if sizes[0] < DIFFERENT or V.shape[1] == len(V):
                 return V, Gap(accepted, float(sizes[0]))
             taken = sizes >= PIVOT * sizes[0]
@@ -201,9 +213,9 @@ def echelon(rows: np.ndarray) -> np.ndarray:
         k += 1
     for largest in DENOMINATORS:
         exact = np.frompyfunc(lambda x: Fraction(x).limit_denominator(largest), 1, 1)(rows)  # noqa: B023
-        if np.abs(exact.astype(float) - rows).max(initial=0) < AGREE:
+        if np.abs(exact.astype(float) - rows).max(initial=0) < AGREE / largest:
             return exact
-    return rows
+    return np.where(np.abs(rows) < AGREE, 0, rows)
 
 
 @dataclass(frozen=True)
@@ -216,8 +228,6 @@ class Subspace:
         All weights at the start.
     labels : array
         Class of every entry. Entries of a class start equal and move alike.
-    fine : array
-        Classes that stay under every optimiser that treats entries alike, such as Adam.
     forms : array
         Coordinates as combinations of means over classes, a row each: fractions, or floats.
     gap : Gap
@@ -226,7 +236,6 @@ class Subspace:
 
     start: np.ndarray
     labels: np.ndarray
-    fine: np.ndarray
     forms: np.ndarray
     gap: Gap
     class_gap: Gap
@@ -284,20 +293,25 @@ def discovered(
     ParameterError
         If the start has no symmetry, nothing moves, or residuals are not orders of magnitude apart.
     """
-    for name, place in places.items():
-        values = start[place]
-        require(
-            values.size <= FEW or len(np.unique(values)) <= values.size // 2,
-            f"start: the weights of {name} start at different values, so that the subspace is "
-            f"everything: no two weights move together; {SYMMETRIC}",
-        )
     points = Points(gradient, start, np.random.default_rng(seed))
+    near = points.draw(lambda z: z, start.size, 1)[0]
+    for name, place in places.items():
+        if len(np.unique(start[place])) > max(start[place].size // 2, FEW):
+            say = f"{name}: the loss does not depend on it; freeze it, requires_grad_(False)"
+            require(near[place].any(), say)
+            raise ParameterError(
+                f"start: the weights of {name} start at different values, so that the subspace is "
+                f"everything: no two weights move together; {SYMMETRIC}"
+            )
     fine, class_gap = points.partition()
-    require(
-        np.linalg.norm(gradient(start)[1]) > ROUNDING * points.typical,
-        "start: the gradient is zero there, so that descent never moves; start elsewhere, such as "
-        f"start={{'{next(iter(places))}': 0.1}}",
-    )
+    if not points.moves(start):
+        others = (
+            start + 0.1 * np.isin(range(start.size), np.r_[place]) for place in places.values()
+        )
+        stuck = "start: the gradient is zero there, so that descent never moves; start elsewhere"
+        for name, theta in zip(places, others, strict=True):
+            require(not points.moves(theta), f"{stuck}, such as start={{'{name}': 0.1}}")
+        raise ParameterError(stuck)
     class_gap.require("classes of weights")
     root = np.sqrt(np.bincount(fine))
     means = Means(points, fine, root)
@@ -311,9 +325,9 @@ def discovered(
     both = np.column_stack([alike(rows), start[first(fine)]])
     labels = by_size(np.unique(both, axis=0, return_inverse=True)[1].ravel()[fine])
     forms = echelon(rows[fine[first(labels)]].T * np.bincount(labels))
-    made = Subspace(start, labels, fine, forms, gap, class_gap)
+    made = Subspace(start, labels, forms, gap, class_gap)
     Q = np.linalg.qr(made.lift[labels[first(fine)]] * root[:, None])[0]
     fresh = float(np.linalg.norm(residual(Q, means.draw(Q, DRAWS)), axis=1).max())
     gap = Gap(gap.accepted, max(gap.rejected, fresh))
     gap.require("order parameters", FAINT)
-    return Subspace(start, labels, fine, forms, gap, class_gap)
+    return Subspace(start, labels, forms, gap, class_gap)

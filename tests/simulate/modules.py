@@ -90,6 +90,61 @@ class Product(nn.Module):
         return (self.u[x] * self.v[x] - 1).square().mean()
 
 
+class Tied(nn.Module):
+    """Autoencoder with one matrix: inputs are bits."""
+
+    def __init__(self, N: int) -> None:
+        super().__init__()
+        self.W, self.b = nn.Parameter(0.6 * torch.eye(N)), nn.Parameter(torch.zeros(N))
+
+    def loss(self, x: Tensor) -> Tensor:
+        return (torch.relu(x.float() @ self.W.T @ self.W + self.b) - x).square().mean()
+
+
+class Pooling(nn.Module):
+    """A softmax over places, an embedding and a table find the first word."""
+
+    def __init__(self, N: int, L: int) -> None:
+        super().__init__()
+        self.w, self.U = nn.Parameter(torch.zeros(L)), nn.Parameter(torch.zeros(N, N))
+        self.E = nn.Embedding.from_pretrained(0.5 * torch.eye(N), freeze=False)
+
+    def loss(self, x: Tensor) -> Tensor:
+        pooled = (self.w.softmax(0)[:, None] * self.E(x)).sum(1)
+        return functional.cross_entropy(pooled @ self.U, x[:, 0])
+
+
+class Recurrent(nn.Module):
+    """A recurrent network with equal units remembers its first input."""
+
+    def __init__(self, H: int) -> None:
+        super().__init__()
+        shapes = {"W": (H, H), "v": (H,), "u": (H,)}
+        for k, (name, shape) in enumerate(shapes.items(), 1):
+            self.register_parameter(name, nn.Parameter(torch.full(shape, 0.1 * k)))
+
+    def loss(self, x: Tensor) -> Tensor:
+        h = torch.zeros(len(x), len(self.v))
+        for one in 2.0 * x.T - 1:
+            h = torch.tanh(h @ self.W.T + one[:, None] * self.v)
+        return (h @ self.u - 2 * x[:, 0] + 1).square().mean()
+
+
+class Layers(nn.Module):
+    """An embedding and layers near the identity, which learn the identity."""
+
+    def __init__(self, *between: nn.Module, N: int = 5) -> None:
+        super().__init__()
+        square = [nn.Embedding(N, N), nn.Linear(N, N), nn.Linear(N, N)]
+        for layer in square:
+            nn.init.zeros_(getattr(layer, "bias", torch.zeros(1)))
+            layer.weight.data = 0.5 * torch.eye(N)
+        self.layers = nn.Sequential(square[0], *between, square[1], nn.ReLU(), square[2])
+
+    def loss(self, x: Tensor) -> Tensor:
+        return functional.cross_entropy(self.layers(x), x)
+
+
 class Plain(nn.Module):
     """A layer and its loss, to be damaged in tests of refusals."""
 

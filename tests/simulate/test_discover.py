@@ -10,7 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from modules import Copy, Plain, Product, Retrieval, Table, Targets, copy, cycle, retrieval
+from modules import (
+    Copy,
+    Layers,
+    Plain,
+    Pooling,
+    Product,
+    Recurrent,
+    Retrieval,
+    Table,
+    Targets,
+    Tied,
+    copy,
+    cycle,
+    retrieval,
+)
 from torch import nn
 
 from simulate.discover import discover, scaling
@@ -21,6 +35,7 @@ from simulate.induction_heads.student import squared_error
 from theory.induction_heads import structure
 from theory.optimisers import Optimiser
 from theory.parameters import ParameterError
+from verify.trajectories import compare
 
 
 @functools.cache
@@ -112,6 +127,120 @@ def test_counts_by_hand():
     # products: one path of two numbers for all inputs; one if they start equal
     assert len(discover(Product(4, 0.5, 0.25), torch.arange(4)).order_parameters) == 2
     assert len(discover(Product(4, 0.5, 0.5), torch.arange(4)).order_parameters) == 1
+
+
+def every(values, length):
+    """All sequences."""
+    return torch.tensor([*itertools.product(range(values), repeat=length)])
+
+
+@pytest.mark.parametrize(
+    ("module", "inputs", "number", "entries"),
+    [
+        # W commutes with every permutation, as b: two entries of W and one of b
+        (Tied(4), every(2, 4), 3, [4, 4, 12]),
+        # rows of E and U keep their sums; the first place against all others, which keep theirs
+        (Pooling(3, 4), every(3, 4), 3, [1, 3, 3, 3, 6, 6]),
+        # equal units stay equal
+        (Recurrent(6), every(2, 4), 3, [6, 6, 36]),
+        # factors of logits on the space in which these do not all move together
+        (
+            lambda w, x: nn.functional.cross_entropy(w["U"][x] @ w["V"].T, x),
+            torch.arange(5),
+            2,
+            [5, 5, 20, 20],
+        ),
+    ],
+)
+def test_more_counts_by_hand(module, inputs, number, entries):
+    """Each counted before it was run."""
+    near = {"U": 0.5 * torch.eye(5), "V": 0.3 * torch.eye(5)}
+    found = discover(module, inputs, None if isinstance(module, nn.Module) else near)
+    assert found.exact and len(found.order_parameters) == number
+    assert [*found.classes.values()] == entries
+
+
+@pytest.mark.parametrize(
+    ("between", "number", "seeds"),
+    [([], 4, (0, 4, 6, 31, 34)), ([nn.LayerNorm(5)], 7, (0, 2, 3, 7))],
+)
+def test_dead_and_saturated_networks_decide_nothing(between, number, seeds):
+    """Seeds whose random points leave a layer dead, or a loss flat: the count is the same."""
+    for seed in seeds:
+        found = discover(Layers(*between), torch.arange(5), seed=seed)
+        assert len(found.order_parameters) == number
+
+
+class Once(torch.autograd.Function):
+    """A square, without second derivatives."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, slope):
+        return 2 * slope * ctx.saved_tensors[0]
+
+
+def test_second_derivatives_that_torch_does_not_have():
+    """Silently zero, or missing: growth rates are those of a loss that has them."""
+
+    def loss(square, w, x):
+        return nn.functional.cross_entropy(square(w["W"])[x], x)
+
+    start, x = {"W": torch.full((5, 5), 0.5)}, torch.arange(5)
+    one, other = (
+        discover(functools.partial(loss, square), x, start) for square in (Once.apply, torch.square)
+    )
+    assert other.loss.twice and not one.loss.twice
+    np.testing.assert_allclose(one.flow.jacobian(), other.flow.jacobian(), atol=1e-9)
+    bags = nn.EmbeddingBag.from_pretrained(torch.zeros(4, 4), freeze=False)
+    found = discover(
+        bags, every(4, 2), loss_fn=lambda net, x: nn.functional.cross_entropy(net(x), x[:, 0])
+    )
+    assert float(found.flow.jacobian()[0, 0]) < 0 and found.flow.solve(t=5.0).loss[-1] < 1.3
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda W, x: torch.fft.ifft(torch.fft.fft(W[x].to(torch.complex64))).real,
+        lambda W, x: nn.functional.embedding(x, W, sparse=True),
+        lambda W, x: W[x] if W.trace() > 0 else 2 * W[x],
+    ],
+    ids=["complex inside", "sparse", "branches on values"],
+)
+def test_unusual_tables(read):
+    """One difference, as of a plain table."""
+    loss = lambda w, x: nn.functional.cross_entropy(read(w["W"], x), x)  # noqa: E731
+    found = discover(loss, torch.arange(5), {"W": torch.zeros(5, 5)})
+    assert found.order_parameters == ["W[i, i] - W[i, j], j != i"]
+
+
+def test_inputs_that_are_a_sample():
+    """It breaks the symmetry of its law, which is said; with all signs and places it does not."""
+    x = torch.randn(3, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    loss = lambda w, x: (x @ w["W"].T - x).square().mean()  # noqa: E731
+    found = discover(loss, x, {"W": torch.zeros(2, 2)})
+    assert len(found.order_parameters) == 2
+    assert "for this sample (3 listed; all inputs may need fewer)" in str(found)
+    turned = torch.cat(
+        [x @ turn for turn in (torch.eye(2).double(), torch.eye(2).double().flip(0))]
+    )
+    signs = torch.tensor([*itertools.product([1.0, -1.0], repeat=2)], dtype=torch.float64)
+    found = discover(loss, (turned[:, None] * signs).flatten(0, 1), {"W": torch.zeros(2, 2)})
+    assert found.order_parameters == ["mean of W[i, i]"]
+    lengths = discover(
+        lambda w, x: sum(w["b"][one].exp().mean() for one in x),
+        [torch.arange(n) for n in (2, 3)],
+        {"b": torch.zeros(3)},
+    )
+    assert "for this sample (not counted" in str(lengths)
+    alone = discover(lambda w: (w["b"] - 1).square().sum(), None, {"b": torch.zeros(3)})
+    assert "exact over all inputs (not counted)" in str(alone)
 
 
 def test_flow_is_that_of_the_module():
@@ -253,6 +382,33 @@ def damaged(loss):
 X = torch.eye(3)
 
 
+def counting(module, x):
+    """A schedule by the number of calls."""
+    module.calls = getattr(module, "calls", 0) + 1
+    return module.layers(x).square().mean() * (1 if module.calls < 50 else 2)
+
+
+def clamped(module, x):
+    """Weights are kept small."""
+    for w in module.parameters():
+        w.data.clamp_(-0.1, 0.1)
+    return module.layers(x).square().mean()
+
+
+def trained(module, x):
+    """The loss calls backward itself."""
+    loss = module.layers(x).square().mean()
+    loss.backward(retain_graph=True)
+    return loss
+
+
+def spare():
+    """A table, and a layer that is not used."""
+    module = Table(3)
+    module.spare = nn.Linear(8, 8)
+    return module
+
+
 @pytest.mark.parametrize(
     ("module", "inputs", "options", "message"),
     [
@@ -293,6 +449,24 @@ X = torch.eye(3)
         ({"W": torch.zeros(3)}, X, {}, "has no method loss"),
         (lambda w, x: w["W"].sum(), X, {}, "start=.name: tensor"),
         (3, X, {}, "must be a torch.nn.Module"),
+        (damaged(counting), X, {"start": 0.1}, "loss: changes module.calls at every call"),
+        (damaged(clamped), X, {"start": 0.1}, "loss: changes weights or their .grad"),
+        (damaged(trained), X, {"start": 0.1}, "loss: changes weights or their .grad"),
+        (spare(), torch.arange(3), {}, "spare.weight: the loss does not depend on it; freeze it"),
+        (Plain(nn.LazyLinear(2)), X, {}, "layers.0.weight: has no values .a lazy module"),
+        (Plain(nn.Linear(3, 2)).to("meta"), X, {}, "layers.0.weight: has no values"),
+        (
+            Plain(nn.Linear(3, 2), nn.Linear(2, 2), nn.Linear(2, 2)),
+            X,
+            {"start": 0},
+            "descent never moves; start elsewhere, such as start=.'layers.2.bias': 0.1",
+        ),
+        (
+            {"W": torch.zeros(2, dtype=torch.complex64)},
+            X,
+            {"loss_fn": lambda w, x: w["W"].abs().sum()},
+            "W: is complex64, weights must be tensors of real floats",
+        ),
     ],
 )
 def test_refusals(module, inputs, options, message):
@@ -406,5 +580,34 @@ def test_project():
         if inside:
             flow = found.flow.descend(0.5, 19)
             np.testing.assert_allclose(path.x4, flow.x4, atol=1e-12)
+    several = found.project([states, states])
+    assert several.sizes == {"seed": 2, "t": 20} and several.by_chance.shape == ()
+    for name in ("x4", "loss", "outside", "update_outside"):
+        np.testing.assert_array_equal(several[name].values, [path[name].values] * 2)
+    with pytest.raises(ParameterError, match="times: 3 for 20 checkpoints"):
+        found.project(states, [0, 1, 2])
     with pytest.raises(ParameterError, match="checkpoint 0: has no weight scores"):
         found.project([nn.Linear(2, 2)])
+
+
+def test_projected_training_is_compared_with_power():
+    """Theory against trainings: agreement says which error would have been seen, and an error of
+    a fifth is seen.
+    """
+    found, inputs, runs = discovered(copy, 4), copy(4)[1], []
+    for seed in range(8):
+        draw = torch.Generator().manual_seed(seed)
+        module, states = Copy(4, 3).double(), []
+        descent = torch.optim.SGD(module.parameters(), lr=0.25)
+        for _ in range(40):
+            states.append({k: v.clone() for k, v in module.state_dict().items()})
+            descent.zero_grad()
+            module.loss(inputs[torch.randint(81, (256,), generator=draw)]).backward()
+            descent.step()
+        runs.append(states)
+    seen = found.project(runs, 0.25 * np.arange(40))
+    curve = found.predict(seen, eta=0.25)
+    result = compare(curve[["x4"]], seen)
+    assert [c.verdict for c in result.checks] == ["agrees"]
+    assert "an error of 5% or more would have been noticed" in str(result)
+    assert [c.verdict for c in compare(1.2 * curve[["x4"]], seen).checks] == ["FAIL"]

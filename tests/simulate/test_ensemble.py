@@ -456,6 +456,14 @@ class Hidden(Net):
         return self.scale * super().loss(x, y)
 
 
+class Counting(Net):
+    calls = 0
+
+    def loss(self, x, y):
+        self.calls += 1
+        return super().loss(x, y) * (1 if self.calls < 50 else 2)
+
+
 class Infinite(Net):
     def loss(self, x, y):
         return super().loss(x, y) / 0 * 0
@@ -480,6 +488,7 @@ REFUSED = {
     Masking: r"at once: .*self.first\(x\)\[.*torch.where for if and masks",
     InPlace: r"at once: .*out\[0\] = .*torch.stack for assignments in place",
     Hidden: r"module: differs from seed to seed in more than .*\(register_buffer\)",
+    Counting: "loss: changes module.calls at every call; make it a constant",
     Infinite: "loss: is nan",
     Shaped: "module: is another under another seed",
     lambda: 3: "module = 3: must be, or build, a module of torch",

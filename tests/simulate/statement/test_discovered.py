@@ -4,6 +4,8 @@ their students: the same, or fewer for a reason that is written here.
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 from pathlib import Path
 
@@ -18,6 +20,7 @@ import systems
 from simulate.discover import discover
 from simulate.statement.student import Learner
 from theory import registry
+from theory.associative_memory.factual_recall import dynamics
 from theory.statement import model
 
 OWN = [  # of the tests, at sizes at which no two of their rates are equal by chance
@@ -44,6 +47,9 @@ OWN = [  # of the tests, at sizes at which no two of their rates are equal by ch
     (systems.recall, dict(S=4, R=2, D=2, T=5, n=2, epsilon=0.3)),
     (systems.retrieval, dict(N=5, M=4, P=3)),
     (systems.induction, dict(N=3)),
+    (systems.regression, dict(D=2, N=2, a=0.2)),
+    (strangers.ridge, dict(D=3)),
+    (dynamics.recall, dict(S=4, R=2, D=2, T=5, noise_tokens=2, epsilon=0.3)),
 ]
 MODELS = {
     "induction_heads.bursty": dict(B=2, N=4),
@@ -61,6 +67,22 @@ FEWER = [  # why fewer suffice: the flow of the engine is exact, but not the sma
     ("state_tracking.bypass", dict(N=4, b=2, d_g=3), "conserved, with one that depends on b"),
     ("induction_heads.in_weights", dict(B=2, C=4, L=2, R=2), "a sum decays, but starts at zero"),
 ]
+NEITHER = {  # statements without order parameters of the engine, or without students
+    "orthogonal": "the engine refuses it: values of two teachers meet at random",
+    "tracking": "a closure over teachers",
+}
+FILES = {  # of statements of the toolkit and its examples
+    "theory/state_tracking/bypass.py": "state_tracking.bypass",
+    "theory/induction_heads/bursty/emergence.py": "induction_heads.bursty",
+    "theory/induction_heads/in_weights/emergence.py": "induction_heads.in_weights",
+    "theory/induction_heads/markov.py": "induction_heads.markov",
+    "theory/induction_heads/network.py": "of pseudo-parameters; test_discover.py has the network",
+    "theory/associative_memory/retrieval.py": "associative_memory.retrieval",
+    "theory/associative_memory/softmax_recall.py": "associative_memory.softmax_recall",
+    "theory/associative_memory/factual_recall/dynamics.py": "recall",
+    "examples/linear_attention/linear_attention/statement.py": "eigenvalues are no parameters, so "
+    "that there are no students; systems.regression is the same with unit eigenvalues",
+}
 
 
 def both(stated, sizes):
@@ -68,10 +90,11 @@ def both(stated, sizes):
     p = model.parameters(stated)().replace(**sizes, batch_size=0)
     learner = Learner(stated, p, seed=1)
     weights = {w.name: w for w in learner.weights}
+    share = 0.5 if stated.gausses else 1  # a regression may start at its optimum
     found = discover(
         lambda values, data: learner.student.mean({weights[k]: x for k, x in values.items()}, data),
         learner.test,
-        start={w.name: x.clone() for w, x in learner.weights.items()},
+        start={w.name: share * x for w, x in learner.weights.items()},
     )
     return learner, found
 
@@ -93,9 +116,34 @@ def outside(learner, found):
     return max([scatter, *(np.abs(np.array(row) @ means).max() for row in rows)])
 
 
-def of_model(name):
-    """Statement of a model of the registry."""
-    return registry.find(name).wing("theory").stated
+def stated_by(source):
+    """Statement of a function, or of a model of the registry."""
+    if isinstance(source, str):
+        return registry.find(source).wing("theory").stated
+    return source(white=True) if source is systems.regression else source()
+
+
+def test_every_statement_is_here():
+    """Of the tests' modules by their functions, of the toolkit by its files and its registry."""
+    tested = {getattr(f, "__name__", f) for f, *_ in [*OWN, *MODELS.items(), *FEWER]}
+    functions = {
+        name
+        for module in (strangers, systems)
+        for name, f in inspect.getmembers(module, inspect.isfunction)
+        if f.__module__ == module.__name__ and "return statement(" in inspect.getsource(f)
+    }
+    assert functions <= tested | {*NEITHER}
+    root = Path(__file__).parents[3]
+    files = {
+        str(path.relative_to(root))
+        for wing in ("theory", "examples")
+        for path in (root / wing).rglob("*.py")
+        if "theory/statement/" not in str(path)
+        and re.search(r"(?<!def )\bstatement\((?!\))", path.read_text())
+    }
+    assert files == {*FILES}
+    models = {name for name, m in registry._table().items() if m.stated and not m.package}
+    assert models | {"recall"} == {x for x in FILES.values() if " " not in x} <= tested
 
 
 @pytest.mark.parametrize(
@@ -104,7 +152,7 @@ def of_model(name):
     ids=[getattr(f, "__name__", f) for f, _ in [*OWN, *MODELS.items()]],
 )
 def test_the_engine_and_discovery_agree(stated, sizes):
-    learner, found = both(of_model(stated) if isinstance(stated, str) else stated(), sizes)
+    learner, found = both(stated_by(stated), sizes)
     assert len(found.order_parameters) == len(learner.made.quotient.order)
     assert outside(learner, found) < 1e-9
 
@@ -114,6 +162,6 @@ def test_the_engine_and_discovery_agree(stated, sizes):
 )
 def test_fewer_suffice(stated, sizes, why):
     """Inside of what the engine finds, and fewer by one."""
-    learner, found = both(of_model(stated) if isinstance(stated, str) else stated(), sizes)
+    learner, found = both(stated_by(stated), sizes)
     assert len(found.order_parameters) == len(learner.made.quotient.order) - 1, why
     assert outside(learner, found) < 1e-9
