@@ -99,7 +99,8 @@ def _claims(model: Model, args: argparse.Namespace) -> int:
             cli.choose("--run", command, dict.fromkeys(known))
         with progress.bar(f"papers {args.paper}", show=not args.quiet):
             stored = evidence.renew(model, wanted, not args.quiet, args.anew)
-    found_rows, state = evidence.found(stored), evidence.state(model, stored)
+    found_rows = evidence.found(stored)
+    state = evidence.state(model, stored)
     different = claims.different(ledger, found_rows, claims.counted(path))
     if args.json:
         print(

@@ -121,7 +121,8 @@ def computed(claim: Claim, found: Found) -> str:
     is *undecided*. A figure alone is *drawn*; equations and code alone are no evidence. Errata are
     marked by their kind and need evidence like other claims.
     """
-    checks, tests = claim.evidence("check"), claim.evidence("test")
+    checks = claim.evidence("check")
+    tests = claim.evidence("test")
     words = [found.verdicts.get(address, "undecided") for address in checks]
     ran = [found.verdicts.get(f"tests.{address}", "tested") for address in tests]
     if "FAIL" in words + ran:

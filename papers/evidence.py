@@ -120,7 +120,8 @@ def renew(
         code = "" if command == TESTS else sources(model, command)
         if code and not anew and stored.get(command, {}).get("sources") == code:
             continue
-        begun, checked_out = time.monotonic(), commit(claims.place(model))
+        begun = time.monotonic()
+        checked_out = commit(claims.place(model))
         if command == TESTS:
             record: dict[str, Any] = {"checks": tested(cited(model)), "tables": {}}
         else:

@@ -147,7 +147,8 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
             raise ParameterError(f"--data {args.data}: only for state_tracking")
         text = output.read_text("--data", args.data)
         p, options = system.data(p, text, f"--data {args.data}")
-    p, seeds = reaching(args, system, p), cli.seeds(args.seeds, "1")
+    p = reaching(args, system, p)
+    seeds = cli.seeds(args.seeds, "1")
     store, single = storage.destination(args.out)
     result = system.train(
         p,
@@ -161,10 +162,8 @@ def main(argv: list[str] | None = None, model: str | None = None) -> int:
     )
     if single:
         runs.write(result, single)
-    last, where = (
-        result.isel({d: -1 for d in result.dims if d in (system.time, system.sweep_parameter)}),
-        str(single or store),
-    )
+    last = result.isel({d: -1 for d in result.dims if d in (system.time, system.sweep_parameter)})
+    where = str(single or store)
     shown = system.displayed or [
         n for n, v in last.data_vars.items() if v.dims == ("seed",) and not np.isnan(v).all()
     ]

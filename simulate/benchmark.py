@@ -110,7 +110,8 @@ def students() -> dict[str, Any]:
         plain = PLAIN[name](learner)
         with FlopCounterMode(display=False) as counter:
             learner.step(0)
-        spent, simple = best(functools.partial(learner.step, 0)), best(plain)
+        spent = best(functools.partial(learner.step, 0))
+        simple = best(plain)
         floor = counter.get_total_flops() / peak(dtype)
         what = f"{1e3 * simple:.3g}" + (", batch given" if drawn else "")
         work = f"{counter.get_total_flops() / 1e6:.3g}"

@@ -58,7 +58,8 @@ def integrate(
     dict
         First time of each event; NaN if it does not occur.
     """
-    shapes, events = {n: w.shape for n, w in weights.items()}, events or {}
+    shapes = {n: w.shape for n, w in weights.items()}
+    events = events or {}
 
     def split(y: np.ndarray) -> dict[str, Tensor]:
         parts = torch.as_tensor(y).split([s.numel() for s in shapes.values()])

@@ -114,7 +114,9 @@ def checkpoint(system: Any, p: Any, state: State) -> None:
     ParameterError
         If its step is none of the run, or measurements until then are missing or of another kind.
     """
-    last, step, made = length(system, p), state["step"], state["records"]
+    last = length(system, p)
+    step = state["step"]
+    made = state["records"]
     if not is_whole(step) or not 0 <= step <= last:
         raise ParameterError(f"is at {system.counter} {step!r}, the run has 0 to {last}")
     every = p.eval_every if system.time else 1

@@ -166,7 +166,8 @@ class Grid:
 
     def blanks(self) -> list[str]:
         """What the dataset will not hold, in words."""
-        every, there = math.prod(map(len, self.values)), len(self.points)
+        every = math.prod(map(len, self.values))
+        there = len(self.points)
         some = [f"{every - there} of {every} points of {' x '.join(self.axes)} have no run"]
         shares = {
             d: 1 - sum(run.sizes.get(d, 0) for run in self.runs) / there / len(values)

@@ -169,7 +169,8 @@ def _in_worker(
 
 def _call(job: Callable[[Callable[[int], None]], Any], done: Path, k: int, threads: int) -> Any:
     global _share
-    counter, _share = np.memmap(done, dtype=np.int64, mode="r+"), threads
+    counter = np.memmap(done, dtype=np.int64, mode="r+")
+    _share = threads
 
     def tick(n: int) -> None:
         counter[k] = n

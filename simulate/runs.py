@@ -124,7 +124,8 @@ def _decoded(file: netCDF4.Dataset) -> xr.Dataset:
     file.set_auto_maskandscale(False)
     for name, v in file.variables.items():
         own = dict(v.__dict__)
-        blank, more = own.pop("_FillValue", np.nan), own.pop("coordinates", "")
+        blank = own.pop("_FillValue", np.nan)
+        more = own.pop("coordinates", "")
         number = getattr(v.dtype, "str", "")[1:] in ("f4", "f8", "i8")
         if not number or blank == blank or not own.keys() <= {"long_name"}:
             file.set_auto_maskandscale(True)

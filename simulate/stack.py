@@ -43,7 +43,8 @@ class Run(NamedTuple):
 
 def _learner(system: System, members: Sequence[Run], *where: Any, **own: Any) -> Learner:
     """Learner of runs that are trained together."""
-    points, seeds = [run.p for run in members], [run.seed for run in members]
+    points = [run.p for run in members]
+    seeds = [run.seed for run in members]
     return system.learner(points if system.joint else points[0], seeds, *where, **own)
 
 
@@ -56,7 +57,8 @@ def seconds_per_step(
 ) -> float:
     """Measured seconds per step of a job, including its share of the measurements."""
     p = members[0].p
-    learner, length = _learner(system, members, device, dtype, **own), system.length(p)
+    learner = _learner(system, members, device, dtype, **own)
+    length = system.length(p)
 
     def seconds(work: Callable[[], Any]) -> float:
         started = time.perf_counter()
@@ -139,10 +141,8 @@ def _checkpoint(system: System, run: Run, code: str, path: Path) -> State:
         If the checkpoint was written by other code, as the run would then mix two versions, or
         does not fit the run.
     """
-    state, file = (
-        checkpoints.load_checkpoint(path, run.config, run.seed),
-        path.with_suffix(".checkpoint"),
-    )
+    state = checkpoints.load_checkpoint(path, run.config, run.seed)
+    file = path.with_suffix(".checkpoint")
     if state is not None and not {"step", "learner", "records"} <= set(state):
         warnings.warn(f"{file}: of another version of this toolkit; starting over", stacklevel=2)
         state = None
@@ -211,7 +211,9 @@ def _learn(
     and ``tick`` is called after every step.
     """
     p, many = members[0].p, len(members)
-    length, saved, begun = system.length(p), time.monotonic(), False
+    length = system.length(p)
+    saved = time.monotonic()
+    begun = False
     # Overflow is detected below, by name.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"), DeferSignals() as patience:
         try:

@@ -96,7 +96,8 @@ def statements(module: str) -> str:
     source = sys.modules[module]
     if getattr(source, "__file__", None) is None:
         return ""
-    path, package = Path(str(source.__file__)), source.__package__ or ""
+    path = Path(str(source.__file__))
+    package = source.__package__ or ""
     if not package or path.name == "simulate.py":
         return output.digest([path])
     task = sys.modules.get(f"{package.replace('simulate.', 'theory.', 1)}.task")
@@ -204,7 +205,9 @@ def unseal(path: Path) -> bytes:
     """
     _sizable(path)
     sealed = path.read_bytes()
-    content, mark, digest = sealed[:-TRAILER], sealed[-TRAILER:-32], sealed[-32:]
+    content = sealed[:-TRAILER]
+    mark = sealed[-TRAILER:-32]
+    digest = sealed[-32:]
     if mark != MARK:
         raise ParameterError(f"{path}: not a result of this toolkit, or cut short")
     if hashlib.sha256(content).digest() != digest:

@@ -38,7 +38,8 @@ def listed(name: str, text: str, words: bool) -> list[str]:
     values: list[str] = []
     for part in re.split(r",(?![^(]*\))", text):
         part = part.strip()
-        between, spaced = re.fullmatch(RANGE, part), re.fullmatch(SPACED, part)
+        between = re.fullmatch(RANGE, part)
+        spaced = re.fullmatch(SPACED, part)
         more: Sequence[Any] = [part]
         try:
             if between and not words:

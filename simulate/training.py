@@ -196,7 +196,8 @@ class System:
             For invalid parameters, seeds, options, precision, device, store or workers; if the loss
             does not stay finite; or if the student's code was changed since a run was interrupted.
         """
-        seeds, workers = arguments.seeds(seeds), arguments.workers(workers)
+        seeds = arguments.seeds(seeds)
+        workers = arguments.workers(workers)
         if not seeds:
             raise ParameterError("seeds = []: must be at least one")
         p = self.until(
@@ -231,8 +232,11 @@ class System:
         **own: Any,
     ) -> list[jobs.Job]:
         """Jobs for unfinished runs, of one or a list of Parameters; errors as in `train`."""
-        seeds, store, missing = arguments.seeds(seeds), arguments.store(store), []
-        where, precision = self.device(device), self.precision(dtype)
+        seeds = arguments.seeds(seeds)
+        store = arguments.store(store)
+        missing = []
+        where = self.device(device)
+        precision = self.precision(dtype)
         for q in map(self.until, p if isinstance(p, list) else [p]):
             config = self.configuration(q, precision, **own)
             for s in seeds:

@@ -206,7 +206,8 @@ def _laurent(expr: sp.Expr, size: int, small: sp.Symbol) -> tuple[int, list[sp.E
         return 1, [sp.S.One] + [sp.S.Zero] * (size - 1)
     if expr.is_Add:
         parts = [_laurent(a, size, small) for a in expr.args]
-        low, end = min(v for v, _ in parts), min(v + len(c) for v, c in parts)
+        low = min(v for v, _ in parts)
+        end = min(v + len(c) for v, c in parts)
         total = (sp.Add(*(c[k - v] for v, c in parts if k >= v)) for k in range(low, end))
         return _leading(low, [sp.expand(c) for c in total])
     if expr.is_Mul:
@@ -254,7 +255,8 @@ def _composed(function: type[sp.Function], inner: list[sp.Expr], z: sp.Symbol) -
     """Coefficients of a function of a series, by Horner's rule from its derivatives: of sine, whose
     derivatives lead back to itself.
     """
-    moved, sums = [sp.S.Zero, *inner[1:]], [sp.S.Zero] * len(inner)
+    moved = [sp.S.Zero, *inner[1:]]
+    sums = [sp.S.Zero] * len(inner)
     for k in reversed(range(len(inner))):
         sums = _product(sums, moved)
         sums[0] += sp.diff(function(z), z, k).subs(z, inner[0]) / sp.factorial(k)

@@ -226,7 +226,8 @@ class Balls:
             return lambda x: x, (e.rewrite(OTHERWISE[type(e)]),)
         name = type(e).__name__
         if name in NAMES and (len(e.args) == 1 or name == "LambertW"):
-            call, more = NAMES[name] or name, [int(k) for k in e.args[1:]]
+            call = NAMES[name] or name
+            more = [int(k) for k in e.args[1:]]
             return lambda x: getattr(x, call)(*more), e.args[:1]
         fixed = not e.free_symbols & self.moving
         if name in BY_SLOPE and (fixed or (name != "polygamma" and e.args[0].is_number)):
@@ -258,7 +259,8 @@ def certify(equation: Any, values: Any, *, digits: int = 15) -> Interval:
         If a symbol has no value; for a function that has no certified value, as a sum; if these
         digits cannot be proved, as of zero or of what is no real number.
     """
-    digits, rhs = number("digits", digits, Allowed(low=1, high=300), int), equation.rhs
+    digits = number("digits", digits, Allowed(low=1, high=300), int)
+    rhs = equation.rhs
     numbers = sweep.numbers(values, sorted(s.name for s in rhs.free_symbols))
     for more in (32, 128, 1024):
         with library().ctx.workprec(more + math.ceil(digits * math.log2(10))):

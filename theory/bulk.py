@@ -74,7 +74,8 @@ class Bulk:
         with np.errstate(all="ignore"):
             self._integrate()
         self._left |= least < SMALLEST
-        parts, names = all_parts((*flow.expanded.values(),)), [flow.time, *flow.state, *free]
+        parts = all_parts((*flow.expanded.values(),))
+        names = [flow.time, *flow.state, *free]
         self._left[self._point[self._changes_fast(parts, names, self._fixed)]] = True
         self.alone = {k: self._alone(k) for k in np.flatnonzero(self._left).tolist()}
 
@@ -108,7 +109,9 @@ class Bulk:
         rates = np.concatenate([rates, np.empty((len(DOP853.A_EXTRA), *y.shape))])
         for n, row in enumerate(DOP853.A_EXTRA, STAGES + 1):
             rates[n] = self._rates(y + h * np.tensordot(row[:n], rates[:n], 1), fixed)
-        moved, first, last = end - y, h * rates[0], h * rates[STAGES]
+        moved = end - y
+        first = h * rates[0]
+        last = h * rates[STAGES]
         rest = h * np.tensordot(DOP853.D, rates, 1)
         return np.stack([moved, first - moved, 2 * moved - last - first, *rest])
 
@@ -131,7 +134,8 @@ class Bulk:
             good = error < 1
             within = self._polynomial(y, rates, end, h, fixed)
             found.append([part[..., good] for part in (points, t, h, y, within)])
-            y, first = np.where(good, end, y), np.where(good, rates[STAGES], first)
+            y = np.where(good, end, y)
+            first = np.where(good, rates[STAGES], first)
             t = np.where(good, np.where(h < 1 - t, t + h, 1.0), t)
             h = h * np.clip(SAFETY * error**-0.125, SHORTER, np.where(good, LONGER, 1.0))
             self._left[points[t == 1]] = False
@@ -157,7 +161,9 @@ class Bulk:
 
     def _at(self, t: np.ndarray, step: np.ndarray) -> np.ndarray:
         """States at times within steps, by steps that end there: the polynomials are less exact."""
-        y, fixed, h = self._y[:, step], self._fixed[:, self._point[step]], t - self._t[step]
+        y = self._y[:, step]
+        fixed = self._fixed[:, self._point[step]]
+        h = t - self._t[step]
         return self._stages(y, self._rates(y, fixed), h, fixed)[0]
 
     def states(self, t: np.ndarray) -> np.ndarray:
@@ -189,7 +195,8 @@ class Bulk:
             len(symbols), len(self.atol)
         )
         names = [self.flow.time, *self.flow.state, *symbols]
-        points, call = np.arange(len(self.atol)), numeric.function(expr, names)
+        points = np.arange(len(self.atol))
+        call = numeric.function(expr, names)
         used = [x in expr.free_symbols for x in self.flow.state]
 
         def of(t: Any, y: np.ndarray, point: np.ndarray) -> Any:
@@ -215,7 +222,8 @@ class Bulk:
         ends, every = self._t + self._h, np.arange(len(self._t))
         early = of(ends, self._within_step(ends, every), self._point) > 0
         begun = of(0.0, self.start, points)
-        found, alone = np.where(begun == 0, 0.0, np.nan), self._left.copy()
+        found = np.where(begun == 0, 0.0, np.nan)
+        alone = self._left.copy()
         changed = np.flatnonzero(early != (begun > 0)[self._point])
         last = np.full(len(points), len(every))
         np.minimum.at(last, self._point[changed], changed)

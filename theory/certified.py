@@ -74,7 +74,8 @@ def certify(
         As `solve`; for a function that has no certified value; if these digits cannot be proved, or
         an event touches zero without crossing it.
     """
-    digits, name = number("digits", digits, Allowed(low=1, high=300), int), flow.time.name
+    digits = number("digits", digits, Allowed(low=1, high=300), int)
+    name = flow.time.name
     with allow_beyond(beyond):
         if {"until", name} <= {*end} and name != "until":
             raise ParameterError(f"{name} = {shown(end[name])}: is the same as until")
@@ -88,7 +89,9 @@ def certify(
     observed = {} if goal else {x: flow._spell(e) for x, e in flow.observables.items()}
     exprs = [*flow.expanded.values(), *flow.initial.values(), *goal, *observed.values()]
     used = {s.name for e in exprs for s in e.free_symbols} - {name, *map(str, flow.state)}
-    values, more, why = sweep.numbers(parameters, sorted(used)), GUARD, ""
+    values = sweep.numbers(parameters, sorted(used))
+    more = GUARD
+    why = ""
     for expr in goal:
         known = {
             s: fraction(values[s.name], s.name)
@@ -129,7 +132,8 @@ def certify(
                 intervals = [*map(Interval.of, found)]
                 labels = [*map(str, flow.state), *observed]
                 return intervals[0] if goal else dict(zip(labels, intervals, strict=True))
-            why, more = "errors grow too fast", more + math.ceil(lacking) + 2
+            why = "errors grow too fast"
+            more = more + math.ceil(lacking) + 2
     raise ParameterError(
         f"digits = {digits}: {flow.name}: {why}; take fewer digits, or a shorter run"
     )
@@ -182,7 +186,8 @@ class Path:
 
     def series(self, t: Any, box: Iterable[Any], order: int) -> list[list[Any]]:
         """Taylor coefficients of the solutions through a box."""
-        found, arb_series = [[x] for x in box], self.flint.arb_series
+        found = [[x] for x in box]
+        arb_series = self.flint.arb_series
         for k in range(order):
             self.flint.ctx.cap = k + 1
             rates = self.rates(arb_series([t, 1]), *map(arb_series, found))
@@ -231,7 +236,8 @@ class Path:
         arb, poly = self.flint.arb, self.flint.arb_poly
         radius = [x.rad() for x in self.y]
         thin = self.series(self.t, [x.mid() for x in self.y], self.order - 1)
-        sizes, goal = [[*map(_log, x)] for x in thin], _log(self.small)
+        sizes = [[*map(_log, x)] for x in thin]
+        goal = _log(self.small)
         usual = min(
             max((goal + x[j] - x[k]) / (k - j) for j in range(k))
             for x in sizes
@@ -294,7 +300,8 @@ class Path:
 
     def defect(self, t: Any, paths: Sequence[Any], part: Any) -> list[Any]:
         """Largest difference between the slope of a path and its rate, over a part of time."""
-        arb_poly, arb_series = self.flint.arb_poly, self.flint.arb_series
+        arb_poly = self.flint.arb_poly
+        arb_series = self.flint.arb_series
 
         def rates(about: Any, terms: int) -> list[Any]:
             self.flint.ctx.cap = terms

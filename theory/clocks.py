@@ -183,7 +183,8 @@ def as_plain(how: Optimiser, eta_: float) -> Plain:
     """
     if how.optimizer != "sgd":
         raise ParameterError(f"optimizer = {how.optimizer}: must be sgd for a clock of momentum")
-    eq, name = equations(), "nesterov" if how.nesterov else "heavy_ball"
+    eq = equations()
+    name = "nesterov" if how.nesterov else "heavy_ball"
     mean = float(eq[f"age_{name}"].evaluate({"beta": how.momentum}))
     long_run_rate = float(eq["rate_momentum"].evaluate({"eta": eta_, "beta": how.momentum}))
     rate_ = float(eq["plain_rate"].evaluate({"rate": long_run_rate, "age": mean}))

@@ -222,7 +222,8 @@ def _numbers(
     known = {s: numbers[s.name] for v in point.values() for s in v.free_symbols}
     x = np.array([float(point[y].subs(known)) for y in flow.state])
     with np.errstate(divide="ignore", invalid="ignore"):
-        moved, matrix = rates(0.0, x), jacobian(0.0, x) if jacobian else np.array(np.nan)
+        moved = rates(0.0, x)
+        matrix = jacobian(0.0, x) if jacobian else np.array(np.nan)
     if not np.isfinite(matrix).all():
         raise ParameterError(f"at = {dict(point)}: rates have no derivative there")
     if fixed and np.abs(moved).max() > STILL * np.abs(matrix).max() * max(1.0, np.abs(x).max()):

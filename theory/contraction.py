@@ -55,7 +55,8 @@ class Code:
 
     def function(self, results: Sequence[Array]) -> Callable:
         """Compile the steps into a function of the inputs that returns the given variables."""
-        steps, permute = self.steps, getattr(self.xp, "permute", None) or self.xp.transpose
+        steps = self.steps
+        permute = getattr(self.xp, "permute", None) or self.xp.transpose
 
         def seen(values: list, view: View) -> Any:
             number, order, new_axes = view
@@ -106,7 +107,8 @@ class Code:
 
     def together(self, work: Callable[[Any, Any], Any], *parts: Array) -> Array:
         """Elementwise sum or product of arrays."""
-        axes, views = self.union(parts), [self.aligned(x, self.union(parts)) for x in parts]
+        axes = self.union(parts)
+        views = [self.aligned(x, self.union(parts)) for x in parts]
         return self.step(lambda *xs: functools.reduce(work, xs), axes, *views)
 
     def contracted(self, arrays: Sequence[Array], bound: set[sp.Symbol]) -> Array:

@@ -30,7 +30,8 @@ def edges(kind: type[BaseParameters]) -> Iterator[tuple[str, BaseParameters]]:
     p = kind()
     yield from (("default", p), *((name, make()) for name, make in kind.presets().items()))
     for field in dataclasses.fields(kind):
-        value, allowed = getattr(p, field.name), field.metadata["allowed"]
+        value = getattr(p, field.name)
+        allowed = field.metadata["allowed"]
         if type(value) not in (int, float) or field.name not in p.values():
             continue
         far = 10.0 ** (2 if type(value) is int else DECADES)
@@ -88,7 +89,8 @@ def of_flow(flow: Flow, p: Any, end: float) -> dict[str, float]:
     """Digits lost by the solution of a flow at a time, by order parameter, relative to the largest
     value before.
     """
-    path, true = flow.solve(p, until=end), flow.certify(p, until=end)
+    path = flow.solve(p, until=end)
+    true = flow.certify(p, until=end)
     sizes = {x.name: float(abs(path[x.name]).max()) for x in flow.state}
     return {x: lost(float(path[x][-1]), true[x], size) for x, size in sizes.items() if size}
 

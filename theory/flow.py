@@ -272,11 +272,13 @@ class Flow:
             set().union(*(e.free_symbols for e in used)) - {*self.state, self.time}, key=str
         )
         arguments = [self.time, *self.state, *free]
-        jacobian, jac = self.jacobian().replace(sp.DiracDelta, lambda *_: sp.S.Zero), None
+        jacobian = self.jacobian().replace(sp.DiracDelta, lambda *_: sp.S.Zero)
+        jac = None
         # a matrix, not lists of lists, whose common parts lambdify would not look for
         if not jacobian.has(*NO_NUMBERS, sp.Sum, sp.Integral):
             jac = numeric.compiled(arguments, jacobian)
-        rhs, start = list(self.expanded.values()), [self.initial[x] for x in self.state]
+        rhs = list(self.expanded.values())
+        start = [self.initial[x] for x in self.state]
         return free, numeric.system(arguments, rhs), jac, numeric.system(free, start)
 
     def _functions(

@@ -108,7 +108,8 @@ def symbols(model: Model, equations: Iterable[Equation], renaming: Renaming = UN
         of_part = part.wing("theory").equations() if model.systems else {e.name: e for e in listed}
         for equation in (e for e in listed if e.name in of_part):
             for x in occurring(equation):
-                name, printed = str(x), printing.expression(renaming.expression(x))
+                name = str(x)
+                printed = printing.expression(renaming.expression(x))
                 means = renaming.words("; ".join(said.of(x)))
                 where = f"by {defined[name]}" if name in defined else f"first in {equation.name}"
                 row = [f"${printed}$", escape(means), escape(where)]

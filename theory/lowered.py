@@ -206,7 +206,8 @@ class _Writer(Code):
         """
 
         def replaced(x: sp.Indexed) -> sp.Expr:
-            right, axes = self.rights.get(_name(x)), self.axes.get(_name(x), ())
+            right = self.rights.get(_name(x))
+            axes = self.axes.get(_name(x), ())
             if right is None or right.has(sp.Sum) or not self._outgrows(right, axes, self.spans):
                 return x
             return self._inlined(right.xreplace(dict(zip(axes, x.indices, strict=True))))
@@ -229,8 +230,10 @@ class _Writer(Code):
         if name in self.rights:
             if not whole:
                 raise NotLowered(str(x))
-            entry, of_axis = self._defined(name), dict(zip(self.axes[name], axes, strict=True))
-            number, axes = entry.number, tuple(of_axis[a] for a in entry.axes)
+            entry = self._defined(name)
+            of_axis = dict(zip(self.axes[name], axes, strict=True))
+            number = entry.number
+            axes = tuple(of_axis[a] for a in entry.axes)
         else:
             number = self.asked.arrays.index(name)
         if not whole:
@@ -348,7 +351,8 @@ def entry_by_entry(expr: sp.Expr, values: Mapping[str, Any]) -> float:
         raise ParameterError(f"{left[0]}: its ends must be whole numbers")
     numbers: dict[sp.Basic, float] = {x: values[x.name] for x in free - counts.keys()}
     for x in sorted(expr.atoms(sp.Indexed), key=str):
-        array, place = np.asarray(values[x.base.label.name]), [int(i) for i in x.indices]
+        array = np.asarray(values[x.base.label.name])
+        place = [int(i) for i in x.indices]
         if array.ndim != len(place) or any(
             not 1 <= i <= n for i, n in zip(place, array.shape, strict=True)
         ):

@@ -304,7 +304,8 @@ def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Call
     summands, left = [], set()
     for s in sums:
         entries = {x[s.variables[0]]: sp.Symbol(f"_entry{k}") for k, x in enumerate(arrays)}
-        used, summand = [*stand_in.values(), *entries.values()], s.function.xreplace(entries)
+        used = [*stand_in.values(), *entries.values()]
+        summand = s.function.xreplace(entries)
         left |= summand.atoms(sp.Indexed)
         summands.append(compiled(used, summand, modules))
     outside_sums = expr.xreplace(totals)

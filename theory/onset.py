@@ -202,8 +202,7 @@ def draw(result: Onset, axes: Any) -> None:
         others = [x for x in names if x != first]
         title = "order parameters" if others else f"{first}, logarithmic"
         panels = [(first, curve, [first], marks), (title, curve, others or names, ())]
-        if not others:
-            axes[1].set_yscale("log")
+        axes[1].set_yscale("linear" if others else "log")
     for axis, (title, curve, names, marks) in zip(axes, panels, strict=True):
         time = str(curve[names[0]].dims[0])
         for name in (x for x in names if not x.endswith(("_bias", "_sd"))):
@@ -277,9 +276,10 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
         scope.refuse(in_few_steps(p, result))
         unit_of = p.unit_of_time if isinstance(p, Stepped) else str
         times = {}
-        named = itertools.product(result.times.items(), ("", "_bias", "_sd"))
-        with_errors = {event + error: unit for (event, unit), error in named}
-        for name, unit in ((x, u) for x, u in with_errors.items() if x in result.numbers):
+        for (event, unit), error in itertools.product(result.times.items(), ("", "_bias", "_sd")):
+            name = event + error
+            if name not in result.numbers:
+                continue
             about = {"long_name": result.labels[name], "units": unit_of(unit)}
             if name in result.absent and not math.isfinite(result.numbers[name]):
                 about["absent"] = result.absent[name]
@@ -369,18 +369,11 @@ def main(argv: list[str] | None = None) -> int:
         result = registry.having(args.model, "theory", "onset").onset(p, until, **noise)
         proved = result.certified() if args.certify else {}
     notes = [*result.notes, *in_few_steps(p, result)]
-    remarks = (
-        sys.stderr if args.json else None
-    )  # with --json, stdout holds one JSON object and nothing else
+    remarks = sys.stderr if args.json else None  # beside one JSON object on stdout
     formulas = printing.aligned(result.equations()) if args.latex else ""
     if args.json:
-        answer = {
-            "model": args.model.name,
-            **result.numbers,
-            **result.details,
-            "notes": notes,
-            "parameters": p.as_dict(),
-        }
+        answer = {"model": args.model.name, **result.numbers, **result.details}
+        answer |= {"notes": notes, "parameters": p.as_dict()}
         if proved:
             answer["certified"] = {name: of.as_json() for name, of in proved.items()}
         print(output.to_json(answer | ({"latex": formulas} if args.latex == "-" else {})))

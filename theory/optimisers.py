@@ -53,7 +53,8 @@ class Optimiser(BaseParameters):
             **dict.fromkeys(("beta_1", "beta_2", "epsilon"), self.optimizer != "sgd"),
         }
         for name, so in used.items():
-            value, usual = getattr(self, name), type(self).__dataclass_fields__[name].default
+            value = getattr(self, name)
+            usual = type(self).__dataclass_fields__[name].default
             if not so and value != usual:
                 why = "without momentum" if name == "nesterov" else f"for {self.optimizer}"
                 raise ParameterError(f"{name} = {value}: must be {usual} {why}")
@@ -114,7 +115,8 @@ class Steps:
         self, weights: Sequence[np.ndarray], gradients: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
         """The weights after one step."""
-        how, rate = self.how, self.eta * self.how.share(self.number, self.steps)
+        how = self.how
+        rate = self.eta * self.how.share(self.number, self.steps)
         self.number += 1
         slopes = self._clipped(gradients)
         if how.optimizer == "adamw":
@@ -149,7 +151,10 @@ class Steps:
         """Adam: mean gradient over the root of the mean square, both without the bias of their
         start at zero. A weight that never had a gradient stays.
         """
-        one, two, n, of = self.how.beta_1, self.how.beta_2, self.number, self.arrays
+        one = self.how.beta_1
+        two = self.how.beta_2
+        n = self.number
+        of = self.arrays
         if not self.first:
             self.first, self.second = ([*map(self.arrays.zeros_like, slopes)] for _ in range(2))
         self.first = [one * m + (1 - one) * g for m, g in zip(self.first, slopes, strict=True)]
@@ -221,7 +226,8 @@ class Entries:
             made = numeric.system([*names, *free], [*forms.values()])
             return lambda values: made(*values, *known)
 
-        slopes, orders = compiled(self.slopes), compiled({x: self.order[x] for x in state})
+        slopes = compiled(self.slopes)
+        orders = compiled({x: self.order[x] for x in state})
         start, many = (compiled({w: of[w] for w in names})(names) for of in (self.start, self.many))
         step = Steps(how, eta, steps, many)
         path = np.empty((steps + 1, len(names), 1))  # the last axis: one student

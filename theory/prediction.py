@@ -122,7 +122,8 @@ def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:
             raise ParameterError(
                 f"curve: of {curve.sizes['seed']} seeds, the runs are of {runs.sizes.get('seed', 1)}"
             )
-    said, trained = _parameters(curve, "curve"), _parameters(runs, "runs")
+    said = _parameters(curve, "curve")
+    trained = _parameters(runs, "runs")
     model = _model(runs)
     if not said or not trained or model is None:
         return

@@ -264,7 +264,9 @@ def broken(latex: str, room: float) -> list[str]:
         full = [b for b in fits if width(upto(b)) >= FILLED * room] or fits[-1:]
         best = min(full, key=lambda b: (b.cost, -b.at))
         lines.append(upto(best))
-        start, opened, sign = best.at, best.opened, "\\times " if best.product else ""
+        start = best.at
+        opened = best.opened
+        sign = "\\times " if best.product else ""
 
 
 def rows(left: str, right: str, room: float = ROOM) -> list[str]:

@@ -219,7 +219,9 @@ def _many(
     """Solutions at all points of a grid, integrated together; the first one also by itself, where
     what is wrong with a flow or an event is found.
     """
-    end, points, rtol = options[flow.time.name], grid.distinct, options["rtol"]
+    end = options[flow.time.name]
+    points = grid.distinct
+    rtol = options["rtol"]
     with sweep.naming(grid.label(0)):
         first = flow.solve(points[0], at=at, events=crossing, **options)
     times = first[flow.time.name].values
@@ -232,7 +234,8 @@ def _many(
         values = sweep.numbers(q, used)
         rows.append([values[x] for x in used])
     numbers = dict(zip(used, np.array(rows, float).reshape(len(rows), -1).T, strict=True))
-    parts, chunks = [], len(points) * len(flow.state) // bulk.ROOM + 1
+    parts = []
+    chunks = len(points) * len(flow.state) // bulk.ROOM + 1
     for some in np.array_split(np.arange(len(points)), chunks):
         here = {x: v[some] for x, v in numbers.items()}
         path = bulk.Bulk(flow, here, end, rtol, options["atol"], [grid.label(k) for k in some])
@@ -311,7 +314,8 @@ def descend(
         sums of weights.
     """
     flow._ask(parameters)
-    step, steps = number("step", step), number("steps", steps, Allowed(low=0), int)
+    step = number("step", step)
+    steps = number("steps", steps, Allowed(low=0), int)
     times = step * np.arange(steps + 1)
     if optimizer is not None:
         if flow.entries is None:

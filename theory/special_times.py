@@ -88,14 +88,18 @@ def _samples(
     """Times between which functions change their sign once at most, the sides of zero on which they
     are there, and which function that is: ordered by functions, then by times.
     """
-    part, most = np.arange(len(low)), MOST_PARTS * len(np.unique(owner))
-    times, values, parts = np.empty(0), np.empty((2, 0)), np.empty(0, int)
+    part = np.arange(len(low))
+    most = MOST_PARTS * len(np.unique(owner))
+    times = np.empty(0)
+    values = np.empty((2, 0))
+    parts = np.empty(0, int)
     for _ in range(LEVELS):
         t = (low + high)[:, None] / 2 + (high - low)[:, None] / 2 * NODES
         t[:, 0], t[:, -1] = low, high
         of_part = np.repeat(part, len(NODES))
         both = np.clip(of(t.ravel(), of_part), -CLIPPED, CLIPPED)
-        times, values = np.append(times, t), np.append(values, both, 1)
+        times = np.append(times, t)
+        values = np.append(values, both, 1)
         parts = np.append(parts, of_part)
         v, noise = both.reshape(2, *t.shape)
         series, slopes = np.abs(v @ SERIES), np.abs(v @ SLOPES)
@@ -104,7 +108,8 @@ def _samples(
         clear |= 2 * slopes[:, 0] > slopes.sum(1) + DEGREE**2 * rest
         halved = ~clear & (np.abs(v) > noise).any(1)
         middle = (low + high)[halved] / 2
-        low, high = np.append(low[halved], middle), np.append(middle, high[halved])
+        low = np.append(low[halved], middle)
+        high = np.append(middle, high[halved])
         part = np.tile(part[halved], 2)
         if not 0 < len(middle) <= most:
             break

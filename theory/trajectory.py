@@ -172,7 +172,9 @@ class Trajectory:
                 all_parts((expr,)), lambda t: self.named(t, self.states(t)), self.t
             )
             edges = np.union1d(self.t, special)
-            sides, low, high = np.sign(of(self.t, self.y)), np.nan, np.nan
+            sides = np.sign(of(self.t, self.y))
+            low = np.nan
+            high = np.nan
             for end in (self.t[1:][sides[1:] != sides[0]].min(initial=1.0), 1.0):
                 if np.isnan(low):
                     part = edges[edges <= end]
@@ -226,7 +228,8 @@ def ended(
     why: str = "",
 ) -> ParameterError:
     """Error for a solution that ends, or cannot be computed. Rates are in units of the run."""
-    k, when = int(np.abs(y).argmax()), f"{flow.time.name} = {time:.6g}"
+    k = int(np.abs(y).argmax())
+    when = f"{flow.time.name} = {time:.6g}"
     known = {s.name: float(numbers[s.name]) for s in flow._compiled[0]}
     jumps = [e for e, kind in all_parts((*flow.expanded.values(),)).items() if kind == "jump"]
     around = y[:, None] + DIVERGING * rates[:, None] * [-1, 1]

@@ -118,7 +118,9 @@ class Gaps:
             times = used[group.ravel() == number]
             if self.std is not None:
                 k = times[np.argmax(np.abs(self.each[0, times]))]
-                gap, measured, samples = self.each[0, k], self.students[0, k], float(kind[0])
+                gap = self.each[0, k]
+                measured = self.students[0, k]
+                samples = float(kind[0])
                 variance = self.std.values[k] ** 2 / samples
                 samples = np.inf if self.own else samples
                 skew, points, length = 0.0, len(times), np.pi * len(times)
@@ -127,7 +129,9 @@ class Gaps:
                 each, samples = self.each[kind][:, times], int(kind.sum())
                 mean = each.mean(0)
                 at = int(np.argmax(np.abs(mean)))
-                k, gap, measured = times[at], mean[at], self.students[kind][:, times[at]].mean()
+                k = times[at]
+                gap = mean[at]
+                measured = self.students[kind][:, times[at]].mean()
                 variance = each[:, at].var(ddof=1) / samples if samples > 1 else np.nan
                 # The gap is theory minus measured.
                 skew, (points, length) = -skewness(each[:, at]), path(each - mean)
@@ -200,7 +204,8 @@ class Gaps:
 
     def notes(self, first: float, last: float) -> Iterator[str]:
         """What the check does not look at, for a curve between two times."""
-        times, used = self.times, self.gap[self.time].values[self.used]
+        times = self.times
+        used = self.gap[self.time].values[self.used]
         if len(used) < len(times):
             outside = bool((times < used[0]).any() or (times > used[-1]).any())
             yield (

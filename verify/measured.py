@@ -52,7 +52,9 @@ def measured(function: Callable[P, np.ndarray]) -> Callable[P, np.ndarray]:
 
     @functools.wraps(function)
     def looked_up(*args: P.args, **training: P.kwargs) -> np.ndarray:
-        which, key, place = _students.get(), [_plain(x) for x in args], _place(function)
+        which = _students.get()
+        key = [_plain(x) for x in args]
+        place = _place(function)
         rows = _read(place).get(function.__name__, [])
         same = [row for row in rows if row["arguments"] == key]
         if same and which != "anew":

@@ -280,7 +280,8 @@ def _fitted(h: np.ndarray, order: float | None, gaps: list[np.ndarray], floors: 
         local = np.diff(x) / np.diff(np.log(h))
         first, power = (float(fits[k] @ x) for k in (0, best))
         spread = abs(power - first) if seeds > 1 else abs(float(local[-1] - local[-2]))
-        nearer, further = NEARER * abs(first - (order or 0)), (1 + (seeds < 2)) * spread
+        nearer = NEARER * abs(first - (order or 0))
+        further = (1 + (seeds < 2)) * spread
         allowed = max(detectable_effect(samples) * chance, nearer, further, CLOSE)
         columns = h, np.exp(logs(gaps)), np.sqrt(floors**2 + noise), local
         steps, apart, errors, between = (tuple(map(float, column)) for column in columns)

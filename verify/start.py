@@ -93,7 +93,8 @@ def measure(models: list[str], rounds: int) -> list[dict]:
     rows = []
     for name, every in spent.items():
         off, without = less.get(name, (0.0, ""))
-        ratio, allowed = float(np.median((every - off) / base)), tasks[name][1]
+        ratio = float(np.median((every - off) / base))
+        allowed = tasks[name][1]
         rows.append(
             {
                 "command": name,

@@ -72,7 +72,8 @@ def read(
         raise ParameterError(
             f"path = {path!r:.80}, rows = {rows!r:.80}: must be a name and a mapping"
         )
-    path, columns = Path(path), {str(name): str(text) for name, text in columns.items()}
+    path = Path(path)
+    columns = {str(name): str(text) for name, text in columns.items()}
     rows = {str(column): str(word) for column, word in (rows or {}).items()}
     binary = path.suffix == ".npz"
     if binary and (rows or not path.is_file()):

@@ -40,7 +40,8 @@ def pair(
         if not isinstance(data, xr.Dataset):
             raise ParameterError(f"{whose}: must be a Dataset, got {type(data).__name__}")
     runs, time = _named(curve, runs, time, what)
-    curve, runs = axis("curve", curve, time), axis("runs", runs, time)
+    curve = axis("curve", curve, time)
+    runs = axis("runs", runs, time)
     units = [data[time].attrs.get("units") for data in (curve, runs)]
     if None not in units and units[0] != units[1]:
         raise ParameterError(f"{time}: in {units[0]} in the curve, in {units[1]} in the runs")
@@ -158,7 +159,8 @@ def at(curve: xr.DataArray, time: str, times: np.ndarray) -> xr.DataArray:
     times = np.clip(times, known[0], known[-1])
 
     def row(values: np.ndarray) -> np.ndarray:
-        linear, valid = np.interp(times, known, values), np.isfinite(values)
+        linear = np.interp(times, known, values)
+        valid = np.isfinite(values)
         if valid.sum() < 4:
             return linear
         cubic = scipy.interpolate.make_interp_spline(known[valid], values[valid])(times)

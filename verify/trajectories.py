@@ -144,7 +144,9 @@ def compare(
             f"runs: {time} from {float(runs[time][0]):g} to {float(runs[time][-1]):g} lies outside "
             f"the curve, which has {first:g} to {last:g}"
         )
-    checks, deviations, blank = [], {}, defaultdict[str, list[str]](list)
+    checks = []
+    deviations = {}
+    blank = defaultdict[str, list[str]](list)
     for name in shared:
         theory, between = (
             f(curve[name], time, within[time].values).assign_coords(within[time].coords)
@@ -303,7 +305,8 @@ def trajectories(
         curve = flow().solve(p, t=float(runs.t[-1]))
         for axis, (label, names) in zip(np.atleast_1d(axes), panels.items(), strict=True):
             for k, (name, (word, colour)) in enumerate(names.items()):
-                measured, style = runs[name].assign_coords(t=runs.t / p.eta), STYLES[k]
+                measured = runs[name].assign_coords(t=runs.t / p.eta)
+                style = STYLES[k]
                 plotting.band(axis, measured, colour, f"{word}, students", width=3)
                 axis.plot(curve.t / p.eta, curve[name], "k", ls=style, lw=1, label=f"{word}, flow")
             axis.set(xlabel=r"training step = $t/\eta$", ylabel=label, ylim=(0, None))

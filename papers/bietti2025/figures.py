@@ -134,7 +134,8 @@ def capacity(source: Source, left: Any, right: Any) -> Any:
 def samples(source: Source, left: Any, right: Any) -> Any:
     """Noisy bigrams: samples that each path needs, over n and over n/N."""
     base = noisy_bigram.Parameters(draws=400)
-    sizes, ratios = (2, 4, 8, 12, 16, 24, 32), np.geomspace(0.125, 16, 8)
+    sizes = (2, 4, 8, 12, 16, 24, 32)
+    ratios = np.geomspace(0.125, 16, 8)
     for k, N in enumerate((16, 64, 256)):
         few = [base.replace(N=N, n=n) for n in sizes]
         many = [base.replace(N=N, n=int(r * N), draws=max(10, 4000 // N)) for r in ratios]

@@ -176,7 +176,8 @@ def gap_map(axis: Any, runs: dict[str, xr.Dataset], title: str) -> xr.DataArray:
     it.
     """
     gap = runs["semantic"].train_loss - runs["positional"].train_loss
-    mean, equal = gap.mean("seed"), (np.abs(gap) < EQUAL).mean("seed")
+    mean = gap.mean("seed")
+    equal = (np.abs(gap) < EQUAL).mean("seed")
     map_panel(axis, 1e4 * mean, f"{title}\nsemantic $-$ positional $[10^{{-4}}]$")
     for some, mark, words in (
         (equal == 1, "$=$", "both starts: one minimum, all seeds"),

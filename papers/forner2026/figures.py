@@ -144,7 +144,8 @@ def order_parameters(p: Parameters, runs: xr.Dataset) -> Any:
 @plotting.panels(1, 2, height=2.7, legends=False)
 def own_starts(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
     """Ours: every student beside the theory from its own initial values, and the paper's curve."""
-    theirs, ours = theory(p, runs), st.predict(p, runs, level="cavity", accuracies=False)
+    theirs = theory(p, runs)
+    ours = st.predict(p, runs, level="cavity", accuracies=False)
     some = slice(None, None, 6)
     for axis, (name, label) in zip(
         axes, (("A", "attention $A$"), ("R", "teacher overlap $R$")), strict=True

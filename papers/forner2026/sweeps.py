@@ -73,10 +73,8 @@ def composite_forms(p: Parameters, runs: xr.Dataset, *axes: Any) -> None:
         axis.set(xlabel=TIME, ylabel="attention $A$", title=title, ylim=(0, 1.05), xlim=(0, end))
     axes[1].set(yscale="log", ylim=(2e-5, 2))
     late = axes[2]
-    numbers, times = (
-        p.values() | {"C": late_time.late_constant(p.values())},
-        np.geomspace(0.05, 1e5, 400),
-    )
+    numbers = p.values() | {"C": late_time.late_constant(p.values())}
+    times = np.geomspace(0.05, 1e5, 400)
     late.plot(times, st.inversion.states(numbers, times)["R"], color="0.75", lw=4, label="exact")
     late.plot(
         times,

@@ -48,7 +48,8 @@ def all_weights_law(_: Source, axes: Any) -> None:
     """Draw times over N for both queries with the law and with three pseudo-parameters only, the
     law's error, and a run's pseudo-parameters over time.
     """
-    x, large = np.array(SIZES, float), np.array(LAW_SIZES, float)
+    x = np.array(SIZES, float)
+    large = np.array(LAW_SIZES, float)
     fine = np.geomspace(large[0], large[-1], 100)  # smooth in ln N between sizes
     found = {query: columns(times.times(N, query) for N in SIZES) for query in LABELS}
     left, right = axes[1]

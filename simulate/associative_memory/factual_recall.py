@@ -57,7 +57,8 @@ def sample(p: Parameters, n: int, table: np.ndarray, rng: np.random.Generator) -
     """Draw ``n`` sequences as counts; a linear student without positional encoding does not depend
     on the order of tokens.
     """
-    subject, relation = rng.integers(p.S, size=n), rng.integers(p.R, size=n)
+    subject = rng.integers(p.S, size=n)
+    relation = rng.integers(p.R, size=n)
     noise = rng.multinomial(p.T - 3, np.full(p.noise_tokens, 1 / p.noise_tokens), size=n)
     return Batch(subject, relation, table[subject, relation], noise)
 
@@ -71,7 +72,8 @@ def draw_sequences(
     elsewhere, and the end token last.
     """
     tokens = rng.integers(p.noise_tokens, size=(n, p.T)) + p.S + p.R
-    subject, relation = rng.integers(p.S, size=n), rng.integers(p.R, size=n)
+    subject = rng.integers(p.S, size=n)
+    relation = rng.integers(p.R, size=n)
     places = rng.integers(p.T - 1, size=n)
     other = (places + rng.integers(1, p.T - 1, size=n)) % (p.T - 1)
     rows = np.arange(n)
@@ -203,8 +205,10 @@ class Learner:
         probability = _softmax(logits)
         right = probability[rows, answer]
         block = probability.reshape(-1, p.R, p.D).sum(2)[rows, relation]
-        loss, of_relation = -np.log(right).mean(), -np.log(block).mean()
-        of_r, of_s = V[p.S : p.S + p.R].reshape(p.R, p.R, p.D), V[: p.S]
+        loss = -np.log(right).mean()
+        of_relation = -np.log(block).mean()
+        of_r = V[p.S : p.S + p.R].reshape(p.R, p.R, p.D)
+        of_s = V[: p.S]
         same = np.eye(p.R, dtype=bool)
         hit = np.zeros_like(of_s, dtype=bool)
         hit[np.arange(p.S)[:, None], self.table] = True

@@ -24,8 +24,10 @@ def sample(
     are 0..K-1.
     """
     tokens = rng.integers(p.K, p.N, size=(count, p.T))
-    trigger, answer = rng.integers(p.K, size=count), rng.integers(p.K, p.N, size=count)
-    place, rows = rng.integers(p.T - 2, size=count), np.arange(count)
+    trigger = rng.integers(p.K, size=count)
+    answer = rng.integers(p.K, p.N, size=count)
+    place = rng.integers(p.T - 2, size=count)
+    rows = np.arange(count)
     tokens[rows, place], tokens[rows, place + 1], tokens[:, -1] = trigger, answer, trigger
     return tokens, answer, place
 
@@ -77,7 +79,9 @@ class Outcome:
 
 def gradient(model: InductionHead, name: str, seed: int, count: int) -> Tensor:
     """Gradient of one matrix over ``count`` fresh sequences."""
-    weight, rng, done = model.get_parameter(name), np.random.default_rng(seed), 0
+    weight = model.get_parameter(name)
+    rng = np.random.default_rng(seed)
+    done = 0
     total = torch.zeros_like(weight)
     while done < count:
         size = min(CHUNK, count - done)

@@ -229,8 +229,12 @@ class PointerLearner(Module):
     def on(self, sigma: np.ndarray) -> tuple[Tensor, Tensor]:
         """Cross-entropies and accuracies of all hops."""
         states, _ = self.pointers(torch.as_tensor(sigma, device=self.device))
-        sharpness, mixture = self.student["sharpness"], self.student["mixture"]
-        stacked, losses, right, target = torch.stack(states), [], [], sigma
+        sharpness = self.student["sharpness"]
+        mixture = self.student["mixture"]
+        stacked = torch.stack(states)
+        losses = []
+        right = []
+        target = sigma
         for j in range(self.p.layers + 1):
             logits = sharpness * torch.einsum("l,lnij->nij", mixture[j], stacked)
             truth = torch.as_tensor(target, device=self.device)

@@ -43,7 +43,8 @@ def scores(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Scores ``(N, outputs)`` of one draw of embeddings, and the correct outputs ``(N,)``."""
     answer = np.arange(p.N) % p.outputs
-    e, u = unit_vectors(p.N, p.d, rng), unit_vectors(p.outputs, p.d, rng)
+    e = unit_vectors(p.N, p.d, rng)
+    u = unit_vectors(p.outputs, p.d, rng)
     return e @ hebbian(e, u, answer, weights).T @ u.T, answer
 
 

@@ -19,7 +19,8 @@ def main(argv: list[str] | None = None) -> int:
     flags = ("json", "out", "set", "until")
     about = "Order parameters of your own PyTorch module, from its gradients alone."
     parser = cli.parser("simulate.discover", about, *flags, model=False)
-    add, about = parser.add_argument, "function that returns (module, inputs); make without NAME"
+    add = parser.add_argument
+    about = "function that returns (module, inputs); make without NAME"
     add("file", metavar="FILE.py[:NAME]", help=about)
     add("--start", type=float, metavar="X", help="all weights start at X, not as in the file")
     add("--sample", action="store_true", help="the inputs are a sample of more")

@@ -141,7 +141,9 @@ class NumericFlow(Flow):
         there may be more.
         """
         _, rates, jacobian, initial = self._compiled
-        start, rng, points = np.array(initial()), np.random.default_rng(0), list[np.ndarray]()
+        start = np.array(initial())
+        rng = np.random.default_rng(0)
+        points = list[np.ndarray]()
         held = np.diag([float(self.rhs[x] == 0) for x in self.state])  # these stay at the start
 
         def off(y: np.ndarray) -> np.ndarray:
@@ -226,7 +228,8 @@ def project(
         "outside": (outside, thetas - s.start),
         "update_outside": (outside, np.diff(thetas, axis=1, prepend=thetas[:, :1])),
     }
-    dims, chance = ("seed", "t"), 1 - len(s.forms) / found.loss.size
+    dims = ("seed", "t")
+    chance = 1 - len(s.forms) / found.loss.size
     made = xr.Dataset(
         {k: (dims, np.apply_along_axis(f, -1, rows)) for k, (f, rows) in functions.items()},
         {"t": t.astype(float)},

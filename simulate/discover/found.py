@@ -282,7 +282,8 @@ def discover(
     """
     loss = Loss(module, inputs, loss_fn, start)
     if loss.bytes > memory.NEGLIGIBLE_BYTES:
-        size, there = memory.amount(loss.bytes), memory.amount(memory.available())
+        size = memory.amount(loss.bytes)
+        there = memory.amount(memory.available())
         print(f"note: one gradient needs {size} of memory, there are {there}", file=sys.stderr)
     subspace = discovered(loss.gradient, loss.start, loss.places, seed)
     deviation = Reduced(loss, subspace).deviation()

@@ -234,7 +234,8 @@ class Loss:
 
     def derived(self, of: Tensor, **options: Any) -> Tensor:
         """Gradient of a number by all weights."""
-        every, options = [*self.leaves.values()], options | {"allow_unused": True}
+        every = [*self.leaves.values()]
+        options = options | {"allow_unused": True}
         with self.exactly():
             parts = torch.autograd.grad(of, every, materialize_grads=True, **options)
         return torch.cat([x.to_dense().flatten() for x in parts])
@@ -274,7 +275,8 @@ class Loss:
             f"{memory.amount(memory.available())}; give fewer",
         )
         buffers = dict(self.module.named_buffers())
-        before, drawn = {k: x.clone() for k, x in buffers.items()}, torch.get_rng_state()
+        before = {k: x.clone() for k, x in buffers.items()}
+        drawn = torch.get_rng_state()
         away = self.start + AWAY * np.random.default_rng(0).normal(size=self.size)
         try:
             self.load(away)

@@ -82,7 +82,8 @@ def properties(shape: Sequence[int], blocks: bool) -> dict[str, np.ndarray]:
 
 def part(weight: str, member: np.ndarray, known: Sequence[Mapping[str, np.ndarray]]) -> Part:
     """The fewest properties that single out some entries of a weight, or a list of these."""
-    many, letters = int(member.sum()), list(LETTERS[: member.ndim])
+    many = int(member.sum())
+    letters = list(LETTERS[: member.ndim])
     for of in known:
         usable = {k: where for k, where in of.items() if not (member & ~where).any()}
         remaining, chosen = np.ones_like(member), list[str]()

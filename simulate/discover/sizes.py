@@ -113,7 +113,8 @@ def scaling(make: Make, size: str, at: Sequence[int], **others: Any) -> Counts:
     require(size in sizes, f"{size}: no size of {make.__name__}, which has {', '.join(sizes)}")
     sizes |= {k: others.pop(k) for k in sizes if k in others}
     found = {n: discover(*called(make, sizes | {size: n}), **others) for n in sorted({*at})}
-    x, degrees = sp.Symbol(size, integer=True, positive=True), [0]
+    x = sp.Symbol(size, integer=True, positive=True)
+    degrees = [0]
 
     def polynomial(name: str, count: Callable[[Discovered], int]) -> sp.Expr:
         points = [(n, count(f)) for n, f in found.items()]

@@ -108,7 +108,8 @@ class ChainTransformer:
     def losses(self, tokens: Tensor, chances: Tensor) -> Tensor:
         """Cross-entropy of the token after the last."""
         v, W, c = (self.weights[n] for n in "vWc")
-        first, read = int(self.lags[-1]), W[tokens[:, -1]].gather(1, tokens)
+        first = int(self.lags[-1])
+        read = W[tokens[:, -1]].gather(1, tokens)
         places = torch.arange(first, tokens.shape[1])[:, None] - self.lags
         scores = read[:, places] @ v.softmax(0)
         attention = scores.softmax(1)
@@ -124,7 +125,8 @@ def chain_descent(p: Any, length: int, gap: int, seed: int) -> xr.Dataset:
     student = ChainTransformer(p, gap)
 
     def at(number: int) -> tuple[Tensor, dict[str, Tensor]]:
-        random, whole = keyed(seed, number), length + int(student.lags[-1])
+        random = keyed(seed, number)
+        whole = length + int(student.lags[-1])
         tokens, chances, _ = chain_sequences(p, *drawn(p, p.batch_size, random), whole, random)
         losses = student.losses(torch.as_tensor(tokens), torch.as_tensor(chances))
         return losses.mean(), {"attention_first": student.weights["v"].softmax(0)[0]}
@@ -136,7 +138,8 @@ def burst_sequences(p: Parameters, right: np.ndarray, random: torch.Generator) -
     """One orthonormal sequence for each row of ``right``, whose ones are the queried pair."""
     items, labels, codes = task.orthonormal(p, len(right), random, torch.float64)
     last = torch.as_tensor([int(np.flatnonzero(row)[-1]) for row in right])
-    each, where = torch.arange(len(right)), torch.as_tensor(right, dtype=torch.bool)[:, :, None]
+    each = torch.arange(len(right))
+    where = torch.as_tensor(right, dtype=torch.bool)[:, :, None]
     items, labels = (torch.where(where, x[each, last][:, None], x) for x in (items, labels))
     return task.batch_of(items, labels, codes, last)
 
@@ -196,7 +199,8 @@ def perceptron_clocks(
         for weight in (layer.weight.data, layer.bias.data):
             weight.uniform_(-1, 1, generator=random).div_(layer.in_features**0.5)
     net = nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), layers[2])
-    descent, residual = torch.optim.SGD(net.parameters(), lr=eta), [0.5]
+    descent = torch.optim.SGD(net.parameters(), lr=eta)
+    residual = [0.5]
     while residual[-1] > LEFT:
         if len(residual) > MOST:
             raise ArithmeticError(f"{items} items are not learnt by a width of {width}")

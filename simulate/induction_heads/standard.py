@@ -133,7 +133,8 @@ def memory(p: StandardParameters, itemsize: int = 4) -> float:
     weight.
     """
     places, tokens = 2 * p.pairs + 1, p.vocabulary + p.block
-    stream, scores = p.batch_size * places * p.D, p.batch_size * places**2
+    stream = p.batch_size * places * p.D
+    scores = p.batch_size * places**2
     weights = tokens * p.D + 8 * p.D**2 + p.vocabulary * p.D
     draws = 6 * p.batch_size * p.vocabulary  # random numbers and their sorting indices of 8 bytes
     shown = 8 * tokens * p.D + 3 * 5 * tokens**2 + 3 * 4 * p.vocabulary * tokens  # `interpret`

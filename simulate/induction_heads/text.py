@@ -182,7 +182,8 @@ class Layer(nn.Module):
 
     def attention(self, x: Tensor) -> Tensor:
         """Attention weights, shape (n, heads, query, key)."""
-        q, k = self.split(x @ self.query.T), self.split(x @ self.key.T)
+        q = self.split(x @ self.query.T)
+        k = self.split(x @ self.key.T)
         later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
         scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])
         return scores.masked_fill(later, -math.inf).softmax(-1)
@@ -277,7 +278,8 @@ class Learner(Module):
         half = self.p.context // 2
         known = min(KNOWN, half // 3)
         logits, (first, second) = self.student(self.twice)
-        losses_, best = losses(logits, self.twice), prefix(second, half, known)
+        losses_ = losses(logits, self.twice)
+        best = prefix(second, half, known)
         _, (_, other) = self.student(self.random)
         copied = copying(self.student.copies()[int(best.argmax())])
         measured = {
@@ -296,7 +298,8 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
     weight.
     """
     rows, length = max(p.batch_size, p.n_test), p.context
-    stream, paid = rows * length * p.D, rows * p.heads * length**2
+    stream = rows * length * p.D
+    paid = rows * p.heads * length**2
     weights = (2 * p.vocabulary + length + 8 * p.D) * p.D + p.heads * p.vocabulary**2
     logits = rows * length * p.vocabulary
     text = 2 * 8 * 500_000  # tokens, and while they are cut

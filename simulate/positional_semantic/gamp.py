@@ -79,7 +79,8 @@ def gamp(
     X, Y = data.arrays()
     squares = (X**2).mean((0, 1))  # concentrates as d grows; stored per entry
     far = target_solution(Y)
-    weights, g = start.astype(float).copy(), np.zeros((2, len(X)))
+    weights = start.astype(float).copy()
+    g = np.zeros((2, len(X)))
     spread = np.full(p.d, 1 / p.lam)
     curvature = p.n * squares
     z = (X @ weights).T
@@ -91,7 +92,8 @@ def gamp(
             z, value, hessian = prox.descend(far, w, Y, variance, p.sigma)
             other, lower, bent = prox.descend(-far, w, Y, variance, p.sigma)
             better = lower < value
-            z, hessian = np.where(better, other, z), np.where(better, bent, hessian)
+            z = np.where(better, other, z)
+            hessian = np.where(better, bent, hessian)
         else:
             z, _, hessian = prox.descend(z, w, Y, variance, p.sigma)
         g = damping * g + (1 - damping) * (z - w) / variance

@@ -236,12 +236,10 @@ class Learner:
         }
 
     def _compare(self, kind: str) -> dict[str, Any]:
-        model, shown, start, frozen = (
-            self.models[kind],
-            self.test[:2],
-            self.start[kind],
-            self.frozen[kind],
-        )
+        model = self.models[kind]
+        shown = self.test[:2]
+        start = self.start[kind]
+        frozen = self.frozen[kind]
         row: dict[str, Any] = {}
         after = snapshot(model)
         for weights, name in ((frozen, ""), (after, "_unfrozen")):

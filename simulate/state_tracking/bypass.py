@@ -86,7 +86,9 @@ def measured(
     actions, states : Tensor, shapes (n, L) and (n, L + 1)
         Sequences for the mass.
     """
-    p, now, there = student.p, states[:, :-1], torch.as_tensor(perms)
+    p = student.p
+    now = states[:, :-1]
+    there = torch.as_tensor(perms)
     chances = student.logits(student.attention, actions, now).softmax(2)
     mass = chances.gather(2, there.T[now]).sum(2).mean()
     logits = student.weights["M"] + p.b * student.weights["U"]  # by action, to a state, from one
@@ -100,7 +102,9 @@ def measured(
 
 def descent(p: Any, seed: int) -> xr.Dataset:
     """Curves of `measured` over the flow's time, trained from zero on fresh sequences."""
-    perms, student, records = teachers(p.N, p.d_g, keyed(seed, 0)), Student(p), []
+    perms = teachers(p.N, p.d_g, keyed(seed, 0))
+    student = Student(p)
+    records = []
     optimizer = Descent(student.weights.values(), lr=p.eta)
     for number in range(p.steps + 1):
         drawn = task.draw_sequences(perms, p.batch_size, LENGTH, keyed(seed, 1, number))

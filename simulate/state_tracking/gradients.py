@@ -93,7 +93,8 @@ class Grouped:
         self.logic = self._logic(students)
 
     def _logic(self, students: Students, chosen: Chosen = None) -> OnCPU | OnDevice:
-        groups, device = Groups.of(self.data, students.p.N, chosen), students.M.device
+        groups = Groups.of(self.data, students.p.N, chosen)
+        device = students.M.device
         return OnCPU(groups, self.threads) if device.type == "cpu" else OnDevice(groups, device)
 
     @torch.no_grad()
@@ -165,7 +166,8 @@ class Plain:
         for b, student in enumerate(students.members):
             loss, sums, attention = (torch.zeros(()) for _ in range(3))
             for actions, states in self._slices(b):
-                pi, target = student.attention(actions, states[:, :-1]), states[:, 1:].flatten()
+                pi = student.attention(actions, states[:, :-1])
+                target = states[:, 1:].flatten()
                 logits = (
                     student.logic(student.retrieve(pi, actions), states[:, :-1])
                     .flatten(0, 1)

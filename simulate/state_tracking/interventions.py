@@ -73,7 +73,9 @@ def measure(student: Callable[..., Seen], actions: Tensor, states: Tensor) -> di
     actions, states : Tensor, shapes (n, L) and (n, L + 1)
         Test sequences.
     """
-    L, now, then = actions.shape[1], states[:, :-1], states[:, 1:]
+    L = actions.shape[1]
+    now = states[:, :-1]
+    then = states[:, 1:]
     right = torch.eye(L, device=actions.device, dtype=student(actions[:1], now[:1]).logits.dtype)
     other = right.roll(1, 1)  # the action one place later
     seen = student(actions, now)

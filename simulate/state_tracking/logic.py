@@ -54,7 +54,9 @@ class Groups:
         """
         if chosen is None:
             chosen = [np.arange(len(d.actions)) for d in data]
-        n, L, B = len(chosen[0]), data[0].actions.shape[1], len(data)
+        n = len(chosen[0])
+        L = data[0].actions.shape[1]
+        B = len(data)
         actions = np.empty((B, n * L, L), np.uint16)
         targets = np.empty((B, n * L), np.uint16)
         bounds = np.zeros((B, N * L + 1), np.int64)
@@ -108,7 +110,8 @@ class OnCPU:
         self.groups, self.rows = replace(groups, actions=places), places.shape[1]
 
     def _over_states(self, kernel: Any, pi: Tensor, columns: Tensor, *results: Tensor) -> None:
-        g, large = self.groups, ~(columns.abs().amax((1, 2, 3)) <= LARGEST)
+        g = self.groups
+        large = ~(columns.abs().amax((1, 2, 3)) <= LARGEST)
         for b in range(len(pi)):
             given = (pi[b].numpy(), columns[b].numpy(), g.actions[b], g.targets[b], g.bounds[b])
             more = (self.parts, bool(large[b]), *(x[b].numpy() for x in results))
@@ -124,7 +127,8 @@ class OnCPU:
         """
         (B, N), L = columns.shape[:2], pi.shape[1]
         columns = self._filled(columns)
-        d_pi, d_columns = pi.new_empty(B, N, L, L), torch.zeros_like(columns)
+        d_pi = pi.new_empty(B, N, L, L)
+        d_columns = torch.zeros_like(columns)
         self._over_states(_gradients, pi, columns, d_pi, d_columns)
         return d_pi.sum(1, dtype=torch.float64).to(pi.dtype), d_columns[..., :N]
 
@@ -186,7 +190,8 @@ class OnDevice:
         """Gradients of the summed loss for attention ``(B, L, L)`` and columns
         ``(B, N, d_g, N)``.
         """
-        d_pi, d_columns = torch.empty_like(pi), torch.empty_like(columns)
+        d_pi = torch.empty_like(pi)
+        d_columns = torch.empty_like(columns)
         for b in range(len(pi)):
             weights, table, logits = self._mixed(b, pi, columns)
             right = self.targets[b] == torch.arange(logits.shape[3], device=pi.device)

@@ -43,9 +43,13 @@ def overlaps(M: Tensor, teachers: Tensor) -> dict[str, Tensor]:
     """
     d_g, N = M.shape[1:3]
     M, teachers = M.double(), teachers.double()
-    on_own, every = (teachers * M).sum((1, 2, 3)), (teachers.sum(1) * M.sum(1)).sum((1, 2))
-    squares, own_squares = M.square().sum((1, 2, 3)), (teachers * M.square()).sum((1, 2, 3))
-    total, right, wrong = M.sum((1, 2, 3)), d_g * N, d_g * N * (N - 1)
+    on_own = (teachers * M).sum((1, 2, 3))
+    every = (teachers.sum(1) * M.sum(1)).sum((1, 2))
+    squares = M.square().sum((1, 2, 3))
+    own_squares = (teachers * M.square()).sum((1, 2, 3))
+    total = M.sum((1, 2, 3))
+    right = d_g * N
+    wrong = d_g * N * (N - 1)
     return {
         "R": on_own / right,
         "S": (every - on_own) / (d_g * (d_g - 1) * N) if d_g > 1 else on_own * torch.nan,
@@ -104,7 +108,8 @@ def ansatz_factor(p: Parameters, A: np.ndarray, W_Q: Tensor, W_K: Tensor) -> np.
     """Attention factor c(A) of Eq. (69) for given weights; 0 for L = 1, where A is constant."""
     if p.L == 1:
         return np.zeros(len(A))
-    equation, gap = attention.equations()["c_ansatz"], lambda_of_frequencies(p)
+    equation = attention.equations()["c_ansatz"]
+    gap = lambda_of_frequencies(p)
     compiled = equation.lambdify(A_, N, d_g, d_h, attention.lambda_, W_Q2, W_K2)
     norms = (w.square().reshape(len(A), -1, 2).sum(2).cpu().numpy() for w in (W_Q, W_K))
     return np.array(

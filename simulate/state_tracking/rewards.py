@@ -129,7 +129,8 @@ class Learner(supervised.Learner):
         """Actions and first states of a step's rollouts, those of a group together, and the random
         numbers that sample states.
         """
-        p, rng = self.p, keyed(self.seeds[0], task.STREAMS.index("rollouts"), number)
+        p = self.p
+        rng = keyed(self.seeds[0], task.STREAMS.index("rollouts"), number)
         size = p.group or 1
         actions = rng.integers(p.d_g, size=(p.rollouts // size, p.L)).repeat(size, axis=0)
         first = rng.integers(p.N, size=p.rollouts // size).repeat(size)
@@ -150,7 +151,8 @@ class Learner(supervised.Learner):
     def ascend(self, actions: Tensor, first: Tensor, uniform: Tensor) -> None:
         """Set ``.grad`` to minus the policy gradient of the mean reward, from sampled rollouts."""
         p, W_Q, W_K = self.p, self.students.W_Q, self.students.W_K
-        columns, pi = self._columns(), self.attention.forward(W_Q, W_K)
+        columns = self._columns()
+        pi = self.attention.forward(W_Q, W_K)
         steps = uniform.shape[1]
         states, probabilities = [first], []
         for t in range(steps):
@@ -159,7 +161,8 @@ class Learner(supervised.Learner):
             below = probabilities[-1].double().cumsum(1) < uniform[:, t, None]
             states.append(below.sum(1).clamp(max=p.N - 1))
         advantage = self.advantages(actions, torch.stack(states, 1)).to(columns)
-        d_pi, d_columns = torch.zeros_like(pi), torch.zeros_like(columns)
+        d_pi = torch.zeros_like(pi)
+        d_columns = torch.zeros_like(columns)
         flat = d_columns.view(-1, p.N)
         if p.kl:
             old = self._columns(self.old["M"])

@@ -111,10 +111,12 @@ def _exponential(builder: Any, x: Any) -> Any:
         cheb2poly(poly2cheb(taylor)[: order + 1]) * 2.0 ** np.arange(order + 1)
     )
     # Added to a number of this size, another one keeps its whole part alone, in the last bits.
-    whole, per = constant(1.5 * 2**shift + bias), constant(1 / math.log(2))
+    whole = constant(1.5 * 2**shift + bias)
+    per = constant(1 / math.log(2))
     x = _larger(builder, x, constant(-bias * math.log(2)))
     k = _fused(builder, x, per, whole)
-    f, power = _fused(builder, x, per, builder.fsub(whole, k)), constant(first)
+    f = _fused(builder, x, per, builder.fsub(whole, k))
+    power = constant(first)
     for coefficient in others:
         power = _fused(builder, f, power, constant(coefficient))
     integers = ir.VectorType(ir.IntType(bits), LANES)
@@ -181,7 +183,8 @@ def _addresses(
 def load(context, array, places, parts):
     """The row that begins at a place of a contiguous array; a block of those at several places."""
     many = len(places) if isinstance(places, types.UniTuple) else 1
-    row, block = Row(array.dtype, len(parts)), Row(array.dtype, many * len(parts))
+    row = Row(array.dtype, len(parts))
+    block = Row(array.dtype, many * len(parts))
 
     def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         places = cgutils.unpack_tuple(builder, args[1]) if many > 1 else [args[1]]
@@ -299,17 +302,24 @@ def _gradients(first, last, pi, columns, places, target, bounds, parts, large, d
     repeated, with an error of 0. Only where logits may be ``large`` is their largest subtracted.
     """
     one, two = np.uint64(1), np.uint64(2)
-    lanes, L, d_g = np.uint64(LANES * len(parts)), np.uint64(len(pi)), np.uint64(columns.shape[1])
-    places, size, start = places.reshape(-1), d_g * lanes, _zeros(lanes, columns)
+    lanes = np.uint64(LANES * len(parts))
+    L = np.uint64(len(pi))
+    d_g = np.uint64(columns.shape[1])
+    places = places.reshape(-1)
+    size = d_g * lanes
+    start = _zeros(lanes, columns)
     start[len(d_pi) : lanes] = NEVER
     # A row of which lane r is -1 begins r numbers before the middle.
-    minus_one, errors = _zeros(two * lanes, columns), _zeros(L * size, columns)
+    minus_one = _zeros(two * lanes, columns)
+    errors = _zeros(L * size, columns)
     minus_one[lanes] = -1
     none = np.uint64(0)
-    begin, zero = load(start, (none, none, none, none), parts), load(errors, none, parts)
+    begin = load(start, (none, none, none, none), parts)
+    zero = load(errors, none, parts)
     whole = parts + parts + parts + parts
     for s in range(np.uint64(first), np.uint64(last)):
-        column, d_column = columns[s].reshape(-1), d_columns[s].reshape(-1)
+        column = columns[s].reshape(-1)
+        d_column = d_columns[s].reshape(-1)
         for t in range(L):
             weight, end = pi[t], np.uint64(bounds[s * L + t + one])
             low = np.uint64(bounds[s * L + t])
@@ -349,7 +359,8 @@ def _moments(first, last, pi, columns, places, target, bounds, parts, large, los
     places, start = places.reshape(-1), _zeros(lanes, columns)
     zero = load(start, np.uint64(0), parts)
     start[len(loss) : lanes] = NEVER
-    begin, kept = load(start, np.uint64(0), parts), _zeros(lanes, columns)
+    begin = load(start, np.uint64(0), parts)
+    kept = _zeros(lanes, columns)
     for s in range(np.uint64(first), np.uint64(last)):
         column, loss[s], powers[s] = columns[s].reshape(-1), 0, 0
         z1 = z2 = z3 = z4 = doubled(zero)
@@ -369,7 +380,8 @@ def _moments(first, last, pi, columns, places, target, bounds, parts, large, los
                 x = doubled(z)
                 square = multiply(x, x)
                 z1, z2 = add(z1, x), add(z2, square)
-                z3, z4 = multiply_add(square, x, z3), multiply_add(square, square, z4)
+                z3 = multiply_add(square, x, z3)
+                z4 = multiply_add(square, square, z4)
                 z = add(z, begin)
                 z = subtract(z, largest(z, parts))
                 store(kept, np.uint64(0), z)

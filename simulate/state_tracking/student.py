@@ -162,7 +162,8 @@ class GLUStudent(Student):
         d_g, N = self.p.d_g, self.p.N
         M = self.M.detach()
         del self.M
-        eye, ones = torch.eye(N, dtype=M.dtype), torch.ones(N, 1, dtype=M.dtype)
+        eye = torch.eye(N, dtype=M.dtype)
+        ones = torch.ones(N, 1, dtype=M.dtype)
         self.W_down = nn.Parameter(M.permute(1, 0, 2).reshape(N, d_g * N).clone())
         self.register_buffer(
             "W_up", torch.cat([torch.zeros(d_g * N, d_g, dtype=M.dtype), eye.repeat(d_g, 1)], 1)

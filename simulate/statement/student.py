@@ -323,7 +323,9 @@ def train(stated: Statement, p: Any, students: int, seed: int = 0) -> xr.Dataset
         descent diverges.
     """
     require(p.batch_size, "batch_size = 0: students would be the same; set batch_size=8, say")
-    made, student, numbers = onset.at_sizes(stated, p), Student(stated), arrays.counted(p)
+    made = onset.at_sizes(stated, p)
+    student = Student(stated)
+    numbers = arrays.counted(p)
     require(not starts.laws(made), "start: of many students weights start equal; write start=0")
     sized, rng = arrays.Data(numbers), keyed(seed, STREAM)
     tables = arrays.teachers(stated, sized, rng)

@@ -136,7 +136,8 @@ def descent_equations() -> dict[str, Equation]:
     has halved.
     """
     step = [sp.simplify(eta * q.subs(m, 0)) for q in rates()]
-    right, wrong = written_as(eta / N * (1 - 1 / K), step[0]), written_as(-eta / (N * K), step[1])
+    right = written_as(eta / N * (1 - 1 / K), step[0])
+    wrong = written_as(-eta / (N * K), step[1])
     margin = sp.simplify(right - wrong)
     loss = sp.log(1 + (K - 1) * sp.exp(-m))
     # Separate variables: (e^m + K - 1) dm = K dt / N.
@@ -157,7 +158,8 @@ def descent_equations() -> dict[str, Equation]:
     slides = ref(
         "slides, one gradient step on the population loss; constant 1/K where the slides print 1/N (there K = N)"
     )
-    one, halved = "one step from W = 0", "loss half of its initial ln K"
+    one = "one step from W = 0"
+    halved = "loss half of its initial ln K"
     before = table(
         slides,
         one,

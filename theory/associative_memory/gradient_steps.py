@@ -129,7 +129,8 @@ def second_gradient(p: Parameters) -> float:
         (length - 3) / (plain * length),
         2 / (p.K * length),
     )
-    answer, trigger = weight[starts].mean(), (weight[starts - 1] + weight[-1]).mean()
+    answer = weight[starts].mean()
+    trigger = (weight[starts - 1] + weight[-1]).mean()
     random = weight.sum() - answer - trigger
     remap = (random / plain + answer, random / plain, trigger / p.K)
 

@@ -53,10 +53,13 @@ def head(
     name: str, title: str, score: Callable[[Any], Any], start: Any, **values: Any
 ) -> Statement:
     """Attention with scores of query and key, normalised by the sum of scores at zero weights."""
-    key, value, place = sort("key", N), sort("value", M), sort("place", P)
+    key = sort("key", N)
+    value = sort("value", M)
+    place = sort("place", P)
     x = sample("x", (place,), key, injective=True)
     y = sample("y", (place,), value, injective=True)
-    K, V = weight("K", key, key, start=start), weight("V", value, value, start=start)
+    K = weight("K", key, key, start=start)
+    V = weight("V", value, value, start=start)
     asked = draw(place)
 
     def scored(p: Any) -> Any:

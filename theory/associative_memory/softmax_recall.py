@@ -49,8 +49,11 @@ S, R, D, T, n = sizes("S R D T n")  # subjects, relations, answers per relation,
 
 def tokens() -> Statement:
     """Cross-entropy of the answer, from all tokens of the input."""
-    subject, relation, noise = sort("subject", S), sort("relation", R), sort("noise", n)
-    place, choice = sort("place", T - 3), sort("choice", D, of=relation)
+    subject = sort("subject", S)
+    relation = sort("relation", R)
+    noise = sort("noise", n)
+    place = sort("place", T - 3)
+    choice = sort("choice", D, of=relation)
     f = teacher("f", (subject, relation), choice)
     z = sample("z", (place,), noise)
     s, r = draw(subject), draw(relation)

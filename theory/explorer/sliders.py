@@ -157,7 +157,8 @@ def _follows(
     values: dict[str, list[Any]],
 ) -> bool:
     """Whether a number is made of its parts, at random places of all its sliders."""
-    rng, together = np.random.default_rng(0), WAYS[follows.way][1]
+    rng = np.random.default_rng(0)
+    together = WAYS[follows.way][1]
     for _ in range(PROBES):
         drawn = {f: int(rng.integers(len(values[f]))) for f in follows.parts}
         try:

@@ -82,7 +82,8 @@ def benchmark() -> dict[str, Any]:
                 drop[way] = run(size, query, **options)["T_drop"]
                 spent[way, query, size] = time.perf_counter() - started
             for way, other, tolerance in (("flow", "flow, rtol 1e-7", 1e-5), ("law", "law", AGREE)):
-                error, seconds = abs(drop[other] / drop["flow"] - 1), spent[way, query, size]
+                error = abs(drop[other] / drop["flow"] - 1)
+                seconds = spent[way, query, size]
                 rows.append(
                     {
                         "way": f"{way}, {query} q, N = {size}",

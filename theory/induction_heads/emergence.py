@@ -225,7 +225,8 @@ class Path:
             excess, slow = run.sol(grid)
             pairs = ((t, self.time(grid, excess)), (beta, grid), (g, slow))
             t, beta, g = (np.append(early, late) for early, late in pairs)
-        alpha, loss = alpha_of(beta, self.N), rates(beta, g, self.N)[2]
+        alpha = alpha_of(beta, self.N)
+        loss = rates(beta, g, self.N)[2]
         curves = {"alpha": alpha, "beta": beta, "gamma": 1 + g, "loss": loss}
         data = {name: ("t", values) for name, values in curves.items()}
         return xr.Dataset(data, {"t": t}, {"kind": "theory", "N": self.N})

@@ -34,7 +34,9 @@ from theory.induction_heads.symbols import (
     x,
 )
 
-LARGE, TIMES, NEXT = "large N", "Theorem 2", "next term O(1/N)"
+LARGE = "large N"
+TIMES = "Theorem 2"
+NEXT = "next term O(1/N)"
 HALF = sp.Rational(1, 2)
 theta = symbol("theta", means="threshold", positive=True)
 T_beta_theta = symbol("T_beta_theta", r"T_{\beta}(\theta)", "time of beta = theta", positive=True)
@@ -156,7 +158,8 @@ def integrated(polynomial: sp.Expr) -> sp.Expr:
     total = sp.S.Zero
     for term in sp.Add.make_args(sp.expand(polynomial)):
         powers = term.as_powers_dict()
-        power, height = powers.get(beta, 0), powers.get(E, sp.S.Zero)
+        power = powers.get(beta, 0)
+        height = powers.get(E, sp.S.Zero)
         total += term / (beta**power * E**height) * part(int(power), height)
     slope = total.diff(beta) - polynomial.subs(E, sp.exp(beta**2 / 2))
     proved(vanishes(slope), "not the integral of the polynomial")

@@ -156,7 +156,8 @@ def after_attention() -> sp.Expr:
     """Time for gamma to grow from zero until the loss is 1/2, with all attention on the correct
     label.
     """
-    rates, loss = dynamics.flow().rhs, dynamics.equations()["loss"].rhs
+    rates = dynamics.flow().rhs
+    loss = dynamics.equations()["loss"].rhs
     rate, late = (
         sp.cancel(expr.subs(r, s + F).subs(s, 1 / u)).subs(u, 0) for expr in (rates[gamma], loss)
     )

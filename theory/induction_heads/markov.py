@@ -57,17 +57,17 @@ rho = number("rho", "probability of a step along the permutation")
 
 def chain() -> Statement:
     """Cross-entropy of the symbol after the present state."""
-    letter, state, lag, unused = (
-        sort("symbol", k),
-        sort("state", m),
-        sort("lag", D),
-        sort("unused", U),
-    )
+    letter = sort("symbol", k)
+    state = sort("state", m)
+    lag = sort("lag", D)
+    unused = sort("unused", U)
     x = sample("x", (state,), letter, injective=True)  # the symbol of every state
     before = sample("before", (state,), state, injective=True)  # inverse of the permutation
     target = draw(state)
     now = before(target)
-    W, v, c = weight("W", letter, letter), weight("v", lag), weight("c")[()]
+    W = weight("W", letter, letter)
+    v = weight("v", lag)
+    c = weight("c")[()]
     previous = exp(v[fixed(lag, 1)]) / total(lambda d: exp(v[d]), lag)
 
     def score(s: Any) -> Any:
@@ -159,7 +159,8 @@ def growth() -> sp.Expr:
 
 def until(of: sp.Expr) -> sp.Expr:
     """Integral over time of a function of the read-out, until that is c."""
-    rate, n = growth().subs(u, 1 - known()), symbol("n", positive=True)
+    rate = growth().subs(u, 1 - known())
+    n = symbol("n", positive=True)
     integral = sp.integrate(sp.expand(sp.factor((of / rate).subs(U, n + m - k))), (c, 0, c))
     return integral.subs(n, k + U - m)
 

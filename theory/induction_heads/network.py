@@ -165,7 +165,8 @@ class Network:
             return (weight("item", l) + self.to_itself * again) ** 2 + weight("label", l) ** 2
 
         every = self.visible(self.query, lambda row: weight(*row))
-        right, squared = weight("label", self.query[1]), total(squares, self.pair)
+        right = weight("label", self.query[1])
+        squared = total(squares, self.pair)
         if self.right is not None:  # one item and one label, again and again
             items, right = (total(partial(weight, x), self.right) for x in ("item", "label"))
             squared += (items + self.to_itself * weight(*self.query)) ** 2 + right**2

@@ -81,7 +81,9 @@ def predict(
     )
 
 
-FLOW, SLOW, ALL_WEIGHTS = "flow (B.5)", "slow manifold", "flow of all weights"
+FLOW = "flow (B.5)"
+SLOW = "slow manifold"
+ALL_WEIGHTS = "flow of all weights"
 LABELS = {
     "N": "item-label pairs",
     "T_gamma": "time of gamma = 1/2, flow (B.5)",
@@ -159,7 +161,8 @@ def _path(p: Parameters) -> xr.Dataset:
 def _three(p: Parameters, until: float | None) -> Onset:
     """Onset with three trained pseudo-parameters."""
     times, flow = emergence.times(p.N), dynamics.flow()
-    notes, risen = [], {f"T_{x}": x for x in flow.state} | {"T_drop": flow.observables["loss"]}
+    notes = []
+    risen = {f"T_{x}": x for x in flow.state} | {"T_drop": flow.observables["loss"]}
     if p.N == 1:
         notes.append(
             "N = 1: T_alpha never comes; a label's only predecessor is its own item, so alpha has no gradient"

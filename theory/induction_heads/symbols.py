@@ -51,7 +51,9 @@ T_alpha = symbol("T_alpha", r"T_{\alpha}", "time of alpha = 1/2", positive=True)
 T_drop = symbol("T_drop", r"T_{\mathrm{drop}}", "time of loss = 1/2", positive=True)
 
 # Arrays
-a, b, y = array("a", means="items"), array("b", means="labels"), array("y", means="target")
+a = array("a", means="items")
+b = array("b", means="labels")
+y = array("y", means="target")
 code = array("p", means="positional codes")
 X_token = array("X_token", "X^{(1)}", "tokens of the rows")
 X_position = array("X_position", "X^{(2)}", "positional codes of the rows")

@@ -151,7 +151,8 @@ def phase_diagram(
     """
     if jobs == 0:
         raise ParameterError("jobs = 0: must be a number of processes, or -1 for one per core")
-    omegas, alphas = [float(w) for w in omegas], [float(a) for a in alphas]
+    omegas = [float(w) for w in omegas]
+    alphas = [float(a) for a in alphas]
     tasks = [
         joblib.delayed(curve)(p.replace(omega=w), branch, alphas)
         for branch in OVERLAP

@@ -112,7 +112,8 @@ def averages(p: Parameters, state: State, near: Averages | None = None) -> Avera
     spread = np.sqrt(state.q - state.theta**2 / rho)
     across, across_weight = gauss_hermite(p.order // 2 + 2)  # nothing jumps across the lines
     lines = Lines.through(p, state.V, Y, z_0, mean, spread * across)
-    h, weights = np.repeat(h, across.size, 1), np.outer(weights, across_weight).ravel()
+    h = np.repeat(h, across.size, 1)
+    weights = np.outer(weights, across_weight).ravel()
     cut, plus, minus = lines.jump(None if near is None else near.cut)
     where = cut
     if p.prox == "local":
@@ -291,7 +292,8 @@ class Lines:
         Found by Newton steps with bisection as fallback.
         """
         cut = np.zeros(self.centre.size) if guess is None else guess.copy()
-        low, high = np.full(cut.size, -FARTHEST_CUT), np.full(cut.size, FARTHEST_CUT)
+        low = np.full(cut.size, -FARTHEST_CUT)
+        high = np.full(cut.size, FARTHEST_CUT)
         plus, minus = self.far.copy(), -self.far
         active = np.arange(cut.size)
         for _ in range(JUMP_STEPS):
@@ -333,11 +335,10 @@ class Lines:
         )
         if not active.size:
             return cut
-        n, between = (
-            self.normal[:, active],
-            ((plus + minus)[:, active] * self.normal[:, active]).sum(0) / 2,
-        )
-        low, high = np.maximum(cut[active] - FARTHEST_CUT, lowest[active]), cut[active].copy()
+        n = self.normal[:, active]
+        between = ((plus + minus)[:, active] * self.normal[:, active]).sum(0) / 2
+        low = np.maximum(cut[active] - FARTHEST_CUT, lowest[active])
+        high = cut[active].copy()
         part = self._of(active)
 
         def there(at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -349,12 +350,12 @@ class Lines:
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
             exists, new, z_new = there(middle)
-            before, squared_before = (
-                np.where(exists, high, before),
-                np.where(exists, squared, squared_before),
-            )
-            low, high = np.where(exists, low, middle), np.where(exists, middle, high)
-            squared, z = np.where(exists, new, squared), np.where(exists, z_new, z)
+            before = np.where(exists, high, before)
+            squared_before = np.where(exists, squared, squared_before)
+            low = np.where(exists, low, middle)
+            high = np.where(exists, middle, high)
+            squared = np.where(exists, new, squared)
+            z = np.where(exists, z_new, z)
         fall = np.where(squared_before > squared, squared_before - squared, np.inf)
         end = cut.copy()
         end[active] = np.maximum(high - squared * (before - high) / fall, low)

@@ -225,7 +225,8 @@ class _Map:
 
 def continued(function: Callable[..., FixedPoint]) -> Callable[..., Any]:
     """As `sweep.over_fields`, where each point starts from the solution at the point before it."""
-    parameters, alone = inspect.signature(function).parameters, sweep.over_fields(function)
+    parameters = inspect.signature(function).parameters
+    alone = sweep.over_fields(function)
 
     @functools.wraps(function)
     def call(*given: Any, **more: Any) -> Any:
@@ -279,7 +280,8 @@ def _solve(p: Parameters, branch: str, near: FixedPoint | None, error: bool) -> 
     fine, starts = _Map(p, branch), [STARTS[branch]]
     solution = None
     if near is not None and near.exists and near.branch == branch:
-        solution, starts = _continued(fine, near), [near.state, *starts]
+        solution = _continued(fine, near)
+        starts = [near.state, *starts]
     if solution is None:  # no nearby solution, or too far away
         coarse = _Map(p.replace(order=min(COARSE, p.order)), branch)
         for start in starts:

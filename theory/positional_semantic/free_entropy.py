@@ -96,18 +96,14 @@ def general() -> sp.Expr:
     r = symbol("r", means="rank of the student", integer=True, positive=True)
     t = symbol("t", means="rank of the teacher", integer=True, positive=True)
     l, a, b, k = sp.symbols("l a b k", integer=True, positive=True)
-    qs, Vs, q_hats, V_hats = (
-        array("q", means="self-overlap, by position"),
-        array("V", means="variance of the posterior, by position"),
-        array("q_hat", r"\hat{q}", "conjugate of q, by position"),
-        array("V_hat", r"\hat{V}", "conjugate of V, by position"),
-    )
-    ms, m_hats, thetas, theta_hats = (
-        array("m", means="overlap with the positional embedding, by position"),
-        array("m_hat", r"\hat{m}", "conjugate of m, by position"),
-        array("theta", r"\theta", "overlap with the teacher, by position"),
-        array("theta_hat", r"\hat{\theta}", "conjugate of theta, by position"),
-    )
+    qs = array("q", means="self-overlap, by position")
+    Vs = array("V", means="variance of the posterior, by position")
+    q_hats = array("q_hat", r"\hat{q}", "conjugate of q, by position")
+    V_hats = array("V_hat", r"\hat{V}", "conjugate of V, by position")
+    ms = array("m", means="overlap with the positional embedding, by position")
+    m_hats = array("m_hat", r"\hat{m}", "conjugate of m, by position")
+    thetas = array("theta", r"\theta", "overlap with the teacher, by position")
+    theta_hats = array("theta_hat", r"\hat{\theta}", "conjugate of theta, by position")
     gamma = array("gamma", r"\gamma", "eigenvalues of the token covariances, by position")
     inverse = array("D_inverse", "(D^{-1})", "inverse of D, matrix over the student's rank")
     outer = array("b", means="field of the student's weights from m and theta")

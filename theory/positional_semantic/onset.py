@@ -205,7 +205,8 @@ def interpolated(omegas: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
         Increasing positional fractions and positive thresholds; fewer than two points are returned
         unchanged.
     """
-    omegas, values = np.asarray(omegas, float), np.asarray(values, float)
+    omegas = np.asarray(omegas, float)
+    values = np.asarray(values, float)
     if len(omegas) < 2:
         return omegas, values
     fine = np.linspace(omegas[0], omegas[-1], 200)

@@ -169,7 +169,8 @@ def descend(
         If a point does not converge.
     """
     z = np.array(start, float, order="C")
-    value, hessian = np.empty(z.shape[1]), np.empty((3, z.shape[1]))
+    value = np.empty(z.shape[1])
+    hessian = np.empty((3, z.shape[1]))
     unsettled = _newton()(
         z,
         np.ascontiguousarray(w, float),

@@ -31,7 +31,9 @@ from theory.positional_semantic.state_evolution import Branch, conjugates, dampe
 
 DEGREES = (7, 9)
 Degree = Annotated[int, Allowed(choices=DEGREES)]
-LOW_DEGREE_DAMPING, LOW_DEGREE_ITERATIONS, LOW_DEGREE_TOLERANCE = 0.8, 2000, 1e-10
+LOW_DEGREE_DAMPING = 0.8
+LOW_DEGREE_ITERATIONS = 2000
+LOW_DEGREE_TOLERANCE = 1e-10
 # Degree nine, Haegemans and Piessens 1977: rows x, y, weight of each set of mirror images, to three
 # digits, which is enough to find the solution of the moment equations that is meant.
 ROUGH = [(2.85, 0.94, 0.0057), (1.39, 1.81, 0.033), (4.33, 6.63, 9.4e-7)]
@@ -79,7 +81,8 @@ def low_degree_averages(p: Parameters, state: State, degree: int = 7) -> Average
     from zero.
     """
     nodes, weights = rule(degree)
-    xi, eta = np.repeat(nodes, weights.size, 1), np.tile(nodes, weights.size)
+    xi = np.repeat(nodes, weights.size, 1)
+    eta = np.tile(nodes, weights.size)
     total = np.outer(weights, weights).ravel()
     spread = np.sqrt(p.sigma**2 - state.theta**2 / state.q)
     w = np.array([[state.m], [-state.m]]) + np.sqrt(state.q) * xi
@@ -127,7 +130,9 @@ def solve_low_degree(
 POINTS = np.linspace(-9, 9, 4001)
 WEIGHTS = np.exp(-(POINTS**2) / 2) / np.exp(-(POINTS**2) / 2).sum()
 Strength = Annotated[float, Allowed(low=0)]
-REGULARISER_DAMPING, REGULARISER_ITERATIONS, REGULARISER_TOLERANCE = 0.7, 600, 1e-8
+REGULARISER_DAMPING = 0.7
+REGULARISER_ITERATIONS = 600
+REGULARISER_TOLERANCE = 1e-8
 
 
 @dataclass(frozen=True)

@@ -49,9 +49,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "device": dict(metavar="NAME", help="torch device (cpu, cuda, cuda:1, ...)"),
     "quiet": dict(action="store_true", help="no progress on stderr"),
     "anew": dict(action="store_true", help="run it even if its result is stored"),
-    "full": dict(
-        action="store_true", help="also what takes minutes to hours; ledgers cite this form"
-    ),
+    "full": dict(action="store_true", help="also what takes minutes to hours, as ledgers cite it"),
     "train": dict(
         action="store_true",
         help="train the students again that come with the code (hours on a CPU)",

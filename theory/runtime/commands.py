@@ -121,7 +121,8 @@ def complete() -> None:
 
     line = os.environ["COMP_LINE"][: int(os.environ["COMP_POINT"])]
     words = [*line.split()[1:], *[""] * line.endswith(" ")]
-    parser, choices = argparse.ArgumentParser(), [*verbs(), *re.split("[ .]", " ".join(verbs()))]
+    parser = argparse.ArgumentParser()
+    choices = [*verbs(), *re.split("[ .]", " ".join(verbs()))]
     if len(words) > 1:
         verb, others = resolve(words)
         os.environ[COMPLETION] = str(1 + len(words) - len(others))

@@ -208,7 +208,8 @@ def errors(axis: Any, curve: xr.Dataset, name: str, colour: str | None = None) -
     if f"{name}_bias" not in curve:
         return
     colour, (time,) = colour or axis.lines[-1].get_color(), curve[name].dims
-    mean, spread = curve[name] + curve[f"{name}_bias"], curve[f"{name}_sd"]
+    mean = curve[name] + curve[f"{name}_bias"]
+    spread = curve[f"{name}_sd"]
     axis.plot(
         curve[time], mean, ":", color=colour, lw=1, label=f"{name} on batches, mean and deviation"
     )

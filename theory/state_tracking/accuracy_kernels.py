@@ -149,8 +149,12 @@ def on_all_words(at, M, target):
     of rollouts by the likeliest next states that end right.
     """
     (N, d, _), L = M.shape, len(at)
-    word, guess = np.zeros(L, np.int64), np.empty((L, N), np.int64)
-    right, ended, z, total = np.zeros(L), 0.0, np.empty(N), float(d) ** L * N
+    word = np.zeros(L, np.int64)
+    guess = np.empty((L, N), np.int64)
+    right = np.zeros(L)
+    ended = 0.0
+    z = np.empty(N)
+    total = float(d) ** L * N
     while word[0] < d:
         for i in range(L):
             for s in range(N):
@@ -221,7 +225,9 @@ def column_accuracies(z_k, z_w, u_k, u_w, fine, middle, of_v, others, points, no
     equally spaced points.
     """
     L, shares, parts = z_k.shape
-    out, first, K = np.empty((L, shares)), np.empty(points), len(middle)
+    out = np.empty((L, shares))
+    first = np.empty(points)
+    K = len(middle)
     right_of = np.dot(z_k.reshape(-1, parts), middle.T).reshape(L, shares, -1)
     wrong_of = np.dot(z_w.reshape(-1, parts), fine.T).reshape(L, shares, -1)
     for i in range(L):

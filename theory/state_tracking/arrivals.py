@@ -225,7 +225,8 @@ class Kinds:
         b, x, y = own[..., None], right[:, None], wrong[:, None]
         mean = (self.k * x + (self.d_g - self.k) * y) / self.d_g
         e_x, e_y = (np.exp(b * v + (1 - b) * mean + self.offset) for v in (x, y))
-        states, chosen = self.N * self.share, self.N * self.share * self.k / self.d_g
+        states = self.N * self.share
+        chosen = self.N * self.share * self.k / self.d_g
         Z = (e_y @ states)[..., None] - e_y + e_x
         by_x = chosen * (e_x / Z - 1)
         mass = e_y * (1 / Z @ chosen)[..., None]
@@ -288,7 +289,8 @@ class Arrivals:
         """Derivative of the loss by single weights."""
         p, d, (W_Q, W_K, right, wrong) = self.p, self.p.d_g, self.state
         attention = self.attention.forward(W_Q, W_K)
-        on_own, all_squares = np.einsum("bii->bi", attention), (attention**2).sum(2)[..., None]
+        on_own = np.einsum("bii->bi", attention)
+        all_squares = (attention**2).sum(2)[..., None]
         typical = wrong @ self.of_part
         *by_entry, by_own, squares, mass = self.kinds.slopes(on_own, right, typical)
         by_right, by_wrong = (

@@ -300,7 +300,10 @@ class Attention:
 
     def forward(self, W_Q: np.ndarray, W_K: np.ndarray) -> np.ndarray:
         """Softmax of the rotary logits."""
-        q1, q2, k1, k2 = W_Q[:, 0::2], W_Q[:, 1::2], W_K[:, 0::2], W_K[:, 1::2]
+        q1 = W_Q[:, 0::2]
+        q2 = W_Q[:, 1::2]
+        k1 = W_K[:, 0::2]
+        k2 = W_K[:, 1::2]
         l = (q1 * k1 + q2 * k2) @ self.tables[0].T + (q2 * k1 - q1 * k2) @ self.tables[1].T
         l = l.reshape(-1, self.L, self.L)
         weight = np.exp(l - l.max(2, keepdims=True))
@@ -314,7 +317,10 @@ class Attention:
         """
         d_l = (at * (force - (at * force).sum(2, keepdims=True))).reshape(len(at), -1)
         even, odd = d_l @ self.tables[0], d_l @ self.tables[1]
-        q1, q2, k1, k2 = W_Q[:, 0::2], W_Q[:, 1::2], W_K[:, 0::2], W_K[:, 1::2]
+        q1 = W_Q[:, 0::2]
+        q2 = W_Q[:, 1::2]
+        k1 = W_K[:, 0::2]
+        k2 = W_K[:, 1::2]
         d_q = np.stack([even * k1 - odd * k2, even * k2 + odd * k1], 2)
         d_k = np.stack([even * q1 + odd * q2, even * q2 - odd * q1], 2)
         return d_q.reshape(W_Q.shape), d_k.reshape(W_K.shape)

@@ -334,7 +334,8 @@ def _answered(p: Parameters, start: Start, half: float | None) -> tuple[float, f
     for n in range(path.steps):
         if n % m == 0:
             squares, sums = 0.0, np.zeros((L, L))
-            moved, carried = np.zeros((L, L)), np.zeros((L**2, path.size))
+            moved = np.zeros((L, L))
+            carried = np.zeros((L**2, path.size))
             done = variance
         wrong, force = path.errors(n)
         answer, attention = path.to_force(n), path._at(n)

@@ -116,7 +116,8 @@ def reference(values: Mapping[str, float], level: Any = "0.5", digits: int = DIG
             attention = attention_at(D, v["D_0"], v["A_0"], v["kappa"])
             return D, attention, width * mpmath.cosh(s) / attention
 
-        first, last = mpmath.asinh(v["D_0"] / width), mpmath.asinh(end / width)
+        first = mpmath.asinh(v["D_0"] / width)
+        last = mpmath.asinh(end / width)
 
         def slowness(s: mpmath.mpf) -> mpmath.mpf:
             D, attention, stretch = speed(s)

@@ -54,12 +54,16 @@ __all__ = [
 LENGTH = 6  # actions of a sequence
 N, d_g = sizes("N d_g")
 b = number("b", "strength of the table of the state alone")
-state, action, nobody = sort("state", N), sort("action", d_g), sort("nobody", N - d_g)
+state = sort("state", N)
+action = sort("action", d_g)
+nobody = sort("nobody", N - d_g)
 place = sort("place", LENGTH - 1)  # of the other actions of the sequence
 other = sample("other", (place,), action)
 now, right = draw(state), draw(action)
-M, M_none = (weight("M", state, action, action), weight("M_none", state, action, nobody))
-U, U_none = weight("U", state, action), weight("U_none", state, nobody)
+M = weight("M", state, action, action)
+M_none = weight("M_none", state, action, nobody)
+U = weight("U", state, action)
+U_none = weight("U_none", state, nobody)
 score = weight("theta")[()]
 mass = exp(score) + LENGTH - 1
 
@@ -89,16 +93,12 @@ stated = statement(
 # numbers: D, an action's own state above those of other actions, and h, reached states above
 # the others; the bypass feeds h alone.
 
-D, h = (
-    symbol("D_bypass", "D", "own state of an action above those of others, in M", real=True),
-    symbol("h_bypass", "h", "states that are led to above the others, in logits", real=True),
-)
-D_rate, h_rate, specific, plateau = (
-    symbol("D_bypass_rate", r"\dot D(0)", "rate of D at the start", real=True),
-    symbol("h_bypass_rate", r"\dot h(0)", "rate of h at the start", real=True),
-    symbol("specificity", r"1-S/R", "specificity of logic, by intervention", real=True),
-    symbol("bypass_plateau", r"\ell_{1}", "loss of the guess from the state alone", real=True),
-)
+D = symbol("D_bypass", "D", "own state of an action above those of others, in M", real=True)
+h = symbol("h_bypass", "h", "states that are led to above the others, in logits", real=True)
+D_rate = symbol("D_bypass_rate", r"\dot D(0)", "rate of D at the start", real=True)
+h_rate = symbol("h_bypass_rate", r"\dot h(0)", "rate of h at the start", real=True)
+specific = symbol("specificity", r"1-S/R", "specificity of logic, by intervention", real=True)
+plateau = symbol("bypass_plateau", r"\ell_{1}", "loss of the guess from the state alone", real=True)
 START = "zero weights, attention uniform"
 POINT = {"theta": sp.Rational(3, 10), "D": sp.Rational(7, 10), "h": sp.Rational(2, 5)}
 

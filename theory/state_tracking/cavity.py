@@ -297,7 +297,8 @@ class Cavity:
         on_right = np.einsum("bii->bi", pi)
         elsewhere = (pi**2).sum(2) - on_right**2
         R, mean = self._mean(v_k), self._mean(v_w)
-        V_k, V_w = self._mean(v_k**2) - R**2, self._mean(v_w**2) - mean**2
+        V_k = self._mean(v_k**2) - R**2
+        V_w = self._mean(v_w**2) - mean**2
         V_all = f["entry_variance"](V_k, V_w, R, mean, p.N)[:, None]
         weight = f["weight"](on_right, p.d_g)
         b, other = weight[..., None, None], S[:, None, None, None]
@@ -390,5 +391,6 @@ class Cavity:
 
 def _between(nodes: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Matrix from the values of a polynomial at nodes to those at points."""
-    basis, degree = np.polynomial.legendre.legvander, len(nodes) - 1
+    basis = np.polynomial.legendre.legvander
+    degree = len(nodes) - 1
     return basis(points, degree) @ np.linalg.inv(basis(nodes, degree))

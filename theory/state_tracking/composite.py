@@ -123,7 +123,8 @@ def training_time() -> sp.Expr:
 @cache
 def equations() -> dict[str, Equation]:
     """Lock function, composite solution, and the time of A = a at large L."""
-    of_D, start = sp.Function("alpha")(D), "m_0 is the margin at alpha = 0"
+    of_D = sp.Function("alpha")(D)
+    start = "m_0 is the margin at alpha = 0"
     return table(
         ref,
         status="leading order",

@@ -52,12 +52,10 @@ def loss() -> sp.Expr:
     """Half the response contracted with the covariance of logits."""
     elsewhere = (1 - sp.KroneckerDelta(i, j)) * (1 - sp.KroneckerDelta(i, k))
     entries = M[b, r, s] * mean_response[s, r, q] * M[c, q, s]
-    groups, places, actions, states = (
-        ((s, 1, N), (i, 1, L)),
-        ((j, 1, L), (k, 1, L)),
-        ((b, 1, d_g), (c, 1, d_g)),
-        ((r, 1, N), (q, 1, N)),
-    )
+    groups = ((s, 1, N), (i, 1, L))
+    places = ((j, 1, L), (k, 1, L))
+    actions = ((b, 1, d_g), (c, 1, d_g))
+    states = ((r, 1, N), (q, 1, N))
     weights = elsewhere * pi[i, j] * pi[i, k] * excess[s, i, j, b, k, c]
     return sp.Sum(weights * entries, *groups, *places, *actions, *states) / 2
 

@@ -162,7 +162,8 @@ def edge(p: Parameters) -> float:
     """
     grid = np.linspace(1 / p.L, 1 - 1e-9, 400)
     best = int(of_attention(p, grid).argmax())
-    low, high = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
+    low = grid[max(best - 1, 0)]
+    high = grid[min(best + 1, grid.size - 1)]
     maximum = scipy.optimize.minimize_scalar(
         lambda x: -float(of_attention(p, x)),
         bounds=(low, high),
@@ -236,7 +237,8 @@ def late_states(p: Parameters) -> xr.Dataset:
         np.log(1 / (p.weight_decay * p.d_g * p.N)),
         xtol=1e-13,
     )
-    attention, per_A = np.array(ends), np.array([np.exp(balance), code["r"](ends[1], steepness(p))])
+    attention = np.array(ends)
+    per_A = np.array([np.exp(balance), code["r"](ends[1], steepness(p))])
     states = {"A": attention, **{x: code[x](attention, p.d_g, per_A) for x in "RS"}}
     with np.errstate(divide="ignore"):
         states["P"] = np.maximum(code["P"](attention, p.L, p.d_h, widest(p)), 0)
@@ -279,7 +281,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         which weights decay.
     """
     edges, late = decay_thresholds(p), late_states(p)
-    learned, growth = late.sel(state="learned"), float(late.decay_growth)
+    learned = late.sel(state="learned")
+    growth = float(late.decay_growth)
     with_norms, end = norms.flow(p.teachers), horizon(p, growth)
     half = {"half": A - sp.Rational(1, 2)}
     time = float(with_norms.solve(p, alpha=end, events=half, at=[0.0]).half)
@@ -292,7 +295,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         )
     if until is None:
         until = 2.5 * time if time > 0 else end / 4
-    scratch, lost = float(edges.decay_unlearned), float(edges.decay_lost)
+    scratch = float(edges.decay_unlearned)
+    lost = float(edges.decay_lost)
     return tabulated(
         {
             "decay_unlearned": (
@@ -336,7 +340,8 @@ def draw(result: Onset, axes: Any) -> None:
     from theory.runtime import plotting  # imports matplotlib, needed for figures only
 
     left, right = axes
-    curve, ends = result.curves()["flow"], result.curves()["decay"]
+    curve = result.curves()["flow"]
+    ends = result.curves()["decay"]
     for x, dash in (("A", "-"), ("R", "--"), ("S", ":")):
         left.plot(curve.alpha, curve[x], ls=dash, label=f"${x}$")
     left.set(
@@ -344,10 +349,12 @@ def draw(result: Onset, axes: Any) -> None:
         ylabel="attention $A$, overlaps $R$, $S$",
         xlim=(0, float(curve.alpha[-1])),
     )
-    first, decay_here = result.numbers["decay_unlearned"], result.setting["weight_decay"]
+    first = result.numbers["decay_unlearned"]
+    decay_here = result.setting["weight_decay"]
     last = 1.5 * max(result.numbers["decay_lost"], decay_here)
     guess = float(ends.A[0])
-    learned, between = ends.where(ends.stable), ends.where(~ends.stable)
+    learned = ends.where(ends.stable)
+    between = ends.where(~ends.stable)
     right.plot(learned.weight_decay, learned.A, color="C0", label="learned, stable")
     right.plot(between.weight_decay, between.A, color="C1", ls="--", label="unstable")
     right.plot([first, last], [guess, guess], color="C2", ls="-.", label="$A = 1/L$, stable")

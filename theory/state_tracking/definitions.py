@@ -28,7 +28,8 @@ from theory.state_tracking.symbols import (
     tau,
 )
 
-state, action = array("s", means="states of a sequence"), array("g", means="its actions")
+state = array("s", means="states of a sequence")
+action = array("g", means="its actions")
 pi = array("pi", r"\pi", "attention; its first index, the position that attends, may be left out")
 logit = array("l", means="attention scores")
 output = array("o", means="output of attention: weights of the actions")
@@ -76,10 +77,8 @@ sigma_overlap = symbol(
 )
 tau_bar = symbol("tau_bar", r"\bar{\tau}", "expected overlap of distinct teachers", real=True)
 tau_ab = symbol("tau_ab", r"\tau_{ab}", "overlap of the teachers a and b", real=True)
-acted, back = (
-    function(r"\sigma", "permutation of the states by an action"),
-    function(r"\sigma^{-1}", "its inverse"),
-)
+acted = function(r"\sigma", "permutation of the states by an action")
+back = function(r"\sigma^{-1}", "its inverse")
 GROUP = ("teachers are all elements of a group that can send any state to any other",)
 
 

@@ -68,7 +68,8 @@ def noise_cost() -> tuple[sp.Expr, sp.Expr]:
     Quenched: the sum of second derivatives of ln Z. Annealed: every term of Z is multiplied by
     the same Gaussian factor.
     """
-    x, size = sp.Symbol("x", real=True), sp.Symbol("v", positive=True)
+    x = sp.Symbol("x", real=True)
+    size = sp.Symbol("v", positive=True)
     of_right = sp.log(sp.exp(z_k + x) + (N - 1) * sp.exp(z_kbar))
     of_wrong = sp.log(sp.exp(z_k) + sp.exp(z_kbar + x) + (N - 2) * sp.exp(z_kbar))
     second = [sp.diff(f, x, 2).subs(x, 0) for f in (of_right, of_wrong)]

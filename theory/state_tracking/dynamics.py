@@ -36,15 +36,13 @@ from theory.state_tracking.symbols import (
 )
 
 delta = sp.KroneckerDelta
-Delta_S_ab, S_ab, S_ab0 = (
-    symbol("Delta_S_ab", r"\Delta S_{ab}", "change of S_ab in an epoch", real=True),
-    symbol("S_ab", "S_{ab}", "overlap of the matrix of action a with the teacher of b", real=True),
-    symbol("S_ab0", "S_{ab}(0)", "S_ab at time 0", real=True),
+Delta_S_ab = symbol("Delta_S_ab", r"\Delta S_{ab}", "change of S_ab in an epoch", real=True)
+S_ab = symbol(
+    "S_ab", "S_{ab}", "overlap of the matrix of action a with the teacher of b", real=True
 )
-Delta_R, Delta_S = (
-    symbol("Delta_R", r"\Delta R", "change of R in an epoch", real=True),
-    symbol("Delta_S", r"\Delta S", "change of S in an epoch", real=True),
-)
+S_ab0 = symbol("S_ab0", "S_{ab}(0)", "S_ab at time 0", real=True)
+Delta_R = symbol("Delta_R", r"\Delta R", "change of R in an epoch", real=True)
+Delta_S = symbol("Delta_S", r"\Delta S", "change of S in an epoch", real=True)
 EPOCH = 1 / (d_g * N)  # training time alpha of one epoch
 
 
@@ -203,7 +201,8 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
     )
     factor = _option("closure", closure, {"closure": "c_closure", "ansatz": "c_ansatz_mean"})
     if overlap is None:
-        dR, dS = eq["delta_R_mean"].rhs / EPOCH, eq["delta_S_mean"].rhs / EPOCH
+        dR = eq["delta_R_mean"].rhs / EPOCH
+        dS = eq["delta_S_mean"].rhs / EPOCH
     else:
         dR, dS = (
             (eq[x].rhs / EPOCH).subs(spell).subs(tau, overlap) for x in ("delta_R", "delta_S")

@@ -41,7 +41,8 @@ drift = symbol(
     "off_target_drift", r"\nu", "rate of S per D at A = 1; 0 for independent teachers", real=True
 )
 PROPER = "proper time: dT = pace eta g dalpha"
-T, T_of = symbol("T", means=PROPER, nonnegative=True), function("T", PROPER)
+T = symbol("T", means=PROPER, nonnegative=True)
+T_of = function("T", PROPER)
 epsilon = symbol(
     "epsilon", r"\varepsilon", "-ln(1 - A) at D = 0; negative beyond the separatrix", real=True
 )
@@ -169,7 +170,9 @@ def along(upper: sp.Expr, integrand: sp.Expr) -> sp.Integral:
 @cache
 def equations() -> dict[str, Equation]:
     """First integral, solution by quadratures, time of A = a, separatrix."""
-    of_A, of_T, of_S = sp.Function("A")(D), T_of(D), sp.Function("S")(D)
+    of_A = sp.Function("A")(D)
+    of_T = T_of(D)
+    of_S = sp.Function("S")(D)
 
     def time() -> sp.Expr:
         inverse_g = sp.together(1 / mean_field.equations()["g"].rhs)

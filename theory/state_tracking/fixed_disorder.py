@@ -158,7 +158,8 @@ def equations() -> dict[str, Equation]:
     attention, and accuracy.
     """
     elsewhere = 1 - sp.KroneckerDelta(i, j)
-    groups, states = ((s, 1, N), (a, 1, d_g)), ((r, 1, N), (q, 1, N))
+    groups = ((s, 1, N), (a, 1, d_g))
+    states = ((r, 1, N), (q, 1, N))
     average = sp.Sum(M[b, r, s], (b, 1, d_g)) / d_g
     product = sp.Sum(M[b, r, s] * M[b, q, s], (b, 1, d_g)) / d_g
     at_r, between = (*GROUP, r), (*GROUP, r, q)
@@ -314,7 +315,8 @@ class FixedDisorder:
 
     def _each(self, at: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
         """Arguments of the kernels for every student: attention, counts, M and teachers."""
-        M, unit = np.ascontiguousarray(self.state[2]), [self.unit] * len(at)
+        M = np.ascontiguousarray(self.state[2])
+        unit = [self.unit] * len(at)
         return zip(at, self.counts, unit, self.share, self.left, M, self.target, strict=True)
 
     def gradients(self) -> list[np.ndarray]:

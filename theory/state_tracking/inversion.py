@@ -145,14 +145,16 @@ def solve_monotone(of: Any, wanted: np.ndarray) -> np.ndarray:
     """Solve ``value(t) = wanted`` for an increasing function on [-1, 1] by bracketed Newton
     steps, to rounding; ``of(t)`` gives value and slope.
     """
-    low, high = np.full(wanted.shape, -1.0), np.full(wanted.shape, 1.0)
+    low = np.full(wanted.shape, -1.0)
+    high = np.full(wanted.shape, 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.clip(np.nan_to_num(2 * wanted / of(high)[0], nan=1.0) - 1, low, high)  # a line
     finest = ROUNDING * np.abs(wanted)  # where it is flat, t is known less well
     for _ in range(100):
         value, slope = of(t)
         gap = value - wanted
-        low, high = np.where(gap < 0, t, low), np.where(gap < 0, high, t)
+        low = np.where(gap < 0, t, low)
+        high = np.where(gap < 0, high, t)
         with np.errstate(divide="ignore", invalid="ignore"):
             step = t - gap / slope
         step = np.where((step >= low) & (step <= high), step, (low + high) / 2)

@@ -250,15 +250,22 @@ def gradients(at, pairs, unit, share, left, M, target, keep, d_M):
     """
     N, L, d = share.shape
     groups, (to, rest) = L * d, _attended(at, d)
-    by_group, cost = np.zeros((L, groups)), np.zeros((1, groups))
-    O, z, sums = np.empty((d, groups)), np.empty((N, groups)), np.empty((d + 3, groups))
-    lifted, met, grown = np.empty((d + 1, groups)), np.empty((d, groups)), np.empty((d + 1, N))
+    by_group = np.zeros((L, groups))
+    cost = np.zeros((1, groups))
+    O = np.empty((d, groups))
+    z = np.empty((N, groups))
+    sums = np.empty((d + 3, groups))
+    lifted = np.empty((d + 1, groups))
+    met = np.empty((d, groups))
+    grown = np.empty((d + 1, N))
     level = np.empty(groups)
     asked = np.empty((d, d))
     ones, every = np.ones(groups), np.ones(d)
     for s in range(N):
         rows, part = _table(M[s]), share[s].reshape(-1)
-        mean, apart, along = rows[2 * d + 2], rows[d + 1 : 2 * d + 1], sums[1 : d + 1]
+        mean = rows[2 * d + 2]
+        apart = rows[d + 1 : 2 * d + 1]
+        along = sums[1 : d + 1]
         spread = rest * left[s].reshape(-1) * _weights(to, pairs[s], unit, part, O)
         np.dot(rows[:d].T, O, z)
         _exponentials(z)
@@ -287,7 +294,8 @@ def gradients(at, pairs, unit, share, left, M, target, keep, d_M):
                 d_M[s, c, r] = grown[c, r] + keep[s, c] * grown[d, r] * apart[c, r]
             for a in range(d):
                 d_M[s, c, target[s, a]] -= asked[c, a]
-    by_at, price_of = unit * _by_step(by_group, d), _by_step(cost, d)
+    by_at = unit * _by_step(by_group, d)
+    price_of = _by_step(cost, d)
     for i in range(L):
         for j in range(L):
             if i != j:
@@ -303,9 +311,13 @@ def observed(at, pairs, unit, share, left, M, target):
     _wide()
     N, L, d = share.shape
     groups, (to, rest) = L * d, _attended(at, d)
-    found, one, two = np.zeros((5, groups)), np.empty(groups), np.empty(groups)
+    found = np.zeros((5, groups))
+    one = np.empty(groups)
+    two = np.empty(groups)
     overlap, every = 0.0, 0.0
-    O, z, sums = np.empty((d, groups)), np.empty((N, groups)), np.empty((d + 2, groups))
+    O = np.empty((d, groups))
+    z = np.empty((N, groups))
+    sums = np.empty((d + 2, groups))
     for s in range(N):
         rows, part = _table(M[s]), share[s].reshape(-1)
         square, mean = rows[d], rows[2 * d + 2]

@@ -81,7 +81,8 @@ class Level:
         """
         if self.flow:
             return self.flow(p, runs)
-        start, epochs = Start.measured(runs), np.rint(runs.alpha.values * p.d_g * p.N).astype(int)
+        start = Start.measured(runs)
+        epochs = np.rint(runs.alpha.values * p.d_g * p.N).astype(int)
         each: Sequence[Any] = (given,)
         if given is None and self.known:
             each = self.known(p, runs, start)

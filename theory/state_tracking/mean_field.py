@@ -117,7 +117,8 @@ MEAN_FIELD = "logits replaced by their means"
 def equations() -> dict[str, Equation]:
     """Loss, margin, and the derivatives that enter gradient descent."""
     mean = logit_equations()
-    correct, other = mean["logit_correct"].rhs, mean["logit_other"].rhs
+    correct = mean["logit_correct"].rhs
+    other = mean["logit_other"].rhs
     value = -z_k + sp.log(sp.exp(z_k) + (N - 1) * sp.exp(z_kbar))
     by_correct, by_other = (sp.diff(value, z).subs(z_k, z_kbar + m) for z in (z_k, z_kbar))
     wrong_mass = written_as(1 / (1 + sp.exp(m) / (N - 1)), by_other)

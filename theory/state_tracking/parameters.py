@@ -331,7 +331,8 @@ class StandardParameters(Parameters):
         if self.positions == "learned":
             fixed |= dict.fromkeys(("rope", "rope_theta"), "positions = 'learned'")
         for name, why in fixed.items():
-            value, only = getattr(self, name), type(self).__dataclass_fields__[name].default
+            value = getattr(self, name)
+            only = type(self).__dataclass_fields__[name].default
             if value != only:
                 raise ParameterError(f"{name} = {value!r}: must be {only!r} for {why}")
 

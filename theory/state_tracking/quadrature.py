@@ -157,7 +157,9 @@ class Points:
             return self.delta * (up - 1 / up) / 2, size * cosh**2, self.delta / size / cosh
         with np.errstate(over="ignore", invalid="ignore"):
             q = np.exp(2 * self.side * s)
-            root, cosh, bent = np.sqrt(1 + q), np.cosh(s), self.side == 0
+            root = np.sqrt(1 + q)
+            cosh = np.cosh(s)
+            bent = self.side == 0
             D = self.delta * np.where(bent, np.sinh(s), self.side * root)
             E = size * np.where(bent, cosh**2, q)
             # If attention dies, E underflows; only E/A -> 1 is needed there.
@@ -291,7 +293,8 @@ def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
     points, target = points[open_], target[open_]
     last = -np.log1p(-target)
     to = np.sqrt(points.D_0**2 + 2 * (last - points.E_0) / points.kappa)
-    start, stop = points.s_of(points.D_0, points.E_0), points.s_of(to, last)
+    start = points.s_of(points.D_0, points.E_0)
+    stop = points.s_of(to, last)
     panels = points.panels(start, stop, EVENT_WIDTH)
     order = np.argsort(panels)
     while order.size:

@@ -74,11 +74,14 @@ class Start:
         """Initial values of the students that training with these seeds produces."""
         rows = []
         for seed in seeds:
-            stream, pairs = task.streams(int(seed), p.data_draw), p.d_g * p.N
+            stream = task.streams(int(seed), p.data_draw)
+            pairs = p.d_g * p.N
             teachers = task.draw_permutations(p, stream["task"])
             right = teachers[:, None, :] == np.arange(p.N)[:, None]
             weights = task.draw_weights(p, stream["initialisation"])
-            W_Q, W_K, M = weights["W_Q"][:, 0], weights["W_K"][:, 0], weights["M"]
+            W_Q = weights["W_Q"][:, 0]
+            W_K = weights["W_K"][:, 0]
+            M = weights["M"]
             R = M[right].sum() / pairs
             S = ((right.sum(0) * M.sum(0)).sum() / pairs - R) / max(p.d_g - 1, 1)
             rows.append((W_Q, W_K, R, S, M.sum() / pairs, M[right].var(), M[~right].var()))

@@ -31,7 +31,8 @@ def clock(p: Parameters) -> Callable[[Any], Any]:
         raise ParameterError(
             "reward = 'none': must be outcome, step or true; try p.replace(reward='outcome')"
         )
-    size, begun = p.group or p.rollouts, max(p.pretrain, 1 / p.N)
+    size = p.group or p.rollouts
+    begun = max(p.pretrain, 1 / p.N)
     compiled = _compiled(p.reward, size, p.normalised, p.horizon or p.L)
     return lambda s: compiled(np.asarray(s, float), p.N, p.L, p.kl, begun)
 
@@ -112,7 +113,8 @@ def rewards_time(p: Parameters, level: float) -> float:
         For a level that no training starts below, or without a reward.
     """
     level = number("level", level, Allowed(above=1 / p.N, below=1))
-    begun, end = time_of(p, min(p.pretrain, level)), time_of(p, level)
+    begun = time_of(p, min(p.pretrain, level))
+    end = time_of(p, level)
     if end <= begun or not np.isfinite(end):
         return end
     if begun == 0 and not clock(p)(success(p, 0.0))[0] > ROUNDING:
@@ -139,7 +141,8 @@ def best_switch(p: Parameters, cost: float = 1.0) -> float:
     float
         NaN if rewards are never worth it, 1/N if always.
     """
-    cost, pace = number("cost", cost, Allowed(above=0)), clock(p)
+    cost = number("cost", cost, Allowed(above=0))
+    pace = clock(p)
     levels = 1 / p.N + (1 - 1 / p.N) * np.linspace(0, 1, 4001)[1:-1]
     worth = pace(levels) >= cost
     if not worth.any():
@@ -192,7 +195,9 @@ def critical_penalty(p: Parameters) -> float:
     float
         NaN if there is no jump: then that value falls continuously with the weight.
     """
-    levels, free, held = _levels(p), clock(p.replace(kl=0.0)), clock(p.replace(kl=1.0))
+    levels = _levels(p)
+    free = clock(p.replace(kl=0.0))
+    held = clock(p.replace(kl=1.0))
 
     def stopping(s: Any) -> Any:
         """Weight of the penalty that stops students at s."""
@@ -220,7 +225,8 @@ def curve(p: Parameters, level: float = 0.9) -> xr.Dataset:
     """A, R, S, s and the clock over training time, supervised first, then by rewards, until s
     reaches a level; at the same R they are those of supervised training.
     """
-    begun, end = time_of(p, min(p.pretrain, level)), time_of(p, level)
+    begun = time_of(p, min(p.pretrain, level))
+    end = time_of(p, level)
     if not np.isfinite(end):
         raise ParameterError(f"level = {level:g}: s never gets there")
     before = np.linspace(0, begun, 200, endpoint=False) if begun else np.array([])
@@ -370,7 +376,8 @@ def draw(result: Onset, axes: Any) -> None:
     from theory.runtime import plotting  # imports matplotlib, needed for figures only
 
     left, right = axes
-    drawn, begun = result.curves(), result.numbers["alpha_pretrained"]
+    drawn = result.curves()
+    begun = result.numbers["alpha_pretrained"]
     styles = {"supervised": ("C0", "-", "supervised"), "rewards": ("C1", "--", "rewards")}
     for name, (colour, dash, words) in styles.items():
         left.plot(drawn[name].alpha, drawn[name].success, color=colour, ls=dash, label=words)

@@ -68,7 +68,8 @@ def divergence_slope() -> sp.Expr:
     """Slope of minus penalty times the divergence of a step from the old policy, in the states that
     are visited; a constant over next states drops out of the softmax.
     """
-    one, entry = sp.Symbol("one", positive=True), moves[t, a, r, s]
+    one = sp.Symbol("one", positive=True)
+    entry = moves[t, a, r, s]
     by_entry = sp.diff(one * sp.log(one / old[t, a, r, s]), one).xreplace({one: entry})
     constant = by_entry.xreplace({entry: old[t, a, r, s]})
     proved(not constant.has(r), "what drops out depends on the next state")
@@ -79,7 +80,8 @@ def divergence_slope() -> sp.Expr:
 def equations() -> dict[str, Equation]:
     """Laws of pairs, expected reward, slopes, and the scatter of s over rows."""
     to_right = sp.Sum(moves[t, a, r, s] * M_star[a, r, s], (r, 1, N))
-    rows, count = ((s, 1, N), ACTIONS, (t, 0, L - 1)), N * d_g * L
+    rows = ((s, 1, N), ACTIONS, (t, 0, L - 1))
+    count = N * d_g * L
     start = delta_sum(sp.KroneckerDelta(s, p) * sp.KroneckerDelta(s, k), (k, 1, N)) / N
     return table(
         ref(BEYOND),
@@ -220,7 +222,8 @@ class Prompts:
 
     def slopes(self, gains: np.ndarray) -> np.ndarray:
         """Derivatives of the mean reward by P, the reward of every prompt times its gain."""
-        worth, out = self.right * gains[..., None], np.empty_like(self.P)
+        worth = self.right * gains[..., None]
+        out = np.empty_like(self.P)
         for step in reversed(range(self.steps)):
             out[step] = self.laws[step].swapaxes(1, 2) @ worth
             worth = worth @ self.P[step].swapaxes(1, 2)

@@ -35,7 +35,8 @@ speed = symbol("speed", "v", "rate of x under supervised training at x = 0", pos
 @cache
 def speed_of_excess() -> sp.Expr:
     """dx/dalpha of supervised training at the start of an orbit, R = S = zeta = 0."""
-    margin, rates = mean_field.margin_of_state(), supervised("tau").rhs
+    margin = mean_field.margin_of_state()
+    rates = supervised("tau").rhs
     moving = sum(margin.diff(q) * rates[q] for q in (A, R, S))
     by_margin = excess().diff(s) * success_of_margin().diff(m)
     start = {R: 0, S: 0, zeta: 0}

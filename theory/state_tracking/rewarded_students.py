@@ -55,8 +55,13 @@ class Kernels:
 
     def slopes(self, G: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Derivatives by M and attention of an objective whose derivative by P is G."""
-        M, pi, plain, on_right = self.M, self.at, self.plain, np.diag(self.at)
-        d, mean, half = M.shape[1], M.mean(1), _half((pi**2).sum(1) - on_right**2)
+        M = self.M
+        pi = self.at
+        plain = self.plain
+        on_right = np.diag(self.at)
+        d = M.shape[1]
+        mean = M.mean(1)
+        half = _half((pi**2).sum(1) - on_right**2)
         by_logit = _through(self.P, G)
         scaled = half * by_logit
         by_mean = by_logit + _through(plain, -2 * scaled @ self.C)
@@ -108,7 +113,8 @@ class Paths:
             right = (self.table.T[..., None] == np.arange(size)).astype(float)
             return self.visits[:, :, None, None] * right / (d * steps)
         of_true = np.eye(size) / steps if reward == "true" else np.zeros((size, size))
-        worth, out = of_true if reward == "true" else np.eye(size), np.empty_like(self.P)
+        worth = of_true if reward == "true" else np.eye(size)
+        out = np.empty_like(self.P)
         for t in reversed(range(steps)):
             led = worth.T[self.table].transpose(1, 0, 2).reshape(size, -1)  # true state before
             out[t] = (self.laws[t] @ led).reshape(out[t].shape) / d
@@ -147,7 +153,8 @@ class Rewarded(FourthOrder):
             right, reward = prompts.right_ones, prompts.rewards.mean()
         else:
             P = self.kernels(b).P[: self.steps]
-            right, reward = (P * self.teachers[b]).sum(3), Paths(P, self.given.teachers[b]).reward
+            right = (P * self.teachers[b]).sum(3)
+            reward = Paths(P, self.given.teachers[b]).reward
         return float(right.mean()), float(right.var()), float(reward)
 
     def prompts(self, b: int) -> Prompts:

@@ -134,7 +134,8 @@ def equations() -> dict[str, Equation]:
 
     by_density = sp.Integral(density_of_right(), (x, *LINE))
     below = sp.Integral(NORMAL.subs(u, y), (y, -sp.oo, u))
-    one, alike = "one accuracy for all positions", "wrong states lead anywhere alike"
+    one = "one accuracy for all positions"
+    alike = "wrong states lead anywhere alike"
     return table(
         ref,
         status="closure",

@@ -145,7 +145,8 @@ def generated(xp: Any = np) -> Lowered:
     xp : module
         Array module, as `theory.lowered.Lowered`.
     """
-    eq, logit = fixed_disorder.equations(), sp.exp(mean[(*GROUP, r)])
+    eq = fixed_disorder.equations()
+    logit = sp.exp(mean[(*GROUP, r)])
     student = sp.Symbol("student", integer=True, positive=True)
     steps = ("mean_weight", "group_logit", "mean_entry", "entry_covariance", "scatter")
     later = ("logit_lift", "mean_probability", "response", "force")

@@ -132,7 +132,8 @@ class Evaluation:
         return getattr(self.xp if hasattr(parts[0], "shape") else math, n.kind)(parts[0])
 
     def _total(self, n: Node) -> Any:
-        size, depth = self.data.size(n.of.sort), len(self.summed) + 1
+        size = self.data.size(n.of.sort)
+        depth = len(self.summed) + 1
         self.summed[n.of] = here = self.xp.arange(size).reshape((size,) + (1,) * depth)
         x = self.value(n.parts[0])
         for end in n.terms:
@@ -193,7 +194,8 @@ def class_numbers(of: Classes, data: Data) -> np.ndarray:
     of_entry = Data(data.numbers, data.tables, dict(zip(of.slots, grid, strict=True)))
     terms = (i for atom in of.atoms for t in atom for i in subterms(t) if isinstance(i, Index))
     of_entry.draws |= {i: np.asarray(data.scalar(i.place) - 1, int) for i in terms if i.place}
-    told, known = Evaluation(of_entry, {}), {p: k for k, p in enumerate(of.symbols)}
+    told = Evaluation(of_entry, {})
+    known = {p: k for k, p in enumerate(of.symbols)}
     truth = [told.exists(*a) if len(a) == 1 else told.same(*a) for a in of.atoms]
     rows = np.array([np.broadcast_to(t, grid.shape[1]) for t in truth], bool).T
     rows = rows.reshape(grid.shape[1], len(truth))

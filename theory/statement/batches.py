@@ -88,7 +88,8 @@ class Recursion:
         with np.errstate(all="ignore"):  # of states that diverge, or empty orbits
             found = self._evaluate(*(self.values[:, None] + symmetry.STEP * np.eye(*shape, 1)))
         table = np.array([np.broadcast_to(x, shape[1]) for x in found])
-        values, slopes = table[:, 0].real, table[:, 1:].imag / abs(symmetry.STEP)
+        values = table[:, 0].real
+        slopes = table[:, 1:].imag / abs(symmetry.STEP)
         self.rates, self.shown, squares, *self.curved = np.split(values, self._parts)
         self.jacobian, self.slopes, _, *steeper = np.split(slopes, self._parts)
         self.hessian, self.squares = self.curved[0] / self.some, squares / self.some
@@ -126,7 +127,8 @@ class Recursion:
 def compared(found: Moments, data: arrays.Data, seed: int = 0) -> dict[str, tuple[Any, Any]]:
     """Quadratic forms of a random direction of all entries, over orbits and over listed inputs."""
     made = check.written(found.made)
-    told, rng = check.predicted(made, data, seed), np.random.default_rng(seed)
+    told = check.predicted(made, data, seed)
+    rng = np.random.default_rng(seed)
     here = Recursion(found, made, data.numbers)
     here.values = np.array([*told.values.values()])
     here.here()
@@ -137,7 +139,8 @@ def compared(found: Moments, data: arrays.Data, seed: int = 0) -> dict[str, tupl
         places = np.array([number[x] for x in of.symbols.values()])
         shape = along[w].size, along[other].size
         blocks[w].append(places[arrays.class_numbers(of, data)].reshape(shape))
-    of_pair, u = np.block([*blocks.values()]), np.concatenate([x.ravel() for x in along.values()])
+    of_pair = np.block([*blocks.values()])
+    u = np.concatenate([x.ravel() for x in along.values()])
 
     def slopes(tree: Any, shift: float) -> np.ndarray:
         moved = {w: x + (shift + symmetry.STEP) * along[w] for w, x in told.weights.items()}
@@ -288,7 +291,8 @@ def path(made: Any, p: Any, steps: np.ndarray) -> Path:
     require(p.batch_size, said)
     forms = made.quotient.order
     order = np.array([[x.coeff(c.symbol) for c in made.classes] for x in forms.values()], float)
-    walk, known = Recursion(confirmed(made.moments), made, p.as_dict()), {}
+    walk = Recursion(confirmed(made.moments), made, p.as_dict())
+    known = {}
     for n in range(int(steps[-1]) + 1):
         walk.here()
         if n in steps:

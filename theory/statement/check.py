@@ -79,7 +79,8 @@ class Predicted:
 
 def predicted(made: Any, data: arrays.Data, seed: int = 0, values: Any = None) -> Predicted:
     """Derived loss and gradients, entry by entry, at given or random values of the classes."""
-    values, members = values or Points(made, seed + 2).values(), made.members(data)
+    values = values or Points(made, seed + 2).values()
+    members = made.members(data)
     loss, slope = made.slopes(list(values.values()), data.numbers)
     sizes = np.array([data.scalar(c.size) for c in made.classes])
     every = np.concatenate([numbers[numbers >= 0] for numbers in members.values()])
@@ -107,7 +108,9 @@ def compare(made: Any, data: arrays.Data, seed: int = 0) -> dict[str, float]:
         Differences by name: ``loss``, ``entries of W`` (of its classes), and ``gradient of W``,
         relative to the largest of all, or to what it should be if that is larger.
     """
-    stated, rng, told = made.statement, np.random.default_rng(seed + 1), predicted(made, data, seed)
+    stated = made.statement
+    rng = np.random.default_rng(seed + 1)
+    told = predicted(made, data, seed)
 
     def mean(weights: Mapping[Weight, Any]) -> Any:
         with np.errstate(divide="ignore", invalid="ignore"):  # masked terms may be anything

@@ -127,7 +127,8 @@ class Shifted(world.World):
 
 def _products(value: sp.Expr) -> sp.Matrix:
     """Second slope along both shifts, and the product of the first ones, without shifts."""
-    one, two = algebra.slope(value, ONE), algebra.slope(value, TWO)
+    one = algebra.slope(value, ONE)
+    two = algebra.slope(value, TWO)
     both = algebra.slope(one, TWO), one * two
     return sp.Matrix([x.xreplace({ONE: sp.S.Zero, TWO: sp.S.Zero}) for x in both])
 

@@ -92,7 +92,8 @@ def _written(made: Derived) -> dict[str, Any]:
 
 
 def _read(stated: Statement, found: dict[str, Any]) -> Derived:
-    up, roles = functools.partial(_up, stated), Roles(stated, inverse=found["inverse"])
+    up = functools.partial(_up, stated)
+    roles = Roles(stated, inverse=found["inverse"])
     made = Derived(stated, roles, *map(up, found["fields"]))
     vars(made).update({k: up(value) for k, value in found["cached"]})
     if not made.shared:
@@ -135,7 +136,8 @@ def _up(stated: Statement, x: Any) -> Any:
         return sp.Symbol(items[0], **items[1]) if head == "Symbol" else notation.array(items[0])
     if head in NUMBERS:
         return NUMBERS[head]
-    parts, make = [_up(stated, part) for part in items], HEADS[head]
+    parts = [_up(stated, part) for part in items]
+    make = HEADS[head]
     kind = int if make is sp.Rational else sp.Basic if make in SYMPY else object
     require(all(isinstance(part, kind) for part in parts), f"{head}: of something else")
     return make(*parts)

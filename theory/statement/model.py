@@ -317,7 +317,8 @@ def parameters(stated: Statement) -> type[BaseParameters]:
         of = next(
             (f"number of elements of sort {q.name}" for q in stated.sorts if q.size == s), "size"
         )
-        default, kind = given.pop(s.name, None), int if s.is_integer else float
+        default = given.pop(s.name, None)
+        kind = int if s.is_integer else float
         value = parameter(default, of if s.is_integer else "number", **allowed)
         fields[s.name] = (kind | None if default is None else kind, value)
     for g in (g for g in stated.gausses if isinstance(g.var, Spectrum)):
@@ -369,7 +370,8 @@ def of_file(name: str) -> StatedModel:
     stated = {k: v for k, v in given.items() if isinstance(v, Statement)}
     require(stated, f"{path}: states nothing: no statement(...) is bound to a name")
     unread(list(stated.values()), given)
-    several, key = ", ".join(f"{path}:{k}" for k in stated), chosen or next(iter(stated))
+    several = ", ".join(f"{path}:{k}" for k in stated)
+    key = chosen or next(iter(stated))
     require(chosen or len(stated) == 1, f"{path}: states several models: {several}")
     require(key in stated, f"{path}:{chosen}: there is no such statement, but {several}")
     statement = stated[key]  # without a name of its own it has that of its variable

@@ -54,11 +54,9 @@ def onset(made: Derived, p: Any, until: float | None = None, fluctuations: bool 
         return _random(made, p, until)
     flow = made.flow
     curve = _run(flow, p, until)
-    end, begun, fall = (
-        float(curve.t[-1]),
-        float(curve.loss[0]),
-        float(curve.loss[0] - curve.loss[-1]),
-    )
+    end = float(curve.t[-1])
+    begun = float(curve.loss[0])
+    fall = float(curve.loss[0] - curve.loss[-1])
     numbers: dict[str, tuple[Any, ...]] = {
         "run": (end, "length of the run"),
         "loss_start": (begun, "loss at the start"),
@@ -69,7 +67,7 @@ def onset(made: Derived, p: Any, until: float | None = None, fluctuations: bool 
     crossed = {name: loss - (begun - share * fall) for name, share in events.items()}
     trained = ["eta", "batch_size"] * fluctuations
     absent = dict.fromkeys(events, "not within the run")
-    fine = {"events": crossed, "t": end, "rtol": FINE}
+    fine: dict[str, Any] = {"events": crossed, "t": end, "rtol": FINE}
     times = flow.solve(p, at=[end], **fine) if events else {}
     if fluctuations:
         times = curve = flow.solve(p, at=curve.t, fluctuations=True, **fine)
@@ -80,9 +78,11 @@ def onset(made: Derived, p: Any, until: float | None = None, fluctuations: bool 
         numbers |= (noise := _noise(p, times))
         absent |= dict.fromkeys(noise, "not claimed: too large, near a minimum, or no delay")
     try:
-        modes, notes = linearised(flow, dict.fromkeys(flow.state, 0), p), []
+        modes = linearised(flow, dict.fromkeys(flow.state, 0), p)
+        notes = []
     except ParameterError:
-        modes, notes = [], ["zero weights are no fixed point: no growth rates there"]
+        modes = []
+        notes = ["zero weights are no fixed point: no growth rates there"]
     for k, mode in enumerate(modes, 1):
         numbers[f"growth_{k}"] = (
             float(np.real(mode.rate)),

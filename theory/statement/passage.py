@@ -205,7 +205,8 @@ def outside(made: Any, p: Any) -> tuple[float, float] | None:
     """Largest growth rates at the mean weights, within the classes and outside of them, from slopes
     of all entries over all inputs; None where these are too many.
     """
-    stated, rng = made.statement, starts.keyed(SEED, starts.STREAM)
+    stated = made.statement
+    rng = starts.keyed(SEED, starts.STREAM)
     try:
         data = arrays.every_input(stated, arrays.counted(p), rng)
     except arrays.Unlisted:
@@ -226,7 +227,8 @@ def outside(made: Any, p: Any) -> tuple[float, float] | None:
         value = arrays.mean(data, arrays.Evaluation(data, weights).value(stated.loss))
         return float(np.imag(value) / abs(symmetry.STEP))
 
-    unit, hessian = np.eye(entries), np.zeros((entries, entries))
+    unit = np.eye(entries)
+    hessian = np.zeros((entries, entries))
     for i in range(entries):
         for j in range(i + 1):
             change = slope(SHIFT * unit[i], unit[j]) - slope(-SHIFT * unit[i], unit[j])

@@ -98,8 +98,10 @@ def starts(made: Any, p: Any, draws: int, seed: int = 0) -> xr.Dataset:
         If no weight starts at random, or the size of its entries has no value.
     """
     require(laws(made), f"statement {made.statement.name}: no weight starts at random; {HOW}")
-    draws, given = number("seeds", draws, Allowed(low=1, high=10**6), int), sizes(made, p)
-    data, rng = arrays.Data(arrays.counted(p)), keyed(seed, STREAM)
+    draws = number("seeds", draws, Allowed(low=1, high=10**6), int)
+    given = sizes(made, p)
+    data = arrays.Data(arrays.counted(p))
+    rng = keyed(seed, STREAM)
     data.tables = arrays.teachers(made.statement, data, rng)
     members = made.members(data)
     found: dict[str, np.ndarray] = {}
@@ -243,7 +245,8 @@ class Bulk:
         ends : dict of array
             NaN there.
         """
-        alive, losses = np.arange(x.shape[1]), [self.shown("loss", x)] * 2
+        alive = np.arange(x.shape[1])
+        losses = [self.shown("loss", x)] * 2
         times = np.where(losses[0] <= np.array(levels)[:, None], 0.0, np.inf)
         ends = {k: np.full(len(alive), np.nan) for k in self._shown}
         for n in range(1, most + 2):
@@ -258,7 +261,9 @@ class Bulk:
             if done.any():
                 for name, values in ends.items():
                     values[alive[done]] = self.shown(name, x[:, done])
-                alive, x, losses = alive[~done], x[:, ~done], [of[~done] for of in losses]
+                alive = alive[~done]
+                x = x[:, ~done]
+                losses = [of[~done] for of in losses]
             if not len(alive):
                 break
         return times, ends
@@ -271,7 +276,8 @@ def _crossed(losses: Sequence[np.ndarray], level: float) -> np.ndarray:
     for _ in range(HALVINGS):
         s = (low + high) / 2
         value = b + s * ((c - a) + s * (2 * a - 5 * b + 4 * c - d + s * (3 * (b - c) + d - a))) / 2
-        low, high = np.where(value > level, s, low), np.where(value > level, high, s)
+        low = np.where(value > level, s, low)
+        high = np.where(value > level, high, s)
     return (low + high) / 2
 
 
@@ -301,7 +307,8 @@ def times(made: Any, p: Any, draws: int, seed: int = 0, until: float | None = No
         As `starts`; if the descent diverges, or the loss does not fall.
     """
     most = None if until is None else max(round(until / p.eta), 1)
-    bulk, x = Bulk(made.flow, p), ordered(made, starts(made, p, draws, seed))
+    bulk = Bulk(made.flow, p)
+    x = ordered(made, starts(made, p, draws, seed))
     pilots = ordered(made, starts(made, p, PILOTS, seed + 1))
     floor, steps = bulk.fall(pilots, most)
     middle = ordered(made, {c.symbol.name: mean(c, p) for c in made.classes})
@@ -355,7 +362,8 @@ def followed(
         require(plain, "runs: weights that start at random are followed under plain descent alone")
         first = runs.isel(t=0)
         require(int(first.step) == 0, "runs: must begin with step 0, the start of every student")
-        label, numbers = "seed", np.atleast_1d(runs.seed.values).tolist()
+        label = "seed"
+        numbers = np.atleast_1d(runs.seed.values).tolist()
         x = np.array([np.atleast_1d(first[name].values) for name in names], float)
     steps, times = prediction.clock(p, runs, until)
     found = Bulk(made.flow, p).at(x, steps)

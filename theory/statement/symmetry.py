@@ -190,13 +190,15 @@ class Points:
 
     def __init__(self, made: Any, seed: int = 0) -> None:
         self.made, self.rng = made, np.random.default_rng(seed)
-        stated, known = made.statement, {c.symbol for c in made.classes}
+        stated = made.statement
+        known = {c.symbol for c in made.classes}
         free = made.loss.free_symbols.union(stated.symbols) - known
         self.sizes = [s for s in stated.symbols if s.is_integer and s not in made.sizes]
         self.others = sorted((s for s in free if not s.is_integer), key=str)
         room = [f.to.size - f.sorts[j].size for f in stated.functions for j in f.injective]
         room += [i.sort.size - i.place for i in stated.draws if i.place is not None]
-        sorts, classes = [s.size for s in stated.sorts], [c.size for c in made.classes]
+        sorts = [s.size for s in stated.sorts]
+        classes = [c.size for c in made.classes]
         fixed = {k: sp.Integer(v) for k, v in made.sizes.items()}
         limits = [
             [sp.sympify(x, strict=True).xreplace(fixed) for x in part]
@@ -304,7 +306,8 @@ def invariants(made: Any) -> list[tuple[sp.Expr, sp.Expr]]:
     inverse of the mobility, if all that a translation joins is scaled alike.
     """
     q, conserved = made.quotient, []
-    names, class_of = [*q.order], {x: c for c, x in q.gauge.items()}
+    names = [*q.order]
+    class_of = {x: c for c, x in q.gauge.items()}
     mobility = sp.Matrix([[q.mobility[x][y] for y in names] for x in names])
     start = {x: combined.xreplace(made.start) for x, combined in q.order.items()}
     for part in (c.coefficients for c in made.conserved if c.kind == "scaling"):

@@ -108,7 +108,8 @@ def direction(name: str, k: Any) -> sp.Symbol:
 def slope(loss: sp.Expr, entry: sp.Indexed) -> sp.Expr:
     """Derivative of a function of sums over directions by one entry, taken inside the sums."""
     short = {s: sp.Dummy() for s in sorted(loss.atoms(sp.Sum), key=str)}
-    outer, other = loss.xreplace(short), sp.Symbol("j", integer=True, positive=True)
+    outer = loss.xreplace(short)
+    other = sp.Symbol("j", integer=True, positive=True)
     parts = [sp.diff(outer, d) * sp.diff(s.function, entry) for s, d in short.items()]
     return sp.Add(*parts).xreplace({d: s.xreplace({DIRECTION: other}) for s, d in short.items()})
 

@@ -244,7 +244,8 @@ def classes(stated: Statement, roles: Roles) -> tuple[list[Class], set[str]]:
             size = sp.factor(entries * chance) * sp.Mul(*along)
             symbol = notation.symbol(name, means=f"{weight.name}: {means}", real=True)
             if along and wick.spectra(stated):
-                symbol, size = notation.array(name)[wick.DIRECTION], size / along[0]
+                symbol = notation.array(name)[wick.DIRECTION]
+                size = size / along[0]
             of.symbols[pattern] = symbol
             distinct.append(Class(symbol, weight, size, means))
     return distinct, assumed

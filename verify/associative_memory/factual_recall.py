@@ -139,10 +139,13 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
         shares = {label: share for label, (share, _) in SHARES.items()}
         last = 1.2 * time_of_share(p, part, min(shares.values()))
         goals = {label: times.level(part, share) for label, share in shares.items()}
-        events, known = flow().solve(p, at=[0.0], t=last, events=goals), times.constants(p, part)
-        losses, slower = runs[f"loss_{part.name}"], euler[f"loss_{part.name}"].expand_dims("seed")
+        events = flow().solve(p, at=[0.0], t=last, events=goals)
+        known = times.constants(p, part)
+        losses = runs[f"loss_{part.name}"]
+        slower = euler[f"loss_{part.name}"].expand_dims("seed")
         for label, share in shares.items():
-            exact, time = time_of_share(p, part, share), crossing(losses, share)
+            exact = time_of_share(p, part, share)
+            time = crossing(losses, share)
             what = f"time of {label}% of the {part.name} loss"
             angle = times.angle_of_share(p, part, share)
             by_angle = exactly.evaluate(known | {"theta": angle})
@@ -155,12 +158,11 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
             if np.isnan(time).any():
                 yield f"  {what}: not reached by all seeds in {int(runs.step[-1])} steps"
                 continue
-            slow, lag = float(crossing(slower, share)[0]), p.eta * known["lambda_recall"]
+            slow = float(crossing(slower, share)[0])
+            lag = p.eta * known["lambda_recall"]
             why = FINITE_STEPS if lag < 0.01 else "finite learning rate: eta lambda"
-            of_flow, descent = (
-                f"{what} by the flow, students",
-                f"{what} by full-batch descent, students",
-            )
+            of_flow = f"{what} by the flow, students"
+            descent = f"{what} by full-batch descent, students"
             yield identity(of_flow, "flow", exact, time.mean(), max(0.01, lag), why)
             yield sampled(descent, "flow", slow / p.eta, time / p.eta, band=BATCH_NOISE)
             at, spread = (x / p.eta for x in (time.mean(), time.std(ddof=1)))
@@ -175,14 +177,13 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
         there = float(flow().solve(p, at=[(half + last) / 2], t=last).loss[0])
         yield f"plateau: ln D = {height:.4f}, flow half way {there:.4f}, students {middle:.4f}"
         one, why = "flow half way along the plateau", "what is left of the relation, and what is gained of the subject"  # fmt: skip
-        other, lagging = (
-            "loss half way along the plateau",
-            "the same lag on a curve that falls slowly",
-        )
+        other = "loss half way along the plateau"
+        lagging = "the same lag on a curve that falls slowly"
         yield identity(one, "plateau", height, there, 0.02, why)
         yield identity(other, "flow", there, middle, 0.01, lagging)
     begun = dynamics.losses()["initial_loss"].evaluate(p.values())
-    measured, why = float(runs.loss.isel(t=0).mean()), "single precision"
+    measured = float(runs.loss.isel(t=0).mean())
+    why = "single precision"
     yield identity("loss at the start", "initial_loss", begun, measured, 1e-6, why)
 
 
@@ -212,11 +213,13 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
             (slow,), measured = lengths
             flowing = plateau_steps(p)
             rows.append({"value": value, "flow": flowing, "descent": slow, "students": measured})
-            what, mean = f"plateau length at {name} = {value:g}", measured.mean()
+            what = f"plateau length at {name} = {value:g}"
+            mean = measured.mean()
             checks.append(identity(what, "flow", slow, mean, 0.02, BATCHES))
             notes.append(f"  {name} = {value:g}: {flowing:.0f}, {mean:.0f}")
     rows = sweeps["epsilon"]
-    x, y = [np.log(1 / r["value"]) for r in rows], [r["flow"] * SMALL.eta for r in rows]
+    x = [np.log(1 / r["value"]) for r in rows]
+    y = [r["flow"] * SMALL.eta for r in rows]
     rates = {times.rates[q.name].name: times.constants(SMALL, q)["lambda_recall"] for q in PARTS}
     length = times.equations()["plateau_length"]
     grown = np.diff([float(length.evaluate({**rates, "epsilon": np.exp(-k)})) for k in (1, 2)])[0]
@@ -238,7 +241,8 @@ def draw(sweeps: dict[str, Any]) -> Any:
         lengths = [plateau_steps(SMALL.replace(**{name: v})) for v in fine]
         # Only some sizes are allowed: one mark each.
         axis.plot(fine, lengths, "k_" if whole else "k--", ms=22, label="flow")
-        slow, words = [r["descent"] for r in rows], r"descent, finite $\eta$"
+        slow = [r["descent"] for r in rows]
+        words = r"descent, finite $\eta$"
         axis.plot(values, slow, "x", color="C1", ms=7, label=words)
         marks = [r["students"] for r in rows]
         drawn = axis.plot(values, marks, "o", mfc="none", color="C0")

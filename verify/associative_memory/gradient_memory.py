@@ -15,7 +15,8 @@ from verify.report import Table, derivations
 
 # The gradient lemma, one step, and the gradient flow, against autograd in double precision
 
-AUTOGRAD, FEW = (1e-12, "autograd in float64"), (1e-14, "few operations")
+AUTOGRAD = (1e-12, "autograd in float64")
+FEW = (1e-14, "few operations")
 N, K, D = 7, 5, 6
 GENERATOR = 2025
 
@@ -89,7 +90,9 @@ def inner(eq: Table) -> list[Check]:
     input.
     """
     x, name = Inputs(), "gradient_inner"
-    U, e, u = torch.tensor(x.rng.normal(size=(D, D))), torch.tensor(x.e), torch.tensor(x.u)
+    U = torch.tensor(x.rng.normal(size=(D, D)))
+    e = torch.tensor(x.e)
+    u = torch.tensor(x.u)
     hidden = (e @ x.W.T).detach().requires_grad_()
     (v,) = torch.autograd.grad(x.loss(torch.relu(hidden) @ U.T @ u.T), hidden)
     (measured,) = torch.autograd.grad(x.loss(torch.relu(e @ x.W.T) @ U.T @ u.T), x.W)
@@ -126,7 +129,9 @@ def steps(eq: Table) -> list[Check]:
     by_autograd.add("loss by the margin", "margin_loss", reached, risk(last))
     half = margin(p, eq["half_loss_time"].evaluate(values))
     left = eq["margin_loss"].evaluate(values | {"m": half})
-    omega, exact, why = margin(p, time), eq["margin_flow"].evaluate(reached), FEW[1]
+    omega = margin(p, time)
+    exact = eq["margin_flow"].evaluate(reached)
+    why = FEW[1]
     return [
         *few.checks(),
         *late.checks(),

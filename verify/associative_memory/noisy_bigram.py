@@ -46,7 +46,8 @@ def value_memory() -> Iterator[Check]:
     for N in SIZES:
         for ratio in RATIOS:
             p = Parameters(N=N, n=ratio * N, draws=120)
-            measured, predicted = one_step(p, seed=ratio)["value"], value_recovered(p)
+            measured = one_step(p, seed=ratio)["value"]
+            predicted = value_recovered(p)
             shared = Band(
                 -1 / N / predicted, 1 / N / predicted, "wrong labels share their samples: 1/N"
             )

@@ -100,7 +100,8 @@ def accuracy_checks() -> Iterator[Check]:
 
 def quadrature_checks() -> list[Check]:
     """Both formulas by adaptive quadrature, against the numerical code used elsewhere."""
-    p, why = RECALL[0], "adaptive quadrature, absolute error 1.5e-8 per integral"
+    p = RECALL[0]
+    why = "adaptive quadrature, absolute error 1.5e-8 per integral"
     table = equations()
     given = {"N": p.N, "d": p.d}
     sigma_0, sigma_1 = (table[n].evaluate(given) for n in ("sigma_right", "sigma_wrong"))

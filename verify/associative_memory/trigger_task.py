@@ -171,7 +171,8 @@ def first_steps(progress: bool = False) -> tuple[dict[str, np.ndarray], np.ndarr
     runs = train(EARLY, range(3), progress=progress)
     rise = {}
     for name in ("probe_W_O2", "probe_W_K2"):
-        start, end = runs[name].isel(step=0), runs[name].isel(step=-1)
+        start = runs[name].isel(step=0)
+        end = runs[name].isel(step=-1)
         rise[name] = first_crossing((runs[name] - start) / (end - start), 0.5).values
     return rise, runs["probe_W_K1_early"].isel(step=-1).values
 

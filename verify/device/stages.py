@@ -84,7 +84,8 @@ class Job:
         """Write a dataset in single precision; evaluations are thinned by factors of two until the
         file is small enough.
         """
-        kept, path = dataset.astype("float32", keep_attrs=True), self.out / name
+        kept = dataset.astype("float32", keep_attrs=True)
+        path = self.out / name
         runs.write(kept, path)
         while path.stat().st_size > LARGEST and kept.sizes[along] > 2:
             kept = kept.isel({along: slice(None, None, 2)})
@@ -139,7 +140,8 @@ def a_minute(job: Job, at_least: float) -> dict[str, Any]:
 
     The runs remain in the store and are continued by the ensemble at Table 1.
     """
-    p, seeds = setting("table_1", job.tiny), range(2 if job.tiny else SEEDS)
+    p = setting("table_1", job.tiny)
+    seeds = range(2 if job.tiny else SEEDS)
     seen: list[tuple[int, float]] = []
 
     def enough(done: int = 0) -> bool:
@@ -219,9 +221,14 @@ def attention_layer(job: Job) -> None:
     The published setting, except for 4000 test sentences (drawn on the CPU) instead of 50,000.
     """
     p = ps.Parameters(polish=False, teacher="gaussian", n_test=4000)
-    grid, seeds, steps = np.linspace(0.01, 2, 25).round(6), range(24), [8, 4, 2, 1]
+    grid = np.linspace(0.01, 2, 25).round(6)
+    seeds = range(24)
+    steps = [8, 4, 2, 1]
     if job.tiny:
-        p, seeds, grid, steps = p.replace(d=12, steps=4, n_test=8), range(2), grid[12:], [12]
+        p = p.replace(d=12, steps=4, n_test=8)
+        seeds = range(2)
+        grid = grid[12:]
+        steps = [12]
     starts = xr.DataArray(["positional", "semantic"], dims="start", name="start")
     for step in steps:  # students trained before are read from the store
         both = [
@@ -288,7 +295,8 @@ def run(
                     raise
                 status = "unfinished"
             except Exception as caught:  # a failing stage must not stop the others
-                status, error = "failed", "".join(traceback.format_exception(caught))
+                status = "failed"
+                error = "".join(traceback.format_exception(caught))
             say(f"{name}: {status} {error.strip().rpartition(chr(10))[2]}".rstrip())
             report["stages"][name] = {
                 "status": status,
@@ -307,7 +315,8 @@ def run(
 
 def begin(out: Path, device: torch.device, tiny: bool) -> dict[str, Any]:
     """Report of earlier calls, or an empty one."""
-    here, path = {"dry_run": tiny, **benchmark.describe(device)}, out / "report.json"
+    here = {"dry_run": tiny, **benchmark.describe(device)}
+    path = out / "report.json"
     if not path.exists():
         return {**here, "stages": {}}
     why = "not a report of this command"

@@ -55,7 +55,8 @@ def kinds(model: str = "") -> list[str]:
 def watched() -> Iterator[dict[int, tuple[Tensor, Tensor]]]:
     """Context manager: collect trained weights with their first gradients, in order."""
     seen: dict[int, tuple[Tensor, Tensor]] = {}
-    descend, differentiate = learner.Descent.step, torch.autograd.grad
+    descend = learner.Descent.step
+    differentiate = torch.autograd.grad
 
     def note(weights: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
         for w, g in zip(weights, gradients, strict=True):

@@ -23,7 +23,8 @@ from verify.induction_heads.flow_laws import QUERIES, dropped, limit, orthonorma
 
 MASKS = ("strict", "inclusive")
 NETWORK_SIZE = 8
-FLOW, FLOW_WHY = 1e-6, "two integrations at rtol 1e-9 over some 500 steps each"
+FLOW = 1e-6
+FLOW_WHY = "two integrations at rtol 1e-9 over some 500 steps each"
 LAW_SIZES, LAW_LARGEST = (64, 128, 256, 512), 2048
 LAW_WHY = "terms of order N in the time; the law keeps N^2 at all orders of 1 / ln N and N ln N"
 LINE = "a straight line in ln N for a slowly varying term of order N"
@@ -47,8 +48,12 @@ LARGER_BATCH["last", 16, 2] = Band(-0.05, 0.01, NOISE)
 LARGER_BATCH["last", 32, 4] = Band(0.01, 0.025, NOISE)
 for burst in ((16, 2), (32, 4)):
     INFINITE_BATCH["last", *burst] = Band(-0.02, 0.02, SECOND)
-STUDENT_SIZES, SEEDS, BATCHES = (8, 16), range(100, 108), (32, 128)
-STANDARD_PAIRS, STANDARD_SEEDS, STANDARD_STEPS = (2, 4, 8), range(3), 400
+STUDENT_SIZES = (8, 16)
+SEEDS = range(100, 108)
+BATCHES = (32, 128)
+STANDARD_PAIRS = (2, 4, 8)
+STANDARD_SEEDS = range(3)
+STANDARD_STEPS = 400
 
 
 @listed
@@ -110,7 +115,8 @@ def against_law(
     for query, label in QUERIES.items():
         table = {N: (flow_times(N, query), law.predicted(N, query)) for N in (*sizes, largest)}
         for name in (*times.LEVELS, "T_drop"):
-            flow, predicted = table[largest][0][name], table[largest][1][name]
+            flow = table[largest][0][name]
+            predicted = table[largest][1][name]
             yield identity(
                 f"all-weights law of {name}, {label}, N = {largest}",
                 "flow of five numbers",

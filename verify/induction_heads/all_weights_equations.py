@@ -89,7 +89,8 @@ class Point:
         p = Parameters(N=N, data="orthonormal", query="last", mask=mask)
         items, labels, codes = task.orthonormal(p, 3, random, torch.float64)
         self.batch = task.batch_of(items, labels, codes, torch.full((3,), pair - 1))
-        low, high = torch.tensor([-0.5, -1.0, 0.2]), torch.tensor([2.0, 3.0, 1.8])
+        low = torch.tensor([-0.5, -1.0, 0.2])
+        high = torch.tensor([2.0, 3.0, 1.8])
         self.theta = (
             (low + (high - low) * torch.rand(3, generator=random)).double().requires_grad_()
         )
@@ -134,7 +135,8 @@ def compiled(expr: sp.Expr) -> Callable[..., float]:
 
 
 Table = Mapping[str, Equation]
-EXACT, EXACT_WHY = 1e-12, "both sides float64; gradient by autograd"
+EXACT = 1e-12
+EXACT_WHY = "both sides float64; gradient by autograd"
 SIZES = (1, 2, 3, 5, 8)
 LARGE = (500, 1000, 2000, 4000)  # five against all; the difference decreases as 1/N
 

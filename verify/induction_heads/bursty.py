@@ -86,7 +86,8 @@ def by_equations(eq: Table, theta: np.ndarray, size: int, right: int, mask: str)
     def attended(name: str, **more: int) -> float:
         return float(np.exp(eq[f"burst_key_{name}{end}"].evaluate(known | more)))
 
-    inside, others = range(1, right + 1), range(1, size - right + 1)
+    inside = range(1, right + 1)
+    others = range(1, size - right + 1)
     w = {
         f"w_{x}": np.append(np.ones(len(others)), [attended(f"right_{x}", k=k) for k in inside])
         for x in KINDS

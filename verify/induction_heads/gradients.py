@@ -193,7 +193,8 @@ def three_parameters(eq: Table) -> list[Check]:
             sides.add("loss at q = N", "loss", v, x.loss.detach())
             inside = project({k: gradient_of(w) for k, w in x.weights.items()})
             for slope, (name, full) in zip(gradient, HEAD.items(), strict=True):
-                by, whole = f"dloss_d{name}", x.D * inside[NAMES.index(full)]
+                by = f"dloss_d{name}"
+                whole = x.D * inside[NAMES.index(full)]
                 sides.add(f"dL/d{name} through the whole network", by, v, slope)
                 sides.add(f"rate of {name}", f"d{name}_dt", v, -slope)
                 sides.add(f"D times the full gradient along {full}", by, v, whole)

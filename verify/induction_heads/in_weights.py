@@ -36,7 +36,8 @@ def of_race() -> list[Check]:
     """Whatever the number of items."""
     settings = [Parameters(C=C) for C in ITEMS]
     level = float(np.log(settings[0].L + 1))
-    half, solved = ("attention", emergence_time, "iw_clock"), ("logit", solved_time, "iw_half")
+    half = ("attention", emergence_time, "iw_clock")
+    solved = ("logit", solved_time, "iw_half")
     return [
         approached(stated, settings, *half, lambda p: 1 / p.C, None),
         approached(stated, settings, *solved, lambda p: 1 / p.C, None, level),
@@ -72,7 +73,8 @@ where = partial(setting, stated)
 def shares(p: Any, seeds: Sequence[int], progress: bool) -> Check:
     """Share of the head in the logit when the residual is half its start."""
     runs, _ = trained(p, LONGER * emergence_time(p), seeds, progress)
-    times, level = first_crossing(runs.logit, np.log(p.L + 1)).values, np.log(p.L + 1)
+    times = first_crossing(runs.logit, np.log(p.L + 1)).values
+    level = np.log(p.L + 1)
     head_shares = [
         run.in_context.interp(t=time).item() / level
         for (_, run), time in zip(runs.groupby("seed"), times, strict=True)
@@ -90,9 +92,11 @@ def fallen(runs: xr.Dataset, after: float) -> np.ndarray:
 
 def lost(p: Any, seeds: Sequence[int], progress: bool) -> tuple[list[Check], str]:
     """Time at which the head is lost: formula, flow, students."""
-    told, begun = lost_time(p), 2 * emergence_time(p.replace(head_decay=0.0))
+    told = lost_time(p)
+    begun = 2 * emergence_time(p.replace(head_decay=0.0))
     runs, slow = trained(p, LONGER * told, seeds, progress)
-    exact, measured = float(fallen(slow, begun)[0]), fallen(runs, begun)
+    exact = float(fallen(slow, begun)[0])
+    measured = fallen(runs, begun)
     name = "time at which attention falls below 0.5"
     checks = [
         identity(
@@ -181,7 +185,9 @@ def timescales(request: Request) -> Report:
         solved = emergence(
             stated, [p], "logit", solved_time, "iw_half", level=np.log(p.L + 1), **given
         )
-        checks, notes = [*checks, *solved[0], shares(p, SEEDS, show)], [*notes, *solved[1]]
-    late, power = lost(LOST, SEEDS[:2], show), exponents(SEEDS, show)
+        checks = [*checks, *solved[0], shares(p, SEEDS, show)]
+        notes = [*notes, *solved[1]]
+    late = lost(LOST, SEEDS[:2], show)
+    power = exponents(SEEDS, show)
     notes = [*notes, late[1], power[1], perceptrons(range(8))]
     return Report([*of_race(), *checks, *late[0], *power[0], transformer(COMMON)], notes)

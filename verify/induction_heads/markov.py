@@ -29,7 +29,8 @@ def of_unigrams() -> list[Check]:
     """Attention, left out, moves the read-out in second order of its scores, which are of order
     1/D.
     """
-    settings, what = [Parameters(D=D) for D in LAGS], ("unigrams", unigram_time, "markov_unigram")
+    settings = [Parameters(D=D) for D in LAGS]
+    what = ("unigrams", unigram_time, "markov_unigram")
     return [approached(stated, settings, *what, lambda p: 1 / p.D, 2)]
 
 

@@ -65,7 +65,8 @@ def shared(rows: np.ndarray) -> np.ndarray:
 def sizes(runs: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray]:
     """Smallest of the three pseudo-parameters, and largest of the other sixteen."""
     size = np.abs(runs.pseudo)
-    three, others = size.sel(parameter=list(THREE)), size.drop_sel(parameter=list(THREE))
+    three = size.sel(parameter=list(THREE))
+    others = size.drop_sel(parameter=list(THREE))
     return three.min("parameter"), others.max("parameter")
 
 

@@ -22,7 +22,9 @@ from verify.positional_semantic.minima import at_infinity, over_d, shift
 # Quantitative checks of the figures of App. E: slices and the other target (Figs. 8, 9), the
 # extensions (Figs. 10-14), Adam from random weights (Fig. 15)
 
-SEEDS, MORE_SEEDS, ADAM_SEEDS = range(16), range(32), range(60)
+SEEDS = range(16)
+MORE_SEEDS = range(32)
+ADAM_SEEDS = range(60)
 BASE = Parameters(d=100, steps=200, n_test=1, prox="local")
 STARTS = ("positional", "semantic")
 SIZES, ALPHA, SLICE_SEEDS = (60, 120, 240), 1.2, range(48)
@@ -47,7 +49,8 @@ EXTENSIONS: dict[str, tuple[dict[str, Any], range, tuple[float, ...], tuple[floa
 }
 PLAIN = (0.9, 1.3, 1.7)
 OMEGAS = (0.3, 0.2)
-RANK_2, RANK_2_ALPHAS = BASE.replace(n_test=2000, **TWO), (1.0, 1.8)
+RANK_2 = BASE.replace(n_test=2000, **TWO)
+RANK_2_ALPHAS = (1.0, 1.8)
 ADAM = Parameters(
     d=100, alpha=2.0, start="random", optimizer="adam", eta=0.01, steps=1000, n_test=1
 )
@@ -219,7 +222,8 @@ LIMITS = {"semantic": "m", "positional": "theta"}  # zero in the limit
 def end(p: Parameters, seed: int) -> dict[str, float]:
     """Measurements of a student after descent and L-BFGS, with those of its value matrix."""
     teacher, data = task.sample(p, seed)
-    problem, streams = Problem([data], p.lam, p.heads), task.streams(seed)
+    problem = Problem([data], p.lam, p.heads)
+    streams = task.streams(seed)
     start = initial_weights(p, teacher, streams["initialisation"])
     weights = {k: torch.as_tensor(v)[None] for k, v in start.items()}
     weights = descended(problem, weights, p.steps, p.eta)

@@ -114,7 +114,8 @@ def envelope(eq: Table) -> list[Check]:
     above, below = (prox.descend(best, w + s * step, Y, V, sigma)[1] for s in (1, -1))
     (minimiser,) = eq["g_1"].rhs.atoms(AppliedUndef)
     g_1 = function(eq["g_1"].rhs, [minimiser, symbols.w_1, symbols.V])(best[0], w[0], V)
-    what, at_minimum = "objective of the envelope", "gradient at the minimisers"
+    what = "objective of the envelope"
+    at_minimum = "gradient at the minimisers"
     rounding = 1e-6, "rounding of M over the step 1e-5"
     return [
         *sides.checks(),
@@ -153,7 +154,8 @@ def stationarity(eq: Table) -> Iterator[Check]:
         point = fixed(branch, prox_)
         where = f"{branch}, {prox_}"
         gradient = [*fixed_point.gradient(point).values()]
-        name, why = f"gradient of the free entropy, {where}", "residual of the fixed point"
+        name = f"gradient of the free entropy, {where}"
+        why = "residual of the fixed point"
         yield vanishing(name, "free_entropy", gradient, 1e-6, why)
         bands = OFF_ITS_WELL if prox_ == "local" else {}
         yield from by_differences(point, where, bands)
@@ -177,7 +179,8 @@ def by_differences(point: FixedPoint, where: str, bands: dict[str, Band]) -> Ite
     """Numerical derivative of the free entropy with respect to the order parameters at fixed
     conjugates, in units of one of its terms.
     """
-    phi, hats = free_entropy.equations()["free_entropy"], point.hats
+    phi = free_entropy.equations()["free_entropy"]
+    hats = point.hats
     terms = {"q": hats["V_hat"] / 2, "V": hats["q_hat"] / 2} | {
         x: hats[f"{x}_hat"] for x in ("m", "theta")
     }
@@ -266,7 +269,8 @@ def symmetries(eq: Table) -> list[Check]:
     point = solve(Parameters(alpha=1.3), "semantic")
     mirrored = point.state._replace(theta=-point.state.theta)
     hats = conjugates(point.p, mirrored, averages(point.p, mirrored))
-    names, both = ("q_hat", "theta_hat", "V_hat"), (1e-12, "both float64")
+    names = ("q_hat", "theta_hat", "V_hat")
+    both = (1e-12, "both float64")
     return [
         identity(
             "loss is even in the fields",

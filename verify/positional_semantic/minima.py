@@ -183,7 +183,8 @@ def untied_keys(
         system, norm, 0.9 * np.sqrt(norm / 2), np.zeros(2), near.V / p.sigma**2
     )
     solution = general.solve(system, start, damping=0.8, tolerance=1e-5)
-    q, theta = solution.order.q.mean((0, 1)), solution.order.theta.mean((0, 1))[:, 0]
+    q = solution.order.q.mean((0, 1))
+    theta = solution.order.theta.mean((0, 1))[:, 0]
     # Q -> c Q, K -> K/c changes only the ridge, and only slightly. Sums over points determine c
     # badly, so that no compared quantity depends on it.
     predicted = {

@@ -39,7 +39,9 @@ from verify.positional_semantic.extensions import ADAM, BASE, SAME
 PLACE = Path(__file__).with_name("ensembles") / "random_starts.nc"
 COMMAND = 'python -c "from verify.positional_semantic import wells as w; w.renew()"'
 SEEDS = range(7000, 7048)  # a share has a standard error of at most 0.072
-OMEGAS, ALPHAS, SIZES = (0.1, 0.3, 0.5), (0.5, 2.0, 8.0), (100, 200)
+OMEGAS = (0.1, 0.3, 0.5)
+ALPHAS = (0.5, 2.0, 8.0)
+SIZES = (100, 200)
 BRANCHES = ("semantic", "positional")
 ENDS = (*BRANCHES, "neither")
 OPTIMISERS = ("descent", "Adam")
@@ -55,7 +57,8 @@ SETTLED = 1e-5  # largest gradient of a minimum, per sqrt(d)
 
 def train(p: Parameters, seeds: Sequence[int]) -> xr.Dataset:
     """Students of one kind, sample complexity and size, in stacks."""
-    size, device = max(1, CACHED // (2 * p.n * p.d)), torch.device("cpu")
+    size = max(1, CACHED // (2 * p.n * p.d))
+    device = torch.device("cpu")
     rows = []
     with pool.one_thread():
         for k in range(0, len(seeds), size):

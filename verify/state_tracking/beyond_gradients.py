@@ -84,10 +84,12 @@ def dressed_derivatives(eq: Table) -> Iterator[Check]:
     student = Student(
         p, {**task.draw_weights(p, rng), "M": np.zeros((p.d_g, p.N, p.N))}, torch.float64
     )
-    perms, starts = task.draw_permutations(p, rng), np.arange(p.N)
+    perms = task.draw_permutations(p, rng)
+    starts = np.arange(p.N)
     every = np.array(list(itertools.product(range(p.d_g), range(p.d_g), starts)))
     states = task.visited(perms, every[:, : p.L], every[:, 2])
-    actions, path = torch.as_tensor(every[:, : p.L]), torch.as_tensor(states)
+    actions = torch.as_tensor(every[:, : p.L])
+    path = torch.as_tensor(states)
     weights = dict(student.named_parameters())
 
     def of_M(M: torch.Tensor) -> torch.Tensor:
@@ -202,11 +204,9 @@ def chain(eq: Table, x: Inputs, pi: np.ndarray) -> dict[str, np.ndarray]:
     """grad_W A from the pieces (65)-(68), for any attention matrix."""
     p, numbers = x.p, of_blocks(x)
     softmax = eq["softmax_derivative"]
-    pi_i, pi_k, same = (
-        definitions.pi[i_symbol],
-        definitions.pi[k_symbol],
-        KroneckerDelta(i_symbol, k_symbol),
-    )
+    pi_i = definitions.pi[i_symbol]
+    pi_k = definitions.pi[k_symbol]
+    same = KroneckerDelta(i_symbol, k_symbol)
     right = pi.diagonal()[:, None]
     d_softmax = softmax.evaluate({same: np.eye(p.L), pi_i: right, pi_k: pi})
     d_A = eq["dA_dpi"].evaluate({"L": p.L})

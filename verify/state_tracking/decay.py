@@ -141,7 +141,8 @@ def rows(
     and above `decay_unlearned`.
     """
     seeds, edges = [*seeds], decay_thresholds(p)
-    lost, scratch = float(edges.decay_lost), float(edges.decay_unlearned)
+    lost = float(edges.decay_lost)
+    scratch = float(edges.decay_unlearned)
     kept, gone = (
         dict(zip("ARP", from_learned(p, f * lost, AGES[name], seeds, **training), strict=True))
         for name, f in (("kept", KEPT), ("lost", LOST))
@@ -248,7 +249,8 @@ def settled(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -
 @measured
 def sharpnesses(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -> np.ndarray:
     """`full_sharpness` of the learned state, per seed."""
-    runs, q = settled(p, rate, seeds, **training), aged(p, rate, AGES["kept"])
+    runs = settled(p, rate, seeds, **training)
+    q = aged(p, rate, AGES["kept"])
     return np.array([full_sharpness(q, runs.sel(seed=[s])) for s in seeds])
 
 
@@ -258,10 +260,8 @@ def wandering(
 ) -> np.ndarray:
     """Range of A over the second half of a run from the learned state, per seed."""
     q = aged(p, rate, AGES["kept"])
-    q, start = (
-        q.replace(eta=float(eta), epochs=STEPS, eval_every=1),
-        settled(p, rate, seeds, **training),
-    )
+    q = q.replace(eta=float(eta), epochs=STEPS, eval_every=1)
+    start = settled(p, rate, seeds, **training)
     A = continued.train(q, seeds, start=start, **training).A
     half = A.isel(alpha=slice(STEPS // 2, None))
     return (half.max("alpha") - half.min("alpha")).values

@@ -68,7 +68,8 @@ def levels(sizes: list[int]) -> np.ndarray:
     from the default, and the logarithm of its time of A = 1/2 over that of the flow.
     """
     p = setting(sizes, "descent", 1.6).replace(n_test=8)
-    start, known = Start.of_seeds(p, SEEDS), Realisation.of_seeds(p, SEEDS)
+    start = Start.of_seeds(p, SEEDS)
+    known = Realisation.of_seeds(p, SEEDS)
     epochs = np.unique(np.linspace(0, p.epochs, EVALUATIONS + 1).astype(int))
     ours = solve(system(p, start, known, False), epochs)
     ours = ours.assign_coords(seed=list(SEEDS)).assign(zeta=("seed", start.zeta))

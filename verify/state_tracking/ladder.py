@@ -20,7 +20,9 @@ from verify.state_tracking import ensemble
 PAPER, OWN, CAVITY = "flow", "own_start", "cavity"
 
 
-DRAWN, COUNTS, FULL = "disorder_drawn", "disorder_counts", "fixed_disorder"
+DRAWN = "disorder_drawn"
+COUNTS = "disorder_counts"
+FULL = "fixed_disorder"
 
 
 TITLES = {name: level.title for name, level in LEVELS.items()}

@@ -196,7 +196,8 @@ def aims(setting: str, levels: dict[str, Fidelity]) -> Iterator[Check]:
 
 def drawn_aims(setting: str, levels: dict[str, Fidelity]) -> list[Check]:
     """The level that knows a seed's initial values only, against its targets."""
-    level, title = levels[DRAWN], ensemble.SETTINGS[setting].title
+    level = levels[DRAWN]
+    title = ensemble.SETTINGS[setting].title
     return [
         _aim(
             f"{MEASURES[name]} by our theory of a start alone, {title}",
@@ -230,7 +231,8 @@ def calibration(grid: Ladder, name: str) -> Check:
         scatter_ = levels[DRAWN].scatter[name] ** 2 * (1 + 1 / DRAWS)
         ratios.append(float((errors**2).mean()) / scatter_)
         mean, spread = scipy.stats.f.stats(count, drawn_, moments="mv")
-        expected, variance = expected + mean / len(grid), variance + spread / len(grid) ** 2
+        expected = expected + mean / len(grid)
+        variance = variance + spread / len(grid) ** 2
     predicted = float(np.sqrt(expected))
     return estimated(
         f"{MEASURES[name]} of single seeds over the scatter predicted, whole grid",
@@ -269,7 +271,8 @@ def off(setting: str, levels: dict[str, Fidelity]) -> Iterator[Check]:
     title = ensemble.SETTINGS[setting].title
     for level in (PAPER, OWN):
         for name, centre in OFF.get((setting, level), {}).items():
-            errors, ours = levels[level].errors[name], levels[CAVITY].errors[name]
+            errors = levels[level].errors[name]
+            ours = levels[CAVITY].errors[name]
             half = WIDTH * float(ours.std(ddof=1) / np.sqrt(len(ours)))
             band = Band(centre - half, centre + half, "closure c(A), one logit variance")
             yield near(

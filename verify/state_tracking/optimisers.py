@@ -81,7 +81,8 @@ def predicted(p: Parameters, seed: int, last: float) -> np.ndarray:
     epochs = np.arange(0, p.epochs + 1, p.eval_every)
     epochs = epochs[p.alpha(epochs) <= last]
     theory = system(p, Start.of_seeds(p, [seed]), Realisation.of_seeds(p, [seed]))
-    curves, asked = solve(theory, epochs), [times(p)[name] for name in NAMES]
+    curves = solve(theory, epochs)
+    asked = [times(p)[name] for name in NAMES]
     return np.array([first_crossing(curves[of], level).values[0] for of, level in asked])
 
 
@@ -288,7 +289,8 @@ def of_students(
     """Mean relative deviation from the equivalent plain descent of the same seeds; and of that
     plain descent from one at the rate of momentum.
     """
-    same, rate = clocks.as_plain(how, p.eta), p.eta / (1 - how.momentum)
+    same = clocks.as_plain(how, p.eta)
+    rate = p.eta / (1 - how.momentum)
     clock_length = length * (2 if how.schedule == "cosine" else 1)
     fields = dict(momentum=how.momentum, nesterov=how.nesterov, schedule=how.schedule)
     runs = (
@@ -302,7 +304,8 @@ def of_students(
         q = q.replace(epochs=steps, eval_every=max(1, steps // 400))
         times.append(times_of_clocks(q, seeds, **training))
     momentum, plain, bare = times
-    gap, worth = (momentum - same.delay) / plain - 1, momentum / bare - 1
+    gap = (momentum - same.delay) / plain - 1
+    worth = momentum / bare - 1
     return float(gap.mean()), float(worth.mean())
 
 

@@ -16,7 +16,8 @@ from verify.check import Check, listed
 from verify.rates import rates
 from verify.state_tracking import optimisers
 
-LENGTHS, STATES = 4.0 ** np.arange(6, 11), 2.0 ** np.arange(5, 9)
+LENGTHS = 4.0 ** np.arange(6, 11)
+STATES = 2.0 ** np.arange(5, 9)
 ROUNDING = 1e-12  # of quadratures
 
 
@@ -29,7 +30,8 @@ def sized(L: Any, N: Any) -> dict[str, Any]:
 @listed
 def of_sizes() -> Iterator[Check]:
     """Where N and d_g grow like L, and where they grow at L = 10."""
-    v, half = sized(LENGTHS, LENGTHS), composite.H(sp.sqrt(2) * sp.sqrt(-sp.log(1 - exact.level)))
+    v = sized(LENGTHS, LENGTHS)
+    half = composite.H(sp.sqrt(2) * sp.sqrt(-sp.log(1 - exact.level)))
     steep = exact.equations()["kappa"].evaluate(v) / LENGTHS
     v |= {"a": 0.5, "kappa_L": steep, half: lock_function(np.sqrt(2 * np.log(2)))}
     times = emergence_time(sized(LENGTHS, LENGTHS))

@@ -109,7 +109,8 @@ def measured_clock(
     if len(inside) < ENOUGH or run.success.values[-1] < window[1]:
         return np.nan, np.nan
     part = slice(inside[0], inside[-1] + 1)
-    labelled, alpha = at_equal_R(labels, run, "alpha")[part], run.alpha.values[part]
+    labelled = at_equal_R(labels, run, "alpha")[part]
+    alpha = run.alpha.values[part]
     s, scatter = (run[name].values[part] for name in ("success", "success_variance"))
     gain = equations()["scatter_gain"].evaluate({"success": s, "success_variance": scatter})
     law = np.trapezoid(clock(p)(s) * gain, alpha) / (alpha[-1] - alpha[0])
@@ -147,7 +148,8 @@ def _orbit(kind: str, level: float, labels: xr.Dataset, runs: xr.Dataset) -> lis
     orbit: dict[str, list[tuple[float, float]]] = {"A": [], "S": []}
     scale = {"A": 1.0, "S": 0.0}
     for k in runs.seed.values:
-        run, labelled = rewarded(runs.sel(seed=k)), labels.sel(seed=k)
+        run = rewarded(runs.sel(seed=k))
+        labelled = labels.sel(seed=k)
         meeting = int(np.argmax(run.success.values >= level))
         if not run.success.values[meeting] >= level:
             return []

@@ -116,7 +116,8 @@ def beyond(name: str, bound: float, values: np.ndarray, side: int) -> Check:
     """That a mean over seeds is above (side 1) or below (-1) a bound: FAIL if it is on the other
     side beyond doubt, undecided unless the distance reaches the minimum detectable effect.
     """
-    mean, error = float(values.mean()), float(max(scipy.stats.sem(values), 1e-12))
+    mean = float(values.mean())
+    error = float(max(scipy.stats.sem(values), 1e-12))
     off = side * (mean - bound)
     wanted = samples_needed(float(values.std(ddof=1)), off) if off > 0 else None
     return Check(

@@ -230,10 +230,8 @@ def scaling(**training: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
             gap = slopes["students"] - slopes[level]
             gap = gap[np.isfinite(gap)]
             if gap.size > 1:
-                label, predicted = (
-                    "N = d_g" if name == "N" else name,
-                    float(np.nanmean(slopes[level])),
-                )
+                label = "N = d_g" if name == "N" else name
+                predicted = float(np.nanmean(slopes[level]))
                 checks.append(
                     sampled(
                         f"exponent of the time of A = 1/2 in {label} {level}, students",

@@ -180,7 +180,8 @@ def pictures(p: Parameters, runs: xr.Dataset, where: str = "") -> list[Check]:
         .transpose("seed", "step", "action")
         .values
     )
-    diagonal, others = np.diagonal(half, axis1=1, axis2=2), half[:, ~np.eye(p.L, dtype=bool)]
+    diagonal = np.diagonal(half, axis1=1, axis2=2)
+    others = half[:, ~np.eye(p.L, dtype=bool)]
     uneven = [x.std(1) / x.mean(1) for x in (diagonal, others)]
     moments = (
         np.abs(with_empirical_logits(p, runs).rollout_accuracy - runs.rollout_accuracy)
@@ -223,7 +224,8 @@ def by_quadrature(p: Parameters) -> Check:
     spelled = eq["accuracy"].rhs.replace(
         rollout_equations.BELOW, lambda v: phi.subs(rollout_equations.u, v)
     )
-    sigma, gaps = np.sqrt(st.initial_variance(p)), (0.0, 1.0, 3.0)
+    sigma = np.sqrt(st.initial_variance(p))
+    gaps = (0.0, 1.0, 3.0)
     names = {"mu_k": 0.0, "mu_kbar": 0.0, "sigma_k": sigma, "sigma_kbar": sigma, "N": p.N}
     compiled = replace(eq["accuracy"], rhs=spelled)
     return identity(

@@ -30,7 +30,8 @@ SIZES = 3  # at which everything is compared
 STEPS, ETA = 5, 0.3  # of descent
 BATCHES, INPUTS, GAUSSIAN = 40, 500, 3000  # drawn: mean losses to a percent
 SPREAD = 0.3  # of weights there: large ones make a loss that few inputs dominate
-ROUNDING, WHY = 1e-10, "sums over at most 50,000 inputs in float64"
+ROUNDING = 1e-10
+WHY = "sums over at most 50,000 inputs in float64"
 
 
 @listed
@@ -45,7 +46,8 @@ def at(made: Derived, data: arrays.Data, seed: int = 0) -> Iterator[Check]:
     seed : int
         Of the values of classes.
     """
-    student, told = Student(made.statement), check.predicted(made, data, seed)
+    student = Student(made.statement)
+    told = check.predicted(made, data, seed)
     taken = student.taken(data)
     where = "".join(f", {k} = {v:.3g}" for k, v in data.numbers.items())
     weights = {w: torch.tensor(x) for w, x in told.weights.items()}
@@ -57,8 +59,10 @@ def at(made: Derived, data: arrays.Data, seed: int = 0) -> Iterator[Check]:
     for w, slope in slopes.items():
         of_weight = [c.weight is w for c in made.classes]
         sizes, counted = (np.append(x[of_weight], 0) for x in (told.sizes, told.counted))
-        many, gap = len(np.unique(told.members[w])), np.abs(told.gradients[w] - slope.numpy())
-        entries, by = f"entries of {w}{where}", f"classes of {w} by refinement{where}"
+        many = len(np.unique(told.members[w]))
+        gap = np.abs(told.gradients[w] - slope.numpy())
+        entries = f"entries of {w}{where}"
+        by = f"classes of {w} by refinement{where}"
         yield from [
             identity(entries, "classes", sizes, counted, 0, "counted"),
             vanishing(
@@ -78,7 +82,8 @@ def descent(made: Derived, data: arrays.Data, begun: check.Predicted, where: str
     """Some steps of all weights by autograd against as many steps of the derived rates."""
     student, told = Student(made.statement), begun
     weights = {w: torch.tensor(x) for w, x in begun.weights.items()}
-    steps, taken = Descent(weights.values(), ETA), student.taken(data)
+    steps = Descent(weights.values(), ETA)
+    taken = student.taken(data)
     for _ in range(STEPS):
         for w, slope in student.gradients(weights, taken)[1].items():
             weights[w].grad = slope
@@ -177,7 +182,8 @@ def refine(student: Student, data: Data, begun: Mapping[Weight, np.ndarray], see
 
 def largest(student: Student, data: Data, seed: int) -> float:
     """Size of gradients, also where equal entries have none: at random values of all entries."""
-    rng, of = np.random.default_rng(seed), student.stated.weights
+    rng = np.random.default_rng(seed)
+    of = student.stated.weights
     weights = {w: torch.tensor(rng.normal(size=data.shape(w.sorts))) for w in of}
     sizes = student.gradients(weights, data)[1].values()
     return max(float(s.abs().max()) for s in sizes) or 1.0

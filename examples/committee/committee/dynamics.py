@@ -70,7 +70,8 @@ def pull(i: int, v: Unit) -> sp.Expr:
 
 def noise(i: int, k: int) -> sp.Expr:
     """Mean of delta_i delta_k, with label noise."""
-    under, known = Weighed(overlap, [("w", i), ("w", k)]), sorted({i, k})
+    under = Weighed(overlap, [("w", i), ("w", k)])
+    known = sorted({i, k})
 
     def with_all(x: Unit) -> sp.Expr:
         return outputs(lambda y: under.outputs(x, y), sorted({*known, x[1]}))
@@ -261,7 +262,8 @@ def of_noise_slowly() -> sp.Expr:
 @cache
 def phases() -> dict[str, Equation]:
     """Plateau, escape, largest learning rate, error under noise."""
-    there, end = "saad1995, symmetric plateau", "saad1995, convergence"
+    there = "saad1995, symmetric plateau"
+    end = "saad1995, convergence"
     stay = {
         "plateau_R": (on_plateau, lambda: plateau()[R]),
         "plateau_Q": (length, lambda: plateau()[Q]),

@@ -76,7 +76,9 @@ def specialisation(table: Table) -> list[Check]:
 @listed
 def laws(table: Table) -> Iterator[Check]:
     """Small steps: error on the plateau, growth on it, end with and without noise."""
-    p, known, row = SLOW, SLOW.values(), partial(against, table, near)
+    p = SLOW
+    known = SLOW.values()
+    row = partial(against, table, near)
     curve = flow().solve(p, at=np.linspace(0, 400 / p.eta, 801), alpha=400 / p.eta)
     apart = (curve.R - curve.S).values
     inside = (apart > 1e-3) & (apart < 1e-2)
@@ -105,10 +107,8 @@ def stability(table: Table) -> Iterator[Check]:
         for share, word, sign in ((0.95, "below", 1), (1.05, "above", -1)):
             curve = flow().solve(p.replace(eta=share * largest), at=[0.0, 20.0, 60.0], alpha=60.0)
             growth = sign * np.log(float(curve.loss[-1] / curve.loss[1]))
-            label, why = (
-                f"growth of the error {word} the largest eta, K = {K}",
-                "decays below, grows above",
-            )
+            label = f"growth of the error {word} the largest eta, K = {K}"
+            why = "decays below, grows above"
             yield at_most(label, "eta_max", 0.0, growth, why)
 
 

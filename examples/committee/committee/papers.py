@@ -13,7 +13,8 @@ from theory.runtime import plotting
 def plateau(source: Source, left: Any, right: Any) -> None:
     """Generalisation error and overlaps of students and of the flow."""
     p = Parameters(K=2, N=1000, eta=1.0, R_0=0.2, steps=60_000, eval_every=500)
-    runs, curve = source.train(train, p), flow().solve(p, alpha=60.0)
+    runs = source.train(train, p)
+    curve = flow().solve(p, alpha=60.0)
     left.semilogy(runs.alpha, runs.loss.transpose("alpha", "seed"), "C0", lw=0.7, alpha=0.6)
     left.semilogy(curve.alpha, curve.loss, "k--", label="flow")
     level = float(dynamics.phases()["plateau_error"].evaluate(p.values()))

@@ -56,7 +56,8 @@ class Student:
         gram, sign = every @ every.T, np.repeat([1.0, -1.0], p.K)
         size = 1 + gram.diagonal()
         mean = 2 / np.pi * np.arcsin(gram / np.sqrt(size[:, None] * size))
-        same, different = np.eye(p.K, dtype=bool), ~np.eye(p.K, dtype=bool)
+        same = np.eye(p.K, dtype=bool)
+        different = ~np.eye(p.K, dtype=bool)
         to, among = gram[: p.K, p.K :], gram[: p.K, : p.K]
         parts = {"R": to[same], "S": to[different], "Q": among[same], "C": among[different]}
         return {n: x.mean() for n, x in parts.items()} | {"loss": sign @ mean @ sign / 2}

@@ -105,7 +105,9 @@ def one_head(sides: Sides) -> None:
         D = spectrum.count(",") + 1
         for text, u in ((spectrum, np.linspace(0.3, 0.6, D)), (",".join("1" * D), np.full(D, 0.4))):
             x = point("one head", Parameters(spectrum=text, N=N, H=1), {"v": v, "U": np.diag(u)})
-            known, dv, du = x.known | {"u": u}, float(x.rates["v"]), x.rates["U"].diagonal()
+            known = x.known | {"u": u}
+            dv = float(x.rates["v"])
+            du = x.rates["U"].diagonal()
             sides.add("rate of the value of one head", "merged_dvalue_dt", known, dv)
             every(sides, "rate of its directions", "merged_du_dt", known, du)
         known |= {"kappa": v**2 - (u**2).sum(), "s": v * u[0]}
@@ -119,10 +121,12 @@ def aligned(sides: Sides) -> list[Check]:
     for spectrum, N, R in (("1.4,0.6", 2, 2), ("1.2,0.9,0.4", 1, 2), ("1.4,0.6", 2, 1)):
         p = Parameters(spectrum=spectrum, N=N, H=1, R=R, attention="separate")
         u = np.linspace(0.5, 0.8, R)
-        v, rows = np.sqrt((u**2).sum()), u[:, None] * np.eye(R, p.eigenvalues.size)[None]
+        v = np.sqrt((u**2).sum())
+        rows = u[:, None] * np.eye(R, p.eigenvalues.size)[None]
         x = point("separate", p, {"v": [v], "K": rows, "Q": rows})
         known, of_keys = x.known | {"v": v, "u": u}, x.rates["K"][0]
-        du, off = of_keys.diagonal(), of_keys * (1 - np.eye(*of_keys.shape))
+        du = of_keys.diagonal()
+        off = of_keys * (1 - np.eye(*of_keys.shape))
         astray += [*np.ravel(of_keys - x.rates["Q"][0]), *np.ravel(off)]
         of_value = "rate of the value of an aligned head"
         sides.add(of_value, "separate_dvalue_dt", known | p.learned(R), x.rates["v"])
@@ -141,18 +145,21 @@ def early(table: Table) -> list[Check]:
     c, s = (turn(np.outer(nodes, x**2)) for turn in (np.cosh, np.sinh))
     slope = 2 * ((c * k + s * q) * (c * q + s * k) * x**2).sum(1)  # of v^2: 2 k.Lambda^2.q
     known = p.values() | {"v_0": v, "p_plus": (k + q) / 2, "p_minus": (k - q) / 2, "tau": tau}
-    label, why = "value of a head before it drops", (1e-10, "quadrature with 40 nodes")
+    label = "value of a head before it drops"
+    why = (1e-10, "quadrature with 40 nodes")
     return [against(table, identity, label, "v_squared", known, v**2 + weights @ slope, *why)]
 
 
 def drawn(table: Table) -> list[Check]:
     """The loss on drawn prompts, to 1%."""
     weights = {n: SIZE * w / w.std() for n, w in students.start(DRAWN, SEED).items()}
-    whole, losses = students.embedded(weights, DRAWN.eigenvalues.size), []
+    whole = students.embedded(weights, DRAWN.eigenvalues.size)
+    losses = []
     for k in range(BATCHES):
         X, answers = students.sample(DRAWN, SEED, k)
         losses.append(float((answers - students.attention(whole, X)).square().mean()))
-    known, label = DRAWN.values() | {"W": students.matrix(weights).numpy()}, "loss on drawn prompts"
+    known = DRAWN.values() | {"W": students.matrix(weights).numpy()}
+    label = "loss on drawn prompts"
     return [against(table, sampled, label, "loss", known, losses, required=0.01)]
 
 
@@ -192,7 +199,8 @@ def plain_of(attention: str, R: int = 1) -> Group:
     return plain
 
 
-MERGED, SEPARATE = ("merged_invariant",), ("separate_norm", "separate_rows")
+MERGED = ("merged_invariant",)
+SEPARATE = ("separate_norm", "separate_rows")
 COVERS: dict[str, dict[Group, tuple[str, ...]]] = {
     "merged": {
         moments: ("a", "c"),

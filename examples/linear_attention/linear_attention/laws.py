@@ -86,7 +86,8 @@ def flow(table: Table) -> Rows:
     """White data: generic heads, an unbalanced head, and s over time."""
     row = partial(against, table)
     for P_0 in STARTS:
-        p, label = WHITE.replace(start=P_0**0.5), f"drop of generic heads, P(0) = {P_0:g}"
+        p = WHITE.replace(start=P_0**0.5)
+        label = f"drop of generic heads, P(0) = {P_0:g}"
         yield row(near, label, "T_drop", p.values(), [drop(p, seed) for seed in SEEDS], *SMALL)
     begun, known = student.start(ALIGNED, 0), ALIGNED.values()
     (last,), _ = follow(ALIGNED, begun, 3.0)
@@ -95,21 +96,26 @@ def flow(table: Table) -> Rows:
     begun["v"] = begun["v"] + 0.1
     v, u = float(begun["v"][0]), float(begun["U"].norm())
     known |= {"kappa": v**2 - u**2, "s_0": v * u / known["D"] ** 0.5}
-    label, time = "drop of an unbalanced head", drop(ALIGNED, 0, begun)
+    label = "drop of an unbalanced head"
+    time = drop(ALIGNED, 0, begun)
     yield row(identity, label, "T_unbalanced", known, time, *ODE)
 
 
 def early(table: Table) -> Rows:
     """Early growth of every head (while W is small), and the invariants at all times."""
-    row, p = partial(against, table, identity), Parameters(start=1e-6)
-    square, known, begun = torch.as_tensor(p.eigenvalues**2).diag(), p.values(), student.start(p, 1)
+    row = partial(against, table, identity)
+    p = Parameters(start=1e-6)
+    square = torch.as_tensor(p.eigenvalues**2).diag()
+    known = p.values()
+    begun = student.start(p, 1)
     rate, t = known["gamma"], 8 / known["gamma"]  # grown e^8-fold: W is still below 1e-5
     (last,), _ = follow(p, begun, t)
     (v, u), now = ((w["v"], (w["U"] * square).sum((1, 2)) / rate) for w in (begun, last))
     yield row("rate of the growth", "merged_rate", known, square.norm(), 1e-12, "a norm")
     known |= {"v": v.numpy(), "u": u.numpy(), "t": t}
     for x, measured in zip("vu", now, strict=True):
-        label, why = f"{x} of every head, early", "W of 1e-5 by then"
+        label = f"{x} of every head, early"
+        why = "W of 1e-5 by then"
         yield row(label, f"merged_{x}_early", known, measured, 1e-4, why)
     p = Parameters()
     begun = student.start(p, 0)
@@ -123,12 +129,14 @@ def spectra(table: Table) -> Rows:
     The time is linear in ln(1/start) with slope 1/gamma; as a power of 1/start its exponent is
     close to zero.
     """
-    x, each = np.log(1 / np.array(TINY)), [Parameters(start=s) for s in TINY]
+    x = np.log(1 / np.array(TINY))
+    each = [Parameters(start=s) for s in TINY]
     times = np.array([[drop(p, seed) for p in each] for seed in SEEDS])
     theory = np.array([merged_time(p) for p in each])
     slope = np.polyfit(x, times.mean(0), 1)[0]
     power, expected = (np.polyfit(x, np.log(y), 1)[0] for y in (times.mean(0), theory))
-    gamma, of = table["merged_rate"].evaluate(each[0].values()), "merged_du_dt"
+    gamma = table["merged_rate"].evaluate(each[0].values())
+    of = "merged_du_dt"
     yield near("drop at any Lambda", of, theory[1], times[:, 1], 1e-2, "order of the start")
     yield near("slope of the drop over ln of 1/start", "merged_rate", 1 / gamma, slope, *DECADES)
     yield near("fitted power of 1/start, merged", of, expected, power, *DECADES)
@@ -177,7 +185,8 @@ def between(p: Parameters, seed: int, expected: np.ndarray) -> list[float]:
 def heights(table: Table, p: Parameters, seed: int, expected: np.ndarray) -> Rows:
     """Plateaus of the loss."""
     for m, loss in enumerate(between(p, seed, expected), 1):
-        label, known = f"loss after drop {m}, R = {p.R}", p.learned(m * p.R)
+        label = f"loss after drop {m}, R = {p.R}"
+        known = p.learned(m * p.R)
         yield against(table, near, label, "plateau", known, loss, *LEFT)
 
 
@@ -187,8 +196,10 @@ def aligned(table: Table) -> Rows:
     expected = [float(table["t_aligned"].evaluate(mode)) for mode in p.modes]
     times, _ = staircase(p, 0, 100, 4)
     yield identity("drops of aligned heads", "t_aligned", expected, times, *ODE)
-    t_d, tiny = separate.equations()["t_aligned"], p.values() | {"u_0": 1e-5}
-    label, why = "drop of a tiny aligned head", "next order in the start, 1e-5"
+    t_d = separate.equations()["t_aligned"]
+    tiny = p.values() | {"u_0": 1e-5}
+    label = "drop of a tiny aligned head"
+    why = "next order in the start, 1e-5"
     yield against(table, near, label, "t_leading", tiny, t_d.evaluate(tiny), 1e-3, why)
 
 
@@ -197,7 +208,8 @@ def generic(table: Table) -> Rows:
     expected = [predicted(STAIRS, seed) for seed in SEEDS]
     paths = [staircase(STAIRS, k, 1.15 * e[-1], 4) for k, e in zip(SEEDS, expected, strict=True)]
     yield from conserved(table, STAIRS, student.start(STAIRS, SEEDS[0]), paths[0][1])
-    ratio, by = np.array([times for times, _ in paths]) / expected, "heads by quadrature"
+    ratio = np.array([times for times, _ in paths]) / expected
+    by = "heads by quadrature"
     what = "of generic heads, over the time by quadrature"
     yield near(f"first drop {what}", by, 1.0, ratio[:, 0], *FIRST)
     yield near(f"later drops {what}", by, 1.0, ratio[:, 1:], *LATER)
@@ -212,11 +224,14 @@ def rank(table: Table) -> Rows:
 
 def exponents(table: Table) -> Rows:
     """The time of the first drop is a power of 1/start with exponent one, not a logarithm."""
-    each, x = [STAIRS.replace(start=s) for s in LARGER], np.log(1 / np.array(LARGER))
+    each = [STAIRS.replace(start=s) for s in LARGER]
+    x = np.log(1 / np.array(LARGER))
     times = [[staircase(p, k, 2 * predicted(p, k, 1)[0], 1)[0][0] for p in each] for k in SEEDS]
     leading = np.log([float(table["t_leading"].evaluate(p.values())) for p in each])
-    expected, powers = np.polyfit(x, leading, 1)[0], np.polyfit(x, np.log(times).T, 1)[0]
-    label, why = "fitted power of 1/start, separate", "starts up to 0.02, over one decade"
+    expected = np.polyfit(x, leading, 1)[0]
+    powers = np.polyfit(x, np.log(times).T, 1)[0]
+    label = "fitted power of 1/start, separate"
+    why = "starts up to 0.02, over one decade"
     yield near(label, "t_leading", expected, powers, 0.03, why)
 
 

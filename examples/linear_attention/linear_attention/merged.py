@@ -16,7 +16,8 @@ from theory.statement.wick import at_size
 
 __all__ = ["Parameters", "applies", "equations", "flows", "sections"]
 along, scale, s_0, value = S.along, S.scale, S.s_0, S.value
-HEADS, ONE = "W = sum_h v_h U_h", "U = diag(u_d), one effective head"
+HEADS = "W = sum_h v_h U_h"
+ONE = "U = diag(u_d), one effective head"
 WHITE, BALANCED = "Lambda = I, W = s I", "v = u"
 LEVEL = "the drop is at c s = 1/2, where three quarters of what goes are gone"
 HALF = 1 / (2 * c)
@@ -59,7 +60,8 @@ def dynamics() -> dict[str, Equation]:
         merged_dvalue_dt=(of(value, t), sp.Sum(u[d] * pull, (d, 1, D))),
         merged_du_dt=(of(u[d], t), value * pull),
     )
-    small, place = ("W = 0 in the force", "any head; v and u at t = 0"), "merged: early dynamics"
+    small = ("W = 0 in the force", "any head; v and u at t = 0")
+    place = "merged: early dynamics"
     return {
         **S.table("merged: gradient flow and conservation law", HEADS, status="exact", **heads),
         **S.table(place, *small, status="leading order", **early),
@@ -72,7 +74,8 @@ def flow(size: int) -> Flow:
     """Flow of the value and D = ``size`` directions of one effective head, starting from sqrt(P_0)
     along Lambda^2.
     """
-    start, write = sp.sqrt(S.P_0), partial(at_size, numbers={D: size})
+    start = sp.sqrt(S.P_0)
+    write = partial(at_size, numbers={D: size})
     loss = S.trace - sp.Sum(S.gained(value * u[d]), (d, 1, D))
     of_value, of_u = (dynamics()[f"merged_d{x}_dt"].rhs for x in ("value", "u"))
     each = {n: (u[d], of_u, start * lam[d] ** 2 / rate) for n in range(1, size + 1)}
@@ -86,7 +89,8 @@ def flow(size: int) -> Flow:
 @cache
 def rates() -> tuple[sp.Expr, sp.Expr]:
     """White data: rates of the value v and of u = |U|_F, with u_d = u / sqrt(D)."""
-    known, same = dynamics(), {u[d]: along / sp.sqrt(D), lam[d]: 1, S.a[d]: c}
+    known = dynamics()
+    same = {u[d]: along / sp.sqrt(D), lam[d]: 1, S.a[d]: c}
     of_value = D * known["merged_dvalue_dt"].rhs.function.subs(same)
     return of_value, sp.sqrt(D) * known["merged_du_dt"].rhs.subs(same)
 
@@ -139,8 +143,10 @@ def drop() -> dict[str, Equation]:
     distance = 1 / (c * scale) - 1  # decays at a constant rate, and is 1 at the drop
     pace = sp.cancel(-sp.diff(sp.log(distance), scale) * balanced())
     away = distance.subs(scale, s_0)
-    time, course = sp.log(away) / pace, 1 / (c * (1 + away * sp.exp(-pace * t)))
-    white, uneven = (WHITE, BALANCED, LEVEL), (WHITE, "kappa = v^2 - u^2 > 0", LEVEL)
+    time = sp.log(away) / pace
+    course = 1 / (c * (1 + away * sp.exp(-pace * t)))
+    white = (WHITE, BALANCED, LEVEL)
+    uneven = (WHITE, "kappa = v^2 - u^2 > 0", LEVEL)
     of_t = symbol("s_t", "s(t)", "value times weight per direction at t")
     logistic = dict(merged_s=(of_t, course), T_drop=(S.drop, time))
     beyond = dict(merged_ds_dt=(of(scale, t), speed), T_unbalanced=(S.drop, unbalanced_time))

@@ -49,7 +49,8 @@ def contrast(source: Source, axis: Any) -> Any:
     """Time of the first drop over the size of the initial weights: logarithmic if merged, a power
     law if separate.
     """
-    each, t_1 = [Parameters(start=float(s)) for s in STARTS], separate.equations()["t_aligned"]
+    each = [Parameters(start=float(s)) for s in STARTS]
+    t_1 = separate.equations()["t_aligned"]
     axis.loglog(1 / STARTS, [merged_time(p) for p in each], "o-", ms=3, label="merged, flow")
     aligned = [float(t_1.evaluate(p.values())) for p in each]
     axis.loglog(1 / STARTS, aligned, "s-", ms=3, label="separate, aligned head, flow")

@@ -20,7 +20,8 @@ of = sp.Derivative
 @cache
 def heads() -> list[sp.Sum]:
     """Rates of v_g, K[g, s, i] and Q[g, s, j]: sums over i, j and r; over j; over i."""
-    part, weights = v[h] * K[h, r, i] * Q[h, r, j], (v[g], K[g, s, k], Q[g, s, k])
+    part = v[h] * K[h, r, i] * Q[h, r, j]
+    weights = (v[g], K[g, s, k], Q[g, s, k])
     return [
         rate.subs(k, x)
         for rate, x in zip(S.rates(part, *weights, over=[(r, 1, R)]), (k, i, j), strict=True)

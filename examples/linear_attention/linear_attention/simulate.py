@@ -87,7 +87,9 @@ def matrix(weights: Mapping[str, Tensor]) -> Tensor:
 
 def start(p: Parameters, seed: int) -> Weights:
     """Weights of the reduced model at t = 0, in double precision."""
-    x, random, merged = p.eigenvalues, keyed(seed, 0), p.attention == "merged"
+    x = p.eigenvalues
+    random = keyed(seed, 0)
+    merged = p.attention == "merged"
     D, rows = x.size, (p.H, p.R, x.size)
     shapes = {"v": (p.H,), **({"U": (p.H, D, D)} if merged else {"K": rows, "Q": rows})}
     drawn = {n: torch.as_tensor(random.standard_normal(s)) for n, s in shapes.items()}

@@ -39,8 +39,10 @@ eta = symbol("eta", means="step in t", positive=True)
 W = array("W", means="sum over heads of value times key-query matrix")
 G = array("G", means="force: minus the gradient of half the loss in W")
 U = array("U", means="merged key-query matrices of the heads")
-K, Q = array("K", means="keys of the heads"), array("Q", means="queries of the heads")
-v, u = array("v", means="values of the heads"), array("u", means="weight along a direction")
+K = array("K", means="keys of the heads")
+Q = array("Q", means="queries of the heads")
+v = array("v", means="values of the heads")
+u = array("u", means="weight along a direction")
 w = array("w", means="best weight along a direction")
 plus = array("p_plus", "p^{+}", "(k + q)/2 at the start, rank one")
 minus = array("p_minus", "p^{-}", "(k - q)/2 at the start, rank one")
@@ -74,8 +76,11 @@ def regression(kind: str = "W") -> Statement:
     head, heads with one matrix or with two.
     """
     heads = () if kind == "one head" else (head,)
-    v, U = weight("v", *heads, start=1), weight("U", *heads, dim, dim, start=1)
-    K, Q, whole = weight("K", head, row, dim), weight("Q", head, row, dim), weight("W", dim, dim)
+    v = weight("v", *heads, start=1)
+    U = weight("U", *heads, dim, dim, start=1)
+    K = weight("K", head, row, dim)
+    Q = weight("Q", head, row, dim)
+    whole = weight("W", dim, dim)
     W = {
         "W": lambda i, j: whole[i, j],
         "one head": lambda i, j: v[()] * U[i, j],
@@ -85,7 +90,9 @@ def regression(kind: str = "W") -> Statement:
         ),
     }[kind]
     lam = spectrum("lambda")
-    x, q, w = gauss("x", pair, dim, var=lam), gauss("q", dim, var=lam), gauss("w", dim)
+    x = gauss("x", pair, dim, var=lam)
+    q = gauss("q", dim, var=lam)
+    w = gauss("w", dim)
     label = lambda n: total(lambda k: w[k] * x[n, k], dim)  # noqa: E731
     score = lambda n: total(lambda i, j: x[n, i] * W(i, j) * q[j], dim, dim)  # noqa: E731
     gap = total(lambda i: w[i] * q[i], dim) - total(lambda n: label(n) * score(n), pair) / N
@@ -116,7 +123,8 @@ def second_moment(of: sp.Symbol = d) -> sp.Expr:
 @cache
 def loss() -> sp.Expr:
     """The mean squared error."""
-    linear, square = -averaged()[1] / 2, a[i] * lam[j] * W[i, j] ** 2
+    linear = -averaged()[1] / 2
+    square = a[i] * lam[j] * W[i, j] ** 2
     return averaged()[0] - 2 * sp.Sum(linear, (i, 1, D)) + sp.Sum(square, (i, 1, D), (j, 1, D))
 
 

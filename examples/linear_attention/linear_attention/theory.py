@@ -84,7 +84,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         time of unit-rate flow on half the loss, and the plateaus ``L_0``, ... of the loss.
     """
     whole = merged.flow(p.eigenvalues.size)
-    logistic, t_d = merged.equations()["T_drop"], separate.equations()["t_aligned"]
+    logistic = merged.equations()["T_drop"]
+    t_d = separate.equations()["t_aligned"]
     text = "merged: time at which three quarters of the drop are gone"
     rows: dict[str, tuple[Any, ...]] = {"T_drop": (merged_time(p), text, "t")}
     if (p.eigenvalues == 1).all():
@@ -196,7 +197,8 @@ class Head:
             size = np.sqrt(v**2 + (here.plus**2 + here.minus**2).sum())
             return np.array([_pull()(here.plus, here.minus, x).sum(), v, 1.0]) / size
 
-        end, options = FAR / x.max() ** 2, dict(rtol=1e-12, atol=1e-18, dense_output=True)
+        end = FAR / x.max() ** 2
+        options = dict(rtol=1e-12, atol=1e-18, dense_output=True)
         run = scipy.integrate.solve_ivp(rates, (0, end), [self.v, 0, 0], "DOP853", **options).sol
 
         def after(t: float) -> Head:
@@ -237,7 +239,8 @@ def drops(
     ParameterError
         For inconsistent shapes; while times are taken, if a start is beyond the drop.
     """
-    D, given = eigenvalues.size, dict(eigenvalues=eigenvalues, a=a, K=K, v=v, Q=Q)
+    D = eigenvalues.size
+    given = dict(eigenvalues=eigenvalues, a=a, K=K, v=v, Q=Q)
     shapes = dict(eigenvalues=(D,), a=(D,), K=(*K.shape[:2], D), v=K.shape[:1], Q=K.shape)
     for name, shape in shapes.items():
         if given[name].shape != shape:

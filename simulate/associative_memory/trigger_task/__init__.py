@@ -92,7 +92,8 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
     drawn = max(p.batch_size, p.n_test)
     table = 8 * 4 * p.N**2
     laws = drawn * p.N * (8 * (3 * p.K + 4) + 4)
-    stream, scores = p.batch_size * p.T * p.d, p.batch_size * p.T**2
+    stream = p.batch_size * p.T * p.d
+    scores = p.batch_size * p.T**2
     layers = 2 if p.student == "simplified" else 3 * p.layers
     logits = p.T * p.N * (4 * p.batch_size + 3 * p.n_test)
     weights = 6 * (2 * p.N + p.T) * p.d + 40 * layers * p.d**2
@@ -178,7 +179,8 @@ class Learner(Module):
     @torch.no_grad()
     def measure(self) -> dict[str, Any]:
         """All quantities in `MEANING` on the test set."""
-        tokens, known = self._put(self.test.tokens), self._put(self.test.predictable)
+        tokens = self._put(self.test.tokens)
+        known = self._put(self.test.predictable)
         logits = torch.cat([self.student(part) for part in tokens[:, :-1].split(128)])
         losses = torch.nn.functional.cross_entropy(
             logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none"

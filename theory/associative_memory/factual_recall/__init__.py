@@ -115,7 +115,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         growth rates, ``plateau_steps`` between the halves.
     """
     rows: dict[str, tuple[Any, ...]] = {}
-    flow, crossings = dynamics.flow(), dict[str, tuple[Any, ...]]()
+    flow = dynamics.flow()
+    crossings = dict[str, tuple[Any, ...]]()
     in_steps = replace(flow, rhs={x: p.eta * rate for x, rate in flow.rhs.items()})
     for part in PARTS:
         for label, (share, words) in SHARES.items():
@@ -124,7 +125,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
             rows[f"steps_{part.name}_{label}"] = steps, text, "steps"
             crossings[f"steps_{part.name}_{label}"] = in_steps, p, timescales.level(part, share)
     values, notes = p.values(), []
-    early, late = rows["steps_relation_50"][0], rows["steps_subject_50"][0]
+    early = rows["steps_relation_50"][0]
+    late = rows["steps_subject_50"][0]
     for name, text in (
         ("plateau", "loss while only the relation is known, ln D"),
         ("initial_loss", "loss at the start, ln(R D)"),

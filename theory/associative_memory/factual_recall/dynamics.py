@@ -58,9 +58,11 @@ NAMES = {"w_r": w_r, "delta_V_r": delta_r, "w_s": w_s, "delta_V_s": delta_s}
 def recall() -> Statement:
     """Logits of answers (relation, choice): attention times value, summed over all tokens."""
     subject, relation = sort("subject", S), sort("relation", R)
-    noise, place = sort("noise", noise_tokens), sort("place", T - 3)
+    noise = sort("noise", noise_tokens)
+    place = sort("place", T - 3)
     choice = sort("choice", D, of=relation)
-    fact, z = teacher("fact", (subject, relation), choice), sample("z", (place,), noise)
+    fact = teacher("fact", (subject, relation), choice)
+    z = sample("z", (place,), noise)
     kinds = {"s": [subject], "r": [relation], "n": [noise], "e": []}
     w = {k: weight(f"w_{k}", *sorts, start=epsilon) for k, sorts in kinds.items()}
     V = {k: weight(f"V_{k}", *kinds[k], relation, choice, start=epsilon) for k in w}
@@ -164,7 +166,8 @@ INVARIANT = symbol("c_recall", "c", "ratio c_r or c_s", positive=True)
 a = symbol("a", means="an answer", integer=True, positive=True)
 position = symbol("n_position", "n", "a position", integer=True, positive=True)
 attended, value = array("w", means="attention on a token"), array("V", means="value of a token for an answer")  # fmt: skip
-token, logit = array("z_token", "z", "tokens"), array("logit", r"\ell", "logits of the answers")
+token = array("z_token", "z", "tokens")
+logit = array("logit", r"\ell", "logits of the answers")
 SYMMETRIC = "weights equal at the start, balanced facts: noise and end rows stay frozen, rows have two values each"
 
 

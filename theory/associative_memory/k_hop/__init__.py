@@ -104,7 +104,8 @@ def mixture_time(p: Parameters, product: Product = 0.5) -> float:
     """
     if product <= p.m_0**p.k:
         return 0.0
-    longest, what = LONGEST["mixture"], f"product = {product:.17g} from m_0 = {p.m_0:g}"
+    longest = LONGEST["mixture"]
+    what = f"product = {product:.17g} from m_0 = {p.m_0:g}"
     return in_time(time_of_product(mixture(p.k), p, product, longest), what, longest)
 
 
@@ -165,7 +166,8 @@ def stages(p: Parameters, kernels: str) -> Iterator[tuple[Flow, dict[str, float]
     longest = LONGEST[kernels]
     overlaps: list[float] = []
     for hops in range(1, p.k + 1):
-        system, start = flow(hops, kernels), starting_at(p, [*overlaps, p.m_0])
+        system = flow(hops, kernels)
+        start = starting_at(p, [*overlaps, p.m_0])
         length = time_of_product(system, start, STAGE, longest)
         yield system, start, in_time(length, f"m_0 = {p.m_0:g}: stage {hops}", longest)
         final = system.solve(start, at=[length], t=length or 1.0)
@@ -264,10 +266,15 @@ def predict(
     else:
         prediction.check_runs(p, runs, ("t",), free=("batch_size",))
         times = runs.t.values.astype(float)
-    overlaps, trained = np.full((len(times), p.k), p.m_0), np.zeros(len(times), int)
-    state, begun, hops = [p.m_0] * p.k, 0.0, 1 if p.curriculum else p.k
+    overlaps = np.full((len(times), p.k), p.m_0)
+    trained = np.zeros(len(times), int)
+    state = [p.m_0] * p.k
+    begun = 0.0
+    hops = 1 if p.curriculum else p.k
     while True:
-        system, left, start = flow(hops, "softmax"), times[-1] - begun, starting_at(p, state[:hops])
+        system = flow(hops, "softmax")
+        left = times[-1] - begun
+        start = starting_at(p, state[:hops])
         end = time_of_product(system, start, STAGE, left) if hops < p.k else np.nan
         later = times >= begun
         inside = times[later & ~(times > begun + end)] - begun  # times of this stage

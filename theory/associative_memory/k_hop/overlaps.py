@@ -111,10 +111,8 @@ UNIFORM = "input permutations and starting point uniform"
 agreement = symbol(
     "agreement", r"\Pr[f_{\pi}=f_{\pi'}]", "probability that two tasks agree", positive=True
 )
-before, fixed = (
-    symbol("a_before", r"a_{j-1}", "probability of agreement before hop j", positive=True),
-    symbol("phi_j", r"\phi_{j}", "fixed points at hop j", nonnegative=True),
-)
+before = symbol("a_before", r"a_{j-1}", "probability of agreement before hop j", positive=True)
+fixed = symbol("phi_j", r"\phi_{j}", "fixed points at hop j", nonnegative=True)
 
 
 def one_hop() -> sp.Expr:
@@ -270,7 +268,8 @@ def equations() -> dict[str, Equation]:
     direct = written_as(m_0 ** (2 - k) / (k - 2), direct)
     (kept,), (first, second) = flow(2).conserved(), flow(2).state
     written_as((1 - first**2) / (1 - second**2), sp.exp(kept.rhs))
-    at_ends, rate_of_m = "0 for a constant kernel, 1 for the permutation", sp.Derivative(m, t)
+    at_ends = "0 for a constant kernel, 1 for the permutation"
+    rate_of_m = sp.Derivative(m, t)
     conserved = symbol("C_ij", means="invariant of hops i and j", positive=True)
     direct_time = symbol("T_direct", r"T_{\mathrm{direct}}", "time of all hops at once")
     ratio = (1 - overlap[i] ** 2) / (1 - overlap[j] ** 2)

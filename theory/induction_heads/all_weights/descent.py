@@ -285,7 +285,8 @@ def euler(size: int, query: str, mask: str, step: float, steps: int, right: int 
     """Gradient descent with a finite step in t; for a uniform query every pair is queried once per
     step. Shape (steps + 1, 19).
     """
-    path, of = np.zeros((steps + 1, len(NAMES))), loss_of(size, query, mask, right)
+    path = np.zeros((steps + 1, len(NAMES)))
+    of = loss_of(size, query, mask, right)
     for i in range(steps):
         path[i + 1] = path[i] - step * of(path[i])[1]
     return path

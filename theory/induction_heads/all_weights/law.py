@@ -54,10 +54,8 @@ from theory.induction_heads.symbols import (
 EXPLICIT, NODES = 2048, 64
 FAR = 18.0  # largest alpha_3: e^-18 of the time is left; beyond it polygammas cancel in phi
 LARGE = (*LEADING[:1], "N to infinity: the next term is smaller by 1 / ln N", *LEADING[2:])
-mean_phi, variance_phi = (
-    symbol("mean_phi", r"\langle\varphi\rangle", "mean of phi until the drop", real=True),
-    symbol("variance_phi", r"\mathrm{Var}\,\varphi", "its variance", positive=True),
-)
+mean_phi = symbol("mean_phi", r"\langle\varphi\rangle", "mean of phi until the drop", real=True)
+variance_phi = symbol("variance_phi", r"\mathrm{Var}\,\varphi", "its variance", positive=True)
 beta_2, gamma_3, alpha_3 = (THETA[n] for n in ("beta_2", "gamma_3", "alpha_3"))
 N_eff = symbol("N_eff", r"N_{\mathrm{eff}}", "effective context length", positive=True)
 
@@ -215,7 +213,8 @@ def nodes(size: int) -> tuple[np.ndarray, np.ndarray]:
     if size > EXPLICIT:
         log, weight = gauss_legendre(NODES, math.log(EXPLICIT + 0.5), math.log(size + 0.5))
         far = np.exp(log)
-        pairs, weights = np.append(pairs, far), np.append(weights, weight * far)
+        pairs = np.append(pairs, far)
+        weights = np.append(weights, weight * far)
     return pairs, weights / size
 
 

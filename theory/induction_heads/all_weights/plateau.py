@@ -166,7 +166,8 @@ def right_labels(right: int | sp.Expr) -> sp.Expr:
     """
     labels = sp.Sum(sp.exp(kept_score().subs(B, right)), (k, 1, right))
     labels = labels if isinstance(right, sp.Symbol) else labels.doit()
-    a, before = labels / (labels + 2 * N - right), sp.sympify(right, strict=True) / (2 * N)
+    a = labels / (labels + 2 * N - right)
+    before = sp.sympify(right, strict=True) / (2 * N)
     fewer = before * (gamma_2 + gamma_3) ** 2 / N
     return -2 * gamma_3 * (a - before) + (gamma_3 * a + gamma_2 * before) ** 2 - fewer
 

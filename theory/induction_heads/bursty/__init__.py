@@ -58,7 +58,8 @@ def compiled() -> list[Any]:
     The loss is a polynomial of second degree in gamma, so that all three come from the flow.
     """
     loss = kept.derived(stated).loss
-    square, linear = sp.diff(loss, gamma, 2) / 2, sp.diff(loss, gamma).subs(gamma, 0)
+    square = sp.diff(loss, gamma, 2) / 2
+    linear = sp.diff(loss, gamma).subs(gamma, 0)
     root = sp.sqrt(emergence.law())
     best = -linear / square / 2
     slope = -sp.diff(square, alpha) * best**2 - sp.diff(linear, alpha) * best
@@ -117,7 +118,9 @@ def zipf(largest: int, exponent: float) -> np.ndarray:
 
 def spread(N: int, B: int, window: float, draws: int) -> np.ndarray:
     """Contexts with B right pairs at random places among the last ``window * N``."""
-    last, rng, right = round(window * N), np.random.default_rng(0), np.zeros((draws, N))
+    last = round(window * N)
+    rng = np.random.default_rng(0)
+    right = np.zeros((draws, N))
     for row in right:
         row[N - 1 - rng.permutation(last)[:B]] = 1
     return right
@@ -146,7 +149,8 @@ class Mixture:
         grown = np.exp(alpha)
         label = (self.right * grown + self.before) / (grown + self.rows)
         item = self.before / np.maximum(self.rows, 1)
-        on_label, on_item = np.exp(beta * label), np.exp(beta * item)
+        on_label = np.exp(beta * label)
+        on_item = np.exp(beta * item)
         labels, items = ((self.right * on).sum(1) for on in (on_label, on_item))
         squares = labels**2 + items**2
         squares = squares + ((1 - self.right) * (on_label**2 + on_item**2)).sum(1)

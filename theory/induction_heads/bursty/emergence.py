@@ -26,7 +26,8 @@ N, B = sizes("N B")  # pairs in the context, right ones among them
 
 def burst_loss() -> Statement:
     """Loss of three numbers, from what every right pair retrieved."""
-    right, other = sort("right", B, ordered=True), sort("other", N - B)
+    right = sort("right", B, ordered=True)
+    other = sort("other", N - B)
     alpha, beta, gamma = (weight(name)[()] for name in ("alpha", "beta", "gamma"))
 
     def before(k: Any) -> Any:
@@ -93,8 +94,11 @@ def first() -> sp.Expr:
     """
     label = sp.factor(sp.summation((sp.exp(alpha) + k - 1) / (2 * N), (k, 1, B)))
     item = sp.factor(sp.summation((k - 1) / (2 * N), (k, 1, B)))
-    labels, items, others = B + seen * beta * label, B + seen * beta * item, 2 * (N - B)
-    every, squares = labels + items + others, labels**2 + items**2 + others
+    labels = B + seen * beta * label
+    items = B + seen * beta * item
+    others = 2 * (N - B)
+    every = labels + items + others
+    squares = labels**2 + items**2 + others
     loss = 1 - 2 * gamma * labels / every + gamma**2 * squares / every**2
     proved(
         vanishes((kept.derived(stated).loss - loss).subs(beta, 0).doit()),
@@ -218,7 +222,8 @@ def mixture_gamma_star() -> sp.Expr:
 @cache
 def rates() -> tuple[sp.Expr, sp.Expr]:
     """Rates of alpha and of beta for large N, at the best gamma."""
-    small, best = sp.Dummy("eps", positive=True), sp.limit(mixture_gamma_star(), N, sp.oo)
+    small = sp.Dummy("eps", positive=True)
+    best = sp.limit(mixture_gamma_star(), N, sp.oo)
 
     def rate(x: sp.Symbol) -> sp.Expr:
         slope = -sp.diff(first(), x).subs(N, 1 / small)

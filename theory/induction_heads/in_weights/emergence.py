@@ -41,9 +41,13 @@ fading = symbol("fading", r"\mu", "weight decay of the memory", real=True)
 
 def pool() -> Statement:
     """Cross-entropy of the sum of both logits, and weight decay."""
-    label, other, copy = sort("label", L), sort("other", R), sort("copy", B)
+    label = sort("label", L)
+    other = sort("other", R)
+    copy = sort("copy", B)
     item = sort("item", C, of=label)
-    beta, w, c = weight("beta")[()], weight("w")[()], weight("c", start=c_0)[()]
+    beta = weight("beta")[()]
+    w = weight("w")[()]
+    c = weight("c", start=c_0)[()]
     M = weight("M", label, item, label)
     answer = draw(label)
     asked = draw(item, of=answer)

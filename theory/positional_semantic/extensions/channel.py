@@ -79,7 +79,8 @@ def loss_of_tokens(columns: int) -> Callable[..., Derivatives]:
     """Loss of a sentence in these functions, for entries of the target and all numbers of
     `values_loss`, or for labels of low-rank values.
     """
-    S, given = [layer.S_12, layer.S_21], [sigma, layer.c, *SLOPES]
+    S = [layer.S_12, layer.S_21]
+    given = [sigma, layer.c, *SLOPES]
     if not columns:
         return differentiated([values_loss()], S, [Y_12, Y_21, *given])
     v, y = (
@@ -117,7 +118,8 @@ class Extended(general.System):
 
     def attention(self, z: np.ndarray) -> np.ndarray:
         """Entries (1,2) and (2,1) of the attention, shape ``(2, n)``, for fields ``(n, 2, R)``."""
-        p, queries = self.p, z[..., : self.p.rank].reshape(len(z), -1)
+        p = self.p
+        queries = z[..., : self.p.rank].reshape(len(z), -1)
         return fields_of_tokens(p.rank, p.heads, 0)(queries, *root(p.correlation)[0])[0].T
 
     @cached_property

@@ -118,7 +118,8 @@ def without_values() -> sp.Expr:
     residual ``r = y - S w`` is what the others leave, with covariance M. Proved: the minimum is
     ``r.(1 + V_W S C S^T)^(-1) r/2``.
     """
-    r, shift = sp.Matrix(sp.symbols("r1 r2", real=True)), sp.Matrix(sp.symbols("v1 v2", real=True))
+    r = sp.Matrix(sp.symbols("r1 r2", real=True))
+    shift = sp.Matrix(sp.symbols("v1 v2", real=True))
     cost = (shift.T * GRAM.inv() * shift)[0] / (2 * V_W) + (
         (r - STUDENT * shift).T * (r - STUDENT * shift)
     )[0] / 2

@@ -108,7 +108,9 @@ def noise() -> sp.Expr:
 @cache
 def drift() -> dict[sp.Symbol, sp.Expr]:
     """Rates by gradient flow of all weights on the population loss."""
-    w, to_teacher, to_p = UNITS.Q(1, 1), UNITS.R(1, 1), UNITS.R(1, 2)
+    w = UNITS.Q(1, 1)
+    to_teacher = UNITS.R(1, 1)
+    to_p = UNITS.R(1, 2)
     inner = {q: sigma**2 * w, m: to_p, theta: sigma**2 * to_teacher}
     rates = UNITS.rates(population_loss().subs(inner, simultaneous=True))
     orthonormal = {UNITS.T(1, 1): 1, UNITS.T(2, 2): 1, UNITS.T(1, 2): 0}

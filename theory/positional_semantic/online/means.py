@@ -53,7 +53,8 @@ class Mean(sp.Function):
     def _eval_derivative(self, x: sp.Symbol) -> sp.Expr:
         """Derivative through the order parameters; sigma is not differentiated."""
         target, student, orders, *state = self.args
-        total, moves = sp.S.Zero, (any(student), any(student), any(student) and any(target))
+        total = sp.S.Zero
+        moves = (any(student), any(student), any(student) and any(target))
         for k, of in enumerate(state[:3]):
             if not moves[k]:
                 continue
@@ -156,7 +157,8 @@ def _hermite() -> np.ndarray:
 def _grid(of_student: bool, centre: float, spread: float) -> list[np.ndarray]:
     """Values of `TARGET` or `STUDENT` on the nodes."""
     x, _ = gauss_hermite(NODES)
-    first, second = centre + spread * x[:, None], -centre + spread * x[None, :]
+    first = centre + spread * x[:, None]
+    second = -centre + spread * x[None, :]
     return [np.asarray(v) for v in _compiled(of_student)(first, second)]
 
 

@@ -167,7 +167,8 @@ def basin(p: Parameters) -> xr.Dataset:
         teacher is the larger one, else zero, NaN where both vanish.
     """
     last = _settle(flow_of(p), p).drop_vars("t")
-    teacher, positions = abs(last.cosine_teacher), abs(last.cosine_p)
+    teacher = abs(last.cosine_teacher)
+    positions = abs(last.cosine_p)
     informed = teacher + positions > INFORMED
     return last.assign(semantic=(teacher > positions).where(informed))
 

@@ -154,7 +154,8 @@ HEADER = ["setting", "steps", "thousand characters", "of T sqrt(BC)", "gain, nat
 def table(runs: Mapping[str, xr.Dataset], times: Mapping[str, np.ndarray]) -> Iterator[list[str]]:
     """One row per setting: means over the seeds in which a head emerged."""
     for name, r in runs.items():
-        p, there = parameters(name), times[name][np.isfinite(times[name])]
+        p = parameters(name)
+        there = times[name][np.isfinite(times[name])]
         missing = len(times[name]) - len(there)
         steps = f"{there.mean():.0f}" if len(there) else f"> {p.steps}"
         steps += f" ({missing} of {len(times[name])} not by {p.steps})" * bool(missing)

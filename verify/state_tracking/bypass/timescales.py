@@ -38,8 +38,10 @@ def report(request: Request) -> Report:
     checks: list[Check] = []
     rows = []
     for p in GRID:
-        runs, where = trained(p), f"N = {p.N}, d_g = {p.d_g}, b = {p.b:g}"
-        time, there = emergence_time(p), first_crossing(runs.A, 0.5).values
+        runs = trained(p)
+        where = f"N = {p.N}, d_g = {p.d_g}, b = {p.b:g}"
+        time = emergence_time(p)
+        there = first_crossing(runs.A, 0.5).values
         checks.append(
             sampled(f"time of A = 1/2, students, {where}", "flow", time, there, band=STEPS)
         )

@@ -42,7 +42,9 @@ def fit(p: Parameters, seed: int) -> tuple[float, float]:
     ``x_q beta^T``, beta = (d/N) sum_n y_n x_n, on tau d^2 sequences.
     """
     d, rng = p.d, keyed(seed, 0)
-    pool, N, n = tasks(p, rng), round(p.alpha * d), round(p.tau * d**2)
+    pool = tasks(p, rng)
+    N = round(p.alpha * d)
+    n = round(p.tau * d**2)
     tokens, contexts, labels = [], [], []
     for chunk in np.array_split(np.arange(n), max(1, n * N * d // CHUNK)):
         w = pool[rng.integers(len(pool), size=chunk.size)]

@@ -36,7 +36,8 @@ def fits(table: Table) -> Iterator[Check]:
     """Both errors of fits to sequences."""
     for label, p in SETTINGS.items():
         for kind, errors in zip(("trained", "new"), at_infinity(p, fit), strict=True):
-            told, name = f"error on {kind} tasks, {label}", f"error_{kind}"
+            told = f"error on {kind} tasks, {label}"
+            name = f"error_{kind}"
             known = p.values() | {"error_trained": table["error_trained"].evaluate(p.values())}
             yield against(table, sampled, told, name, known, errors)
 
@@ -45,14 +46,16 @@ def fits(table: Table) -> Iterator[Check]:
 def pools(table: Table) -> Iterator[Check]:
     """Error on new tasks of the best attention on a pool."""
     for label, p in POOLS.items():
-        told, errors = f"error without limit on sequences, {label}", at_infinity(p, unlimited)[1]
+        told = f"error without limit on sequences, {label}"
+        errors = at_infinity(p, unlimited)[1]
         yield against(table, sampled, told, "new_unlimited", p.values(), errors)
 
 
 @listed
 def spectrum(table: Table) -> Iterator[Check]:
     """M and M' at z, of eigenvalues of one large pool."""
-    p, why = Parameters(kappa=0.7, d=600), (0.01, "traces of one pool scatter by 1/d")
+    p = Parameters(kappa=0.7, d=600)
+    why = (0.01, "traces of one pool scatter by 1/d")
     pool = tasks(p, keyed(0, 0))
     r = np.linalg.eigvalsh(pool.T @ pool / len(pool))
     for z in (0.1, 1.0):
@@ -68,8 +71,11 @@ def limits(table: Table) -> Iterator[Check]:
     """Laws of the ends, against the errors: the peak at tau = 1 from both sides, the transition at
     kappa = 1.
     """
-    p, off, label = Parameters(alpha=3.0, kappa=0.8), 1e-5, "height of the peak from both sides"
-    peaks, why = off * error_new(p, tau=[1 - off, 1 + off]), (1e-3, "tau off 1 by 1e-5")
+    p = Parameters(alpha=3.0, kappa=0.8)
+    off = 1e-5
+    label = "height of the peak from both sides"
+    peaks = off * error_new(p, tau=[1 - off, 1 + off])
+    why = (1e-3, "tau off 1 by 1e-5")
     yield against(table, near, label, "error_peak", p.values(), peaks, *why)
     for s in (-2.0, 0.0, 1.0):
         x = 1e-8
@@ -78,7 +84,8 @@ def limits(table: Table) -> Iterator[Check]:
         M = float(table["mp_transform"].evaluate(known | {"z": x}))
         slope = float(table["mp_slope"].evaluate(known | {"z": x, "M_z": M}))
         whole = table["new_unlimited"].evaluate(known | {"M_x": M, "dM_x": slope})
-        excess, why = (float(whole) - q.rho) / x**0.5, (1e-3, "sqrt(x) = 1e-4")
+        excess = (float(whole) - q.rho) / x**0.5
+        why = (1e-3, "sqrt(x) = 1e-4")
         label = f"excess at the transition, s = {s:g}"
         yield against(table, near, label, "transition", {"s": s}, excess, *why)
 

@@ -35,7 +35,8 @@ class Parameters(BaseParameters):
         """Numbers by symbol name, with the effective ridge and the error on trained tasks."""
         from linear_attention.proportional.errors import equations
 
-        table, known = equations(), {n: getattr(self, n) for n in ("alpha", "kappa", "tau", "rho")}
+        table = equations()
+        known = {n: getattr(self, n) for n in ("alpha", "kappa", "tau", "rho")}
 
         def number(name: str, **more: Any) -> float:
             return float(table[name].evaluate({**known, **more}))
