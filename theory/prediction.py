@@ -44,6 +44,10 @@ def check_runs(
     """
     if not isinstance(runs, xr.Dataset):
         raise ParameterError(f"runs: must be a Dataset, got {type(runs).__name__}")
+    if swept := [str(d) for d in runs.dims if d in p.as_dict() and d != getattr(p, "TIME", "")]:
+        raise ParameterError(
+            f"runs: of several {', '.join(swept)}: pick one: runs.sel({swept[0]}=...)"
+        )
     missing = [name for name in needed if name not in runs.variables]
     if missing:
         alone = "parameters" not in runs.attrs  # curves from elsewhere
@@ -124,6 +128,9 @@ def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:
             )
     said = _parameters(curve, "curve")
     trained = _parameters(runs, "runs")
+    if swept := [str(d) for d in runs.dims if d in said and d not in curve.dims]:
+        several = f"the runs are of several {', '.join(swept)}: pick one: runs.sel({swept[0]}=...)"
+        raise ParameterError(f"curve: of {swept[0]} = {said[swept[0]]}, {several}")
     model = _model(runs)
     if not said or not trained or model is None:
         return

@@ -86,11 +86,12 @@ class Renaming:
                     f"{said} {old}={new}: no symbol {old}; nearest are {', '.join(near)}"
                 )
         taken = {look: name for name, look in looks.items() if name not in self.names}
+        kept = {*taken.values()}
         for old, new in self.names.items():
             look = printing.expression(sp.Symbol(new))
             if look in CONSTANTS:
                 raise ParameterError(f"{said} {old}={new}: {new} is a constant")
-            other = new if new in taken.values() else taken.get(look)
+            other = new if new in kept else taken.get(look)
             if other is not None:
                 raise ParameterError(
                     f"{said} {old}={new}: {other} is another symbol there, to be renamed, too"

@@ -18,9 +18,10 @@ from theory.runtime.output import FUNCTIONS, hashed, undocumented
 ROOT = Path(__file__).parents[1]
 WINGS = ("theory", "simulate", "verify")
 # Modules that list or import every model, draw, print, make digests, read flags, show progress,
-# look for memory: what they do changes no number of a report.
+# look for memory, refuse files: what they do changes no number of a report.
 ASIDE = (
     "verify",
+    "verify.admission",
     "verify.digests",
     "verify.stored",
     "theory.registry",
@@ -76,7 +77,8 @@ def used(files: Iterable[Path], roots: Iterable[Path] = (), names: Iterable[str]
     is defined; two of the same name both count. Methods of a class with bases count with the class,
     as others may call them; other statements outside functions always. Functions ``draw`` that plot
     and imports do not, so that code may move between modules, nor do annotations, names of local
-    variables, and names of functions, classes and constants (`_unnamed`).
+    variables, names of functions, classes and constants (`_unnamed`), and guards: what only refuses
+    changes no number.
 
     Parameters
     ----------
@@ -98,7 +100,8 @@ def used(files: Iterable[Path], roots: Iterable[Path] = (), names: Iterable[str]
         for part, always in parts:
             if always or part.names <= reached:
                 reached |= part.mentions
-    return hashed(_unnamed([part for part, always in parts if always or part.names <= reached]))
+    counted = [part for part, always in parts if part.text and (always or part.names <= reached)]
+    return hashed(_unnamed(counted))
 
 
 def _unnamed(parts: Sequence["Part"]) -> list[str]:
@@ -198,7 +201,7 @@ class Part:
 @functools.cache
 def _parts(text: str) -> tuple[Part, ...]:
     def part(node: ast.stmt, *names: str) -> Part:
-        node = _numbered(node)
+        node = _numbered(_Unguarded().visit(node))
         return Part(frozenset(names), ast.unparse(node), frozenset(_mentions(node)))
 
     def parts() -> Iterator[Part]:
@@ -224,6 +227,23 @@ def _parts(text: str) -> tuple[Part, ...]:
                     yield part(node)
 
     return tuple(parts())
+
+
+class _Unguarded(ast.NodeTransformer):
+    """Code without conditions under which it does nothing but raise."""
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        super().generic_visit(node)
+        if getattr(node, "body", None) == []:
+            node.body = [ast.Pass()]  # type: ignore[attr-defined]
+        return node
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        self.generic_visit(node)
+        *said, last = node.body
+        names = all(isinstance(x, ast.Assign) for x in said)
+        guard = isinstance(last, ast.Raise) and names and not node.orelse
+        return None if guard else node
 
 
 def _numbered(node: ast.stmt) -> ast.stmt:

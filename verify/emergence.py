@@ -9,6 +9,7 @@ import scipy.interpolate
 import scipy.stats
 import xarray as xr
 
+from theory import ParameterError
 from verify import timed
 
 
@@ -60,8 +61,14 @@ def first_crossing(trajectory: xr.DataArray, level: float) -> Times:
     Raises
     ------
     ParameterError
-        If the times are no finite numbers, each once.
+        If there is more than one dimension that may be the time, or the times are no finite
+        numbers, each once.
     """
+    if len({*trajectory.dims} - {*timed.UNTIMED}) != 1:
+        several = ", ".join(str(d) for d in trajectory.dims if d not in timed.UNTIMED)
+        raise ParameterError(
+            f"runs: have {several or 'no time'}: pick one of all but the time: .sel(...)"
+        )
     time = next(str(d) for d in trajectory.dims if d != "seed")
     trajectory = timed.axis("runs", trajectory, time)
     times = trajectory[time].values

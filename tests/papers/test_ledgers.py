@@ -435,6 +435,12 @@ def test_sources_of_a_command_are_what_it_imports(tmp_path):
         ("from {} import something", False),
         ("def helper(x):\n    y{0} = [k{0} for k{0} in x]\n    return y{0}", False),
         ("def helper(x{}):\n    return 1", True),
+        (
+            "def helper(x):\n    if x < 2:\n        y = x\n        raise ValueError(y, {})\n    return 1",
+            False,
+        ),
+        ("def helper(x):\n    if x < {}:\n        raise ValueError", False),
+        ("def helper(x):\n    if x < {}:\n        return 2\n    return 1", True),
         ("def helper(x):\n    y = [y for y in x]\n    return other{}(y)", True),
     ],
 )
@@ -484,6 +490,7 @@ def test_names_change_without_making_results_stale(tmp_path):
 
     same = [("f", "first"), ("g", "second"), ("h", "f"), ("SIZE", "COUNT"), ("int", "float")]
     assert digest() == digest(*same) == digest(("-> float", ""))
+    assert digest() == digest(("def h", "import math\ndef h"))
     others = [[("x", "y")], [("sin", "cos")], [("3", "4")], [("SIZE = 3", "")]]
     others += [[("sin\\(g", "sin(h"), ("\\(x\\)\\) \\+ h", "(x)) + g")]]
     assert digest() not in [digest(*changes) for changes in others]

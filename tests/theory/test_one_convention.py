@@ -25,7 +25,7 @@ SHAPES = {
         ["p", "runs"],
         {"seeds", "until", "level", "accuracies", "given", "beyond", "fluctuations"},
     ),
-    "onset": (["p", "until"], {"beyond"}),
+    "onset": (["p", "until"], {"beyond", "fluctuations"}),
 }
 
 

@@ -121,6 +121,7 @@ def test_an_equation_is_renamed():
     assert renamed.latex() == r"y = \tau^{2}" and renamed.assumptions == ("tau > 0",)
     assert renamed.evaluate({"tau": 3.0}) == equation.evaluate({"x": 3.0}) == 9
     assert renamed.rename({"tau": "x"}) == equation
+    assert equation.rename({"x": "y", "y": "x"}).latex() == "x = y^{2}"
     for names, message in (
         ({"xx": "u"}, "rename xx=u: no symbol xx; nearest are x, y"),
         ({"x": "y"}, "rename x=y: y is another symbol there, to be renamed, too"),

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from theory import state_tracking
 from theory.parameters import ParameterError
 from verify import ensembles
+from verify.emergence import first_crossing
 from verify.state_tracking import timescales
 from verify.state_tracking.trajectories import own_start
 from verify.times import emergence_times, exponents
@@ -46,6 +48,21 @@ def test_times_and_exponents_of_powers():
     assert (late.measured_note == "not reached to 40").all()
     columns = ["measured", "predicted", "measured_note", "predicted_note", "deviation"]
     assert list(found.to_dataframe().columns) == columns
+
+
+def test_runs_of_several_settings_are_not_taken_for_one():
+    """Where the time, or the setting, is not clear: in one line that says what to pick."""
+    runs = students(1.0)
+    with pytest.raises(ParameterError, match="have L, t: pick one of all but the time"):
+        first_crossing(runs.A, 0.5)
+    assert first_crossing(runs.A.sel(L=2.0), 0.5).values == pytest.approx([2.0, 2.2, 2.4])
+    one = runs.isel(seed=0, L=0, drop=True).assign_attrs(parameters=json.dumps({"L": 2}))
+    with pytest.raises(ParameterError, match=r"of L = 2, the runs are of several L: .*sel\(L="):
+        emergence_times(runs, one, time="t", A=0.5)
+    p, trained = ensembles("demo")
+    swept = xr.concat([trained, trained], "L").assign_coords(L=[2, 4])
+    with pytest.raises(ParameterError, match=r"runs: of several L: pick one: runs.sel\(L="):
+        state_tracking.predict(p, swept)
 
 
 def falls(blank=slice(0, 0), times=T[:1001]):
