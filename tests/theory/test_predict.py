@@ -10,6 +10,7 @@ import xarray as xr
 from theory import associative_memory as am
 from theory import induction_heads as ih
 from theory import positional_semantic as ps
+from theory import prediction
 from theory import state_tracking as st
 from theory.associative_memory import factual_recall, k_hop
 from theory.parameters import ParameterError
@@ -348,3 +349,11 @@ def test_what_takes_too_long_or_diverges_is_one_line(name):
     for eta in (1e18, 1e300):
         with pytest.raises(ParameterError, match=r"^eta = 1e\+\d+: the descent diverges"):
             follow(p.replace(eta=eta))
+
+
+def test_evaluations_are_all_multiples_and_the_last_step():
+    """As a loop over steps measures."""
+    for last in range(13):
+        for every in range(1, 15):
+            steps = [k for k in range(last + 1) if k % every == 0 or k == last]
+            assert prediction.evaluations(last, every).tolist() == steps, (last, every)

@@ -3,6 +3,7 @@ ensembles.
 """
 
 import json
+import re
 import types
 from dataclasses import replace
 
@@ -144,6 +145,23 @@ def test_a_theory_that_never_emerges_says_never(table_1):
     found = measured.judge(p, runs.assign(A=xr.full_like(runs.A, 0.1)), runs)
     assert np.isnan(found.errors["half_time"]).all()
     assert fidelity.rows({"flat": found})[0] == ["time of A = 1/2", "never"]
+
+
+def test_standard_errors_are_those_of_leaving_out_a_seed():
+    """Of every cell of a table, read back from its text: value and standard error in its unit."""
+    random = np.random.default_rng(0)
+    errors = {name: 0.2 + 0.1 * random.standard_normal(300) for name in measured.MEASURES}
+    table = fidelity.rows({"level": Fidelity(errors, 1.0, 1.0)})
+    for (name, values), (_, cell) in zip(errors.items(), table, strict=True):
+        mean = np.mean if name in measured.ABSOLUTE else lambda x: np.sqrt(np.mean(x**2))
+        without = [mean(np.delete(values, k)) for k in range(values.size)]
+        error = np.std(without) * np.sqrt(values.size - 1)
+        number, digits, unit = re.fullmatch(r"([\d.]+)\((\d+)\)(%?)", cell).groups()
+        assert (unit == "%") == (name not in measured.ABSOLUTE)
+        of = 100 if unit else 1
+        last = 10.0 ** -len(number.partition(".")[2])
+        assert float(number) == pytest.approx(of * mean(values), abs=0.51 * last), name
+        assert int(digits) * last == pytest.approx(of * error, abs=0.7 * last), name
 
 
 def test_seeds_that_do_not_get_there_are_not_timed(table_1):
