@@ -1,5 +1,5 @@
-"""Numbers in notes and tables, recomputed by loops from the stored runs that they are made of, and
-in the unit and relative to what their words say.
+"""Numbers in notes and tables, recomputed by loops from the stored runs that they are made of, in
+the unit and relative to what their words say.
 """
 
 from __future__ import annotations
