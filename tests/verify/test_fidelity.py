@@ -164,6 +164,29 @@ def test_standard_errors_are_those_of_leaving_out_a_seed():
         assert int(digits) * last == pytest.approx(of * error, abs=0.7 * last), name
 
 
+def test_scatter_and_shares_are_those_of_the_curves(table_1):
+    """Three draws of a late theory: scatter relative to their own mean time; shares of evaluations
+    by a loop, of the unpaired standard error under its name.
+    """
+    p, runs = table_1
+    late = (0.1, 0.3, 0.5)
+    found = measured.judge(p, xr.concat([shifted(runs, x) for x in late], "draw"), runs)
+    half = measured.first_crossing(runs.A, 0.5).values
+    scatter = np.std(late, ddof=1) / (half + np.mean(late))
+    assert found.scatter["half_time"] == pytest.approx(np.sqrt(np.mean(scatter**2)), rel=0.03)
+    theory = np.mean([shifted(runs, x).rollout_accuracy.values for x in late], 0)
+    students, inside, paired = runs.rollout_accuracy.values, 0, 0
+    for ours, theirs in zip(theory.T, students.T, strict=True):
+        gap, floor = ours - theirs, 0.5 / ensemble.TESTED
+        errors = [max(np.std(x, ddof=1) / np.sqrt(len(gap)), floor) for x in (theirs, gap)]
+        inside += abs(np.mean(gap)) <= errors[0]
+        paired += abs(np.mean(gap)) <= errors[1]
+    told = found.as_dict()
+    assert told["mean_rollout_within_one_se"] == pytest.approx(inside / len(theory.T))
+    assert told["paired"] == pytest.approx(paired / len(theory.T)) and inside != paired
+    assert told["half_time"]["standard_error"] == found.summary("half_time")[1]
+
+
 def test_seeds_that_do_not_get_there_are_not_timed(table_1):
     """The others are, as before; where none does, there is no error to tell."""
     p, runs = table_1
