@@ -31,9 +31,9 @@ from theory.runtime import cli
 ALONE = dict(progress=False, workers=1)
 
 
-def dataset(**attrs: str | int) -> xr.Dataset:
+def dataset(seed: int = 0, **attrs: str) -> xr.Dataset:
     """Something to store that does not compress."""
-    values = np.random.default_rng(0).random((3, 4000))
+    values = np.random.default_rng(seed).random((3, 4000))
     return xr.Dataset(
         {"A": (("alpha", "x"), values)},
         coords={"alpha": [0.0, 0.5, 1.0]},
@@ -357,7 +357,7 @@ def test_a_run_in_the_place_of_another_is_set_aside(tmp_path):
     """Of another seed or another configuration, whatever its file is called."""
     path = tmp_path / "seed-00000.nc"
     for config, seed in (("{}", 1), ('{"other": 1}', 0)):
-        runs.write(dataset(configuration="{}", seed=0), path)
+        runs.write(dataset(configuration="{}").assign_attrs(seed=0), path)
         assert runs.finished(path, "{}", 0) is not None
         with pytest.warns(UserWarning, match="another configuration or seed; set aside as"):
             assert runs.finished(path, config, seed) is None
