@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+import xarray as xr
 
 from theory.parameters import ParameterError
 from theory.runtime import cli
@@ -90,6 +91,7 @@ theory.onset --preset=none
 theory.onset --set=N
 theory.explore --runs=nowhere.nc
 theory.explore --runs=table.csv
+theory.explore --runs=other.nc
 verify.trajectories --runs=table.csv
 verify.trajectories --columns=alpha --runs=table.csv
 verify.trajectories --columns=alpha=t,A=x
@@ -121,12 +123,20 @@ verify.device.__main__ --stages=none
 """
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """With files that are there, and are not what is asked for."""
+    place = tmp_path_factory.mktemp("files")
+    (place / "table.csv").write_text("t,x\n0,1\n1,2\n")
+    (place / "own.py").write_text("def make(N=4):\n    raise SystemExit\n")
+    xr.Dataset({"x": ("t", [1.0])}, attrs={"kind": "other"}).to_netcdf(place / "other.nc")
+    return place
+
+
 @pytest.mark.parametrize("line", REFUSED.strip().splitlines())
-def test_a_refusal_names_the_flag_that_is_wrong(line, tmp_path, monkeypatch):
+def test_a_refusal_names_the_flag_that_is_wrong(line, folder, monkeypatch):
     """The first flag of the message is that of the line, in which others follow."""
-    monkeypatch.chdir(tmp_path)
-    Path("table.csv").write_text("t,x\n0,1\n1,2\n")
-    Path("own.py").write_text("def make(N=4):\n    raise SystemExit\n")
+    monkeypatch.chdir(folder)
     module, *words = line.split()
     with pytest.raises(ParameterError) as caught:
         importlib.import_module(module).main(words)
