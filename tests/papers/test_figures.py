@@ -17,11 +17,15 @@ from papers import forner2026
 from papers.forner2026 import FIGURES, figures, sweeps
 from papers.source import Figure, Source, described
 from theory import registry, titles
+from theory.associative_memory import factual_recall as recall
 from theory.parameters import ParameterError
 from theory.runtime import plotting
 from theory.state_tracking import Parameters, onset
 from theory.state_tracking.rollout import with_accuracy
+from verify import ensemble as ensembles
+from verify.associative_memory import factual_recall
 from verify.emergence import first_crossing
+from verify.report import Request
 from verify.state_tracking import ensemble
 from verify.state_tracking.trajectories import position_dependent_rollout, with_empirical_logits
 
@@ -287,3 +291,17 @@ def test_panels_keep_their_size():
     assert len(words) > 1 and all(w.startswith("name ") for w in words)
     assert figure.get_figheight() > tall
     mpl.pyplot.close(figure)
+
+
+def test_theory_and_students_share_the_axis_of_a_figure(monkeypatch):
+    """All lines end at the last step: time over learning rate."""
+    p = recall.Parameters.small().replace(eta=0.5, steps=40, eval_every=4)
+    runs = recall.predict(p).expand_dims(seed=[0, 1])
+    monkeypatch.setattr(ensembles, "get", lambda request: (p, runs))
+    report = factual_recall.trajectories(
+        Request(registry.find("associative_memory.factual_recall"))
+    )
+    drawn = report.draw().axes
+    ends = [line.get_xdata()[-1] for axis in drawn for line in axis.lines]
+    assert len(drawn) == len(factual_recall.PANELS) and len(ends) > 2 * len(drawn)
+    assert ends == [pytest.approx(p.steps)] * len(ends)

@@ -20,6 +20,8 @@ from addresses import exists
 
 from papers import __main__ as command
 from papers import claims, evidence, source
+from simulate import systems
+from theory.equation import numbers
 from theory.parameters import ParameterError
 from theory.registry import MODELS
 from theory.runtime import output
@@ -97,6 +99,44 @@ def test_addresses(model):
         assert what in model.checks and (address in known or what not in stored(model.paper)), (
             address
         )
+
+
+def spelled_out(place):
+    """Equation numbers of a place in a paper, each alone and with its letter left out."""
+    place = re.sub(  # "B.4.2-B.4.4"
+        r"([A-Z]\.\d+\.)(\d+)-\1(\d+)",
+        lambda m: " ".join(f"{m[1]}{k}" for k in range(int(m[2]), int(m[3]) + 1)),
+        place,
+    )
+    return {n for number in numbers(place) for n in (number, number.rstrip("abcd"))}
+
+
+@models
+def test_an_equation_has_the_number_of_its_claims(model):
+    """Numbers typed twice, in derivations and in ledgers, are the same."""
+    claimed = {}
+    for c in ledger(model.paper):
+        for name in c.evidence("equation"):
+            claimed.setdefault(name, set()).update(spelled_out(c.id))
+    own = {name: spelled_out(model.wing("theory").equations()[name].reference) for name in claimed}
+    assert [n for n, ids in claimed.items() if ids and own[n] and not ids & own[n]] == []
+
+
+def test_an_equation_in_a_meaning_is_that_of_the_quantity():
+    """As the `Equation` of this name or left-hand side says, or if there is none, a claim."""
+    seen = 0
+    for full, system in systems.every().items():
+        model = MODELS[full.partition(".")[0]]
+        equations = model.wing("theory").equations().values()
+        for quantity, meaning in system.meaning.items():
+            names = {quantity, "training_loss" if quantity == "loss" else quantity}
+            places = [e.reference for e in equations if {e.name, str(e.lhs)} & names]
+            known = {n for place in places for n in numbers(place)}
+            known = known or {n for c in ledger(model.paper) for n in numbers(c.id)}
+            for number in re.findall(r"(?<!/)\((\d+[a-z]?)\)", meaning):  # not x/(2d)
+                assert number in known, (full, quantity, meaning)
+                seen += 1
+    assert seen > 10
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
 """Tables of `simulate.benchmark`, at tiny sizes or with made-up costs."""
 
 import functools
+import re
+import time
 
 import numpy as np
 import pytest
 import torch
 
 from simulate import benchmark
+from simulate.state_tracking import benchmark as step
 from simulate.state_tracking import costs
 from simulate.state_tracking.benchmark import jax_loss
 from simulate.state_tracking.learner import Learner
@@ -25,6 +28,33 @@ def test_exponents_are_those_of_the_costs(monkeypatch):
     assert all(float(fitted) == float(counted) for fitted, counted in slopes.values())
     assert slopes["training step", "L"][1] == "2.00"
     assert slopes["rates of fixed_disorder", "n_train"][1].lstrip("-") == "0.00"
+
+
+def test_the_table_of_steps_is_that_of_their_times(monkeypatch, capsys):
+    """Steps of 8 ms by the module and of 2 ms by everything else, at 100 GFLOP/s."""
+
+    def alone(work, *given):
+        if work is step._peak:
+            return {"GFLOPs_float32": 100.0}
+        return {"ms": 8.0 if work is step._plain else 2.0, "peak_MB": 300.0, "steps": 5.0}
+
+    monkeypatch.setattr(step, "alone", alone)
+    benchmark.main(["state_tracking", "--preset=demo", "--device=cpu", "--quiet"])
+    _, header, _, *rows, note, floor = capsys.readouterr().out.splitlines()
+    cells = [re.split("  +", line.strip()) for line in (header, *rows)]
+    columns = {name: values for name, *values in zip(*cells, strict=True)}
+    assert {*columns["ms per seed-step"][1:]} == {"2"} and columns["ms per seed-step"][0] == "8"
+    assert {*columns["ratio"][1:]} == {"4.0"} and columns["ratio"][0] == "1.0"
+    assert {*columns["peak memory"]} == {"300 MB"} and note.endswith("median of 5")
+    least = step.floors(Parameters.demo())["GFLOP_lookup"] / 100.0 * 1e3  # ms
+    assert f" {least:.3g} ms; the engine reaches {least / 2.0:.0%} of it" in floor
+
+
+def test_a_step_is_timed_in_milliseconds():
+    """Of each of two seeds that are trained together, which take 20 ms."""
+    found = step._timed(lambda: time.sleep(0.02), 0.05, 2, "cpu")
+    assert 9 < found["ms"] < 100 and found["steps"] >= 2
+    assert 10 < found["peak_MB"] < 1e5
 
 
 def test_ratios_of_a_tiny_student():

@@ -283,7 +283,8 @@ def test_dataset():
     y = pairs.sample(p, pairs.generator(2, "test")).y
     exact = train(p, store=None, dtype="float64", keep_weights=True, **ALONE)
     for _, then in exact.isel(seed=0).groupby("step"):  # weights of every time, not of the last
-        weights = {name: torch.as_tensor(then[name].values[0]) for name in ("W1", "W2", "W3")}
+        of = {f"W{k}": then[f"W{k}"].transpose(..., f"row_{k}", f"column_{k}") for k in (1, 2, 3)}
+        weights = {name: torch.as_tensor(w.values[0]) for name, w in of.items()}
         np.testing.assert_array_equal(project(weights), then.pseudo.values[0])
     assert float(runs.loss.sel(seed=2)[0]) == pytest.approx(
         float(y.square().sum(1).mean()) / 4, rel=1e-6

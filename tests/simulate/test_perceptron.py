@@ -5,10 +5,13 @@ Could see: a residual of wrong labels, time in steps, an integral that depends o
 items that are not learnt.
 """
 
+import statistics
+
 import numpy as np
 import pytest
 
 from simulate.induction_heads import contexts
+from verify.induction_heads import in_weights
 
 
 def test_the_clock(monkeypatch):
@@ -33,3 +36,14 @@ def test_what_is_not_learnt_is_an_error(monkeypatch):
     monkeypatch.setattr(contexts, "MOST", 100)
     with pytest.raises(ArithmeticError, match="32 items are not learnt"):
         contexts.perceptron_clocks(32, width=1)
+
+
+def test_the_note_on_perceptrons_is_that_of_their_clocks(monkeypatch):
+    """Means over seeds of powers of the number of items, with their standard errors."""
+    powers = {"whole": [1.0, 1.1, 1.3], "half": [0.5, 0.52, 0.51]}
+    made = lambda K, seed: {x: 3.0 * K ** of[seed] for x, of in powers.items()}  # noqa: E731
+    monkeypatch.setattr(contexts, "perceptron_clocks", made)
+    note = in_weights.perceptrons(range(3))
+    for name, of in powers.items():
+        error = statistics.stdev(of) / len(of) ** 0.5
+        assert f"{statistics.mean(of):.3f} +- {error:.3f} ({name})" in note

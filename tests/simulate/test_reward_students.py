@@ -200,6 +200,11 @@ def test_rewards_go_on_from_a_supervised_run(tmp_path):
     usual = LABELS.train(p, [0, 1], store=tmp_path, **ALONE)
     assert "M_end" in kept and "M_end" not in usual
     assert (kept.R == usual.R).all()
+    for seed in (0, 1):  # R is the mean over the entries that the teachers name
+        end, last = (x.sel(seed=seed) for x in (kept.M_end, kept.R.isel(alpha=-1)))
+        places = np.ndenumerate(task.draw_permutations(p, task.streams(seed, 0)["task"]))
+        on_own = [end.isel(teacher=a, now=j, next=k).item() for (a, j), k in places]
+        assert np.mean(on_own) == pytest.approx(last.item(), abs=1e-12)
     runs = REWARDS.train(TINY, [1], start=kept, store=tmp_path, **ALONE)
     assert runs.R.values[0, 0] == kept.R.sel(seed=1).values[-1]
     assert runs.rewarded.values.all() and runs.R.values[0, -1] != runs.R.values[0, 0]

@@ -353,6 +353,17 @@ def test_runs_of_one_name_and_unlike_values():
         both(run("t", np.ones(3)), run("t", ["a", "b", "c"]))
 
 
+def test_a_run_in_the_place_of_another_is_set_aside(tmp_path):
+    """Of another seed or another configuration, whatever its file is called."""
+    path = tmp_path / "seed-00000.nc"
+    for config, seed in (("{}", 1), ('{"other": 1}', 0)):
+        runs.write(dataset(configuration="{}").assign_attrs(seed=0), path)
+        assert runs.finished(path, "{}", 0) is not None
+        with pytest.warns(UserWarning, match="another configuration or seed; set aside as"):
+            assert runs.finished(path, config, seed) is None
+        assert not path.exists()
+
+
 def test_checkpoints_come_back(tmp_path):
     path = tmp_path / "seed-00000.nc"
     assert checkpoints.load_checkpoint(path, "c", 0) is None

@@ -122,3 +122,27 @@ def test_rows_of_the_shipped_ensembles(found):
     assert [c.verdict for c in text.checks(slow)] == ["FAIL"] * 3
     rows = {row[0]: row for row in text.table(runs, found)}
     assert rows["plain text"][1].startswith("> 6000") and rows["base"][1] == "315"
+
+
+def test_the_table_is_that_of_the_shipped_runs():
+    """Steps by a loop over seeds; characters in thousands, and in units of the published fit."""
+    runs = text.shipped()
+    for name, steps, characters, of_fit, gain, prefix in text.table(runs, text.times(runs)):
+        p, r = text.parameters(name), runs[name].transpose("seed", "step")
+        there = []
+        for row in r.prefix.values:
+            at = next((k for k, x in enumerate(row) if x >= text.LEVEL), None)
+            if at is not None:
+                share = (text.LEVEL - row[at - 1]) / (row[at] - row[at - 1])
+                there.append(np.interp(at - 1 + share, range(len(row)), r.step.values))
+        mean = np.mean(there) if there else p.steps
+        assert f"{mean:.0f}" == steps.removeprefix("> ").partition(" ")[0], name
+        assert f"{mean * p.batch_size * p.context / 1000:.0f}" == characters.removeprefix("> "), (
+            name
+        )
+        fit = published.T_PUBLISHED * np.sqrt(p.batch_size * p.context)
+        share = mean * p.batch_size * p.context / fit
+        assert float(of_fit.removeprefix("> ")) == pytest.approx(share, abs=6e-4), name
+        gained = r.loss_first.values[:, -1].mean() - r.loss_second.values[:, -1].mean()
+        assert float(gain) == pytest.approx(gained, abs=0.0051), name
+        assert float(prefix) == pytest.approx(r.prefix.values[:, -1].mean(), abs=0.0051), name

@@ -52,6 +52,9 @@ def test_onset_table(call):
     code, out, err = call(onset.main)
     assert (code, err) == (0, "")
     values = dict(re.findall(r"^(\w+)  +(\S+)", out, re.MULTILINE))
+    head, row = (line for line in out.splitlines() if re.match("quantity|alpha_half", line))
+    columns = dict(zip(head.split(), re.split("  +", row), strict=True))
+    assert float(columns["value"]) == float(values["alpha_half"]) and columns["unit"] == "alpha"
     assert float(values["c_omega"]) == pytest.approx(
         2.28348746823, rel=1e-9
     )  # printed to ten digits

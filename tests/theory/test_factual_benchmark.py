@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
+from theory import benchmark
 from theory.associative_memory import factual_recall
 from theory.associative_memory.factual_recall import timescales
 from theory.associative_memory.factual_recall.dynamics import SUBJECT, Parameters
@@ -31,3 +34,16 @@ def test_reference_is_the_integral():
     """By its definition from the flow: the closed form for a small start, to its order."""
     closed = timescales.closed_form(SMALL, SUBJECT, 0.5)
     assert float(factual_recall.reference(SMALL, SUBJECT, 0.5)) == pytest.approx(closed, rel=1e-4)
+
+
+def test_points_in_bulk_over_points_alone(monkeypatch):
+    """On a clock that ticks 60 ms a look: three points together, then one of them alone."""
+    ticks = itertools.count(0.0, 0.06)
+    monkeypatch.setattr(benchmark.time, "process_time", lambda: next(ticks))
+    for name, value in (("POINTS", 3), ("ALONE", 1), ("OUTPUTS", 5)):
+        monkeypatch.setattr(benchmark, name, value)
+    (row,) = benchmark.in_bulk(factual_recall)
+    found = [row[x] for x in ("together_ms", "alone_ms", "ratio")]
+    assert found == pytest.approx([60 / 3, 60.0, 3.0]) and row["error"] < 1e-6
+    shown = {title: form.format(**row) for title, form in benchmark.FLOWS.items()}
+    assert [shown[x] for x in ("ms together", "ms alone", "ratio")] == ["20", "60", "3"]

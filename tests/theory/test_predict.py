@@ -10,6 +10,7 @@ import xarray as xr
 from theory import associative_memory as am
 from theory import induction_heads as ih
 from theory import positional_semantic as ps
+from theory import prediction
 from theory import state_tracking as st
 from theory.associative_memory import factual_recall, k_hop
 from theory.parameters import ParameterError
@@ -192,6 +193,7 @@ def test_a_start_that_is_not_finite_is_refused(students):
         (lambda runs: runs.assign(zeta=runs.zeta + 1e-3), "zeta at time 0 is not what seeds"),
         (lambda runs: runs.assign_coords(seed=[4, 3]), "at time 0 is not what seeds .4, 3. draw"),
         (lambda runs: runs.assign_coords(alpha=1.01 * runs.alpha), "at epoch 60: must be 1.66667"),
+        (lambda runs: runs.assign_coords(alpha=runs.alpha * 1.00001), "at epoch 60: must be 1.66"),
     ],
 )
 def test_edited_runs_are_refused(students, level, edited, words):
@@ -348,3 +350,19 @@ def test_what_takes_too_long_or_diverges_is_one_line(name):
     for eta in (1e18, 1e300):
         with pytest.raises(ParameterError, match=r"^eta = 1e\+\d+: the descent diverges"):
             follow(p.replace(eta=eta))
+
+
+def test_evaluations_are_all_multiples_and_the_last_step():
+    """As a loop over steps measures."""
+    for last in range(13):
+        for every in range(1, 15):
+            steps = [k for k in range(last + 1) if k % every == 0 or k == last]
+            assert prediction.evaluations(last, every).tolist() == steps, (last, every)
+
+
+def test_a_curve_of_other_students_says_which():
+    """The curve's value first, then that of the runs."""
+    runs = started()[1].assign_attrs(model="state_tracking")
+    curve = st.flow().solve(P.replace(N=7), alpha=1.0)
+    with pytest.raises(ParameterError, match=r"^N = 7: of the curve; .* were trained with 6$"):
+        prediction.check_curve(curve, runs)

@@ -51,7 +51,7 @@ def test_height_of_the_plateau_is_compared_at_one_time():
         },
         coords={"seed": [0, 1], "t": at, "step": ("t", np.round(at / p.eta).astype(int))},
     )
-    found, _ = recall.emergence(p, runs)
+    found, notes = recall.emergence(p, runs)
     plateau = row(found, "loss half way along the plateau")
     middle = sum(times) / 2
     exact = float(flow().solve(p, at=[middle], t=middle).loss[0])
@@ -61,6 +61,14 @@ def test_height_of_the_plateau_is_compared_at_one_time():
     ) and plateau.measured == pytest.approx(exact, abs=1e-5)
     steep = float(flow().solve(p, at=[times[0]], t=times[0]).loss[0])
     assert abs(steep - exact) > 0.02  # so that another time would show
+    descent = flow().descend(p, p.eta, len(at)).isel(t=slice(len(at)))
+    assert notes[1].endswith("flow (quadrature), full-batch descent, students")
+    for part in PARTS:  # steps, in this order; both students are the flow
+        steps = time_of_share(p, part, 0.5) / p.eta
+        loss = -descent[f"loss_{part.name}"].values
+        slow = float(np.interp(0.5 * loss[0], loss, np.arange(len(at))))
+        (line,) = (x for x in notes if f"50% of the {part.name} loss" in x)
+        assert line.endswith(f": {steps:.0f}, {slow:.1f}, {steps:.1f} (s.d. 0.0)")
 
 
 @pytest.mark.parametrize(("exponent", "passes"), [(-0.5, True), (-0.75, False), (-0.25, False)])

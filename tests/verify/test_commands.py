@@ -59,9 +59,10 @@ def test_timescales_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         "simulate.pool.cores", lambda: 1
     )  # seconds of training are not worth processes that load torch
-    timescales.main(["--runs", str(store), "--quiet"])
-    out = capsys.readouterr().out
+    timescales.main(["--runs", str(store), "--quiet", "--plot", str(tmp_path / "t.png")])
+    out, err = capsys.readouterr()
     assert "not run without --full: exponents" in out and "exponent of the time" not in out
+    assert "no figure of this form of the command (see --full)" in err
     timescales.main(["--runs", str(store), "--quiet", "--full", "--plot", str(tmp_path / "t.png")])
     out = capsys.readouterr().out
     for text in (

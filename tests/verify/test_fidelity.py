@@ -3,6 +3,7 @@ ensembles.
 """
 
 import json
+import re
 import types
 from dataclasses import replace
 
@@ -144,6 +145,46 @@ def test_a_theory_that_never_emerges_says_never(table_1):
     found = measured.judge(p, runs.assign(A=xr.full_like(runs.A, 0.1)), runs)
     assert np.isnan(found.errors["half_time"]).all()
     assert fidelity.rows({"flat": found})[0] == ["time of A = 1/2", "never"]
+
+
+def test_standard_errors_are_those_of_leaving_out_a_seed():
+    """Of every cell of a table, read back from its text: value and standard error in its unit."""
+    random = np.random.default_rng(0)
+    errors = {name: 0.2 + 0.1 * random.standard_normal(300) for name in measured.MEASURES}
+    table = fidelity.rows({"level": Fidelity(errors, 1.0, 1.0)})
+    for (name, values), (_, cell) in zip(errors.items(), table, strict=True):
+        mean = np.mean if name in measured.ABSOLUTE else lambda x: np.sqrt(np.mean(x**2))
+        without = [mean(np.delete(values, k)) for k in range(values.size)]
+        error = np.std(without) * np.sqrt(values.size - 1)
+        number, digits, unit = re.fullmatch(r"([\d.]+)\((\d+)\)(%?)", cell).groups()
+        assert (unit == "%") == (name not in measured.ABSOLUTE)
+        of = 100 if unit else 1
+        last = 10.0 ** -len(number.partition(".")[2])
+        assert float(number) == pytest.approx(of * mean(values), abs=0.51 * last), name
+        assert int(digits) * last == pytest.approx(of * error, abs=0.7 * last), name
+
+
+def test_scatter_and_shares_are_those_of_the_curves(table_1):
+    """Three draws of a late theory: scatter relative to their own mean time; shares of evaluations
+    by a loop, of the unpaired standard error under its name.
+    """
+    p, runs = table_1
+    late = (0.1, 0.3, 0.5)
+    found = measured.judge(p, xr.concat([shifted(runs, x) for x in late], "draw"), runs)
+    half = measured.first_crossing(runs.A, 0.5).values
+    scatter = np.std(late, ddof=1) / (half + np.mean(late))
+    assert found.scatter["half_time"] == pytest.approx(np.sqrt(np.mean(scatter**2)), rel=0.03)
+    theory = np.mean([shifted(runs, x).rollout_accuracy.values for x in late], 0)
+    students, inside, paired = runs.rollout_accuracy.values, 0, 0
+    for ours, theirs in zip(theory.T, students.T, strict=True):
+        gap, floor = ours - theirs, 0.5 / ensemble.TESTED
+        errors = [max(np.std(x, ddof=1) / np.sqrt(len(gap)), floor) for x in (theirs, gap)]
+        inside += abs(np.mean(gap)) <= errors[0]
+        paired += abs(np.mean(gap)) <= errors[1]
+    told = found.as_dict()
+    assert told["mean_rollout_within_one_se"] == pytest.approx(inside / len(theory.T))
+    assert told["paired"] == pytest.approx(paired / len(theory.T)) and inside != paired
+    assert told["half_time"]["standard_error"] == found.summary("half_time")[1]
 
 
 def test_seeds_that_do_not_get_there_are_not_timed(table_1):

@@ -1,5 +1,6 @@
 """Reports of command lines are stored by all that they depend on, and come back as they were."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -41,12 +42,15 @@ def made(tmp_path, monkeypatch):
     return count, make
 
 
-def test_the_same_question_is_answered_once(made):
-    """As text and as a dictionary, unless asked to run it anew."""
+def test_the_same_question_is_answered_once(made, monkeypatch):
+    """As text and as a dictionary, unless asked to run it anew; it says how long that takes."""
     count, make = made
+    clock = itertools.count(0.0, 150.0)
+    monkeypatch.setattr(stored.time, "monotonic", lambda: next(clock))
     first, origin = stored.answer(REQUEST, "gradients", make, False)
     again, later = stored.answer(REQUEST, "gradients", make, False)
     assert len(count) == 1 and origin == "" and "as stored on" in later
+    assert later.endswith("when it took 150 s")
     assert again.text(wide=True) == first.text(wide=True) and again.exit_code == first.exit_code
     assert str(again.as_dict()["checks"]) == str(first.as_dict()["checks"])
     stored.answer(REQUEST, "gradients", make, True)

@@ -59,7 +59,7 @@ def test_the_command_sees_another_learning_rate(table, capsys):
     ("change", "words"),
     [
         (dict(columns="alpha=seen,A=atention"), "no column 'atention'; did you mean 'attention'"),
-        (dict(columns="alpha=seen,A=attention"), "seed=COLUMN tells students apart"),
+        (dict(columns="alpha=seen,A=attention"), "seed=COLUMN tells students apart, --rows picks"),
         (dict(columns="A=attention,alpha=seen,seed=run"), "every A, the first of --columns"),
         (dict(columns="alpha=seen,seed"), "must be NAME=WORD"),
         (dict(columns="alpha=seen"), "a time and a quantity"),

@@ -50,6 +50,17 @@ def test_single_seeds_under_two_optimisers(store):
     assert len(optimisers.rows("tiny, AdamW", TINY.replace(**ways[0]), [0, 1], **store)) == 2
 
 
+def test_errors_are_relative_to_the_students(monkeypatch):
+    """A theory 50% and 25% late; what one side alone reaches is infinitely off."""
+    theory = np.array([[3.0, 5.0], [3.0, np.nan], [np.nan, np.nan]])
+    students = np.array([[2.0, 4.0], [2.0, 4.0], [np.nan, 4.0]])
+    monkeypatch.setattr(optimisers, "predicted", lambda p, seed, last: theory[seed])
+    monkeypatch.setattr(optimisers, "student_times", lambda p, seeds: students)
+    found = optimisers.errors(TINY, range(3))
+    assert np.array_equal(found["half_time"], [0.5, 0.5, np.nan], equal_nan=True)
+    assert found["rollout_half_time"].tolist() == [0.25, np.inf, np.inf]
+
+
 def test_adam_from_starts(store):
     """Within 10% for two tiny students; exponents of theory and students in the learning rate."""
     p = TINY.replace(N=16, d_g=16, n_train=4096, optimizer="adam", eta=0.01, epochs=200)

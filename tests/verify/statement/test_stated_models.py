@@ -44,7 +44,13 @@ def test_times_of_students(system, sizes, variable, name, seeds, tmp_path, monke
 
     def checked(share):
         time = lambda p: share * theory.emergence_time(p)  # noqa: E731
-        return emergence(theory.stated, settings, variable, time, name, band, seeds=seeds)[0]
+        return emergence(theory.stated, settings, variable, time, name, band, seeds=seeds)
 
-    good, bad = checked(1.0), checked(1.05)
+    (good, _), (bad, (title, line)) = checked(1.0), checked(1.05)
     assert not failed(good) and [c.within for c in bad] == [False, False, True]
+    assert title.endswith(": formula, flow, descent, students")
+    times = [1.05 * theory.emergence_time(settings[0]), bad[0].measured]
+    times += [bad[2].predicted, bad[2].measured]
+    assert [float(x) for x in line.rpartition(": ")[2].split(", ")] == pytest.approx(
+        times, rel=1e-4
+    )
