@@ -44,10 +44,6 @@ def check_runs(
     """
     if not isinstance(runs, xr.Dataset):
         raise ParameterError(f"runs: must be a Dataset, got {type(runs).__name__}")
-    if swept := [str(d) for d in runs.dims if d in p.as_dict() and d != getattr(p, "TIME", "")]:
-        raise ParameterError(
-            f"runs: of several {', '.join(swept)}: pick one: runs.sel({swept[0]}=...)"
-        )
     missing = [name for name in needed if name not in runs.variables]
     if missing:
         alone = "parameters" not in runs.attrs  # curves from elsewhere
@@ -73,6 +69,10 @@ def _check_clock(p: BaseParameters, runs: xr.Dataset) -> None:
     time, counter = p.TIME, p.LENGTH.removesuffix("s")
     if not {time, counter} <= {str(name) for name in runs.coords}:
         return
+    if swept := [str(d) for d in runs.dims if d in p.as_dict() and d != time]:
+        raise ParameterError(
+            f"runs: of several {', '.join(swept)}: pick one: runs.sel({swept[0]}=...)"
+        )
     times, steps = runs[time].values, runs[counter].values
     wrong = ~np.isclose(times, steps * p.time_per_step, rtol=1e-6, atol=0)
     if wrong.any():
