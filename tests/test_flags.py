@@ -88,6 +88,7 @@ theory.onset --alpha=0
 theory.onset --alpha=1 --until=1
 theory.onset --plot=state_tracking
 theory.onset --preset=none
+theory.onset --fluctuations state_tracking
 theory.onset --set=N
 theory.explore --runs=nowhere.nc
 theory.explore --runs=table.csv
@@ -101,6 +102,7 @@ verify.trajectories --columns=alpha=t --runs=table.csv
 verify.trajectories --columns=alpha=t*-1,A=x --runs=table.csv
 verify.trajectories --rows=x --columns=alpha=t,A=x --runs=table.csv
 verify.trajectories --seeds=4 --columns=alpha=t,A=x --runs=table.csv
+verify.trajectories --until=4 --columns=alpha=t,A=x --runs=table.csv
 verify.trajectories --alpha=4 --columns=alpha=t,A=x --runs=table.csv
 verify.trajectories --device=cpu --columns=alpha=t,A=x --runs=table.csv
 verify.trajectories --plot=x.png --columns=alpha=t,A=x --runs=table.csv

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import html
+import inspect
 import itertools
 import math
 import sys
@@ -277,8 +278,7 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
         unit_of = p.unit_of_time if isinstance(p, Stepped) else str
         times = {}
         for (event, unit), error in itertools.product(result.times.items(), ("", "_bias", "_sd")):
-            name = event + error
-            if name not in result.numbers:
+            if (name := event + error) not in result.numbers:
                 continue
             about = {"long_name": result.labels[name], "units": unit_of(unit)}
             if name in result.absent and not math.isfinite(result.numbers[name]):
@@ -365,8 +365,11 @@ def main(argv: list[str] | None = None) -> int:
     if args.alpha is not None and "alpha" in p.as_dict():  # a sample complexity
         p, until = p.replace(alpha=until), None
     with progress.bar(f"theory.onset {args.model.name}", show=not args.quiet):
+        onset = registry.having(args.model, "theory", "onset").onset
         noise = {"fluctuations": True} if args.fluctuations else {}
-        result = registry.having(args.model, "theory", "onset").onset(p, until, **noise)
+        if noise.keys() - inspect.signature(onset).parameters:
+            raise ParameterError("--fluctuations: follow from a statement; this model is by hand")
+        result = onset(p, until, **noise)
         proved = result.certified() if args.certify else {}
     notes = [*result.notes, *in_few_steps(p, result)]
     remarks = sys.stderr if args.json else None  # beside one JSON object on stdout

@@ -11,7 +11,8 @@ import xarray as xr
 from theory.parameters import ParameterError
 
 # Of attention, which rises from 1/L to 1: between measurements, so that crossings are found by
-# interpolation (at most 0.22 in the files), and in a step of descent (0.013, at eta = 1.5).
+# interpolation (at most 0.22 in the files), and in a step of descent (0.013, at eta = 1.5). Both
+# were set after these files were made: later ones must be no worse.
 DENSE, STEP = 0.25, 0.02
 # Where a digest of the code is kept; files from before digests were stored name versions.
 CODE = {"code", "versions"}

@@ -77,8 +77,7 @@ def used(files: Iterable[Path], roots: Iterable[Path] = (), names: Iterable[str]
     is defined; two of the same name both count. Methods of a class with bases count with the class,
     as others may call them; other statements outside functions always. Functions ``draw`` that plot
     and imports do not, so that code may move between modules, nor do annotations, names of local
-    variables, names of functions, classes and constants (`_unnamed`), and guards: what only refuses
-    changes no number.
+    variables, and names of functions, classes and constants (`_unnamed`).
 
     Parameters
     ----------
@@ -113,20 +112,21 @@ def _unnamed(parts: Sequence["Part"]) -> list[str]:
     defined = {name for part in parts if len(part.names) == 1 for name in part.names}
     words = [re.split(r"(\w+)", part.text) for part in parts]
     plain = [hashed("_" if w in defined else w for w in each) for each in words]
-    used = [[w for w in each if w in defined] for each in words]
-    meaning, apart = dict.fromkeys(defined, ""), -1
+    inside = [[w for w in each if w in defined] for each in words]
+    meaning = dict.fromkeys(defined, "")
+    apart = -1
     while apart < len(set(meaning.values())):
         apart = len(set(meaning.values()))
-        texts = [
-            hashed([text, *(meaning[w] for w in each)])
-            for text, each in zip(plain, used, strict=True)
+        digests = [
+            hashed([text, *(meaning[w] for w in names)])
+            for text, names in zip(plain, inside, strict=True)
         ]
-        found: dict[str, list[str]] = {}
-        for part, text in zip(parts, texts, strict=True):
+        definitions: dict[str, list[str]] = {name: [] for name in defined}
+        for part, digest in zip(parts, digests, strict=True):
             for name in part.names & defined:
-                found.setdefault(name, []).append(text)
-        meaning = {name: hashed(sorted(each)) for name, each in found.items()}
-    return sorted(texts)
+                definitions[name].append(digest)
+        meaning = {name: hashed(sorted(each)) for name, each in definitions.items()}
+    return sorted(digests)
 
 
 def imported(
@@ -201,7 +201,7 @@ class Part:
 @functools.cache
 def _parts(text: str) -> tuple[Part, ...]:
     def part(node: ast.stmt, *names: str) -> Part:
-        node = _numbered(_Unguarded().visit(node))
+        node = _numbered(node)
         return Part(frozenset(names), ast.unparse(node), frozenset(_mentions(node)))
 
     def parts() -> Iterator[Part]:
@@ -227,23 +227,6 @@ def _parts(text: str) -> tuple[Part, ...]:
                     yield part(node)
 
     return tuple(parts())
-
-
-class _Unguarded(ast.NodeTransformer):
-    """Code without conditions under which it does nothing but raise."""
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        super().generic_visit(node)
-        if getattr(node, "body", None) == []:
-            node.body = [ast.Pass()]  # type: ignore[attr-defined]
-        return node
-
-    def visit_If(self, node: ast.If) -> ast.AST | None:
-        self.generic_visit(node)
-        *said, last = node.body
-        names = all(isinstance(x, ast.Assign) for x in said)
-        guard = isinstance(last, ast.Raise) and names and not node.orelse
-        return None if guard else node
 
 
 def _numbered(node: ast.stmt) -> ast.stmt:

@@ -381,7 +381,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The part of ``verify.trajectories`` for a table."""
     flags = ("json", "wide", *ensemble.FLAGS, *FLAGS)
     args = cli.parser("verify.trajectories", "Flow against a table.", *flags).parse_args(argv)
-    unused = [x for x in ("seeds", "alpha", "device", "plot") if getattr(args, x) is not None]
+    unused = [
+        x for x in ("seeds", "until", "alpha", "device", "plot") if getattr(args, x) is not None
+    ]
     if unused:
         raise ParameterError(f"--{unused[0]}: not together with --columns, whose file says it")
     if args.runs is None or args.columns is None:

@@ -107,7 +107,10 @@ def _noise(p: Any, times: Any) -> dict[str, tuple[float, str]]:
     for name in EVENTS:
         shift, spread = (float(times[f"{name}_{x}"]) for x in ("bias", "sd"))
         numbers[f"{name}_bias"] = (shift, f"what steps and batches add to the mean {name}")
-        numbers[f"{name}_sd"] = (spread, f"standard deviation of {name} over students")
+        numbers[f"{name}_sd"] = (
+            spread,
+            f"standard deviation of {name} over students, to order (eta / B)^(1/2)",
+        )
     noise = times.t_50_bias.attrs["noise"] / float(times.t_50)
     delay = noise * p.batch_size / p.eta
     most = DELAY / delay if delay > 0 else np.nan

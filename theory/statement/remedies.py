@@ -67,12 +67,12 @@ def _changes(stated: Statement) -> Iterator[tuple[str, Any, Any]]:
     for f in (f for f in stated.functions if not f.injective):
         args = tuple(k for k, s in enumerate(f.sorts) if s is not f.to.of)
         fit = tuple(k for k in args if not (f.sorts[k].size - f.to.size).is_positive)
-        made = f'{f.kind}("{f.name}", ..., injective='
+        call = f'{f.kind}("{f.name}", ..., injective='
         if not f.kept and fit == args:
-            yield f'{made}"leading order")', f, replace(f, injective=args, leading=True)
+            yield f'{call}"leading order")', f, replace(f, injective=args, leading=True)
         for places in dict.fromkeys((fit, *((k,) for k in fit))) if fit else ():
             which = places == args or f"({', '.join(f.sorts[k].name for k in places)},)"
-            yield f"{made}{which})", f, replace(f, injective=places)
+            yield f"{call}{which})", f, replace(f, injective=places)
     for w, start in itertools.product(stated.weights, map(sp.Integer, (0, 1))):
         if w.start != start:
             yield f'weight("{w.name}", ..., start={start})', w, replace(w, start=start)
@@ -97,8 +97,8 @@ def changed(stated: Statement, by: Mapping[Any, Any]) -> Statement:
     ParameterError
         If what is changed does not fit the values that the statement starts from.
     """
-    made: dict[Any, Any] = {}
-    trees = {k: _changed(tree, by, made) for k, tree in stated.trees.items()}
+    copies: dict[Any, Any] = {}
+    trees = {k: _changed(tree, by, copies) for k, tree in stated.trees.items()}
     loss = trees.pop("loss")
     gone = {x.name for x in by if isinstance(x, sp.Symbol)}
     again = statement(
@@ -113,20 +113,20 @@ def changed(stated: Statement, by: Mapping[Any, Any]) -> Statement:
     return again
 
 
-def _changed(x: Any, by: Mapping[Any, Any], made: dict[Any, Any]) -> Any:
+def _changed(x: Any, by: Mapping[Any, Any], copies: dict[Any, Any]) -> Any:
     if isinstance(x, tuple):
-        return tuple(_changed(y, by, made) for y in x)
+        return tuple(_changed(y, by, copies) for y in x)
     if isinstance(x, sp.Expr):
         return x.xreplace({k: v for k, v in by.items() if isinstance(k, sp.Symbol)})
     if not dataclasses.is_dataclass(x) or isinstance(x, type):
         return x
-    if x not in made:
+    if x not in copies:
         if isinstance(x, Node) and x.kind == "entry" and isinstance(by.get(x.of), sp.Expr):
-            made[x] = Node("number", of=by[x.of])
+            copies[x] = Node("number", of=by[x.of])
         else:
             new = by.get(x, x)
             parts = {
-                f.name: _changed(getattr(new, f.name), by, made) for f in dataclasses.fields(new)
+                f.name: _changed(getattr(new, f.name), by, copies) for f in dataclasses.fields(new)
             }
-            made[x] = replace(new, **parts)
-    return made[x]
+            copies[x] = replace(new, **parts)
+    return copies[x]
