@@ -52,12 +52,12 @@ def find(name: str | None) -> torch.device:
         If the name is malformed or the device does not exist.
     """
     if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        device = torch.device(name)
-        if float(torch.ones(1, device=device)) != 1:  # e.g. the meta device holds no numbers
+        one = torch.ones(1, device=name)
+        if float(one) != 1:  # e.g. the meta device holds no numbers
             raise RuntimeError
     except Exception:  # torch raises a different error for every kind of missing device
         there = ", ".join(["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))])
         raise ParameterError(f"device = {name!r}: not here; there are {there}") from None
-    return device
+    return one.device  # with its number

@@ -116,18 +116,19 @@ def checkpoint(system: Any, p: Any, state: State) -> None:
     """
     last = length(system, p)
     step = state["step"]
-    made = state["records"]
+    made, at = state["records"], state["times"]
     if not is_whole(step) or not 0 <= step <= last:
         raise ParameterError(f"is at {system.counter} {step!r}, the run has 0 to {last}")
     every = p.eval_every if system.time else 1
     times = [*range(0, step, every)] if system.time else []
     if not isinstance(made, dict) or not isinstance(state["learner"], dict):
         raise ParameterError("has no state and measurements by name")
-    if {str(t) for t in times} != made.keys() - {str(step)}:
+    if at not in (times, [*times, step]) or {len(v) for v in made.values()} - {len(at)}:
         raise ParameterError(f"has not the measurements of {system.counter} 0, {every}, ...")
     first = None
-    for number, record in made.items():
-        found = records(system, {k: [v] for k, v in record.items()}, 1, first, number)
+    for k, number in enumerate(at):
+        record = {name: v[None, k].numpy() for name, v in made.items()}
+        found = records(system, record, 1, first, number)
         first = first or found
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from simulate.training import System
 
 CHECKPOINT_SECONDS = 10.0
+CHECKPOINT_SHARE = 0.05  # at most this share of the time is spent on checkpoints
 PROBE_SECONDS = 0.1  # time of trial steps for the estimate of the duration
 # Shared modules that define students, in addition to their own package.
 SHARED = tuple(Path(__file__).with_name(name) for name in ("learner.py", "streams.py"))
@@ -113,12 +114,13 @@ def train_stack(
             if start:
                 _resume(system, learner, states)
             shared = checkpoints.generators()
+            together = [state["records"] for state in states.values()]
+            stacks = {
+                name: np.stack([made[name].numpy() for made in together]) for name in together[0]
+            }
             records = {
-                int(s): {
-                    name: np.stack([state["records"][s][name].numpy() for state in states.values()])
-                    for name in record
-                }
-                for s, record in next(iter(states.values()))["records"].items()
+                s: {name: values[:, k] for name, values in stacks.items()}
+                for k, s in enumerate(next(iter(states.values()))["times"])
             }
             saving = functools.partial(_save, system, code, learner, records, stacked, shared)
             results = _learn(system, [*stacked.values()], learner, start, records, saving, tick)
@@ -143,11 +145,11 @@ def _checkpoint(system: System, run: Run, code: str, path: Path) -> State:
     """
     state = checkpoints.load_checkpoint(path, run.config, run.seed)
     file = path.with_suffix(".checkpoint")
-    if state is not None and not {"step", "learner", "records"} <= set(state):
+    if state is not None and not {"step", "learner", "times", "records"} <= set(state):
         warnings.warn(f"{file}: of another version of this toolkit; starting over", stacklevel=2)
         state = None
     if state is None:
-        return {"step": 0, "records": {}}
+        return {"step": 0, "times": [], "records": {}}
     if state.get("code") != code:
         raise ParameterError(
             f"{file}: written by other code than {system.name} has now; "
@@ -188,12 +190,13 @@ def _save(
     now = checkpoints.generators()
     drawn = {} if interface_checks.alike(now, shared) else {"generators": now}
     for b, (path, run) in enumerate(members.items()):
-        kept = {
-            str(s): {name: torch.as_tensor(v[b]) for name, v in record.items()}
-            for s, record in records.items()
-        }
         if state := interface_checks.state(system, learner, b):
-            said = {"step": step, "code": code, "learner": state, "records": kept, **drawn}
+            kept = {
+                name: torch.as_tensor(np.stack([record[name][b] for record in records.values()]))
+                for name in next(iter(records.values()), {})
+            }
+            said = {"step": step, "code": code, "learner": state, **drawn}
+            said |= {"times": [*records], "records": kept}
             with interface_checks.named(f"{system.name}: its state"):
                 checkpoints.save_checkpoint(path, run.config, run.seed, said)
 
@@ -212,7 +215,7 @@ def _learn(
     """
     p, many = members[0].p, len(members)
     length = system.length(p)
-    saved = time.monotonic()
+    saved, pause = time.monotonic(), CHECKPOINT_SECONDS
     begun = False
     # Overflow is detected below, by name.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"), DeferSignals() as patience:
@@ -236,9 +239,11 @@ def _learn(
                 if step == 1 < length:  # some have no state before the first step
                     with patience.step():
                         interface_checks.resumable(system, learner, many, step)
-                if time.monotonic() - saved > CHECKPOINT_SECONDS:
+                if (now := time.monotonic()) - saved > pause:
                     save(step)
                     saved = time.monotonic()
+                    usual = CHECKPOINT_SHARE * abs(CHECKPOINT_SECONDS)
+                    pause = CHECKPOINT_SECONDS * max(1, (saved - now) / max(usual, 1e-9))
                 if step == length:
                     return [
                         _whole(system, run.p, learner, _dataset(system, run, records, b), b)

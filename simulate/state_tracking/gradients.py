@@ -95,7 +95,10 @@ class Grouped:
     def _logic(self, students: Students, chosen: Chosen = None) -> OnCPU | OnDevice:
         groups = Groups.of(self.data, students.p.N, chosen)
         device = students.M.device
-        return OnCPU(groups, self.threads) if device.type == "cpu" else OnDevice(groups, device)
+        if device.type == "cpu":
+            return OnCPU(groups, self.threads)
+        # The shapes of a batch are its own: compiling would take longer than the step.
+        return OnDevice(groups, device, compiled=None if chosen is None else False)
 
     @torch.no_grad()
     def gradients(self, students: Students, chosen: Chosen = None) -> None:

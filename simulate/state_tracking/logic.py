@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -24,6 +25,8 @@ from torch import Tensor
 from simulate.state_tracking.rows import LANES, LARGEST, _gradients, _moments
 from theory.compiled import njit
 from theory.state_tracking.task import Sequences
+
+WORKSPACE = 2**31  # bytes, about, that students trained at once may take on a device
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,8 @@ class OnCPU:
 
 
 class OnDevice:
-    """Gradients and moments of the logic module on any device, in torch alone.
+    """Gradients and moments of the logic module on any device, in torch alone; on a GPU, where
+    there is a compiler of C, compiled.
 
     Parameters
     ----------
@@ -156,59 +160,89 @@ class OnDevice:
         Training rows of every student.
     device : torch.device
         Device of the data.
+    compiled : bool, optional
+        Whether to compile; the first call of a shape then takes seconds.
     """
 
-    def __init__(self, groups: Groups, device: torch.device) -> None:
+    def __init__(self, groups: Groups, device: torch.device, compiled: bool | None = None) -> None:
         B, self.rows, L = groups.actions.shape
         ends = groups.bounds.reshape(B, -1, 1)
-        # Groups side by side, filled up to the largest one by rows that do not count.
-        place = ends[:, :-1] + np.arange(np.diff(groups.bounds).max())
+        # Groups side by side, filled up to the largest one, rounded up so that stacks of a setting
+        # share what is compiled, by rows that do not count.
+        most = int(np.diff(groups.bounds).max())
+        unit = 1 << max(0, most.bit_length() - 4)
+        place = ends[:, :-1] + np.arange(-(-most // unit) * unit)
         here = (place < ends[:, 1:]).reshape(B, groups.N, L, -1)
         place = np.minimum(place, self.rows - 1).reshape(here.shape)
         student = np.arange(B)[:, None, None, None]
-        self.here, self.actions, self.targets = (
+        self.data = [
             torch.as_tensor(x, device=device)
             for x in (
+                groups.actions[student, place].astype(np.int32),
+                groups.targets[student, place].astype(np.int32)[..., None],
                 here[..., None],
-                groups.actions[student, place].astype(np.int64),
-                groups.targets[student, place].astype(np.int64)[..., None],
             )
-        )
+        ]
+        if compiled is None:
+            compiled = device.type == "cuda" and any(map(shutil.which, ("gcc", "clang", "cc")))
+        self.compiled = compiled
 
-    def _mixed(self, b: int, pi: Tensor, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Of one student: weights of actions in every row, ``(N, L, row, d_g)``, the tables of the
-        states, and the logits.
-        """
-        actions, table = self.actions[b], columns[b][:, None]
-        every = torch.arange(table.shape[2], device=pi.device)
-        weights = pi.new_zeros(*actions.shape[:3], len(every))
-        for j in range(actions.shape[3]):
-            weights += pi[b, :, j, None, None] * (actions[..., j, None] == every)
-        return weights, table, weights @ table
+    def _over_students(self, work: Any, pi: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Results of all students, as many at once as `WORKSPACE` holds."""
+        work = _compiled(work) if self.compiled else work
+        _, N, d_g, _ = columns.shape
+        each = 2 * self.data[2][0].numel() * (d_g + N) * columns.element_size()
+        given = (pi, columns.contiguous(), *self.data)
+        parts = zip(*(x.split(max(1, WORKSPACE // each)) for x in given), strict=True)
+        first, second = zip(*(work(*part) for part in parts), strict=True)
+        return torch.cat(first), torch.cat(second)
 
     def gradients(self, pi: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients of the summed loss for attention ``(B, L, L)`` and columns
         ``(B, N, d_g, N)``.
         """
-        d_pi = torch.empty_like(pi)
-        d_columns = torch.empty_like(columns)
-        for b in range(len(pi)):
-            weights, table, logits = self._mixed(b, pi, columns)
-            right = self.targets[b] == torch.arange(logits.shape[3], device=pi.device)
-            error = (torch.softmax(logits, 3) - right.to(logits)) * self.here[b]
-            d_columns[b] = weights.flatten(1, 2).mT @ error.flatten(1, 2)
-            d_pi[b] = (error @ table.mT).gather(3, self.actions[b]).sum((0, 2))
-        return d_pi, d_columns
+        return self._over_students(_gradients_at_once, pi, columns)
 
     def moments(self, pi: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """Summed loss ``(B,)`` and sums of powers of logits ``(B, 2, 4)``: correct, all."""
-        loss = pi.new_empty(len(pi), dtype=torch.float64)
-        powers = loss.new_empty(len(pi), 2, 4)
-        for b in range(len(pi)):
-            logits = self._mixed(b, pi, columns)[2].double() * self.here[b]
-            right = logits.gather(3, self.targets[b])
-            norm = torch.logsumexp(logits, 3, keepdim=True) * self.here[b]
-            loss[b] = (norm - right).sum()
-            for kind, x in enumerate((right, logits)):
-                powers[b, kind] = torch.stack([x.pow(k).sum() for k in range(1, 5)])
-        return loss, powers
+        return self._over_students(_moments_at_once, pi, columns)
+
+
+@functools.cache
+def _compiled(work: Any) -> Any:
+    torch._dynamo.config.recompile_limit = 2**12  # else, after 8 shapes, not compiled
+    return torch.compile(work, dynamic=False)
+
+
+def _mixed(pi: Tensor, columns: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights of actions in every row, tables, and logits; students and states in one axis, steps
+    and rows in the next.
+    """
+    every = torch.arange(columns.shape[2], device=pi.device)
+    weights = pi.new_zeros(*actions.shape[:4], len(every))
+    for j in range(actions.shape[4]):
+        weights = weights + pi[:, None, :, j, None, None] * (actions[..., j, None] == every)
+    weights, table = weights.flatten(0, 1).flatten(1, 2), columns.flatten(0, 1)
+    return weights, table, torch.bmm(weights, table)
+
+
+def _gradients_at_once(
+    pi: Tensor, columns: Tensor, actions: Tensor, targets: Tensor, here: Tensor
+) -> tuple[Tensor, Tensor]:
+    weights, table, logits = _mixed(pi, columns, actions)
+    targets, here = (x.flatten(0, 1).flatten(1, 2) for x in (targets, here))
+    right = targets == torch.arange(logits.shape[2], device=pi.device)
+    error = (torch.softmax(logits, 2) - right.to(logits)) * here
+    d_weights = torch.bmm(error, table.mT).view(*actions.shape[:4], -1)
+    d_pi = d_weights.gather(4, actions.long()).sum((1, 3))
+    return d_pi, torch.bmm(weights.mT, error).view(columns.shape)
+
+
+def _moments_at_once(
+    pi: Tensor, columns: Tensor, actions: Tensor, targets: Tensor, here: Tensor
+) -> tuple[Tensor, Tensor]:
+    logits = _mixed(pi, columns, actions)[2].view(*actions.shape[:4], -1).double() * here
+    right = logits.gather(4, targets.long())
+    loss = (torch.logsumexp(logits, 4, keepdim=True) * here - right).flatten(1).sum(1)
+    powers = [x.flatten(1).pow(k).sum(1) for x in (right, logits) for k in range(1, 5)]
+    return loss, torch.stack(powers, 1).view(-1, 2, 4)

@@ -11,7 +11,7 @@ import torch
 from numba.core.dispatcher import Dispatcher
 from numba.core.extending import _Intrinsic
 
-from simulate.state_tracking import Parameters, Student, logic, rows, train
+from simulate.state_tracking import Parameters, Student, gradients, logic, rows, train
 from simulate.state_tracking.gradients import Grouped, Plain
 from simulate.state_tracking.logic import Groups, OnCPU, OnDevice
 from simulate.state_tracking.student import Students
@@ -244,24 +244,29 @@ SIZES = [
 ]
 
 
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_torch_alone_agrees_with_machine_code(size, dtype):
-    """The code of other devices, here on the CPU, on stacks of two students: groups of other sizes,
-    some without rows.
+def test_torch_alone_agrees_with_machine_code(size, dtype, compiled, monkeypatch):
+    """The code of other devices, here on the CPU, on three students, two at once: groups of other
+    sizes, some without rows.
     """
     p, members, data = Parameters(d_h=8, **size), [], []
-    for seed in (0, 1):
+    for seed in (0, 1, 2):
         stream = task.streams(seed)
         teachers = task.draw_permutations(p, stream["task"])
         data.append(task.draw_sequences(teachers, p.n_train, p.L, stream["train"]))
         members.append(Student(p, task.draw_weights(p, stream["initialisation"]), dtype))
     students, found, grouped = Students(members), [], Groups.of(data, p.N)
     engine = Grouped(students, data)
-    for engine.logic in (OnCPU(grouped), OnDevice(grouped, torch.device("cpu"))):
+    alone = OnDevice(grouped, torch.device("cpu"), compiled)
+    each = 2 * alone.data[2][0].numel() * (p.d_g + p.N) * dtype.itemsize
+    monkeypatch.setattr(logic, "WORKSPACE", 2 * each)
+    for engine.logic in (OnCPU(grouped), alone):
         engine.gradients(students)
         found.append([w.grad.clone() for w in students.parameters()])
-        found[-1] += engine.statistics(students).values()
+        pi = engine.attention.forward(students.W_Q, students.W_K).detach()
+        found[-1] += engine.logic.moments(pi, gradients._columns(students.M))
     assert engine.logic.rows == p.n_train * p.L
     # Sums of hundreds of terms that cancel.
     bar = 2e-5 if dtype == torch.float32 else 1e-12

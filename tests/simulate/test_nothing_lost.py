@@ -285,6 +285,22 @@ def test_shared_random_numbers_that_are_drawn_late_go_into_checkpoints(of, tmp_p
     assert bits(late.train(p, store=tmp_path / "cut", **ALONE)) == bits(whole)
 
 
+def test_checkpoints_take_a_small_share_of_the_time(tmp_path, monkeypatch):
+    """A hundred students with many measurements, on a GPU, spent half of theirs on them."""
+    system, p = student("state_tracking.student")
+    system = faulty(system, 10**6, step=stepping(lambda w, k: clock.update(now=clock["now"] + 1)))
+    clock, saved = {"now": 0.0}, []
+
+    def save(*_):
+        saved.append(clock["now"])
+        clock["now"] += 5.0
+
+    monkeypatch.setattr(stack.time, "monotonic", lambda: clock["now"])
+    monkeypatch.setattr(checkpoints, "save_checkpoint", save)
+    system.train(p.replace(epochs=400, eval_every=400), store=tmp_path, **ALONE)
+    assert saved[0] < 15 and 3 < len(saved) < 7 and min(np.diff(saved)) > 100
+
+
 FORGED = {
     "negative": lambda s: s | {"step": -1},
     "true": lambda s: s | {"step": True},
@@ -293,11 +309,11 @@ FORGED = {
     "text": lambda s: s | {"step": "6"},
     "earlier": lambda s: s | {"step": 2},
     "no records": lambda s: s | {"records": {}},
+    "no times": lambda s: s | {"times": []},
+    "fewer records": lambda s: s | {"records": {k: v[:-1] for k, v in s["records"].items()}},
     "records": lambda s: s | {"records": [1.0]},
-    "names": lambda s: s | {"records": {k: {"x": torch.ones(1)} for k in s["records"]}},
-    "axes": lambda s: (
-        s | {"records": {k: {n: v[None] for n, v in r.items()} for k, r in s["records"].items()}}
-    ),
+    "names": lambda s: s | {"records": {"x": torch.ones(len(s["times"]))}},
+    "axes": lambda s: s | {"records": {k: v[:, None] for k, v in s["records"].items()}},
     "shapes": lambda s: (
         s
         | {
@@ -310,11 +326,14 @@ FORGED = {
 }
 
 
+UNMEASURED = ("no records", "no times", "fewer records", "names", "axes", "earlier")
+
+
 @pytest.mark.parametrize("forged", FORGED)
 @EACH_KIND
 def test_a_checkpoint_of_another_run_is_refused_whoever_sealed_it(name, forged, tmp_path):
     system, p = student(name)
-    if system.time is None and forged in ("no records", "names", "axes", "earlier"):
+    if system.time is None and forged in UNMEASURED:
         pytest.skip("measures nothing on its way")
     p = p.replace(eval_every=4) if system.time else p
     file = interrupted(system, p, tmp_path)
