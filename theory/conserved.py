@@ -162,14 +162,15 @@ def _missed(
     rng = np.random.default_rng(0)
     for _ in range(DRAWS if free and not flow.driven and jacobian else 1):
         drawn = {
-            x: rng.integers(3, 20) if x.is_integer else 10 ** rng.uniform(-1.3, 0.3) for x in free
+            x: float(rng.integers(3, 20)) if x.is_integer else 10 ** rng.uniform(-1.3, 0.3)
+            for x in free
         }
-        numbers = [_at(work, drawn) for work in (rates, jacobian)]
+        moved, slopes = _at(rates, drawn), _at(jacobian, drawn)
         starts = (spread * rng.normal(size=len(flow.state)) for spread in SPREADS)
         missed = []
-        for here in standing(*numbers, starts) if jacobian and not flow.driven else ():
+        for here in standing(moved, slopes, starts) if jacobian and not flow.driven else ():
             found = dict(zip(flow.state, map(sp.Float, here), strict=True))
-            alone = np.linalg.cond(numbers[1](here)) < SIMPLE
+            alone = np.linalg.cond(slopes(here)) < SIMPLE
             if alone and not any(_is(p, drawn | found) for p in points):
                 missed.append(found)
         if missed:
@@ -217,7 +218,11 @@ def invariant(flow: Flow, terms: Mapping[sp.Expr, float]) -> sp.Expr | None:
 
     Abbreviations of the flow are kept unexpanded if the proof succeeds without expanding them.
     """
-    for rates in (flow.rhs, flow.expanded):
+    for given in (flow.rhs, flow.expanded):
+        # proved for numbers as they are written, as sums of rounded ones do not vanish
+        rates = {
+            x: sp.nsimplify(r, rational=True) if r.has(sp.Float) else r for x, r in given.items()
+        }
         moved = [sp.Add(*(sp.diff(f, x) * rates[x] for x in flow.state)) for f in terms]
         unknown = [sp.Dummy() for _ in moved[1:]]
         total = moved[0] + sp.Add(*(c * rate for c, rate in zip(unknown, moved[1:], strict=True)))
@@ -236,7 +241,8 @@ def invariant(flow: Flow, terms: Mapping[sp.Expr, float]) -> sp.Expr | None:
             coefficients = [sp.factor(c.subs(dict.fromkeys(unknown, 0))) for c in found]
             weights = [sp.S.One, *coefficients]
             if vanishes(sp.Add(*(c * rate for c, rate in zip(weights, moved, strict=True)))):
-                return sp.Add(*(c * f for c, f in zip(weights, terms, strict=True)))
+                whole = sp.Add(*(c * f for c, f in zip(weights, terms, strict=True)))
+                return whole if rates == given else whole.evalf()
     return None
 
 

@@ -51,6 +51,18 @@ def test_explicit_time_in_symbolic_methods():
         AGED.linearised()
 
 
+def test_conserved_quantities_of_rates_with_decimals():
+    """Sums of rounded numbers do not vanish: those of 1.95 were not proved, so not there."""
+    for w, coefficient in ((2.0, 0.25), (1.95, 1 / 1.95**2), (0.3 * k, 1 / (0.09 * k**2))):
+        (found,) = own({x: y, y: -(w**2) * x}, {x: 1, y: 0}).conserved()
+        assert found.rhs.coeff(x**2) == 1
+        assert float(sp.N(found.rhs.coeff(y**2) / coefficient)) == pytest.approx(1)
+    prey = {x: 0.3 * x - 0.7 * x * y, y: -0.21 * y + 0.13 * x * y}
+    (found,) = own(prey, {x: 1, y: 0.5}).conserved()
+    moved = sum(sp.diff(found.rhs, z) * rate for z, rate in prey.items())
+    assert abs(float(moved.subs({x: 0.37, y: 1.9}))) < 1e-14
+
+
 @pytest.mark.parametrize(
     ("rate", "points"),
     [
