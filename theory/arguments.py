@@ -65,7 +65,7 @@ def array(
         numerical, or a DataArray whose dimension names would be lost.
     """
     plain = isinstance(value, float | np.floating | np.integer) and not is_time(value)
-    if plain or type(value) is int:
+    if plain or (type(value) is int and value.bit_length() < 64):
         numbers = np.asarray(value)
     else:
         numbers = _read(name, value, words)

@@ -5,6 +5,7 @@ proved; fixed points; growth rates about a point and their directions.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 ZERO = 1e-9  # relative tolerance for rounding errors in a few hundred rates
 MANY = 30  # with more order parameters, products of different ones are left out of the ansatz
 POINTS = (0.1, 0.9)  # sampling range on which every term is real
-SPREADS = np.array([0, *np.repeat([0.1, 1.0, 10.0], 8)])  # of random starts of fixed points
+SPREADS = np.array([0, *np.repeat([0.3, 1, 3, 10, 100, 1000], 16)])  # of random starts
 DRAWS = 6  # of parameters at which fixed points are looked for
+MOST_SOLUTIONS = 4  # of several polynomials that are left to SymPy
 STILL = 1e-9  # largest rate at a fixed point, relative to the Jacobian times the order parameters
 SAME = 1e-6  # of two fixed points
-SIMPLE = 1e8  # condition of the Jacobian above which a fixed point may be one of a family
 
 
 def ansatz(state: Sequence[sp.Symbol]) -> list[sp.Expr]:
@@ -109,9 +110,9 @@ def _null_space(
 
 
 def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
-    """Solutions of ``rhs = 0`` at all times: symbolic ones, and as numbers those that SymPy misses
-    and that are reached from random points. Common factors of all equations that cannot vanish are
-    divided out.
+    """Solutions of ``rhs = 0`` at all times: symbolic ones, and as numbers those that SymPy misses,
+    and all isolated ones of several polynomials of high degree, as far as they are reached from
+    random points. Common factors of all equations that cannot vanish are divided out.
 
     Raises
     ------
@@ -128,19 +129,40 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
     rates += [slope(r, flow.time) for r in rates if flow.time in r.free_symbols]
     if any(not r.has(*flow.state) and sp.simplify(r) != 0 for r in rates):
         return []  # SymPy leaves out such an equation
-    points: list[dict[sp.Symbol, sp.Expr]] = [{}]
+    if not any(rates):
+        return [{}]
+    free, rng = flow._compiled[0], np.random.default_rng(0)
+    draws = [
+        {
+            x: float(rng.integers(3, 20)) if x.is_integer else 10 ** rng.uniform(-1.3, 0.3)
+            for x in free
+        }
+        for _ in range(DRAWS if free else 1)
+    ]
+    searched = [_reached(flow, numbers) for numbers in draws]
+    polynomials = all(r.is_polynomial(*flow.state) for r in rates)
+    if polynomials and not free and len(flow.state) > 1 and searched[0] is not None:
+        degrees = [sp.Poly(r, *flow.state).total_degree() for r in rates]
+        if math.prod(degrees) > MOST_SOLUTIONS:
+            return searched[0]
+    # 0.695 as 139/200 makes large powers, and polynomials with decimals may take for ever
+    exact = polynomials or not any(r.has(sp.Float) for r in rates)
     why: Exception | str = ""
-    if any(rates):
-        exact = not any(r.has(sp.Float) for r in rates)  # 0.695 as 139/200 makes large powers
-        try:
-            points = sp.solve(rates, flow.state, dict=True, rational=exact)
-        except (NotImplementedError, ValueError, TypeError) as error:
-            points, why = [], error
-    points = [p for p in points if all(_here(flow, v) for v in p.values())]
-    free, missed = _missed(flow, points)
-    if missed and free:
-        where = ", ".join(f"{x} = {v:.6g}" for x, v in (free | missed[0]).items())
-        why = f"SymPy misses that at {where}; with numbers for parameters it is found"
+    try:
+        points = sp.solve(rates, flow.state, dict=True, rational=exact)
+    except (NotImplementedError, ValueError, TypeError) as error:
+        points, why = [], error
+    points = [
+        {x: sp.re(sp.N(v)) if v.is_number and not v.is_real else v for x, v in p.items()}
+        for p in points
+        if all(_here(flow, v) for v in p.values())
+    ]
+    for numbers, found in zip(draws, searched, strict=True):
+        missed = [p for p in found or () if not any(_is(q, numbers | p) for q in points)]
+        if missed and free:
+            where = ", ".join(f"{x} = {v:.6g}" for x, v in (numbers | missed[0]).items())
+            why = f"SymPy misses that at {where}; with numbers for parameters it is found"
+            break
     if why and (free or not missed):
         raise ParameterError(f"{flow.name}: fixed points: {why}")
     return points + missed
@@ -154,32 +176,27 @@ def _here(flow: Flow, value: sp.Expr) -> bool:
     return abs(sp.im(number)) <= SAME * abs(number)
 
 
-def _missed(
-    flow: Flow, points: Sequence[Mapping[sp.Symbol, sp.Expr]]
-) -> tuple[dict[sp.Symbol, float], list[dict[sp.Symbol, sp.Expr]]]:
-    """Values of the parameters, drawn, and isolated fixed points that are not among those given."""
-    free, rates, jacobian, _ = flow._compiled
+def _reached(
+    flow: Flow, numbers: Mapping[sp.Symbol, float]
+) -> list[dict[sp.Symbol, sp.Expr]] | None:
+    """Fixed points that are reached from random points, at numbers for the parameters; None where
+    that is not possible, or there is no end of them.
+    """
+    _, rates, jacobian, _ = flow._compiled
+    if flow.driven or jacobian is None:
+        return None
+    moved, slopes = _at(rates, numbers), _at(jacobian, numbers)
     rng = np.random.default_rng(0)
-    for _ in range(DRAWS if free and not flow.driven and jacobian else 1):
-        drawn = {
-            x: float(rng.integers(3, 20)) if x.is_integer else 10 ** rng.uniform(-1.3, 0.3)
-            for x in free
-        }
-        moved, slopes = _at(rates, drawn), _at(jacobian, drawn)
-        starts = (spread * rng.normal(size=len(flow.state)) for spread in SPREADS)
-        missed = []
-        for here in standing(moved, slopes, starts) if jacobian and not flow.driven else ():
-            found = dict(zip(flow.state, map(sp.Float, here), strict=True))
-            alone = np.linalg.cond(slopes(here)) < SIMPLE
-            if alone and not any(_is(p, drawn | found) for p in points):
-                missed.append(found)
-        if missed:
-            break
-    return drawn, missed
+    found = standing(moved, slopes, (s * rng.normal(size=len(flow.state)) for s in SPREADS))
+    found = [here for here in found if np.abs(slopes(here)).max() > STILL]  # or it is far away
+    if len(found) > MANY:
+        return None
+    rounded = [[sp.Float(v) if abs(v) > STILL**2 else sp.S.Zero for v in here] for here in found]
+    return [dict(zip(flow.state, here, strict=True)) for here in rounded]
 
 
-def _at(work: Any, drawn: Mapping[sp.Symbol, float]) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda y: np.array(work(0.0, *y, *drawn.values()), float)
+def _at(work: Any, numbers: Mapping[sp.Symbol, float]) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda y: np.array(work(0.0, *y, *numbers.values()), float)
 
 
 def _is(point: Mapping[sp.Symbol, sp.Expr], found: Mapping[sp.Symbol, Any]) -> bool:

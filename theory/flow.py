@@ -197,7 +197,9 @@ class Flow:
         exprs = [*self.expanded.values(), *self.initial.values()]
         known = {*self.state}.union(*(e.free_symbols for e in exprs)) - {self.time}
         values = notation.by_name(
-            "start: {} is no symbol of the flow", start or {}, sorted(known, key=str)
+            "start: {} is no symbol of the flow",
+            {} if start is None else start,
+            sorted(known, key=str),
         )
         begun = {x: values.pop(x, expr) for x, expr in self.initial.items()}
         rhs = {x: expr.subs(values) for x, expr in self.expanded.items()}

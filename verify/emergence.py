@@ -9,7 +9,7 @@ import scipy.interpolate
 import scipy.stats
 import xarray as xr
 
-from theory import ParameterError
+from theory.parameters import ParameterError, number, shown
 from verify import timed
 
 
@@ -61,9 +61,12 @@ def first_crossing(trajectory: xr.DataArray, level: float) -> Times:
     Raises
     ------
     ParameterError
-        If there is more than one dimension that may be the time, or the times are no finite
-        numbers, each once.
+        If there is more than one dimension that may be the time, the times are no finite
+        numbers, each once, or the level is none.
     """
+    level = number("level", level)
+    if not isinstance(trajectory, xr.DataArray):
+        raise ParameterError(f"trajectory = {shown(trajectory)}: must be a DataArray: runs.A")
     if len({*trajectory.dims} - {*timed.UNTIMED}) != 1:
         several = ", ".join(str(d) for d in trajectory.dims if d not in timed.UNTIMED)
         raise ParameterError(

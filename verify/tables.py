@@ -20,7 +20,7 @@ import pandas as pd
 import xarray as xr
 
 from theory import registry, scope
-from theory.parameters import Allowed, ParameterError, error_summary, nearest, number
+from theory.parameters import Allowed, ParameterError, error_summary, nearest, number, shown
 from theory.runtime import cli, memory, output
 from verify import ensemble, report, timed
 from verify.trajectories import Comparison, compare
@@ -331,6 +331,8 @@ def published(means: xr.Dataset, students: int) -> xr.Dataset:
         If no variable has a standard deviation.
     """
     students = number("students", students, Allowed(low=2), int)
+    if not isinstance(means, xr.Dataset):
+        raise ParameterError(f"means = {shown(means)}: must be a Dataset, of read or arrays")
     numbers = {f"{x}_n": students + 0 * means[x] for x in map(str, means) if f"{x}_std" in means}
     if not numbers or "seed" in means.dims:
         raise ParameterError(

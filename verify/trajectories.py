@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from theory import Flow, ParameterError, scope, titles
-from theory.parameters import described
+from theory.parameters import described, shown
 from theory.runtime import cli, plotting
 from verify import check_table, ensemble, report, timed
 from verify.check import Band, Check
@@ -121,8 +121,9 @@ def compare(
         If curve and runs belong to different students, or to students that the theory does not
         describe; if there is no common time or variable, or a time has no coordinate.
     """
-    if not isinstance(bands, Mapping | None):
-        raise ParameterError(f"bands = {bands!r}: must be a mapping of names to Bands")
+    listed = bands.values() if isinstance(bands, Mapping) else [bands] * (bands is not None)
+    if not all(isinstance(band, Band) for band in listed):
+        raise ParameterError(f"bands = {shown(bands)}: must be a mapping of names to Bands")
     with scope.allow_beyond(beyond):
         curve, runs, time = timed.pair(curve, runs, time)
         past = curve.attrs.get("status") == "beyond its scope"

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.integrate
+import scipy.optimize
 import sympy as sp
 import xarray as xr
 
@@ -26,6 +27,7 @@ from theory.flow import Flow
 from theory.notation import symbol
 from theory.parameters import ParameterError
 from verify import tables
+from verify.emergence import first_crossing
 from verify.times import emergence_times
 from verify.trajectories import compare
 
@@ -256,6 +258,26 @@ def test_flows_of_drawn_functions_and_sweeps():
         assert step.x[-1].item() == pytest.approx(value + 0.1 * (0.5 - value**3))
 
 
+def test_fixed_points_of_drawn_polynomials_are_all_there():
+    """SymPy with decimals gave three of nine in silence; against a search from 200 points."""
+    terms = [sp.S.One, x, y, x * y, x**2, y**2, x**3, y**3]
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        rates = [
+            sum(round(rng.uniform(-1, 1), 2) * terms[i] for i in rng.choice(8, 3, replace=False))
+            for _ in range(2)
+        ]
+        flow = Flow("own", t, dict(zip((x, y), rates, strict=True)), {x: 1, y: 1}, "own", "exact")
+        found = np.array([[float(p[z]) for z in (x, y)] for p in flow.fixed_points() if len(p) > 1])
+        moved, slopes = (sp.lambdify((x, y), f) for f in (rates, flow.jacobian()))
+        assert all(np.abs(moved(*point)).max() < 1e-9 for point in found)
+        for start in 2 * rng.normal(size=(200, 2)):
+            with np.errstate(all="ignore"):
+                end = scipy.optimize.root(lambda z, f=moved: f(*z), start)
+            if end.success and abs(np.linalg.det(slopes(*end.x))) > 1e-3:
+                assert np.abs(found - end.x).max(1).min() < 1e-6, (seed, end.x)
+
+
 JUNK = [None, -1, np.nan, "x", [1, 2], {"x": 1}, {x: None}, 1j, sp.oo, sp.Matrix([x]), object()]
 JUNK += [10**400, 5e-324, np.timedelta64(1, "s"), np.ma.masked, float, sp.true, [[1], [2, 3]]]
 JUNK += [xr.Dataset({"x": ("t", [1.0, 2.0])}), np.array([None]), sp.Derivative(sp.Function("f")(x))]
@@ -277,7 +299,15 @@ def test_what_has_no_sense_is_one_line(junk, tmp_path):
         lambda: Flow(*own).solve({}, t=1, events={"e": junk}),
         lambda: Flow("own", t, {x: junk}, {x: 1}, "own", "exact").solve({}, t=1),
         lambda: Flow("own", t, {x: -x}, {x: junk}, "own", "exact").solve({"x": 1}, t=1),
+        lambda: Flow(*own).solve({}, t=1, at=junk),
+        lambda: Flow(*own).series(2, junk),
+        lambda: Flow(*own).linearised(at=junk),
         lambda: compare(rows, junk),
+        lambda: compare(rows, rows, {"x": junk}),
+        lambda: first_crossing(junk, 0.5),
+        lambda: first_crossing(rows.x, junk),
+        lambda: tables.published(junk, 3),
+        lambda: tables.published(rows, junk),
         lambda: emergence_times(rows, rows, x=junk),
         lambda: emergence_times(rows, rows, x=0.5, time=junk),
         lambda: tables.read(junk, {"t": "t", "x": "x"}),
