@@ -73,6 +73,20 @@ def test_a_solution_has_the_mean_that_a_prediction_has(kind):
             np.testing.assert_array_equal(plain[x], solved[x])
 
 
+def test_a_sweep_says_until_when_it_is_claimed():
+    """Of every point what a single call says of it."""
+    theory, p = stated("retrieval")
+    q = p.replace(eta=8.0, eval_every=1, steps=30)
+    for call in (theory.predict, functools.partial(flow("retrieval").solve, until=240)):
+        alone = [call(q.replace(batch_size=b), fluctuations=True).attrs for b in (1, 64)]
+        both = call(q, batch_size=[1, 64], fluctuations=True).attrs
+        for name in ("trust", "assumptions"):
+            one, two = (of[name] for of in alone)
+            assert one != two
+            assert both[name] == f"at batch_size = 1: {one}; at batch_size = 64: {two}"
+        assert "parameters" not in both
+
+
 def off(batch_size):
     """How far shift and spread of a time are from those of curves that cross a level."""
     theory, p = stated("noisy")
