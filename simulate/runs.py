@@ -197,7 +197,7 @@ def ensemble(
     ParameterError
         Naming the file and the missing or invalid part.
     """
-    path = _path(path)
+    path = Path(path)
     runs = open(path) if path.is_dir() else read(path)
     if "model" not in runs.attrs:
         raise ParameterError(f"{path}: attribute model is missing")

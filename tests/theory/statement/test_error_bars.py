@@ -14,6 +14,7 @@ from simulate.statement import student
 from tests.browser import opener
 from theory import explore
 from theory import onset as command
+from theory.optimisers import Optimiser
 from theory.parameters import ParameterError
 from theory.registry import find
 from theory.runtime import plotting
@@ -85,6 +86,17 @@ def test_a_sweep_says_until_when_it_is_claimed():
             assert one != two
             assert both[name] == f"at batch_size = 1: {one}; at batch_size = 64: {two}"
         assert "parameters" not in both
+
+
+def test_an_optimiser_does_not_move_what_is_held():
+    """The weights behind a flow do not know what is held: refused."""
+    _, p = stated("retrieval")
+    made = flow("retrieval")
+    held = made.held(**{made.state[0].name: 0.25})
+    assert (held.descend(p, 0.1, 5)[made.state[0].name] == 0.25).all()
+    assert made.descend(p, 0.1, 5, optimizer=Optimiser(momentum=0.9)).sizes["t"] == 6
+    with pytest.raises(ParameterError, match="held does not follow the weights themselves"):
+        held.descend(p, 0.1, 5, optimizer=Optimiser(momentum=0.9))
 
 
 def off(batch_size):
