@@ -300,7 +300,7 @@ def discovered(
     """
     points = Points(gradient, start, np.random.default_rng(seed))
     near = points.draw(lambda z: z, start.size, 1)[0]
-    uneven = [k for k, x in places.items() if 1 < start[x].size < 2 * len(np.unique(start[x]))]
+    uneven = [k for k, x in places.items() if 2 < start[x].size < 2 * len(np.unique(start[x]))]
     for name in uneven:
         if len(np.unique(start[places[name]])) > FEW:
             say = f"{name}: the loss does not depend on it; freeze it, requires_grad_(False)"

@@ -173,17 +173,17 @@ def test_dead_and_saturated_networks_decide_nothing(between, number, seeds):
 
 
 def test_a_start_without_symmetry_is_said():
-    """Random weights that are too few to be refused: four numbers, where two suffice from zero."""
-    module, inputs = retrieval(2, 2, 2)
+    """Random weights that are too few to be refused: twelve numbers, where two suffice from zero."""
+    module, inputs = retrieval(3, 3, 2)
     assert len(discover(module, inputs).order_parameters) == 2
     draws = torch.Generator().manual_seed(0)
     start = {k: torch.randn(x.shape, generator=draws) / 10 for k, x in module.named_parameters()}
-    with pytest.warns(UserWarning, match="K, V start at different.* 8 classes .* instead of 2"):
+    with pytest.warns(UserWarning, match="K, V start at different.* 18 classes .* instead of 4"):
         found = discover(module, inputs, start)
-    assert len(found.order_parameters) == 4
+    assert len(found.order_parameters) == 12
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        discover(Targets(1.0, 2.0, 3.0), torch.arange(3), {"w": torch.tensor([0.1, 0.2, 0.4])})
+        discover(Targets(1.0, 2.0, 3.0), torch.arange(3), {"w": torch.tensor([0.25, 0.5, 1.0])})
 
 
 class Once(torch.autograd.Function):
