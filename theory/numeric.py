@@ -142,7 +142,6 @@ def _special(part: sp.Expr, arguments: Sequence[sp.Symbol], modules: str) -> Cal
     """Evaluate an expression by SymPy, for NumPy at every entry of arrays; NaN where it is not
     real, or not defined.
     """
-
     calls = itertools.count(1)
 
     def at_one(*values: Any) -> Any:

@@ -106,9 +106,7 @@ class Grid:
         return joined
 
     def _agreed(self, attributes: Sequence[Mapping[Any, Any]]) -> dict[Any, Any]:
-        """Attributes of the results at all points, without those in which they differ; of `REMARKS`
-        what is said of each point.
-        """
+        """Attributes in which all points agree; of `REMARKS` what is said of each point."""
         every = {k: v for of in attributes for k, v in of.items()}
         agreed = {k: v for k, v in every.items() if all(of.get(k, v) == v for of in attributes)}
         for name in REMARKS:

@@ -173,7 +173,7 @@ def test_dead_and_saturated_networks_decide_nothing(between, number, seeds):
 
 
 def test_a_start_without_symmetry_is_said():
-    """Random weights that are too few to be refused: twelve numbers, where two suffice from zero."""
+    """Random weights, too few to be refused: twelve numbers, where two suffice from zero."""
     module, inputs = retrieval(3, 3, 2)
     assert len(discover(module, inputs).order_parameters) == 2
     draws = torch.Generator().manual_seed(0)

@@ -176,7 +176,11 @@ def test_a_sweep_beyond_says_at_which_values(lengths):
     for decays in ([0.1, 0.0], [0.0, 0.1]):
         with pytest.warns(scope.BeyondScope):
             found = st.flow().solve(
-                st.Parameters(), until=1, beyond=True, weight_decay=decays, L=np.array(lengths)[:, None]
+                st.Parameters(),
+                until=1,
+                beyond=True,
+                weight_decay=decays,
+                L=np.array(lengths)[:, None],
             )
         assert found.attrs["status"] == "beyond its scope"
         assert found.attrs["assumptions"].count("weight_decay = 0.1: must be 0.0") == 1
