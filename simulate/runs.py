@@ -17,7 +17,7 @@ from xarray.backends import NetCDF4DataStore
 
 import theory
 from simulate import joined
-from simulate.storage import FORMAT, KIND, PACKED, defer_signals, seal, unseal
+from simulate.storage import FORMAT, KIND, PACKED, defer_signals, place, seal, unseal
 from theory.parameters import BaseParameters, ParameterError, Stepped, error_summary, shown
 from theory.runtime import hdf5, memory, output
 
@@ -35,7 +35,14 @@ def write(dataset: xr.Dataset, path: Path | str) -> None:
     ParameterError
         If the dataset cannot be represented in netCDF.
     """
-    seal(Path(path), content(dataset))
+    seal(_path(path), content(dataset))
+
+
+def _path(name: Any) -> Path:
+    """Where a file or folder is."""
+    if not isinstance(name, str | Path):
+        raise ParameterError(f"path = {shown(name)}: must be the name of a file or folder")
+    return Path(name)
 
 
 def content(dataset: xr.Dataset) -> bytes:
@@ -44,16 +51,16 @@ def content(dataset: xr.Dataset) -> bytes:
     Raises
     ------
     ParameterError
-        If the dataset cannot be represented in netCDF.
+        If it is no dataset, or cannot be represented in netCDF.
     """
-    encoding: dict[Hashable, dict[str, Any]] = {
-        name: {"zlib": True, "complevel": 4} if v.size > 64 else {}
-        for name, v in dataset.variables.items()
-    }
-    for name, v in dataset.variables.items():
-        if v.dtype.kind == "f":
-            encoding[name]["_FillValue"] = None  # NaN stands for itself
     try:
+        encoding: dict[Hashable, dict[str, Any]] = {
+            name: {"zlib": True, "complevel": 4} if v.size > 64 else {}
+            for name, v in dataset.variables.items()
+        }
+        for name, v in dataset.variables.items():
+            if v.dtype.kind == "f":
+                encoding[name]["_FillValue"] = None  # NaN stands for itself
         with defer_signals():
             content = bytes(dataset.to_netcdf(engine="netcdf4", encoding=encoding))
         end = int.from_bytes(content[28:36], "little")  # of HDF5's second superblock
@@ -79,7 +86,7 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
     ParameterError
         If the file is missing, damaged, not written by this toolkit, or does not fit into memory.
     """
-    path = Path(path)
+    path = _path(path)
     sealed = unseal(path)
     try:
         hdf5.inspect(sealed)
@@ -276,9 +283,7 @@ def open(store: Path | str) -> xr.Dataset:
         If there are no runs, runs of several models, or more data than fit into memory and dask is
         not installed.
     """
-    if not isinstance(store, str | Path):
-        raise ParameterError(f"store = {shown(store)}: must be the name of a folder")
-    store = Path(store)
+    store = _path(store)
     # A store has one level of folders; deeper ones are not searched.
     files = sorted([*store.glob("seed-*.nc"), *store.glob("*/seed-*.nc")])
     state = _state(files) if len(files) >= MANY else ""
@@ -335,9 +340,12 @@ def _joined(store: Path, files: Sequence[Path], state: str, notes: list[str]) ->
             if setting.get("format") != FORMAT or not isinstance(setting.get("model"), str):
                 raise ParameterError(f"{file}: written by another version of this toolkit")
             _check_coordinates(file, run)
-            of = runs_by.setdefault(run.attrs["configuration"], {})
-            if of.setdefault(int(run.attrs["seed"]), run) is not run:
-                raise ParameterError(f"{file}: a run that another file holds already")
+            config, seed = run.attrs["configuration"], int(run.attrs["seed"])
+            of = runs_by.setdefault(config, {})
+            if file.name != place(store, config, seed).name or of.setdefault(seed, run) is not run:
+                raise ParameterError(
+                    f"{file}: of seed {seed}, which is not its name, or that another file holds already"
+                )
         except (ParameterError, OSError) as error:
             notes.append(f"{error}; left out")
             continue

@@ -19,7 +19,7 @@ from sympy.polys.matrices.eigen import dom_eigenvects
 from theory import notation, sweep
 from theory.algebra import slope, vanishes
 from theory.equation import Equation
-from theory.parameters import ParameterError
+from theory.parameters import ParameterError, shown
 
 if TYPE_CHECKING:
     from theory.flow import Flow
@@ -229,18 +229,28 @@ def standing(
     return points
 
 
-def invariant(flow: Flow, terms: Mapping[sp.Expr, float]) -> sp.Expr | None:
+def invariant(flow: Flow, terms: Any) -> sp.Expr | None:
     """The conserved combination of the given terms with symbolic coefficients, in place of their
     numerical ones; None if conservation cannot be proved.
 
     Abbreviations of the flow are kept unexpanded if the proof succeeds without expanding them.
+
+    Raises
+    ------
+    ParameterError
+        If terms are no mapping of expressions, or none.
     """
+    if not isinstance(terms, Mapping) or not terms:
+        raise ParameterError(f"terms = {shown(terms)}: must be a mapping, as {{x: 1, x**2: 1}}")
+    known = {x.name: x for x in (flow.time, *flow.state, *flow.where)}
+    terms = [flow._spell(notation.expression("terms", f, known)) for f in terms]
     for given in (flow.rhs, flow.expanded):
         # proved for numbers as they are written, as sums of rounded ones do not vanish
         rates = {
             x: sp.nsimplify(r, rational=True) if r.has(sp.Float) else r for x, r in given.items()
         }
-        moved = [sp.Add(*(sp.diff(f, x) * rates[x] for x in flow.state)) for f in terms]
+        rates[flow.time] = sp.S.One
+        moved = [sp.Add(*(sp.diff(f, x) * rate for x, rate in rates.items())) for f in terms]
         unknown = [sp.Dummy() for _ in moved[1:]]
         total = moved[0] + sp.Add(*(c * rate for c, rate in zip(unknown, moved[1:], strict=True)))
         first = next((m for m in moved if m != 0), sp.S.One)

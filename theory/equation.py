@@ -12,10 +12,12 @@ from typing import Any, Self
 import sympy as sp
 
 from theory import arguments, balls, lowered, numeric, printing, sweep
+from theory.notation import expression
 from theory.parameters import ParameterError, error_summary, nearest
 from theory.renaming import Renaming
 from theory.sweep import by_dimension
 
+SYMBOLIC = (sp.Basic, sp.MatrixBase)
 NEAREST = 5  # number of suggestions for an unknown equation name or number
 STATUSES = ("exact", "leading order", "closure", "empirical")
 
@@ -47,13 +49,15 @@ _read_once = functools.lru_cache(maxsize=512)(_read)
 
 class _WhenRead:
     """Descriptor of a right-hand side. If it is given as a function, the function is called once,
-    when the right-hand side is first read.
+    when the right-hand side is first read; what is no expression is refused then.
     """
 
     def __get__(self, equation: Equation, _: Any = None) -> sp.Expr:
         stored = vars(equation)
-        if not isinstance(stored["rhs"], sp.Basic | sp.MatrixBase) and callable(stored["rhs"]):
-            stored["rhs"] = stored["rhs"]()
+        if not isinstance(stored["rhs"], SYMBOLIC):
+            rhs = stored["rhs"]() if callable(stored["rhs"]) else stored["rhs"]
+            known = isinstance(rhs, SYMBOLIC)
+            stored["rhs"] = rhs if known else expression(stored["name"], rhs, {})
         return stored["rhs"]
 
     def __set__(self, equation: Equation, value: sp.Expr | Callable[[], sp.Expr]) -> None:

@@ -174,6 +174,7 @@ class Flow:
             name=f"{self.name}, {', '.join(values)} held",
             rhs={**self.rhs, **dict.fromkeys(kept, sp.S.Zero)},
             initial={**self.initial, **kept},
+            entries=None,
             fluctuations=None,
             second_order={x: s for x, s in self.second_order.items() if x not in kept},
             assumptions=(*self.assumptions, *(f"{x} is held at {v}" for x, v in values.items())),

@@ -1,6 +1,8 @@
 """Numerical evaluation of expressions: the only wrapper around ``sympy.lambdify``."""
 
 import functools
+import itertools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +16,7 @@ from sympy.printing.pycode import MpmathPrinter
 
 from theory.parameters import ParameterError, shown
 
+QUICK = 3000  # numbers of a function that neither NumPy nor SciPy has: a few seconds
 MOST_TERMS = 10**6  # terms of a sum evaluated term by term: about a second in double precision
 
 
@@ -139,8 +142,11 @@ def _special(part: sp.Expr, arguments: Sequence[sp.Symbol], modules: str) -> Cal
     """Evaluate an expression by SymPy, for NumPy at every entry of arrays; NaN where it is not
     real, or not defined.
     """
+    calls = itertools.count(1)
 
     def at_one(*values: Any) -> Any:
+        if next(calls) == QUICK:
+            warnings.warn(f"{part.func}: is slow, as SymPy finds number by number", stacklevel=2)
         digits = mpmath.mp.dps if modules == "mpmath" else 17
         exact = [sp.Integer(int(v)) if v % 1 == 0 else sp.Float(v, digits) for v in values]
         try:

@@ -178,7 +178,7 @@ def _solved(
         options: Any = {"rtol": rtol, "atol": atol, name: end.pop(name)}
         grid = sweep.Grid(parameters, end)
         if len(grid.points) >= bulk.FEWEST and bulk.follows(flow) and not fluctuations:
-            return _many(flow, grid, at, crossing, options)
+            return marked(_many(flow, grid, at, crossing, options))
         options |= {"at": at, "events": events, "fluctuations": fluctuations}
         if not grid.shape:
             return flow.solve(grid.points[0], **options)
@@ -186,7 +186,7 @@ def _solved(
         for k, q in enumerate(grid.distinct):
             with sweep.naming(grid.label(k)):
                 solved.append(flow.solve(q, **options))
-        return grid.stack([solved[k] for k in grid.which])
+        return marked(grid.stack([solved[k] for k in grid.which]))
     flow._ask(parameters)
     numbers = sweep.numbers(parameters, [s.name for s in flow._compiled[0]])
     at = _times(name, at, end[name])

@@ -20,6 +20,7 @@ from theory.parameters import BaseParameters, ParameterError, nearest, shown
 from theory.values import Values
 
 _RESULT = "result"  # temporary name when joining datasets
+REMARKS = ("status", "assumptions", "trust")  # attributes that limit what is claimed
 
 
 class Grid:
@@ -99,10 +100,20 @@ class Grid:
             )
         found = {x: np.array([r[x].values for r in results]) for x in first.data_vars}
         joined = self.labelled(first, found)
-        joined.attrs = _agreed([r.attrs for r in results])
+        joined.attrs = self._agreed([r.attrs for r in results])
         for x, variable in joined.data_vars.items():
-            variable.attrs = _agreed([r[x].attrs for r in results])
+            variable.attrs = self._agreed([r[x].attrs for r in results])
         return joined
+
+    def _agreed(self, attributes: Sequence[Mapping[Any, Any]]) -> dict[Any, Any]:
+        """Attributes in which all points agree; of `REMARKS` what is said of each point."""
+        every = {k: v for of in attributes for k, v in of.items()}
+        agreed = {k: v for k, v in every.items() if all(of.get(k, v) == v for of in attributes)}
+        for name in REMARKS:
+            if agreed.get(name) != every.get(name):
+                said = zip(map(self.label, self.which), attributes, strict=True)
+                agreed[name] = "; ".join(f"at {x}: {of.get(name)}" for x, of in said)
+        return agreed
 
     def _labels(self, result: xr.Dataset) -> tuple[list[str], dict[Any, Any]]:
         """Names of the grid's axes, and its coordinates."""
@@ -123,12 +134,6 @@ class Grid:
             for x, v in found.items()
         }
         return xr.Dataset(data, first.coords, first.attrs).assign_coords(labels)
-
-
-def _agreed(attributes: Sequence[Mapping[Any, Any]]) -> dict[Any, Any]:
-    """Attributes of several results, without those in which they differ."""
-    every = {k: v for of in attributes for k, v in of.items()}
-    return {k: v for k, v in every.items() if all(of.get(k, v) == v for of in attributes)}
 
 
 @contextlib.contextmanager

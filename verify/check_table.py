@@ -8,14 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from theory.runtime import output
-from verify.check import VERDICTS, Z_REASON, Check
+from verify.check import SEEN, VERDICTS, Z_REASON, Check
 from verify.verdict import Z_MAX
 
 NARROW = ("check", "where", "predicted", "measured", "off", "z", "verdict")
 WIDE = ("check", *NARROW[2:], "equation", "error", "tolerance", "detectable", "why")
 PLAIN = ("exact", "agrees", "undecided")  # verdicts shown without a reason
 NAMED = 2  # failing rows quoted in the result
-FAR = 0.2  # deviation of an undecided row that is quoted, too
 TOO_FEW = "too few samples to decide; check units and parameters"
 MOST_UNDECIDED = 9  # undecided rows; more are counted only
 PLACE = re.compile(r"(.*?)(?:, largest deviation)?, at (\w+ = [^,]+)")
@@ -42,12 +41,13 @@ def table(checks: Sequence[Check], *, wide: bool = False) -> str:
 
 def result(checks: Sequence[Check]) -> list[str]:
     """Result of a report in a few lines: number of checks with each verdict, the first rows that
-    fail, and how many samples the undecided rows need.
+    fail, undecided ones that are further off than a single curve may be, and how many samples the
+    undecided rows need.
     """
     lines = [f"result: {summary(checks)}"]
     wrong = [_row(c) for c in checks if c.verdict == "FAIL"]
     lines += ["  FAIL: {}: predicted {}, measured {}".format(*row) for row in wrong[:NAMED]]
-    far = [c for c in checks if c.verdict == "undecided" and abs(c.deviation) > FAR]
+    far = [c for c in checks if c.verdict == "undecided" and abs(c.deviation) > SEEN]
     lines += [f"  {c.name}: off by {c.deviation:+.0%}, {TOO_FEW}" for c in far[:NAMED]]
     least, size, decided = enough(checks)
     if decided:

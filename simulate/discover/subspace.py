@@ -8,6 +8,7 @@ are then looked for among means over classes, where rounding outside of the clas
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -37,6 +38,10 @@ MOST_TRIES = 20
 DENOMINATORS = (1, 24, 720, 5040)  # of coordinates, tried in turn
 AGREE = 1e-7  # of a coordinate and its fraction, times the largest denominator
 SYMMETRIC = "give a symmetric start, such as start=0, and all inputs instead of a sample"
+UNEVEN = (
+    "start: the weights of {} start at different values, so that {} classes of weights move "
+    "differently, instead of {} from start=0, the symmetric start"
+)
 Gradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
@@ -295,15 +300,21 @@ def discovered(
     """
     points = Points(gradient, start, np.random.default_rng(seed))
     near = points.draw(lambda z: z, start.size, 1)[0]
-    for name, place in places.items():
-        if len(np.unique(start[place])) > max(start[place].size // 2, FEW):
+    uneven = [k for k, x in places.items() if 2 < start[x].size < 2 * len(np.unique(start[x]))]
+    for name in uneven:
+        if len(np.unique(start[places[name]])) > FEW:
             say = f"{name}: the loss does not depend on it; freeze it, requires_grad_(False)"
-            require(near[place].any(), say)
+            require(near[places[name]].any(), say)
             raise ParameterError(
                 f"start: the weights of {name} start at different values, so that the subspace is "
                 f"everything: no two weights move together; {SYMMETRIC}"
             )
     fine, class_gap = points.partition()
+    if uneven:
+        even = Points(gradient, 0 * start, np.random.default_rng(seed)).partition()[0]
+        if even.max() < fine.max():
+            counts = fine.max() + 1, even.max() + 1
+            warnings.warn(UNEVEN.format(", ".join(uneven), *counts), stacklevel=3)
     if not points.moves(start):
         others = (
             start + 0.1 * np.isin(range(start.size), np.r_[place]) for place in places.values()

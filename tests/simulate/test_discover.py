@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -169,6 +170,20 @@ def test_dead_and_saturated_networks_decide_nothing(between, number, seeds):
     for seed in seeds:
         found = discover(Layers(*between), torch.arange(5), seed=seed)
         assert len(found.order_parameters) == number
+
+
+def test_a_start_without_symmetry_is_said():
+    """Random weights, too few to be refused: twelve numbers, where two suffice from zero."""
+    module, inputs = retrieval(3, 3, 2)
+    assert len(discover(module, inputs).order_parameters) == 2
+    draws = torch.Generator().manual_seed(0)
+    start = {k: torch.randn(x.shape, generator=draws) / 10 for k, x in module.named_parameters()}
+    with pytest.warns(UserWarning, match="K, V start at different.* 18 classes .* instead of 4"):
+        found = discover(module, inputs, start)
+    assert len(found.order_parameters) == 12
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        discover(Targets(1.0, 2.0, 3.0), torch.arange(3), {"w": torch.tensor([0.25, 0.5, 1.0])})
 
 
 class Once(torch.autograd.Function):

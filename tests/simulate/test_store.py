@@ -152,6 +152,24 @@ def test_a_copy_of_a_run_is_named_and_left_out(tiny, tmp_path):
         assert runs.open(tmp_path).identical(whole)
 
 
+def test_a_run_under_the_name_of_another_seed_is_left_out(tiny, tmp_path):
+    """Renamed, so that its seed would be trained again and be there twice."""
+    train(tiny.replace(epochs=1), seeds=[0, 1], store=tmp_path, **ALONE)
+    (first,) = tmp_path.rglob("seed-00000.nc")
+    first.rename(first.with_name("seed-00007.nc"))
+    with pytest.warns(UserWarning, match="seed-00007.nc: of seed 0, which is not its name"):
+        assert runs.open(tmp_path).seed.values.tolist() == [1]
+
+
+@pytest.mark.parametrize("name", [3, None, 1.5, [1], b"x"])
+def test_what_is_no_path_is_refused_in_one_line(name):
+    for call in (runs.read, runs.open, lambda x: runs.write(dataset(), x)):
+        with pytest.raises(ParameterError, match="^path = .*: must be the name of a file"):
+            call(name)
+    with pytest.raises(ParameterError, match="^cannot be stored as netCDF: "):
+        runs.content(name)
+
+
 def test_configuration_is_readable(tiny):
     found = json.loads(storage.configuration("m", tiny, dtype="float32"))
     assert found["N"] == 6

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import sympy as sp
 
+from theory import numeric
 from theory.equation import Equation
 from theory.explorer import script
 from theory.flow import Flow
@@ -436,3 +437,28 @@ def test_descent_of_overlaps_is_that_of_vectors():
         w = w - 0.01 * 2 * (2 * w @ form + np.trace(form) * w)
     for name, value in grams().items():
         assert curve[name][-1].item() == pytest.approx(value, rel=1e-12)
+
+
+def test_what_is_no_expression_is_refused_in_one_line():
+    """A plain number is one; text, nothing, lists and functions that give such are not."""
+    assert Equation("e", x, 3, "own", "exact").evaluate({"x": 1.0}) == 3
+    for rhs in ("x + 1", None, [1], np.arange(2), lambda: "x"):
+        with pytest.raises(ParameterError, match="^e = .*: must be a number or a SymPy expr"):
+            Equation("e", x, rhs, "own", "exact").evaluate({"x": 1.0})
+    for terms in ("junk", None, 3, {}, {"x": 1}, {None: 1}):
+        with pytest.raises(ParameterError, match="^terms = .*: must be"):
+            DECAY.invariant(terms)
+
+
+def test_terms_of_an_invariant_see_names_time_and_abbreviations():
+    """None of them is a constant: what only looks conserved is not."""
+    for term in (sp.Symbol("x", real=True), t, symbol("q")):
+        assert DECAY.invariant({term: 1}) is None
+    assert sp.simplify(DECAY.invariant({sp.log(x): 1, t: 1}) - sp.log(x) - t) == 0
+
+
+def test_slow_functions_say_so(monkeypatch):
+    """That neither NumPy nor SciPy has, where many numbers are asked for."""
+    monkeypatch.setattr(numeric, "QUICK", 50)
+    with pytest.warns(UserWarning, match="polylog: is slow"):
+        assert crossing(DECAY, sp.polylog(2, x) - 0.5, 1.0) == pytest.approx(0.822997235)

@@ -170,6 +170,23 @@ def test_who_insists_gets_an_answer_that_says_so():
         assert st.trajectory(plain, 0.5, beyond=True).attrs["status"] == "closure"
 
 
+@pytest.mark.parametrize("lengths", [[3], [*range(3, 20)]], ids=["one by one", "together"])
+def test_a_sweep_beyond_says_at_which_values(lengths):
+    """In the result of a flow, whichever point is the broken one."""
+    for decays in ([0.1, 0.0], [0.0, 0.1]):
+        with pytest.warns(scope.BeyondScope):
+            found = st.flow().solve(
+                st.Parameters(),
+                until=1,
+                beyond=True,
+                weight_decay=decays,
+                L=np.array(lengths)[:, None],
+            )
+        assert found.attrs["status"] == "beyond its scope"
+        assert found.attrs["assumptions"].count("weight_decay = 0.1: must be 0.0") == 1
+        assert "at weight_decay = 0.0" not in found.attrs["assumptions"]
+
+
 def test_a_sweep_asks_once(monkeypatch):
     """However many points; a swept field that a limit reads is looked at, value by value."""
     asked, plain = [], scope.Scope.applies

@@ -41,6 +41,19 @@ def test_accepts_truth_and_refuses_five_per_cent():
     assert {c.verdict for c in bad.checks} == {"FAIL"}
 
 
+def test_what_one_seed_fails_at_two_at_least_say():
+    """Two seeds cannot tell their scatter, so that what one seed fails at is undecided: it is
+    quoted, and ten seeds fail again.
+    """
+    times = np.linspace(0, 5, 11)
+    curve = xr.Dataset({"x": ("t", 1 - np.exp(-times))}, {"t": times})
+    noise = np.random.default_rng(0).normal(0, 0.002, (10, 11))
+    runs = xr.Dataset({"x": (("seed", "t"), 1.06 * curve.x.values + noise)}, {"t": times})
+    found = [trajectories.compare(curve, runs.isel(seed=slice(n))) for n in (1, 2, 10)]
+    assert [c.verdict for x in found for c in x.checks] == ["FAIL", "undecided", "FAIL"]
+    assert "off by +6%, too few samples to decide" in " ".join(str(found[1]).split())
+
+
 def test_few_seeds_are_undecided():
     """Four seeds that scatter by 10% could not have seen 5%, and are not said to agree."""
     curve = st.flow().solve(P, alpha=12)

@@ -14,6 +14,7 @@ from simulate.statement import student
 from tests.browser import opener
 from theory import explore
 from theory import onset as command
+from theory.optimisers import Optimiser
 from theory.parameters import ParameterError
 from theory.registry import find
 from theory.runtime import plotting
@@ -71,6 +72,31 @@ def test_a_solution_has_the_mean_that_a_prediction_has(kind):
             np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-12)
             np.testing.assert_allclose(told[f"{x}_sd"], solved[f"{x}_sd"], rtol=1e-9, atol=1e-12)
             np.testing.assert_array_equal(plain[x], solved[x])
+
+
+def test_a_sweep_says_until_when_it_is_claimed():
+    """Of every point what a single call says of it."""
+    theory, p = stated("retrieval")
+    q = p.replace(eta=8.0, eval_every=1, steps=30)
+    for call in (theory.predict, functools.partial(flow("retrieval").solve, until=240)):
+        alone = [call(q.replace(batch_size=b), fluctuations=True).attrs for b in (1, 64)]
+        both = call(q, batch_size=[1, 64], fluctuations=True).attrs
+        for name in ("trust", "assumptions"):
+            one, two = (of[name] for of in alone)
+            assert one != two
+            assert both[name] == f"at batch_size = 1: {one}; at batch_size = 64: {two}"
+        assert "parameters" not in both
+
+
+def test_an_optimiser_does_not_move_what_is_held():
+    """The weights behind a flow do not know what is held: refused."""
+    _, p = stated("retrieval")
+    made = flow("retrieval")
+    held = made.held(**{made.state[0].name: 0.25})
+    assert (held.descend(p, 0.1, 5)[made.state[0].name] == 0.25).all()
+    assert made.descend(p, 0.1, 5, optimizer=Optimiser(momentum=0.9)).sizes["t"] == 6
+    with pytest.raises(ParameterError, match="held does not follow the weights themselves"):
+        held.descend(p, 0.1, 5, optimizer=Optimiser(momentum=0.9))
 
 
 def off(batch_size):
