@@ -14,7 +14,7 @@ from theory import digits
 from theory.balls import Interval
 from theory.parameters import ParameterError
 from theory.registry import TABLE, find
-from verify.descent import described, length
+from verify.rates import described, length
 
 FILE = Path(__file__).parents[1] / "golden/digits.json"
 LONG = ("retrieval", "softmax_recall", "k_hop")
