@@ -230,6 +230,17 @@ def initial_variance(p: Parameters) -> float:
     return float(variance_equations()["logit_variance_initial"].evaluate(p.values()))
 
 
+@scope.guard(ARCHITECTURE)
+@sweep.over_fields
+def c_omega(parameters: Parameters) -> float:
+    """Attention constant c_omega (forner2026, Eq. 14).
+
+    Dimensionless in the time unit ``alpha = epochs/(d_g N)``. It is 0 for L = 1, where attention
+    cannot change.
+    """
+    return parameters.values()["c_omega"]
+
+
 # Gradients with respect to single entries of the logic matrices, and their update (Eqs. 42-52)
 
 ENTRY = M[b, r, s]

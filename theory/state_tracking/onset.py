@@ -22,7 +22,7 @@ from theory.state_tracking.dynamics import early_equations, flow
 from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, rise
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.quadrature import emergence_time
-from theory.state_tracking.scope import ONSET
+from theory.state_tracking.scope import ONSET, SHARP_ONSET
 from theory.state_tracking.symbols import (
     A_0,
     R_0,
@@ -207,7 +207,9 @@ def equations() -> dict[str, Equation]:
         onset_departure=(departure, departure_of_sharp, lacks, *SHARP, small),
         alpha_star=(
             alpha_star,
-            lambda: linear_root(sp.pi / 2 - eta * sp.sqrt(c_omega / 2) * alpha, alpha),
+            lambda: written_as(
+                SHARP_ONSET, linear_root(sp.pi / 2 - eta * sp.sqrt(c_omega / 2) * alpha, alpha)
+            ),
             "beyond Eq. (81): sharp onset",
             *SHARP,
         ),

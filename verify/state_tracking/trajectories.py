@@ -22,11 +22,11 @@ from theory.state_tracking.predict import ACCURACIES
 from theory.state_tracking.rollout import rollout, with_accuracy
 from verify import ensemble
 from verify.check import Check, at_least, at_most, identity, listed, sampled, vanishing
+from verify.comparison import Comparison, compare
 from verify.report import Report, Request
 from verify.state_tracking import ensemble as tracking
 from verify.state_tracking import fidelity
 from verify.state_tracking.ensemble import MOMENTS, OURS, PAPER, bands
-from verify.trajectories import Comparison, compare
 
 UNTRAINED = 512  # untrained students, a few milliseconds each
 EVERY = 6  # interval of evaluations at which our theory gives accuracies
