@@ -8,7 +8,7 @@ import scipy.integrate
 import scipy.optimize
 import sympy as sp
 
-from theory import Allowed, Equation, Flow, checked, proved, symbol, table, vanishes, written_as
+from theory import Allowed, Equations, Flow, checked, proved, symbol, table, vanishes, written_as
 from theory.catalogue import cache
 from theory.induction_heads import network
 from theory.induction_heads.all_weights.running import (
@@ -79,7 +79,7 @@ def grouped(form: sp.Expr, derived: sp.Expr) -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Loss at q = N, its gradient by the chain rule, the invariant, and the optimal gamma."""
     short = abbreviations()
     # No row follows the last pair; its label has weight s, and 2N - 1 other rows have weight 1.
@@ -250,7 +250,7 @@ def large_initial_slope() -> sp.Expr:
 
 
 @cache
-def query_equations() -> dict[str, Equation]:
+def query_equations() -> Equations:
     """Initial rate of beta, for any queried pair and on average."""
     given = (ORTHONORMAL, network.THREE, "alpha = beta = 0", "strict mask")
     place = ref("beyond Assumption 8: any q")

@@ -10,7 +10,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, equation, proved, symbol, vanishes
+from theory import Equations, equation, proved, symbol, vanishes
 from theory.algebra import truncated
 from theory.induction_heads import dynamics
 from theory.induction_heads.symbols import (
@@ -213,7 +213,7 @@ def time_of_alpha(level: sp.Expr) -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Curves and emergence times, each to an order such that the next term vanishes as N grows."""
     given, new = (*dynamics.GIVEN, LARGE), dynamics.NEW
     early, late = "t of order N", "t >> N, beta of order 1"

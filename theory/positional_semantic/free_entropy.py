@@ -10,7 +10,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, array, function, linear_root, symbol, table
+from theory import Equation, Equations, array, function, linear_root, symbol, table
 from theory.positional_semantic.symbols import (
     CONJUGATE,
     E_M,
@@ -69,7 +69,7 @@ def gaussian_moments(expr: sp.Expr, variances: dict[sp.Symbol, sp.Expr]) -> sp.E
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Entropic potential and free entropy of the rank-one layer, and the general free entropy."""
     psi = sp.factor(entropic_potential())
     trace = (V_hat * q - q_hat * V) / 2 - m_hat * m - theta_hat * theta

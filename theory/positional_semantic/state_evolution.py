@@ -18,7 +18,17 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 import sympy as sp
 
-from theory import Allowed, Equation, linear_root, numeric, proved, symbol, table, vanishes
+from theory import (
+    Allowed,
+    Equation,
+    Equations,
+    linear_root,
+    numeric,
+    proved,
+    symbol,
+    table,
+    vanishes,
+)
 from theory.positional_semantic import free_entropy
 from theory.positional_semantic.channel import Averages, State
 from theory.positional_semantic.free_entropy import RS, TWO
@@ -150,7 +160,7 @@ replicon = symbol("R", means="replicon: alpha V^2 times the mean squared slope o
 
 
 @cache
-def stability() -> dict[str, Equation]:
+def stability() -> Equations:
     """The replicon as a trace over the Hessian of the risk at a student.
 
     Descent stops at a minimum of the risk whichever well each sentence lies in, as long as the

@@ -11,7 +11,7 @@ import numpy as np
 import sympy as sp
 
 from theory import (
-    Equation,
+    Equations,
     array,
     delta_gradient,
     delta_sum,
@@ -197,7 +197,7 @@ def gradient_squared_under_ansatz(lam: sp.Expr) -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Equations 5, 14 and 62-73."""
     block = block_logit()
 

@@ -9,7 +9,7 @@ import numpy as np
 import sympy as sp
 from scipy.integrate import solve_ivp
 
-from theory import Equation, Limit, ParameterError, Scope, numeric, scope, sweep, symbol, table
+from theory import Equations, Limit, ParameterError, Scope, numeric, scope, sweep, symbol, table
 from theory.algebra import replaced
 from theory.state_tracking.symbols import PAPER, ref
 from theory.statement import (
@@ -184,7 +184,7 @@ def guess() -> sp.Expr:
 
 
 @cache
-def stage_equations() -> dict[str, Equation]:
+def stage_equations() -> Equations:
     """Rates and specificity at the start; loss of the first stage."""
     return table(
         ref("beyond the paper: a bypass"),

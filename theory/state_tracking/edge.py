@@ -9,7 +9,7 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import Equation, Flow, scope, sweep, symbol, table, written_as
+from theory import Equations, Flow, scope, sweep, symbol, table, written_as
 from theory.arguments import Positive
 from theory.catalogue import cache
 from theory.numeric import function
@@ -97,7 +97,7 @@ def of_learned_state() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Amplitudes, and the sharpness of the learned state."""
     rates = amplitudes()
     return table(

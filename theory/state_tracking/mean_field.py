@@ -7,7 +7,7 @@ from functools import cache
 import sympy as sp
 
 from theory import (
-    Equation,
+    Equations,
     delta_gradient,
     delta_sum,
     function,
@@ -85,7 +85,7 @@ def average_correct_logit() -> sp.Expr:
 
 
 @cache
-def logit_equations() -> dict[str, Equation]:
+def logit_equations() -> Equations:
     """Equations 11-12 and 25-41, with the coefficients of 46."""
     at_i = average_correct_logit()
     of_R = written_as(A + (1 - A) / d_g, at_i.coeff(R).subs(pi_i, A))
@@ -114,7 +114,7 @@ MEAN_FIELD = "logits replaced by their means"
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Loss, margin, and the derivatives that enter gradient descent."""
     mean = logit_equations()
     correct = mean["logit_correct"].rhs
@@ -200,7 +200,7 @@ def initial_participation() -> sp.Expr:
 
 
 @cache
-def variance_equations() -> dict[str, Equation]:
+def variance_equations() -> Equations:
     """Variance for given attention, and at random keys and queries."""
     # Var_M of sum_j pi_j M_{g_j}: equal actions share an entry, and two actions are equal with
     # probability 1/d_g.
@@ -250,7 +250,7 @@ UPDATE = symbol("Delta_M", r"\Delta [M_{b}]_{rs}", "change of an entry of M in a
 
 
 @cache
-def entry_equations() -> dict[str, Equation]:
+def entry_equations() -> Equations:
     """Equations 47-52: from the definitions to the update of one entry."""
     definition = definitions.equations()
     dR = delta_gradient(definition["R"].rhs, ENTRY)

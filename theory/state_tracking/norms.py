@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import sympy as sp
 
-from theory import Equation, Flow, array, linear_root, symbol, table, written_as
+from theory import Equations, Flow, array, linear_root, symbol, table, written_as
 from theory.catalogue import cache
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking import attention, dynamics, mean_field
@@ -142,7 +142,7 @@ def gap_of_block() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Score and norms of a block and their rates; lead and attention."""
 
     def rate_of(x: sp.Expr) -> sp.Expr:
@@ -339,7 +339,7 @@ def lost_large() -> sp.Expr:
 
 
 @cache
-def steady_equations() -> dict[str, Equation]:
+def steady_equations() -> Equations:
     """Fixed points, growth rate near A = 1/L, and both critical decays."""
     R_at, S_at = overlaps()
     return table(

@@ -7,7 +7,18 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import Equation, linear_root, proved, scope, sweep, symbol, table, vanishes, written_as
+from theory import (
+    Equation,
+    Equations,
+    linear_root,
+    proved,
+    scope,
+    sweep,
+    symbol,
+    table,
+    vanishes,
+    written_as,
+)
 from theory.onset import Onset, tabulated, until
 from theory.state_tracking import (
     decay,
@@ -182,7 +193,7 @@ def departure_of_sharp() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Growth of R - S, of A, and the exact small-time coefficient of ln A."""
     corrected = "below Eq. (81), corrected: printed as sqrt(2/(c_omega eta))"
     lacks = "beyond Eq. (81): what it lacks"

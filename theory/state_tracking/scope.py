@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -52,13 +53,19 @@ ARCHITECTURE = Scope(
 SHARP_ONSET = sp.pi / (eta * sp.sqrt(2 * c_omega))  # in alpha; derived in `onset`
 
 
+@cache
+def sharp_onset() -> Any:
+    """`SHARP_ONSET` as a function of eta and c_omega."""
+    return numeric.function(SHARP_ONSET, (eta, c_omega))
+
+
 def steps_to_emergence(values: Mapping[str, Any]) -> Any:
     """Steps of descent until the sharp onset, infinite where attention does not move; for arrays,
     too.
     """
     constant, L, d_g = (np.asarray(values[n], float) for n in ("c_omega", "L", "d_g"))
     with np.errstate(divide="ignore"):
-        star = numeric.function(SHARP_ONSET, (eta, c_omega))(values["eta"], constant)
+        star = sharp_onset()(values["eta"], constant)
     return np.where((constant > 0) & (L > 1) & (d_g > 1), star * values["N"] * d_g, np.inf)
 
 

@@ -14,7 +14,7 @@ The right label is then a share B^2/N of the output, which is kept.
 
 import sympy as sp
 
-from theory import Equation, Flow, proved, symbol, table
+from theory import Equations, Flow, proved, symbol, table
 from theory.catalogue import cache
 from theory.induction_heads.all_weights import burst
 from theory.induction_heads.all_weights.burst import E_1
@@ -228,7 +228,7 @@ def layer() -> dict[str, sp.Expr]:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Gain of a row, its sums, the loss of five pseudo-parameters, and the initial time layer."""
     return table(
         ref,

@@ -11,7 +11,7 @@ from dataclasses import replace
 import sympy as sp
 import xarray as xr
 
-from theory import Equation, Flow, prediction, sweep, table, until
+from theory import Equations, Flow, prediction, sweep, table, until
 from theory import scope as theory_scope
 from theory.catalogue import cache
 from theory.notation import symbol
@@ -135,7 +135,7 @@ def held(of: Mapping[sp.Symbol, sp.Expr]) -> dict[sp.Symbol, sp.Expr]:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Population loss, squared slopes of a sentence, rates of the overlaps."""
     names = {x: f"d{x.name}_dt" for x in STATE}
     free = {names[x]: (sp.Derivative(x, t), r, "one-pass descent") for x, r in rates().items()}

@@ -4,7 +4,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory.equation import Equation, table
+from theory.equation import Equations, table
 from theory.positional_semantic.definitions import off_diagonal
 from theory.positional_semantic.online import dynamics as s
 from theory.positional_semantic.online.dynamics import (
@@ -129,7 +129,7 @@ def small_growth() -> dict[sp.Symbol, sp.Expr]:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Growth rates on the sphere and for free weights, at vanishing norm, and the escape time."""
     rows = {
         f"growth_{x.name}{end}": (GROWTH[x], rate, "growth at zero overlaps", UNINFORMED, *more)
