@@ -38,6 +38,7 @@ from theory.induction_heads.symbols import (
     squared_error,
     t,
 )
+from theory.notation import Forms
 from theory.special import first_crossing
 
 LAST = "last pair queried, q = N (Assumption 8)"
@@ -51,7 +52,7 @@ conserved = symbol("conserved", "C", "invariant of the flow", real=True)
 
 
 @cache
-def abbreviations() -> dict[sp.Symbol, sp.Expr]:
+def abbreviations() -> Forms:
     """Definitions of r, F, s, p and G; each may use later ones. p is the score of the correct label
     divided by beta.
     """

@@ -33,6 +33,7 @@ from theory.induction_heads.symbols import (
     u,
     x,
 )
+from theory.notation import Forms
 
 LARGE = "large N"
 TIMES = "Theorem 2"
@@ -47,7 +48,7 @@ slow_rate = symbol("slow_rate", r"2N^{2}\dot\beta", "scaled rate of beta", posit
 in_x = 1 / (2 * x)  # N
 
 
-def scaled_rates(first: dict[sp.Symbol, sp.Expr], order: int) -> tuple[sp.Expr, sp.Expr]:
+def scaled_rates(first: Forms, order: int) -> tuple[sp.Expr, sp.Expr]:
     """N d beta/dt and N d gamma/dt to the given order in x, after the given substitutions."""
     short = dynamics.abbreviations()
     rates = dynamics.flow().rhs

@@ -11,6 +11,7 @@ from functools import cache
 import sympy as sp
 
 from theory import Equation, Equations, array, function, linear_root, symbol, table
+from theory.notation import Forms
 from theory.positional_semantic.symbols import (
     CONJUGATE,
     E_M,
@@ -54,7 +55,7 @@ def entropic_potential() -> sp.Expr:
     return gaussian_moments(sp.expand(value.subs(field, b)), {noise: 1, tau: rho / sigma**2, pi: 1})
 
 
-def gaussian_moments(expr: sp.Expr, variances: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
+def gaussian_moments(expr: sp.Expr, variances: Forms) -> sp.Expr:
     """Average of a polynomial of degree two over independent variables of mean zero."""
     poly = sp.Poly(expr, *variances)
     total = sp.S.Zero
@@ -120,7 +121,7 @@ def general() -> sp.Expr:
     return trace + mean(inner) / 2 - alpha * E_M
 
 
-def gradient(values: dict[sp.Symbol, sp.Expr]) -> dict[sp.Symbol, sp.Expr]:
+def gradient(values: Forms) -> Forms:
     """Derivatives of the free entropy with respect to all eight variables; derivatives of ``E_M``
     are taken from ``values``.
     """

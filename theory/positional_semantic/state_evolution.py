@@ -29,6 +29,7 @@ from theory import (
     table,
     vanishes,
 )
+from theory.notation import Forms
 from theory.positional_semantic import free_entropy
 from theory.positional_semantic.channel import Averages, State
 from theory.positional_semantic.free_entropy import RS, TWO
@@ -63,7 +64,7 @@ FIELDS = {w: sign * m + sp.sqrt(q) * xi, h: theta / sp.sqrt(q) * xi + sp.sqrt(nu
 NU = rho - theta**2 / q
 
 
-def by_envelope_theorem() -> dict[sp.Symbol, sp.Expr]:
+def by_envelope_theorem() -> Forms:
     """Derivatives of the envelope with respect to ``w`` and ``V`` as functions of ``g``, i.e. those
     of its objective at the minimiser.
     """
@@ -89,7 +90,7 @@ def stein(expr: sp.Expr) -> sp.Expr:
 
 
 @cache
-def envelope_gradient() -> dict[sp.Symbol, sp.Expr]:
+def envelope_gradient() -> Forms:
     """Derivatives of ``E_M`` with respect to q, m, V and theta as averages of ``g``, each proved by
     integration by parts.
 

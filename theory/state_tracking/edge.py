@@ -12,6 +12,7 @@ import xarray as xr
 from theory import Equations, Flow, scope, sweep, symbol, table, written_as
 from theory.arguments import Positive
 from theory.catalogue import cache
+from theory.notation import Forms
 from theory.numeric import function
 from theory.parameters import ParameterError, most_extreme
 from theory.state_tracking import mean_field, norms
@@ -33,7 +34,7 @@ SCORE, NORM = (up**2 - down**2) / 2, (up**2 + down**2) / 2  # of all blocks
 
 
 @cache
-def amplitudes() -> dict[sp.Symbol, sp.Expr]:
+def amplitudes() -> Forms:
     """Rates of the sum and the difference of keys and (turned) queries, over the root of two: each
     moves by itself, and their squares give score and norm.
     """

@@ -19,6 +19,7 @@ from theory import (
     table,
     written_as,
 )
+from theory.notation import Forms
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking import definitions
 from theory.state_tracking.parameters import Parameters
@@ -151,7 +152,7 @@ def margin_of_state() -> sp.Expr:
     return equations()["margin"].rhs.subs(z_k, logit_equations()["logit_correct"].rhs)
 
 
-def abbreviations() -> dict[sp.Symbol, sp.Expr]:
+def abbreviations() -> Forms:
     """Definitions of g, m and the mean logits; each may use later ones."""
     return {
         e.lhs: e.rhs

@@ -9,6 +9,7 @@ import sympy as sp
 
 from theory import Equations, Flow, array, linear_root, symbol, table, written_as
 from theory.catalogue import cache
+from theory.notation import Forms
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking import attention, dynamics, mean_field
 from theory.state_tracking.attention import ANSATZ, k1, k2, lambda_, q1, q2, rotation, w
@@ -174,7 +175,7 @@ def pushing_alike() -> sp.Expr:
 
 
 @cache
-def blocks_alike() -> dict[sp.Symbol, sp.Expr]:
+def blocks_alike() -> Forms:
     """Rates of A and P where all blocks have one gap and equal norms of keys and queries."""
     total = sp.sqrt(d_h) / gap * lead()  # score of all blocks
     alike = {U[n]: total, W_Q2[n]: P, W_K2[n]: P, loss_rate: PER_TIME}

@@ -19,6 +19,7 @@ from theory import (
     vanishes,
     written_as,
 )
+from theory.notation import Forms
 from theory.onset import Onset, tabulated, until
 from theory.state_tracking import (
     decay,
@@ -120,7 +121,7 @@ def at_large_sizes(expr: sp.Expr) -> sp.Expr:
 
 
 @cache
-def rates() -> dict[sp.Symbol, sp.Expr]:
+def rates() -> Forms:
     """Right-hand sides of the flow (15) for independent teachers."""
     return {
         q: rate.subs(tau, definitions.overlap_equations()["tau_bar_iid"].rhs)

@@ -15,7 +15,7 @@ from theory.state_tracking.levels import own_start
 from theory.state_tracking.onset import HALF
 from theory.state_tracking.onset import equations as onset_equations
 from verify import ensemble
-from verify.check import Band, Check, at_least, identity, sampled
+from verify.check import Band, Check, Noted, at_least, identity, sampled
 from verify.emergence import first_crossing
 from verify.report import Report, Request, merged
 from verify.state_tracking import standard
@@ -50,7 +50,7 @@ def onset_fit(alpha: np.ndarray, values: np.ndarray, window: float, degree: int 
     return np.linalg.lstsq(powers, np.log(values[inside] / values[0]), rcond=None)[0]
 
 
-def exact_solution(p: Parameters) -> tuple[list[Check], list[str]]:
+def exact_solution(p: Parameters) -> Noted:
     """Exact solution against the integrated flow, and the departure of (81) from the flow of a
     large system.
     """
@@ -120,7 +120,7 @@ def report(request: Request) -> Report:
     )
 
 
-def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
+def emergence(p: Parameters, runs: xr.Dataset) -> Noted:
     """Times of A = 1/2 and rollout = 1/2, and the onset rate, against theory."""
     exact = onset_equations()["onset_coefficient"].evaluate(p.values())
     scale = float(onset_equations()["onset_time_scale"].evaluate(p.values()))
