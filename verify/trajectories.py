@@ -8,7 +8,6 @@ import numpy as np
 import xarray as xr
 
 from theory import Flow, titles
-from theory.parameters import described
 from theory.runtime import cli, plotting
 from verify import command, ensemble, tables
 from verify.check import Band
@@ -77,8 +76,7 @@ def trajectories(
                 axis.plot(curve.t / p.eta, curve[name], "k", ls=style, lw=1, label=f"{word}, flow")
             axis.set(xlabel=r"training step = $t/\eta$", ylabel=label, ylim=(0, None))
             plotting.below(axis)
-        asked = [(p, runs.sizes["seed"])]
-        plotting.headline(figure, titles.title(asked), described(asked))
+        plotting.headline(figure, *titles.of_runs(p, runs))
         return figure
 
     return report

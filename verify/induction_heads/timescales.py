@@ -16,7 +16,7 @@ from theory.induction_heads import Parameters
 from theory.runtime import plotting
 from verify import ensemble
 from verify.check import Band, Check, Noted, at_least, sampled, together
-from verify.emergence import Times, first_crossing
+from verify.emergence import Times, first_crossing, power
 from verify.induction_heads import all_weights as every_weight
 from verify.induction_heads import flow_laws, pictures
 from verify.induction_heads.flow_laws import (
@@ -27,7 +27,6 @@ from verify.induction_heads.flow_laws import (
     dropped,
     limit,
     orthonormal,
-    power,
 )
 from verify.report import Report, Request
 

@@ -14,7 +14,7 @@ from theory.state_tracking import Parameters, task
 from theory.state_tracking.quadrature import emergence_time
 from theory.state_tracking.task import from_state
 from verify.check import Band, Check, at_most, listed, sampled
-from verify.emergence import first_crossing
+from verify.emergence import first_crossing, power
 from verify.report import Report
 from verify.state_tracking import standard_ensemble as ensembles
 from verify.state_tracking.standard_ensemble import SOLVABLE, Ensembles
@@ -185,10 +185,9 @@ def exponents(by_setting: Ensembles) -> tuple[list[Check], list[list[str]]]:
     checks, rows = [], []
     for field, settings in ALONG.items():
         parameters = [ensembles.parameters(name) for name in settings]
-        x = np.log([getattr(p, field) for p in parameters])
-        weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
-        slopes = weights @ np.log([by_setting[name].attention.values for name in settings])
-        flow = float(weights @ np.log([flow_steps(p) for p in parameters]))
+        sizes = [getattr(p, field) for p in parameters]
+        slopes = power(sizes, [by_setting[name].attention.values for name in settings])
+        flow = float(power(sizes, [flow_steps(p) for p in parameters]))
         checks.append(below(f"exponent of the time of attention, {field}", flow, slopes))
         rows.append([field, f"{flow:.2f}", _said(slopes, 2)])
     return checks, rows

@@ -16,7 +16,7 @@ from theory.state_tracking.onset import HALF
 from theory.state_tracking.onset import equations as onset_equations
 from verify import ensemble
 from verify.check import Band, Check, Noted, at_least, identity, sampled
-from verify.emergence import first_crossing
+from verify.emergence import first_crossing, power
 from verify.report import Report, Request, merged
 from verify.state_tracking import standard
 from verify.state_tracking.ensemble import CLOSURE, NOISY_TIMES, PAPER_TIMES, bands
@@ -221,11 +221,8 @@ def scaling(**training: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
             ):
                 exponents[level].append(first_crossing(curves.A.transpose("seed", ...), 0.5).values)
             notes.append("  " + times.summary(f"{name} = {value:g} (flow {flow[-1]:.3f})"))
-        x = np.log(grid)
-        weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
-        slopes = {
-            level: weights @ np.log(np.array(v)) for level, v in exponents.items()
-        }  # NaN for a seed that is censored anywhere
+        # NaN for a seed that is censored anywhere
+        slopes = {level: power(grid, v) for level, v in exponents.items()}
         for level in ("by Eq. (15)", "with noise of M"):
             gap = slopes["students"] - slopes[level]
             gap = gap[np.isfinite(gap)]

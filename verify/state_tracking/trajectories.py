@@ -12,7 +12,6 @@ import xarray as xr
 from simulate.state_tracking.measure import untrained_statistics
 from theory import state_tracking as st
 from theory import titles
-from theory.parameters import described
 from theory.runtime import plotting
 from theory.special import gaussian_accuracy
 from theory.state_tracking import Parameters, attention
@@ -353,5 +352,4 @@ def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset, a
     )
     plotting.below(axis)
     axis.set_title("means over the students")
-    asked = [(p, runs.sizes["seed"])]
-    return titles.title(asked), described(asked)
+    return titles.of_runs(p, runs)
