@@ -2,7 +2,6 @@
 Nichani et al. 2024).
 """
 
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +23,7 @@ from theory.associative_memory.factual_recall.dynamics import (
 from theory.associative_memory.factual_recall.timescales import closed_form, time_of_share
 from theory.catalogue import catalogue
 from theory.onset import tabulated
+from theory.timing import measured, row
 
 __all__ = [
     "PARTS",
@@ -238,23 +238,12 @@ def benchmark() -> dict[str, Any]:
         ("LSODA, terminal event", integrated, AGREE),
         ("closed form, epsilon -> 0", timescales.closed_form, LEADING),
     )
-    rows: list[dict[str, Any]] = []
+    rows = []
     for way, of, tolerance in ways:
         of(*POINTS[0], SHARE)  # first call derives and compiles
-        started = time.perf_counter()
-        results = [of(p, part, SHARE) for p, part in POINTS]
-        spent = time.perf_counter() - started
+        spent, results = measured(lambda: [of(p, part, SHARE) for p, part in POINTS])
         error = max(float(abs(t / r - 1)) for t, r in zip(results[CHECKED], true, strict=True))
-        rows.append(
-            {
-                "way": way,
-                "points": len(POINTS),
-                "seconds": spent,
-                "microseconds_per_point": 1e6 * spent / len(POINTS),
-                "error": error,
-                "within": error <= tolerance,
-            }
-        )
+        rows.append(row(way, len(POINTS), spent, error, tolerance))
     return {
         "ratio": rows[1]["seconds"] / rows[0]["seconds"],
         "agree": all(r["within"] for r in rows),
