@@ -241,7 +241,7 @@ def benchmark() -> dict[str, Any]:
     rows = []
     for way, of, tolerance in ways:
         of(*POINTS[0], SHARE)  # first call derives and compiles
-        spent, results = measured(lambda: [of(p, part, SHARE) for p, part in POINTS])
+        spent, results = measured(lambda of=of: [of(p, part, SHARE) for p, part in POINTS])
         error = max(float(abs(t / r - 1)) for t, r in zip(results[CHECKED], true, strict=True))
         rows.append(row(way, len(POINTS), spent, error, tolerance))
     return {
