@@ -204,7 +204,41 @@ class Descent:
         self.kept = {int(k): v["momentum_buffer"].clone() for k, v in saved}
 
 
-class Module:
+class Member:
+    """Base class of one student of `Unstacked`.
+
+    Parameters
+    ----------
+    p : Parameters
+        Task, student, training.
+    seed : int
+        Seed of all that is drawn.
+    device : torch.device, optional
+        Device; the CPU by default.
+    dtype : torch.dtype, optional
+        Precision; by default that of the class.
+    own
+        Arguments of ``build``, which makes the student.
+    """
+
+    p: Any
+    dtype = torch.float32
+    build: Callable[..., None]
+
+    def __init__(
+        self,
+        p: Any,
+        seed: int,
+        device: torch.device | None = None,
+        dtype: torch.dtype | None = None,
+        **own: Any,
+    ) -> None:
+        self.p, self.seed, self.device = p, seed, device
+        self.dtype = dtype or self.dtype
+        self.build(**own)
+
+
+class Module(Member):
     """Base class of a student that is a torch module with an optimiser; its state consists
     of both. Its loss is that of the batch of a step.
     """

@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from theory.algebra import delta_gradient, delta_sum, linear_root, proved, vanishes, written_as
     from theory.arguments import checked
-    from theory.equation import Equation, table
+    from theory.equation import Equation, Equations, table
     from theory.flow import Flow
     from theory.notation import array, function, symbol
     from theory.onset import Onset, of_onset, until
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MODULES = {
     "algebra": "delta_gradient delta_sum linear_root proved vanishes written_as",
     "arguments": "checked",
-    "equation": "Equation table",
+    "equation": "Equation Equations table",
     "flow": "Flow",
     "notation": "array function symbol",
     "onset": "Onset of_onset until",

@@ -15,7 +15,6 @@ import sympy as sp
 
 from theory.balls import Interval
 from theory.equation import Equation
-from theory.flow import Flow
 from theory.onset import Onset
 from theory.parameters import BaseParameters, ParameterError
 
@@ -83,16 +82,6 @@ def of_model(theory: Any) -> dict[str, dict[str, float]]:
         if isinstance(equation.rhs, sp.Expr)
     }
     return {name: at for name, at in found.items() if at}
-
-
-def of_flow(flow: Flow, p: Any, end: float) -> dict[str, float]:
-    """Digits lost by the solution of a flow at a time, by order parameter, relative to the largest
-    value before.
-    """
-    path = flow.solve(p, until=end)
-    true = flow.certify(p, until=end)
-    sizes = {x.name: float(abs(path[x.name]).max()) for x in flow.state}
-    return {x: lost(float(path[x][-1]), true[x], size) for x, size in sizes.items() if size}
 
 
 def of_times(result: Onset) -> dict[str, float]:

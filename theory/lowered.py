@@ -14,6 +14,7 @@ import sympy as sp
 
 from theory import numeric
 from theory.contraction import Array, Code
+from theory.notation import Forms
 from theory.parameters import ParameterError
 
 WHOLE = {"integer": True, "positive": True}
@@ -95,9 +96,7 @@ def _name(x: Any) -> str:
 class _Writer(Code):
     """Generates the code of one function for given shapes."""
 
-    def __init__(
-        self, asked: Lowered, shapes: dict[str, tuple[int, ...]], sizes: dict[sp.Symbol, sp.Expr]
-    ) -> None:
+    def __init__(self, asked: Lowered, shapes: dict[str, tuple[int, ...]], sizes: Forms) -> None:
         self.asked, self.shapes, self.sizes = asked, shapes, sizes
         super().__init__(asked.xp, len(asked.arrays) + len(asked.numbers))
         self.made: dict[Any, Array] = {}

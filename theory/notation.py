@@ -8,6 +8,7 @@ import sympy as sp
 
 from theory.parameters import ParameterError, nearest, shown
 
+Forms = dict[sp.Symbol, sp.Expr]  # expressions by the symbols that they stand for
 NAMES: dict[sp.Symbol, str] = {}
 _MEANINGS: dict[tuple[str, Any], str] = {}  # by module and symbol: models share letters
 

@@ -11,6 +11,7 @@ import numpy as np
 import sympy as sp
 
 from theory import numeric
+from theory.notation import Forms
 from theory.parameters import BaseParameters, ParameterError, parameter
 
 CLIPPED = 1e-6  # added to the norm by torch.nn.utils.clip_grad_norm_
@@ -188,7 +189,7 @@ class Entries:
     start: Mapping[sp.Symbol, sp.Expr]
     order: Mapping[sp.Symbol, sp.Expr]
 
-    def rates(self) -> dict[sp.Symbol, sp.Expr]:
+    def rates(self) -> Forms:
         """Rates of the order parameters under gradient descent, in the values of the weights."""
         return {
             x: -sum(sp.diff(form, w) * slope for w, slope in self.slopes.items())

@@ -95,6 +95,13 @@ def _parameters(data: xr.Dataset, whose: str, kind: Any = None) -> dict[str, Any
     return kind.filled(p) if p and kind is not None else p
 
 
+def are_datasets(curve: Any, runs: Any) -> None:
+    """Raise an error unless both are."""
+    for whose, data in (("curve", curve), ("runs", runs)):
+        if not isinstance(data, xr.Dataset):
+            raise ParameterError(f"{whose}: must be a Dataset, got {type(data).__name__}")
+
+
 def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:
     """Raise an error unless a theory curve and runs belong to the same students and the theory
     describes these.
@@ -106,9 +113,7 @@ def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:
     ParameterError
         Naming the field of the parameters that differs, the seeds, or the broken assumption.
     """
-    for whose, data in (("curve", curve), ("runs", runs)):
-        if not isinstance(data, xr.Dataset):
-            raise ParameterError(f"{whose}: must be a Dataset, got {type(data).__name__}")
+    are_datasets(curve, runs)
     if runs.attrs.get("kind") == "theory" != curve.attrs.get("kind"):
         raise ParameterError(
             "the arguments are swapped: it is compare(curve, runs), and emergence_times(runs, curve)"

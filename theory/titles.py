@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sympy as sp
+import xarray as xr
 
-from theory.parameters import NOT_SHOWN, BaseParameters
+from theory.parameters import NOT_SHOWN, BaseParameters, described
 
 MOST = 4  # longest list of values in a title
 SPELLED = {"lam": "lambda"}  # a field cannot be named lambda
@@ -47,6 +48,12 @@ def title(asked: Sequence[tuple[BaseParameters, int]]) -> str:
     if seeds:
         parts.append(" or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds"))
     return "; ".join(parts)
+
+
+def of_runs(p: BaseParameters, runs: xr.Dataset) -> tuple[str, str]:
+    """Title of a figure of one ensemble, and its description."""
+    asked = [(p, runs.sizes["seed"])]
+    return title(asked), described(asked)
 
 
 def symbols(text: str) -> str:

@@ -27,6 +27,7 @@ from verify.verdict import (  # noqa: F401
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Noted = tuple[list[Check], list[str]]  # rows, and lines of text beside them
 ROUNDING = 4 * np.finfo(float).eps  # relative tolerance for samples without any scatter
 
 
@@ -100,9 +101,7 @@ def listed(make: Callable[P, Iterable[T]]) -> Callable[P, list[T]]:
     return group
 
 
-def with_notes(
-    make: Callable[P, Iterable[Check | str]],
-) -> Callable[P, tuple[list[Check], list[str]]]:
+def with_notes(make: Callable[P, Iterable[Check | str]]) -> Callable[P, Noted]:
     """Decorator: the rows that a function yields, and the notes, which are text.
 
     Raises
@@ -112,7 +111,7 @@ def with_notes(
     """
 
     @functools.wraps(make)
-    def group(*given: P.args, **named: P.kwargs) -> tuple[list[Check], list[str]]:
+    def group(*given: P.args, **named: P.kwargs) -> Noted:
         rows: list[Check] = []
         notes: list[str] = []
         for made in make(*given, **named):
@@ -327,9 +326,7 @@ def sampled(
     )
 
 
-def together(
-    parts: Iterable[tuple[Sequence[Check], Sequence[str]]],
-) -> tuple[list[Check], list[str]]:
+def together(parts: Iterable[tuple[Sequence[Check], Sequence[str]]]) -> Noted:
     """Checks of several parts, and notes of all of them."""
     rows, notes = zip(*parts, strict=True)
     return [check for of in rows for check in of], [line for of in notes for line in of]

@@ -3,6 +3,7 @@ censored.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.interpolate
@@ -106,3 +107,12 @@ def smooth_crossing(path: xr.DataArray, level: float) -> float:
     spline = scipy.interpolate.CubicSpline(path[path.dims[0]], path)
     found = spline.solve(level, extrapolate=False)
     return float(found[0]) if len(found) else np.nan
+
+
+def power(sizes: Any, times: Any) -> np.ndarray:
+    """Exponents of times in a size, by least squares of logarithms, seed by seed; NaN where a time
+    is.
+    """
+    x = np.log(sizes)
+    weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
+    return weights @ np.log(times)

@@ -3,10 +3,10 @@
 from functools import partial
 
 from theory.runtime import cli
-from verify import report
+from verify import command
 
 main = partial(
-    report.main,
+    command.main,
     "fidelity",
     "Levels of theory, compared with every seed of the shipped ensembles.",
     ("plot", "device", "quiet", "full", "train"),

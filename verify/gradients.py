@@ -5,10 +5,10 @@
 from functools import partial
 
 from theory.runtime import cli
-from verify import report
+from verify import command
 
 main = partial(
-    report.main,
+    command.main,
     "gradients",
     "Every derived derivative against autograd; with a device (or where there is a GPU), the "
     "students' gradients on it too.",

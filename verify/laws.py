@@ -5,10 +5,10 @@
 from functools import partial
 
 from theory.runtime import cli
-from verify import report
+from verify import command
 
 main = partial(
-    report.main,
+    command.main,
     "laws",
     "Laws in closed form against sampling, enumeration and students.",
     ("quiet", "full", "train"),

@@ -1,118 +1,31 @@
 """Rates of convergence, an exponent in place of a tolerance:
-``python -m verify.rates [MODEL]``.
+``python -m verify.rates [MODEL]``. Every flow of a model against descent at steps that are halved,
+by curves and half-way times; and orders that its theory states besides.
 """
 
 import argparse
 import functools
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import sympy as sp
 import xarray as xr
 
 from theory import ParameterError, plugins, registry
 from theory.arguments import listed
-from theory.parameters import Allowed, number, shown
+from theory.flow import Flow
+from theory.parameters import Allowed, Stepped, number, shown
 from theory.runtime import cli, progress
-from verify.check import Check, estimated, together, with_notes
+from verify.check import Check, together, with_notes
+from verify.emergence import smooth_crossing
+from verify.exponents import Rate, fitted
 from verify.report import Report, gathered, merged
-from verify.verdict import Z_MAX, detectable_effect, normal_z, samples_needed
 
 ROUNDING = 1e-9  # relative error of a solved flow, at its usual tolerances
-APART = 0.5  # orders differ by as much
-CLOSE = APART / 8  # never another order
-NEARER = 0.8  # refined exponents of a right theory are nearer to the order at least by this
-WHY = "exponents between smaller steps approach the order"
-
-
-@dataclass(frozen=True)
-class Rate:
-    """How a difference shrinks with a step: ``difference ~ step**exponent``.
-
-    Attributes
-    ----------
-    order : float or None
-        Expected exponent; None if there must be no difference.
-    exponent, error : float
-        At step zero: the next orders are fitted, too. NaN where every difference is zero.
-    steps : tuple of float
-        Falling.
-    differences, errors : tuple of float
-        Root mean square of measured - theory over all values, each in units of the largest value of
-        its variable, and standard error: of rounding and of seeds.
-    local : tuple of float
-        Exponents between neighbouring steps.
-    allowed : float
-        Largest distance of the exponent from the order: by chance, as far as next orders are seen
-        to take it, or 1/16.
-    offset : float
-        Smallest constant error of the theory, in the units of `differences`, with which the verdict
-        would not have been *agrees*; infinite if it is not.
-    seeds : float
-        Number of seeds behind the errors; infinite where there are none.
-    """
-
-    order: float | None
-    exponent: float
-    error: float
-    steps: tuple[float, ...]
-    differences: tuple[float, ...]
-    errors: tuple[float, ...]
-    local: tuple[float, ...]
-    allowed: float
-    offset: float
-    seeds: float
-
-    @property
-    def verdict(self) -> str:
-        """*none*: no difference at all (or, without order, none beyond its errors). *FAIL*: the
-        exponent is another one, or a difference should not be. *undecided*: the difference drowns
-        in its errors, or steps are too large. Otherwise *agrees*.
-        """
-        if self.order is None:
-            far = float(np.max(np.array(self.differences) / self.errors))
-            return "none" if normal_z(far, self.seeds) <= Z_MAX else "FAIL"
-        if not any(d > e / 2 for d, e in zip(self.differences, self.errors, strict=True)):
-            return "none"
-        if abs(self.exponent - self.order) > self.allowed:
-            return "FAIL"
-        sharp = detectable_effect(self.seeds) * self.error <= APART
-        near = abs(self.exponent - self.order) <= APART / 2
-        return "agrees" if sharp and near else "undecided"
-
-    def check(self, name: str, equation: str = "") -> Check:
-        """A row of a report."""
-        if self.order is None:
-            worst = max(zip(self.differences, self.errors, strict=True))
-            return estimated(name, equation, 0.0, *worst, self.seeds, scale=1.0)
-        spread = self.error * np.sqrt(self.seeds)
-        return Check(
-            name,
-            equation,
-            self.order,
-            self.exponent,
-            abs(self.exponent - self.order) / self.error,
-            self.allowed / self.error,
-            WHY,
-            standard_error=self.error,
-            resolution=self.offset,
-            samples_needed=samples_needed(spread, APART) if np.isfinite(spread) else None,
-        )
-
-    def __str__(self) -> str:
-        """Steps with their differences, and the result in a line."""
-        rows = zip(self.steps, self.differences, (np.nan, *self.local), strict=True)
-        seen = f"; a constant error of {self.offset:.1e} would have been noticed"
-        lines = [f"{h:<12.6g}{d:<12.3e}{q:.4f}".removesuffix("nan") for h, d, q in rows]
-        return "\n".join(
-            [
-                "step        difference  exponent",
-                *lines,
-                f"{self.exponent:.4f} +- {self.error:.1e}, expected {self.order}: {self.verdict}"
-                + seen * bool(np.isfinite(self.offset)),
-            ]
-        )
+MANY = 4.0  # half-way times in a run
+STEPS = (128, 256, 512, 1024)  # to the end of a run
+FINER = 16  # times as many at most, where these do not decide
 
 
 def rates(
@@ -166,7 +79,7 @@ def rates(
     rounding = number("rounding", rounding, Allowed(above=0, below=1))
     falling = np.argsort(-h)
     values = [_values(*side, h) for side in (("theory", theory), ("measured", measured))]
-    return _fitted(h[falling], order, *_gaps([[v[k] for v in values] for k in falling], rounding))
+    return fitted(h[falling], order, *_gaps([[v[k] for v in values] for k in falling], rounding))
 
 
 def _values(name: str, side: Any, h: np.ndarray) -> list[xr.DataArray]:
@@ -242,67 +155,105 @@ def _between(x: xr.DataArray, time: Any, at: np.ndarray) -> float:
     return float(apart.max() / max(float(abs(x).max()), np.finfo(float).tiny))
 
 
-def _fitted(h: np.ndarray, order: float | None, gaps: list[np.ndarray], floors: np.ndarray) -> Rate:
-    """The exponent of differences."""
-    n, seeds = len(h), len(gaps[0])
-    samples = float(seeds) if seeds > 1 else np.inf
+# Descent against every flow of a model
 
-    def logs(parts: list[np.ndarray]) -> np.ndarray:
-        """Logarithms of root mean squares."""
-        return np.log(
-            [
-                max(np.sqrt((x.mean(0) ** 2).mean()), y / 2)
-                for x, y in zip(parts, floors, strict=True)
-            ]
-        )
 
-    without = range(seeds if seeds > 1 else 0)
-    fewer = np.array([logs([np.delete(x, k, 0) for x in gaps]) for k in without] or [logs(gaps)])
-    whole = seeds * logs(gaps) - (seeds - 1) * fewer.mean(0)  # without the share of noise
-    sizes = np.exp(whole)
+def described(flow: Flow, model: registry.Model) -> Any:
+    """Parameters that a flow describes: the defaults, a preset, or one with fields that its scope
+    names.
 
-    def scatter(of: np.ndarray) -> np.ndarray:
-        """Standard errors of linear combinations of the logarithms."""
-        scattered = (1 - 1 / len(fewer)) * (((fewer - fewer.mean(0)) @ of.T) ** 2).sum(0)
-        return np.sqrt(scattered + ((of * floors / sizes) ** 2).sum(1))
+    Raises
+    ------
+    ParameterError
+        If there are none.
+    """
+    kind = (flow.scope and flow.scope.parameters) or model.wing("theory").Parameters
+    settings = [make() for make in (kind, *kind.presets().values())]
+    for p in settings:
+        if flow.scope is None or not flow.scope.applies(p):
+            return p
+        for changes in flow.scope._within(p, {}):
+            return p.replace(**changes)
+    raise ParameterError(f"{flow.name}: describes no preset of {model.name}")
 
-    noise = [x.var(0, ddof=min(1, seeds - 1)).mean() / seeds for x in gaps]
-    fits = np.zeros((n - 1, n))  # of the exponent: so many next orders, as combinations
-    for k in range(n - 1):
-        used = slice(0 if seeds > 1 else n - k - 2, None)
-        columns = [np.ones(n), np.log(h), *((h / h[0]) ** j for j in range(1, k + 1))]
-        w = 1 / scatter(np.eye(n))[used] if seeds > 1 else np.ones(k + 2)
-        fits[k, used] = np.linalg.pinv(np.stack(columns, 1)[used] * w[:, None])[1] * w
-    best = int(np.argmin(np.hypot(scatter(fits)[1:], np.diff(fits @ whole)))) + 1
-    chance = float(scatter(fits)[best])
 
-    def found(x: np.ndarray) -> Rate:
-        local = np.diff(x) / np.diff(np.log(h))
-        first, power = (float(fits[k] @ x) for k in (0, best))
-        spread = abs(power - first) if seeds > 1 else abs(float(local[-1] - local[-2]))
-        nearer = NEARER * abs(first - (order or 0))
-        further = (1 + (seeds < 2)) * spread
-        allowed = max(detectable_effect(samples) * chance, nearer, further, CLOSE)
-        columns = h, np.exp(logs(gaps)), np.sqrt(floors**2 + noise), local
-        steps, apart, errors, between = (tuple(map(float, column)) for column in columns)
-        error = float(np.hypot(chance, spread))
-        return Rate(order, power, error, steps, apart, errors, between, allowed, np.inf, samples)
+def length(flow: Flow, p: Any) -> float:
+    """Time of a run; where parameters have none, ten times that in which something moves by one."""
+    if isinstance(p, Stepped) and p.TIME == flow.time.name:
+        return getattr(p, p.LENGTH) * p.time_per_step
+    begun = flow.descend(p, 1.0, 1)[[x.name for x in flow.state]].to_array().values
+    return 10 / float(abs(np.diff(begun)).max())
 
-    rate, unseen = found(whole), [0.0]
-    for x in sizes.max() * np.geomspace(1e-9, 1, 361):
-        moved = (found(np.log(np.maximum(abs(sizes + y), floors))) for y in (x, -x))
-        unseen += [x] * any(y.verdict == "agrees" for y in moved)
-    return replace(rate, offset=max(unseen)) if rate.verdict == "agrees" else rate
+
+def flow_rows(model: registry.Model) -> Iterator[Check | str]:
+    """Two rows for each flow of a model, or a note why there are none."""
+    for flow in getattr(model.wing("theory"), "flows", dict)().values():
+        try:
+            p = described(flow, model)
+        except ParameterError as error:
+            yield f"no row of {flow.name}: {error}"
+        else:
+            yield from of_flow(flow, p, length(flow, p))
+
+
+def of_flow(flow: Flow, p: Any, end: float) -> Iterator[Check | str]:
+    """Exponents in the step: of the curves of all order parameters, and of the times at which those
+    that get somewhere are half-way.
+
+    Parameters
+    ----------
+    flow : Flow
+    p : Parameters or mapping
+        As for `Flow.solve`.
+    end : float
+        Length of a run; shorter if nothing moves any more, or a step of a 128th is too large.
+    """
+    names = [x.name for x in flow.state]
+
+    @functools.cache
+    def descent(step: float) -> xr.Dataset:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return flow.descend(p, step, round(end / step))[names]
+
+    while not np.isfinite(descent(end / STEPS[0]).to_array()).all():
+        end /= 2
+    long = flow.solve(p, until=end)[names]
+    levels = {
+        n: float(x[[0, -1]].mean())
+        for n, x in long.items()
+        if abs(float(x[-1] - x[0])) > float(x.max() - x.min()) / 2
+    }
+    events = {
+        f"half-way {x.name}": x - sp.Float(levels[x.name]) for x in flow.state if x.name in levels
+    }
+    exact = flow.solve(p, at=[0.0], until=end, events=events)[[*events]]
+    end = min(end, MANY * float(exact.to_array().max()))
+
+    def crossings(step: float) -> xr.Dataset:
+        path = descent(step)
+        found = {f"half-way {n}": smooth_crossing(path[n], x) for n, x in levels.items()}
+        return xr.Dataset(found).fillna(2 * end)  # of one that never comes: off at every step
+
+    def curve(step: float) -> xr.Dataset:
+        return flow.solve(p, at=step * np.arange(round(end / step) + 1), until=end)[names]
+
+    for what, theory, measured in (
+        ("curves", curve, descent),
+        ("half-way times", exact, crossings),
+    ):
+        for finer in range(FINER.bit_length()):
+            rate = rates(theory, measured, [end / (n << finer) for n in STEPS])
+            if rate.verdict != "undecided":
+                break
+        yield rate.check(f"order of descent in its step, {what}, {flow.name}", flow.name)
 
 
 def report(model: registry.Model) -> Report:
     """Rows of a model: its flows against descent, and orders that its theory states besides."""
-    from verify import descent
-
     systems = model.systems or [model]
     modules = {x.wing("verify", "rates") for x in systems if x.has("verify", "rates")}
     groups = [getattr(module, "GROUPS", None) or module.rates for module in modules]
-    flows = [with_notes(descent.rows)(system) for system in systems]
+    flows = [with_notes(flow_rows)(system) for system in systems]
     return Report(*together([*flows, *((gathered(m), []) for m in groups)]))
 
 

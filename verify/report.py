@@ -1,13 +1,10 @@
-"""Request (arguments of a command), Report (its results), and the main function of all ``verify``
-commands.
-"""
+"""Request (arguments of a ``verify`` command) and Report (its results)."""
 
 import argparse
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -313,87 +310,3 @@ def derivations(
         return with_device(request, checks(system=request.model.name))
 
     return checks, report
-
-
-def request(args: argparse.Namespace) -> Request:
-    """Request from parsed command-line arguments."""
-    given = vars(args)
-    return Request(
-        args.model,
-        given.get("preset"),
-        tuple(given.get("set") or ()),
-        given.get("seeds"),
-        cli.length(given),
-        given.get("runs"),
-        given.get("device"),
-        not given.get("quiet", False),
-        given.get("train", False),
-        given.get("full", True),
-    )
-
-
-def main(
-    command: str,
-    description: str,
-    flags: Sequence[str],
-    argv: list[str] | None = None,
-    *,
-    unset: Iterable[str] = (),
-) -> int:
-    """Main function of a ``verify`` command: parse, collect, print, draw. The default model is the
-    first one that implements it.
-
-    Parameters
-    ----------
-    command : str
-        Name of the command and of the modules that implement it.
-    flags : sequence of str
-        Shared flags of the command.
-    unset : iterable of str
-        Parameters that the command itself varies.
-    """
-    parser = cli.parser(
-        f"verify.{command}",
-        description,
-        "json",
-        "wide",
-        "anew",
-        *flags,
-        model=registry.offering(command)[0],
-    )
-    parser.unset = frozenset(unset)
-    args = parser.parse_args(argv)
-    registry.offers(args.model, command)
-    if "plot" in flags:
-        cli.check_plot(args.plot)
-    if getattr(args, "device", None) is not None:
-        from simulate import device  # imports torch, so only after the arguments are validated
-
-        device.find(args.device)
-    drawn = getattr(args, "plot", None) is not None
-    with progress.bar(f"verify.{command} {args.model.name}", show=request(args).progress):
-        make = partial(collect, request(args), command)
-        # Not where code may have been changed in memory, nor what the key of a result leaves out.
-        if argv is None and not getattr(args, "beyond", False):
-            from simulate.storage import default_store
-            from verify import stored
-
-            with stored.arrays(default_store()):
-                report, origin = stored.answer(request(args), command, make, args.anew or drawn)
-        else:
-            report, origin = make(), ""
-    if origin:
-        print(f"{origin}; --anew runs it again", file=sys.stderr)
-    report.printed(args)
-    if drawn and report.draw is not None:
-        from theory.runtime import plotting
-
-        plotting.deliver(
-            report.draw(),
-            args.plot,
-            f"{command}_{args.model.name}.png",
-            stream=sys.stderr if args.json else None,
-        )
-    elif drawn:
-        print("no figure of this form of the command (see --full)", file=sys.stderr)
-    return report.exit_code

@@ -22,8 +22,9 @@ import xarray as xr
 from theory import registry, scope
 from theory.parameters import Allowed, ParameterError, error_summary, nearest, number, shown
 from theory.runtime import cli, memory, output
-from verify import ensemble, report, timed
-from verify.trajectories import Comparison, compare
+from verify import command, ensemble, timed
+from verify.comparison import Comparison, compare
+from verify.report import Report
 
 FLAGS = ("columns", "rows")  # beside those of `verify.trajectories`
 FACTOR = re.compile(r"(?P<column>.+?)(?:(?P<sign>[*/])(?P<factor>[0-9.eE+-]+))?", re.DOTALL)
@@ -394,5 +395,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     rows = mapped("--rows", args.rows) if args.rows else {}
     runs = read(args.runs, mapped("--columns", args.columns), rows)
-    comparison = against(args.model, report.request(args).parameters(), runs)
-    return report.Report(comparison.checks, [comparison.spoken(), *scope.broken()]).printed(args)
+    comparison = against(args.model, command.request(args).parameters(), runs)
+    return Report(comparison.checks, [comparison.spoken(), *scope.broken()]).printed(args)

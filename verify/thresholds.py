@@ -5,10 +5,10 @@
 from functools import partial
 
 from theory.runtime import cli
-from verify import report
+from verify import command
 
 main = partial(
-    report.main,
+    command.main,
     "thresholds",
     "Thresholds measured on ensembles, with confidence intervals.",
     ("plot", "set", "preset", "seeds", "device", "quiet", "full", "beyond"),

@@ -36,9 +36,7 @@ def pair(
         If it is not clear which dimension is the time, if the times are not usable (`axis`), or if
         runs and curve belong to different students (`prediction.check_curve`).
     """
-    for whose, data in (("curve", curve), ("runs", runs)):
-        if not isinstance(data, xr.Dataset):
-            raise ParameterError(f"{whose}: must be a Dataset, got {type(data).__name__}")
+    prediction.are_datasets(curve, runs)
     runs, time = _named(curve, runs, time, what)
     curve = axis("curve", curve, time)
     runs = axis("runs", runs, time)

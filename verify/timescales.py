@@ -3,10 +3,10 @@
 from functools import partial
 
 from theory.runtime import cli
-from verify import ensemble, report
+from verify import command, ensemble
 
 main = partial(
-    report.main,
+    command.main,
     "timescales",
     "Emergence times of ensembles and their scaling.",
     (*ensemble.FLAGS, "full"),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from simulate import optimisers, training
-from simulate.learner import Unstacked
+from simulate.learner import Member, Unstacked
 from simulate.streams import keyed
 from theory.associative_memory.factual_recall import Parameters
 from theory.optimisers import Optimiser
@@ -139,38 +139,17 @@ class LinearAttention(nn.Module):
         return (self.w[tokens][..., None] * self.V[tokens]).sum(1)
 
 
-class Learner:
-    """Stochastic gradient descent on token counts, with hand-written gradients (NumPy).
+class Learner(Member):
+    """Stochastic gradient descent on token counts, with hand-written gradients (NumPy)."""
 
-    Parameters
-    ----------
-    p : Parameters
-        Task and training settings.
-    seed : int
-        Seed of all batches.
-    device : torch.device, optional
-        The CPU.
-    dtype : torch.dtype
-        Precision.
-    table : ndarray, optional
-        Answers ``(S, R)``; the balanced table by default.
-    optimizer : Optimiser, optional
-        Gradient descent by default.
-    """
+    p: Parameters
 
-    def __init__(
-        self,
-        p: Parameters,
-        seed: int,
-        device: torch.device | None = None,
-        dtype: torch.dtype = torch.float32,
-        table: np.ndarray | None = None,
-        optimizer: Optimiser | None = None,
-    ) -> None:
-        self.p, self.seed = p, seed
+    def build(self, table: np.ndarray | None = None, optimizer: Optimiser | None = None) -> None:
+        """Answers ``(S, R)``, by default the balanced table; by default gradient descent."""
+        p = self.p
         self.table = fact_table(p) if table is None else table
         self.w, self.V = (
-            np.full(shape, p.epsilon, dtype=str(dtype).removeprefix("torch."))
+            np.full(shape, p.epsilon, dtype=str(self.dtype).removeprefix("torch."))
             for shape in (p.vocabulary, (p.vocabulary, p.answers))
         )
         self.moves = optimisers.Moves(optimizer, p.eta, p.steps) if optimizer else None

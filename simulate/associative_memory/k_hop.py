@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from simulate import training
-from simulate.learner import Module, Unstacked
+from simulate.learner import Member, Module, Unstacked
 from simulate.streams import keyed
 from theory.associative_memory.k_hop import Parameters
 from theory.associative_memory.k_hop.overlaps import STAGE, Pointers
@@ -77,7 +77,7 @@ def memory(p: Parameters, itemsize: int = 8) -> float:
     )
 
 
-class Learner:
+class Learner(Member):
     """Online gradient ascent on the probability of the correct answer; hop by hop with
     ``p.curriculum``.
 
@@ -85,18 +85,15 @@ class Learner:
     uniform.
     """
 
-    def __init__(
-        self,
-        p: Parameters,
-        seed: int,
-        device: torch.device | None = None,
-        dtype: torch.dtype = torch.float64,
-    ) -> None:
-        self.p, self.seed, self.device = p, seed, device
-        self.hidden = draw_permutations((p.k,), p.N, keyed(seed, 0))
-        self.matrices = torch.tensor(
-            np.eye(p.N)[:, self.hidden].transpose(1, 0, 2), dtype=dtype, device=device
-        )  # [j, pi_j(x), x] = 1
+    p: Parameters
+    dtype = torch.float64
+
+    def build(self) -> None:
+        """Hidden permutations, and kernels near them."""
+        p = self.p
+        self.hidden = draw_permutations((p.k,), p.N, keyed(self.seed, 0))
+        one_hot = np.eye(p.N)[:, self.hidden].transpose(1, 0, 2)  # [j, pi_j(x), x] = 1
+        self.matrices = torch.tensor(one_hot, dtype=self.dtype, device=self.device)
         start = p.m_0 * self.matrices + (1 - p.m_0) / p.N
         self.logits = start.log().requires_grad_()
         self.hops = 1 if p.curriculum else p.k
@@ -198,22 +195,18 @@ def pointer_memory(p: Pointers, itemsize: int = 4) -> float:
 class PointerLearner(Module):
     """Adam on the cross-entropy of the chosen hops, fresh permutations at every step."""
 
-    def __init__(
-        self,
-        p: Pointers,
-        seed: int,
-        device: torch.device | None = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        self.p, self.seed, self.device, self.dtype = p, seed, device, dtype
-        rng, heads = keyed(seed, 0), p.layers + 1
+    p: Pointers
+
+    def build(self) -> None:
+        """Scores near zero, and a mixture near the mean of all layers."""
+        p, rng, heads = self.p, keyed(self.seed, 0), self.p.layers + 1
         start = {
             "scores": p.spread * rng.normal(size=(p.layers, p.N, p.N)),
             "mixture": 1 / heads + p.spread * rng.normal(size=(heads, heads)),
             "sharpness": np.ones(()),
         }
-        weights = {name: torch.tensor(w, dtype=dtype) for name, w in start.items()}
-        self.student = torch.nn.ParameterDict(weights).to(device)
+        weights = {name: torch.tensor(w, dtype=self.dtype) for name, w in start.items()}
+        self.student = torch.nn.ParameterDict(weights).to(self.device)
         self.optimizer = torch.optim.Adam(self.student.parameters(), lr=p.eta)
 
     def pointers(self, sigma: Tensor) -> tuple[list[Tensor], list[Tensor]]:

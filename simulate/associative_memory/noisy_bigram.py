@@ -109,19 +109,15 @@ class Learner(Module):
     path is a single row.
     """
 
-    def __init__(
-        self,
-        p: Parameters,
-        seed: int,
-        device: torch.device | None = None,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        self.p, self.seed, self.device = p, seed, device
-        shapes = {"feed_forward": (p.N + 1,), "value": (p.N + 1, p.N), "score": ()}
-        self.student = torch.nn.ParameterDict(
-            {name: torch.zeros(shape, dtype=dtype) for name, shape in shapes.items()}
-        ).to(device)
-        self.optimizer = Descent(self.student.parameters(), lr=p.eta)
+    p: Parameters
+
+    def build(self) -> None:
+        """All weights are zero."""
+        N = self.p.N
+        shapes = {"feed_forward": (N + 1,), "value": (N + 1, N), "score": ()}
+        weights = {name: torch.zeros(shape, dtype=self.dtype) for name, shape in shapes.items()}
+        self.student = torch.nn.ParameterDict(weights).to(self.device)
+        self.optimizer = Descent(self.student.parameters(), lr=self.p.eta)
 
     def logits(self, context: Tensor, keep: float = 1.0) -> Tensor:
         """Logits ``(n, N + 1)`` with a fraction of the feed-forward path kept."""

@@ -56,38 +56,14 @@ def memory(p: Parameters, itemsize: int = 4, keep_weights: bool = False) -> floa
 
 
 class Learner(Module):
-    """One disentangled student.
+    """One disentangled student."""
 
-    Parameters
-    ----------
-    p : Parameters
-        Task, architecture and training settings.
-    seed : int
-        Seed of training and test sequences.
-    device : torch.device
-        Device.
-    dtype : torch.dtype
-        Precision of the student.
-    keep_weights : bool
-        Record W1, W2, W3 at every measurement (large).
-    """
+    p: Parameters
 
-    def __init__(
-        self,
-        p: Parameters,
-        seed: int,
-        device: torch.device,
-        dtype: torch.dtype,
-        keep_weights: bool = False,
-    ) -> None:
-        self.p, self.seed, self.device, self.dtype, self.keep_weights = (
-            p,
-            seed,
-            device,
-            dtype,
-            keep_weights,
-        )
-        self.student = KINDS[p.trained](p.dimension, p.mask, dtype).to(device)
+    def build(self, keep_weights: bool = False) -> None:
+        """Whether W1, W2, W3 are recorded at every measurement (large)."""
+        p, self.keep_weights = self.p, keep_weights
+        self.student = KINDS[p.trained](p.dimension, p.mask, self.dtype).to(self.device)
         # A step of the matrices changes a pseudo-parameter by the gradient along its kernel,
         # divided by D.
         rate = p.eta / p.dimension if p.trained in ("nineteen", "projected") else p.eta

@@ -91,11 +91,12 @@ def sample(
 class Learner(Module):
     """One standard transformer, trained on the negative log-likelihood of the correct label."""
 
-    def __init__(
-        self, p: StandardParameters, seed: int, device: torch.device, dtype: torch.dtype
-    ) -> None:
-        self.p, self.seed, self.device = p, seed, device
-        self.student = Transformer(p, generator(seed, "initialisation")).to(device, dtype)
+    p: StandardParameters
+
+    def build(self) -> None:
+        """A transformer and its test sequences."""
+        p, random = self.p, generator(self.seed, "initialisation")
+        self.student = Transformer(p, random).to(self.device, self.dtype)
         self.optimizer = torch.optim.AdamW(
             self.student.parameters(), lr=p.eta, weight_decay=p.weight_decay
         )

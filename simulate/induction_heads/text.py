@@ -243,18 +243,14 @@ MEANING = {
 class Learner(Module):
     """One character model; the windows of every step are drawn from (seed, step)."""
 
-    def __init__(
-        self,
-        p: Parameters,
-        seed: int,
-        device: torch.device,
-        dtype: torch.dtype,
-        text: str | None = None,
-    ) -> None:
-        self.p, self.seed, self.device = p, seed, device
+    p: Parameters
+
+    def build(self, text: str | None = None) -> None:
+        """A text of the user in place of that which the parameters name, if given."""
+        p, seed = self.p, self.seed
         content = read(p.text) if text is None else text
         self.corpus = Corpus.of(content, p.vocabulary, p.context)
-        self.student = Transformer(p, of_torch(seed, 0)).to(device, dtype)
+        self.student = Transformer(p, of_torch(seed, 0)).to(self.device, self.dtype)
         self.optimizer = torch.optim.Adam(self.student.parameters(), lr=p.eta)
         held, random = self.corpus.test, keyed(seed, 1)
         plain = p.replace(repeats=0.0, piece=None)

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from simulate import training
-from simulate.learner import State, Unstacked
+from simulate.learner import Member, State, Unstacked
 from theory.parameters import ParameterError
 from theory.positional_semantic.parameters import HistogramParameters
 
@@ -123,33 +123,23 @@ def dependence(model: Counter, sequences: torch.Tensor) -> float:
         return float(model.attention(sequences).std(0).mean())
 
 
-class Learner:
+class Learner(Member):
     """Both solutions of a seed, trained side by side: first with frozen weights by Adam, then all
     weights, after a perturbation, by plain gradient descent.
-
-    Parameters
-    ----------
-    p : HistogramParameters
-        Sizes and training.
-    seed : int
-        Seed of the initial weights, the order of the sequences and the perturbation.
-    device : torch.device
-        Device.
-    dtype : torch.dtype
-        Precision of the students.
     """
 
-    def __init__(
-        self, p: HistogramParameters, seed: int, device: torch.device, dtype: torch.dtype
-    ) -> None:
-        self.p, self.device = p, device
+    p: HistogramParameters
+
+    def build(self) -> None:
+        """Sequences, both students, and the order of the sequences for each."""
+        p, seed, device = self.p, self.seed, self.device
         self.train, self.test = (v.to(device) for v in sample(p))
         self.target = count(self.train)
         self.models, self.orders = {}, {}
         for kind in KINDS:
             torch.manual_seed(seed)
             self.orders[kind] = torch.Generator().manual_seed(seed)
-            self.models[kind] = Counter(p, kind).to(device, dtype)
+            self.models[kind] = Counter(p, kind).to(device, self.dtype)
         self.start = {kind: snapshot(model) for kind, model in self.models.items()}
         self.frozen: dict[str, dict[str, torch.Tensor]] = {}
         self._optimize()

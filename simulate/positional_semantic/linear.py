@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from simulate import training
-from simulate.learner import Descent, State, Unstacked
+from simulate.learner import Descent, Member, State, Unstacked
 from simulate.positional_semantic import student
 from theory.arguments import checked
 from theory.parameters import Allowed, ParameterError
@@ -26,7 +26,7 @@ MEANING = {
 }
 
 
-class Learner:
+class Learner(Member):
     """Weights of ``f(x) = W x``, trained from the identity by full-batch descent on the training
     sentences of a seed.
 
@@ -36,23 +36,19 @@ class Learner:
         With low-rank labels, which it is not fitted to.
     """
 
-    def __init__(
-        self,
-        p: Parameters,
-        seed: int,
-        device: torch.device | None = None,
-        dtype: torch.dtype = torch.float64,
-    ) -> None:
+    p: Parameters
+    dtype = torch.float64
+
+    def build(self) -> None:
+        """Moments of the sentences, and the identity."""
+        p = self.p
         if p.value_rank:
             raise ParameterError(f"value_rank = {p.value_rank}: must be 0 for the linear layer")
-        self.p, self.seed, self.dtype = p, seed, dtype
-        self.teacher, data = student.sample(p, seed, dtype)
-        T, gram = data.target.numpy(), data.gram_tt.numpy()
-        self.cross, self.square = (
-            np.einsum("nab,nbc->ac", T, gram),
-            gram.sum(0) + RIDGE * np.eye(2, dtype=gram.dtype),
-        )
-        self.weight = torch.eye(2, dtype=dtype, requires_grad=True)
+        self.teacher, data = student.sample(p, self.seed, self.dtype)
+        gram = data.gram_tt.numpy()
+        self.cross = np.einsum("nab,nbc->ac", data.target.numpy(), gram)
+        self.square = gram.sum(0) + RIDGE * np.eye(2, dtype=gram.dtype)
+        self.weight = torch.eye(2, dtype=self.dtype, requires_grad=True)
         kind: Any = {"gd": Descent, "adam": torch.optim.Adam}[p.optimizer]
         self.optimizer = kind([self.weight], lr=p.eta)
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from simulate import training
-from simulate.learner import State, Unstacked
+from simulate.learner import Member, State, Unstacked
 from simulate.positional_semantic.student import Student, positional_encoding
 from simulate.streams import keyed
 from theory.parameters import ParameterError
@@ -24,27 +24,18 @@ MEANING = {
 }
 
 
-class OnePass:
-    """Weights ``Q`` that start with the given norm and cosines and descend on fresh sentences.
+class OnePass(Member):
+    """Weights ``Q`` that start with the given norm and cosines and descend on fresh sentences."""
 
-    Parameters
-    ----------
-    p : Parameters
-        Task, start and steps.
-    seed : int
-        Fixes teacher, start and all sentences.
-    """
+    p: Parameters
+    dtype = torch.float64
 
-    def __init__(
-        self,
-        p: Parameters,
-        seed: int,
-        device: torch.device | None = None,
-        dtype: torch.dtype = torch.float64,
-    ) -> None:
+    def build(self) -> None:
+        """Teacher, start and test sentences."""
+        p, seed, dtype = self.p, self.seed, self.dtype
         if p.batch is None:
             raise ParameterError("batch = None: must be a number of sentences for students")
-        self.p, self.seed, self.dtype, self.batch = p, seed, dtype, p.batch
+        self.batch = p.batch
         self.positions = torch.as_tensor(positional_encoding(p.d)).to(dtype)
         draws = keyed(seed, TEACHER).standard_normal(p.d), keyed(seed, START).standard_normal(p.d)
         axes, _ = np.linalg.qr(np.stack([self.positions[0].double().numpy(), *draws], 1))

@@ -140,15 +140,11 @@ def drawn(p: StandardParameters, seed: int) -> Transformer:
 class Learner(Module):
     """One standard transformer, on the data of the solvable student of its seed."""
 
-    def __init__(
-        self,
-        p: StandardParameters,
-        seed: int,
-        device: torch.device,
-        dtype: torch.dtype,
-        permutations: np.ndarray | None = None,
-    ) -> None:
-        self.p, self.seed = p, seed
+    p: StandardParameters
+
+    def build(self, permutations: np.ndarray | None = None) -> None:
+        """Teachers are drawn if none are given."""
+        p, seed, device = self.p, self.seed, self.device
         stream = task.streams(seed, p.data_draw)
         teachers = task.draw_permutations(p, stream["task"])
         teachers = teachers if permutations is None else np.asarray(permutations)
@@ -158,7 +154,7 @@ class Learner(Module):
             for sequences in [task.draw_sequences(teachers, n, p.L, stream[which])]
         )
         start = int(stream["initialisation"].integers(2**62))
-        self.student = drawn(p, start).to(device, dtype)
+        self.student = drawn(p, start).to(device, self.dtype)
         self.optimizer = optimizer(p, self.student)
 
     def step(self, number: int) -> None:

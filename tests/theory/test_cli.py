@@ -392,12 +392,12 @@ def test_advice_is_followed_to_the_end():
 @pytest.mark.parametrize("command", ["laws", "thresholds", "fidelity", "gradients"])
 def test_a_bare_command_takes_a_model_that_has_an_answer(command, monkeypatch):
     """The first of the registry that does; for another it says which."""
-    report = pytest.importorskip("verify.report")
+    run, report = (pytest.importorskip(f"verify.{x}") for x in ("command", "report"))
     asked = []
-    monkeypatch.setattr(report, "collect", lambda r, _: asked.append(r.model) or report.Report([]))
-    report.main(command, "", ("quiet",), [])
+    monkeypatch.setattr(run, "collect", lambda r, _: asked.append(r.model) or report.Report([]))
+    run.main(command, "", ("quiet",), [])
     assert command in asked[0].checks
     for model in registry.MODELS.values():
         if command not in model.checks:
             with pytest.raises(ParameterError, match=f"not for {model.name}.*{asked[0].name}"):
-                report.main(command, "", ("quiet",), [model.name])
+                run.main(command, "", ("quiet",), [model.name])

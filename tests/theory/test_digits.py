@@ -14,7 +14,7 @@ from theory import digits
 from theory.balls import Interval
 from theory.parameters import ParameterError
 from theory.registry import TABLE, find
-from verify.descent import described, length
+from verify.rates import described, length
 
 FILE = Path(__file__).parents[1] / "golden/digits.json"
 LONG = ("retrieval", "softmax_recall", "k_hop")
@@ -36,6 +36,16 @@ MODELS = [
 ]
 
 
+def of_flow(flow, p, end):
+    """Digits lost by the solution of a flow at a time, by order parameter, relative to the largest
+    value before.
+    """
+    path = flow.solve(p, until=end)
+    true = flow.certify(p, until=end)
+    sizes = {x.name: float(abs(path[x.name]).max()) for x in flow.state}
+    return {x: digits.lost(float(path[x][-1]), true[x], n) for x, n in sizes.items() if n}
+
+
 def along(model):
     """Steps of every flow of a model, and digits lost at the end of a run."""
     for flow in getattr(model.wing("theory"), "flows", dict)().values():
@@ -43,7 +53,7 @@ def along(model):
         end = length(flow, p)
         steps = flow.solve(p, at=[end], until=end).attrs["steps"]
         try:
-            of = {} if flow.name in NOT_ALONG else digits.of_flow(flow, p, end)
+            of = {} if flow.name in NOT_ALONG else of_flow(flow, p, end)
         except ParameterError:  # has no certified value
             of = {}
         yield flow.name, {"steps": steps, "lost": rounded(of)}

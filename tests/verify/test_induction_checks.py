@@ -12,6 +12,7 @@ from theory.registry import find
 from verify import ensemble
 from verify import timescales as command
 from verify.check import failed
+from verify.emergence import power
 from verify.induction_heads import flow_laws, gradients, pictures, symmetry, timescales
 from verify.induction_heads import trajectories as all_weights_trajectories
 from verify.report import Request
@@ -60,7 +61,7 @@ def test_powers_and_limits():
     """
     sizes = np.array([4, 6, 8, 12])
     times = [[3 * N**1.5, 7 * N**-0.5, N if N < 12 else np.nan] for N in sizes]
-    assert flow_laws.power(sizes, times) == pytest.approx([1.5, -0.5, np.nan], nan_ok=True)
+    assert power(sizes, times) == pytest.approx([1.5, -0.5, np.nan], nan_ok=True)
     approach = [2.0 + np.array([5.0, -3.0]) / size for size in (32, 128)]
     assert flow_laws.limit((32, 128), approach) == pytest.approx([2.0, 2.0])
 

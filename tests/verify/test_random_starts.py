@@ -5,7 +5,7 @@ import pytest
 
 from theory.parameters import ParameterError
 from theory.registry import find
-from verify.positional_semantic import wells as starts
+from verify.positional_semantic import random_starts as starts
 from verify.positional_semantic.online import thresholds
 from verify.report import Request
 

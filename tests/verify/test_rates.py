@@ -12,9 +12,8 @@ import xarray as xr
 
 from theory import Flow, registry, state_tracking
 from theory.parameters import ParameterError
-from verify import descent
 from verify.check import failed
-from verify.rates import main, rates
+from verify.rates import flow_rows, main, of_flow, rates
 
 STEPS = (0.1, 0.05, 0.025, 0.0125)
 x, y, t = sp.symbols("x y t", real=True)
@@ -170,7 +169,7 @@ def test_wrong_input_is_one_line(changes, said):
 
 def rows(name):
     """Rows of the flows of a model."""
-    return [row for row in descent.rows(registry.find(name)) if not isinstance(row, str)]
+    return [row for row in flow_rows(registry.find(name)) if not isinstance(row, str)]
 
 
 @pytest.mark.parametrize("name", ["state_tracking", "associative_memory.retrieval"])
@@ -186,12 +185,12 @@ def test_a_wrong_sign_in_one_term_of_descent_fails(monkeypatch):
     flow = dataclasses.replace(state_tracking.flow(), name="one wrong sign")
     p = state_tracking.Parameters.demo()
     right = Flow.descend
-    assert not failed([*descent.of_flow(flow, p, 8.0)])
+    assert not failed([*of_flow(flow, p, 8.0)])
     for moved in flow.state:
         first, *others = sp.Add.make_args(flow.rhs[moved].expand())
         wrong = dataclasses.replace(flow, rhs={**flow.rhs, moved: sp.Add(-first, *others)})
         monkeypatch.setattr(Flow, "descend", lambda _, *a, wrong=wrong: right(wrong, *a))
-        assert failed([*descent.of_flow(flow, p, 8.0)]), moved
+        assert failed([*of_flow(flow, p, 8.0)]), moved
 
 
 def test_the_command_on_one_model_and_without_rows(capsys):

@@ -5,10 +5,10 @@ import pytest
 import scipy.stats
 import sympy as sp
 import torch
+import wells
 
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, prox, solve, state_evolution
-from verify.positional_semantic import wells
 
 INFORMED = Parameters(omega=0.1, alpha=1.0, d=150, start="positional")
 

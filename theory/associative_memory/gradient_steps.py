@@ -10,7 +10,7 @@ import sympy as sp
 from theory import (
     Allowed,
     BaseParameters,
-    Equation,
+    Equations,
     Limit,
     ParameterError,
     Preset,
@@ -217,7 +217,7 @@ def mean_reach() -> sp.Expr:
 
 
 @cache
-def population_equations() -> dict[str, Equation]:
+def population_equations() -> Equations:
     """Gradient of the output matrix at zero weights, token block and remap block."""
     # The lemma for averaged inputs: (1/N) E x - p(k) E[x | y = k], with p(k) = 1/n for plain
     # outputs.

@@ -14,7 +14,7 @@ import xarray as xr
 from theory import (
     Allowed,
     BaseParameters,
-    Equation,
+    Equations,
     ParameterError,
     Preset,
     Scope,
@@ -209,7 +209,7 @@ def poisson(mean: sp.Expr, value: sp.Expr) -> sp.Expr:
 
 
 @cache
-def samples_equations() -> dict[str, Equation]:
+def samples_equations() -> Equations:
     """Failure probability of the feed-forward path, its sample size, and the recovered fraction of
     the value memory.
     """

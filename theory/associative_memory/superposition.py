@@ -14,6 +14,7 @@ import xarray as xr
 from theory import (
     BaseParameters,
     Equation,
+    Equations,
     Limit,
     ParameterError,
     Preset,
@@ -341,7 +342,7 @@ def unseen_mass() -> sp.Expr:
 
 
 @cache
-def zipf_equations() -> dict[str, Equation]:
+def zipf_equations() -> Equations:
     """Lost mass, unseen mass, and the exponent in d."""
     # Keys beyond rank P, with the sum replaced by an integral.
     lost = sp.simplify(sp.integrate(rank ** (-b - 1), (rank, P, sp.oo))) / sp.zeta(1 + b)

@@ -7,7 +7,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, array, function, symbol, table
+from theory import Equations, array, function, symbol, table
 from theory.associative_memory.symbols import K, N, T, e, i, j, k, ref, u
 from theory.catalogue import catalogue
 from theory.parameters import BaseParameters, ParameterError, Preset, parameter
@@ -53,7 +53,7 @@ def transition_law() -> sp.Expr:
 
 
 @cache
-def memories_equations() -> dict[str, Equation]:
+def memories_equations() -> Equations:
     """Distribution of the sequences, entries of the target memories, the probe, and its chance
     level.
     """

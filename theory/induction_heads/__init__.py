@@ -1,6 +1,7 @@
 """Induction heads in the disentangled two-layer transformer (Musat et al., arXiv:2511.01033)."""
 
-import time
+import math
+from functools import partial
 from typing import Any
 
 from theory.catalogue import catalogue
@@ -17,6 +18,7 @@ from theory.induction_heads.all_weights import burst, descent, law, plateau, rec
 from theory.induction_heads.dynamics import flow
 from theory.induction_heads.onset import emergence_times, onset, predict
 from theory.induction_heads.parameters import Parameters, applies
+from theory.timing import measured, row
 
 __all__ = [
     "Parameters",
@@ -78,22 +80,14 @@ def benchmark() -> dict[str, Any]:
         for size in SIZES:
             drop = {}
             for way, (run, options) in ways.items():
-                started = time.perf_counter()
-                drop[way] = run(size, query, **options)["T_drop"]
-                spent[way, query, size] = time.perf_counter() - started
+                work = partial(run, size, query, **options)
+                spent[way, query, size], times = measured(work)
+                drop[way] = times["T_drop"]
             for way, other, tolerance in (("flow", "flow, rtol 1e-7", 1e-5), ("law", "law", AGREE)):
-                error = abs(drop[other] / drop["flow"] - 1)
-                seconds = spent[way, query, size]
-                rows.append(
-                    {
-                        "way": f"{way}, {query} q, N = {size}",
-                        "points": 1,
-                        "seconds": seconds,
-                        "microseconds_per_point": 1e6 * seconds,
-                        "error": error,
-                        "within": bool(error < tolerance) or (way == "law" and size < SIZES[-1]),
-                    }
-                )
+                error = float(abs(drop[other] / drop["flow"] - 1))
+                bar = math.inf if way == "law" and size < SIZES[-1] else tolerance
+                name = f"{way}, {query} q, N = {size}"
+                rows.append(row(name, 1, spent[way, query, size], error, bar))
     return {
         "ratio": spent["flow", "last", SIZES[-1]] / spent["law", "last", SIZES[-1]],
         "agree": all(r["within"] for r in rows),

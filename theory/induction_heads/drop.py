@@ -9,7 +9,7 @@ import scipy.integrate
 import scipy.special
 import sympy as sp
 
-from theory import Equation, ParameterError, numeric, proved, table, written_as
+from theory import Equations, ParameterError, numeric, proved, table, written_as
 from theory.induction_heads import dynamics, expansions
 from theory.induction_heads.symbols import (
     F,
@@ -227,7 +227,7 @@ def tail() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Inner problem, time of the drop, and the tail."""
     given, new = dynamics.GIVEN, dynamics.NEW
     return table(

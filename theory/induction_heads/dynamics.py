@@ -8,7 +8,7 @@ import scipy.integrate
 import scipy.optimize
 import sympy as sp
 
-from theory import Allowed, Equation, Flow, checked, proved, symbol, table, vanishes, written_as
+from theory import Allowed, Equations, Flow, checked, proved, symbol, table, vanishes, written_as
 from theory.catalogue import cache
 from theory.induction_heads import network
 from theory.induction_heads.all_weights.running import (
@@ -38,6 +38,7 @@ from theory.induction_heads.symbols import (
     squared_error,
     t,
 )
+from theory.notation import Forms
 from theory.special import first_crossing
 
 LAST = "last pair queried, q = N (Assumption 8)"
@@ -51,7 +52,7 @@ conserved = symbol("conserved", "C", "invariant of the flow", real=True)
 
 
 @cache
-def abbreviations() -> dict[sp.Symbol, sp.Expr]:
+def abbreviations() -> Forms:
     """Definitions of r, F, s, p and G; each may use later ones. p is the score of the correct label
     divided by beta.
     """
@@ -79,7 +80,7 @@ def grouped(form: sp.Expr, derived: sp.Expr) -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Loss at q = N, its gradient by the chain rule, the invariant, and the optimal gamma."""
     short = abbreviations()
     # No row follows the last pair; its label has weight s, and 2N - 1 other rows have weight 1.
@@ -250,7 +251,7 @@ def large_initial_slope() -> sp.Expr:
 
 
 @cache
-def query_equations() -> dict[str, Equation]:
+def query_equations() -> Equations:
     """Initial rate of beta, for any queried pair and on average."""
     given = (ORTHONORMAL, network.THREE, "alpha = beta = 0", "strict mask")
     place = ref("beyond Assumption 8: any q")

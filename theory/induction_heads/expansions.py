@@ -10,7 +10,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, equation, proved, symbol, vanishes
+from theory import Equations, equation, proved, symbol, vanishes
 from theory.algebra import truncated
 from theory.induction_heads import dynamics
 from theory.induction_heads.symbols import (
@@ -33,6 +33,7 @@ from theory.induction_heads.symbols import (
     u,
     x,
 )
+from theory.notation import Forms
 
 LARGE = "large N"
 TIMES = "Theorem 2"
@@ -47,7 +48,7 @@ slow_rate = symbol("slow_rate", r"2N^{2}\dot\beta", "scaled rate of beta", posit
 in_x = 1 / (2 * x)  # N
 
 
-def scaled_rates(first: dict[sp.Symbol, sp.Expr], order: int) -> tuple[sp.Expr, sp.Expr]:
+def scaled_rates(first: Forms, order: int) -> tuple[sp.Expr, sp.Expr]:
     """N d beta/dt and N d gamma/dt to the given order in x, after the given substitutions."""
     short = dynamics.abbreviations()
     rates = dynamics.flow().rhs
@@ -213,7 +214,7 @@ def time_of_alpha(level: sp.Expr) -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Curves and emergence times, each to an order such that the next term vanishes as N grows."""
     given, new = (*dynamics.GIVEN, LARGE), dynamics.NEW
     early, late = "t of order N", "t >> N, beta of order 1"

@@ -12,7 +12,7 @@ from functools import cache, partial
 
 import sympy as sp
 
-from theory import Equation, equation, symbol
+from theory import Equations, equation, symbol
 from theory.algebra import gaussian_moment, proved, vanishes
 from theory.induction_heads import dynamics, expansions
 from theory.induction_heads.all_weights import plateau, scores
@@ -171,7 +171,7 @@ def drop_time(query: str) -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Variances of inner products, and emergence times in the regime of fast attention."""
     made = equation.table(
         ref(f"{dynamics.NEW}: Gaussian data"),

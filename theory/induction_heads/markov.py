@@ -9,7 +9,7 @@ import numpy as np
 import sympy as sp
 from scipy.optimize import brentq
 
-from theory import Equation, Limit, Scope, numeric, proved, scope, sweep, symbol, table, written_as
+from theory import Equations, Limit, Scope, numeric, proved, scope, sweep, symbol, table, written_as
 from theory.associative_memory import ramp
 from theory.statement import (
     Statement,
@@ -225,7 +225,7 @@ def free() -> sp.Expr:
 
 
 @cache
-def plateau_equations() -> dict[str, Equation]:
+def plateau_equations() -> Equations:
     """Attention, balance, clock, and times of both stages."""
     read_out = sp.Derivative(c, symbol("t"))
     observed = flow().observables

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import sympy as sp
 
-from theory import Equation, array, symbol, table
+from theory import Equation, Equations, array, symbol, table
 from theory.induction_heads.symbols import (
     W1,
     W2,
@@ -71,7 +71,7 @@ def softmax(score: sp.IndexedBase) -> sp.Expr:
 
 
 @cache
-def definitions() -> dict[str, Equation]:
+def definitions() -> Equations:
     """Definitions from which everything else is derived."""
     half = D / 2
     swap = sp.KroneckerDelta(n, m + half) + sp.KroneckerDelta(m, n + half)

@@ -7,7 +7,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, symbol, table
+from theory import Equations, symbol, table
 from theory.catalogue import catalogue
 from theory.parameters import BaseParameters, ParameterError, Preset, parameter
 
@@ -80,7 +80,7 @@ QUOTED = "fitted by others to language models of words, T = 10^5.7; quoted, noth
 
 
 @cache
-def published_equations() -> dict[str, Equation]:
+def published_equations() -> Equations:
     """The fit, and its prediction for steps of B C tokens each."""
     tokens = T * sp.sqrt(B * C)
     return table(

@@ -18,6 +18,7 @@ from theory.positional_semantic.fixed_point import FixedPoint, solve
 from theory.positional_semantic.onset import _at_crossing, _crossings, onset
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.state_evolution import OVERLAP
+from theory.timing import measured, row
 
 OMEGAS, ALPHAS = (
     np.linspace(0.05, 0.5, 10),
@@ -39,16 +40,6 @@ def distance(point: Any, reference: FixedPoint) -> float:
     """Largest relative difference in q and in the overlap of the branch."""
     names = "q", OVERLAP[reference.branch]
     return max(abs(abs(float(point[k])) / abs(getattr(reference.state, k)) - 1) for k in names)
-
-
-def timed(way: Callable[[], Any]) -> tuple[float, Any]:
-    """Median of a few runs, and the last result."""
-    seconds = []
-    for _ in range(REPEATS):
-        started = time.perf_counter()
-        result = way()
-        seconds.append(time.perf_counter() - started)
-    return sorted(seconds)[len(seconds) // 2], result
 
 
 def processor(*words: str) -> float:
@@ -89,23 +80,7 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
     p = Parameters()
     omegas, alphas = list(omegas), list(alphas)
     solve(p.replace(alpha=AT), "semantic")  # first call derives and compiles
-    rows: list[dict[str, Any]] = []
-
-    def add(way: str, points: int, seconds: float, error: float) -> None:
-        rows.append(
-            {
-                "way": way,
-                "points": points,
-                "seconds": seconds,
-                "microseconds_per_point": 1e6 * seconds / points,
-                "error": error,
-                "within": error <= AGREE,
-            }
-        )
-
-    started = time.perf_counter()
-    diagram = phase_diagram(p, omegas, alphas)
-    seconds = time.perf_counter() - started
+    seconds, diagram = measured(lambda: phase_diagram(p, omegas, alphas))
     errors = [
         distance(
             diagram.sel(branch=k, omega=w, alpha=a),
@@ -114,12 +89,8 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
         for w, a in nearest(omegas, alphas)
         for k in OVERLAP
     ]
-    add(
-        f"phase diagram, {len(alphas)} alpha x {len(omegas)} omega, both branches, all cores",
-        2 * len(omegas) * len(alphas),
-        seconds,
-        max(errors),
-    )
+    way = f"phase diagram, {len(alphas)} alpha x {len(omegas)} omega, both branches, all cores"
+    rows = [row(way, 2 * len(omegas) * len(alphas), seconds, max(errors), AGREE)]
     for branch in OVERLAP:
         there = p.replace(alpha=AT)
         reference = solve(there.replace(order=FINE), branch)
@@ -130,8 +101,9 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
             "12-node rule, damped": functools.partial(variants.solve_low_degree, there, branch),
         }
         for way, results in ways.items():
-            spent, point = timed(results)
-            add(f"{branch}, {way}", 1, spent, distance(point.state._asdict(), reference))
+            spent, point = measured(results, REPEATS)
+            error = distance(point.state._asdict(), reference)
+            rows.append(row(f"{branch}, {way}", 1, spent, error, AGREE))
     share = overhead()
     return {
         "overhead": share,

@@ -7,7 +7,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, function, symbol, table, vanishes, written_as
+from theory import Equations, function, symbol, table, vanishes, written_as
 from theory.positional_semantic.symbols import (
     A_12,
     A_21,
@@ -76,7 +76,7 @@ def off_diagonal(first: sp.Expr, second: sp.Expr) -> tuple[sp.Expr, sp.Expr]:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Student and target attention on two tokens, the loss of a sentence, and the objective of its
     Moreau envelope.
     """
@@ -154,7 +154,7 @@ def average(expr: sp.Expr) -> sp.Expr:
 
 
 @cache
-def output_channel() -> dict[str, Equation]:
+def output_channel() -> Equations:
     """Fields, envelope, its derivative g, and the averages as integrals."""
     at_best = {z_1: best[z_1], z_2: best[z_2]}
     objective = equations()["objective"].rhs

@@ -10,7 +10,7 @@ import sympy as sp
 
 from theory import (
     Allowed,
-    Equation,
+    Equations,
     ParameterError,
     gauss_hermite,
     linear_root,
@@ -57,7 +57,7 @@ epsilon_full = symbol(
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Training loss in three forms, proved equal at the fixed point; envelope identity; test
     error.
     """
@@ -164,7 +164,7 @@ ASSUMED = (
 
 
 @cache
-def linear_layer() -> dict[str, Equation]:
+def linear_layer() -> Equations:
     """Best linear layer for the target (16), its error, and that of a purely positional target."""
     P, R, W1, W2 = sp.symbols("P R W1 W2", real=True)  # entries of softmax(h h^T) and of the layer
     T = sp.Matrix([[0, (1 - omega) * P + omega * A_12], [(1 - omega) * R + omega * A_21, 0]])

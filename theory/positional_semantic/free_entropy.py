@@ -10,7 +10,8 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, array, function, linear_root, symbol, table
+from theory import Equation, Equations, array, function, linear_root, symbol, table
+from theory.notation import Forms
 from theory.positional_semantic.symbols import (
     CONJUGATE,
     E_M,
@@ -54,7 +55,7 @@ def entropic_potential() -> sp.Expr:
     return gaussian_moments(sp.expand(value.subs(field, b)), {noise: 1, tau: rho / sigma**2, pi: 1})
 
 
-def gaussian_moments(expr: sp.Expr, variances: dict[sp.Symbol, sp.Expr]) -> sp.Expr:
+def gaussian_moments(expr: sp.Expr, variances: Forms) -> sp.Expr:
     """Average of a polynomial of degree two over independent variables of mean zero."""
     poly = sp.Poly(expr, *variances)
     total = sp.S.Zero
@@ -69,7 +70,7 @@ def gaussian_moments(expr: sp.Expr, variances: dict[sp.Symbol, sp.Expr]) -> sp.E
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Entropic potential and free entropy of the rank-one layer, and the general free entropy."""
     psi = sp.factor(entropic_potential())
     trace = (V_hat * q - q_hat * V) / 2 - m_hat * m - theta_hat * theta
@@ -120,7 +121,7 @@ def general() -> sp.Expr:
     return trace + mean(inner) / 2 - alpha * E_M
 
 
-def gradient(values: dict[sp.Symbol, sp.Expr]) -> dict[sp.Symbol, sp.Expr]:
+def gradient(values: Forms) -> Forms:
     """Derivatives of the free entropy with respect to all eight variables; derivatives of ``E_M``
     are taken from ``values``.
     """

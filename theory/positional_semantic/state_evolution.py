@@ -18,7 +18,18 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 import sympy as sp
 
-from theory import Allowed, Equation, linear_root, numeric, proved, symbol, table, vanishes
+from theory import (
+    Allowed,
+    Equation,
+    Equations,
+    linear_root,
+    numeric,
+    proved,
+    symbol,
+    table,
+    vanishes,
+)
+from theory.notation import Forms
 from theory.positional_semantic import free_entropy
 from theory.positional_semantic.channel import Averages, State
 from theory.positional_semantic.free_entropy import RS, TWO
@@ -53,7 +64,7 @@ FIELDS = {w: sign * m + sp.sqrt(q) * xi, h: theta / sp.sqrt(q) * xi + sp.sqrt(nu
 NU = rho - theta**2 / q
 
 
-def by_envelope_theorem() -> dict[sp.Symbol, sp.Expr]:
+def by_envelope_theorem() -> Forms:
     """Derivatives of the envelope with respect to ``w`` and ``V`` as functions of ``g``, i.e. those
     of its objective at the minimiser.
     """
@@ -79,7 +90,7 @@ def stein(expr: sp.Expr) -> sp.Expr:
 
 
 @cache
-def envelope_gradient() -> dict[sp.Symbol, sp.Expr]:
+def envelope_gradient() -> Forms:
     """Derivatives of ``E_M`` with respect to q, m, V and theta as averages of ``g``, each proved by
     integration by parts.
 
@@ -150,7 +161,7 @@ replicon = symbol("R", means="replicon: alpha V^2 times the mean squared slope o
 
 
 @cache
-def stability() -> dict[str, Equation]:
+def stability() -> Equations:
     """The replicon as a trace over the Hessian of the risk at a student.
 
     Descent stops at a minimum of the risk whichever well each sentence lies in, as long as the

@@ -30,12 +30,11 @@ from theory.state_tracking import (
     rewards,
     rollout,
 )
-from theory.state_tracking.attention import c_omega
 from theory.state_tracking.decay import decay_thresholds, late_states
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
 from theory.state_tracking.edge import largest_rate, sharpness
 from theory.state_tracking.levels import applies
-from theory.state_tracking.mean_field import initial_variance
+from theory.state_tracking.mean_field import c_omega, initial_variance
 from theory.state_tracking.onset import equations as onset_equations
 from theory.state_tracking.onset import onset
 from theory.state_tracking.parameters import Parameters

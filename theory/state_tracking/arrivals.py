@@ -20,7 +20,7 @@ import numpy as np
 import scipy.stats
 import sympy as sp
 
-from theory import Equation, array, delta_sum, gauss_hermite, scope, symbol, table, written_as
+from theory import Equations, array, delta_sum, gauss_hermite, scope, symbol, table, written_as
 from theory.optimisers import Steps
 from theory.state_tracking.attention import Attention
 from theory.state_tracking.integrate import Single, half_epochs
@@ -152,7 +152,7 @@ def entry_scatter() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Shares, logits and loss by kinds."""
     return table(
         ref(BEYOND),

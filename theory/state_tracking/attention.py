@@ -2,19 +2,20 @@
 c_omega (Eqs. 5, 14, 62-73).
 """
 
+from __future__ import annotations
+
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import sympy as sp
 
 from theory import (
-    Equation,
+    Equations,
     array,
     delta_gradient,
     delta_sum,
     proved,
-    scope,
-    sweep,
     symbol,
     table,
     vanishes,
@@ -24,8 +25,6 @@ from theory.numeric import dirichlet_kernel
 from theory.runtime import memory
 from theory.state_tracking import definitions
 from theory.state_tracking.definitions import logit, pi, softmax_row
-from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.scope import ARCHITECTURE
 from theory.state_tracking.symbols import (
     W_K2,
     W_Q2,
@@ -33,6 +32,7 @@ from theory.state_tracking.symbols import (
     L,
     N,
     c_A,
+    c_omega,
     d_g,
     d_h,
     i,
@@ -43,7 +43,9 @@ from theory.state_tracking.symbols import (
     ref,
     sigma2,
 )
-from theory.state_tracking.symbols import c_omega as c_omega_symbol
+
+if TYPE_CHECKING:
+    from theory.state_tracking.parameters import Parameters
 
 CLOSURE = "closure c(A) = L c_omega A (1 - A), matched at A = 1/L"
 ANSATZ = "attention A on the right action, uniform elsewhere"
@@ -141,13 +143,13 @@ def mean_ansatz() -> sp.Expr:
 @cache
 def matched_constant() -> sp.Expr:
     """c_omega, from matching the closure L c_omega A (1 - A) to the averaged ansatz at A = 1/L."""
-    constant = (mean_ansatz() / (closure() / c_omega_symbol)).subs(A, 1 / L)
+    constant = (mean_ansatz() / (closure() / c_omega)).subs(A, 1 / L)
     return written_as(2 * d_g * N / (L * (L - 1)) * sigma2 * (2 / d_h) * SPECTRUM, constant)
 
 
 def closure() -> sp.Expr:
     """The paper's closure of c(A)."""
-    return L * c_omega_symbol * A * (1 - A)
+    return L * c_omega * A * (1 - A)
 
 
 @cache
@@ -195,15 +197,14 @@ def gradient_squared_under_ansatz(lam: sp.Expr) -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Equations 5, 14 and 62-73."""
     block = block_logit()
 
     def by_constant() -> sp.Expr:
-        spectrum = c_omega_symbol * (SPECTRUM / matched_constant())
+        spectrum = c_omega * (SPECTRUM / matched_constant())
         return written_as(
-            c_omega_symbol * L**3 / (L - 1) * A**2 * (1 - A) ** 2,
-            mean_ansatz().subs(SPECTRUM, spectrum),
+            c_omega * L**3 / (L - 1) * A**2 * (1 - A) ** 2, mean_ansatz().subs(SPECTRUM, spectrum)
         )
 
     def by_entry() -> sp.Expr:
@@ -244,37 +245,12 @@ def equations() -> dict[str, Equation]:
         ),
         c_closure=(c_A, closure(), "above Eqs. (14), (71)", "closure", CLOSURE),
         c_omega=(
-            c_omega_symbol,
+            c_omega,
             matched_constant,
             "Eqs. (14), (71)-(73)",
             "mean over independent centred entries of variance sigma^2",
             "matched at A = 1/L",
         ),
-    )
-
-
-@scope.guard(ARCHITECTURE)
-@sweep.over_fields
-def c_omega(parameters: Parameters) -> float:
-    """Attention constant c_omega (forner2026, Eq. 14).
-
-    Dimensionless in the time unit ``alpha = epochs/(d_g N)``. It is 0 for L = 1, where attention
-    cannot change.
-    """
-    p = parameters
-    if p.L == 1:
-        return 0.0
-    return float(
-        equations()["c_omega"].evaluate(
-            {
-                "N": p.N,
-                "L": p.L,
-                "d_g": p.d_g,
-                "d_h": p.d_h,
-                "sigma2": p.initial_variance,
-                "omega": p.frequencies,
-            }
-        )
     )
 
 

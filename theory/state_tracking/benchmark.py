@@ -3,7 +3,6 @@ integrator, both compared with mpmath.
 """
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from theory.state_tracking.quadrature import emergence_time
 from theory.state_tracking.realisation import Realisation, Start
 from theory.state_tracking.symbols import A, N, S, d_g, zeta
 from theory.state_tracking.trained import Spelled
+from theory.timing import measured, row
 
 POINTS, LOOPED, REFERENCES, DIGITS = 10_000, 100, 12, 20
 RTOL, ATOL = 1e-10, 1e-12
@@ -129,22 +129,6 @@ def reference(values: Mapping[str, float], level: Any = "0.5", digits: int = DIG
         middle = (first + last) / 2
         total = mpmath.quad(slowness, [first, middle, last], method="gauss-legendre")
         return total / (v["eta"] * v["pace"])
-
-
-def measured(work: Callable[[], Any], calls: int) -> tuple[float, Any]:
-    """Median time of some calls in seconds, and the last result."""
-    seconds = []
-    for _ in range(calls):
-        started = time.perf_counter()
-        result = work()
-        seconds.append(time.perf_counter() - started)
-    return float(np.median(seconds)), result
-
-
-def row(way: str, points: int, seconds: float, error: float, bar: float) -> dict[str, Any]:
-    """A row of the table: time, largest relative error, and whether this is within its bar."""
-    each = {"seconds": seconds, "microseconds_per_point": 1e6 * seconds / points}
-    return {"way": way, "points": points, **each, "error": error, "within": error <= bar}
 
 
 def rates(p: Parameters, calls: int) -> list[dict[str, Any]]:

@@ -9,8 +9,9 @@ import numpy as np
 import sympy as sp
 from scipy.integrate import solve_ivp
 
-from theory import Equation, Limit, ParameterError, Scope, numeric, scope, sweep, symbol, table
+from theory import Equations, Limit, ParameterError, Scope, numeric, scope, sweep, symbol, table
 from theory.algebra import replaced
+from theory.notation import Forms
 from theory.state_tracking.symbols import PAPER, ref
 from theory.statement import (
     draw,
@@ -115,7 +116,7 @@ def by_two(expr: sp.Expr) -> sp.Expr:
         order_parameters()[x] for x in ("theta", "delta_M_1", "delta_M_0", "delta_U")
     )
 
-    def split(share: sp.Expr) -> dict[sp.Symbol, sp.Expr]:
+    def split(share: sp.Expr) -> Forms:
         return {to_own: D + (1 - share) * h, other: (1 - share) * h, alone: share * h / b}
 
     point = {theta: POINT["theta"], D: POINT["D"], h: POINT["h"], b: sp.Rational(4, 5)}
@@ -184,7 +185,7 @@ def guess() -> sp.Expr:
 
 
 @cache
-def stage_equations() -> dict[str, Equation]:
+def stage_equations() -> Equations:
     """Rates and specificity at the start; loss of the first stage."""
     return table(
         ref("beyond the paper: a bypass"),

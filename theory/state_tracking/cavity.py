@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 import sympy as sp
 
-from theory import Equation, array, delta_sum, symbol, table, written_as
+from theory import Equations, array, delta_sum, symbol, table, written_as
 from theory.special import gauss_hermite, gauss_legendre
 from theory.state_tracking import dressed, mean_field
 from theory.state_tracking.attention import Attention
@@ -104,7 +104,7 @@ def mixture_variance() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Logits of a column, their noise, softmax weights, and the rates of the entries."""
     by_others, by_own = noise()
     normal = sp.exp(-(xi**2) / 2) / sp.sqrt(2 * sp.pi)

@@ -10,7 +10,7 @@ import numpy as np
 import sympy as sp
 
 from theory import (
-    Equation,
+    Equations,
     arguments,
     by_dimension,
     function,
@@ -121,7 +121,7 @@ def training_time() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Lock function, composite solution, and the time of A = a at large L."""
     of_D = sp.Function("alpha")(D)
     start = "m_0 is the margin at alpha = 0"

@@ -10,7 +10,7 @@ import scipy.optimize
 import sympy as sp
 import xarray as xr
 
-from theory import Equation, ParameterError, by_dimension, scope, sweep, symbol, table, written_as
+from theory import Equations, ParameterError, by_dimension, scope, sweep, symbol, table, written_as
 from theory.numeric import function
 from theory.onset import Onset, tabulated
 from theory.state_tracking import late_time, norms
@@ -42,7 +42,7 @@ def by_lambert() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Balance of loss and decay, and the overlap in the end."""
     return table(
         ref(BEYOND),

@@ -4,7 +4,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, array, delta_sum, function, symbol, table, written_as
+from theory import Equations, array, delta_sum, function, symbol, table, written_as
 from theory.state_tracking.symbols import (
     A,
     L,
@@ -43,7 +43,7 @@ def softmax_row() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Definitions from which everything else is derived."""
     entries = ((p, 1, N), (q, 1, N))
     on_own = sp.Sum(M_star[a, p, q] * M[a, p, q], *entries, (a, 1, d_g))
@@ -142,7 +142,7 @@ def group_overlap() -> sp.Expr:
 
 
 @cache
-def overlap_equations() -> dict[str, Equation]:
+def overlap_equations() -> Equations:
     """Equations 57-58 and 74-77, with the value for independent draws."""
     trace = sp.Sum(M_star[a, p, q] * M_star[c, p, q], (p, 1, N), (q, 1, N))
     pairs = sp.Sum((1 - delta(a, c)) * trace, (a, 1, d_g), (c, 1, d_g)) / (d_g * (d_g - 1) * N)

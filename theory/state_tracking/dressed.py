@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import sympy as sp
 
-from theory import Equation, array, delta_sum, symbol, table, written_as
+from theory import Equations, array, delta_sum, symbol, table, written_as
 from theory.special import gaussian_accuracy
 from theory.state_tracking import mean_field
 from theory.state_tracking.attention import Attention
@@ -106,7 +106,7 @@ def sampled_force() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Logit variance and its coefficient in the loss, the dressed loss, its derivatives with
     respect to attention entries, and the decay of the variance of M.
     """

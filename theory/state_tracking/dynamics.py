@@ -6,7 +6,17 @@ from typing import Any
 
 import sympy as sp
 
-from theory import Equation, Flow, ParameterError, clocks, delta_sum, symbol, table, written_as
+from theory import (
+    Equation,
+    Equations,
+    Flow,
+    ParameterError,
+    clocks,
+    delta_sum,
+    symbol,
+    table,
+    written_as,
+)
 from theory.catalogue import cache
 from theory.state_tracking import attention, definitions, mean_field
 from theory.state_tracking.mean_field import MEAN_FIELD
@@ -116,7 +126,7 @@ def over_seeds(update: sp.Expr, form: sp.Expr) -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Updates at finite teacher overlap, their averages over teachers, and the equation of
     attention.
     """
@@ -265,7 +275,7 @@ ASSUMED = ("loss linear in the logits", "A = A_0", "R(0) = S(0) = zeta = 0")
 
 
 @cache
-def early_equations() -> dict[str, Equation]:
+def early_equations() -> Equations:
     """A, R and S to first order in the logits."""
     at_start = {A: A_0, R: 0, S: 0, zeta: 0}
     rate = {x: sp.factor(rhs.subs(at_start)) for x, rhs in flow().expanded.items()}

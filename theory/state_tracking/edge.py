@@ -9,9 +9,10 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import Equation, Flow, scope, sweep, symbol, table, written_as
+from theory import Equations, Flow, scope, sweep, symbol, table, written_as
 from theory.arguments import Positive
 from theory.catalogue import cache
+from theory.notation import Forms
 from theory.numeric import function
 from theory.parameters import ParameterError, most_extreme
 from theory.state_tracking import mean_field, norms
@@ -33,7 +34,7 @@ SCORE, NORM = (up**2 - down**2) / 2, (up**2 + down**2) / 2  # of all blocks
 
 
 @cache
-def amplitudes() -> dict[sp.Symbol, sp.Expr]:
+def amplitudes() -> Forms:
     """Rates of the sum and the difference of keys and (turned) queries, over the root of two: each
     moves by itself, and their squares give score and norm.
     """
@@ -97,7 +98,7 @@ def of_learned_state() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Amplitudes, and the sharpness of the learned state."""
     rates = amplitudes()
     return table(

@@ -10,7 +10,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, array, delta_gradient, delta_sum, proved, symbol, table, vanishes
+from theory import Equations, array, delta_gradient, delta_sum, proved, symbol, table, vanishes
 from theory.state_tracking.symbols import alpha, d_h, eta, ref
 
 BEYOND = "beyond the paper: learned embeddings"
@@ -116,7 +116,7 @@ def shares() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """The conserved matrix, its drift per step, and the rates of queries and keys."""
     columns = product(E[token, one], token, tokens) - product(W[head, one], head, d_h)
     return table(

@@ -6,7 +6,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, function, proved, symbol, table, vanishes, written_as
+from theory import Equations, function, proved, symbol, table, vanishes, written_as
 from theory.state_tracking import mean_field
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.symbols import (
@@ -168,7 +168,7 @@ def along(upper: sp.Expr, integrand: sp.Expr) -> sp.Integral:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """First integral, solution by quadratures, time of A = a, separatrix."""
     of_A = sp.Function("A")(D)
     of_T = T_of(D)

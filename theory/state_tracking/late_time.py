@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import Equation, by_dimension, linear_root, scope, sweep, symbol, table, written_as
+from theory import Equations, by_dimension, linear_root, scope, sweep, symbol, table, written_as
 from theory.numeric import wright_omega
 from theory.state_tracking import exact, mean_field, quadrature
 from theory.state_tracking.dynamics import flow
@@ -167,7 +167,7 @@ def saturated() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Margin at constant attention; R and loss at A = 1 and their late-time forms;
     saturation of S.
     """

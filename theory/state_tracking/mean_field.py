@@ -7,7 +7,7 @@ from functools import cache
 import sympy as sp
 
 from theory import (
-    Equation,
+    Equations,
     delta_gradient,
     delta_sum,
     function,
@@ -19,6 +19,7 @@ from theory import (
     table,
     written_as,
 )
+from theory.notation import Forms
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking import definitions
 from theory.state_tracking.parameters import Parameters
@@ -85,7 +86,7 @@ def average_correct_logit() -> sp.Expr:
 
 
 @cache
-def logit_equations() -> dict[str, Equation]:
+def logit_equations() -> Equations:
     """Equations 11-12 and 25-41, with the coefficients of 46."""
     at_i = average_correct_logit()
     of_R = written_as(A + (1 - A) / d_g, at_i.coeff(R).subs(pi_i, A))
@@ -114,7 +115,7 @@ MEAN_FIELD = "logits replaced by their means"
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Loss, margin, and the derivatives that enter gradient descent."""
     mean = logit_equations()
     correct = mean["logit_correct"].rhs
@@ -151,7 +152,7 @@ def margin_of_state() -> sp.Expr:
     return equations()["margin"].rhs.subs(z_k, logit_equations()["logit_correct"].rhs)
 
 
-def abbreviations() -> dict[sp.Symbol, sp.Expr]:
+def abbreviations() -> Forms:
     """Definitions of g, m and the mean logits; each may use later ones."""
     return {
         e.lhs: e.rhs
@@ -200,7 +201,7 @@ def initial_participation() -> sp.Expr:
 
 
 @cache
-def variance_equations() -> dict[str, Equation]:
+def variance_equations() -> Equations:
     """Variance for given attention, and at random keys and queries."""
     # Var_M of sum_j pi_j M_{g_j}: equal actions share an entry, and two actions are equal with
     # probability 1/d_g.
@@ -230,6 +231,17 @@ def initial_variance(p: Parameters) -> float:
     return float(variance_equations()["logit_variance_initial"].evaluate(p.values()))
 
 
+@scope.guard(ARCHITECTURE)
+@sweep.over_fields
+def c_omega(parameters: Parameters) -> float:
+    """Attention constant c_omega (forner2026, Eq. 14).
+
+    Dimensionless in the time unit ``alpha = epochs/(d_g N)``. It is 0 for L = 1, where attention
+    cannot change.
+    """
+    return parameters.values()["c_omega"]
+
+
 # Gradients with respect to single entries of the logic matrices, and their update (Eqs. 42-52)
 
 ENTRY = M[b, r, s]
@@ -239,7 +251,7 @@ UPDATE = symbol("Delta_M", r"\Delta [M_{b}]_{rs}", "change of an entry of M in a
 
 
 @cache
-def entry_equations() -> dict[str, Equation]:
+def entry_equations() -> Equations:
     """Equations 47-52: from the definitions to the update of one entry."""
     definition = definitions.equations()
     dR = delta_gradient(definition["R"].rhs, ENTRY)

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import sympy as sp
 
-from theory import Equation, Flow, array, linear_root, symbol, table, written_as
+from theory import Equations, Flow, array, linear_root, symbol, table, written_as
 from theory.catalogue import cache
+from theory.notation import Forms
 from theory.numeric import dirichlet_kernel
 from theory.state_tracking import attention, dynamics, mean_field
 from theory.state_tracking.attention import ANSATZ, k1, k2, lambda_, q1, q2, rotation, w
@@ -142,7 +143,7 @@ def gap_of_block() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Score and norms of a block and their rates; lead and attention."""
 
     def rate_of(x: sp.Expr) -> sp.Expr:
@@ -174,7 +175,7 @@ def pushing_alike() -> sp.Expr:
 
 
 @cache
-def blocks_alike() -> dict[sp.Symbol, sp.Expr]:
+def blocks_alike() -> Forms:
     """Rates of A and P where all blocks have one gap and equal norms of keys and queries."""
     total = sp.sqrt(d_h) / gap * lead()  # score of all blocks
     alike = {U[n]: total, W_Q2[n]: P, W_K2[n]: P, loss_rate: PER_TIME}
@@ -339,7 +340,7 @@ def lost_large() -> sp.Expr:
 
 
 @cache
-def steady_equations() -> dict[str, Equation]:
+def steady_equations() -> Equations:
     """Fixed points, growth rate near A = 1/L, and both critical decays."""
     R_at, S_at = overlaps()
     return table(

@@ -7,7 +7,19 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import Equation, linear_root, proved, scope, sweep, symbol, table, vanishes, written_as
+from theory import (
+    Equation,
+    Equations,
+    linear_root,
+    proved,
+    scope,
+    sweep,
+    symbol,
+    table,
+    vanishes,
+    written_as,
+)
+from theory.notation import Forms
 from theory.onset import Onset, tabulated, until
 from theory.state_tracking import (
     decay,
@@ -22,7 +34,7 @@ from theory.state_tracking.dynamics import early_equations, flow
 from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, rise
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.quadrature import emergence_time
-from theory.state_tracking.scope import ONSET
+from theory.state_tracking.scope import ONSET, SHARP_ONSET
 from theory.state_tracking.symbols import (
     A_0,
     R_0,
@@ -109,7 +121,7 @@ def at_large_sizes(expr: sp.Expr) -> sp.Expr:
 
 
 @cache
-def rates() -> dict[sp.Symbol, sp.Expr]:
+def rates() -> Forms:
     """Right-hand sides of the flow (15) for independent teachers."""
     return {
         q: rate.subs(tau, definitions.overlap_equations()["tau_bar_iid"].rhs)
@@ -182,7 +194,7 @@ def departure_of_sharp() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Growth of R - S, of A, and the exact small-time coefficient of ln A."""
     corrected = "below Eq. (81), corrected: printed as sqrt(2/(c_omega eta))"
     lacks = "beyond Eq. (81): what it lacks"
@@ -207,7 +219,9 @@ def equations() -> dict[str, Equation]:
         onset_departure=(departure, departure_of_sharp, lacks, *SHARP, small),
         alpha_star=(
             alpha_star,
-            lambda: linear_root(sp.pi / 2 - eta * sp.sqrt(c_omega / 2) * alpha, alpha),
+            lambda: written_as(
+                SHARP_ONSET, linear_root(sp.pi / 2 - eta * sp.sqrt(c_omega / 2) * alpha, alpha)
+            ),
             "beyond Eq. (81): sharp onset",
             *SHARP,
         ),

@@ -12,11 +12,11 @@ import numpy as np
 
 from theory import Optimiser, ParameterError, Preset, Stepped, parameter
 from theory.runtime import memory
-from theory.state_tracking import groups
+from theory.state_tracking import attention, definitions, groups
 
 
 def frequencies_memory(p: Parameters) -> float:
-    """Memory in bytes for the frequencies and the arrays in `attention.c_omega`, in double
+    """Memory in bytes for the frequencies and the arrays of `c_omega`, in double
     precision.
     """
     return 8 * (p.d_h // 2) * 9
@@ -271,12 +271,14 @@ def _constants(
     N: int, L: int, d_g: int, d_h: int, rope_theta: float, rope: str, permutations: str
 ) -> tuple[float, float]:
     """c_omega and the mean teacher overlap as a cached function of the fields they depend on."""
-    from theory.state_tracking.attention import c_omega
-    from theory.state_tracking.definitions import overlap_equations
-
     p = Parameters(N, L, d_g, d_h, rope_theta=rope_theta, rope=rope, permutations=permutations)
-    overlap = overlap_equations()[f"tau_bar_{p.teachers}"].evaluate({"N": N, "d_g": d_g})
-    return c_omega(p), float(overlap)
+    sizes = {"N": N, "L": L, "d_g": d_g, "d_h": d_h, "sigma2": p.initial_variance}
+    constant = attention.equations()["c_omega"]
+    overlap = definitions.overlap_equations()[f"tau_bar_{p.teachers}"].evaluate(
+        {"N": N, "d_g": d_g}
+    )
+    moving = constant.evaluate(sizes | {"omega": p.frequencies}) if L > 1 else 0.0
+    return float(moving), float(overlap)
 
 
 # Parameters of standard transformers on the state-tracking task

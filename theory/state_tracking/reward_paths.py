@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import sympy as sp
 
-from theory import Equation, array, delta_gradient, delta_sum, proved, symbol, table
+from theory import Equations, array, delta_gradient, delta_sum, proved, symbol, table
 from theory.state_tracking.definitions import pi
 from theory.state_tracking.rewards import J, horizon, scatter
 from theory.state_tracking.rewards import s as success
@@ -77,7 +77,7 @@ def divergence_slope() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Laws of pairs, expected reward, slopes, and the scatter of s over rows."""
     to_right = sp.Sum(moves[t, a, r, s] * M_star[a, r, s], (r, 1, N))
     rows = ((s, 1, N), ACTIONS, (t, 0, L - 1))
@@ -155,7 +155,7 @@ def weighted() -> sp.Expr:
 
 
 @cache
-def prompt_equations() -> dict[str, Equation]:
+def prompt_equations() -> Equations:
     """Logits and laws of a prompt, its expected reward, and the slope of the objective."""
     at_action = delta_sum(sp.KroneckerDelta(c, action[n, j]) * M[c, r, s], (c, 1, d_g))
     chosen = at_action.xreplace({c: action[n, j]})

@@ -6,7 +6,7 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equation, proved, symbol, table, vanishes, written_as
+from theory import Equations, proved, symbol, table, vanishes, written_as
 from theory.state_tracking import exact, mean_field
 from theory.state_tracking.dynamics import flow as supervised
 from theory.state_tracking.exact import D
@@ -83,7 +83,7 @@ def even_success() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Waits, switches and horizons."""
     closure = (MEAN_FIELD, SAMPLED, *rollout_assumptions())
     small = ("x small", "start at R = S = zeta = 0")
@@ -187,7 +187,7 @@ def opening() -> sp.Expr:
 
 
 @cache
-def penalty_equations() -> dict[str, Equation]:
+def penalty_equations() -> Equations:
     """Divergence, clock with a penalty, where it stops, and where the way on opens."""
     closure = (MEAN_FIELD, SAMPLED, *rollout_assumptions())
     said = BEYOND + ", with a penalty"

@@ -7,7 +7,7 @@ from functools import cache
 import sympy as sp
 
 from theory import (
-    Equation,
+    Equations,
     Flow,
     ParameterError,
     delta_sum,
@@ -132,7 +132,7 @@ def rollout_assumptions() -> tuple[str, ...]:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Success, expected reward, and clocks of the kinds of reward."""
     closure = (MEAN_FIELD, SAMPLED, *rollout_assumptions())
     return table(
@@ -293,7 +293,7 @@ def flow(
 
 
 @cache
-def gain_equations() -> dict[str, Equation]:
+def gain_equations() -> Equations:
     """Factors of the clock."""
     iid = ("rollouts independent", "R_i the reward of rollout i")
     return table(

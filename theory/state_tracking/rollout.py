@@ -9,7 +9,7 @@ import sympy as sp
 import xarray as xr
 
 from theory import (
-    Equation,
+    Equations,
     arguments,
     array,
     function,
@@ -124,7 +124,7 @@ def standardised() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Recursion, its solutions, and the Gaussian one-step accuracy."""
     y = sp.Symbol("y", real=True)
 

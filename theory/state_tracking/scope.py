@@ -3,13 +3,17 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
+import sympy as sp
 
+from theory import numeric
 from theory.optimisers import Optimiser
 from theory.scope import FEWEST, FULL_BATCH, Limit, Scope, configuration, only
 from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.symbols import c_omega, eta
 
 MEASURED = ("n_test", "epochs", "eval_every")  # run length and measurement
 WEIGHTS = Limit(
@@ -46,16 +50,23 @@ ARCHITECTURE = Scope(
 )
 
 
+SHARP_ONSET = sp.pi / (eta * sp.sqrt(2 * c_omega))  # in alpha; derived in `onset`
+
+
+@cache
+def sharp_onset() -> Any:
+    """`SHARP_ONSET` as a function of eta and c_omega."""
+    return numeric.function(SHARP_ONSET, (eta, c_omega))
+
+
 def steps_to_emergence(values: Mapping[str, Any]) -> Any:
     """Steps of descent until the sharp onset, infinite where attention does not move; for arrays,
     too.
     """
-    from theory.state_tracking.onset import equations  # imports this module
-
-    c_omega, L, d_g = (np.asarray(values[n], float) for n in ("c_omega", "L", "d_g"))
+    constant, L, d_g = (np.asarray(values[n], float) for n in ("c_omega", "L", "d_g"))
     with np.errstate(divide="ignore"):
-        star = equations()["alpha_star"].evaluate({"eta": values["eta"], "c_omega": c_omega})
-    return np.where((c_omega > 0) & (L > 1) & (d_g > 1), star * values["N"] * d_g, np.inf)
+        star = sharp_onset()(values["eta"], constant)
+    return np.where((constant > 0) & (L > 1) & (d_g > 1), star * values["N"] * d_g, np.inf)
 
 
 STEPS = Limit(

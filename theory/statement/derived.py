@@ -15,6 +15,7 @@ from theory import algebra, notation, printing
 from theory.conserved import linearised
 from theory.equation import Equation
 from theory.flow import Flow
+from theory.notation import Forms
 from theory.optimisers import Entries
 from theory.parameters import BaseParameters, ParameterError
 from theory.scope import Limit, Scope, only
@@ -134,7 +135,7 @@ class Derived:
         return {w: np.where(x < 0, -1, x + first.get(w, 0)) for w, x in numbers.items()}
 
     @functools.cached_property
-    def rates(self) -> dict[sp.Symbol, sp.Expr]:
+    def rates(self) -> Forms:
         """Rate of every class: minus the slope of the loss, shared among its entries."""
         if self.shared:
             slopes = {c.symbol: algebra.slope(self.loss, c.symbol) for c in self.classes}
@@ -168,7 +169,7 @@ class Derived:
         return symmetry.quotient(self)
 
     @property
-    def start(self) -> dict[sp.Symbol, sp.Expr]:
+    def start(self) -> Forms:
         """Values of the classes at the start."""
         return {c.symbol: c.weight.mean for c in self.classes}
 
@@ -235,7 +236,7 @@ class Derived:
         ]
 
     @functools.cached_property
-    def moving(self) -> dict[sp.Symbol, sp.Expr]:
+    def moving(self) -> Forms:
         """Rates of the order parameters in the order parameters."""
         q = self.quotient
         if self.shared:

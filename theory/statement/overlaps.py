@@ -19,6 +19,7 @@ import sympy as sp
 
 from theory import notation
 from theory.flow import Flow
+from theory.notation import Forms
 from theory.statement.derived import POPULATION, TIME
 from theory.statement.tree import require
 
@@ -114,7 +115,7 @@ class Overlaps:
         crossed = list(itertools.product(self.students, self.units[self.hidden :]))
         return crossed + list(itertools.combinations_with_replacement(self.students, 2))
 
-    def _moved(self, loss: sp.Expr) -> tuple[dict[sp.Symbol, sp.Expr], dict[sp.Symbol, sp.Expr]]:
+    def _moved(self, loss: sp.Expr) -> tuple[Forms, Forms]:
         """Terms of first and second order in the step of descent, of all overlaps."""
         along = {
             x: {z: sp.diff(loss, self.overlap(x, z)) * (1 + (z == x)) for z in self.units}
@@ -135,7 +136,7 @@ class Overlaps:
         }
         return first, second
 
-    def rates(self, loss: sp.Expr) -> dict[sp.Symbol, sp.Expr]:
+    def rates(self, loss: sp.Expr) -> Forms:
         """Rates of all overlaps: every entry of every ``w_k`` descends on the loss."""
         return self._moved(self._read(loss))[0]
 

@@ -12,6 +12,7 @@ import sympy as sp
 
 from theory import notation
 from theory.algebra import Rebuild, rebuilt, slope
+from theory.notation import Forms
 from theory.parameters import ParameterError
 
 RANK = 1e-9  # of a column's size: double precision with a margin
@@ -47,12 +48,12 @@ def null_vectors(rows: np.ndarray) -> list[list[sp.Rational]]:
     return vectors
 
 
-def rational(expr: sp.Expr) -> tuple[sp.Expr, dict[sp.Symbol, sp.Expr]]:
+def rational(expr: sp.Expr) -> tuple[sp.Expr, Forms]:
     """An expression with exponentials and logarithms as symbols, and what these stand for.
 
     Exponentials of sums are products; arguments that are equal over one denominator are the same.
     """
-    meaning: dict[sp.Symbol, sp.Expr] = {}
+    meaning: Forms = {}
     named: dict[sp.Expr, sp.Symbol] = {}
 
     def name(x: sp.Expr) -> sp.Symbol:
@@ -277,7 +278,7 @@ def quotient(made: Any) -> Quotient:
     shifts = [q.coefficients for q in made.conserved if q.kind != "scaling"]
     base = {next(x for x in reversed(size) if a.get(x) == 1): a for a in shifts}
     shift = {x: sp.Add(*(a.get(x, 0) * b for b, a in base.items())) for x in size if x not in base}
-    order: dict[sp.Symbol, sp.Expr] = {}
+    order: Forms = {}
     gauge = dict.fromkeys(base, sp.S.Zero)
     for c in (c for c in made.classes if c.symbol in shift):
         x, moved = c.symbol, shift[c.symbol]

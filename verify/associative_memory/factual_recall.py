@@ -2,7 +2,7 @@
 subject, curves of students.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from verify import ensemble
 from verify import trajectories as curves
 from verify.check import Band, Check, Sides, identity, sampled, with_notes
 from verify.emergence import first_crossing
-from verify.report import Report, Request, Table, derivations
+from verify.report import Covers, Report, Request, Table, derivations
 from verify.statement.printed import Point, generic, numbers_of
 
 # The statement of factual recall against autograd
@@ -80,7 +80,7 @@ def training(_: Table) -> list[Check]:
     ]
 
 
-COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
+COVERS: Covers = {
     printed: (
         *("recall_loss", "loss_relation", "loss_subject", "recall_partition"),
         *("dw_r_dt", "dw_s_dt", "ddelta_r_dt", "ddelta_s_dt"),

@@ -1,6 +1,5 @@
 """The gradient lemma, one step, and the gradient flow, against autograd in double precision."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +10,7 @@ from simulate.gradient_flow import Weights, integrate, rates
 from theory.associative_memory.gradient_memory import Parameters, equations, margin
 from theory.equation import Equation
 from verify.check import Check, Sides, identity
-from verify.report import Table, derivations
+from verify.report import Covers, Table, derivations
 
 # The gradient lemma, one step, and the gradient flow, against autograd in double precision
 
@@ -141,7 +140,7 @@ def steps(eq: Table) -> list[Check]:
     ]
 
 
-COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
+COVERS: Covers = {
     lemma: ("score_gradient", "gradient_lemma"),
     noisy: ("gradient_noisy",),
     inner: ("gradient_inner",),

@@ -15,7 +15,7 @@ from theory.induction_heads import predict
 from theory.induction_heads.all_weights import descent as times
 from theory.induction_heads.all_weights import law
 from theory.induction_heads.parameters import StandardParameters
-from verify.check import Band, Check, identity, listed, sampled, together, with_notes
+from verify.check import Band, Check, Noted, identity, listed, sampled, together, with_notes
 from verify.emergence import first_crossing
 from verify.induction_heads import flow_laws, gaussian
 from verify.induction_heads.all_weights_equations import Network
@@ -200,7 +200,7 @@ def of_batches(
     yield note
 
 
-def students(**more: Any) -> tuple[list[Check], list[str]]:
+def students(**more: Any) -> Noted:
     """`of_batches` for all queries and sizes."""
     return together(
         of_batches(N, query, **more) for query, N in itertools.product(QUERIES, STUDENT_SIZES)
@@ -230,7 +230,7 @@ def standard_transformer(**more: Any) -> Iterator[str]:
         yield f"  standard transformer: steps ~ pairs^{slope:.2f} [{low:.2f}, {high:.2f}], AdamW"
 
 
-def everything(**more: Any) -> tuple[list[Check], list[str]]:
+def everything(**more: Any) -> Noted:
     """All of the above: checks and notes of ``verify.timescales``."""
     checks, notes = together(
         [

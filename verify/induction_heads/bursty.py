@@ -17,7 +17,7 @@ from theory.induction_heads.all_weights import law as laws
 from theory.induction_heads.all_weights.burst import loss_and_gradient
 from theory.induction_heads.bursty import Parameters, emergence_time, stated
 from theory.induction_heads.network import ENDS
-from verify.check import Check, identity, listed, together, with_notes
+from verify.check import Check, Noted, identity, listed, together, with_notes
 from verify.emergence import first_crossing
 from verify.induction_heads import all_weights
 from verify.induction_heads.all_weights_equations import EXACT, EXACT_WHY, Network, Table, point
@@ -137,7 +137,7 @@ def beside(
     yield f"  all weights, {where.removeprefix('right pair among the ')}: {told}"
 
 
-def against_law(settings: tuple[tuple[int, int], ...] = LAW) -> tuple[list[Check], list[str]]:
+def against_law(settings: tuple[tuple[int, int], ...] = LAW) -> Noted:
     """Flow of eight pseudo-parameters against that of all weights."""
     return together(
         beside(
@@ -153,7 +153,7 @@ def against_law(settings: tuple[tuple[int, int], ...] = LAW) -> tuple[list[Check
     )
 
 
-def of_places(settings: tuple[tuple[int, float], ...] = RECENT) -> tuple[list[Check], list[str]]:
+def of_places(settings: tuple[tuple[int, float], ...] = RECENT) -> Noted:
     """One right pair at a random recent place: flow of five pseudo-parameters against that of all
     weights.
     """
@@ -171,7 +171,7 @@ def of_places(settings: tuple[tuple[int, float], ...] = RECENT) -> tuple[list[Ch
     )
 
 
-def everything(full: bool = True, **more: Any) -> tuple[list[Check], list[str]]:
+def everything(full: bool = True, **more: Any) -> Noted:
     """All of the above; students whose weights all move if ``full``."""
     with one_thread():
         eq = burst.equations() | burst.burst_loss_equations()

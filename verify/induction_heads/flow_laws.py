@@ -65,15 +65,6 @@ def limit(sizes: Sequence[float], values: Sequence[Any]) -> Any:
     return (large * second - small * first) / (large - small)
 
 
-def power(sizes: Sequence[float], times: Sequence[np.ndarray]) -> np.ndarray:
-    """Exponents of times in a size, by least squares of logarithms, seed by seed; NaN where a time
-    is.
-    """
-    x = np.log(sizes)
-    weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
-    return weights @ np.log(times)
-
-
 FIT = (256, 512, 1024, 2048)  # four sizes for the four terms a N^2 + b N + c + d/N
 EXPONENT_SIZES = (64, 128, 256, 512, 1024, 2048)
 DROP_SIZES = (10**3, 10**4, 10**5, 10**6, 10**7)

@@ -20,7 +20,7 @@ from theory.induction_heads import Parameters, gaussian
 from theory.induction_heads.all_weights import descent
 from theory.induction_heads.all_weights.running import loss_and_gradient
 from theory.induction_heads.onset import all_weights_times
-from verify.check import Band, Check, identity, listed, sampled, with_notes
+from verify.check import Band, Check, Noted, identity, listed, sampled, with_notes
 from verify.induction_heads.flow_laws import dropped, limit
 
 # Population loss on Gaussian data to first order in 1/D, computed from the network
@@ -344,7 +344,7 @@ def against_law(size: int = LAW_SIZE) -> Iterator[Check]:
         ]
 
 
-def everything(**more: Any) -> tuple[list[Check], list[str]]:
+def everything(**more: Any) -> Noted:
     """All of the above: checks and notes of ``verify.timescales``."""
     rows, notes = students(**more)
     checks = [*loss_to_first_order(), *against_law(), *rows, *leading_order(**more)]

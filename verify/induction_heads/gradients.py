@@ -4,7 +4,7 @@ Each group of checks takes the table of Equations, so that tests can pass a faul
 that it is detected. `COVERS` lists the equations that each group tests.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import sympy as sp
@@ -37,7 +37,7 @@ from verify.induction_heads.all_weights_equations import (
 )
 from verify.induction_heads.all_weights_equations import POINT_SIZES as SIZES
 from verify.induction_heads.symmetry import theorem_1
-from verify.report import Table, derivations
+from verify.report import Covers, Table, derivations
 
 # Scores, attention and loss for every query and both masks against the network
 
@@ -274,7 +274,7 @@ def conserved(eq: Table) -> list[Check]:
     ]
 
 
-COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
+COVERS: Covers = {
     scores: (
         "score_label_item",
         "score_item_label",

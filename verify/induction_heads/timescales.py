@@ -15,8 +15,8 @@ from simulate.induction_heads import train
 from theory.induction_heads import Parameters
 from theory.runtime import plotting
 from verify import ensemble
-from verify.check import Band, Check, at_least, sampled, together
-from verify.emergence import Times, first_crossing
+from verify.check import Band, Check, Noted, at_least, sampled, together
+from verify.emergence import Times, first_crossing, power
 from verify.induction_heads import all_weights as every_weight
 from verify.induction_heads import flow_laws, pictures
 from verify.induction_heads.flow_laws import (
@@ -27,7 +27,6 @@ from verify.induction_heads.flow_laws import (
     dropped,
     limit,
     orthonormal,
-    power,
 )
 from verify.report import Report, Request
 
@@ -87,7 +86,7 @@ def train_all(
     return train(p, seeds=seeds, dtype="float64" if trained == "nineteen" else "float32", **more)
 
 
-def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> tuple[list[Check], list[str]]:
+def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> Noted:
     """Hypotheses 1 and 2 on an ensemble with all weights trained and one trained in three
     directions only.
     """

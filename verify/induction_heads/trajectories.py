@@ -9,7 +9,6 @@ import xarray as xr
 from theory import titles
 from theory.induction_heads import Parameters, predict
 from theory.induction_heads.structure import HEAD
-from theory.parameters import described
 from theory.runtime import plotting
 from verify import ensemble
 from verify.check import Band
@@ -55,5 +54,4 @@ def draw(p: Parameters, runs: xr.Dataset, *axes: Any) -> Any:
             )
         axis.set(xlabel="$t$ = steps times step in $t$", ylabel=label)
         plotting.below(axis)
-    asked = [(p, runs.sizes["seed"])]
-    return titles.title(asked), described(asked)
+    return titles.of_runs(p, runs)

@@ -5,7 +5,7 @@ Each group of checks takes the table of Equations, so that tests can pass a faul
 that it is detected. `COVERS` lists the equations that each group tests.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -29,7 +29,7 @@ from theory.positional_semantic.channel import averages
 from theory.positional_semantic.fixed_point import FixedPoint, solve
 from theory.positional_semantic.state_evolution import conjugates
 from verify.check import Band, Check, Sides, identity, listed, near, vanishing
-from verify.report import Table, derivations
+from verify.report import Covers, Table, derivations
 
 AUTOGRAD = 1e-9, "autograd in float64"
 STEP = 1e-2  # in alpha, and relative in order parameters
@@ -301,7 +301,7 @@ def symmetries(eq: Table) -> list[Check]:
     ]
 
 
-COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
+COVERS: Covers = {
     students: (),
     envelope: ("S_12", "S_21", "sentence_loss", "objective", "g_1"),
     symmetries: ("sentence_loss",),

@@ -11,7 +11,6 @@ import xarray as xr
 
 from theory import ParameterError, titles
 from theory import state_tracking as st
-from theory.parameters import described
 from theory.runtime import plotting
 from theory.state_tracking import Parameters
 from theory.state_tracking.levels import LEVELS
@@ -152,8 +151,7 @@ def draw(p: Parameters, runs: xr.Dataset, *axes: Any) -> Any:
             ylim=(-0.02, 1.05),
         )
     plotting.below(axes[1])
-    asked = [(p, runs.sizes["seed"])]
-    return titles.title(asked), described(asked)
+    return titles.of_runs(p, runs)
 
 
 # Why theory and students differ

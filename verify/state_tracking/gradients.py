@@ -4,7 +4,7 @@ Each group of checks takes the table of Equations, so that tests can pass a faul
 that it is detected. `COVERS` lists the equations that each group tests.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from simulate.state_tracking.gradients import Grouped, Plain
 from simulate.state_tracking.student import Student, Students
 from theory.state_tracking import Parameters, equations, task
 from verify.check import Check, identity, listed
-from verify.report import Table, derivations
+from verify.report import Covers, Table, derivations
 from verify.state_tracking.beyond_gradients import (
     attention_constant,
     attention_derivatives,
@@ -60,7 +60,7 @@ def engine(eq: Table) -> Iterator[Check]:
     ]
 
 
-COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
+COVERS: Covers = {
     mean_logits: ("logit_correct", "logit_correct_position", "logit_other"),
     loss_derivatives: (
         "loss",

@@ -3,7 +3,7 @@ by intervention, their order, and how the time of attention goes with sizes and 
 """
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,10 @@ from theory.state_tracking import Parameters, task
 from theory.state_tracking.quadrature import emergence_time
 from theory.state_tracking.task import from_state
 from verify.check import Band, Check, at_most, listed, sampled
-from verify.emergence import first_crossing
+from verify.emergence import first_crossing, power
 from verify.report import Report
 from verify.state_tracking import standard_ensemble as ensembles
-from verify.state_tracking.standard_ensemble import SOLVABLE
+from verify.state_tracking.standard_ensemble import SOLVABLE, Ensembles
 from verify.verdict import Z_MAX, detectable_effect, normal_z, samples_needed
 
 STAGES = ("guess", "attention", "logic", "rollout")
@@ -140,7 +140,7 @@ above, below = (functools.partial(beyond, side=side) for side in (1, -1))
 
 
 @listed
-def order(by_setting: Mapping[str, xr.Dataset]) -> Iterator[Check]:
+def order(by_setting: Ensembles) -> Iterator[Check]:
     """Stages one after the other, in every setting of standard transformers; with rotary positions
     logic before attention. Where the later one is not reached it counts as if at the end.
     """
@@ -156,7 +156,7 @@ def order(by_setting: Mapping[str, xr.Dataset]) -> Iterator[Check]:
 
 
 @listed
-def first_stage(by_setting: Mapping[str, xr.Dataset]) -> Iterator[Check]:
+def first_stage(by_setting: Ensembles) -> Iterator[Check]:
     """Loss and order parameters before attention emerges: the guess from the state alone."""
     for setting, times in by_setting.items():
         name = f"accuracy before attention by the best guess from the state, {setting}"
@@ -167,7 +167,7 @@ def first_stage(by_setting: Mapping[str, xr.Dataset]) -> Iterator[Check]:
             yield sampled(name, "from_state", 1.0, ratio, band=PLATEAU)
 
 
-def specificity(by_setting: Mapping[str, xr.Dataset]) -> list[Check]:
+def specificity(by_setting: Ensembles) -> list[Check]:
     """Whether logic knows the actions before attention, and when attention finds the right one."""
     moments = (("before attention", EARLY, "early"), ("at the time of attention", 0.5, "specific"))
     return [
@@ -178,17 +178,16 @@ def specificity(by_setting: Mapping[str, xr.Dataset]) -> list[Check]:
     ]
 
 
-def exponents(by_setting: Mapping[str, xr.Dataset]) -> tuple[list[Check], list[list[str]]]:
+def exponents(by_setting: Ensembles) -> tuple[list[Check], list[list[str]]]:
     """Exponents of the time of attention, in steps, in L, N and d_g: the flow (15), descent on the
     solvable student, and standard transformers; rows of a table.
     """
     checks, rows = [], []
     for field, settings in ALONG.items():
         parameters = [ensembles.parameters(name) for name in settings]
-        x = np.log([getattr(p, field) for p in parameters])
-        weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
-        slopes = weights @ np.log([by_setting[name].attention.values for name in settings])
-        flow = float(weights @ np.log([flow_steps(p) for p in parameters]))
+        sizes = [getattr(p, field) for p in parameters]
+        slopes = power(sizes, [by_setting[name].attention.values for name in settings])
+        flow = float(power(sizes, [flow_steps(p) for p in parameters]))
         checks.append(below(f"exponent of the time of attention, {field}", flow, slopes))
         rows.append([field, f"{flow:.2f}", _said(slopes, 2)])
     return checks, rows
@@ -201,9 +200,7 @@ def flow_steps(p: Parameters) -> float:
 
 
 @listed
-def one_head(
-    by_setting: Mapping[str, xr.Dataset], runs: Mapping[str, xr.Dataset]
-) -> Iterator[Check]:
+def one_head(by_setting: Ensembles, runs: Ensembles) -> Iterator[Check]:
     """A block of one head answers rollouts later than one of two, as its attention stays away from
     the actions of some states; what it allows is what the student knows, and comes first.
     """
@@ -223,7 +220,7 @@ def one_head(
         yield above(name, 0.0, first[np.isfinite(first)])
 
 
-def allowed(runs: Mapping[str, xr.Dataset]) -> list[Check]:
+def allowed(runs: Ensembles) -> list[Check]:
     """No student knows more than its attention allows (a row added after the data were seen)."""
     name = "accuracy above what attention allows"
     beyond_limit = {x: float((runs[x].accuracy - runs[x].visible).max()) for x in ensembles.FRESH}
@@ -250,7 +247,7 @@ def leads(runs: xr.Dataset) -> str:
     )
 
 
-def report(runs: Mapping[str, xr.Dataset] | None = None) -> Report:
+def report(runs: Ensembles | None = None) -> Report:
     """All rows and tables, for the shipped ensembles or for given ones."""
     runs = ensembles.shipped() if runs is None else runs
     by_setting = {name: stages(ensembles.parameters(name), part) for name, part in runs.items()}
@@ -302,7 +299,7 @@ def thousand(p: Parameters) -> float:
 
 
 @listed
-def table(by_setting: Mapping[str, xr.Dataset]) -> Iterator[list[str]]:
+def table(by_setting: Ensembles) -> Iterator[list[str]]:
     """Stages of every setting, one row each."""
     for setting, t in by_setting.items():
         p = ensembles.parameters(setting)
@@ -331,7 +328,7 @@ ENDS = (
 
 
 @listed
-def architectures(by_setting: Mapping[str, xr.Dataset]) -> Iterator[list[str]]:
+def architectures(by_setting: Ensembles) -> Iterator[list[str]]:
     """Times of attention and of rollouts of other students by those of the base. Settings of
     `FRESH` have the base's seeds, and so its teachers; others are compared in the order of theirs,
     which are independent.

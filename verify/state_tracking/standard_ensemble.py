@@ -18,6 +18,7 @@ from theory.state_tracking import Parameters
 from theory.state_tracking.parameters import StandardParameters
 from verify.admission import admitted
 
+Ensembles = Mapping[str, xr.Dataset]  # by setting
 PLACE = Path(__file__).with_name("ensembles") / "standard.nc"
 COMMAND = 'python -c "from verify.state_tracking import standard_ensemble as e; e.renew()"'
 BASE = StandardParameters(epochs=200)
@@ -92,7 +93,7 @@ def train(setting: str, **options: Any) -> xr.Dataset:
     return runs[[*KEPT]].swap_dims(alpha="epoch").drop_vars("alpha")
 
 
-def joined(by_setting: Mapping[str, xr.Dataset]) -> xr.Dataset:
+def joined(by_setting: Ensembles) -> xr.Dataset:
     """Runs of all settings in one dataset over setting, seed and measurement; NaN after the end,
     and for other seeds.
     """

@@ -1,16 +1,15 @@
 """Figures of the stages of standard transformers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import xarray as xr
 
 from theory.runtime import plotting
 from verify.state_tracking import standard
 from verify.state_tracking import standard_ensemble as ensembles
+from verify.state_tracking.standard_ensemble import Ensembles
 
 
-def draw(runs: Mapping[str, xr.Dataset] | None = None, names: Sequence[str] = ()) -> Any:
+def draw(runs: Ensembles | None = None, names: Sequence[str] = ()) -> Any:
     """Figure: order parameters by intervention over tokens seen, mean and scatter of the seeds."""
     runs = ensembles.shipped() if runs is None else runs
     names = names or ("base", standard.ROTARY, "solvable, Adam", "solvable, descent")
@@ -38,7 +37,7 @@ def draw(runs: Mapping[str, xr.Dataset] | None = None, names: Sequence[str] = ()
     return figure
 
 
-def draw_one_head(runs: Mapping[str, xr.Dataset] | None = None) -> Any:
+def draw_one_head(runs: Ensembles | None = None) -> Any:
     """Figure: accuracy of students of one head, one panel per seed, and what attention allows."""
     runs = ensembles.shipped() if runs is None else runs
     part = runs[standard.ONE_HEAD]

@@ -15,8 +15,8 @@ from theory.state_tracking.levels import own_start
 from theory.state_tracking.onset import HALF
 from theory.state_tracking.onset import equations as onset_equations
 from verify import ensemble
-from verify.check import Band, Check, at_least, identity, sampled
-from verify.emergence import first_crossing
+from verify.check import Band, Check, Noted, at_least, identity, sampled
+from verify.emergence import first_crossing, power
 from verify.report import Report, Request, merged
 from verify.state_tracking import standard
 from verify.state_tracking.ensemble import CLOSURE, NOISY_TIMES, PAPER_TIMES, bands
@@ -50,7 +50,7 @@ def onset_fit(alpha: np.ndarray, values: np.ndarray, window: float, degree: int 
     return np.linalg.lstsq(powers, np.log(values[inside] / values[0]), rcond=None)[0]
 
 
-def exact_solution(p: Parameters) -> tuple[list[Check], list[str]]:
+def exact_solution(p: Parameters) -> Noted:
     """Exact solution against the integrated flow, and the departure of (81) from the flow of a
     large system.
     """
@@ -120,7 +120,7 @@ def report(request: Request) -> Report:
     )
 
 
-def emergence(p: Parameters, runs: xr.Dataset) -> tuple[list[Check], list[str]]:
+def emergence(p: Parameters, runs: xr.Dataset) -> Noted:
     """Times of A = 1/2 and rollout = 1/2, and the onset rate, against theory."""
     exact = onset_equations()["onset_coefficient"].evaluate(p.values())
     scale = float(onset_equations()["onset_time_scale"].evaluate(p.values()))
@@ -221,11 +221,8 @@ def scaling(**training: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
             ):
                 exponents[level].append(first_crossing(curves.A.transpose("seed", ...), 0.5).values)
             notes.append("  " + times.summary(f"{name} = {value:g} (flow {flow[-1]:.3f})"))
-        x = np.log(grid)
-        weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
-        slopes = {
-            level: weights @ np.log(np.array(v)) for level, v in exponents.items()
-        }  # NaN for a seed that is censored anywhere
+        # NaN for a seed that is censored anywhere
+        slopes = {level: power(grid, v) for level, v in exponents.items()}
         for level in ("by Eq. (15)", "with noise of M"):
             gap = slopes["students"] - slopes[level]
             gap = gap[np.isfinite(gap)]

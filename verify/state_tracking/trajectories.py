@@ -12,7 +12,6 @@ import xarray as xr
 from simulate.state_tracking.measure import untrained_statistics
 from theory import state_tracking as st
 from theory import titles
-from theory.parameters import described
 from theory.runtime import plotting
 from theory.special import gaussian_accuracy
 from theory.state_tracking import Parameters, attention
@@ -22,11 +21,11 @@ from theory.state_tracking.predict import ACCURACIES
 from theory.state_tracking.rollout import rollout, with_accuracy
 from verify import ensemble
 from verify.check import Check, at_least, at_most, identity, listed, sampled, vanishing
+from verify.comparison import Comparison, compare
 from verify.report import Report, Request
 from verify.state_tracking import ensemble as tracking
 from verify.state_tracking import fidelity
 from verify.state_tracking.ensemble import MOMENTS, OURS, PAPER, bands
-from verify.trajectories import Comparison, compare
 
 UNTRAINED = 512  # untrained students, a few milliseconds each
 EVERY = 6  # interval of evaluations at which our theory gives accuracies
@@ -353,5 +352,4 @@ def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset, a
     )
     plotting.below(axis)
     axis.set_title("means over the students")
-    asked = [(p, runs.sizes["seed"])]
-    return titles.title(asked), described(asked)
+    return titles.of_runs(p, runs)

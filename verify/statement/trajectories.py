@@ -9,7 +9,6 @@ import xarray as xr
 
 from simulate.statement.data import coinciding
 from theory import titles
-from theory.parameters import described
 from theory.runtime import plotting
 from theory.statement import model, onset
 from theory.statement import starts as random
@@ -67,8 +66,7 @@ def draw(stated: Statement, p: Any, runs: xr.Dataset, *axes: Any) -> Any:
             axis.plot(curve.t, curve[name], "k--", lw=1, label=None if k else "theory")
         axis.set(xlabel="$t$ = learning rate times steps")
         plotting.below(axis)
-    asked = [(p, runs.sizes["seed"])]
-    return titles.title(asked), described(asked)
+    return titles.of_runs(p, runs)
 
 
 @functools.cache

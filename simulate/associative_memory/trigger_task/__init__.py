@@ -109,40 +109,22 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
 
 
 class Learner(Module):
-    """Online training; the batch of every step is drawn from (seed, step).
+    """Online training; the batch of every step is drawn from (seed, step)."""
 
-    Parameters
-    ----------
-    p : Parameters
-        Task, student, training.
-    seed : int
-        Seed of frozen parts, initial weights and all batches.
-    device : torch.device, optional
-        Device; the CPU by default.
-    dtype : torch.dtype
-        Precision of the student.
-    table : student.Table, optional
-        Bigram statistics; the shipped synthetic table by default.
-    """
+    p: Parameters
 
-    def __init__(
-        self,
-        p: Parameters,
-        seed: int,
-        device: torch.device | None = None,
-        dtype: torch.dtype = torch.float32,
-        table: student.Table | None = None,
-    ) -> None:
-        self.p, self.seed, self.device = p, seed, device
+    def build(self, table: student.Table | None = None) -> None:
+        """By default the bigram statistics are the shipped synthetic table."""
+        p, seed = self.p, self.seed
         self.table = table or student.synthetic_table(p.N)
         torch.manual_seed(seed)
         if p.student == "simplified":
-            self.student = Simplified(p, keyed(seed, 0)).to(device, dtype)
+            self.student = Simplified(p, keyed(seed, 0)).to(self.device, self.dtype)
             self.optimizer = torch.optim.SGD(
                 self.student.parameters(), lr=p.eta, momentum=0.9, weight_decay=1e-4
             )
         else:
-            self.student = Transformer(p).to(device, dtype)
+            self.student = Transformer(p).to(self.device, self.dtype)
             self.optimizer = torch.optim.AdamW(
                 self.student.parameters(), lr=p.eta, weight_decay=0.01
             )

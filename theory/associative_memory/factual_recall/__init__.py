@@ -2,8 +2,9 @@
 Nichani et al. 2024).
 """
 
-import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import mpmath
@@ -24,6 +25,7 @@ from theory.associative_memory.factual_recall.dynamics import (
 from theory.associative_memory.factual_recall.timescales import closed_form, time_of_share
 from theory.catalogue import catalogue
 from theory.onset import tabulated
+from theory.timing import measured, row
 
 __all__ = [
     "PARTS",
@@ -223,6 +225,11 @@ def reference(p: Parameters, part: Part, share: float) -> mpmath.mpf:
         return eq["hitting_time_exact"].evaluate(v, "mpmath")
 
 
+def at_points(of: Callable[..., float]) -> list[float]:
+    """Times at all points."""
+    return [of(p, part, SHARE) for p, part in POINTS]
+
+
 def benchmark() -> dict[str, Any]:
     """Run the benchmark.
 
@@ -238,23 +245,12 @@ def benchmark() -> dict[str, Any]:
         ("LSODA, terminal event", integrated, AGREE),
         ("closed form, epsilon -> 0", timescales.closed_form, LEADING),
     )
-    rows: list[dict[str, Any]] = []
+    rows = []
     for way, of, tolerance in ways:
         of(*POINTS[0], SHARE)  # first call derives and compiles
-        started = time.perf_counter()
-        results = [of(p, part, SHARE) for p, part in POINTS]
-        spent = time.perf_counter() - started
+        spent, results = measured(partial(at_points, of))
         error = max(float(abs(t / r - 1)) for t, r in zip(results[CHECKED], true, strict=True))
-        rows.append(
-            {
-                "way": way,
-                "points": len(POINTS),
-                "seconds": spent,
-                "microseconds_per_point": 1e6 * spent / len(POINTS),
-                "error": error,
-                "within": error <= tolerance,
-            }
-        )
+        rows.append(row(way, len(POINTS), spent, error, tolerance))
     return {
         "ratio": rows[1]["seconds"] / rows[0]["seconds"],
         "agree": all(r["within"] for r in rows),

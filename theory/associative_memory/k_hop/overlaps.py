@@ -9,7 +9,7 @@ import sympy as sp
 
 from theory import (
     BaseParameters,
-    Equation,
+    Equations,
     Flow,
     Preset,
     Scope,
@@ -127,7 +127,7 @@ def one_hop() -> sp.Expr:
 
 
 @cache
-def agreement_equations() -> dict[str, Equation]:
+def agreement_equations() -> Equations:
     """One hop, the product over hops, derangements, and the mean square over random maps."""
     # One hop shrinks the deviation of the agreement from 1/N by a factor.
     ratio = written_as((fixed - 1) / (N - 1), (one_hop() - 1 / N) / (before - 1 / N))
@@ -254,7 +254,7 @@ def mixture(hops: int) -> Flow:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Expected accuracy of kernels, flow of equal overlaps, its training time, and the conserved
     ratios.
     """

@@ -23,7 +23,7 @@ import sympy as sp
 
 from theory import (
     Allowed,
-    Equation,
+    Equations,
     checked,
     gauss_legendre,
     number,
@@ -137,7 +137,7 @@ def effective() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Limits of large N; for the last pair with the first corrections."""
     new, log = f"{PLACE}: law", sp.log(N)
     here = f"{burst.PLACE}: law"

@@ -14,7 +14,7 @@ The right label is then a share B^2/N of the output, which is kept.
 
 import sympy as sp
 
-from theory import Equation, Flow, proved, symbol, table
+from theory import Equations, Flow, proved, symbol, table
 from theory.catalogue import cache
 from theory.induction_heads.all_weights import burst
 from theory.induction_heads.all_weights.burst import E_1
@@ -22,6 +22,7 @@ from theory.induction_heads.all_weights.scores import PLACE, THETA, E, context_w
 from theory.induction_heads.network import ORTHONORMAL
 from theory.induction_heads.parameters import PLATEAU
 from theory.induction_heads.symbols import B, N, j, k, q, ref, squared_error, t, tau
+from theory.notation import Forms
 
 FIVE = ("alpha_3", "beta_2", "gamma_2", "gamma_3", "gamma_4")
 BURST = ("alpha_1", "beta_7", "beta_10")  # move, too, if B > 1
@@ -91,7 +92,7 @@ def row_gain() -> sp.Expr:
 
 
 @cache
-def sums() -> dict[sp.Symbol, sp.Expr]:
+def sums() -> Forms:
     """Phi: sum of `row_gain` over rows, divided by e; delta: its integral over e, divided by N;
     phi: twice Phi without its ln N.
     """
@@ -228,7 +229,7 @@ def layer() -> dict[str, sp.Expr]:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Gain of a row, its sums, the loss of five pseudo-parameters, and the initial time layer."""
     return table(
         ref,

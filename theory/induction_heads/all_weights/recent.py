@@ -13,7 +13,7 @@ import numpy as np
 import sympy as sp
 from scipy.special import digamma
 
-from theory import Allowed, Equation, ParameterError, checked, symbol, table, written_as
+from theory import Allowed, Equations, ParameterError, checked, symbol, table, written_as
 from theory.induction_heads.all_weights import descent, law, plateau
 from theory.induction_heads.all_weights.plateau import FIVE, Gamma, gamma_4
 from theory.induction_heads.all_weights.running import mean, with_gradient
@@ -46,7 +46,7 @@ def time() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """What is seen of the right label, gamma_4, and the time of alpha_3 = 1/2."""
     return table(
         ref(HERE),

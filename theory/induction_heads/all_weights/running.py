@@ -31,6 +31,7 @@ from theory.induction_heads.all_weights.scores import (
 )
 from theory.induction_heads.network import MASKS
 from theory.induction_heads.symbols import N, k
+from theory.notation import Forms
 from theory.parameters import ParameterError
 
 # Operations on arrays over pairs; each is the whole right side of its definition.
@@ -105,7 +106,7 @@ def with_gradient(
     callable
         Of an array of the variables, then ``given``; returns the value and its gradient.
     """
-    lines: dict[sp.Symbol, sp.Expr] = {}
+    lines: Forms = {}
     for name, form in definitions.items():
         if isinstance(form, AppliedUndef):  # the array inside gets a name of its own
             inside, *where = form.args
@@ -119,8 +120,8 @@ def with_gradient(
         if form.free_symbols & over_pairs and form.func not in (total, mean):
             over_pairs.add(name)
     last = [*lines][-1]
-    slopes: dict[sp.Symbol, sp.Expr] = defaultdict(lambda: sp.S.Zero, {last: sp.S.One})
-    backward: dict[sp.Symbol, sp.Expr] = {}
+    slopes: Forms = defaultdict(lambda: sp.S.Zero, {last: sp.S.One})
+    backward: Forms = {}
     for name, form in reversed(lines.items()):
         by = sp.Symbol(f"by_{name}")
         backward[by] = slopes[name]
@@ -164,12 +165,12 @@ rows_before = sp.Symbol("rows_before")  # that the item of a pair attends to
 is_first, asked = sp.symbols("is_first asked")  # whether a row retrieves nothing; queried pairs
 
 
-def first_layer(mask: str, burst: sp.Expr = sp.S.One) -> dict[sp.Symbol, sp.Expr]:
+def first_layer(mask: str, burst: sp.Expr = sp.S.One) -> Forms:
     """Abbreviations of `scores`, each after those that it uses."""
     return dict(reversed(scores.abbreviations(mask, burst).items()))
 
 
-def row_weights(pair: sp.Symbol) -> dict[sp.Symbol, sp.Expr]:
+def row_weights(pair: sp.Symbol) -> Forms:
     """Attention of the first layer in a pair (equations ``all_attention_*``).
 
     An item without rows before it, the first row under a strict mask, retrieves nothing: it is

@@ -13,6 +13,7 @@ from theory import Equation, array, proved, symbol, table, vanishes, written_as
 from theory.induction_heads import structure
 from theory.induction_heads.network import ENDS, KEYS, MASKS, ORTHONORMAL, Network, number, value
 from theory.induction_heads.symbols import N, P, T, d, k, l, q, ref, squared_error
+from theory.notation import Forms
 
 THETA = {
     p.name: symbol(p.name, r"\{}_{{{}}}".format(*p.name.split("_")), real=True)
@@ -47,7 +48,7 @@ def key_scores(mask: str = "strict") -> dict[str, sp.Expr]:
 
 
 @cache
-def abbreviations(mask: str = "strict", burst: sp.Expr = sp.S.One) -> dict[sp.Symbol, sp.Expr]:
+def abbreviations(mask: str = "strict", burst: sp.Expr = sp.S.One) -> Forms:
     """Definitions of the abbreviations for weights of the first layer and sums of W2.
 
     The query attends with h to every right item and with g to all else, so that it retrieves H of

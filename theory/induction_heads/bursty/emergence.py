@@ -10,7 +10,7 @@ from typing import Any
 
 import sympy as sp
 
-from theory import Equation, proved, symbol, table, vanishes, written_as
+from theory import Equations, proved, symbol, table, vanishes, written_as
 from theory.associative_memory import ramp
 from theory.induction_heads.symbols import mean_B, mean_B2
 from theory.statement import Statement, exp, kept, sizes, sort, statement, total, weight
@@ -175,7 +175,7 @@ def effective() -> sp.Expr:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Best gamma, rate, balance, time and effective context length."""
     where = "musat2025, Sec. 7.2: beyond, a burst of right pairs"
     rows = {
@@ -249,7 +249,7 @@ def mixture_effective() -> sp.Expr:
 
 
 @cache
-def mixture_equations() -> dict[str, Equation]:
+def mixture_equations() -> Equations:
     """Best gamma, rate, balance and effective context length."""
     rows = {
         "mixture_gamma_star": (best_gamma, mixture_gamma_star),

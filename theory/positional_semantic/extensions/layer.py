@@ -24,6 +24,7 @@ from functools import cache
 import sympy as sp
 
 from theory import Equation, linear_root, proved, symbol, table, vanishes
+from theory.notation import Forms
 from theory.positional_semantic import definitions, free_entropy
 from theory.positional_semantic.free_entropy import RS
 from theory.positional_semantic.symbols import (
@@ -147,7 +148,7 @@ def labels_loss() -> sp.Expr:
     return (gap.T * gap)[0] / 2
 
 
-def correlated() -> dict[sp.Symbol, sp.Expr]:
+def correlated() -> Forms:
     """``q`` and ``m`` with the encoding ``C^(-1/2) p``, of squared norm ``1/(1 - c)``, as
     stationary points of the entropic potential.
     """
@@ -160,7 +161,7 @@ def correlated() -> dict[sp.Symbol, sp.Expr]:
     return {x: sp.factor(form.subs(short)) for x, form in ((q, q_form), (m, m_form))}
 
 
-def values() -> dict[sp.Symbol, sp.Expr]:
+def values() -> Forms:
     """State evolution of the values: stationarity of the free entropy per column of W. A column
     is a student of rank one with fields of variance ``sigma^2 q_W`` whose teacher is a unit vector.
     """

@@ -11,10 +11,10 @@ from dataclasses import replace
 import sympy as sp
 import xarray as xr
 
-from theory import Equation, Flow, prediction, sweep, table, until
+from theory import Equations, Flow, prediction, sweep, table, until
 from theory import scope as theory_scope
 from theory.catalogue import cache
-from theory.notation import symbol
+from theory.notation import Forms, symbol
 from theory.positional_semantic.definitions import S_12, S_21
 from theory.positional_semantic.definitions import equations as layer
 from theory.positional_semantic.online import parameters as scope
@@ -106,7 +106,7 @@ def noise() -> sp.Expr:
 
 
 @cache
-def drift() -> dict[sp.Symbol, sp.Expr]:
+def drift() -> Forms:
     """Rates by gradient flow of all weights on the population loss."""
     w = UNITS.Q(1, 1)
     to_teacher = UNITS.R(1, 1)
@@ -123,19 +123,19 @@ def drift() -> dict[sp.Symbol, sp.Expr]:
 
 
 @cache
-def rates() -> dict[sp.Symbol, sp.Expr]:
+def rates() -> Forms:
     """Rates of one-pass descent: drift, decay, and growth of the norm by the noise of a step."""
     decayed = {x: r - (2 if x is q else 1) * decay * x for x, r in drift().items()}
     return {**decayed, q: decayed[q] + step * sigma**4 * noise_symbol}
 
 
-def held(of: Mapping[sp.Symbol, sp.Expr]) -> dict[sp.Symbol, sp.Expr]:
+def held(of: Mapping[sp.Symbol, sp.Expr]) -> Forms:
     """The same if the norm is restored after every step: overlaps shrink as the norm would grow."""
     return {x: sp.S.Zero if x is q else gathered(r - x * of[q] / (2 * q)) for x, r in of.items()}
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Population loss, squared slopes of a sentence, rates of the overlaps."""
     names = {x: f"d{x.name}_dt" for x in STATE}
     free = {names[x]: (sp.Derivative(x, t), r, "one-pass descent") for x, r in rates().items()}

@@ -4,7 +4,8 @@ from functools import cache
 
 import sympy as sp
 
-from theory.equation import Equation, table
+from theory.equation import Equations, table
+from theory.notation import Forms
 from theory.positional_semantic.definitions import off_diagonal
 from theory.positional_semantic.online import dynamics as s
 from theory.positional_semantic.online.dynamics import (
@@ -40,7 +41,7 @@ def even() -> None:
 
 
 @cache
-def growth(of_sphere: bool) -> dict[sp.Symbol, sp.Expr]:
+def growth(of_sphere: bool) -> Forms:
     """Rates of ``m`` and ``theta`` per overlap, at zero overlaps and any norm."""
     even()
     moved = held(rates()) if of_sphere else rates()
@@ -113,7 +114,7 @@ def teacher_moment(i: int, j: int, k: int, l: int) -> sp.Expr:
 
 
 @cache
-def small_growth() -> dict[sp.Symbol, sp.Expr]:
+def small_growth() -> Forms:
     """Growth rates of weights along a generic direction, the positions and the teacher, at
     vanishing norm, by gradient flow on the loss to second order.
     """
@@ -129,7 +130,7 @@ def small_growth() -> dict[sp.Symbol, sp.Expr]:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Growth rates on the sphere and for free weights, at vanishing norm, and the escape time."""
     rows = {
         f"growth_{x.name}{end}": (GROWTH[x], rate, "growth at zero overlaps", UNINFORMED, *more)

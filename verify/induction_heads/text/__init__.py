@@ -17,8 +17,7 @@ from theory import induction_heads as ih
 from theory.induction_heads import text
 from verify.admission import admitted
 from verify.check import Check, at_least, listed, sampled
-from verify.emergence import first_crossing
-from verify.induction_heads.flow_laws import power
+from verify.emergence import first_crossing, power
 from verify.report import Report, Request
 
 # Ensembles of character models

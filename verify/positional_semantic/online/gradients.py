@@ -4,7 +4,7 @@ In three dimensions (teacher, positions, one more) and on Gauss-Hermite nodes of
 entries the mean over sentences is a sum, whose gradient autograd gives.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -15,7 +15,7 @@ from theory.positional_semantic.online import Parameters, equations
 from theory.positional_semantic.online.numbers import numbers_at
 from theory.special import gauss_hermite
 from verify.check import Check, Sides, identity, listed, near
-from verify.report import Table, derivations
+from verify.report import Covers, Table, derivations
 
 NODES = (14, 14, 6)  # for a token's three entries; weights are small along the last
 LEAST = 1e-11  # weight of a node; all below have less than 1e-7 together
@@ -136,7 +136,7 @@ def escape(table: Table) -> list[Check]:
     return [identity("an overlap at its escape time", "T_escape", 1.0, ends, 1e-12, "rounding")]
 
 
-COVERS: dict[Callable[[Table], list[Check]], tuple[str, ...]] = {
+COVERS: Covers = {
     rates: (
         "population_loss",
         "noise",

@@ -11,7 +11,7 @@ import xarray as xr
 from theory.parameters import ParameterError
 from theory.runtime import plotting
 from verify.check import Z_MAX, Band, Check, at_least, at_most, estimated, listed
-from verify.positional_semantic import wells as starts
+from verify.positional_semantic import random_starts as starts
 from verify.report import Report, Request
 
 FEW, MANY = min(starts.ALPHAS), max(starts.ALPHAS)

@@ -8,7 +8,6 @@ import xarray as xr
 
 from simulate.positional_semantic import online
 from theory import titles
-from theory.parameters import described
 from theory.positional_semantic.online import Parameters, predict
 from theory.runtime import plotting
 from verify import ensemble
@@ -70,5 +69,4 @@ def draw(p: Parameters, curve: xr.Dataset, runs: xr.Dataset, *axes: Any) -> Any:
     axes[1].plot(curve.t, curve.loss, "k", lw=1, label="flow")
     axes[0].set(xlabel=r"time $t = \eta \cdot$ steps$/d$", ylabel="order parameter")
     axes[1].set(xlabel=r"time $t = \eta \cdot$ steps$/d$", ylabel=r"loss $\mathbb{E}|y-f|^2/(2d)$")
-    asked = [(p, runs.sizes["seed"])]
-    return titles.title(asked), described(asked)
+    return titles.of_runs(p, runs)
