@@ -284,7 +284,8 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
             if name in result.absent and not math.isfinite(result.numbers[name]):
                 about["absent"] = result.absent[name]
             times[name] = ((), result.numbers[name], about)
-        return xr.Dataset(times)
+        found = xr.Dataset(times)
+        return p.timed(found) if isinstance(p, Stepped) else found
 
     def emergence_times(p: Any, *, beyond: bool = False, **fields: Any) -> xr.Dataset:
         """Times at which a mechanism emerges, the times among the numbers of `onset`.

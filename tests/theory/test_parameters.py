@@ -285,10 +285,14 @@ def test_assignments_accumulate():
 
 
 def test_frozen_and_hashable():
-    """Fields cannot be set; copies and pickles are equal; equal objects share a hash."""
+    """Who sets a field is told what to write; copies and pickles are equal; equal objects share a
+    hash.
+    """
     p = Parameters(N=8)
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(ParameterError, match=r"^p\.N=9: .*; take p = p\.replace\(N=9\)$"):
         p.N = 9
+    with pytest.raises(ParameterError, match="^d_gg: unknown parameter; did you mean 'd_g'"):
+        p.d_gg = 9
     rebuilt = Parameters.demo().replace(**p.as_dict())
     for twin in (copy.deepcopy(p), pickle.loads(pickle.dumps(p)), p.replace(), rebuilt):
         assert twin == p and hash(twin) == hash(p)
