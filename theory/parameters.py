@@ -156,7 +156,7 @@ class BaseParameters(metaclass=Named):
             values = f"p.values() | {{{name!r}: ...}}"
             return f"it follows from the others; in Python, flows and equations take {values}"
         more = f" and {len(known) - FEW_NAMES} more" if len(known) > FEW_NAMES else ""
-        return f"{nearest(name, known, 0.4)}known are {', '.join(known[:FEW_NAMES])}{more}"
+        return f"{nearest(name, known)}known are {', '.join(known[:FEW_NAMES])}{more}"
 
     @classmethod
     @functools.cache

@@ -33,6 +33,8 @@ class Request:
         Value of ``--seeds``.
     until : float or None
         Run length in the model's time unit, from ``--until`` or ``--alpha``.
+    length_flag : str
+        Which of these it is from.
     runs : Path or None
         Ensemble to use instead of training one.
     device : str or None
@@ -55,6 +57,7 @@ class Request:
     progress: bool = False
     renew: bool = False
     full: bool = True
+    length_flag: str = "--until"
 
     @property
     def training(self) -> dict[str, Any]:
@@ -68,7 +71,7 @@ class Request:
             "--set": self.assignments,
             "--preset": self.preset,
             "--seeds": self.seeds,
-            "--alpha": self.until,
+            self.length_flag: self.until,
             "--device": self.device,
         }
         return [flag for flag, value in named.items() if value]
@@ -329,6 +332,7 @@ def request(args: argparse.Namespace) -> Request:
         not given.get("quiet", False),
         given.get("train", False),
         given.get("full", True),
+        "--until" if given.get("alpha") is None else "--alpha",
     )
 
 

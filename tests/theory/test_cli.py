@@ -381,6 +381,7 @@ def test_advice_is_followed_to_the_end():
     for words, advice in (
         (["--eta", "1"], "; parameters are set by --set eta=VALUE (see"),
         (["induction_heads", "--nonsense=1"], "unknown flag --nonsense (see"),
+        (["--steps", "3"], "unknown flag --steps (see"),
         (["--quite"], "; did you mean --quiet? (see"),
         (["--unti", "3"], "; did you mean --until? (see"),  # not the beginning of a flag
     ):

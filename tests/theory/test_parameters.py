@@ -153,6 +153,18 @@ def test_several_values_are_a_call_in_python():
         Parameters().parse(["L=3,x"])
 
 
+FAR = "lr learning_rate seed seeds alpha heads depth width layers temperature length seq_len decay"
+FAR += " lambda hidden states actions vocab steps time threads"
+
+
+@pytest.mark.parametrize("wrong", FAR.split())
+def test_nothing_far_is_proposed(wrong):
+    """Words of other programs, which have little in common with any field."""
+    with pytest.raises(ParameterError) as caught:
+        Parameters(**{wrong: 1})
+    assert str(caught.value).startswith(f"{wrong}: unknown parameter; known are N, L, d_g, ")
+
+
 @pytest.mark.parametrize(("wrong", "near"), SLIPS.items())
 def test_unknown_names_get_the_nearest(wrong, near):
     """Construction, copy and parsing alike."""
