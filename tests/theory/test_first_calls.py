@@ -176,3 +176,14 @@ def test_the_table_of_times_has_units(capsys):
     assert [*map(str.strip, lines[1].split("  "))][0] == "quantity" and "unit" in lines[1]
     (row,) = (line for line in lines if line.startswith("alpha_half"))
     assert row.split()[2] == "alpha" and lines[-1] == "unit of time: alpha = epochs / (d_g N)"
+
+
+@pytest.mark.parametrize("call", ["predict", "emergence_times", "onset"])
+@pytest.mark.parametrize("name", ["state_tracking", "induction_heads", "induction_heads.bursty"])
+def test_fields_alone_are_told_where_they_belong(name, call):
+    """``st.onset(N=8)``: the message shows the call that works."""
+    theory = find(name).wing("theory")
+    with pytest.raises(ParameterError, match=r"give Parameters: theory\..*Parameters\(N=8\)$"):
+        getattr(theory, call)(N=8)
+    with pytest.raises(ParameterError, match=r"^p = None: .*Parameters\(\.\.\.\)$"):
+        getattr(theory, call)()
