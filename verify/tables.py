@@ -253,10 +253,12 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
     if not isinstance(curves, Mapping | pd.DataFrame) or not {*curves} - {"seed"}:
         raise ParameterError(f"{what}: must be a mapping, as {{'t': times, 'x': values}}")
     time, *names = (name for name in curves if name != "seed")
+    found = ""
     try:
         values = {
             name: np.ma.filled(np.ma.asarray(curves[name]), np.nan) for name in (time, *names)
         }
+        found = ", ".join(f"{n} {np.shape(values.get(n, curves[n]))}" for n in curves)
         several = any(v.ndim > 1 for v in values.values())
         index = {time: values[time]}
         if "seed" in curves and not several:
@@ -296,8 +298,8 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
         LookupError,
     ) as error:  # ragged, other lengths, gradients
         raise ParameterError(
-            f"{what}: {time} must have shape (times,), others this or (students, times): "
-            f"{error_summary(error)}"
+            f"{what}: {time} must have shape (times,), others this or (students, times), not "
+            f"{found or error_summary(error)}"
         ) from None
     data = timed.axis(what, timed.numbers(what, data, names), time)
     return data.isel(seed=0, drop=True) if data.sizes.get("seed") == 1 else data

@@ -38,7 +38,10 @@ def pair(
     """
     for whose, data in (("curve", curve), ("runs", runs)):
         if not isinstance(data, xr.Dataset):
-            raise ParameterError(f"{whose}: must be a Dataset, got {type(data).__name__}")
+            raise ParameterError(
+                f"{whose}: must be a Dataset, got {type(data).__name__}; of a file verify.tables.read "
+                "makes one, of arrays verify.tables.arrays"
+            )
     runs, time = _named(curve, runs, time, what)
     curve = axis("curve", curve, time)
     runs = axis("runs", runs, time)

@@ -249,6 +249,16 @@ def test_arrays_of_numpy(tmp_path):
         }
     )
     assert long.x.sel(seed="b").values.tolist() == [1, 2] and np.isnan(long.x.sel(seed="a", t=1))
+    np.savez(tmp_path / "b.npz", t=times, x=x.T)
+    with pytest.raises(ParameterError, match=r"or \(students, times\), not t \(3,\), x \(3, 2\)$"):
+        tables.read(tmp_path / "b.npz", {"t": "t", "x": "x"})
+    with pytest.raises(ParameterError, match="no column 'attn'; it has t, x"):
+        tables.read(tmp_path / "b.npz", {"t": "t", "x": "attn"})
+    for unread in (np.load(tmp_path / "b.npz"), {"t": times, "x": x}):
+        with pytest.raises(ParameterError, match=r"got .*; of a file verify\.tables\.read makes one"):
+            trajectories.compare(curves, unread)
+    with pytest.raises(ParameterError, match="needs --columns"):
+        trajectories.main([f"--runs={tmp_path / 'b.npz'}"])
     for wrong in (
         {"t": times, "x": x.T},
         {"t": times, "x": np.eye(3)},  # which axis are the students?
