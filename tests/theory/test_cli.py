@@ -221,6 +221,23 @@ def test_listing(call, every, monkeypatch):
     )  # no trailing blanks
 
 
+def test_words_stay_words(call, tmp_path):
+    """In drawn formulas; letters below letters are small."""
+    path = tmp_path / "noise.py"
+    path.write_text(
+        "from theory.statement import *\n"
+        'N, letter_size, noise_level = *sizes("N n"), number("noise_level")\n'
+        'letter = sort("letter", N)\n'
+        'x, w = draw(letter), weight("w", letter)\n'
+        "loss = (w[x] - noise_level) ** 2\n"
+        'stated = statement(loss, name="noise", title="Noise", values=dict(N=3, noise_level=1.0))\n'
+    )
+    code, out, _ = call(listing.main, str(path))
+    assert code == 0 and "population_loss = " in out and "noise_level" in out
+    code, out, _ = call(listing.main, "state_tracking")
+    assert code == 0 and "α_star = " in out and "c_ω" in out and "zₖ" in out and "z_k̅" in out
+
+
 def test_listing_in_latex(call):
     """One line per equation."""
     code, out, _ = call(listing.main, "state_tracking", "--latex")

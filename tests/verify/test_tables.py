@@ -255,7 +255,9 @@ def test_arrays_of_numpy(tmp_path):
     with pytest.raises(ParameterError, match="no column 'attn'; it has t, x"):
         tables.read(tmp_path / "b.npz", {"t": "t", "x": "attn"})
     for unread in (np.load(tmp_path / "b.npz"), {"t": times, "x": x}):
-        with pytest.raises(ParameterError, match=r"got .*; of a file verify\.tables\.read makes one"):
+        with pytest.raises(
+            ParameterError, match=r"got .*; of a file verify\.tables\.read makes one"
+        ):
             trajectories.compare(curves, unread)
     with pytest.raises(ParameterError, match="needs --columns"):
         trajectories.main([f"--runs={tmp_path / 'b.npz'}"])
