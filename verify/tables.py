@@ -20,9 +20,10 @@ import pandas as pd
 import xarray as xr
 
 from theory import registry, scope
-from theory.parameters import Allowed, ParameterError, error_summary, nearest, number
+from theory.parameters import Allowed, ParameterError, Stepped, error_summary, nearest, number
 from theory.runtime import cli, memory, output
 from verify import ensemble, report, timed
+from verify.check import failed
 from verify.trajectories import Comparison, compare
 
 FLAGS = ("columns", "rows")  # beside those of `verify.trajectories`
@@ -357,7 +358,12 @@ def against(model: registry.Model, p: Any, runs: xr.Dataset) -> Comparison:
     if time not in runs.dims:
         raise ParameterError(f"--columns: the first must be {time}=COLUMN, the time of {flow.name}")
     times = np.union1d(0.0, runs[time].values)  # a curve of one time could not be interpolated
-    return compare(flow.solve(p, at=times, **{time: float(times[-1])}), runs)
+    curve = flow.solve(p, at=times, **{time: float(times[-1])})
+    found = compare(curve, runs)
+    if isinstance(p, Stepped) and time == p.TIME and failed(found.checks):
+        end = p.time_per_step * getattr(p, p.LENGTH)
+        found.notes.extend(timed.other_unit(curve, runs, time, end))
+    return found
 
 
 def mapped(flag: str, text: str) -> dict[str, str]:

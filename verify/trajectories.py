@@ -14,7 +14,7 @@ from theory import Flow, ParameterError, scope, titles
 from theory.parameters import described
 from theory.runtime import cli, plotting
 from verify import check_table, ensemble, report, timed
-from verify.check import Band, Check
+from verify.check import Band, Check, failed
 from verify.gaps import Gaps
 from verify.report import Report, Request
 
@@ -139,11 +139,13 @@ def compare(
     first, last = float(curve[time][0]), float(curve[time][-1])
     margin = 1e-9 * max(abs(first), abs(last))
     within = runs.sel({time: slice(first - margin, last + margin)})
+    unit = timed.other_unit(curve, runs, time, last)
     if not within.sizes[time]:
-        raise ParameterError(
+        outside = (
             f"runs: {time} from {float(runs[time][0]):g} to {float(runs[time][-1]):g} lies outside "
             f"the curve, which has {first:g} to {last:g}"
         )
+        raise ParameterError("; ".join([outside, *unit]))
     checks = []
     deviations = {}
     blank = defaultdict[str, list[str]](list)
@@ -167,6 +169,8 @@ def compare(
     notes += [f"{', '.join(names)}: {note}" for note, names in blank.items()]
     if not checks:
         raise ParameterError("; ".join(notes))
+    if within.sizes[time] < runs.sizes[time] or failed(checks):
+        notes += unit
     return Comparison(checks, xr.Dataset(deviations), broken, notes)
 
 

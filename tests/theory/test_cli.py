@@ -226,7 +226,7 @@ def test_words_stay_words(call, tmp_path):
     path = tmp_path / "noise.py"
     path.write_text(
         "from theory.statement import *\n"
-        'N, letter_size, noise_level = *sizes("N n"), number("noise_level")\n'
+        'N, noise_level = sizes("N"), number("noise_level")\n'
         'letter = sort("letter", N)\n'
         'x, w = draw(letter), weight("w", letter)\n'
         "loss = (w[x] - noise_level) ** 2\n"
