@@ -1,21 +1,22 @@
 """What follows from a flow without its solution: conserved quantities, found numerically and then
-proved; growth rates about a point and their directions.
+proved; fixed points; growth rates about a point and their directions.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import scipy.optimize
 import sympy as sp
 from sympy.polys.matrices import DomainMatrix
 from sympy.polys.matrices.eigen import dom_eigenvects
 
 from theory import notation, sweep
-from theory.algebra import vanishes
+from theory.algebra import slope, vanishes
 from theory.equation import Equation
 from theory.parameters import ParameterError
 
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 ZERO = 1e-9  # relative tolerance for rounding errors in a few hundred rates
 MANY = 30  # with more order parameters, products of different ones are left out of the ansatz
 POINTS = (0.1, 0.9)  # sampling range on which every term is real
+SPREADS = np.array([0, *np.repeat([0.1, 1.0, 10.0], 8)])  # of random starts of fixed points
+DRAWS = 6  # of parameters at which fixed points are looked for
+STILL = 1e-9  # largest rate at a fixed point, relative to the Jacobian times the order parameters
+SAME = 1e-6  # of two fixed points
+SIMPLE = 1e8  # condition of the Jacobian above which a fixed point may be one of a family
 
 
 def ansatz(state: Sequence[sp.Symbol]) -> list[sp.Expr]:
@@ -102,13 +108,121 @@ def _null_space(
     return at_one, np.array(reduced, float)
 
 
+def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
+    """Solutions of ``rhs = 0`` at all times: symbolic ones, and as numbers those that SymPy misses
+    and that are reached from random points. Common factors of all equations that cannot vanish are
+    divided out.
+
+    Raises
+    ------
+    ParameterError
+        If SymPy cannot solve the equations, or misses a solution while parameters are symbols.
+    """
+    rates = [sp.factor(r) for r in flow.expanded.values()]
+    common = [
+        f
+        for f in sp.Mul.make_args(rates[0])
+        if f.is_nonzero and all(f in sp.Mul.make_args(r) for r in rates)
+    ]
+    rates = [r / sp.Mul(*common) for r in rates]
+    rates += [slope(r, flow.time) for r in rates if flow.time in r.free_symbols]
+    if any(not r.has(*flow.state) and sp.simplify(r) != 0 for r in rates):
+        return []  # SymPy leaves out such an equation
+    points: list[dict[sp.Symbol, sp.Expr]] = [{}]
+    why: Exception | str = ""
+    if any(rates):
+        exact = not any(r.has(sp.Float) for r in rates)  # 0.695 as 139/200 makes large powers
+        try:
+            points = sp.solve(rates, flow.state, dict=True, rational=exact)
+        except (NotImplementedError, ValueError, TypeError) as error:
+            points, why = [], error
+    points = [p for p in points if all(_here(flow, v) for v in p.values())]
+    free, missed = _missed(flow, points)
+    if missed and free:
+        where = ", ".join(f"{x} = {v:.6g}" for x, v in (free | missed[0]).items())
+        why = f"SymPy misses that at {where}; with numbers for parameters it is found"
+    if why and (free or not missed):
+        raise ParameterError(f"{flow.name}: fixed points: {why}")
+    return points + missed
+
+
+def _here(flow: Flow, value: sp.Expr) -> bool:
+    """Whether a coordinate of a solution is real, and the same at all times."""
+    if value.is_real is False or flow.time in value.free_symbols:
+        return False
+    number = sp.N(value) if value.is_number else sp.S.Zero
+    return abs(sp.im(number)) <= SAME * abs(number)
+
+
+def _missed(
+    flow: Flow, points: Sequence[Mapping[sp.Symbol, sp.Expr]]
+) -> tuple[dict[sp.Symbol, float], list[dict[sp.Symbol, sp.Expr]]]:
+    """Values of the parameters, drawn, and isolated fixed points that are not among those given."""
+    free, rates, jacobian, _ = flow._compiled
+    rng = np.random.default_rng(0)
+    for _ in range(DRAWS if free and not flow.driven and jacobian else 1):
+        drawn = {
+            x: float(rng.integers(3, 20)) if x.is_integer else 10 ** rng.uniform(-1.3, 0.3)
+            for x in free
+        }
+        moved, slopes = _at(rates, drawn), _at(jacobian, drawn)
+        starts = (spread * rng.normal(size=len(flow.state)) for spread in SPREADS)
+        missed = []
+        for here in standing(moved, slopes, starts) if jacobian and not flow.driven else ():
+            found = dict(zip(flow.state, map(sp.Float, here), strict=True))
+            alone = np.linalg.cond(slopes(here)) < SIMPLE
+            if alone and not any(_is(p, drawn | found) for p in points):
+                missed.append(found)
+        if missed:
+            break
+    return drawn, missed
+
+
+def _at(work: Any, drawn: Mapping[sp.Symbol, float]) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda y: np.array(work(0.0, *y, *drawn.values()), float)
+
+
+def _is(point: Mapping[sp.Symbol, sp.Expr], found: Mapping[sp.Symbol, Any]) -> bool:
+    """Whether a symbolic point is there, in numbers; so also where it has none."""
+    for x, value in point.items():
+        number = sp.N(value.subs(found))
+        if number.is_number and not abs(number - found[x]) < SAME * (1 + abs(found[x])):
+            return False
+    return True
+
+
+def standing(
+    rates: Callable[[np.ndarray], np.ndarray],
+    jacobian: Callable[[np.ndarray], np.ndarray],
+    starts: Iterable[np.ndarray],
+) -> list[np.ndarray]:
+    """Points where nothing moves, those that are reached from the starts; there may be more."""
+    points = list[np.ndarray]()
+    for start in starts:
+        with np.errstate(all="ignore"):
+            here = scipy.optimize.root(rates, start, jac=jacobian).x
+            off, matrix = rates(here), jacobian(here)
+        if not np.isfinite([*off, *matrix.flat]).all():
+            continue
+        # rates also vanish far away, where saturated softmaxes are: there a Newton step is long
+        newton = np.linalg.lstsq(matrix, off, rcond=None)[0]
+        still = max(*np.abs(off), *np.abs(newton)) < STILL
+        if still and all(np.abs(here - p).max() > SAME for p in points):
+            points.append(here - newton)
+    return points
+
+
 def invariant(flow: Flow, terms: Mapping[sp.Expr, float]) -> sp.Expr | None:
     """The conserved combination of the given terms with symbolic coefficients, in place of their
     numerical ones; None if conservation cannot be proved.
 
     Abbreviations of the flow are kept unexpanded if the proof succeeds without expanding them.
     """
-    for rates in (flow.rhs, flow.expanded):
+    for given in (flow.rhs, flow.expanded):
+        # proved for numbers as they are written, as sums of rounded ones do not vanish
+        rates = {
+            x: sp.nsimplify(r, rational=True) if r.has(sp.Float) else r for x, r in given.items()
+        }
         moved = [sp.Add(*(sp.diff(f, x) * rates[x] for x in flow.state)) for f in terms]
         unknown = [sp.Dummy() for _ in moved[1:]]
         total = moved[0] + sp.Add(*(c * rate for c, rate in zip(unknown, moved[1:], strict=True)))
@@ -127,11 +241,9 @@ def invariant(flow: Flow, terms: Mapping[sp.Expr, float]) -> sp.Expr | None:
             coefficients = [sp.factor(c.subs(dict.fromkeys(unknown, 0))) for c in found]
             weights = [sp.S.One, *coefficients]
             if vanishes(sp.Add(*(c * rate for c, rate in zip(weights, moved, strict=True)))):
-                return sp.Add(*(c * f for c, f in zip(weights, terms, strict=True)))
+                whole = sp.Add(*(c * f for c, f in zip(weights, terms, strict=True)))
+                return whole if rates == given else whole.evalf()
     return None
-
-
-STILL = 1e-9  # largest rate at a fixed point, relative to the Jacobian times the order parameters
 
 
 class Mode(NamedTuple):

@@ -15,7 +15,7 @@ import sympy as sp
 
 from theory import certified, notation, numeric, printing, solution, trajectory
 from theory.algebra import slope
-from theory.conserved import conserved, invariant, linearised
+from theory.conserved import conserved, fixed_points, invariant, linearised
 from theory.equation import STATUSES, Equation, Equations
 from theory.optimisers import Entries
 from theory.parameters import Allowed, BaseParameters, ParameterError, number, shown
@@ -94,6 +94,7 @@ class Flow:
             object.__setattr__(self, name, value)
 
     conserved = conserved
+    fixed_points = fixed_points
     invariant = invariant
     linearised = linearised
     solve = solution.solve
@@ -157,35 +158,6 @@ class Flow:
     def jacobian(self) -> sp.Matrix:
         """Jacobian of the right-hand sides with respect to the order parameters."""
         return sp.Matrix([[slope(r, x) for x in self.state] for r in self.expanded.values()])
-
-    def fixed_points(self) -> list[dict[sp.Symbol, sp.Expr]]:
-        """Symbolic solutions of ``rhs = 0`` at all times. Common factors of all equations that
-        cannot vanish are divided out.
-
-        Raises
-        ------
-        ParameterError
-            If SymPy cannot solve the equations.
-        """
-        rates = [sp.factor(r) for r in self.expanded.values()]
-        common = [
-            f
-            for f in sp.Mul.make_args(rates[0])
-            if f.is_nonzero and all(f in sp.Mul.make_args(r) for r in rates)
-        ]
-        rates = [r / sp.Mul(*common) for r in rates]
-        rates += [slope(r, self.time) for r in rates if self.time in r.free_symbols]
-        if any(not r.has(*self.state) and sp.simplify(r) != 0 for r in rates):
-            return []  # SymPy leaves out such an equation
-        try:
-            points = sp.solve(rates, self.state, dict=True)
-        except (NotImplementedError, ValueError, TypeError) as error:
-            raise ParameterError(f"{self.name}: fixed points: {error}") from None
-        return [
-            p
-            for p in (points if any(rates) else [{}])
-            if not any(v.is_real is False or self.time in v.free_symbols for v in p.values())
-        ]
 
     def held(self, **values: Any) -> Flow:
         """The flow with some order parameters fixed: ``flow.held(w=0.3)``. The rates of the others

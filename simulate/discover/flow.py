@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.optimize
 import sympy as sp
 import torch
 import xarray as xr
@@ -18,7 +17,7 @@ import xarray as xr
 from simulate.discover.loss import Loss
 from simulate.discover.subspace import Subspace
 from theory import Equation, Flow, notation, solution
-from theory.conserved import Mode, conserved, linearised
+from theory.conserved import SAME, Mode, conserved, linearised, standing
 from theory.optimisers import Optimiser, Steps
 from theory.statement.tree import require
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from simulate.discover.found import Discovered
 
 TRIES = 24  # random starts of the search for fixed points
-STILL = 1e-9  # largest rate at a fixed point, and largest step of Newton's method
-SAME = 1e-6  # of two fixed points
 STEP = 1e-5  # of differences, where torch has no second derivatives
 STEPS = 10  # of the comparison of descents
 AGREE = 1e-9  # of both descents, relative to the largest weight
@@ -143,24 +140,13 @@ class NumericFlow(Flow):
         _, rates, jacobian, initial = self._compiled
         start = np.array(initial())
         rng = np.random.default_rng(0)
-        points = list[np.ndarray]()
         held = np.diag([float(self.rhs[x] == 0) for x in self.state])  # these stay at the start
-
-        def off(y: np.ndarray) -> np.ndarray:
-            return rates(0, *y) + held @ (y - start)
-
-        def slope(y: np.ndarray) -> np.ndarray:
-            return jacobian(0, *y) + held
-
-        for n in range(TRIES):
-            with np.errstate(all="ignore"):
-                far = (n > 0) * spread * rng.normal(size=start.size)
-                here = scipy.optimize.root(off, start + far, jac=slope).x
-            # rates also vanish far away, where saturated softmaxes are: there a Newton step is long
-            newton = np.linalg.lstsq(slope(here), off(here), rcond=None)[0]
-            still = max(*np.abs(off(here)), *np.abs(newton)) < STILL
-            if still and all(np.abs(here - p).max() > SAME for p in points):
-                points.append(here)
+        far = (np.arange(TRIES) > 0)[:, None] * spread * rng.normal(size=(TRIES, start.size))
+        points = standing(
+            lambda y: rates(0, *y) + held @ (y - start),
+            lambda y: jacobian(0, *y) + held,
+            start + far,
+        )
         return [dict(zip(self.state, map(float, p), strict=True)) for p in points]
 
     def conserved(self) -> list[Equation]:  # type: ignore[override]

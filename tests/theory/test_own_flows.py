@@ -51,6 +51,53 @@ def test_explicit_time_in_symbolic_methods():
         AGED.linearised()
 
 
+def test_conserved_quantities_of_rates_with_decimals():
+    """Sums of rounded numbers do not vanish: those of 1.95 were not proved, so not there."""
+    for w, coefficient in ((2.0, 0.25), (1.95, 1 / 1.95**2), (0.3 * k, 1 / (0.09 * k**2))):
+        (found,) = own({x: y, y: -(w**2) * x}, {x: 1, y: 0}).conserved()
+        assert found.rhs.coeff(x**2) == 1
+        assert float(sp.N(found.rhs.coeff(y**2) / coefficient)) == pytest.approx(1)
+    prey = {x: 0.3 * x - 0.7 * x * y, y: -0.21 * y + 0.13 * x * y}
+    (found,) = own(prey, {x: 1, y: 0.5}).conserved()
+    moved = sum(sp.diff(found.rhs, z) * rate for z, rate in prey.items())
+    assert abs(float(moved.subs({x: 0.37, y: 1.9}))) < 1e-14
+
+
+@pytest.mark.parametrize(
+    ("rate", "points"),
+    [
+        (x**5 - x + sp.Rational(1, 10), [-1.0235771, 0.1000100, 0.9732595]),  # SymPy gives none
+        (x**3 - x + 1, [-1.3247180]),  # of three, two are complex
+        (x**1.5 - 0.8 * x, [0, 0.64]),
+        (0.695 * sp.log(x**2 + 1) - 0.862, [-1.5673570, 1.5673570]),  # 24 GB as fractions
+        (x * sp.exp(-0.31 * x) - 0.2, [0.2136980, 13.6148311]),
+        (sp.tanh(2 * x) - x, [-0.9575040, 0, 0.9575040]),
+        (sp.exp(-x), []),  # vanishes at infinity alone
+        (sp.tanh(x) - 2, []),
+    ],
+    ids=str,
+)
+def test_fixed_points_are_real_and_all_there(rate, points):
+    found = sorted(float(p[x]) for p in own({x: rate}, {x: 1}).fixed_points())
+    assert found == pytest.approx(points, abs=1e-6)
+
+
+def test_fixed_points_of_two_order_parameters_and_of_parameters():
+    lotka = {x: 0.3 * x * (1 - x - 0.4 * y), y: 0.7 * y * (1 - y - 0.21 * x)}
+    points = [
+        tuple(round(float(v), 9) for v in p.values())
+        for p in own(lotka, {x: 1, y: 1}).fixed_points()
+    ]
+    inside = (0.6 / 0.916, 1 - 0.21 * 0.6 / 0.916)
+    assert sorted(points) == [pytest.approx(p) for p in [(0, 0), (0, 1), inside, (1, 0)]]
+    assert own({x: x * y, y: x * y}, {x: 1, y: 1}).fixed_points() == [{x: 0}, {y: 0}]  # families
+    (zero, *others) = own({x: k * x - x**3}, {x: 1}).fixed_points()
+    assert zero == {x: 0} and {p[x] for p in others} == {sp.sqrt(k), -sp.sqrt(k)}
+    for rate in (x * sp.exp(-k * x) - sp.Rational(1, 9), x**5 - k * x + 1):  # another branch; none
+        with pytest.raises(ParameterError, match="misses that at .*x = .*; with numbers for"):
+            own({x: rate}, {x: 1}).fixed_points()
+
+
 def test_a_rate_that_never_vanishes_leaves_no_fixed_point():
     """Nor one that does for other parameters, or at late times."""
     for rate in (k, sp.exp(-t), 1 / (1 + t), sp.Integer(2)):
