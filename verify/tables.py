@@ -259,7 +259,9 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
         values = {
             name: np.ma.filled(np.ma.asarray(curves[name]), np.nan) for name in (time, *names)
         }
-        found = ", ".join(f"{n} {np.shape(values.get(n, curves[n]))}" for n in curves)
+        found = ", ".join(
+            f"{n} {np.shape(values[n] if n in values else curves[n])}" for n in curves
+        )
         several = any(v.ndim > 1 for v in values.values())
         index = {time: values[time]}
         if "seed" in curves and not several:
