@@ -18,6 +18,7 @@ from simulate import arguments, checkpoints, interface_checks, jobs, runs, stora
 from simulate import device as devices
 from simulate.learner import Clamped, Learner
 from simulate.stack import Run, seconds_per_step, train_stack
+from theory.arguments import misfit
 from theory.parameters import BaseParameters, ParameterError, error_summary
 
 PRECISIONS = ("float32", "float64")
@@ -144,7 +145,7 @@ class System:
 
     def train(
         self,
-        p: Any,
+        p: Any = None,
         seeds: Iterable[int] | int = (0,),
         *,
         until: float | None = None,
@@ -196,6 +197,8 @@ class System:
             For invalid parameters, seeds, options, precision, device, store or workers; if the loss
             does not stay finite; or if the student's code was changed since a run was interrupted.
         """
+        if p is None:
+            raise misfit("p", own or None, self.parameters)
         seeds = arguments.seeds(seeds)
         workers = arguments.workers(workers)
         if not seeds:
@@ -338,9 +341,7 @@ class System:
             no time, or if no run reaches that time.
         """
         if not isinstance(p, self.parameters):
-            raise ParameterError(
-                f"p = {repr(p):.80}: must be {self.parameters.__module__}.{self.parameters.__name__}"
-            )
+            raise misfit("p", p, self.parameters)
         for name, value in self.settings.items():
             default = self.parameters.__dataclass_fields__[name].default
             if getattr(p, name) not in (value, default):

@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import sympy as sp
+from sympy.core.alphabets import greeks
+from sympy.printing.pretty.pretty import PrettyPrinter
+from sympy.printing.pretty.pretty_symbology import pretty_symbol, pretty_use_unicode
+from sympy.printing.pretty.stringpict import prettyForm
 
 from theory import plugins, registry
 from theory.equation import Equation
@@ -16,13 +20,24 @@ TALLEST = 12  # lines of a formula drawn in two dimensions
 LONGEST = 3000  # parts of a formula that is drawn, and whose terms are sorted
 
 
+class Drawing(PrettyPrinter):
+    """SymPy's drawing of formulas, in which a word below a letter is not made of small letters."""
+
+    def _print_Symbol(self, symbol: sp.Symbol, bold_name: bool = False) -> prettyForm:
+        head, *below = symbol.name.split("_")
+        if any(len(x) > 2 and x not in greeks and not x.endswith("bar") for x in below):
+            return prettyForm("_".join([pretty_symbol(head), *below]))
+        return super()._print_Symbol(symbol, bold_name)
+
+
 def formula(equation: Equation, room: int) -> list[str]:
     """Lines of an equation as SymPy draws it; one that is too wide or too tall, as it types it."""
     parts = sp.preorder_traversal(equation.rhs)
     long = any(True for _ in itertools.islice(parts, LONGEST, None))
     if not long:
         sides = sp.Eq(equation.lhs, equation.rhs, evaluate=False)
-        pretty = sp.pretty(sides, use_unicode=True, wrap_line=False)
+        pretty_use_unicode(True)
+        pretty = Drawing({"use_unicode": True, "wrap_line": False}).doprint(sides)
         drawn = [line.rstrip() for line in pretty.split("\n")]
         if len(drawn) <= TALLEST and max(map(len, drawn)) <= room:
             return drawn

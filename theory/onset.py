@@ -272,8 +272,8 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
     @sweep.over_fields
     def at_a_point(p: BaseParameters, fluctuations: bool = False) -> xr.Dataset:
         result = onset(p, fluctuations=True) if fluctuations else onset(p)
-        if not result.times:
-            raise ParameterError("; ".join(["p: nothing emerges", *result.notes]))
+        if not result.times:  # of a grid, perhaps at some points only
+            return xr.Dataset(attrs={"absent": "; ".join(["nothing emerges", *result.notes])})
         scope.refuse(in_few_steps(p, result))
         unit_of = p.unit_of_time if isinstance(p, Stepped) else str
         times = {}
@@ -284,9 +284,10 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
             if name in result.absent and not math.isfinite(result.numbers[name]):
                 about["absent"] = result.absent[name]
             times[name] = ((), result.numbers[name], about)
-        return xr.Dataset(times)
+        found = xr.Dataset(times)
+        return p.timed(found) if isinstance(p, Stepped) else found
 
-    def emergence_times(p: Any, *, beyond: bool = False, **fields: Any) -> xr.Dataset:
+    def emergence_times(p: Any = None, *, beyond: bool = False, **fields: Any) -> xr.Dataset:
         """Times at which a mechanism emerges, the times among the numbers of `onset`.
 
         Parameters
@@ -303,7 +304,8 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
         -------
         Dataset
             One variable per event, with description and unit as attributes; infinite or NaN if it
-            never happens, or for the reason in the attribute ``absent``.
+            never happens, also at single points of a grid, or for the reason in the attribute
+            ``absent``.
 
         Raises
         ------
@@ -312,9 +314,13 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
             nothing emerges, or a field is unknown.
         """
         if not isinstance(p, BaseParameters):
-            raise misfit("p", p, next((s.parameters for s in scopes.values()), None))
+            given = fields or None if p is None else p
+            raise misfit("p", given, next((s.parameters for s in scopes.values()), None))
         with scope.allow_beyond(beyond):
-            return scope.marked(at_a_point(p, **fields))
+            found = scope.marked(at_a_point(p, **fields))
+        if not found.data_vars:
+            raise ParameterError(f"p: {found.attrs['absent']}")
+        return found
 
     emergence_times.scopes = scopes  # type: ignore[attr-defined]
     return emergence_times

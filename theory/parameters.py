@@ -81,6 +81,17 @@ class Named(type):
         """Presets among the names that an interpreter offers."""
         return [*super().__dir__(), *cls.PRESETS]
 
+    def __setattr__(cls, name: str, value: Any) -> None:
+        """Replace the assignment to fields that `dataclass` writes into every frozen class."""
+        super().__setattr__(name, _refuse_assignment if name == "__setattr__" else value)
+
+
+def _refuse_assignment(p: "BaseParameters", name: str, value: Any) -> None:
+    """Assignment to an attribute, ``p.N = 5``, which would leave theory and runs behind."""
+    p._known([name])
+    change = f"{name}={shown(value)}"
+    raise ParameterError(f"p.{change}: Parameters do not change; take p = p.replace({change})")
+
 
 @dataclass(frozen=True)
 class BaseParameters(metaclass=Named):
@@ -145,7 +156,7 @@ class BaseParameters(metaclass=Named):
             values = f"p.values() | {{{name!r}: ...}}"
             return f"it follows from the others; in Python, flows and equations take {values}"
         more = f" and {len(known) - FEW_NAMES} more" if len(known) > FEW_NAMES else ""
-        return f"{nearest(name, known, 0.4)}known are {', '.join(known[:FEW_NAMES])}{more}"
+        return f"{nearest(name, known)}known are {', '.join(known[:FEW_NAMES])}{more}"
 
     @classmethod
     @functools.cache
@@ -327,16 +338,26 @@ class Stepped(BaseParameters):
         """Time of one step."""
         return self.eta  # type: ignore[attr-defined]
 
+    def __str__(self) -> str:
+        """All values with their meaning, then what the time is and how long a run."""
+        length = getattr(self, self.LENGTH)
+        end = f"{self.time_per_step * length:.4g} at {self.LENGTH} = {length}"
+        return f"{super().__str__()}\nTime: {self.unit_of_time(self.TIME)}; a run ends at {end}"
+
     def unit_of_time(self, name: str) -> str:
         """Name of a unit of time, and what it is."""
         return f"{name} = {self.CLOCK}" if name == self.TIME else name
 
     def timed(self, result: Any) -> Any:
-        """A dataset whose time says what it is, unless it does so already."""
-        if self.TIME in getattr(result, "coords", ()):
-            result[self.TIME].attrs.setdefault(
-                "long_name", f"training time {self.unit_of_time(self.TIME)}"
-            )
+        """A result whose times say what they are, as does a dataset when it is printed."""
+        unit = self.unit_of_time(self.TIME)
+        variables = getattr(result, "data_vars", {}).values()
+        has_time = self.TIME in getattr(result, "coords", ())
+        if has_time:
+            about = result[self.TIME].attrs.setdefault("long_name", f"training time {unit}")
+            unit = about.removeprefix("training time ")  # of a flow with a clock of its own
+        if variables and (has_time or any(x.attrs.get("units") == unit for x in variables)):
+            result.attrs.setdefault("time", unit)
         return result
 
     def run_to(self, time: float | None) -> Self:

@@ -99,7 +99,10 @@ def are_datasets(curve: Any, runs: Any) -> None:
     """Raise an error unless both are."""
     for whose, data in (("curve", curve), ("runs", runs)):
         if not isinstance(data, xr.Dataset):
-            raise ParameterError(f"{whose}: must be a Dataset, got {type(data).__name__}")
+            raise ParameterError(
+                f"{whose}: must be a Dataset, got {type(data).__name__}; of a file verify.tables.read "
+                "makes one, of arrays verify.tables.arrays"
+            )
 
 
 def check_curve(curve: xr.Dataset, runs: xr.Dataset) -> None:

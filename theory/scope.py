@@ -278,7 +278,9 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
                     theory_scope.require(q, asked.get("runs"), asked.get("given"))
 
         @functools.wraps(function)
-        def call(p: Any, *arguments: Any, beyond: bool = False, **named: Any) -> Any:
+        def call(p: Any = None, *arguments: Any, beyond: bool = False, **named: Any) -> Any:
+            if p is None:
+                raise misfit(first, named or None, next(iter(scopes.values())).parameters)
             with allow_beyond(beyond):
                 if isinstance(p, BaseParameters):
                     ask(p, arguments, named)

@@ -90,7 +90,7 @@ class Grid:
 
     def _joined(self, results: list[xr.Dataset]) -> xr.Dataset:
         """Join datasets along one dimension per axis, named after the field that varies
-        along it.
+        along it; a variable that a point lacks is NaN there.
         """
         first = results[0]
         if not all(r.coords.to_dataset().equals(first.coords.to_dataset()) for r in results):
@@ -98,11 +98,15 @@ class Grid:
                 f"{self.names}: the times differ from value to value; say at which with at=..., or "
                 "ask for one at a time"
             )
-        found = {x: np.array([r[x].values for r in results]) for x in first.data_vars}
-        joined = self.labelled(first, found)
+        named = {x: v for r in results for x, v in r.data_vars.items()}
+        found = {
+            x: np.array([r[x].values if x in r else np.full(v.shape, np.nan) for r in results])
+            for x, v in named.items()
+        }
+        joined = self.labelled(first.assign(named), found)
         joined.attrs = self._agreed([r.attrs for r in results])
         for x, variable in joined.data_vars.items():
-            variable.attrs = self._agreed([r[x].attrs for r in results])
+            variable.attrs = self._agreed([r[x].attrs if x in r else {} for r in results])
         return joined
 
     def _agreed(self, attributes: Sequence[Mapping[Any, Any]]) -> dict[Any, Any]:

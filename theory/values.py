@@ -130,6 +130,7 @@ PLAIN = {int, float, bool, str}  # types that need no unwrapping
 MOST = 2**63  # range of integers that files and arrays can hold
 _ROOT = Path(__file__).parents[1]
 WINGS = tuple(f"{_ROOT / wing}{os.sep}" for wing in ("theory", "simulate", "verify", "papers"))
+NEAR = 0.65  # similarity of a name that is proposed: two of three letters agree
 LONGEST = 60  # characters of a value, or of a foreign error message, that are quoted
 
 
@@ -180,7 +181,7 @@ def error_summary(error: BaseException) -> str:
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
-def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
     """Hint for an unknown name: ``"did you mean 'L'? "``, or an empty text if no known name is
     similar.
 
@@ -188,7 +189,7 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """
     known = list(known)
     same = [other for other in known if other.lower() == name.lower()]
-    near = same or difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
+    near = same or difflib.get_close_matches(name, known, n=1, cutoff=NEAR)
     return f"did you mean '{near[0]}'? " if near else ""
 
 

@@ -26,6 +26,7 @@ def request(args: argparse.Namespace) -> Request:
         not given.get("quiet", False),
         given.get("train", False),
         given.get("full", True),
+        "--until" if given.get("alpha") is None else "--alpha",
     )
 
 

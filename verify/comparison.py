@@ -12,7 +12,7 @@ import xarray as xr
 from theory import ParameterError, scope
 from theory.parameters import shown
 from verify import check_table, timed
-from verify.check import Band, Check
+from verify.check import Band, Check, failed
 from verify.gaps import Gaps
 
 
@@ -137,11 +137,13 @@ def compare(
     first, last = float(curve[time][0]), float(curve[time][-1])
     margin = 1e-9 * max(abs(first), abs(last))
     within = runs.sel({time: slice(first - margin, last + margin)})
+    unit = timed.other_unit(curve, runs, time, last)
     if not within.sizes[time]:
-        raise ParameterError(
+        outside = (
             f"runs: {time} from {float(runs[time][0]):g} to {float(runs[time][-1]):g} lies outside "
             f"the curve, which has {first:g} to {last:g}"
         )
+        raise ParameterError("; ".join([outside, *unit]))
     checks = []
     deviations = {}
     blank = defaultdict[str, list[str]](list)
@@ -165,6 +167,8 @@ def compare(
     notes += [f"{', '.join(names)}: {note}" for note, names in blank.items()]
     if not checks:
         raise ParameterError("; ".join(notes))
+    if within.sizes[time] < runs.sizes[time] or failed(checks):
+        notes += unit
     return Comparison(checks, xr.Dataset(deviations), broken, notes)
 
 

@@ -75,7 +75,7 @@ def get(request: Request) -> tuple[Any, xr.Dataset]:
     """
     source = of(request.model)
     if request.runs is not None:
-        if str(request.runs).endswith(".csv"):
+        if str(request.runs).endswith((".csv", ".npz")):
             raise ParameterError(f"--runs {request.runs}: a table needs --columns NAME=COLUMN,...")
         if request.given:
             raise ParameterError(

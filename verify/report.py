@@ -30,6 +30,8 @@ class Request:
         Value of ``--seeds``.
     until : float or None
         Run length in the model's time unit, from ``--until`` or ``--alpha``.
+    length_flag : str
+        Which of these it is from.
     runs : Path or None
         Ensemble to use instead of training one.
     device : str or None
@@ -52,6 +54,7 @@ class Request:
     progress: bool = False
     renew: bool = False
     full: bool = True
+    length_flag: str = "--until"
 
     @property
     def training(self) -> dict[str, Any]:
@@ -65,7 +68,7 @@ class Request:
             "--set": self.assignments,
             "--preset": self.preset,
             "--seeds": self.seeds,
-            "--alpha": self.until,
+            self.length_flag: self.until,
             "--device": self.device,
         }
         return [flag for flag, value in named.items() if value]

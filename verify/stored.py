@@ -28,7 +28,13 @@ FOLDER = "reports"  # in the store of runs
 DATA = (".nc", ".csv", ".json", ".npz")
 SHORT = 2.0  # seconds; what takes less is not kept
 LIBRARIES = ("numpy", "scipy", "sympy", "mpmath", "torch", "xarray", "numba")
-NOT_IN_KEY = ("model", "progress", "renew", "runs")  # of the request: by name, or never stored
+NOT_IN_KEY = (
+    "model",
+    "progress",
+    "renew",
+    "runs",
+    "length_flag",
+)  # of the request: by name, or never stored
 
 
 def answer(

@@ -20,9 +20,18 @@ import pandas as pd
 import xarray as xr
 
 from theory import registry, scope
-from theory.parameters import Allowed, ParameterError, error_summary, nearest, number, shown
+from theory.parameters import (
+    Allowed,
+    ParameterError,
+    Stepped,
+    error_summary,
+    nearest,
+    number,
+    shown,
+)
 from theory.runtime import cli, memory, output
 from verify import command, ensemble, timed
+from verify.check import failed
 from verify.comparison import Comparison, compare
 from verify.report import Report
 
@@ -254,10 +263,14 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
     if not isinstance(curves, Mapping | pd.DataFrame) or not {*curves} - {"seed"}:
         raise ParameterError(f"{what}: must be a mapping, as {{'t': times, 'x': values}}")
     time, *names = (name for name in curves if name != "seed")
+    found = ""
     try:
         values = {
             name: np.ma.filled(np.ma.asarray(curves[name]), np.nan) for name in (time, *names)
         }
+        found = ", ".join(
+            f"{n} {np.shape(values[n] if n in values else curves[n])}" for n in curves
+        )
         several = any(v.ndim > 1 for v in values.values())
         index = {time: values[time]}
         if "seed" in curves and not several:
@@ -297,8 +310,8 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
         LookupError,
     ) as error:  # ragged, other lengths, gradients
         raise ParameterError(
-            f"{what}: {time} must have shape (times,), others this or (students, times): "
-            f"{error_summary(error)}"
+            f"{what}: {time} must have shape (times,), others this or (students, times), not "
+            f"{found or error_summary(error)}"
         ) from None
     data = timed.axis(what, timed.numbers(what, data, names), time)
     return data.isel(seed=0, drop=True) if data.sizes.get("seed") == 1 else data
@@ -358,7 +371,12 @@ def against(model: registry.Model, p: Any, runs: xr.Dataset) -> Comparison:
     if time not in runs.dims:
         raise ParameterError(f"--columns: the first must be {time}=COLUMN, the time of {flow.name}")
     times = np.union1d(0.0, runs[time].values)  # a curve of one time could not be interpolated
-    return compare(flow.solve(p, at=times, **{time: float(times[-1])}), runs)
+    curve = flow.solve(p, at=times, **{time: float(times[-1])})
+    found = compare(curve, runs)
+    if isinstance(p, Stepped) and time == p.TIME and failed(found.checks):
+        end = p.time_per_step * getattr(p, p.LENGTH)
+        found.notes.extend(timed.other_unit(curve, runs, time, end))
+    return found
 
 
 def mapped(flag: str, text: str) -> dict[str, str]:

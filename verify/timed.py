@@ -14,6 +14,7 @@ from theory import ParameterError, prediction
 from theory.parameters import shown
 
 UNTIMED = ("seed", "draw")  # dimensions that are no time
+APART = 10  # ratio of the lengths of runs and theory at which their units of time may differ
 
 
 def pair(
@@ -107,6 +108,18 @@ def axis(whose: str, data: Any, name: str) -> Any:
     if not times.size:
         raise ParameterError(f"{whose}: has no times {name}")
     return data.assign_coords({name: (name, times, data[name].attrs)}).sortby(name)
+
+
+def other_unit(curve: xr.Dataset, runs: xr.Dataset, time: str, end: float) -> list[str]:
+    """Hint that runs may have another unit of time, if they end far from where theory does."""
+    last = float(runs[time].max())
+    if APART * abs(end) >= abs(last) >= abs(end) / APART:
+        return []
+    unit = curve[time].attrs.get("long_name", time)
+    return [
+        f"another unit of time? The runs end at {time} = {last:g}, theory at {end:g}, in {unit}: "
+        f"{time}=COLUMN/NUMBER converts a column"
+    ]
 
 
 def numbers(whose: str, data: xr.Dataset, names: Iterable[str]) -> xr.Dataset:

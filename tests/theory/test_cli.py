@@ -221,6 +221,23 @@ def test_listing(call, every, monkeypatch):
     )  # no trailing blanks
 
 
+def test_words_stay_words(call, tmp_path):
+    """In drawn formulas; letters below letters are small."""
+    path = tmp_path / "noise.py"
+    path.write_text(
+        "from theory.statement import *\n"
+        'N, noise_level = sizes("N"), number("noise_level")\n'
+        'letter = sort("letter", N)\n'
+        'x, w = draw(letter), weight("w", letter)\n'
+        "loss = (w[x] - noise_level) ** 2\n"
+        'stated = statement(loss, name="noise", title="Noise", values=dict(N=3, noise_level=1.0))\n'
+    )
+    code, out, _ = call(listing.main, str(path))
+    assert code == 0 and "population_loss = " in out and "noise_level" in out
+    code, out, _ = call(listing.main, "state_tracking")
+    assert code == 0 and "α_star = " in out and "c_ω" in out and "zₖ" in out and "z_k̅" in out
+
+
 def test_listing_in_latex(call):
     """One line per equation."""
     code, out, _ = call(listing.main, "state_tracking", "--latex")
@@ -381,6 +398,7 @@ def test_advice_is_followed_to_the_end():
     for words, advice in (
         (["--eta", "1"], "; parameters are set by --set eta=VALUE (see"),
         (["induction_heads", "--nonsense=1"], "unknown flag --nonsense (see"),
+        (["--steps", "3"], "unknown flag --steps (see"),
         (["--quite"], "; did you mean --quiet? (see"),
         (["--unti", "3"], "; did you mean --until? (see"),  # not the beginning of a flag
     ):

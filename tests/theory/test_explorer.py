@@ -356,6 +356,9 @@ def test_students_are_drawn_behind(tmp_path):
     assert len(drawn["times"]) == 200 and set(drawn["values"]) == {"A", "loss"}
     L = numbers_of(text, "L")
     assert L["values"][L["start"]] == 6
+    np.savez(tmp_path / "arrays.npz", A=runs.A)
+    with pytest.raises(ParameterError, match=r"arrays\.npz: is no netCDF file of students \("):
+        build.page(model, model.wing("theory").Parameters(), tmp_path / "arrays.npz")
     runs.rename(A="B").drop_vars("loss").to_netcdf(tmp_path / "other.nc")
     for file in ("other.nc", "missing.nc"):
         with pytest.raises(ParameterError, match=file):

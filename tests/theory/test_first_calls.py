@@ -14,7 +14,7 @@ import pytest
 
 from theory import state_tracking as st
 from theory.onset import main as onset
-from theory.parameters import ParameterError
+from theory.parameters import ParameterError, Stepped
 from theory.registry import TABLE, find
 from theory.runtime import cli
 from theory.scope import BeyondScope, Limit, Scope
@@ -125,27 +125,32 @@ def test_presets_have_their_own_help(name):
 
 @pytest.mark.parametrize("name", sorted(TABLE))
 def test_print_shows_all_values(name):
-    """Each with its meaning, in lines that fit a terminal."""
+    """Each with its meaning, in lines that fit a terminal; then what the time of a run is."""
     p = find(name).wing("theory").Parameters()
     lines = str(p).splitlines()
     for field, value in p.as_dict().items():
         assert any(re.match(rf"{field} = {re.escape(repr(value))} +\w", x) for x in lines), field
     assert max(map(len, lines)) <= 100 and repr(p) == "Parameters()"
+    if isinstance(p, Stepped):
+        assert lines[-1].startswith(f"Time: {p.TIME} = {p.CLOCK}; a run ends at ")
 
 
 @pytest.mark.parametrize("name", sorted(TABLE))
 def test_results_say_what_their_time_is(name):
-    """Flows, predictions and times of events, in words; also where a flow has a clock of its
-    own.
+    """Flows, predictions and times of events, in words, when they are printed, too; also where a
+    flow has a clock of its own.
     """
     flows = [flow.name for flow in find(name).wing("theory").flows().values()]
     for called in {"predict", "emergence_times", *flows} & answers(name).keys():
         result = answers(name)[called]
         for time in {"t", "alpha"} & {str(c) for c in result.coords}:
             assert re.match(rf"training time {time} = .*(steps|epochs)", result[time].long_name)
+            if issubclass(find(name).wing("theory").Parameters, Stepped):
+                assert result[time].long_name.endswith(result.attrs["time"])
         if called == "emergence_times":
-            for event in result.data_vars.values():
+            for event in (events := result.data_vars.values()):
                 assert re.search("steps|epochs", event.units), event
+            assert "time: " in str(result) or {x.units for x in events} == {"steps"}
 
 
 def test_a_time_is_that_of_its_own_clock():
@@ -171,3 +176,14 @@ def test_the_table_of_times_has_units(capsys):
     assert [*map(str.strip, lines[1].split("  "))][0] == "quantity" and "unit" in lines[1]
     (row,) = (line for line in lines if line.startswith("alpha_half"))
     assert row.split()[2] == "alpha" and lines[-1] == "unit of time: alpha = epochs / (d_g N)"
+
+
+@pytest.mark.parametrize("call", ["predict", "emergence_times", "onset"])
+@pytest.mark.parametrize("name", ["state_tracking", "induction_heads", "induction_heads.bursty"])
+def test_fields_alone_are_told_where_they_belong(name, call):
+    """``st.onset(N=8)``: the message shows the call that works."""
+    theory = find(name).wing("theory")
+    with pytest.raises(ParameterError, match=r"give Parameters: theory\..*Parameters\(N=8\)$"):
+        getattr(theory, call)(N=8)
+    with pytest.raises(ParameterError, match=r"^p = None: .*Parameters\(\.\.\.\)$"):
+        getattr(theory, call)()

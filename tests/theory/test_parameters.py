@@ -153,6 +153,18 @@ def test_several_values_are_a_call_in_python():
         Parameters().parse(["L=3,x"])
 
 
+FAR = "lr learning_rate seed seeds alpha heads depth width layers temperature length seq_len decay"
+FAR += " lambda hidden states actions vocab steps time threads"
+
+
+@pytest.mark.parametrize("wrong", FAR.split())
+def test_nothing_far_is_proposed(wrong):
+    """Words of other programs, which have little in common with any field."""
+    with pytest.raises(ParameterError) as caught:
+        Parameters(**{wrong: 1})
+    assert str(caught.value).startswith(f"{wrong}: unknown parameter; known are N, L, d_g, ")
+
+
 @pytest.mark.parametrize(("wrong", "near"), SLIPS.items())
 def test_unknown_names_get_the_nearest(wrong, near):
     """Construction, copy and parsing alike."""
@@ -285,10 +297,14 @@ def test_assignments_accumulate():
 
 
 def test_frozen_and_hashable():
-    """Fields cannot be set; copies and pickles are equal; equal objects share a hash."""
+    """Who sets a field is told what to write; copies and pickles are equal; equal objects share a
+    hash.
+    """
     p = Parameters(N=8)
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(ParameterError, match=r"^p\.N=9: .*; take p = p\.replace\(N=9\)$"):
         p.N = 9
+    with pytest.raises(ParameterError, match="^d_gg: unknown parameter; did you mean 'd_g'"):
+        p.d_gg = 9
     rebuilt = Parameters.demo().replace(**p.as_dict())
     for twin in (copy.deepcopy(p), pickle.loads(pickle.dumps(p)), p.replace(), rebuilt):
         assert twin == p and hash(twin) == hash(p)

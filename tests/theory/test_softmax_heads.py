@@ -196,3 +196,6 @@ def test_refused_where_the_formula_does_not_hold(model, sizes, field):
     if field == "M":
         with pytest.raises(ParameterError, match="nothing emerges; no t_half: M = 16"):
             model.emergence_times(p)
+        grid = model.emergence_times(p, M=[16, 32])
+        assert np.isnan(grid.sel(M=16).to_array()).all() and np.isfinite(grid.sel(M=32).t_half)
+        assert grid.attrs["absent"].startswith("nothing emerges; no t_half: M = 16")

@@ -82,9 +82,11 @@ def test_censored_seeds_are_reported(tmp_path, capsys):
     assert any("no seed emerged before" in n for n in notes)
 
 
-def test_parameters_beside_runs_are_refused(store):
-    with pytest.raises(ParameterError, match="not together with --runs"):
-        trajectories.main(["--runs", str(store), "--set", "N=7"])
+@pytest.mark.parametrize("words", [("--set", "N=7"), ("--until", "3"), ("--alpha", "3")])
+def test_parameters_beside_runs_are_refused(store, words):
+    """By the flag that was typed."""
+    with pytest.raises(ParameterError, match=f"^{words[0]}: not together with --runs"):
+        trajectories.main(["--runs", str(store), *words])
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 
 import numpy as np
@@ -125,6 +126,25 @@ def test_a_table_of_one_time_and_one_without_columns(tmp_path):
     assert trajectories.main([*given, "--columns=alpha=t,A=x"]) == 0
     with pytest.raises(ParameterError, match="needs --columns"):
         trajectories.main(given)
+
+
+def test_another_unit_of_time_is_suspected(tmp_path, capsys):
+    """Epochs for alpha: after rows that fail, and where no time is common; else not."""
+    curve = st.flow().solve(P, alpha=12.0)
+    hint = r"another unit of time\? The runs end at alpha = .*, in training time alpha = epochs / "
+    for factor, suspected in ((1, False), (256, True), (1 / 256, True)):
+        theirs = tables.arrays({"alpha": factor * curve.alpha, "A": curve.A})
+        assert bool(re.search(hint, str(trajectories.compare(curve, theirs)))) == suspected
+    late = tables.arrays({"alpha": 256 * curve.alpha[50:], "A": curve.A[50:]})
+    with pytest.raises(ParameterError, match=f"lies outside the curve, .*; {hint}"):
+        trajectories.compare(curve, late)
+    path = tmp_path / "epochs.csv"
+    for factor, code in ((1, 0), (256, 1)):
+        rows = zip(factor * curve.alpha.values, curve.A.values, strict=True)
+        path.write_text("t,A\n" + "".join(f"{t},{A}\n" for t, A in rows))
+        words = ["state_tracking", f"--runs={path}", "--preset=demo", "--columns=alpha=t,A=A"]
+        assert trajectories.main(words) == code
+        assert ("another unit" in capsys.readouterr().out) == bool(code)
 
 
 def written(tmp_path, content, name="theirs.csv"):
@@ -249,6 +269,18 @@ def test_arrays_of_numpy(tmp_path):
         }
     )
     assert long.x.sel(seed="b").values.tolist() == [1, 2] and np.isnan(long.x.sel(seed="a", t=1))
+    np.savez(tmp_path / "b.npz", t=times, x=x.T)
+    with pytest.raises(ParameterError, match=r"or \(students, times\), not t \(3,\), x \(3, 2\)$"):
+        tables.read(tmp_path / "b.npz", {"t": "t", "x": "x"})
+    with pytest.raises(ParameterError, match="no column 'attn'; it has t, x"):
+        tables.read(tmp_path / "b.npz", {"t": "t", "x": "attn"})
+    for unread in (np.load(tmp_path / "b.npz"), {"t": times, "x": x}):
+        with pytest.raises(
+            ParameterError, match=r"got .*; of a file verify\.tables\.read makes one"
+        ):
+            trajectories.compare(curves, unread)
+    with pytest.raises(ParameterError, match="needs --columns"):
+        trajectories.main([f"--runs={tmp_path / 'b.npz'}"])
     for wrong in (
         {"t": times, "x": x.T},
         {"t": times, "x": np.eye(3)},  # which axis are the students?

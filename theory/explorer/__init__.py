@@ -19,7 +19,7 @@ from theory import sweep
 from theory.explorer import curves, sliders
 from theory.explorer.curves import function, written
 from theory.flow import Flow
-from theory.parameters import BaseParameters, ParameterError
+from theory.parameters import BaseParameters, ParameterError, error_summary
 from theory.registry import Model
 from theory.runtime import hdf5
 from theory.scope import Limit
@@ -70,7 +70,8 @@ def students(path: Path | None, flows: list[Flow]) -> tuple[dict[str, Any], str 
         with xr.open_dataset(path) as file:
             runs = file.load()
     except (OSError, ValueError) as error:
-        raise ParameterError(f"--runs {path}: {error}") from None
+        said = f"is no netCDF file of students ({error_summary(error)})"
+        raise ParameterError(f"--runs {path}: {said}") from None
     time = flows[0].time.name
     known = {x.name for f in flows for x in f.state}.union(*(f.observables for f in flows))
     curves = [

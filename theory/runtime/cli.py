@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from theory import __version__, registry, scope
 from theory.parameters import BaseParameters, ParameterError, nearest
 from theory.runtime import commands, output
+from theory.values import NEAR
 
 MOST_SEEDS = 10**6
 LONGEST_ECHO = 80  # characters of a typed word that an error repeats
@@ -140,9 +141,9 @@ class Parser(argparse.ArgumentParser):
                 kind = getattr(model.wing("theory"), "Parameters", None)
                 if kind is not None and name in {f.name for f in dataclasses.fields(kind)}:
                     return f"; parameters are set by --set {name}=VALUE"
-        flags = [f for f in self._option_string_actions if f not in ("-h", "--help")]
-        near = difflib.get_close_matches(flag, flags, n=1)
-        return f"; did you mean {near[0]}?" if near else ""
+        flags = [f[2:] for f in self._option_string_actions if f not in ("-h", "--help")]
+        near = difflib.get_close_matches(name, flags, n=1, cutoff=NEAR)  # dashes are alike
+        return f"; did you mean --{near[0]}?" if near else ""
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing usage."""
@@ -284,7 +285,7 @@ def choose(field: str, name: str, table: Mapping[str, Any]) -> Any:
     nearest one.
     """
     if name not in table:
-        message = f"{field} {name}: must be one of {', '.join(table)}; {nearest(name, table, 0.4)}"
+        message = f"{field} {name}: must be one of {', '.join(table)}; {nearest(name, table)}"
         raise ParameterError(message.rstrip(" ;"))
     return table[name]
 

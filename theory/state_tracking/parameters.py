@@ -78,8 +78,8 @@ class Parameters(Stepped, Optimiser):
         or_else=(groups.is_group, groups.WORDS),
     )
     fix_embedding: bool = parameter(True, "embeddings held at unity")
-    epochs: int = parameter(20000, "length of a run", low=1)
-    eval_every: int = parameter(50, "epochs between measurements", low=1)
+    epochs: int = parameter(20000, "length of a run, in epochs (see unit)", low=1)
+    eval_every: int = parameter(50, "epochs (see unit) between measurements", low=1)
     unit: str = parameter(
         "epoch",
         "what epochs and eval_every count; step: single steps, each of one batch",

@@ -169,7 +169,7 @@ def offered(stated: Statement) -> types.SimpleNamespace:
     alike = of_onset(own_onset)
 
     def emergence_times(
-        p: Any, *, seeds: int | None = None, beyond: bool = False, **fields: Any
+        p: Any = None, *, seeds: int | None = None, beyond: bool = False, **fields: Any
     ) -> xr.Dataset:
         """Times at which the loss falls, the times among the numbers of `onset`; of weights that
         start at random these are medians and quantiles.
