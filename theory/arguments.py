@@ -306,7 +306,7 @@ def misfit(
     """
     is_class = isinstance(value, type) and issubclass(value, BaseParameters)
     home = place(kind or value) if kind or is_class else ""
-    call = f"{home}.Parameters".lstrip(".")
+    call = f"{home}.{kind.__name__ if kind else 'Parameters'}".lstrip(".")
     if is_class:
         return ParameterError(f"{name} = {value.__name__}: is the class; make one of it: {call}()")
     if isinstance(value, BaseParameters):

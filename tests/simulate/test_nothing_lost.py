@@ -102,7 +102,8 @@ def test_what_decides_whether_a_run_can_be_stored_is_tried_before_the_first_step
             with pytest.raises(ParameterError, match=f"^{option}") as caught:
                 watched.train(p, **given)
             assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
-    with pytest.raises(ParameterError, match=f"^p = None: must be .*{system.parameters.__name__}$"):
+    named = rf"^p = None.* give Parameters: \S*\.{system.parameters.__name__}\(\.\.\.\)$"
+    with pytest.raises(ParameterError, match=named):
         watched.train(None, store=tmp_path, **ALONE)
     assert stepped == [] and not list(tmp_path.rglob("*.nc"))
     for value in (np.int64(2), np.array(2), range(2), np.arange(2), torch.tensor([0, 1])):
