@@ -389,7 +389,7 @@ def test_killed_again_and_again_nothing_is_lost_and_two_processes_share(kills, n
 def test_unknown_keywords_are_told_the_nearest(name):
     """A misspelt option, a parameter given beside the parameters, the time twice."""
     system, p = student(name)
-    with pytest.raises(ParameterError, match=r"give Parameters: .*Parameters\(eta=8\)$"):
+    with pytest.raises(ParameterError, match=rf"give Parameters: .*\.{type(p).__name__}\(eta=8\)$"):
         system.train(eta=8)
     with pytest.raises(ParameterError, match="^seed: unknown keyword; did you mean 'seeds'"):
         system.train(p, seed=3)
