@@ -242,8 +242,8 @@ def _learn(
                 if (now := time.monotonic()) - saved > pause:
                     save(step)
                     saved = time.monotonic()
-                    usual = CHECKPOINT_SHARE * abs(CHECKPOINT_SECONDS)
-                    pause = CHECKPOINT_SECONDS * max(1, (saved - now) / max(usual, 1e-9))
+                    usual = CHECKPOINT_SHARE * CHECKPOINT_SECONDS
+                    pause = CHECKPOINT_SECONDS * max(1, (saved - now) / usual)
                 if step == length:
                     return [
                         _whole(system, run.p, learner, _dataset(system, run, records, b), b)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
 ZERO = 1e-9  # relative tolerance for rounding errors in a few hundred rates
 MANY = 30  # with more order parameters, products of different ones are left out of the ansatz
 POINTS = (0.1, 0.9)  # sampling range on which every term is real
-SPREADS = np.array([0, *np.repeat([0.3, 1, 3, 10, 100, 1000], 16)])  # of random starts
+SPREADS = np.array([0, *np.repeat(np.geomspace(1e-6, 1e9, 31), 8)])  # of random starts
+ENDLESS = 30  # fixed points that are not listed
 DRAWS = 6  # of parameters at which fixed points are looked for
 MOST_SOLUTIONS = 4  # of several polynomials that are left to SymPy
+SEARCHED = "fixed points: those reached from random points; there may be more"
 STILL = 1e-9  # largest rate at a fixed point, relative to the Jacobian times the order parameters
 SAME = 1e-6  # of two fixed points
 
@@ -110,9 +113,10 @@ def _null_space(
 
 
 def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
-    """Solutions of ``rhs = 0`` at all times: symbolic ones, and as numbers those that SymPy misses,
-    and all isolated ones of several polynomials of high degree, as far as they are reached from
-    random points. Common factors of all equations that cannot vanish are divided out.
+    """Solutions of ``rhs = 0`` at all times: symbolic ones, and as numbers those that SymPy misses
+    and that are reached from random points; only these for several polynomials with decimals and
+    more than `MOST_SOLUTIONS` solutions. Common factors of all equations that
+    cannot vanish are divided out.
 
     Raises
     ------
@@ -139,14 +143,15 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
         }
         for _ in range(DRAWS if free else 1)
     ]
-    searched = [_reached(flow, numbers) for numbers in draws]
+    decimals = any(r.has(sp.Float) for r in rates)
     polynomials = all(r.is_polynomial(*flow.state) for r in rates)
-    if polynomials and not free and len(flow.state) > 1 and searched[0] is not None:
+    if decimals and polynomials and not free and len(flow.state) > 1:
         degrees = [sp.Poly(r, *flow.state).total_degree() for r in rates]
-        if math.prod(degrees) > MOST_SOLUTIONS:
-            return searched[0]
-    # 0.695 as 139/200 makes large powers, and polynomials with decimals may take for ever
-    exact = polynomials or not any(r.has(sp.Float) for r in rates)
+        found = _reached(flow, {}) if math.prod(degrees) > MOST_SOLUTIONS else None
+        if found is not None:  # SymPy may take for ever
+            warnings.warn(f"{flow.name}: {SEARCHED}", stacklevel=2)
+            return found
+    exact = polynomials or not decimals  # 0.695 as 139/200 makes large powers
     why: Exception | str = ""
     try:
         points = sp.solve(rates, flow.state, dict=True, rational=exact)
@@ -157,8 +162,9 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
         for p in points
         if all(_here(flow, v) for v in p.values())
     ]
-    for numbers, found in zip(draws, searched, strict=True):
-        missed = [p for p in found or () if not any(_is(q, numbers | p) for q in points)]
+    for numbers in draws:
+        reached = _reached(flow, numbers) or ()
+        missed = [p for p in reached if not any(_is(q, numbers | p) for q in points)]
         if missed and free:
             where = ", ".join(f"{x} = {v:.6g}" for x, v in (numbers | missed[0]).items())
             why = f"SymPy misses that at {where}; with numbers for parameters it is found"
@@ -187,9 +193,10 @@ def _reached(
         return None
     moved, slopes = _at(rates, numbers), _at(jacobian, numbers)
     rng = np.random.default_rng(0)
-    found = standing(moved, slopes, (s * rng.normal(size=len(flow.state)) for s in SPREADS))
+    starts = (spread * rng.normal(size=len(flow.state)) for spread in SPREADS)
+    found = standing(moved, slopes, starts)
     found = [here for here in found if np.abs(slopes(here)).max() > STILL]  # or it is far away
-    if len(found) > MANY:
+    if len(found) > ENDLESS:
         return None
     rounded = [[sp.Float(v) if abs(v) > STILL**2 else sp.S.Zero for v in here] for here in found]
     return [dict(zip(flow.state, here, strict=True)) for here in rounded]
@@ -223,8 +230,10 @@ def standing(
             continue
         # rates also vanish far away, where saturated softmaxes are: there a Newton step is long
         newton = np.linalg.lstsq(matrix, off, rcond=None)[0]
-        still = max(*np.abs(off), *np.abs(newton)) < STILL
-        if still and all(np.abs(here - p).max() > SAME for p in points):
+        size = max(1.0, np.abs(here).max())
+        still = np.abs(off).max() < STILL * max(1.0, np.abs(matrix).max() * size)
+        still &= np.abs(newton).max() < STILL * size
+        if still and all(np.abs(here - p).max() > SAME * size for p in points):
             points.append(here - newton)
     return points
 

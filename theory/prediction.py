@@ -67,12 +67,12 @@ def _check_clock(p: BaseParameters, runs: xr.Dataset) -> None:
     if not isinstance(p, Stepped):
         return
     time, counter = p.TIME, p.LENGTH.removesuffix("s")
-    if not {time, counter} <= {str(name) for name in runs.coords}:
-        return
     if swept := [str(d) for d in runs.dims if d in p.as_dict() and d != time]:
         raise ParameterError(
             f"runs: of several {', '.join(swept)}: pick one: runs.sel({swept[0]}=...)"
         )
+    if not {time, counter} <= {str(name) for name in runs.coords}:
+        return
     times, steps = runs[time].values, runs[counter].values
     wrong = ~np.isclose(times, steps * p.time_per_step, rtol=1e-6, atol=0)
     if wrong.any():

@@ -253,7 +253,7 @@ def test_sigkill_in_the_middle(tmp_path, forked, monkeypatch):
 
     def work():
         step = Copies.step
-        monkeypatch.setattr("simulate.stack.CHECKPOINT_SECONDS", 0.0)
+        monkeypatch.setattr("simulate.stack.CHECKPOINT_SECONDS", -1.0)
 
         def stepping(self, number):
             if number == 19:

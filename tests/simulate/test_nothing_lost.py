@@ -313,6 +313,9 @@ FORGED = {
     "no times": lambda s: s | {"times": []},
     "fewer records": lambda s: s | {"records": {k: v[:-1] for k, v in s["records"].items()}},
     "records": lambda s: s | {"records": [1.0]},
+    "more records": lambda s: (
+        s | {"records": {k: torch.cat([v, v]) for k, v in s["records"].items()}}
+    ),
     "names": lambda s: s | {"records": {"x": torch.ones(len(s["times"]))}},
     "axes": lambda s: s | {"records": {k: v[:, None] for k, v in s["records"].items()}},
     "shapes": lambda s: (
@@ -327,7 +330,7 @@ FORGED = {
 }
 
 
-UNMEASURED = ("no records", "no times", "fewer records", "names", "axes", "earlier")
+UNMEASURED = ("no records", "no times", "fewer records", "more records", "names", "axes", "earlier")
 
 
 @pytest.mark.parametrize("forged", FORGED)

@@ -118,7 +118,7 @@ def test_an_interrupt_may_come_while_measuring(tiny, tmp_path, monkeypatch):
 def test_a_run_that_dies_goes_on_from_its_last_checkpoint(tiny, tmp_path, monkeypatch, name):
     p = tiny.replace(eval_every=10, **OPTIONS[name])
     expected = train(p, store=tmp_path / "whole", **ALONE)
-    monkeypatch.setattr(stack, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(stack, "CHECKPOINT_SECONDS", -1.0)
     with monkeypatch.context() as patch:
         stop_at(patch, 35, MemoryError())  # unlike an interrupt, leaves no time to save
         with pytest.raises(MemoryError):
@@ -178,7 +178,7 @@ def test_a_changed_setting_is_another_run(tiny, tmp_path):
 
 def test_killed_while_writing_the_result(tiny, tmp_path, monkeypatch, forked):
     store = tmp_path / "killed"
-    monkeypatch.setattr(stack, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(stack, "CHECKPOINT_SECONDS", -1.0)
     # The moment the finished run is on its way to the disk.
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: os.kill(os.getpid(), signal.SIGKILL))

@@ -74,6 +74,7 @@ def test_conserved_quantities_of_rates_with_decimals():
         (x * sp.exp(-0.31 * x) - 0.2, [0.2136980, 13.6148311]),
         (sp.tanh(2 * x) - x, [-0.9575040, 0, 0.9575040]),
         (sp.exp(-x), []),  # vanishes at infinity alone
+        (sp.exp(-100 * x), []),
         (sp.tanh(x) - 2, []),
     ],
     ids=str,
@@ -92,6 +93,15 @@ def test_fixed_points_of_two_order_parameters_and_of_parameters():
     inside = (0.6 / 0.916, 1 - 0.21 * 0.6 / 0.916)
     assert sorted(points) == [pytest.approx(p) for p in [(0, 0), (0, 1), inside, (1, 0)]]
     assert own({x: x * y, y: x * y}, {x: 1, y: 1}).fixed_points() == [{x: 0}, {y: 0}]  # families
+    third = sp.Rational(1, 3)  # of six solutions; as they are written, not as numbers
+    exact = own({x: x * (1 - x) * (x - third), y: y * (1 - y)}, {x: 1, y: 1}).fixed_points()
+    assert len(exact) == 6 and {x: third, y: 1} in exact
+    for scale in (1, 1e6):
+        z = x / scale  # twice at 0.3
+        cubics = {x: x * (z - 0.3) ** 2 * (z + 0.9), y: y * (1.1 - (y / scale) ** 2)}
+        with pytest.warns(UserWarning, match="there may be more"):
+            found = own(cubics, {x: 1, y: 1}).fixed_points()
+        assert {round(float(p[x]) / scale, 6) for p in found} == {0, 0.3, -0.9} and len(found) == 9
     (zero, *others) = own({x: k * x - x**3}, {x: 1}).fixed_points()
     assert zero == {x: 0} and {p[x] for p in others} == {sp.sqrt(k), -sp.sqrt(k)}
     for rate in (x * sp.exp(-k * x) - sp.Rational(1, 9), x**5 - k * x + 1):  # another branch; none

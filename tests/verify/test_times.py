@@ -61,8 +61,9 @@ def test_runs_of_several_settings_are_not_taken_for_one():
         emergence_times(runs, one, time="t", A=0.5)
     p, trained = ensembles("demo")
     swept = xr.concat([trained, trained], "L").assign_coords(L=[2, 4])
-    with pytest.raises(ParameterError, match=r"runs: of several L: pick one: runs.sel\(L="):
-        state_tracking.predict(p, swept)
+    for several in (swept, swept.drop_vars("epoch")):  # whether or not steps are known
+        with pytest.raises(ParameterError, match=r"runs: of several L: pick one: runs.sel\(L="):
+            state_tracking.predict(p, several)
 
 
 def falls(blank=slice(0, 0), times=T[:1001]):

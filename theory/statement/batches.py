@@ -28,6 +28,7 @@ TURNED = 0.5  # of the square of what a curve moves between measurements: varian
 ZERO = 1e-9  # of its terms: a variance that is none
 SHIFT = 1e-3  # of entries, in a difference of slopes
 AGREE = 1e-8  # of that difference, of fourth order
+MOST_STEPS = 10**6  # of a run, followed one by one: a minute
 
 
 class Recursion:
@@ -365,10 +366,16 @@ def around(made: Any, p: Any, solved: xr.Dataset, events: Mapping[str, Any]) -> 
     Raises
     ------
     ParameterError
-        As `path`; for an event that is not a variable at a level.
+        As `path`; for an event that is not a variable at a level, or too many steps.
     """
     times = solved.t.values
-    along = path(made, p, np.arange(max(math.ceil(times[-1] / p.eta), 1) + 1))
+    many = max(math.ceil(times[-1] / p.eta), 1)
+    require(
+        many <= MOST_STEPS,
+        f"fluctuations: t = {times[-1]:g} is {many:.0e} steps of eta = {p.eta:g}, each of which "
+        f"they follow: at most {MOST_STEPS:.0e}; take a shorter run",
+    )
+    along = path(made, p, np.arange(many + 1))
     table = along.claimed(along.at(times), times)
     table[1] += table[0] - [solved[name].values for name in along.names]
     result = solved.merge(xr.Dataset(along.named(table)), compat="override")

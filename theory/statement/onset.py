@@ -69,7 +69,7 @@ def onset(made: Derived, p: Any, until: float | None = None, fluctuations: bool 
     absent = dict.fromkeys(events, "not within the run")
     fine: dict[str, Any] = {"events": crossed, "t": end, "rtol": FINE}
     times = flow.solve(p, at=[end], **fine) if events else {}
-    if fluctuations:
+    if fluctuations and events:
         times = curve = flow.solve(p, at=curve.t, fluctuations=True, **fine)
     for name, share in events.items():
         label = f"time at which the loss has done {share:.0%} of its fall"

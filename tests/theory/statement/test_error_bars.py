@@ -313,3 +313,10 @@ def test_what_has_no_error_bars_is_refused():
     for of in (other.onset, other.emergence_times):
         with pytest.raises(ParameterError, match="fluctuations: unknown"):
             of(other.Parameters(), fluctuations=True)
+
+
+def test_a_run_of_too_many_steps_is_refused():
+    """A loss that never falls doubled its run to 1e9, of which a list asked for 80 GiB."""
+    _, p = stated("retrieval")
+    with pytest.raises(ParameterError, match=r"4e\+08 steps of eta = 0.25.* take a shorter run$"):
+        flow("retrieval").solve(p, until=1e8, at=[0, 1e8], fluctuations=True)
