@@ -331,9 +331,7 @@ class Loss:
         }
 
     def memory(self) -> float:
-        """Bytes that one gradient stores beside the weights, from a part of the inputs; 0 where they
-        are few.
-        """
+        """Bytes that one gradient stores beside the weights, from some of the inputs; 0 of few."""
         parts = [x for x in tree_leaves(self.inputs) if isinstance(x, Tensor) and x.ndim]
         rows, few = max(map(len, parts), default=0), MANY // 8
         stored: dict[int, int] = {}

@@ -8,9 +8,9 @@ commutator subgroup: a network without order stays at accuracy 1 / size and loss
 
 A logit that is a sum over actions, as the solvable student's, says less. Where the actions are all
 of a group, the last state is uniform whatever one action and the first state are, so that the
-gradient of M vanishes at M = 0 under every attention. The loss is convex in M: chance, 1 / N, is the
-best. With the states between written out, each is one action away from the one before, and the same
-student learns every group.
+gradient of M vanishes at M = 0 under every attention. The loss is convex in M: chance, 1 / N, is
+the best. With the states between written out, each is one action away from the one before, and the
+same student learns every group.
 """
 
 import math
@@ -19,7 +19,7 @@ import numpy as np
 import xarray as xr
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
-from scipy.special import xlogy
+from scipy.special import rel_entr, xlogy
 
 from theory.parameters import ParameterError
 from theory.state_tracking import groups
@@ -111,9 +111,7 @@ def without_order(teachers: str | np.ndarray, L: int) -> xr.Dataset:
         shares = np.zeros((len(counts), N, starts))
         np.add.at(shares, which.ravel(), after)
         accuracy.append(shares.max(1).sum() / starts)
-        every = shares.sum(1)
-        lost = (xlogy(every, every).sum() - xlogy(shares, shares).sum()) / starts
-        loss.append(max(lost, 0.0))  # not -1e-16
+        loss.append(0.0 - rel_entr(shares, shares.sum(1, keepdims=True)).sum() / starts)
     sizes = np.bincount(commutator_orbits(perms))
     return xr.Dataset(
         {
