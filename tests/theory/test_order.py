@@ -97,6 +97,7 @@ def test_long_words_come_to_the_plateau(teachers):
     ("teachers", "L", "said"),
     [
         ("Q_8", 2, "must be a group"),
+        ("S_7_regular", 2, "5040 permutations of 5040 states are too many"),
         ([[0, 0]], 2, "every row must be a permutation"),
         ([0, 1], 2, "every row must be a permutation"),
         ("S_5_regular", 9, "L = 9: must be smaller for 120 actions"),

@@ -14,6 +14,7 @@ same student learns every group.
 """
 
 import math
+from typing import Annotated, Any
 
 import numpy as np
 import xarray as xr
@@ -21,8 +22,10 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import rel_entr, xlogy
 
+from theory.arguments import array, checked
 from theory.parameters import ParameterError
 from theory.state_tracking import groups
+from theory.values import Allowed
 
 MOST = 2**27  # probabilities that are held at once: 1 GB
 
@@ -33,16 +36,24 @@ def permutations_of(teachers: str | np.ndarray) -> np.ndarray:
     Raises
     ------
     ParameterError
-        For what names no group, and for rows that are no permutations.
+        For what names no group, for rows that are no permutations, and for too many.
     """
     if isinstance(teachers, str):
         if not groups.is_group(teachers):
             raise ParameterError(f"teachers = {teachers!r}: must be {groups.WORDS}")
+        fits(*groups.sizes(teachers))
         return groups.table(teachers)
-    array = np.asarray(teachers)
-    if array.ndim != 2 or not (np.sort(array, axis=1) == np.arange(array.shape[1])).all():
+    perms = array("teachers", teachers)
+    if perms.ndim != 2 or not (np.sort(perms, axis=1) == np.arange(perms.shape[1])).all():
         raise ParameterError("teachers: every row must be a permutation of 0..N-1")
-    return array.astype(np.int64)
+    fits(*perms.shape)
+    return perms.astype(np.int64)
+
+
+def fits(d_g: int, N: int) -> None:
+    """Raise an error for more permutations than can be multiplied with each other at once."""
+    if d_g**2 * N > MOST:
+        raise ParameterError(f"teachers: {d_g} permutations of {N} states are too many")
 
 
 def commutator_orbits(teachers: str | np.ndarray) -> np.ndarray:
@@ -57,7 +68,7 @@ def commutator_orbits(teachers: str | np.ndarray) -> np.ndarray:
     Raises
     ------
     ParameterError
-        For what names no group, and for rows that are no permutations.
+        For what names no group, for rows that are no permutations, and for too many.
     """
     perms = permutations_of(teachers)
     states = np.arange(perms.shape[1])
@@ -73,7 +84,8 @@ def commutator_orbits(teachers: str | np.ndarray) -> np.ndarray:
         other, before = np.concatenate([states, perms.ravel()]), count
 
 
-def without_order(teachers: str | np.ndarray, L: int) -> xr.Dataset:
+@checked
+def without_order(teachers: Any, L: Annotated[int, Allowed(low=0, high=10**6)]) -> xr.Dataset:
     """Best accuracy and least loss, in nats, of the last state of a word from its first state and
     the number of times that each action occurs in it.
 
@@ -99,7 +111,7 @@ def without_order(teachers: str | np.ndarray, L: int) -> xr.Dataset:
     perms = permutations_of(teachers)
     d_g, N = perms.shape
     starts = 1 if isinstance(teachers, str) else N  # all first states of a group are alike
-    if not 0 <= L <= MOST or math.comb(L + d_g - 1, L) * d_g * N * starts > MOST:
+    if math.comb(L + d_g - 1, L) * d_g * N * starts > MOST:
         raise ParameterError(f"L = {L}: must be smaller for {d_g} actions on {N} states")
     back, each = np.argsort(perms, axis=1), np.eye(d_g, dtype=np.int64)
     counts, shares = np.zeros((1, d_g), dtype=np.int64), np.eye(N)[None, :, :starts]
