@@ -139,7 +139,7 @@ def changed(stated: Statement, by: Mapping[Any, Any]) -> Statement:
         title=stated.title,
         observables=trees,
         closure=by.get("closure", stated.closure),
-        values={k: v for k, v in (stated.values | more).items() if k not in gone},
+        values={k: v for k, v in {**stated.values, **more}.items() if k not in gone},
     )
     again.fit(again.values)
     return again
