@@ -112,7 +112,7 @@ def test_numbers_are_those_of_the_equations():
     mask = off[:, :, None, None, None] * off[:, None, None, :, None]
     np.testing.assert_allclose(found * mask, excess * mask, atol=1e-7)
     assert np.abs(excess * mask).max() > 1e-3
-    at, M = system._attention()[0], system.state[2]
+    at, M = system.attention.parts(*system.state[:2])[0], system.state[2]
     P_ = softmax(system._weights(at) @ M, -1)
     by_P, by_M, by_at = system.covariances.slopes(at, P_, system.rows, M)
     error = P_ * (by_P - (P_ * by_P).sum(3, keepdims=True))

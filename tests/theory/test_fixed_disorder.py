@@ -205,7 +205,7 @@ def test_accuracy_is_the_integral():
     start, given = begin(P, 9)
     start.W_Q[:], start.W_K[:] = 1.5 * start.W_Q, 1.5 * start.W_K
     system = FixedDisorder(P, start, given)
-    at, own, T = system._attention()
+    at, own, T = system.attention.parts(*system.state[:2])
     mean, C = system.state[2].mean(2), [np.cov(M.T, bias=True) for M in system.state[2][0]]
     found = accuracy_kernels.accuracies(
         at[0], system.state[2][0], given.teachers[0].T.copy(), *gauss_hermite(61)

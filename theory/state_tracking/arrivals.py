@@ -288,9 +288,8 @@ class Arrivals:
     def gradients(self) -> list[np.ndarray]:
         """Derivative of the loss by single weights."""
         p, d, (W_Q, W_K, right, wrong) = self.p, self.p.d_g, self.state
-        attention = self.attention.forward(W_Q, W_K)
-        on_own = np.einsum("bii->bi", attention)
-        all_squares = (attention**2).sum(2)[..., None]
+        attention, on_own, elsewhere = self.attention.parts(W_Q, W_K)
+        all_squares = (elsewhere + on_own**2)[..., None]
         typical = wrong @ self.of_part
         *by_entry, by_own, squares, mass = self.kinds.slopes(on_own, right, typical)
         by_right, by_wrong = (

@@ -186,7 +186,7 @@ class FourthOrder(FixedDisorder):
         p, d = self.p, self.p.d_g
         W_Q, W_K, M = self.state
         B, N = M.shape[:2]
-        pi, on_right, T = self._attention()
+        pi, on_right, T = self.attention.parts(W_Q, W_K)
         x = M - M.mean(2, keepdims=True)
         C = x.swapaxes(2, 3) @ x / d
         weights = self._weights(pi)
@@ -264,5 +264,4 @@ class FourthOrder(FixedDisorder):
         force += found * (1 - np.eye(p.L))
         if beyond is not None:
             force += beyond[2]
-        d_q, d_k = self.attention.backward(W_Q, W_K, pi, force)
-        return [d_q, d_k, d_M]
+        return [*self.attention.backward(W_Q, W_K, pi, force), d_M]

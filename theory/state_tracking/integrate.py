@@ -251,8 +251,7 @@ def half_epochs(path: Strides | Single, epochs: int) -> np.ndarray:
     system = path.system
 
     def A(epoch: int) -> np.ndarray:
-        attention = system.attention.forward(*path.at(epoch)[:2])
-        return np.einsum("bii->b", attention) / system.p.L
+        return system.attention.parts(*path.at(epoch)[:2])[1].mean(1)
 
     times = np.where(A(0) >= 0.5, 0.0, np.nan)
     while np.isnan(times).any() and path.epoch + path.length < epochs:

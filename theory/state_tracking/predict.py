@@ -11,7 +11,6 @@ from theory import ParameterError, prediction, scope, sweep, until
 from theory.onset import labelled
 from theory.parameters import Allowed, number
 from theory.state_tracking import levels
-from theory.state_tracking.attention import Attention
 from theory.state_tracking.integrate import half_times, solve
 from theory.state_tracking.levels import LEVELS, Level
 from theory.state_tracking.parameters import REWARD_FIELDS, Parameters
@@ -170,7 +169,7 @@ def drawn_times(
     start = Start.drawn(p, seeds, fresh(seed))
     known = Realisation.drawn(p, start, fresh(seed)) if rows[level].known else None
     system = rows[level].system(p, start, known, False)
-    A_0 = np.einsum("bii->b", Attention(p).forward(start.W_Q, start.W_K)) / p.L
+    A_0 = system.attention.parts(start.W_Q, start.W_K)[1].mean(1)
     size = 1 if known else TOGETHER
     try:
         with np.errstate(over="raise", invalid="raise"):

@@ -176,5 +176,5 @@ class Spelled(FixedDisorder):
         W_Q, W_K, M = self.state
         pi = self.attention.forward(W_Q, W_K)
         d_M, by_at = generated()({**self.numbers, "pi": pi, "M": M.transpose(0, 2, 3, 1)})
-        d_q, d_k = self.attention.backward(W_Q, W_K, pi, by_at)
-        return [d_q, d_k, -d_M.transpose(0, 3, 1, 2) / self.p.eta]
+        heads = self.attention.backward(W_Q, W_K, pi, by_at)
+        return [*heads, -d_M.transpose(0, 3, 1, 2) / self.p.eta]
