@@ -171,7 +171,11 @@ class Realisation:
 
     @classmethod
     def of_seeds(
-        cls, p: Parameters, seeds: Sequence[int], permutations: np.ndarray | None = None
+        cls,
+        p: Parameters,
+        seeds: Sequence[int],
+        permutations: np.ndarray | None = None,
+        words: Words | None = None,
     ) -> Self:
         """Realisation of the students that training with these parameters and seeds produces.
 
@@ -183,38 +187,34 @@ class Realisation:
             Seeds.
         permutations : ndarray, shape (d_g, N), optional
             Teachers, if they are not drawn from the seeds.
+        words : Words, optional
+            Teachers and training set of a file, if these are not drawn either.
 
         Raises
         ------
         ParameterError
-            If the counts do not fit into memory, or ``permutations`` is not an array of
-            permutations.
+            If the counts do not fit into memory, or teachers or words do not fit the parameters.
         """
+        if words is not None:
+            words.fits(p)
+            permutations = words.permutations
         memory.require(pairs_memory, p, "counts of pairs of actions")
-        given_teachers = None if permutations is None else task.check_permutations(permutations, p)
+        fixed = None if permutations is None else task.check_permutations(permutations, p)
         parts = []
-        for seed in seeds:
-            stream = task.streams(int(seed), p.data_draw)
+        for seed in map(int, seeds):
+            stream = task.streams(seed, p.data_draw)
             drawn = task.draw_permutations(p, stream["task"])
-            teachers = drawn if given_teachers is None else given_teachers
+            teachers = drawn if fixed is None else fixed
             data = task.draw_sequences(teachers, p.n_train, p.L, stream["train"])
+            data = data if words is None else words.train
             M = task.draw_weights(p, stream["initialisation"])["M"]
-            parts.append(cls._of_data(teachers, M, data))
-        own_seeds = tuple(int(seed) for seed in seeds)
-        return replace(cls.joined(parts), seeds=own_seeds, data_draw=p.data_draw)
+            parts.append(cls.counted(teachers, M, data))
+        return replace(cls.joined(parts), seeds=(*map(int, seeds),), data_draw=p.data_draw)
 
     @classmethod
     def of_words(cls, p: Parameters, seeds: Sequence[int], words: Words) -> Self:
         """Realisation of students trained on the words of a file; errors as in `of_seeds`."""
-        words.fits(p)
-        memory.require(pairs_memory, p, "counts of pairs of actions")
-        weights = [
-            task.draw_weights(p, task.streams(int(seed), p.data_draw)["initialisation"])
-            for seed in seeds
-        ]
-        parts = [cls._of_data(words.permutations, w["M"], words.train) for w in weights]
-        own_seeds = tuple(int(seed) for seed in seeds)
-        return replace(cls.joined(parts), seeds=own_seeds, data_draw=p.data_draw)
+        return cls.of_seeds(p, seeds, words=words)
 
     @classmethod
     def of(cls, p: Parameters, runs: xr.Dataset) -> Self:
@@ -284,12 +284,9 @@ class Realisation:
         return np.einsum("bsar,bars->b", self.one_hot(), self.M) / self.teachers[0].size
 
     @classmethod
-    def counted(
-        cls, teachers: np.ndarray, M: np.ndarray, actions: np.ndarray, states: np.ndarray
-    ) -> Self:
-        """Realisation of one student from its training set: actions ``(n, L)`` and states ``(n,
-        L+1)``, counted from 0.
-        """
+    def counted(cls, teachers: np.ndarray, M: np.ndarray, data: task.Sequences) -> Self:
+        """Realisation of one student from its training set."""
+        actions, states = data.actions, data.states
         (n, L), (d_g, N) = actions.shape, teachers.shape
         # In memory as the machine code reads it: state, place, action there, group.
         pairs = np.empty((N, L, d_g, L, d_g), np.float32).transpose(0, 3, 1, 4, 2)
@@ -299,7 +296,7 @@ class Realisation:
                 counts = np.bincount(group + actions[:, j], minlength=N * d_g**2)
                 pairs[:, i, j] = counts.reshape(N, d_g, d_g) / (n * L)
         share = np.einsum("siiaa->sia", pairs).astype(float)
-        return cls(teachers[None], M[None], share[None], pairs[None])
+        return cls(teachers[None], M[None], share[None], pairs[None], sequences=(data,))
 
     @classmethod
     def drawn(cls, p: Parameters, start: Start, rng: np.random.Generator) -> Self:
@@ -314,19 +311,12 @@ class Realisation:
             If the pair counts do not fit into memory.
         """
         memory.require(pairs_memory, p, "counts of pairs of actions")
-        return cls.joined([cls._drawn(p, start, k, rng) for k in range(len(start.R))])
-
-    @classmethod
-    def _drawn(cls, p: Parameters, start: Start, k: int, rng: np.random.Generator) -> Self:
-        teachers = task.draw_permutations(p, rng)
-        data = task.draw_sequences(teachers, p.n_train, p.L, rng)
-        return cls._of_data(teachers, matched(teachers, start, k, rng), data)
-
-    @classmethod
-    def _of_data(cls, teachers: np.ndarray, M: np.ndarray, data: task.Sequences) -> Self:
-        """Counts of one student's training set, and the set itself."""
-        counted = cls.counted(teachers, M, data.actions, data.states)
-        return replace(counted, sequences=(data,))
+        parts = []
+        for k in range(len(start.R)):
+            teachers = task.draw_permutations(p, rng)
+            data = task.draw_sequences(teachers, p.n_train, p.L, rng)
+            parts.append(cls.counted(teachers, matched(teachers, start, k, rng), data))
+        return cls.joined(parts)
 
     def batch(self, p: Parameters, step: int) -> tuple[Self, int]:
         """Counts of the batch of a step of the optimiser, and its number of sequences.
@@ -336,8 +326,8 @@ class Realisation:
         counts, seeds = [], self.seeds or range(len(self.teachers))
         for k, (seed, data) in enumerate(zip(seeds, self.sequences or (), strict=True)):
             chosen = task.batch(p, int(seed), step)
-            teachers, M = self.teachers[k], self.M[k]
-            counts.append(self.counted(teachers, M, data.actions[chosen], data.states[chosen]))
+            batch = task.Sequences(data.actions[chosen], data.states[chosen])
+            counts.append(self.counted(self.teachers[k], self.M[k], batch))
         return self.joined(counts), len(chosen)
 
     @classmethod

@@ -60,14 +60,31 @@ class Counted(FourthOrder):
         """Accuracies on all words where they can be listed: of few actions, logits are far from
         Gaussian and those of different states go together.
         """
-        from theory.state_tracking import accuracy_kernels
-
         if float(self.p.d_g) ** self.p.L * (self.p.L * self.p.N) ** 2 > WORK_OF_WORDS:
             return super()._answers(every)
-        steps, ends = zip(
-            *(accuracy_kernels.on_all_words(x[0], *x[5:]) for x in every), strict=True
-        )
+        steps, ends = zip(*(on_all_words(x[0], *x[5:]) for x in every), strict=True)
         return {"steps": np.array(steps), "rollout_accuracy": np.array(ends)}
+
+
+def on_all_words(at: np.ndarray, M: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, float]:
+    """Shares over all words and first states: of right answers by step, beside the right states;
+    of rollouts by the likeliest next states that end right.
+    """
+    (N, d, _), L = M.shape, len(at)
+    words = np.indices((d,) * L).reshape(L, -1)
+
+    def likeliest(row: np.ndarray, entries: np.ndarray) -> np.ndarray:
+        z = np.zeros((1, N))
+        for weight in row:  # words one letter longer
+            z = (z[:, None] + weight * entries).reshape(-1, N)
+        return z.argmax(1)
+
+    guess = np.array([[likeliest(row, entries) for entries in M] for row in at])
+    right = (guess == target[:, words].swapaxes(0, 1)).mean((1, 2))
+    ours = theirs = np.arange(N)[:, None]
+    for led, action in zip(guess, words, strict=True):
+        ours, theirs = np.take_along_axis(led, ours, 0), target[theirs, action]
+    return right, float((ours == theirs).mean())
 
 
 class Trained(Counted):
