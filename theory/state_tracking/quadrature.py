@@ -117,22 +117,9 @@ class Points:
                 epsilon == 0, -np.finfo(float).tiny, epsilon
             )  # on the separatrix A dies, too
             delta = np.sqrt(2 * np.abs(epsilon) / kappa)
-        return cls(
-            v["N"],
-            v["d_g"],
-            v["eta"],
-            v["zeta"],
-            v["A_0"],
-            v["S_0"],
-            v["D_0"],
-            kappa,
-            pace,
-            drift,
-            started,
-            epsilon,
-            delta,
-            np.where(epsilon > 0, 0.0, np.sign(v["D_0"])),
-        )
+        given = (v[n] for n in ("N", "d_g", "eta", "zeta", "A_0", "S_0", "D_0"))
+        side = np.where(epsilon > 0, 0.0, np.sign(v["D_0"]))
+        return cls(*given, kappa, pace, drift, started, epsilon, delta, side)
 
     def __getitem__(self, which: Any) -> Points:
         """Select points, or append axes (``points[:, None]``)."""
