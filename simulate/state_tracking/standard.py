@@ -327,9 +327,9 @@ def memory(p: StandardParameters, itemsize: int = 4) -> float:
     data = 8 * (p.n_train + p.n_test) * (2 * p.L + 1) * 2 + 16 * p.n_train
     drawn_tables = 24 * p.d_g * p.N
     numbers = 12 + p.L**2 + p.L + p.blocks * p.heads
-    records = (p.epochs // p.eval_every + 2) * 4 * 8 * numbers
     # Weights, gradients, two moments, and copies of the state.
-    return itemsize * (rows + 12 * weights) + logits + data + drawn_tables + records
+    kept = data + drawn_tables + training.records(p, numbers)
+    return itemsize * (rows + 12 * weights) + logits + kept
 
 
 def identity(p: StandardParameters, permutations: np.ndarray | None = None) -> dict[str, Any]:

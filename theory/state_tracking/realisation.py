@@ -5,7 +5,7 @@ counts of the training set (`Realisation`); measured in an ensemble, by seed, or
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import xarray as xr
@@ -248,27 +248,22 @@ class Realisation:
             Naming the difference: sizes, seeds, training sets, or the overlap R at time 0, which
             depends on teachers and weights.
         """
-        sizes, own_sizes = (p.N, p.L, p.d_g), self.share.shape[1:]
-        if own_sizes != sizes:
-            raise ParameterError(
-                f"given: (N, L, d_g) = {own_sizes}, must be {sizes} as the parameters say"
-            )
-        if self.data_draw not in (None, p.data_draw):
-            raise ParameterError(
-                f"given: data_draw = {self.data_draw}, must be {p.data_draw} as the parameters say"
-            )
+        sizes = (p.N, p.L, p.d_g)
+        known: list[tuple[Any, Any, str]] = [
+            (self.share.shape[1:], sizes, "(N, L, d_g) = {}, must be {} as the parameters say"),
+            (self.data_draw, p.data_draw, "data_draw = {}, must be {} as the parameters say"),
+        ]
+        if runs is not None:
+            count = runs.sizes.get("seed", 1)
+            known.append((len(self.teachers), count, "{} students, must be {} as the runs"))
+        if self.seeds is not None and runs is not None and "seed" in runs.coords:
+            seeds = np.atleast_1d(runs.seed.values).tolist()
+            known.append((list(self.seeds), seeds, "of seeds {}, must be of {} as the runs"))
+        for own, wanted, words in known:
+            if own not in (None, wanted):
+                raise ParameterError("given: " + words.format(own, wanted))
         if runs is None:
             return
-        count = runs.sizes.get("seed", 1)
-        if len(self.teachers) != count:
-            raise ParameterError(
-                f"given: {len(self.teachers)} students, must be {count} as the runs"
-            )
-        seeds = np.atleast_1d(runs.seed.values).tolist() if "seed" in runs.coords else None
-        if self.seeds is not None and seeds is not None and list(self.seeds) != seeds:
-            raise ParameterError(
-                f"given: of seeds {list(self.seeds)}, must be of {seeds} as the runs"
-            )
         if "R" in runs and "alpha" in runs.dims:
             start = np.atleast_1d(runs.R.isel(alpha=0).values)
             gap = np.abs(self.overlap() - start)

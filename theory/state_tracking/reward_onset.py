@@ -88,6 +88,17 @@ def panels(start: float, stop: float) -> np.ndarray:
     return stop * np.linspace(0, 1, PANELS + 1) ** 2
 
 
+def first_root(of: Callable[[Any], Any], levels: np.ndarray) -> float:
+    """First of increasing levels from which on a function is not negative, to rounding; NaN if it
+    is everywhere.
+    """
+    reached = np.flatnonzero(of(levels) >= 0)
+    if not reached.size:
+        return np.nan
+    first = int(reached[0])
+    return float(brentq(of, *levels[first - 1 : first + 1], xtol=1e-15) if first else levels[0])
+
+
 @scope.guard(REWARDS)
 @sweep.over_fields
 def rewards_time(p: Parameters, level: float) -> float:
@@ -144,13 +155,8 @@ def best_switch(p: Parameters, cost: float = 1.0) -> float:
     cost = number("cost", cost, Allowed(above=0))
     pace = clock(p)
     levels = 1 / p.N + (1 - 1 / p.N) * np.linspace(0, 1, 4001)[1:-1]
-    worth = pace(levels) >= cost
-    if not worth.any():
-        return np.nan
-    first = int(np.argmax(worth))
-    if first == 0:
-        return 1 / p.N
-    return float(brentq(lambda s: pace(s) - cost, levels[first - 1], levels[first], xtol=1e-14))
+    found = first_root(lambda s: pace(s) - cost, levels)
+    return 1 / p.N if found == levels[0] else found
 
 
 @scope.guard(REWARDS)
@@ -171,12 +177,9 @@ def reward_stall(p: Parameters) -> float:
     levels, pace = _levels(p), clock(p)
     if p.kl == 0:
         return 1.0
-    stopped = pace(levels) <= 0
-    if not stopped.any():
-        return 1.0
-    first = int(np.argmax(stopped))
-    low = max(p.pretrain, 1 / p.N) if first == 0 else levels[first - 1]
-    return float(brentq(pace, low, levels[first], xtol=1e-15)) if pace(low) > 0 else low
+    begun = max(p.pretrain, 1 / p.N)
+    found = first_root(lambda s: -pace(s), np.concatenate([[begun], levels]))
+    return 1.0 if np.isnan(found) else found
 
 
 @scope.guard(REWARDS)
