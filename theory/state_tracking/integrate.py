@@ -6,6 +6,7 @@ the method of Adams would integrate it: the finite size of steps is kept, and st
 are descent itself.
 """
 
+import bisect
 import copy
 import math
 from collections.abc import Iterable
@@ -258,12 +259,10 @@ def half_epochs(path: Strides | Single, epochs: int) -> np.ndarray:
         path.advance()
         end = min(path.epoch + path.length, epochs)
         for k in np.flatnonzero(np.isnan(times) & (A(end) >= 0.5)):
-            low, high = path.epoch, end
-            while high - low > 1:
-                middle = (low + high) // 2
-                low, high = (low, middle) if A(middle)[k] >= 0.5 else (middle, high)
-            below, above = A(low)[k], A(high)[k]
-            times[k] = low + (0.5 - below) / (above - below)
+            within = range(path.epoch, end + 1)
+            high = path.epoch + bisect.bisect_left(within, 0.5, key=lambda n, k=k: A(n)[k])
+            below, above = A(high - 1)[k], A(high)[k]
+            times[k] = high - 1 + (0.5 - below) / (above - below)
     return times
 
 

@@ -362,16 +362,12 @@ def matched(teachers: np.ndarray, start: Start, k: int, rng: np.random.Generator
     start.
     """
     d_g, N = teachers.shape
-    own_entries = (teachers[:, None, :] == np.arange(N)[:, None]).astype(float)
-    M = rng.uniform(-1, 1, own_entries.shape)
-    for which, variance in (
-        (own_entries == 1, start.variance_right[k]),
-        (own_entries == 0, start.variance_wrong[k]),
-    ):
+    own = teachers[:, None, :] == np.arange(N)[:, None]
+    M = rng.uniform(-1, 1, own.shape)
+    for which, variance in ((own, start.variance_right[k]), (~own, start.variance_wrong[k])):
         M[which] *= np.sqrt(variance / M[which].var())
-    others = own_entries.sum(0) - own_entries
-    along = np.stack([own_entries.ravel(), others.ravel(), np.ones(own_entries.size)])
-    size = np.array([d_g * N, d_g * (d_g - 1) * N, d_g * N])
-    want = np.array([start.R[k], start.S[k], start.zeta[k]]) * size
+    others = own.sum(0) - own
+    along = np.stack([own, others, np.ones(own.shape)]).reshape(3, -1)
+    want = np.array([start.R[k], (d_g - 1) * start.S[k], start.zeta[k]]) * d_g * N
     lift = np.linalg.lstsq(along @ along.T, want - along @ M.ravel(), rcond=None)[0]
     return M + (lift @ along).reshape(M.shape)
