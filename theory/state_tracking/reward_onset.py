@@ -44,16 +44,11 @@ def _compiled(reward: str, size: int, normalised: bool, steps: int) -> Any:
     return numeric.function(free - held, (rewards.s, N, L, penalty, reward_times.s_0))
 
 
-@functools.cache
-def _success() -> Any:
-    return numeric.function(rewards.equations()["success"].rhs, (m, N))
-
-
 def success(p: Parameters, alpha: Any) -> np.ndarray:
     """Probability s of the right next state at given times of supervised training."""
     along = inversion.states(p.values(), np.atleast_1d(alpha))
     margin = Points.of(p.values())[:, None].margin(along["A"], along["R"] - along["S"], along["S"])
-    return np.ravel(_success()(margin, p.N))
+    return np.ravel(rewards.equations()["success"].lambdify(m, N)(margin, p.N))
 
 
 def time_of(p: Parameters, level: float) -> float:
