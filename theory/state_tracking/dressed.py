@@ -215,11 +215,10 @@ def summary(
     """Observables from numbers per (seed, position), means and variances of logits among them, and
     accuracies of ``steps``. Variances over rows include the variance of the means.
     """
-    found = {"A": A.mean(1), "R": R.copy(), "S": S.copy(), "loss": loss.mean(1), "steps": steps}
-    for kind, (mean, variance) in logits.items():
-        found[f"logit_{kind}"] = mean.mean(1)
-        found[f"variance_{kind}"] = variance.mean(1) + mean.var(1)
-    return found
+    means = {f"logit_{kind}": mean.mean(1) for kind, (mean, _) in logits.items()}
+    variances = {f"variance_{kind}": v.mean(1) + mean.var(1) for kind, (mean, v) in logits.items()}
+    overlaps = {"A": A.mean(1), "R": R.copy(), "S": S.copy()}
+    return {**overlaps, **means, **variances, "loss": loss.mean(1), "steps": steps}
 
 
 def accuracies(p: Parameters, steps: np.ndarray) -> dict[str, np.ndarray]:

@@ -90,17 +90,12 @@ def predict(
     if runs is not None:
         curves = prediction.finite(p, lambda: _followed(p, runs, row, accuracies, given))
     else:
-        if (
-            not isinstance(seeds, int | np.integer)
-            or isinstance(seeds, bool | np.timedelta64)
-            or seeds < 1
-        ):
-            raise ParameterError(f"seeds = {seeds}: must be how many starts to draw, at least 1")
+        seeds = number("seeds", seeds, Allowed(low=1), int)
         if row.system is None:
             raise ParameterError(f"level = {level!r}: follows runs, not drawn starts")
         p = p.run_to(until)
         epochs = prediction.evaluations(p.epochs, p.eval_every, "epochs")
-        _, system = _drawn(p, row, int(seeds), DRAW, accuracies)
+        _, system = _drawn(p, row, seeds, DRAW, accuracies)
         curves = prediction.finite(p, lambda: solve(system, epochs)).rename(seed="draw")
     whose = "drawn starts" if runs is None else "each seed's own start"
     if row.known:

@@ -173,8 +173,10 @@ def reward_stall(p: Parameters) -> float:
     if p.kl == 0:
         return 1.0
     begun = max(p.pretrain, 1 / p.N)
-    found = first_root(lambda s: -pace(s), np.concatenate([[begun], levels]))
-    return 1.0 if np.isnan(found) else found
+    found = first_root(lambda s: -pace(s), np.append(begun, levels) if pace(begun) > 0 else levels)
+    if np.isnan(found):
+        return 1.0
+    return begun if found == levels[0] else found
 
 
 @scope.guard(REWARDS)
@@ -205,8 +207,8 @@ def critical_penalty(p: Parameters) -> float:
     rising = np.diff(stopping(levels)) > 0
     if not rising.any() or not free(levels[0]) > ROUNDING:
         return np.nan
-    lowest = int(np.argmax(rising))  # never the first: the weight falls from infinity
-    around = (levels[lowest - 1], levels[lowest + 1])
+    lowest = int(np.argmax(rising))
+    around = (levels[max(lowest - 1, 0)], levels[lowest + 1])
     minimum = minimize_scalar(stopping, bounds=around, method="bounded", options={"xatol": 1e-12})
     return float(minimum.fun)
 
@@ -228,8 +230,10 @@ def curve(p: Parameters, level: float = 0.9) -> xr.Dataset:
     if not np.isfinite(end):
         raise ParameterError(f"level = {level:g}: s never gets there")
     before = np.linspace(0, begun, 200, endpoint=False) if begun else np.array([])
-    edges = panels(begun, end)
-    alpha = begun + waited(p, edges)
+    edges = alpha = np.array([end])  # where rewards do not take over before
+    if end > begun:
+        edges = panels(begun, end)
+        alpha = begun + waited(p, edges)
     kept = np.isfinite(alpha)
     sup = np.concatenate([before, edges[kept]])
     along = inversion.states(p.values(), sup)
