@@ -226,9 +226,9 @@ class Path:
     def slopes(self, state: np.ndarray) -> np.ndarray:
         """Derivatives of all attention entries by the state, shape (L^2, state)."""
         L, attention = self.p.L, self.system.attention
-        heads = self._unpacked(state)[:2]
+        W_Q, W_K, *_ = self._unpacked(state)
         one = np.eye(L**2).reshape(-1, L, L)
-        by_heads = attention.backward(*heads, attention.forward(*heads), one)
+        by_heads = attention.backward(W_Q, W_K, attention.forward(W_Q, W_K), one)
         return np.pad(np.concatenate(by_heads, 1), ((0, 0), (0, self.size - self.heads)))
 
     def to_force(self, n: int, slopes: np.ndarray) -> np.ndarray:

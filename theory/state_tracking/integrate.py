@@ -10,6 +10,7 @@ import bisect
 import copy
 import math
 from collections.abc import Iterable
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -254,13 +255,16 @@ def half_epochs(path: Strides | Single, epochs: int) -> np.ndarray:
     def A(epoch: int) -> np.ndarray:
         return system.attention.parts(*path.at(epoch)[:2])[1].mean(1)
 
+    def A_of(member: int, epoch: int) -> float:
+        return float(A(epoch)[member])
+
     times = np.where(A(0) >= 0.5, 0.0, np.nan)
     while np.isnan(times).any() and path.epoch + path.length < epochs:
         path.advance()
         end = min(path.epoch + path.length, epochs)
-        for k in np.flatnonzero(np.isnan(times) & (A(end) >= 0.5)):
+        for k in np.flatnonzero(np.isnan(times) & (A(end) >= 0.5)).tolist():
             within = range(path.epoch, end + 1)
-            high = path.epoch + bisect.bisect_left(within, 0.5, key=lambda n, k=k: A(n)[k])
+            high = path.epoch + bisect.bisect_left(within, 0.5, key=partial(A_of, k))
             below, above = A(high - 1)[k], A(high)[k]
             times[k] = high - 1 + (0.5 - below) / (above - below)
     return times

@@ -90,7 +90,6 @@ def predict(
     if runs is not None:
         curves = prediction.finite(p, lambda: _followed(p, runs, row, accuracies, given))
     else:
-        seeds = number("seeds", seeds, Allowed(low=1), int)
         if row.system is None:
             raise ParameterError(f"level = {level!r}: follows runs, not drawn starts")
         p = p.run_to(until)
@@ -150,7 +149,6 @@ def drawn_times(
     if level not in rows:
         raise ParameterError(f"level = {level!r}: must be one of {', '.join(rows)}")
     seed = number("seed", seed, Allowed(low=0), int)
-    seeds = number("seeds", seeds, Allowed(low=1, high=10**6), int)
     p = p.run_to(until)
     start, system = _drawn(p, rows[level], seeds, seed, False)
     A_0 = system.attention.parts(start.W_Q, start.W_K)[1].mean(1)
@@ -161,13 +159,13 @@ def drawn_times(
     except FloatingPointError:
         raise prediction.diverged(p) from None
     data |= {"A_0": A_0, "R_0": start.R, "S_0": start.S}
-    found = xr.Dataset({k: ("draw", v) for k, v in data.items()}, {"draw": range(seeds)})
+    found = xr.Dataset({k: ("draw", v) for k, v in data.items()}, {"draw": range(len(A_0))})
     found.alpha_half.attrs["units"] = "alpha = epochs / (d_g N)"
     return found.assign_attrs(_attributes(p, level, "drawn starts"))
 
 
 def _drawn(
-    p: Parameters, row: Level, seeds: int, seed: int, accuracies: bool
+    p: Parameters, row: Level, seeds: Any, seed: int, accuracies: bool
 ) -> tuple[Start, System]:
     """Starts, and the equations of a level from there."""
     start = Start.drawn(p, seeds, np.random.default_rng(seed))

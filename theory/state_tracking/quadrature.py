@@ -107,9 +107,10 @@ class Points:
                 epsilon == 0, -np.finfo(float).tiny, epsilon
             )  # on the separatrix A dies, too
             delta = np.sqrt(2 * np.abs(epsilon) / kappa)
-        given = (v[n] for n in ("N", "d_g", "eta", "zeta", "A_0", "S_0", "D_0"))
+        own = {n: v[n] for n in ("N", "d_g", "eta", "zeta", "A_0", "S_0", "D_0")}
         side = np.where(epsilon > 0, 0.0, np.sign(v["D_0"]))
-        return cls(*given, kappa, pace, drift, started, epsilon, delta, side)
+        more = dict(kappa=kappa, pace=pace, drift=drift, epsilon=epsilon, delta=delta, side=side)
+        return cls(**own, **more, E_0=started)
 
     def __getitem__(self, which: Any) -> Points:
         """Select points, or append axes (``points[:, None]``)."""

@@ -100,7 +100,7 @@ class Start:
             If too many starts are requested, or embeddings are learned.
         """
         ARCHITECTURE.require(p)
-        number("seeds", seeds, Allowed(low=1, high=10**6), int)
+        seeds = number("seeds", seeds, Allowed(low=1, high=10**6), int)
         memory.require(lambda p: 32.0 * seeds * p.d_h, p, "initial weights")
         var = p.initial_variance
         bound = np.sqrt(3 * var)
