@@ -11,13 +11,13 @@ from scipy.special import softmax
 
 from theory.parameters import ParameterError
 from theory.runtime import memory
-from theory.state_tracking import Parameters, covariances
-from theory.state_tracking.covariances import Covariances, excess_memory
+from theory.state_tracking import Parameters, trained
 from theory.state_tracking.fourth_order import FourthOrder
 from theory.state_tracking.realisation import Realisation, Start
+from theory.state_tracking.trained import Covariances, excess_memory
 
 P = second.P
-FORMS = Later(covariances.equations)
+FORMS = Later(trained.equations)
 
 
 class Counted(FourthOrder):
