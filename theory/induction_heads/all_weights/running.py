@@ -32,6 +32,7 @@ from theory.induction_heads.all_weights.scores import (
 from theory.induction_heads.network import MASKS
 from theory.induction_heads.symbols import N, k
 from theory.notation import Forms
+from theory.parameters import ParameterError
 
 # Operations on arrays over pairs; each is the whole right side of its definition.
 after, before, total, mean = map(sp.Function, ("after", "before", "total", "mean"))
@@ -265,7 +266,14 @@ def loss_and_gradient(
     -------
     tuple
         Loss summed over the D coordinates, and its gradient, shape (19,).
+
+    Raises
+    ------
+    ParameterError
+        If the query is neither a pair number nor ``uniform``.
     """
+    if query != "uniform" and query not in range(1, size + 1):
+        raise ParameterError(f"query = {query}: must be uniform or a pair from 1 to {size}")
     pairs = slice(None) if query == "uniform" else slice(int(query) - 1, int(query))
     return compiled(mask)(theta, *rows(size, mask), float(size), pairs)
 
