@@ -16,13 +16,13 @@ from verify.check import Band, Check, estimated, listed, near
 from verify.emergence import first_crossing
 from verify.measured import measured
 
-DEMO = Parameters.demo().replace(n_test=16, eval_every=10)
+DEMO = Parameters.demo().replace(n_test=16, eval_every=30)
 SETTINGS = {
     "demo": DEMO,
     "demo with four actions": DEMO.replace(d_g=4),
     "24 states, 12 actions, words of 5": DEMO.replace(N=24, L=5, d_g=12, d_h=16, epochs=4096),
 }
-SEEDS, DRAWS = range(10_000, 10_600), 600
+SEEDS, DRAWS = range(10_000, 10_400), 600
 OWN, ALONE = 0.005, Band(-0.01, 0.01, "closure; set beforehand")
 
 
