@@ -25,7 +25,7 @@ from verify.check import Check, Sides, identity, listed, near, sampled
 from verify.positional_semantic import random_starts
 from verify.positional_semantic.minima import at_infinity, over_d
 from verify.report import Report, Request, Table, derivations
-from verify.trajectories import compare
+from verify.trajectories import compare, overlay
 
 # Rates against autograd
 
@@ -201,13 +201,10 @@ def at_many_dimensions(curve: xr.Dataset, runs: dict[int, xr.Dataset]) -> Iterat
 @plotting.panels(1, 2)
 def draw(p: Parameters, curve: xr.Dataset, runs: xr.Dataset, *axes: Any) -> Any:
     """Students as bands, the flow as lines."""
-    for k, (x, tex) in enumerate(NAMES.items()):
-        plotting.band(axes[0], runs[x], f"C{k}", f"${tex}$, students", width=3)
-        axes[0].plot(curve.t, curve[x], "k", ls=("-", "--", ":")[k], lw=1, label=f"${tex}$, flow")
-    plotting.band(axes[1], runs.loss, "C3", "students", width=3)
-    axes[1].plot(curve.t, curve.loss, "k", lw=1, label="flow")
-    axes[0].set(xlabel=r"time $t = \eta \cdot$ steps$/d$", ylabel="order parameter")
-    axes[1].set(xlabel=r"time $t = \eta \cdot$ steps$/d$", ylabel=r"loss $\mathbb{E}|y-f|^2/(2d)$")
+    overlaps = {x: (f"${tex}$", f"C{k}") for k, (x, tex) in enumerate(NAMES.items())}
+    loss = {"loss": ("loss", "C3")}
+    panels = {"order parameter": overlaps, r"loss $\mathbb{E}|y-f|^2/(2d)$": loss}
+    overlay(axes, panels, runs, curve, r"time $t = \eta \cdot$ steps$/d$")
     return titles.of_runs(p, runs)
 
 
