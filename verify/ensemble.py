@@ -1,6 +1,6 @@
 """Ensemble for a command: a given file, a shipped ensemble, or students trained once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,17 +52,25 @@ class Source:
         return store.ensemble(path, self.system.name, type(self.base), self.needed, self.sizes)
 
 
-def of(model: Model) -> Source:
-    """Source of a model's ensembles: its module ``ensemble``, or students of its first system at
-    its default parameters, with all their measurements.
+def of_system(
+    system: System, base: Any = None, seeds: str = SEEDS, also: Iterable[str] = (), **more: Any
+) -> Source:
+    """Students of a system with all their measurements, and what is in the file ``also``; further
+    fields of `Source` by name.
     """
-    if model.has("verify", "ensemble"):
-        return model.wing("verify", "ensemble").SOURCE
-    (system, *_) = systems(model)
     time = str(system.time)
-    needed = {x: ("seed", time, *system.dimensions.get(x, ())) for x in system.meaning}
+    measured = (*system.meaning, *also)
+    needed = {x: ("seed", time, *system.dimensions.get(x, ())) for x in measured}
     needed |= {time: (time,), system.counter: (time,)}
-    return Source(system, system.parameters(), SEEDS, needed)
+    return Source(system, base or system.parameters(), seeds, needed, **more)
+
+
+def of(model: Model) -> Source:
+    """Source of a model's ensembles: that of its module ``ensemble`` or of its one file, or
+    students of its first system at its default parameters.
+    """
+    place = next((x for x in ("ensemble", "SOURCE") if model.has("verify", x)), None)
+    return model.wing("verify", place).SOURCE if place else of_system(systems(model)[0])
 
 
 def get(request: Request) -> tuple[Any, xr.Dataset]:

@@ -71,7 +71,8 @@ class Rate:
     def check(self, name: str, equation: str = "") -> Check:
         """A row of a report."""
         if self.order is None:
-            worst = max(zip(self.differences, self.errors, strict=True))
+            pairs = zip(self.differences, self.errors, strict=True)
+            worst = max(pairs, key=lambda pair: pair[0] / pair[1])
             return estimated(name, equation, 0.0, *worst, self.seeds, scale=1.0)
         spread = self.error * np.sqrt(self.seeds)
         return Check(

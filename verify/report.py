@@ -277,24 +277,24 @@ def sided(
     return decorate
 
 
-Covers = Mapping[Any, Any]  # groups of checks and the equations that they test
+Groups = Sequence[Callable[[Table], list[Check]]]
 
 
-def covered(covers: Covers, name: str) -> Covers:
+def groups_of(groups: Groups | Mapping[str, Groups], name: str) -> Groups:
     """The groups of one model, where they are listed by system of a family."""
-    return covers.get(name.rpartition(".")[2], covers)
+    return groups[name.rpartition(".")[2]] if isinstance(groups, Mapping) else groups
 
 
 def derivations(
-    covers: Covers, equations: Callable[[], dict[str, Equation]]
+    groups: Groups | Mapping[str, Groups], equations: Callable[[], dict[str, Equation]]
 ) -> tuple[Callable[..., list[Check]], Callable[[Request], Report]]:
     """Make the functions ``checks`` and ``report`` of a model's ``gradients`` module.
 
     Parameters
     ----------
-    covers : mapping of callable to tuple of str
-        Groups of checks, each a function of the table of Equations, and the equations that they
-        test; or these by system of a family. A fault in any of these is detected
+    groups : sequence of callable, or mapping of str to these
+        Groups of checks, each a function of the table of Equations; or these by system of a family.
+        A fault in any equation that ``tests/golden/covers.json`` lists for a group is detected
         (`tests/verify/test_faults.py`).
     equations : callable
         The model's Equations by name.
@@ -306,7 +306,7 @@ def derivations(
 
         eq = table or equations()
         with one_thread():
-            return [c for group in covered(covers, system) for c in group(eq)]
+            return [c for group in groups_of(groups, system) for c in group(eq)]
 
     def report(request: Request) -> Report:
         """Report of all checks, including the students' gradients on another device."""

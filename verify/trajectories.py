@@ -1,7 +1,7 @@
 """Theory curve against an ensemble of students: ``python -m verify.trajectories [MODEL]``."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,46 @@ def main(argv: list[str] | None = None) -> int:
     )
 
 
-STYLES = ("--", "-.", ":")  # line width of the flow, drawn over the students' wide lines
+STEPS = r"training step = $t/\eta$"
+STYLES = ("--", "-.", ":")  # of theory, drawn over the students' wide lines
 Panels = Mapping[str, Mapping[str, tuple[str, str]]]
+
+
+def overlay(
+    axes: Iterable[Any],
+    panels: Panels,
+    runs: xr.Dataset,
+    curve: xr.Dataset,
+    clock: str,
+    theory: str = "flow",
+) -> None:
+    """Draw students as wide bands, and theory over them as thin lines.
+
+    Parameters
+    ----------
+    axes : iterable of Axes
+        One per panel.
+    panels : mapping
+        By label of an axis, variables with word and colour.
+    runs, curve : Dataset
+        Students and theory over ``t``.
+    clock : str
+        Label of this time.
+    theory : str
+        What the lines are.
+    """
+    for axis, (label, names) in zip(axes, panels.items(), strict=True):
+        for k, (name, (word, colour)) in enumerate(names.items()):
+            plotting.band(axis, runs[name], colour, f"{word}, students", width=3)
+            style = STYLES[k % len(STYLES)]
+            axis.plot(curve.t, curve[name], "k", ls=style, lw=1, label=f"{word}, {theory}")
+        axis.set(xlabel=clock, ylabel=label)
+        plotting.below(axis)
+
+
+def in_steps(data: xr.Dataset, eta: float) -> xr.Dataset:
+    """The same over steps, in place of ``t``."""
+    return data.assign_coords(t=data.t / eta)
 
 
 def trajectories(
@@ -68,14 +106,8 @@ def trajectories(
         """Students as bands, the flow as lines, over steps."""
         figure, axes = plotting.figure(1, len(panels), height=2.9)
         curve = flow().solve(p, t=float(runs.t[-1]))
-        for axis, (label, names) in zip(np.atleast_1d(axes), panels.items(), strict=True):
-            for k, (name, (word, colour)) in enumerate(names.items()):
-                measured = runs[name].assign_coords(t=runs.t / p.eta)
-                style = STYLES[k]
-                plotting.band(axis, measured, colour, f"{word}, students", width=3)
-                axis.plot(curve.t / p.eta, curve[name], "k", ls=style, lw=1, label=f"{word}, flow")
-            axis.set(xlabel=r"training step = $t/\eta$", ylabel=label, ylim=(0, None))
-            plotting.below(axis)
+        overlay(np.atleast_1d(axes), panels, in_steps(runs, p.eta), in_steps(curve, p.eta), STEPS)
+        plotting.plt.setp(axes, ylim=(0, None))
         plotting.headline(figure, *titles.of_runs(p, runs))
         return figure
 

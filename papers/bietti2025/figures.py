@@ -15,6 +15,7 @@ from simulate.pool import one_thread
 from theory.associative_memory import factual_recall, gradient_memory, noisy_bigram, superposition
 from theory.runtime import plotting
 from verify.associative_memory import factual_recall as recall_checks
+from verify.trajectories import STEPS, in_steps, overlay
 
 
 @plotting.panels(1, 3, height=2.9, legends=False)
@@ -25,27 +26,19 @@ def recall(source: Source, *axes: Any) -> None:
     p = factual_recall.Parameters()
     runs = source.train_on_cpu(recall_students.train, p, source.few(4))
     curve = factual_recall.flow().solve(p, t=float(runs.t[-1]))
-    steps = lambda data: data.t / p.eta  # noqa: E731
-    groups = [
-        ("cross-entropy [nats]", ("loss",), ("loss",)),
-        ("part of the loss [nats]", ("loss_relation", "loss_subject"), ("relation", "subject")),
-        ("attention weight $w_r$, $w_s$", ("w_r", "w_s"), ("relation", "subject")),
-    ]
-    for axis, (label, names, words) in zip(axes, groups, strict=True):
-        for k, (name, word) in enumerate(zip(names, words, strict=True)):
-            shown = runs[name].assign_coords(t=steps(runs))
-            plotting.band(axis, shown, f"C{k}", f"{word}, students", width=3)
-            axis.plot(
-                steps(curve), curve[name], "k", ls="-." if k else "--", lw=1, label=f"{word}, flow"
-            )
-        axis.set(xlabel=r"training step = $t/\eta$", ylabel=label, ylim=(0, None))
     for value, style, text in (
         (np.log(p.answers), "--", r"$\ln(RD)$: nothing known"),
         (np.log(p.D), ":", r"$\ln D$: relation known, subject ignored"),
     ):
         axes[0].axhline(value, color="0.6", ls=style, lw=0.8, zorder=0, label=text)
-    plotting.below(axes[0])
-    plotting.below(axes[2])
+    relation, subject = ("relation", "C0"), ("subject", "C1")
+    panels = {
+        "cross-entropy [nats]": {"loss": ("loss", "C0")},
+        "part of the loss [nats]": {"loss_relation": relation, "loss_subject": subject},
+        "attention weight $w_r$, $w_s$": {"w_r": relation, "w_s": subject},
+    }
+    overlay(axes, panels, in_steps(runs, p.eta), in_steps(curve, p.eta), STEPS)
+    plotting.plt.setp(axes, ylim=(0, None))
 
 
 def plateau(source: Source) -> Any:

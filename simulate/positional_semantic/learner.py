@@ -120,6 +120,7 @@ class Learner(learner.Learner):
         )
         self.done = 0
         self.tail: list[Weights] = []
+        self.ended: Weights = {}
 
     def step(self, number: int) -> None:
         """One step on all sentences."""
@@ -172,7 +173,7 @@ class Learner(learner.Learner):
 
     def finish(self, b: int) -> dict[str, Any]:
         """Overlaps and losses, either of the weights after L-BFGS or averaged over the last steps;
-        each run separately.
+        each run separately. The weights are left in ``ended``.
         """
         p, teacher, whole = self.p, self.teachers[b], self.problem
         parts = whole.tokens, whole.target, whole.tt, whole.ts, whole.ss, whole.labels
@@ -190,17 +191,10 @@ class Learner(learner.Learner):
                 measure(p, {name: w[0] for name, w in state.items()}, teacher, float(value), size)
             )
         means = {name: float(np.mean([r[name] for r in rows])) for name in rows[0]}
-        ended = {name: w[0] for name, w in states[-1].items()}
-        means["test_mse_half"] = test_error(p, ended, teacher, task.streams(self.seeds[b])["test"])
+        self.ended = {name: w[0] for name, w in states[-1].items()}
+        rng = task.streams(self.seeds[b])["test"]
+        means["test_mse_half"] = test_error(p, self.ended, teacher, rng)
         return {name: ((), means[name], {"long_name": text}) for name, text in MEANING.items()}
-
-
-def descended(problem: Problem, weights: Weights, steps: int, eta: float) -> Weights:
-    """Minimum reached by gradient descent and then L-BFGS, for one run."""
-    for _ in range(steps):
-        _, slopes = problem.gradient(weights)
-        weights = {name: w - eta * slopes[name] for name, w in weights.items()}
-    return polish(problem, weights)
 
 
 def polish(problem: Problem, weights: Weights) -> Weights:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from simulate import training
-from simulate.learner import Descent, Member, State, Unstacked
+from simulate.learner import Descent, Module, Unstacked
 from simulate.positional_semantic import student
 from theory.arguments import checked
 from theory.parameters import Allowed, ParameterError
@@ -26,7 +26,7 @@ MEANING = {
 }
 
 
-class Learner(Member):
+class Learner(Module):
     """Weights of ``f(x) = W x``, trained from the identity by full-batch descent on the training
     sentences of a seed.
 
@@ -48,35 +48,20 @@ class Learner(Member):
         gram = data.gram_tt.numpy()
         self.cross = np.einsum("nab,nbc->ac", data.target.numpy(), gram)
         self.square = gram.sum(0) + RIDGE * np.eye(2, dtype=gram.dtype)
-        self.weight = torch.eye(2, dtype=self.dtype, requires_grad=True)
+        self.weight = torch.nn.Parameter(torch.eye(2, dtype=self.dtype))
+        self.student = torch.nn.ParameterDict({"weight": self.weight})
         kind: Any = {"gd": Descent, "adam": torch.optim.Adam}[p.optimizer]
         self.optimizer = kind([self.weight], lr=p.eta)
 
-    def step(self, number: int) -> None:
-        """One step on all sentences."""
-        W = self.weight
-        self.optimizer.zero_grad()
-        loss = (
-            (W @ torch.as_tensor(self.square) * W).sum() / 2
-            - (W * torch.as_tensor(self.cross)).sum()
-        ) / self.p.n
-        loss.backward()
-        self.optimizer.step()
+    def loss(self, number: int) -> torch.Tensor:
+        """Mean loss of all sentences, but for a constant."""
+        W, square, cross = self.weight, torch.as_tensor(self.square), torch.as_tensor(self.cross)
+        return ((W @ square * W).sum() / 2 - (W * cross).sum()) / self.p.n
 
     def solve(self) -> None:
         """The minimum, by the normal equations."""
         with torch.no_grad():
             self.weight.copy_(torch.as_tensor(np.linalg.solve(self.square, self.cross.T).T))
-
-    def state(self) -> State:
-        """Weights and optimiser state."""
-        return {"weight": self.weight.detach(), "optimizer": self.optimizer.state_dict()}
-
-    def load(self, state: State) -> None:
-        """Restore a state."""
-        with torch.no_grad():
-            self.weight.copy_(state["weight"])
-        self.optimizer.load_state_dict(state["optimizer"])
 
     def measure(self) -> dict[str, float]:
         """Quantities in `MEANING`."""

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from linear_attention.proportional import Parameters, equations, laws, onset
-from linear_attention.proportional import fits as students
 
 from theory import registry
 from theory.parameters import ParameterError
@@ -128,29 +127,29 @@ def test_outside_number():
 def test_fits_are_those_of_linear_algebra(tau, ridge, monkeypatch):
     """Weights by a pseudoinverse, or from the normal equations, of features written out."""
     p, seen = Parameters(d=6, tau=tau, ridge=ridge, rho=0.3), {}
-    solve = students.scipy.sparse.linalg.lsqr
+    solve = laws.scipy.sparse.linalg.lsqr
 
     def keep(features, y, damp, **more):
         seen.update(X=features @ np.eye(p.d**2), y=y)
         return solve(features, y, damp, **more)
 
-    monkeypatch.setattr(students.scipy.sparse.linalg, "lsqr", keep)
-    found = students.fit(p, 3)
+    monkeypatch.setattr(laws.scipy.sparse.linalg, "lsqr", keep)
+    found = laws.fit(p, 3)
     X, y = seen["X"], seen["y"]
-    pool = students.tasks(p, keyed(3, 0))
+    pool = laws.tasks(p, keyed(3, 0))
     square = X.T @ X + len(y) / p.d * ridge * np.eye(p.d**2)
     weight = np.linalg.solve(square, X.T @ y) if ridge else np.linalg.pinv(X) @ y
-    expected = students.errors(p, weight.reshape(p.d, p.d), pool)
+    expected = laws.errors(p, weight.reshape(p.d, p.d), pool)
     assert found == pytest.approx(expected, rel=1e-5)
 
 
 def test_errors_are_those_on_prompts():
     """Of any weights, on drawn prompts of a pool and of new tasks: z < 4."""
     p, rng, n = Parameters(d=5, alpha=2.0, rho=0.4), np.random.default_rng(0), 40_000
-    pool, weight = students.tasks(p, rng), 0.3 * np.eye(5) + 0.2 * rng.normal(size=(5, 5))
+    pool, weight = laws.tasks(p, rng), 0.3 * np.eye(5) + 0.2 * rng.normal(size=(5, 5))
     for w, expected in zip(
         (pool[rng.integers(5, size=n)], rng.normal(size=(n, 5))),
-        students.errors(p, weight, pool),
+        laws.errors(p, weight, pool),
         strict=True,
     ):
         x = rng.normal(size=(n, 11, 5)) / 5**0.5

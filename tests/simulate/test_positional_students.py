@@ -8,8 +8,8 @@ import torch
 from tiny import ALONE
 
 from simulate.positional_semantic import __main__ as command
-from simulate.positional_semantic import learner, train
 from simulate.positional_semantic import student as positional_semantic_student
+from simulate.positional_semantic import train
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.learner import Learner
 from simulate.positional_semantic.linear import fit_linear
@@ -439,15 +439,3 @@ def test_long_steps_leave_the_initial_well(tmp_path, monkeypatch):
     reference = ends()
     assert left(eta=2.0) == left(optimizer="adam", eta=0.1) == 0
     assert left(optimizer="adam", eta=1.0) > 1 and left(eta=100.0) > 1
-
-
-def test_descent_of_one_run_takes_the_steps_of_students(monkeypatch):
-    """Before it is polished."""
-    monkeypatch.setattr(learner, "polish", lambda problem, weights: weights)
-    one = Learner(TINY, [0], torch.device("cpu"), torch.float64)
-    begun = {name: w.clone() for name, w in one.weights.items()}
-    for number in range(5):
-        one.step(number)
-    ended = learner.descended(one.problem, begun, 5, TINY.eta)
-    torch.testing.assert_close(ended["Q"], one.weights["Q"], rtol=1e-13, atol=0)  # rounding
-    assert (ended["Q"] != begun["Q"]).any()

@@ -19,7 +19,7 @@ from theory.state_tracking import attention, bypass, regular
 from theory.state_tracking import symbols as of_paper
 from theory.state_tracking.bypass import LENGTH, N, b, compiled, d_g, stated
 from theory.statement import kept
-from verify.state_tracking.bypass import timescales
+from verify.state_tracking import bypass as checks
 
 POINT = {"R": 0.9, "S": 0.3, "none": -0.2, "u": 0.4, "u_none": -0.1, "theta": 0.6}
 
@@ -202,8 +202,8 @@ def test_attention_does_not_wait_and_the_guess_may_come_first():
 def test_descent_follows_the_flow():
     """One student, large batches and small steps, at the time of A = 1/2 by the flow."""
     p = bypass.Parameters(N=6, d_g=3, b=2.0, eta=0.4)
-    runs = timescales.trained(p, range(1))  # times of three scatter by 0.2%
-    there = timescales.first_crossing(runs.A, 0.5).values
+    runs = checks.trained(p, range(1))  # times of three scatter by 0.2%
+    there = checks.first_crossing(runs.A, 0.5).values
     assert there.mean() == pytest.approx(bypass.emergence_time(p), rel=0.05)
     # Before attention, by the flow at the same attention; steps and the grid move it by a per cent.
     # By the compiled rates, as `emergence_time`: a Jacobian of theirs takes ten seconds to derive.
@@ -229,7 +229,7 @@ def test_descent_follows_the_flow():
         bypass.d_g: p.d_g,
     }
     expected = float(bypass.specific_at().subs(known))
-    assert timescales.early(runs).mean() == pytest.approx(expected, rel=0.02)
+    assert checks.early(runs).mean() == pytest.approx(expected, rel=0.02)
 
 
 def test_without_bypass_logits_are_those_of_the_plain_student():

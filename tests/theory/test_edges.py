@@ -48,7 +48,7 @@ INNER = {
     "fixed_point": "continued",
     "branches": "crossing",
     "proportional.onset": "charts",
-    "extensions.fixed_point": "kinds step starting solve predict critical",
+    "extensions": "kinds step starting solve predict critical",
     "positional_semantic.onset": "over_alpha",
     "general": "softmax attention fields conjugates output_channel input_channel",
     "reward_onset": "curve",

@@ -6,7 +6,7 @@ import sympy as sp
 
 from theory.parameters import ParameterError
 from theory.positional_semantic import online
-from theory.positional_semantic.online import early, means
+from theory.positional_semantic.online import dynamics, means
 from theory.positional_semantic.online.dynamics import drift, population_loss
 from theory.positional_semantic.symbols import m, q, sigma, theta
 from theory.special import gauss_hermite
@@ -97,7 +97,7 @@ def test_numbers_on_the_sphere():
 
 def test_both_overlaps_have_information_exponent_two():
     """Odd orders of the loss in either overlap vanish; second orders do not."""
-    early.even()
+    dynamics.even()
     for x in (m, theta):
         first, second = (sp.diff(population_loss(), x, n).doit() for n in (1, 2))
         known = SPHERE.replace(sigma=0.5).values() | {"q": 0.3, "m": 0.0, "theta": 0.0}
@@ -110,7 +110,7 @@ def test_both_overlaps_have_information_exponent_two():
 
 def test_small_weights():
     """Growth of small weights by hand: E S = 1/2 - (q + 2 m^2)/4 and what the teacher adds."""
-    found = early.small_growth()
+    found = dynamics.small_growth()
     names = {s.name: s for e in found.values() for s in e.free_symbols}
     below = (
         sp.Rational(1, 2)

@@ -16,10 +16,10 @@ from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, definitions, extensions, general, state_evolution
 from theory.positional_semantic import solve as plain
 from theory.positional_semantic import symbols as s
-from theory.positional_semantic.extensions import channel, fixed_point, layer
+from theory.positional_semantic.extensions import layer
 
 BOTH = Parameters(alpha=2.0, start="semantic", correlation=0.3, value=True)
-VALUES = channel.Values(0.8, 0.9, 0.6)
+VALUES = layer.Values(0.8, 0.9, 0.6)
 
 
 def gram(c):
@@ -41,7 +41,7 @@ def test_loss_and_its_derivatives(rank):
     p = BOTH.replace(rank=rank)
     random = np.random.default_rng(rank)
     z, Y = random.normal(size=(40, 2 * rank)), random.uniform(size=(40, 2))
-    loss = channel.extended(p, 2).loss
+    loss = layer.extended(p, 2).loss
     value, first, second = loss(z, Y, np.array(VALUES))
     C, root = gram(p.correlation)
     h = root @ z.reshape(40, 2, rank)
@@ -65,13 +65,13 @@ def test_heads_are_averaged():
     p = BOTH.replace(rank=2, heads=True, start="mixed", correlation=0.0)
     z = np.random.default_rng(1).normal(size=(30, 2, 2))
     S = general.softmax(np.einsum("nak,nbk->knab", z, z)).mean(0)
-    found = channel.extended(p, 2).attention(z)
+    found = layer.extended(p, 2).attention(z)
     np.testing.assert_allclose(found, [S[:, 0, 1], S[:, 1, 0]], rtol=1e-12)
     names = {str(layer.HEADS[i, k]): z[:, i, k] for i in (0, 1) for k in (0, 1)}
     for form, x in zip(("heads_S_12", "heads_S_21"), found, strict=True):
         np.testing.assert_allclose(layer.equations()[form].evaluate(names), x, rtol=1e-12)
-    one = channel.extended(BOTH.replace(correlation=0.0), 2).attention(z[:, :, :1])
-    both = channel.extended(p, 2).attention(np.repeat(z[:, :, :1], 2, 2))
+    one = layer.extended(BOTH.replace(correlation=0.0), 2).attention(z[:, :, :1])
+    both = layer.extended(p, 2).attention(np.repeat(z[:, :, :1], 2, 2))
     np.testing.assert_allclose(both, one, rtol=1e-12)
 
 
@@ -91,7 +91,7 @@ def test_loss_of_labels(rank, heads, k):
     )
     random = np.random.default_rng(k)
     z, Y = random.normal(size=(n, 2 * (rank + k))), random.normal(size=(n, 2, k))
-    system = channel.extended(p, 2)
+    system = layer.extended(p, 2)
     value, first, second = system.loss(z, Y, np.zeros(3))
     C, root = gram(c)
     fields = z.reshape(n, 2, rank + k)
@@ -135,9 +135,9 @@ def test_low_rank_values_of_known_attention_are_a_regression():
     conjugates that 40000 sentences drawn from their definition have, 3%.
     """
     p = Parameters(alpha=2.0, start="semantic", value_rank=1)
-    system = channel.extended(p, 4096)
-    x, _ = fixed_point.starting(system)
-    hats, *_, test = channel.output_channel(system, x, channel.Values())
+    system = layer.extended(p, 4096)
+    x, _ = extensions.starting(system)
+    hats, *_, test = layer.output_channel(system, x, layer.Values())
     assert abs(hats["theta"][:, 0, 1, 0]).max() < 0.05 * hats["theta"][0, 0, 1, 1]
     random, n = np.random.default_rng(0), 40000
     q, theta, rho = x.q[0, 0], x.theta[0, 0], p.sigma**2 * np.eye(2)
@@ -160,7 +160,7 @@ def test_without_extensions_equations_are_those_of_the_figures():
         assert sp.simplify(form - state_evolution.equations()[x.name].rhs) == 0
     given = {x: sp.Symbol(x.name, real=True) for x in (layer.S_12, layer.S_21)}
     short = {x: eq[x.name].rhs for x in (*layer.K.values(), *layer.M.values())}
-    fixed = dict(zip(layer.SLOPES, channel.Values(), strict=True))
+    fixed = dict(zip(layer.SLOPES, layer.Values(), strict=True))
     loss = eq["values_loss"].rhs.subs(short).subs({**none, **fixed})
     gaps = (s.Y_12 - layer.S_12) ** 2 + (s.Y_21 - layer.S_21) ** 2
     assert sp.simplify((loss - s.sigma**2 * gaps).subs(given)) == 0
@@ -183,9 +183,9 @@ def test_without_extensions_numbers_are_those_of_the_figures():
 def test_one_step_is_the_printed_one():
     """From conjugates to order parameters by the equations of a layer of rank one."""
     p = BOTH.replace(start="positional", value=False)
-    system = channel.extended(p, 64)
-    x, values = fixed_point.starting(system)
-    new, _, point = fixed_point.step(system, x, values)
+    system = layer.extended(p, 64)
+    x, values = extensions.starting(system)
+    new, _, point = extensions.step(system, x, values)
     hats = {k: v.sum((0, 1)).squeeze() for k, v in point.hats.items()}
     difference = point.hats["m"][0, 0, 0] - point.hats["m"][1, 0, 0]
     given = p.values() | {"correlation": p.correlation, "m_hat": difference}
@@ -206,8 +206,8 @@ def test_channel_draws_the_fields_of_correlated_tokens():
     ones = np.ones((2, 1, 1, 1))
     mean = np.array([1.0, -1.0])[:, None, None] * m / np.sqrt(1 - p.correlation)
     order = general.Order(q * ones, mean, 12.0 * ones, theta * ones)
-    system = channel.extended(p, 4096)
-    *_, found = channel.output_channel(system, order, channel.Values())
+    system = layer.extended(p, 4096)
+    *_, found = layer.output_channel(system, order, layer.Values())
     C, _ = gram(p.correlation)
     covariance = np.kron(np.array([[q, theta], [theta, p.sigma**2]]), C)
     drawn = np.random.default_rng(0).multivariate_normal([m, -m, 0, 0], covariance, 160000)
@@ -232,17 +232,15 @@ def test_values_are_those_of_a_ridge_regression():
     Z, y = (S @ x).reshape(-1, d), (T @ x).reshape(-1, d)
     W = np.linalg.solve(lam * np.eye(d) + Z.T @ Z / d, Z.T @ y / d)
     risk = ((y - Z @ W) ** 2).sum() / (2 * d * d) + lam / 2 * (W**2).sum() / d
-    slopes, out, into = channel.compiled()
-    values = channel.Values(0.5, 0.5, 0.5)
+    slopes, out, into = layer.compiled()
+    values = layer.Values(0.5, 0.5, 0.5)
     for _ in range(300):
         means = [np.mean(v) for v in slopes(*entries, sigma, c, *values)]
         hats = out(alpha, sigma, *means)
-        values = channel.Values(*(0.5 * np.array(values) + 0.5 * np.array(into(lam, sigma, *hats))))
+        values = layer.Values(*(0.5 * np.array(values) + 0.5 * np.array(into(lam, sigma, *hats))))
     assert values.theta_W == pytest.approx(W.trace() / d, rel=0.02)
     assert values.q_W == pytest.approx((W**2).sum() / d, rel=0.02)
-    loss = (
-        alpha * channel.loss_of_tokens(0)(entries[:2].T, *entries[2:], sigma, c, *values)[0].mean()
-    )
+    loss = alpha * layer.loss_of_tokens(0)(entries[:2].T, *entries[2:], sigma, c, *values)[0].mean()
     loss += -hats[0] * values.V_W / 2 + lam / 2 * values.q_W
     assert loss == pytest.approx(risk, rel=0.02)
     assert abs(values.theta_W - 1) > 0.2  # far from the identity
@@ -289,7 +287,7 @@ def test_two_columns_take_one_overlap_each():
     """From any informed start: column 1 the teacher, column 2 the positions, exactly."""
     p = Parameters(alpha=2.0, rank=2)
     for start in ("semantic", "positional", "mixed"):
-        x, _ = fixed_point.starting(channel.extended(p.replace(start=start), 64))
+        x, _ = extensions.starting(layer.extended(p.replace(start=start), 64))
         assert x.theta[0, 0, 1, 0] == 0 == x.m[0, 0, 0]
         assert x.theta[0, 0, 0, 0] > 0 < x.m[0, 0, 1] == -x.m[1, 0, 1]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from theory.parameters import ParameterError
-from theory.positional_semantic import Parameters, prox, solve
+from theory.positional_semantic import Parameters, extensions, prox, solve
 from theory.positional_semantic import general as g
 
 A_3 = ((0.6, 0.3, 0.1), (0.2, 0.6, 0.2), (0.1, 0.3, 0.6))
@@ -255,8 +255,16 @@ def test_what_does_not_fit_is_refused(change):
 
 
 def test_proximal_points_that_do_not_settle_are_no_answer(monkeypatch):
-    """Two Newton steps are too few."""
+    """Two Newton steps are too few: one line, also of what solves for fixed points."""
     monkeypatch.setattr(prox, "NEWTON", 2)
     system = g.headline(Parameters(alpha=2.0, prox="local"), 256)
-    with pytest.raises(ArithmeticError, match="did not settle in 2 Newton steps"):
-        g.output_channel(system, g.starting_order(system, 0.46, 0.62, np.zeros(2), 50.0))
+    start = g.starting_order(system, 0.46, 0.62, np.zeros(2), 50.0)
+    for solved in (
+        lambda: g.output_channel(system, start),
+        lambda: g.solve(system, start),
+        lambda: extensions.solve(
+            Parameters(alpha=2.0, start="semantic", correlation=0.3), None, 64
+        ),
+    ):
+        with pytest.raises(ParameterError, match="did not settle in 2 Newton steps"):
+            solved()

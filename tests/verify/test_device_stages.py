@@ -5,6 +5,7 @@ simulated device.
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -55,22 +56,22 @@ def test_stages_leave_one_report_and_few_small_files(tmp_path, monkeypatch):
         raise RuntimeError("no such kernel")
 
     with monkeypatch.context() as patch:
-        patch.setitem(stages.STAGES, "transformer", (broken, 10))
-        report, _ = run(tmp_path, "speed", "transformer", "table_1", "attention_layer")
+        patch.setitem(stages.STAGES, "stacks", (broken, 10))
+        report, _ = run(tmp_path, "speed", "stacks")
     status = {name: r["status"] for name, r in report["stages"].items()}
-    assert status.pop("transformer") == "failed" and set(status.values()) == {"done"}
-    assert report["stages"]["transformer"]["numbers"] == {"so far": 1}
-    assert not stages.succeeded(report, ["transformer"]) and stages.succeeded(report, status)
+    assert status.pop("stacks") == "failed" and set(status.values()) == {"done"}
+    assert report["stages"]["stacks"]["numbers"] == {"so far": 1}
+    assert not stages.succeeded(report, ["stacks"]) and stages.succeeded(report, status)
     assert "no such kernel" in (tmp_path / "report.txt").read_text()
     speed = json.loads((tmp_path / "report.json").read_text())["stages"]["speed"]["numbers"]
     assert [row["seeds"] for row in speed["steps"]] == [1, 2]
     assert all(row["us per seed-step"] > 0 and row["of bandwidth"] > 0 for row in speed["steps"])
     assert speed["training"]["us_per_seed_epoch"] > 0
-    again, said = run(tmp_path, "speed", "transformer")
-    assert said[0] == "speed: done before" and stages.succeeded(again, ["speed", "transformer"])
-    assert {f.name for f in tmp_path.iterdir() if f.is_file() and f.name[0] != "."} == {
-        *("report.json", "report.txt", "table_1.nc", "transformer.nc", "attention_layer.nc")
-    }
+    monkeypatch.setitem(stages.STAGES, "stacks", (lambda job: None, 10))
+    again, said = run(tmp_path, "speed", "stacks")
+    assert said[0] == "speed: done before" and stages.succeeded(again, ["speed", "stacks"])
+    files = {f.name for f in tmp_path.iterdir() if f.is_file() and f.name[0] != "."}
+    assert files == {"report.json", "report.txt"}
     other = {"device": "cuda:0", "torch": "x", "cuda": None}
     monkeypatch.setattr(benchmark, "describe", lambda device: other)
     with pytest.raises(ParameterError, match="of another run .*device = cpu there, cuda:0 here"):
@@ -78,32 +79,24 @@ def test_stages_leave_one_report_and_few_small_files(tmp_path, monkeypatch):
 
 
 def test_time_that_is_over_ends_a_stage_and_keeps_what_it_has(tmp_path, monkeypatch):
-    """None begins without time; one that is cut off keeps its findings and its runs' checkpoints,
-    and goes on from them.
+    """None begins without time; one that is cut off keeps its findings, and is done by the next
+    call.
     """
-    run(tmp_path / "warm", "table_1")  # what compiles has compiled
-    report, _ = run(tmp_path, "table_1", seconds=1.0)
-    assert report["stages"]["table_1"]["status"] == "not begun"
+    report, _ = run(tmp_path, "speed", seconds=1.0)
+    assert report["stages"]["speed"]["status"] == "not begun"
+
+    def slow(job):
+        for n in job.within(range(10**6)):
+            job.numbers["so far"] = n
+            time.sleep(0.01)
+
     with monkeypatch.context() as patch:
-        patch.setattr(stages, "FEW", stages.FEW | {"epochs": 2_000})
-        patch.setitem(stages.STAGES, "table_1", (stages.STAGES["table_1"][0], 1.0))
-        report, _ = run(tmp_path, "table_1")
-    cut = report["stages"]["table_1"]
-    assert cut["status"] == "unfinished" and cut["numbers"]["seeds"] == 2 and cut["seconds"] < 60
-    assert list((tmp_path / "store").rglob("*.checkpoint"))
-    assert not stages.succeeded(report, ["table_1"])
-    assert stages.succeeded(run(tmp_path, "table_1")[0], ["table_1"])
-
-
-def test_large_files_are_thinned_out(tmp_path, monkeypatch):
-    noise = np.random.default_rng(0).random((4, 10_000))
-    run = xr.Dataset({"A": (("seed", "alpha"), noise)}, attrs={"kind": stages.runs.KIND})
-    monkeypatch.setattr(stages, "LARGEST", 100_000)
-    stages.Job(CPU, True, tmp_path, tmp_path, 1.0).write(run, "a.nc", "alpha")
-    kept = stages.runs.read(tmp_path / "a.nc")
-    step = 10_000 // kept.sizes["alpha"]
-    assert (tmp_path / "a.nc").stat().st_size <= 100_000 and step in (2, 4, 8)
-    np.testing.assert_allclose(kept.A, noise[:, ::step], rtol=1e-6)
+        patch.setitem(stages.STAGES, "speed", (slow, 0.1))
+        report, _ = run(tmp_path, "speed")
+    cut = report["stages"]["speed"]
+    assert cut["status"] == "unfinished" and cut["numbers"]["so far"] > 0 and cut["seconds"] < 10
+    assert not stages.succeeded(report, ["speed"])
+    assert stages.succeeded(run(tmp_path, "speed")[0], ["speed"])
 
 
 def test_wrong_gradients_are_seen(monkeypatch):
@@ -207,7 +200,7 @@ def test_a_checkout_needs_packages_but_no_installation(monkeypatch):
         return "1"
 
     monkeypatch.setattr(versions, "version", version)
-    kept = storage.provenance("m", "{}", stages.setting("table_1", True), 0)["versions"]
+    kept = storage.provenance("m", "{}", stages.setting(True), 0)["versions"]
     assert json.loads(kept)["solvable-transformers"] == "not installed"
 
 
@@ -223,8 +216,6 @@ def test_the_whole_dry_run(tmp_path):
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     report = json.loads((tmp_path / "report.json").read_text())["stages"]
     assert {r["status"] for r in report.values()} == {"done"} and set(report) == set(stages.STAGES)
-    files = [f for f in tmp_path.iterdir() if f.is_file()]
-    assert len(files) <= 8 and all(f.stat().st_size < 16e6 for f in files)
 
 
 ELSEWHERE = """
@@ -245,7 +236,7 @@ with Elsewhere():
         pass
     torch.accelerator.synchronize = lambda: None  # nothing runs on its own there
     with tempfile.TemporaryDirectory() as folder:
-        job = stages.Job(DEVICE, True, Path(folder), Path(folder, "store"), 100.0)
+        job = stages.Job(DEVICE, True, Path(folder), 100.0)
         for work, _ in stages.STAGES.values():
             work(job)
 assert not failed(job.checks), table(job.checks)

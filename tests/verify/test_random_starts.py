@@ -6,7 +6,6 @@ import pytest
 from theory.parameters import ParameterError
 from theory.registry import find
 from verify.positional_semantic import random_starts as starts
-from verify.positional_semantic.online import thresholds
 from verify.report import Request
 
 ONLY = {  # what the flow says at most sentences
@@ -64,7 +63,7 @@ def test_informed_students_would_end_in_their_own_minimum(shipped):
 
 def test_the_flow_knows_which_end_is_which(shipped):
     """Shares by the flow stand under their own names, cell by cell."""
-    of = thresholds.predictions(shipped, pretended)
+    of = starts.predictions(shipped, pretended)
     at = of.sel(omega=0.3, alpha=2.0, d=200)
     assert at.sel(end="positional") == 0.3 and at.sel(end="semantic") == 0.2
     assert at.sel(end="neither") == 1 / 200
@@ -75,8 +74,8 @@ def test_the_flow_knows_which_end_is_which(shipped):
 def test_checks_see_a_share_that_is_off(shipped):
     """Both comparisons pass, and fail with a third of the ends of one side changed."""
     found = starts.ends(shipped)
-    assert all(c.within for c in (*thresholds.sizes(found), *thresholds.optimisers(found)))
-    for check, at in ((thresholds.sizes, {"d": 200}), (thresholds.optimisers, {"student": "Adam"})):
+    assert all(c.within for c in (*starts.sizes(found), *starts.optimisers(found)))
+    for check, at in ((starts.sizes, {"d": 200}), (starts.optimisers, {"student": "Adam"})):
         moved = found.copy(deep=True)
         some = {**at, "omega": 0.5, "alpha": 2.0, "seed": [*starts.SEEDS][::3]}
         moved.loc[{**some, "end": "positional"}] = 0.0
@@ -89,24 +88,24 @@ def test_ends_by_the_flow(shipped):
     flow that sends starts to the other end.
     """
     found = starts.ends(shipped)
-    told = thresholds.predictions(shipped, lambda omega, alpha, d: ONLY[round(omega, 1)])
-    checks = thresholds.by_flow(found, told)
+    told = starts.predictions(shipped, lambda omega, alpha, d: ONLY[round(omega, 1)])
+    checks = starts.by_flow(found, told)
     assert [c.verdict for c in checks] == ["coarse", "undecided", "coarse"]
     moved = found.copy(deep=True)
     some = {"alpha": 8.0, "student": "descent", "d": 200, "seed": [*starts.SEEDS][::3]}
     moved.loc[some] = (found.loc[some].end == "neither").astype(float)
-    assert [c.verdict for c in thresholds.by_flow(moved, told)][::2] == ["FAIL", "FAIL"]
-    other = thresholds.predictions(shipped, lambda omega, alpha, d: ONLY[round(0.6 - omega, 1)])
-    assert [c.verdict for c in thresholds.by_flow(found, other)][::2] == ["FAIL", "FAIL"]
+    assert [c.verdict for c in starts.by_flow(moved, told)][::2] == ["FAIL", "FAIL"]
+    other = starts.predictions(shipped, lambda omega, alpha, d: ONLY[round(0.6 - omega, 1)])
+    assert [c.verdict for c in starts.by_flow(found, other)][::2] == ["FAIL", "FAIL"]
 
 
 def test_report(shipped, monkeypatch):
     """A row for every cell and optimiser, with the flow beside; parameters are refused."""
     monkeypatch.setattr(starts, "predicted", lambda omega, alpha, d: ONLY[round(omega, 1)])
     model = find("positional_semantic.online")
-    report = thresholds.report(Request(model))
+    report = starts.report(Request(model))
     ((_, rows),) = report.tables.values()
     assert len(rows) == 36 and report.exit_code == 0
     assert rows[0][:4] == ["0.1", "0.5", "100", "descent"] and rows[0][7:] == ["semantic", "1.00"]
     with pytest.raises(ParameterError, match="--set: not for this command"):
-        thresholds.report(Request(model, assignments=("omega=0.2",)))
+        starts.report(Request(model, assignments=("omega=0.2",)))

@@ -13,6 +13,7 @@ import xarray as xr
 from theory import Flow, registry, state_tracking
 from theory.parameters import ParameterError
 from verify.check import failed
+from verify.exponents import Rate
 from verify.rates import flow_rows, main, of_flow, rates
 
 STEPS = (0.1, 0.05, 0.025, 0.0125)
@@ -122,6 +123,13 @@ def test_no_difference_is_a_verdict_of_its_own():
 
     assert rates(1.0, network, STEPS, None).check("a rate").verdict == "agrees"
     assert rates(1.0, lambda h: network(h, 0.05), STEPS, None).verdict == "FAIL"
+
+
+def test_a_row_shows_the_difference_that_decides():
+    """A small one that is far beyond its error, beside a larger one within its own."""
+    at = Rate(None, 0.0, 1.0, (2.0, 1.0), (1e-3, 1e-5), (1e-2, 1e-9), (0.0,), 1.0, np.inf, np.inf)
+    row = at.check("no difference")
+    assert at.verdict == row.verdict == "FAIL" and row.measured == 1e-5
 
 
 def test_a_flow_of_ones_own():

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from simulate.positional_semantic import student as task
-from simulate.positional_semantic.learner import descended
+from simulate.positional_semantic.learner import polish
 from simulate.positional_semantic.student import Problem, initial_weights
 from theory.positional_semantic import Parameters, prox
 from theory.positional_semantic import state_evolution as stability
@@ -36,7 +36,10 @@ def trained(
     streams = task.streams(seed)
     Q = initial_weights(p, teacher, streams["initialisation"])["Q"]
     Q = Q + spread * streams["initialisation"].standard_normal(Q.shape)
-    minimum = descended(problem, {"Q": torch.as_tensor(Q)[None]}, STEPS, RATE)
+    weights = {"Q": torch.as_tensor(Q)[None]}
+    for _ in range(STEPS):
+        weights = {"Q": weights["Q"] - RATE * problem.gradient(weights)[1]["Q"]}
+    minimum = polish(problem, weights)
     return problem, minimum["Q"][0, :, 0].numpy(), Q[:, 0], teacher
 
 

@@ -1,12 +1,8 @@
-"""Benchmark of the phase diagram, of single fixed points and of the onset: time, and error against
-a finer quadrature.
+"""Benchmark of the phase diagram and of single fixed points: time, and error against a finer
+quadrature.
 """
 
 import functools
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -15,7 +11,6 @@ import numpy as np
 from theory.positional_semantic import variants
 from theory.positional_semantic.branches import phase_diagram
 from theory.positional_semantic.fixed_point import FixedPoint, solve
-from theory.positional_semantic.onset import _at_crossing, _crossings, onset
 from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.state_evolution import OVERLAP
 from theory.timing import measured, row
@@ -28,7 +23,6 @@ AT, BESIDE = 1.3, 1.25
 FINE = 24  # nodes per axis of the reference
 AGREE = 5e-3  # relative in q and overlap: a few permille at 16 nodes, more at small omega
 REPEATS = 3
-IMPORTS = "theory.onset, theory.positional_semantic.onset, numba, scipy.optimize"
 CHECKED = (
     (0.3, 1.25375),
     (0.3, 2.0),
@@ -42,31 +36,6 @@ def distance(point: Any, reference: FixedPoint) -> float:
     return max(abs(abs(float(point[k])) / abs(getattr(reference.state, k)) - 1) for k in names)
 
 
-def processor(*words: str) -> float:
-    """Processor seconds of a Python command."""
-    before = os.times()
-    subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
-    after = os.times()
-    return (
-        after.children_user + after.children_system - before.children_user - before.children_system
-    )
-
-
-def overhead() -> float:
-    """Processor time of ``theory.onset positional_semantic`` beside its fixed points, over that of
-    its imports: what derivations and loading cost.
-    """
-    words = "-m", "theory.onset", "positional_semantic", "--quiet"
-    processor(*words)  # machine code is kept from the first time on
-    onset(Parameters())
-    for kept in (_crossings, _at_crossing):
-        kept.cache_clear()
-    started = time.process_time()
-    onset(Parameters())
-    points = time.process_time() - started
-    return (processor(*words) - points) / processor("-c", f"import {IMPORTS}")
-
-
 def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS) -> dict[str, Any]:
     """Run the benchmark.
 
@@ -75,7 +44,7 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
     dict
         ``rows`` (way, points, seconds, microseconds per point, largest relative error in q and the
         overlap, ``within``), ``ratio`` of the times of one fixed point, 12-node rule over ours,
-        ``agree`` (ours within 5e-3), ``overhead`` (see `overhead`), ``note``.
+        ``agree`` (ours within 5e-3), ``note``.
     """
     p = Parameters()
     omegas, alphas = list(omegas), list(alphas)
@@ -104,16 +73,13 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
             spent, point = measured(results, REPEATS)
             error = distance(point.state._asdict(), reference)
             rows.append(row(f"{branch}, {way}", 1, spent, error, AGREE))
-    share = overhead()
     return {
-        "overhead": share,
         "ratio": rows[3]["seconds"] / rows[1]["seconds"],
         "agree": all(r["within"] for r in rows if "12-node" not in r["way"]),
         "rows": rows,
         "note": f"fixed points at omega = {p.omega:g}, alpha = {AT:g}, {p.order} nodes per axis, median of {REPEATS}, one process; "
         f"error: largest relative one in q and the overlap against {FINE} nodes per axis; ratio: 12-node rule, which "
-        "jumps of the minimiser spoil, over ours, positional branch; theory.onset beside its fixed points takes "
-        f"{share:.2f} times the processor time of its imports",
+        "jumps of the minimiser spoil, over ours, positional branch",
     }
 
 

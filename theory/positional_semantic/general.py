@@ -264,14 +264,13 @@ def conjugates(x: Order, of: Fields, z: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-def output_channel(system: System, x: Order) -> tuple[dict[str, np.ndarray], float, float, float]:
-    """Conjugates (7), (128), mean envelope, mean loss at the minimiser, and full test error."""
+def output_channel(system: System, x: Order) -> tuple[dict[str, np.ndarray], float, float]:
+    """Conjugates (7), (128), mean envelope, and full test error."""
     L, C = x.q.shape[:2]
     labels = np.ones((1,) * L) if system.labels is None else system.labels
     shift = np.zeros((L, C, 1)) if system.teacher_mean is None else system.teacher_mean
-    names = {"q": x.q, "m": x.m, "V": x.V, "theta": x.theta}
-    hats = {name: np.zeros(value.shape) for name, value in names.items()}
-    envelope = test = data = 0.0
+    hats = {name: np.zeros(value.shape) for name, value in vars(x).items()}
+    envelope = test = 0.0
     for clusters in itertools.product(range(C), repeat=L):
         probability = float(labels[clusters])
         if not probability:
@@ -283,13 +282,10 @@ def output_channel(system: System, x: Order) -> tuple[dict[str, np.ndarray], flo
         z, value = proximal(system.loss, of.w, Y, order.V, trace, of.mean)
         for name, mean in conjugates(order, of, z).items():
             hats[name][each] += system.alpha * probability * mean
-        at_z, at_w = (
-            system.loss(where.reshape(len(Y), -1), Y, trace)[0].mean() for where in (z, of.w)
-        )
+        loss, *_ = system.loss(of.w.reshape(len(Y), -1), Y, trace)
         envelope += probability * float(value.mean())
-        data += probability * float(at_z)
-        test += probability * 2 * float(at_w)
-    return hats, envelope, data, test
+        test += probability * 2 * float(loss.mean())
+    return hats, envelope, test
 
 
 def input_channel(system: System, hats: dict[str, np.ndarray]) -> tuple[Order, float, np.ndarray]:
@@ -339,7 +335,7 @@ def solve(
     try:
         with np.errstate(over="raise", invalid="raise", divide="raise"):
             for _ in range(ITERATIONS):
-                hats, envelope, _, test = output_channel(system, x)
+                hats, envelope, test = output_channel(system, x)
                 new, norm, overlap = input_channel(system, hats)
                 residual = new.distance(x)
                 if residual < tolerance:

@@ -257,7 +257,7 @@ def proximal(
 
     Raises
     ------
-    ArithmeticError
+    NotConverged
         If a point does not settle.
     """
     n, L, R = w.shape
@@ -292,4 +292,4 @@ def proximal(
         z[good] += step[lower]
         f[good], g[good], H[good] = (part[lower] for part in moved)
         shrink[rows] = np.where(lower, np.minimum(1, 4 * shrink[rows]), shrink[rows] / 4)
-    raise ArithmeticError(f"{rows.size} proximal points did not settle in {NEWTON} Newton steps")
+    raise NotConverged(f"{rows.size} proximal points did not settle in {NEWTON} Newton steps")

@@ -31,7 +31,7 @@ def missing() -> list[str]:
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    about = "Gradients, ensembles, speed and the papers' ensembles on a device, in stages: "
+    about = "Gradients, ensembles and speed of the students on a device, in stages: "
     parser = cli.parser(
         "verify.device",
         f"{about}repeat the command to continue.",

@@ -1,5 +1,5 @@
-"""Stages of ``verify.device``: checks, speed, and ensembles at the papers' sizes as far as time
-permits. Each has a time limit, is recorded when it ends, and is not repeated once done.
+"""Stages of ``verify.device``: checks, then speed. Each has a time limit, is recorded when it
+ends, and is not repeated once done. Ensembles at the papers' sizes: ``papers KEY --scale paper``.
 """
 
 import json
@@ -7,52 +7,36 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-import xarray as xr
 
-from simulate import pool, runs, systems
-from simulate.state_tracking import benchmark
-from theory import induction_heads as ih
-from theory import positional_semantic as ps
-from theory.induction_heads import emergence
-from theory.induction_heads.parameters import StandardParameters
+from simulate import pool
+from simulate.state_tracking import benchmark, train
 from theory.parameters import ParameterError
 from theory.runtime import output
 from verify import check_table
 from verify.check import Check
 from verify.device import students
 from verify.device.students import FEW
-from verify.emergence import first_crossing
 from verify.state_tracking import ensemble
 
 GRACE = 30.0  # seconds allowed for a stage to stop
 LEAST = 20.0  # no stage starts with less time left, in seconds
-SEEDS = 100
-LARGEST = 16 * 10**6  # largest size of a file in bytes
-SAFETY = 0.8  # fraction of the time planned for, when the number of seeds is chosen
-LEVELS = {"T_gamma": 0.5, "T_beta": 0.1, "T_alpha": 0.1, "t_ICL": 0.5}  # t_ICL: level of alpha
+SEEDS = 100  # of Table 1
 
 
 @dataclass
 class Job:
-    """Settings of a stage (device, dry run, folders of results and runs, time limit, microseconds
-    per seed and epoch at Table 1 if known) and its results.
-    """
+    """Settings of a stage (device, dry run, folder of runs, time limit) and its results."""
 
     device: torch.device
     tiny: bool
-    out: Path
     store: Path
     seconds: float
-    each: float | None = None
     checks: list[Check] = field(default_factory=list)
     numbers: dict[str, Any] = field(default_factory=dict)
-    files: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """The time begins."""
@@ -74,23 +58,6 @@ class Job:
             if self.over():
                 raise KeyboardInterrupt
             yield item
-
-    def train(self, name: str, p: Any, seeds: Iterable[int], **more: Any) -> xr.Dataset:
-        """Train students of a system."""
-        given: dict[str, Any] = dict(device=str(self.device), workers=1, progress=False)
-        return systems.find(name)[1].train(p, seeds, store=self.store, **given, **more)
-
-    def write(self, dataset: xr.Dataset, name: str, along: str) -> None:
-        """Write a dataset in single precision; evaluations are thinned by factors of two until the
-        file is small enough.
-        """
-        kept = dataset.astype("float32", keep_attrs=True)
-        path = self.out / name
-        runs.write(kept, path)
-        while path.stat().st_size > LARGEST and kept.sizes[along] > 2:
-            kept = kept.isel({along: slice(None, None, 2)})
-            runs.write(kept, path)
-        self.files = sorted({*self.files, name})
 
 
 def gradients(job: Job) -> None:
@@ -119,7 +86,7 @@ def stacks(job: Job) -> None:
 
 def speed(job: Job) -> None:
     """Time of a step relative to the device's peak rates, and one minute of training."""
-    p = setting("table_1", job.tiny)
+    p = setting(job.tiny)
     limits = benchmark.ceilings(job.device, 64 if job.tiny else 8192)
     job.numbers |= {"floors": benchmark.floors(p), "ceilings": limits, "steps": []}
     for seeds in (1, 2) if job.tiny else (1, 16, 100):
@@ -128,9 +95,9 @@ def speed(job: Job) -> None:
     job.numbers["training"] = a_minute(job, 0.0 if job.tiny else 60.0)
 
 
-def setting(name: str, tiny: bool) -> Any:
-    """Parameters of a state-tracking ensemble with the run length of the shipped ones."""
-    given = ensemble.SETTINGS[name]
+def setting(tiny: bool) -> Any:
+    """Parameters of students at Table 1 with the run length of the shipped ones."""
+    given = ensemble.SETTINGS["table_1"]
     return given.p.replace(**FEW) if tiny else given.p.run_to(given.alpha)
 
 
@@ -138,9 +105,9 @@ def a_minute(job: Job, at_least: float) -> dict[str, Any]:
     """Time per seed and epoch of training at Table 1, including measurements, from the first
     ``at_least`` seconds.
 
-    The runs remain in the store and are continued by the ensemble at Table 1.
+    The runs remain in the store, where training goes on with them.
     """
-    p = setting("table_1", job.tiny)
+    p = setting(job.tiny)
     seeds = range(2 if job.tiny else SEEDS)
     seen: list[tuple[int, float]] = []
 
@@ -152,7 +119,8 @@ def a_minute(job: Job, at_least: float) -> dict[str, Any]:
     begin = time.monotonic()
     with pool.stopping(enough):
         try:
-            job.train("state_tracking", p, seeds)
+            device = str(job.device)
+            train(p, seeds, store=job.store, device=device, workers=1, progress=False)
         except KeyboardInterrupt:
             if not enough():
                 raise
@@ -170,87 +138,12 @@ def a_minute(job: Job, at_least: float) -> dict[str, Any]:
     }
 
 
-def tracking(job: Job, name: str) -> None:
-    """State tracking at one of the paper's tables, with as many seeds as fit into the time."""
-    p, seeds = setting(name, job.tiny), 2 if job.tiny else SEEDS
-    if job.each and not job.tiny:
-        seeds = max(2, min(SEEDS, int(SAFETY * job.seconds / (job.each * 1e-6 * p.epochs))))
-    job.numbers |= {"seeds": seeds, "epochs": p.epochs}
-    found = job.train("state_tracking", p, range(seeds))
-    found.attrs["command"] = f"python -m verify.device --device {job.device}"
-    job.write(found, f"{name}.nc", "alpha")
-    last = found[["A", "R", "loss", "rollout_accuracy"]].isel(alpha=-1).mean("seed")
-    job.numbers |= {f"final {n}": float(v) for n, v in last.items()}
-
-
-def transformer(job: Job) -> None:
-    """The standard transformer of musat2025 at its published size; maps of the first seed only."""
-    p, seeds = StandardParameters.paper(), range(5)
-    if job.tiny:
-        p, seeds = p.replace(D=8, batch_size=4, steps=4), range(2)
-    found = job.train("induction_heads.standard", p, seeds)
-    maps = [n for n in found if n not in ("loss", "accuracy")]
-    first = found[maps].isel(seed=0, drop=True)
-    whole = found.drop_vars(maps).merge(first, combine_attrs="override")
-    job.write(whole, "transformer.nc", "step")
-    final = float(found.accuracy.isel(step=-1).mean())
-    job.numbers |= {"seeds": len(seeds), "D": p.D, "final accuracy": final}
-
-
-def emergence_times(job: Job) -> None:
-    """Fig. 5 of musat2025 at D = 256: emergence times over N, small N first. Data are drawn on the
-    CPU.
-    """
-    for N in (2,) if job.tiny else (2, 4, 8, 16, 32):
-        base = ih.Parameters.emergence().replace(N=N, eval_every=1)
-        expected = emergence.Path(N).of_alpha()
-        p = base.replace(steps=int(1.1 * expected / base.time_per_step) + 5)
-        if job.tiny:
-            p = p.replace(D=8, batch_size=2, steps=4)
-        found = job.train("induction_heads", p, (0,), dtype="float64")
-        job.numbers[f"N = {N}"] = {"flow t_ICL": expected, "steps": p.steps}
-        for name, level in LEVELS.items():
-            curve = found["alpha" if name == "t_ICL" else name[2:]]
-            job.numbers[f"N = {N}"][name] = float(first_crossing(curve, level).values[0])
-
-
-def attention_layer(job: Job) -> None:
-    """cui2024, Figs. 2 and 3 at d = 1000 with 24 seeds: both starts, sample complexities from
-    coarse to fine.
-
-    The published setting, except for 4000 test sentences (drawn on the CPU) instead of 50,000.
-    """
-    p = ps.Parameters(polish=False, teacher="gaussian", n_test=4000)
-    grid = np.linspace(0.01, 2, 25).round(6)
-    seeds = range(24)
-    steps = [8, 4, 2, 1]
-    if job.tiny:
-        p = p.replace(d=12, steps=4, n_test=8)
-        seeds = range(2)
-        grid = grid[12:]
-        steps = [12]
-    starts = xr.DataArray(["positional", "semantic"], dims="start", name="start")
-    for step in steps:  # students trained before are read from the store
-        both = [
-            job.train("positional_semantic", p.replace(start=s), seeds, alpha=grid[::step])
-            for s in starts.values.tolist()
-        ]
-        joined = xr.concat(both, dim=starts, combine_attrs="drop_conflicts")
-        job.write(joined, "attention_layer.nc", "alpha")
-        complexities = joined.alpha.values.tolist()
-        job.numbers |= {"d": p.d, "seeds": len(seeds), "sample complexities": complexities}
-
-
 # With the time limit of each in seconds.
 STAGES: dict[str, tuple[Callable[[Job], None], float]] = {
     "gradients": (gradients, 420),
     "agreement": (agreement, 420),
     "stacks": (stacks, 240),
     "speed": (speed, 360),
-    **{n: (partial(tracking, name=n), 480) for n in ("table_1", "table_2")},
-    "transformer": (transformer, 480),
-    "emergence": (emergence_times, 480),
-    "attention_layer": (attention_layer, 480),
 }
 
 
@@ -283,9 +176,7 @@ def run(
             say(f"{name}: not begun, {max(0.0, left):.0f} s left")
         else:
             say(f"{name}: at most {min(most, left):.0f} s")
-            training = report["stages"].get("speed", {}).get("numbers", {}).get("training", {})
-            each = training.get("us_per_seed_epoch")
-            job = Job(device, tiny, out, store, min(most, left), each)
+            job = Job(device, tiny, store, min(most, left))
             start, status, error = time.monotonic(), "done", ""
             try:
                 with pool.stopping(job.over):  # training completes its step and keeps a checkpoint
@@ -302,7 +193,6 @@ def run(
                 "status": status,
                 "seconds": record["seconds"] + time.monotonic() - start,
                 "numbers": job.numbers,
-                "files": job.files,
                 "checks": [c.as_dict() for c in job.checks],
                 "text": check_table.table(job.checks) if job.checks else "",
                 "error": error,
@@ -342,11 +232,8 @@ def text(report: dict[str, Any]) -> str:
     """The report as text: one line per stage, then the results of each."""
     kind = "DRY RUN at tiny sizes: no number below means anything" if report["dry_run"] else ""
     parts = [f"{report.get('name') or report['device']}, torch {report['torch']}. {kind}"]
-    rows = [
-        [name, r["status"], f"{r['seconds']:.0f}", ", ".join(r.get("files", ()))]
-        for name, r in report["stages"].items()
-    ]
-    parts.append(output.table(("stage", "status", "s", "files"), rows))
+    rows = [[name, r["status"], f"{r['seconds']:.0f}"] for name, r in report["stages"].items()]
+    parts.append(output.table(("stage", "status", "s"), rows))
     for name, r in report["stages"].items():
         for title, numbers in r.get("numbers", {}).items():
             if isinstance(numbers, list) and numbers and isinstance(numbers[0], dict):

@@ -13,7 +13,7 @@ from theory.runtime import plotting
 from verify import ensemble
 from verify.check import Band
 from verify.report import Report, Request
-from verify.trajectories import compare
+from verify.trajectories import compare, overlay
 
 NOISE = "noise of batches of 32, of order 1/batch"
 OUTSIDE = "noise of batches of 32, outside the 19 directions too"
@@ -42,16 +42,8 @@ def report(request: Request) -> Report:
 @plotting.panels(1, 2, height=3.0)
 def draw(p: Parameters, runs: xr.Dataset, *axes: Any) -> Any:
     """Loss and the three pseudo-parameters over time, one line per student."""
-    curve = predict(p, runs)
-    for axis, names, label in zip(
-        axes, (("loss",), tuple(HEAD)), ("loss", "pseudo-parameter"), strict=True
-    ):
-        for k, name in enumerate(names):
-            words = "students" if name == "loss" else rf"$\{name}$, students"
-            plotting.band(axis, runs[name], f"C{k}", words, width=1.8)
-            axis.plot(
-                curve.t, curve[name], "k--", lw=1, label=None if k else "descent without noise"
-            )
-        axis.set(xlabel="$t$ = steps times step in $t$", ylabel=label)
-        plotting.below(axis)
+    head = {name: (rf"$\{name}$", f"C{k}") for k, name in enumerate(HEAD)}
+    panels = {"loss": {"loss": ("loss", "C0")}, "pseudo-parameter": head}
+    clock = "$t$ = steps times step in $t$"
+    overlay(axes, panels, runs, predict(p, runs), clock, "descent without noise")
     return titles.of_runs(p, runs)

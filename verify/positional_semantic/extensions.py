@@ -11,8 +11,7 @@ import xarray as xr
 
 from simulate.positional_semantic import student as task
 from simulate.positional_semantic import train
-from simulate.positional_semantic.learner import descended, measure, test_error
-from simulate.positional_semantic.student import Problem, initial_weights
+from simulate.positional_semantic.learner import Learner
 from theory.positional_semantic import Parameters, solve
 from theory.positional_semantic.extensions import Point
 from theory.positional_semantic.extensions import solve as solve_extended
@@ -221,24 +220,17 @@ LIMITS = {"semantic": "m", "positional": "theta"}  # zero in the limit
 
 def end(p: Parameters, seed: int) -> dict[str, float]:
     """Measurements of a student after descent and L-BFGS, with those of its value matrix."""
-    teacher, data = task.sample(p, seed)
-    problem = Problem([data], p.lam, p.heads)
-    streams = task.streams(seed)
-    start = initial_weights(p, teacher, streams["initialisation"])
-    weights = {k: torch.as_tensor(v)[None] for k, v in start.items()}
-    weights = descended(problem, weights, p.steps, p.eta)
-    value, slope = problem.gradient(weights)
-    size = float(sum(g.square().sum() for g in slope.values())) ** 0.5
-    last = {k: w[0] for k, w in weights.items()}
-    measured = measure(p, last, teacher, float(value[0]), size)
-    measured["test_mse_half"] = test_error(p, last, teacher, streams["test"])
+    learner = Learner(p, [seed], torch.device("cpu"), torch.float64)
+    for number in range(p.steps):
+        learner.step(number)
+    measured = {name: row[1] for name, row in learner.finish(0).items()}
     if p.value:
-        measured["theta_W"] = float(last["W"].trace()) / p.d
-        measured["q_W"] = float(last["W"].square().sum()) / p.d
+        W = learner.ended["W"]
+        measured |= {"theta_W": float(W.trace()) / p.d, "q_W": float(W.square().sum()) / p.d}
     if p.value_rank:
-        V, size = last["V"].numpy(), p.d * p.value_rank
-        measured["theta_W"] = float((V * task.value_teacher(p, teacher)).sum()) / size
-        measured["q_W"] = float((V**2).sum()) / size
+        V, size = learner.ended["V"].numpy(), p.d * p.value_rank
+        along = (V * task.value_teacher(p, learner.teachers[0])).sum()
+        measured |= {"theta_W": float(along) / size, "q_W": float((V**2).sum()) / size}
     return measured
 
 

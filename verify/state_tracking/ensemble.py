@@ -13,11 +13,10 @@ import xarray as xr
 from simulate import runs as store
 from simulate.state_tracking import train
 from simulate.state_tracking.learner import SYSTEM
-from simulate.state_tracking.measure import MEANING
 from theory.state_tracking import Parameters
 from verify.admission import admitted
 from verify.check import Band
-from verify.ensemble import Source
+from verify.ensemble import of_system
 
 ALPHA = 12.0
 SHIPPED = Path(__file__).with_name("ensembles")
@@ -138,12 +137,6 @@ HELD_OUT = tuple(list(GRID)[k] for k in np.random.default_rng(13).permutation(12
 SETTINGS |= GRID
 
 
-# Variables of a trained ensemble, with their dimensions.
-NEEDED = {
-    "alpha": ("alpha",),
-    "epoch": ("alpha",),
-    **{x: ("seed", "alpha", *SYSTEM.dimensions.get(x, ())) for x in MEANING},
-}
 AT_START = ("R", "S", "zeta", "M_variance_correct", "M_variance_other")
 
 
@@ -181,14 +174,13 @@ def renew(
         store.write(runs.astype("float32", keep_attrs=True), SHIPPED / f"{name}.nc")
 
 
-SOURCE = Source(
+SOURCE = of_system(
     SYSTEM,
     Parameters.demo(),
     "8",
-    NEEDED,
-    ALPHA,
-    lambda p: {"step": p.L, "action": p.L},
-    lambda: shipped("demo"),
+    until=ALPHA,
+    sizes=lambda p: {"step": p.L, "action": p.L},
+    shipped=lambda: shipped("demo"),
 )
 
 

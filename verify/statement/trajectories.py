@@ -18,7 +18,7 @@ from verify import ensemble
 from verify.check import IDENTITY, Band, Check, identity
 from verify.report import Report, Request
 from verify.statement import fluctuations, starts
-from verify.trajectories import compare
+from verify.trajectories import compare, overlay
 
 # What drawn inputs add is of second order in the noise, for class means as much as their scatter.
 NOISE = Band(-0.01, 0.01, "noise of batches, which the flow leaves out: a percent is allowed")
@@ -59,13 +59,9 @@ def lag(stated: Statement, p: Any, runs: xr.Dataset) -> str:
 def draw(stated: Statement, p: Any, runs: xr.Dataset, *axes: Any) -> Any:
     """Loss and order parameters over time: students, and descent of the flow."""
     curve = model.offered(stated).predict(p, runs)
-    names = [str(x) for x in curve.data_vars]
-    for axis, shown in zip(axes, (["loss"], [x for x in names if x != "loss"]), strict=True):
-        for k, name in enumerate(shown):
-            plotting.band(axis, runs[name], f"C{k}", f"{name}, students")
-            axis.plot(curve.t, curve[name], "k--", lw=1, label=None if k else "theory")
-        axis.set(xlabel="$t$ = learning rate times steps")
-        plotting.below(axis)
+    words = {x: (x, f"C{k}") for k, x in enumerate(map(str, curve.data_vars))}
+    panels = {"loss": {"loss": words.pop("loss")}, "order parameter": words}
+    overlay(axes, panels, runs, curve, "$t$ = learning rate times steps", "theory")
     return titles.of_runs(p, runs)
 
 

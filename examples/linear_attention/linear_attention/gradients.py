@@ -201,21 +201,16 @@ def plain_of(attention: str, R: int = 1) -> Group:
 
 MERGED = ("merged_invariant",)
 SEPARATE = ("separate_norm", "separate_rows")
-COVERS: dict[str, dict[Group, tuple[str, ...]]] = {
-    "merged": {
-        moments: ("a", "c"),
-        losses: ("loss", "force", "w_best", "loss_least", "plateau"),
-        heads_of("merged", 1, *MERGED): ("merged_dv_dt", "merged_dU_dt", *MERGED),
-        one_head: ("merged_dvalue_dt", "merged_du_dt", "merged_ds_dt"),
-        drawn: (),  # seen to 1%: its faults in the tests of laws
-        derived: (),
-        plain_of("merged"): (),
-    },
-    "separate": {
-        heads_of("separate", 2, *SEPARATE): (*(f"separate_d{w}_dt" for w in "vKQ"), *SEPARATE),
-        aligned: ("separate_dvalue_dt", "separate_du_dt", "aligned_du_dt"),
-        early: ("v_squared",),
-        plain_of("separate", 2): (),
-    },
+GRADIENTS = {
+    "merged": (
+        moments,
+        losses,
+        heads_of("merged", 1, *MERGED),
+        one_head,
+        drawn,
+        derived,
+        plain_of("merged"),
+    ),
+    "separate": (heads_of("separate", 2, *SEPARATE), aligned, early, plain_of("separate", 2)),
 }
-checks, report = derivations(COVERS, equations)
+checks, report = derivations(GRADIENTS, equations)

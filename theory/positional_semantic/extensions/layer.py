@@ -1,4 +1,5 @@
-"""Equations of the extensions of App. E.3: correlated tokens, trained values, heads.
+"""Equations of the extensions of App. E.3: correlated tokens, trained values, heads; and averages
+over their output channel.
 
 **Correlated tokens.** With ``x = C^(1/2) u``, rows of ``u`` independent, the fields of ``u`` obey
 the state evolution of independent tokens. Three things change: attention is that of the fields
@@ -17,16 +18,28 @@ only: signs of Q, of Q* and of the encoding change alone, and with them every ot
 
 **Heads.** Attention is the mean over the columns of Q. Each may change its sign, so that heads that
 have different overlaps are orthogonal, and one that has positions has no teacher.
+
+Averages are sums over Sobol points (`theory.positional_semantic.general`), with the proximal point
+in the well of the conditional mean field, the local selection that informed students follow. Fields
+are those of uncorrelated tokens, ``C^(-1/2) z``; those of Q's columns come first, then those of
+low-rank values.
 """
 
-from functools import cache
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
+from typing import Any, NamedTuple
 
+import numpy as np
 import sympy as sp
 
-from theory import Equation, linear_root, proved, symbol, table, vanishes
+from theory import Equation, linear_root, numeric, proved, symbol, table, vanishes
 from theory.notation import Forms
-from theory.positional_semantic import definitions, free_entropy
+from theory.positional_semantic import definitions, free_entropy, general
+from theory.positional_semantic.channel import target
 from theory.positional_semantic.free_entropy import RS
+from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.prox import Derivatives, chained, differentiated, proximal
 from theory.positional_semantic.symbols import (
     E_M,
     Y_12,
@@ -64,10 +77,11 @@ SLOPES = {
     )
     for x in (q_W, theta_W, V_W)
 }
-K = {k: symbol(f"K_{k}", f"K_{{{k}}}", "entry of S C S^T", real=True) for k in ("11", "12", "22")}
+PAIRS = ("11", "12", "22")
+K = {k: symbol(f"K_{k}", f"K_{{{k}}}", "entry of S C S^T", real=True) for k in PAIRS}
 M = {
     k: symbol(f"M_{k}", f"M_{{{k}}}", "mean product of residuals without this sentence", real=True)
-    for k in ("11", "12", "22")
+    for k in PAIRS
 }
 GRAM = sp.Matrix([[1, c], [c, 1]])  # C
 HEADS = sp.Matrix(
@@ -86,7 +100,7 @@ S_12, S_21 = definitions.S_12, definitions.S_21
 STUDENT, TARGET = (sp.Matrix([[1 - a, a], [b, 1 - b]]) for a, b in ((S_12, S_21), (Y_12, Y_21)))
 
 
-def root() -> sp.Matrix:
+def square_root() -> sp.Matrix:
     """Square root of C, proved."""
     plus, minus = ((sp.sqrt(1 + c) + s * sp.sqrt(1 - c)) / 2 for s in (1, -1))
     result = sp.Matrix([[plus, minus], [minus, plus]])
@@ -121,9 +135,8 @@ def without_values() -> sp.Expr:
     """
     r = sp.Matrix(sp.symbols("r1 r2", real=True))
     shift = sp.Matrix(sp.symbols("v1 v2", real=True))
-    cost = (shift.T * GRAM.inv() * shift)[0] / (2 * V_W) + (
-        (r - STUDENT * shift).T * (r - STUDENT * shift)
-    )[0] / 2
+    rest = r - STUDENT * shift
+    cost = (shift.T * GRAM.inv() * shift)[0] / (2 * V_W) + (rest.T * rest)[0] / 2
     best = sp.solve([sp.diff(cost, x) for x in shift], list(shift), dict=True)[0]
     kernel = sp.eye(2) + V_W * STUDENT * GRAM * STUDENT.T
     proved(
@@ -183,11 +196,8 @@ def equations() -> dict[str, Equation]:
     gram, left = products()
     entries = {"11": (0, 0), "12": (0, 1), "22": (1, 1)}
     fixed = {q_W: 1, theta_W: 1, V_W: 0}
-    plain = (
-        without_values()
-        .subs(V_W, 0)
-        .subs({M[k]: left[entries[k]].subs(fixed) for k in ("11", "22")})
-    )
+    residuals = {M[k]: left[entries[k]].subs(fixed) for k in ("11", "22")}
+    plain = without_values().subs(V_W, 0).subs(residuals)
     claimed = sigma**2 * (1 - c) * ((Y_12 - S_12) ** 2 + (Y_21 - S_21) ** 2)
     proved(vanishes(plain - claimed), "the loss with correlated tokens has another form")
     new = values()
@@ -219,3 +229,171 @@ def equations() -> dict[str, Equation]:
         D_W=(D_W, lam + sigma**2 * V_W_hat, *full),
         extended_training_loss=(epsilon_t, loss, *full),
     )
+
+
+# Averages over the output channel
+
+# Points and mirror images: as drawn, all reflected, the teacher's noise reflected, both.
+IMAGES = {"semantic": (0, 2), "positional": (0, 1), "mixed": (0, 1, 2, 3)}
+
+
+class Values(NamedTuple):
+    """Order parameters of the value matrix (of the identity): ``|W|^2/d``, ``tr W/d``, response."""
+
+    q_W: float = 1.0
+    theta_W: float = 1.0
+    V_W: float = 0.0
+
+
+@cache
+def compiled() -> tuple[Callable[..., Any], ...]:
+    """Derivatives of the loss of a sentence in the order parameters of the values; conjugates of
+    these from mean derivatives; and back.
+    """
+    eq = equations()
+    arguments = (S_12, S_21, Y_12, Y_21, sigma, c, *SLOPES)
+    of_values = [sp.diff(values_loss(), x) for x in SLOPES]
+    slopes = sp.lambdify(arguments, of_values, "numpy", cse=True)
+    hats = q_W_hat, theta_W_hat, V_W_hat
+    out = numeric.function([eq[x.name].rhs for x in hats], (alpha, sigma, *SLOPES.values()))
+    curvature = {D_W: eq["D_W"].rhs}
+    into = numeric.function([eq[x.name].rhs.subs(curvature) for x in SLOPES], (lam, sigma, *hats))
+    return slopes, out, into
+
+
+def values_loss() -> sp.Expr:
+    """Loss of a sentence in the attention of student and target."""
+    eq = equations()
+    return eq["values_loss"].rhs.subs({x: eq[x.name].rhs for x in (*K.values(), *M.values())})
+
+
+@cache
+def fields_of_tokens(rank: int, heads: bool, columns: int) -> Callable[..., Derivatives]:
+    """Entries (1,2) and (2,1) of the attention, and the fields of low-rank values, token by token:
+    functions of the fields of uncorrelated tokens and of a row of the `root` of their correlations.
+    """
+    z = sp.Matrix(2, rank + columns, lambda i, j: sp.Symbol(f"z_{i}{j}", real=True))
+    own, other = sp.symbols("own other", real=True)
+    fields = sp.Matrix([[own, other], [other, own]]) * z
+    queries = [fields[:, k] for k in range(rank)] if heads else [fields[:, :rank]]
+    entries = zip(*map(scores, queries), strict=True)
+    S = [sp.Add(*map(definitions.logistic, of_heads)) / len(queries) for of_heads in entries]
+    return differentiated([*S, *fields[:, rank:]], list(z), [own, other])
+
+
+@cache
+def loss_of_tokens(columns: int) -> Callable[..., Derivatives]:
+    """Loss of a sentence in these functions, for entries of the target and all numbers of
+    `values_loss`, or for labels of low-rank values.
+    """
+    S, given = [S_12, S_21], [sigma, c, *SLOPES]
+    if not columns:
+        return differentiated([values_loss()], S, [Y_12, Y_21, *given])
+    fields, labels = (
+        sp.Matrix(2, columns, lambda i, j, x=x: sp.Symbol(f"{x}_{i}{j}", real=True)) for x in "vy"
+    )
+    one = equations()["labels_loss"].rhs
+    each = (
+        dict(zip([*v, *y], [*fields[:, k], *labels[:, k]], strict=True)) for k in range(columns)
+    )
+    return differentiated([sp.Add(*map(one.subs, each))], [*S, *fields], [*labels, *given])
+
+
+@dataclass(frozen=True)
+class Extended(general.System):
+    """The layer of the figures with correlated tokens, trained values and several columns, as a
+    general system for the fields of uncorrelated tokens.
+
+    Attributes
+    ----------
+    p : Parameters
+        Model, with ``alpha``.
+    """
+
+    p: Parameters = field(default_factory=Parameters)
+
+    def loss(self, z: np.ndarray, Y: np.ndarray, values: np.ndarray) -> Derivatives:
+        """Value, gradient and Hessian of the loss of sentences for fields ``(n, 2R)``, targets
+        ``(n, 2)``, or labels ``(n, 2, k)`` of low-rank values, and the order parameters of the
+        values.
+        """
+        p, labels = self.p, Y.reshape(len(Y), -1).T
+        inner = fields_of_tokens(p.rank, p.heads, p.value_rank)(z, *root(p.correlation)[0])
+        outer = loss_of_tokens(p.value_rank)(inner[0], *labels, p.sigma, p.correlation, *values)
+        return chained(outer, inner)
+
+    def attention(self, z: np.ndarray) -> np.ndarray:
+        """Entries (1,2) and (2,1) of the attention, shape ``(2, n)``, for fields ``(n, 2, R)``."""
+        p, queries = self.p, z[..., : self.p.rank].reshape(len(z), -1)
+        return fields_of_tokens(p.rank, p.heads, 0)(queries, *root(p.correlation)[0])[0].T
+
+    @cached_property
+    def normals(self) -> np.ndarray:
+        """Normal points and those mirror images that are needed: on a branch where m or theta is
+        zero half of them give the same again.
+        """
+        images = np.split(super().normals, 4)
+        return np.concatenate([images[k] for k in IMAGES[self.p.start]])
+
+
+def extended(p: Parameters, points: int) -> Extended:
+    """The system of given parameters; ``p.start`` is the branch."""
+    return Extended(
+        alpha=p.complexity,
+        lam=p.lam,
+        gamma=np.full((1, 2, 1), p.sigma**2),
+        pi=np.array([[[1.0], [-1.0]]]) / np.sqrt(1 - p.correlation),  # C^(-1/2) p
+        weight=np.ones(1),
+        target=partial(labels, p),
+        teacher=np.eye(1 + p.value_rank),
+        rank=p.rank + p.value_rank,
+        points=points,
+        p=p,
+    )
+
+
+@cache
+def root(correlation: float) -> np.ndarray:
+    """Square root of the correlation matrix of the tokens."""
+    return np.array(square_root().subs(c, correlation), float)
+
+
+def labels(p: Parameters, h: np.ndarray) -> np.ndarray:
+    """Entries (1,2) and (2,1) of the target, shape ``(n, 2)``, or labels ``(n, 2, k)`` of low-rank
+    values, for the teacher's fields ``(n, 2, 1 + k)`` of uncorrelated tokens.
+    """
+    tokens = root(p.correlation) @ h
+    Y = target(p, np.moveaxis(tokens[..., 0], 0, -1)).T
+    if not p.value_rank:
+        return Y
+    apart = tokens[:, 1, 1:] - tokens[:, 0, 1:]
+    return tokens[..., 1:] + Y[..., None] * np.stack([apart, -apart], 1)
+
+
+def output_channel(
+    system: Extended, x: general.Order, values: Values
+) -> tuple[dict[str, np.ndarray], dict[str, float], float, float]:
+    """Conjugates in covariance form, those of the values, mean envelope, half the test error."""
+    order = general.Order(*(value[:, 0] for value in vars(x).values()))
+    of = general.fields(system, order, system.rho()[:, 0])
+    Y = system.target(of.h)
+    z, envelope = proximal(system.loss, of.w, Y, order.V, np.array(values), of.mean)
+    means = general.conjugates(order, of, z)
+    hats = {name: system.alpha * mean[:, None] for name, mean in means.items()}
+    test, *_ = system.loss(of.w.reshape(len(Y), -1), Y, np.array(values._replace(V_W=0.0)))
+    return hats, value_conjugates(system, z, Y, values), float(envelope.mean()), float(test.mean())
+
+
+def value_conjugates(
+    system: Extended, z: np.ndarray, Y: np.ndarray, values: Values
+) -> dict[str, float]:
+    """Conjugates of the order parameters of the values, by the envelope theorem; zero if values are
+    not trained.
+    """
+    p, names = system.p, ("q_W_hat", "theta_W_hat", "V_W_hat")
+    if not p.value:
+        return dict.fromkeys(names, 0.0)
+    of_values, conjugates, _ = compiled()
+    slopes = of_values(*system.attention(z), *Y.T, p.sigma, p.correlation, *values)
+    means = [float(np.mean(x)) for x in slopes]
+    return dict(zip(names, map(float, conjugates(p.alpha, p.sigma, *means)), strict=True))

@@ -3,7 +3,7 @@
 """
 
 from theory.catalogue import catalogue
-from theory.positional_semantic.online import dynamics, early
+from theory.positional_semantic.online import dynamics
 from theory.positional_semantic.online.dynamics import flow, held_flow, predict
 from theory.positional_semantic.online.numbers import (
     basin,
@@ -36,5 +36,5 @@ __all__ = [
 ]
 
 flows, sections, equations = catalogue(
-    {"One-pass descent": [dynamics], "Small overlaps": [early]}, flow, held_flow
+    {"One-pass descent": [dynamics], "Small overlaps": [dynamics.early_equations]}, flow, held_flow
 )

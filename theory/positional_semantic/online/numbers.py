@@ -11,7 +11,7 @@ import scipy.optimize
 import xarray as xr
 
 from theory import Flow, ParameterError, scope, sweep
-from theory.positional_semantic.online import dynamics, early
+from theory.positional_semantic.online import dynamics
 from theory.positional_semantic.online.dynamics import flow_of
 from theory.positional_semantic.online.means import TooWide, coefficients
 from theory.positional_semantic.online.parameters import ANY, Parameters
@@ -72,10 +72,10 @@ def growth_rates(p: Parameters) -> xr.Dataset:
     """
     results, values = {}, numbers_at(p)
     for x in ("m", "theta"):
-        equation = early.equations()[f"growth_{x}{'_held' if p.norm == 'held' else ''}"]
+        equation = dynamics.early_equations()[f"growth_{x}{'_held' if p.norm == 'held' else ''}"]
         rate = float(equation.evaluate(values))
         results[f"growth_{x}"] = rate
-        escape = early.equations()["T_escape"]
+        escape = dynamics.early_equations()["T_escape"]
         given = {"d": p.d, "growth": rate}
         results[f"T_{x}"] = float(escape.evaluate(given)) if rate > 0 else math.inf
         if p.norm == "free":

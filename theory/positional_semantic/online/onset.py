@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from theory import Onset, of_onset, scope, sweep, until
-from theory.positional_semantic.online import dynamics, early
+from theory.positional_semantic.online import dynamics
 from theory.positional_semantic.online.dynamics import flow_of
 from theory.positional_semantic.online.numbers import (
     BRANCHES,
@@ -106,7 +106,7 @@ def _start(p: Parameters, until: float | None = None) -> Onset:
         curves=lambda: curves(p, until),
         plot=lambda result, axes: draw(p, result, axes),
         setting={name: getattr(p, name) for name in SETTING},
-        equations=lambda: [*dynamics.equations().values(), *early.equations().values()],
+        equations=lambda: [*dynamics.equations().values(), *dynamics.early_equations().values()],
         times={"T_m": "t", "T_theta": "t"},
     )
 

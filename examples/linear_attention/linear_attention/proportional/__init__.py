@@ -3,9 +3,14 @@ trained and on new tasks (Lu, Letey, Zavatone-Veth, Pehlevan, arXiv:2405.11751).
 """
 
 from linear_attention.proportional import errors
-from linear_attention.proportional.onset import applies, error_new, error_trained, error_unlimited
+from linear_attention.proportional.onset import (
+    Parameters,
+    applies,
+    error_new,
+    error_trained,
+    error_unlimited,
+)
 from linear_attention.proportional.onset import charts as charts
-from linear_attention.proportional.parameters import Parameters
 from theory.catalogue import catalogue
 
 __all__ = [

@@ -32,7 +32,7 @@ def early(runs: xr.Dataset) -> np.ndarray:
     return np.array([np.interp(t, runs.t.values[1:], row[1:]) for row, t in pairs])
 
 
-def report(request: Request) -> Report:
+def timescales(request: Request) -> Report:
     """All settings."""
     request.of_its_own()
     checks: list[Check] = []

@@ -1,4 +1,6 @@
-"""Population loss, rates and growth rates of one-pass descent against autograd of all weights.
+"""One-pass descent of the positional-semantic layer: population loss, rates and growth rates
+against autograd of all weights; students, extrapolated to many dimensions, against the flow; where
+random starts end.
 
 In three dimensions (teacher, positions, one more) and on Gauss-Hermite nodes of all six token
 entries the mean over sentences is a sum, whose gradient autograd gives.
@@ -10,12 +12,22 @@ from typing import Any
 
 import numpy as np
 import torch
+import xarray as xr
 
-from theory.positional_semantic.online import Parameters, equations
+from simulate.positional_semantic import online as students
+from theory import titles
+from theory.positional_semantic.online import Parameters, equations, predict
 from theory.positional_semantic.online.numbers import numbers_at
+from theory.runtime import plotting
 from theory.special import gauss_hermite
-from verify.check import Check, Sides, identity, listed, near
-from verify.report import Covers, Table, derivations
+from verify import ensemble
+from verify.check import Check, Sides, identity, listed, near, sampled
+from verify.positional_semantic import random_starts
+from verify.positional_semantic.minima import at_infinity, over_d
+from verify.report import Report, Request, Table, derivations
+from verify.trajectories import compare, overlay
+
+# Rates against autograd
 
 NODES = (14, 14, 6)  # for a token's three entries; weights are small along the last
 LEAST = 1e-11  # weight of a node; all below have less than 1e-7 together
@@ -59,7 +71,7 @@ def state(p: Parameters, w: torch.Tensor) -> dict[str, float]:
     return {"q": p.sigma**2 * float(w @ w), "m": float(w[1]), "theta": p.sigma**2 * float(w[0])}
 
 
-def rates(table: Table) -> list[Check]:
+def rates_of_overlaps(table: Table) -> list[Check]:
     """Loss, noise and rates, free and at a given norm, at two points."""
     sides = Sides(table, *NODES_WHY)
     for p, values in zip(POINTS, WEIGHTS, strict=True):
@@ -136,17 +148,64 @@ def escape(table: Table) -> list[Check]:
     return [identity("an overlap at its escape time", "T_escape", 1.0, ends, 1e-12, "rounding")]
 
 
-COVERS: Covers = {
-    rates: (
-        "population_loss",
-        "noise",
-        *(f"d{x}_dt" for x in STUDENT),
-        *(f"d{x}_dt_held" for x in ("m", "theta")),
-    ),
-    growth: (
-        *(f"growth_{x}{end}" for x in ("m", "theta") for end in ("", "_held")),
-        *(f"growth_{x}_small" for x in STUDENT),
-    ),
-    escape: ("T_escape",),
-}
-checks, report = derivations(COVERS, equations)
+GRADIENTS = (rates_of_overlaps, growth, escape)
+checks, gradients = derivations(GRADIENTS, equations)
+
+
+# Students against the flow
+
+SOURCE = ensemble.of_system(students.SYSTEM, seeds="12")
+SHARES = (0.25, 0.5, 1.0)  # of the run, at which students are compared
+SEEN = 0.15  # relative deviation that 16 seeds at two sizes resolve, by the scatter of four
+NAMES = {"q": "q", "m": "m", "theta": r"\theta"}
+
+
+def trajectories(request: Request) -> Report:
+    """Order parameters at d = infinity, linear in 1/d through d/2 and d; all curves at d in the
+    notes.
+    """
+    p, runs = ensemble.get(request)
+    curve = predict(p, runs)
+    beside = compare(curve, runs)
+    notes = [f"at d = {p.d}: {beside.spoken()}"]
+    if request.runs is not None:
+        return Report(beside.checks, notes, draw=lambda: draw(p, curve, runs))
+    half = p.replace(d=p.d // 2, steps=p.steps // 2, eval_every=max(1, p.eval_every // 2))
+    smaller = students.train(half, runs.seed.values.tolist(), **request.training)
+    checks = at_many_dimensions(curve, {half.d: smaller, p.d: runs})
+    return Report(checks, notes, draw=lambda: draw(p, curve, runs))
+
+
+@listed
+def at_many_dimensions(curve: xr.Dataset, runs: dict[int, xr.Dataset]) -> Iterator[Check]:
+    """Students extrapolated seed by seed, at some times."""
+    sizes = sorted(runs)
+    end = float(curve.t[-1])
+    for share in SHARES:
+        curves = [runs[d].sel(t=share * end, method="nearest") for d in sizes]
+        there = curve.interp(t=float(curves[-1].t), method="cubic")
+        for x in NAMES:
+            values = at_infinity(over_d([of[x].drop_vars("t") for of in curves], sizes)).values
+            if np.ptp(values) < 1e-12 * np.abs(values).max():
+                continue  # held
+            yield sampled(
+                f"{x} at t = {float(curves[-1].t):.3g}",
+                f"d{x}_dt",
+                float(there[x]),
+                values,
+                required=SEEN,
+                scale=float(np.abs(curve[x]).max()),
+            )
+
+
+@plotting.panels(1, 2)
+def draw(p: Parameters, curve: xr.Dataset, runs: xr.Dataset, *axes: Any) -> Any:
+    """Students as bands, the flow as lines."""
+    overlaps = {x: (f"${tex}$", f"C{k}") for k, (x, tex) in enumerate(NAMES.items())}
+    loss = {"loss": ("loss", "C3")}
+    panels = {"order parameter": overlaps, r"loss $\mathbb{E}|y-f|^2/(2d)$": loss}
+    overlay(axes, panels, runs, curve, r"time $t = \eta \cdot$ steps$/d$")
+    return titles.of_runs(p, runs)
+
+
+thresholds = random_starts.report

@@ -1,1 +1,0 @@
-"""One-pass descent of the positional-semantic layer: theory against students."""

@@ -1,1 +1,0 @@
-"""Checks of state tracking with a bypass, in addition to those of every statement."""
