@@ -1,7 +1,9 @@
 """Numerical evaluation of expressions: the only wrapper around ``sympy.lambdify``."""
 
+import builtins
 import functools
 import itertools
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -100,6 +102,7 @@ _STRICT = {
     "numpy": SciPyPrinter({"allow_unknown_functions": False}),
     "mpmath": MpmathPrinter({"allow_unknown_functions": False}),
 }
+_CODE = SciPyPrinter({"fully_qualified_modules": False, "allow_unknown_functions": True})
 _IN_PART = (
     sp.uppergamma,
     sp.hermite,
@@ -109,7 +112,7 @@ _IN_PART = (
     sp.RisingFactorial,
     sp.KroneckerDelta,
 )  # SciPy's have other domains
-_MODULES: dict[str, list] = {
+MODULES: dict[str, list] = {
     "numpy": [
         {
             "factorial": lambda n: scipy.special.gamma(np.add(n, 1)),  # SciPy's is zero below 0
@@ -160,6 +163,18 @@ def _special(part: sp.Expr, arguments: Sequence[sp.Symbol], modules: str) -> Cal
     return np.vectorize(at_one, otypes=[float]) if modules == "numpy" else at_one
 
 
+def _renamed(arguments: Sequence[sp.Basic], parts: sp.Basic) -> dict[sp.Basic, sp.Symbol]:
+    """Other symbols for arguments whose names stand for something else in the code of expressions,
+    as ``pi``.
+    """
+    named = {a: a.name for a in arguments if isinstance(a, sp.Symbol)}
+    if not any(hasattr(m, x) for m in (np, scipy.special, builtins) for x in named.values()):
+        return {}
+    words = set(re.findall(r"\w+", _CODE.doprint(parts.xreplace({a: sp.Dummy() for a in named}))))
+    taken = {a: name for a, name in named.items() if name in words}
+    return {a: sp.Symbol(f"{name}_{k}_") for k, (a, name) in enumerate(taken.items())}
+
+
 def compiled(
     arguments: Sequence[sp.Basic], expressions: Any, modules: str = "numpy", cse: bool = True
 ) -> Callable:
@@ -171,7 +186,7 @@ def compiled(
     ParameterError
         Naming what has no numerical value.
     """
-    table, *libraries = _MODULES[modules]
+    table, *libraries = MODULES[modules]
     many = isinstance(expressions, list)
     parts = sp.Tuple(*expressions) if many else sp.sympify(expressions, strict=True)
     for part in parts.atoms(AppliedUndef, sp.DiracDelta, sp.Derivative, sp.Subs):
@@ -182,8 +197,10 @@ def compiled(
         known = head.__name__ in table or hasattr(head, "_imp_")
         if not known and not _printed(head, len(part.args), modules):
             used = sorted(part.free_symbols, key=str)
-            special[name := f"special{len(special)}"] = _special(part, used, modules)
+            special[name := f"_{len(special)}_special"] = _special(part, used, modules)
             parts = parts.xreplace({part: sp.Function(name)(*used)})
+    other = _renamed(arguments, parts)
+    arguments, parts = [other.get(a, a) for a in arguments], parts.xreplace(other)
     parts = list(parts) if many else parts
     return sp.lambdify(arguments, parts, [{**table, **special}, *libraries], cse=cse)
 

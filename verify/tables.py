@@ -37,7 +37,7 @@ from verify.report import Report
 
 FLAGS = ("columns", "rows")  # beside those of `verify.trajectories`
 FACTOR = re.compile(r"(?P<column>.+?)(?:(?P<sign>[*/])(?P<factor>[0-9.eE+-]+))?", re.DOTALL)
-BLANKS = ("", "na", "n/a", "#n/a", "nan", "null", "none")
+BLANKS = ("", "na", "<na>", "n/a", "#n/a", "nan", "null", "none")
 SUMMARIES = {"mean", "median", "std", "sd", "se", "sem", "var", "min", "max", "n"}
 MOST = 2**26  # bytes of a table
 
@@ -171,7 +171,7 @@ def _source(
         return {"": _column(path, header, word)}, factor
     pattern = re.compile("(.+)".join(map(re.escape, word.split("*", 1))), re.DOTALL)
     matches = {match[1].strip(): c for c in header if (match := pattern.fullmatch(c))}
-    if not matches or SUMMARIES & {label.lower() for label in matches}:
+    if not matches or SUMMARIES & {label.lower().strip("_ ") for label in matches}:
         some = textwrap.shorten(", ".join(matches), 300, placeholder=" ...") or "nothing"
         raise ParameterError(f"{path}: * in {word} must be students only; it stands for {some}")
     return {label: _column(path, header, c) for label, c in matches.items()}, factor
@@ -198,7 +198,7 @@ def _same(cell: str, wanted: str) -> bool:
 
 def _number(word: str) -> float | None:
     try:
-        return float(word)
+        return float(word) if word.isascii() and "_" not in word else None  # as no table has them
     except ValueError:
         return None
 
