@@ -5,6 +5,7 @@ where expressions are read in one symbol per name.
 from __future__ import annotations
 
 import dataclasses
+import types
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from theory.flow import Flow
 
 
+NO_PARAMETERS: Mapping[str, float] = types.MappingProxyType({})
 END_ROUNDING = 16 * np.finfo(float).eps
 
 
@@ -99,7 +101,7 @@ def quantities(flow: Flow, values: Mapping[str, Any]) -> dict[str, sp.Expr]:
 
 def solve(
     flow: Flow,
-    parameters: Any = None,
+    parameters: Any = NO_PARAMETERS,
     *,
     at: Iterable[float] | None = None,
     events: Mapping[str, sp.Expr] | None = None,
@@ -150,7 +152,7 @@ def solve(
         overflows.
     """
     with allow_beyond(beyond):
-        return _solved(flow, {} if parameters is None else parameters, at, events, rtol, atol, fluctuations, end)
+        return _solved(flow, {} if parameters is NO_PARAMETERS else parameters, at, events, rtol, atol, fluctuations, end)
 
 
 def _solved(
