@@ -8,6 +8,7 @@ import contextlib
 import copy
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from simulate.arguments import is_whole
 from simulate.learner import Learner, State
 from theory.parameters import ParameterError, error_summary
 
+DEEP, MANY = 4, 100  # attributes of attributes, and how many, that are looked at
 TIMES = 1000  # measurements whose times are checked before a run
 
 
@@ -170,6 +172,7 @@ def resumable(system: Any, learner: Learner, students: int, number: int) -> None
     if not any(begin):
         return
     load(system, learner, copy.deepcopy(begin))  # optimisers go on with what they load
+    counts = counted(learner)
     if torch.cuda.is_initialized():
         return
     generators, ends = checkpoints.generators(), []
@@ -187,6 +190,27 @@ def resumable(system: Any, learner: Learner, students: int, number: int) -> None
             "run would be another; keep in state() all that step() changes, and draw random numbers "
             "from simulate.streams.of_torch(seed, 0, number)"
         )
+    again = counted(learner)
+    if moved := [k for k, v in counts.items() if not alike(v, again.get(k))]:
+        raise ParameterError(
+            f"{system.name}: step() changes the attribute {moved[0]}, which load() does not restore, a "
+            "resumed run may be another; keep it in state(), or take the number of the step"
+        )
+
+
+def counted(of: Any, name: str = "", depth: int = DEEP) -> dict[str, float]:
+    """Numbers that a student, and what it consists of, keep as attributes: by name."""
+    if isinstance(of, int | float) and not isinstance(of, bool):
+        return {name: of}
+    listed = dict(enumerate(of)) if isinstance(of, list | tuple) else of
+    parts = listed if isinstance(listed, Mapping) else getattr(of, "__dict__", {})
+    if not depth or len(parts) > MANY or isinstance(of, type | ModuleType):
+        return {}
+    return {
+        k: v
+        for key, part in parts.items()
+        for k, v in counted(part, f"{name}.{key}".strip("."), depth - 1).items()
+    }
 
 
 def state(system: Any, learner: Learner, b: int) -> State:

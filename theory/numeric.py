@@ -5,7 +5,7 @@ import functools
 import itertools
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import mpmath
@@ -163,12 +163,15 @@ def _special(part: sp.Expr, arguments: Sequence[sp.Symbol], modules: str) -> Cal
     return np.vectorize(at_one, otypes=[float]) if modules == "numpy" else at_one
 
 
-def _renamed(arguments: Sequence[sp.Basic], parts: sp.Basic) -> dict[sp.Basic, sp.Symbol]:
+def _renamed(
+    arguments: Sequence[sp.Basic], parts: sp.Basic, special: Iterable[str]
+) -> dict[sp.Basic, sp.Symbol]:
     """Other symbols for arguments whose names stand for something else in the code of expressions,
-    as ``pi``.
+    as ``pi``; ``special`` are names of functions made for it.
     """
     named = {a: a.name for a in arguments if isinstance(a, sp.Symbol)}
-    if not any(hasattr(m, x) for m in (np, scipy.special, builtins) for x in named.values()):
+    known = {*dir(np), *dir(scipy.special), *dir(builtins), *special}
+    if known.isdisjoint(named.values()):
         return {}
     words = set(re.findall(r"\w+", _CODE.doprint(parts.xreplace({a: sp.Dummy() for a in named}))))
     taken = {a: name for a, name in named.items() if name in words}
@@ -197,9 +200,9 @@ def compiled(
         known = head.__name__ in table or hasattr(head, "_imp_")
         if not known and not _printed(head, len(part.args), modules):
             used = sorted(part.free_symbols, key=str)
-            special[name := f"_{len(special)}_special"] = _special(part, used, modules)
+            special[name := f"special{len(special)}"] = _special(part, used, modules)
             parts = parts.xreplace({part: sp.Function(name)(*used)})
-    other = _renamed(arguments, parts)
+    other = _renamed(arguments, parts, special)
     arguments, parts = [other.get(a, a) for a in arguments], parts.xreplace(other)
     parts = list(parts) if many else parts
     return sp.lambdify(arguments, parts, [{**table, **special}, *libraries], cse=cse)
