@@ -152,7 +152,16 @@ def solve(
         overflows.
     """
     with allow_beyond(beyond):
-        return _solved(flow, {} if parameters is NO_PARAMETERS else parameters, at, events, rtol, atol, fluctuations, end)
+        return _solved(
+            flow,
+            {} if parameters is NO_PARAMETERS else parameters,
+            at,
+            events,
+            rtol,
+            atol,
+            fluctuations,
+            end,
+        )
 
 
 def _solved(

@@ -237,7 +237,9 @@ def _gaps(
         return None
     scale = float(np.abs(theory).where(gap.notnull()).max()) or 1.0
     if not SMALL < scale < LARGE or float(np.abs(measured).max()) > LARGE:
-        raise ParameterError(f"{name}: squares of {scale:g} leave double precision; change its unit")
+        raise ParameterError(
+            f"{name}: squares of {scale:g} leave double precision; change its unit"
+        )
     error = error.mean("seed") if "seed" in error.dims else error
     error = error.fillna(0).values + (precision * scale) ** 2
     known = [runs[f"{name}_{x}"] for x in ("std", "n") if f"{name}_{x}" in runs]

@@ -64,9 +64,15 @@ WRONG = {
     "status": (lambda: Equation("own", x, x, "own", []), "status = .*must be one of exact"),
     "assumptions": (lambda: Flow("o", t, {x: 1}, {x: 1}, "own", "exact", 3), "assumptions = 3"),
     "a text": (lambda: Equation("o", x, x, "own", "exact", "N large"), "assumptions = 'N large'"),
-    "reference": (lambda: Flow("own", t, {x: 1}, {x: 1}, 3, "exact"), "reference = 3: must be text"),
+    "reference": (
+        lambda: Flow("own", t, {x: 1}, {x: 1}, 3, "exact"),
+        "reference = 3: must be text",
+    ),
     "name": (lambda: Flow(None, t, {x: 1}, {x: 1}, "own", "exact"), "name = None: must be text"),
-    "where": (lambda: Flow("o", t, {x: 1}, {x: 1}, "o", "exact", where=3), "where: 3: must be a map"),
+    "where": (
+        lambda: Flow("o", t, {x: 1}, {x: 1}, "o", "exact", where=3),
+        "where: 3: must be a map",
+    ),
     "order": (lambda: DECAY.series(10**9), "order = 1000000000: must be >= 0 and <= 200"),
     "steps": (lambda: DECAY.descend({}, 0.1, 10**13), "steps = .* of memory; take fewer"),
 }

@@ -57,7 +57,7 @@ def _heaps(content: bytes) -> None:
             step = 16 + -(-size // 8) * 8 if number else size  # number 0: the rest, with its head
             place += step or end  # no step is no rest
         if not place <= end <= len(content):
-            raise ParameterError("lists do not fit into their place")
+            raise ValueError("lists do not fit into their place")
         at = content.find(HEAP, end)
 
 
