@@ -19,7 +19,6 @@ from simulate.arguments import is_whole
 from simulate.learner import Learner, State
 from theory.parameters import ParameterError, error_summary
 
-DEEP, MANY = 4, 100  # attributes of attributes, and how many, that are looked at
 TIMES = 1000  # measurements whose times are checked before a run
 
 
@@ -193,24 +192,21 @@ def resumable(system: Any, learner: Learner, students: int, number: int) -> None
     again = counted(learner)
     if moved := [k for k, v in counts.items() if not alike(v, again.get(k))]:
         raise ParameterError(
-            f"{system.name}: step() changes the attribute {moved[0]}, which load() does not restore, a "
+            f"{system.name}: step() changes the attribute {moved[0][1:]}, which load() does not restore, a "
             "resumed run may be another; keep it in state(), or take the number of the step"
         )
 
 
-def counted(of: Any, name: str = "", depth: int = DEEP) -> dict[str, float]:
+def counted(of: Any, name: str = "", depth: int = 4) -> dict[str, float]:
     """Numbers that a student, and what it consists of, keep as attributes: by name."""
-    if isinstance(of, int | float) and not isinstance(of, bool):
+    if isinstance(of, int | float):
         return {name: of}
-    listed = dict(enumerate(of)) if isinstance(of, list | tuple) else of
-    parts = listed if isinstance(listed, Mapping) else getattr(of, "__dict__", {})
-    if not depth or len(parts) > MANY or isinstance(of, type | ModuleType):
-        return {}
-    return {
-        k: v
-        for key, part in parts.items()
-        for k, v in counted(part, f"{name}.{key}".strip("."), depth - 1).items()
-    }
+    parts = dict(enumerate(of)) if isinstance(of, list | tuple) else of
+    parts = parts if isinstance(parts, Mapping) else getattr(of, "__dict__", {})
+    found: dict[str, float] = {}
+    for key, part in parts.items() if depth and not isinstance(of, ModuleType) else ():
+        found |= counted(part, f"{name}.{key}", depth - 1)
+    return found
 
 
 def state(system: Any, learner: Learner, b: int) -> State:

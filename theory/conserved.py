@@ -20,7 +20,7 @@ from sympy.polys.matrices.eigen import dom_eigenvects
 from theory import notation, numeric, sweep
 from theory.algebra import slope, vanishes
 from theory.equation import Equation
-from theory.parameters import ParameterError, shown
+from theory.parameters import ParameterError
 
 if TYPE_CHECKING:
     from theory.flow import Flow
@@ -249,8 +249,7 @@ def invariant(flow: Flow, terms: Any) -> sp.Expr | None:
     ParameterError
         If terms are no mapping of expressions, or none.
     """
-    if not isinstance(terms, Mapping) or not terms:
-        raise ParameterError(f"terms = {shown(terms)}: must be a mapping, as {{x: 1, x**2: 1}}")
+    notation.mapping("terms = {}", terms or None, "{x: 1, x**2: 1}")
     known = {x.name: x for x in (flow.time, *flow.state, *flow.where)}
     terms = [flow._spell(notation.expression("terms", f, known)) for f in terms]
     for given in (flow.rhs, flow.expanded):

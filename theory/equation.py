@@ -74,12 +74,12 @@ def provenance(of: Any) -> None:
     """
     if not isinstance(of.status, str) or of.status not in STATUSES:
         raise ParameterError(f"status = {shown(of.status)}: must be one of {', '.join(STATUSES)}")
-    for part in ("name", "reference"):
-        if not isinstance(text := getattr(of, part), str):
-            raise ParameterError(f"{part} = {shown(text)}: must be text")
-    listed = isinstance(of.assumptions, tuple | list)
-    if not listed or not all(isinstance(text, str) for text in of.assumptions):
-        raise ParameterError(f"assumptions = {shown(of.assumptions)}: must be texts, in a tuple")
+    texts = of.assumptions if isinstance(of.assumptions, tuple | list) else [None]
+    if not all(isinstance(text, str) for text in (of.name, of.reference, *texts)):
+        raise ParameterError(
+            f"name = {shown(of.name)}, reference = {shown(of.reference)}, assumptions = "
+            f"{shown(of.assumptions)}: must be texts, assumptions a tuple of them"
+        )
 
 
 @dataclass(frozen=True, repr=False)

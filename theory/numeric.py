@@ -169,13 +169,13 @@ def _renamed(
     """Other symbols for arguments whose names stand for something else in the code of expressions,
     as ``pi``; ``special`` are names of functions made for it.
     """
-    named = {a: a.name for a in arguments if isinstance(a, sp.Symbol)}
-    known = {*dir(np), *dir(scipy.special), *dir(builtins), *special}
-    if known.isdisjoint(named.values()):
+    named = {a.name: a for a in arguments if isinstance(a, sp.Symbol)}
+    if named.keys().isdisjoint([*dir(np), *dir(scipy.special), *dir(builtins), *special]):
         return {}
-    words = set(re.findall(r"\w+", _CODE.doprint(parts.xreplace({a: sp.Dummy() for a in named}))))
-    taken = {a: name for a, name in named.items() if name in words}
-    return {a: sp.Symbol(f"{name}_{k}_") for k, (a, name) in enumerate(taken.items())}
+    words = re.findall(
+        r"\w+", _CODE.doprint(parts.xreplace({a: sp.Dummy() for a in named.values()}))
+    )
+    return {a: sp.Symbol(f"_{name}_") for name, a in named.items() if name in words}
 
 
 def compiled(

@@ -15,7 +15,6 @@ from verify import check_table, timed
 from verify.check import Band, Check, failed
 from verify.gaps import Gaps
 
-
 SMALL, LARGE = 1e-140, 1e140  # sizes whose squares have all digits
 
 
@@ -236,7 +235,7 @@ def _gaps(
     if not gap.notnull().any():
         return None
     scale = float(np.abs(theory).where(gap.notnull()).max()) or 1.0
-    if not SMALL < scale < LARGE or float(np.abs(measured).max()) > LARGE:
+    if not SMALL < scale < LARGE or np.abs(measured).max() > LARGE:
         raise ParameterError(
             f"{name}: squares of {scale:g} leave double precision; change its unit"
         )
@@ -247,9 +246,7 @@ def _gaps(
         known = []
     if spread is not None:
         known = [spread, count]
-    if len(known) == 1 or (
-        known and bool((known[0] < 0).any() | ~(known[1] > 0).any() | (known[1] < 0).any())
-    ):
+    if len(known) == 1 or (known and bool((known[0] < 0).any() | ~(known[1] > 0).any())):
         raise ParameterError(
             f"runs: {name}_std, not negative, and {name}_n, the number of students, go together: "
             f"tables.published"

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -321,7 +322,7 @@ def discovered(
             warnings.warn(UNEVEN.format(", ".join(uneven), *counts), stacklevel=3)
     if not points.moves(start):
         stuck = "start: the gradient is zero there, so that descent never moves; start elsewhere"
-        flat = [(name, "0.1", 1.0) for name in shapes]
+        flat: list[tuple[str, str, Any]] = [(name, "0.1", 1.0) for name in shapes]
         tables = [(name, shape[0]) for name, shape in shapes.items() if shape[1:] == shape[:1]]
         diagonal = [(name, f"0.1 * torch.eye({n})", np.eye(n).ravel()) for name, n in tables]
         for name, words, moved in [*flat, *diagonal]:

@@ -648,7 +648,7 @@ def test_starts_in_single_precision_are_read_as_typed():
 
 
 def test_a_start_that_moves_is_named():
-    """Two keys at zero: attention to all of them predicts nothing, and the diagonal is asked for."""
+    """Two keys at zero: attention to all of them predicts nothing; the diagonal is named."""
     module, inputs = retrieval(2, 2, 2)
     with pytest.raises(ParameterError, match=r"such as start=\{'K': 0.1 \* torch.eye\(2\)\}"):
         discover(module, inputs, start=0)

@@ -10,8 +10,8 @@ import dataclasses
 import itertools
 import math
 import random
-import types
 import sys
+import types
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""Names and kinds of what strangers give to flows and equations: a name is never taken for a function
-or constant of generated code, and what is of another kind is refused in one line.
+"""Names and kinds of what strangers give to flows and equations: no name is taken for a function or
+constant of generated code, and what is of another kind is refused in one line.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ WRONG = {
     "a text": (lambda: Equation("o", x, x, "own", "exact", "N large"), "assumptions = 'N large'"),
     "reference": (
         lambda: Flow("own", t, {x: 1}, {x: 1}, 3, "exact"),
-        "reference = 3: must be text",
+        "reference = 3, .*must be texts",
     ),
-    "name": (lambda: Flow(None, t, {x: 1}, {x: 1}, "own", "exact"), "name = None: must be text"),
+    "name": (lambda: Flow(None, t, {x: 1}, {x: 1}, "own", "exact"), "name = None, .*must be texts"),
     "where": (
         lambda: Flow("o", t, {x: 1}, {x: 1}, "o", "exact", where=3),
         "where: 3: must be a map",
