@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import certified, notation, numeric, printing, solution, trajectory
+from theory import certified, notation, numeric, printing, solution, sweep, trajectory
 from theory.algebra import slope
 from theory.conserved import conserved, fixed_points, invariant, linearised
 from theory.equation import Equation, Equations, provenance
@@ -261,9 +261,7 @@ class Flow:
         than ``most`` evaluations raise an error.
         """
         free, rhs, jac, initial = self._compiled
-        missing = sorted(s.name for s in free if s.name not in numbers)
-        if missing:
-            raise ParameterError(f"{self.name}: no value for {', '.join(missing)}")
+        numbers = sweep.numbers(numbers, [s.name for s in free])
         if swept := [s.name for s in free if np.ndim(numbers[s.name])]:
             name = swept[0]
             value = np.array2string(np.ravel(numbers[name]), threshold=8, edgeitems=2)

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from theory import registry, scope
+from theory import notation, registry, scope
 from theory.parameters import (
     Allowed,
     ParameterError,
@@ -78,13 +78,10 @@ def read(
     """
     if not isinstance(columns, Mapping) or len(columns) < 2 or next(iter(columns)) == "seed":
         raise ParameterError("--columns: must be a time and a quantity, the time first")
-    if not isinstance(path, str | Path) or not isinstance({} if rows is None else rows, Mapping):
-        raise ParameterError(
-            f"path = {path!r:.80}, rows = {rows!r:.80}: must be a name and a mapping"
-        )
-    path = Path(path)
+    path = output.path(path)
+    rows = notation.mapping("rows = {}", {} if rows is None else rows, "{'seed': '3'}")
     columns = {str(name): str(text) for name, text in columns.items()}
-    rows = {str(column): str(word) for column, word in (rows or {}).items()}
+    rows = {str(column): str(word) for column, word in rows.items()}
     binary = path.suffix == ".npz"
     if binary and (rows or not path.is_file()):
         raise ParameterError(f"{path}: " + ("has no rows to keep" if rows else "must be a file"))

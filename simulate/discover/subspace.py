@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -322,13 +321,14 @@ def discovered(
             warnings.warn(UNEVEN.format(", ".join(uneven), *counts), stacklevel=3)
     if not points.moves(start):
         stuck = "start: the gradient is zero there, so that descent never moves; start elsewhere"
-        flat: list[tuple[str, str, Any]] = [(name, "0.1", 1.0) for name in shapes]
-        tables = [(name, shape[0]) for name, shape in shapes.items() if shape[1:] == shape[:1]]
-        diagonal = [(name, f"0.1 * torch.eye({n})", np.eye(n).ravel()) for name, n in tables]
-        for name, words, moved in [*flat, *diagonal]:
-            theta = start.copy()
-            theta[places[name]] += 0.1 * moved
-            require(not points.moves(theta), f"{stuck}, such as start={{'{name}': {words}}}")
+        for name, shape in shapes.items():
+            moves = {"0.1": np.ones(shape)}
+            if shape[1:] == shape[:1]:
+                moves[f"0.1 * torch.eye({shape[0]})"] = np.eye(shape[0])
+            for words, moved in moves.items():
+                theta = start.copy()
+                theta[places[name]] += 0.1 * moved.ravel()
+                require(not points.moves(theta), f"{stuck}, such as start={{'{name}': {words}}}")
         raise ParameterError(stuck)
     class_gap.require("classes of weights")
     root = np.sqrt(np.bincount(fine))
