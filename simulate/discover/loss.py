@@ -341,7 +341,7 @@ class Loss:
         }
 
     def memory(self) -> float:
-        """Bytes that one gradient stores, from a part of the inputs; 0 where they are few."""
+        """Bytes that one gradient stores beside the weights, from some of the inputs; 0 of few."""
         parts = [x for x in tree_leaves(self.inputs) if isinstance(x, Tensor) and x.ndim]
         rows, few = max(map(len, parts), default=0), MANY // 8
         stored: dict[int, int] = {}
@@ -351,12 +351,14 @@ class Loss:
             return x
 
         def part(x: Any) -> Any:
-            return x[:few] if isinstance(x, Tensor) and x.ndim and len(x) == rows else x
+            return x[:few].clone() if isinstance(x, Tensor) and x.ndim and len(x) == rows else x
 
         with contextlib.suppress(Exception):  # a loss for all inputs alone; `check` will tell
             with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
                 if rows >= MANY:
                     self.call(tree_map(part, self.inputs))
+            for x in (*self.leaves.values(), *self.module.parameters(), *self.module.buffers()):
+                stored.pop(x.untyped_storage()._cdata, None)
             return 2.0 * sum(stored.values()) * rows / few
         return 0.0
 

@@ -16,6 +16,7 @@ from torch import nn
 import simulate
 from simulate import pool, runs
 from simulate.discover import discover
+from simulate.discover.loss import Loss
 from simulate.ensemble import Copies, ensemble
 from simulate.ensemble.copies import SYSTEM
 from simulate.streams import keyed
@@ -344,6 +345,19 @@ def test_batches_too_large_for_memory_are_refused(monkeypatch, tmp_path):
     monkeypatch.setattr("theory.runtime.memory.available", lambda: 2**20)
     with pytest.raises(ParameterError, match="memory"):
         ensemble(Net, (x, x[:, :1]), batch=4, steps=5, store=tmp_path, **QUIET)
+
+
+def test_memory_is_that_of_what_is_computed():
+    """Of rows of the data, not of the larger array that they are a part of; and for weights that
+    all rows share, once.
+    """
+    x, y = torch.zeros(2**16, 4), torch.zeros(2**16, 1)
+    part, copied = (x[:1024], y[:1024]), (x[:1024].clone(), y[:1024].clone())
+    one, other = (Loss(Net(), data, None, dtype=torch.float32).bytes for data in (part, copied))
+    assert one == other > 4 * 1024 * 7
+    wide = nn.Sequential(nn.Linear(4, 1000), nn.Tanh(), nn.Linear(1000, 1000))
+    found = Loss(wide, copied[0], lambda net, x: net(x).square().mean())
+    assert 1 <= found.bytes / (2 * 8 * 1024 * 1000) <= 3  # weights once are half of that
 
 
 def test_from_a_module(tmp_path):

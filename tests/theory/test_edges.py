@@ -180,6 +180,7 @@ EXAMPLES: dict[str, Any] = {
     "state": STATE,
     "system": dressed,
     "t": 2.0,
+    "teachers": "D_4",
     "x": 0.1,
     "z": 0.5,
 }
@@ -192,6 +193,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "law.effective_length": {"size": 512, "right": 2},
     "recent.predicted": {"size": 32, "window": 0.25, "rtol": 1e-4},
     "recent.exact": {"size": 16, "window": 0.25, "rtol": 1e-4},
+    "order.without_order": {"L": 4},
     "linear_attention.drops": {
         "v": np.array([0.01, 0.02]),
         "K": np.array([[[0.01, 0.03]], [[0.02, -0.01]]]),

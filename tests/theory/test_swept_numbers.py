@@ -19,7 +19,7 @@ from theory.registry import OWN, find
 SYSTEMS = [m.name for m in OWN if not m.systems]
 # Formulas in, formulas out; and functions of logits or of a curve, not of parameters.
 SYMBOLIC = {"equations", "sections", "flow", "flows", "thermodynamic_limit", "mixture"}
-OF_OTHERS = {"applies", "gaussian_accuracy", "with_accuracy"}
+OF_OTHERS = {"applies", "gaussian_accuracy", "with_accuracy", "without_order"}
 OF_OTHERS |= {"gaussian_recall", "marginal_cdf", "sphere_recall"}  # of N and d as numbers
 SMALL = {
     "state_tracking": {"N": 6, "L": 4, "d_g": 5, "d_h": 8, "n_train": 64, "epochs": 30},

@@ -9,9 +9,9 @@ import pytest
 from theory import clocks as law
 from theory.registry import MODELS
 from theory.state_tracking import Parameters
-from verify.check import Band, vanishing
+from verify.check import Band, failed, vanishing
 from verify.report import Request
-from verify.state_tracking import batches, decay, domains, laws, optimisers, rewards
+from verify.state_tracking import batches, decay, domains, laws, optimisers, order, rewards
 from verify.state_tracking.optimisers import gaps
 
 TINY = Parameters(N=8, L=4, d_g=8, d_h=16, n_train=1024, n_test=512, unit="step")
@@ -122,6 +122,25 @@ def test_order_of_batches():
     assert seen.within and shift.within
 
 
+def test_words_whose_last_state_alone_is_asked_for(monkeypatch):
+    """No force on M; it would be seen of any other state, and with the state before written out."""
+    assert not failed(order.sums())
+    monkeypatch.setattr(
+        order.task, "visited", lambda perms, actions, first: perms[actions[:, 0], first][:, None]
+    )
+    assert failed(order.sums())
+
+
+def test_networks_without_order(monkeypatch):
+    """Networks that come with the code pass; at chance, or with the order, they would not."""
+    assert not failed(order.unordered())
+    for wrong in (np.full(5, 0.083), np.full(5, 1.0)):
+        monkeypatch.setattr(
+            order, "accuracies", lambda *_, wrong=wrong: wrong + 1e-3 * np.arange(5)
+        )
+        assert all(not c.within for c in order.unordered())
+
+
 def test_groups_of_laws(monkeypatch):
     """One for every optimiser at every setting; those that train do so with the options given."""
     assert len(optimisers.GROUPS) == len(optimisers.cases())
@@ -137,7 +156,7 @@ def test_groups_of_laws(monkeypatch):
     made = laws.groups(request)
     made["ends"]()
     assert given == [request.training]
-    titles = {x for module in (decay, domains, optimisers) for x in module.GROUPS}
+    titles = {x for module in (decay, domains, optimisers, order) for x in module.GROUPS}
     titles |= {*optimisers.CLOCK_GROUPS, *optimisers.ADAM_GROUPS}
     titles |= {*decay.GROUPS_OF_PHASES, *decay.EDGE_GROUPS}
     assert made.keys() == {"groups", "order of batches", *titles}
@@ -150,6 +169,7 @@ def test_laws_without_training(monkeypatch):
     monkeypatch.setattr(rewards, "clock_checks", lambda request: [])
     monkeypatch.setattr(rewards, "single_checks", lambda: [])  # held by their own tests
     monkeypatch.setattr(optimisers, "on_flow", lambda: [vanishing("x", "e", 0.0, 1.0, "why")])
+    monkeypatch.setattr(laws.order, "sums", lambda: [])
     monkeypatch.setattr(laws, "groups", None)
     request = Request(MODELS["state_tracking"])
     with pytest.raises(TypeError):

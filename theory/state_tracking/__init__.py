@@ -37,6 +37,7 @@ from theory.state_tracking.levels import applies
 from theory.state_tracking.mean_field import c_omega, initial_variance
 from theory.state_tracking.onset import equations as onset_equations
 from theory.state_tracking.onset import onset
+from theory.state_tracking.order import without_order
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.predict import drawn_times, emergence_times, predict
 from theory.state_tracking.reward_onset import (
@@ -75,6 +76,7 @@ __all__ = [
     "thermodynamic_limit",
     "trajectory",
     "with_accuracy",
+    "without_order",
 ]
 
 flows, sections, equations = catalogue(

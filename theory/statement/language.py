@@ -159,7 +159,7 @@ def weight(name: str, *sorts: Sort, start: Any = 0) -> Weight:
     for s in sorts:
         require(isinstance(s, Sort), f"weight {name}: {s!r}: must be a sort")
         said = f"weight {name}: {s} is ordered: entries at absolute positions have no symmetry"
-        require(not s.ordered, said)
+        require(not s.ordered, f"{said}; without ordered=True places are exchangeable")
     if isinstance(start, Random):
         matrix = start.kind != "orthogonal" or len(sorts) == 2
         require(matrix, f"weight {name}: start = {start}: only a matrix can be orthogonal")

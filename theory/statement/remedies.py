@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +15,13 @@ import sympy as sp
 from theory.parameters import ParameterError
 from theory.statement.derived import derive
 from theory.statement.stated import Statement, statement
-from theory.statement.tree import Node, walk
+from theory.statement.tree import Function, Index, Node, Value, walk
 
 SMALL = 3  # a size that is given as a number
 MOST = 2  # changes that are named
 SECONDS = 20.0  # of CPU time for all tries together; one that runs is not stopped
-PATIENCE = 0.04  # for one try, in units of the most branches
+PATIENCE, LONGER = 0.04, 0.3  # for one try, in units of the most branches
+WORKS, STILL = "works", "nothing moves"  # what came of a try
 
 
 def refused(stated: Statement, error: ParameterError) -> ParameterError:
@@ -38,25 +39,32 @@ def refused(stated: Statement, error: ParameterError) -> ParameterError:
 
 
 def _working(stated: Statement) -> Iterator[str]:
-    """Changes under which the statement can be derived and has a flow, in words."""
-    end, works = time.process_time() + SECONDS, False
-    single = [*_changes(stated)]
-    for many in (1, 2):
+    """Changes under which the statement can be derived and has a flow, in words; where there are
+    none, those under which it can be derived and nothing moves.
+    """
+    end, single, ends = time.process_time() + SECONDS, [*_changes(stated)], {}
+    for many, patience in ((1, PATIENCE), (2, PATIENCE), (1, LONGER)):
         for chosen in itertools.combinations(single, many):
             by = {old: new for _, old, new in chosen}
-            fits = len(by) == many and time.process_time() < end
-            if fits and _derivable(stated, by):
-                works = True
-                yield " and ".join(words for words, _, _ in chosen)
-        if works:
+            if len(by) == many and time.process_time() < end:
+                words = " and ".join(words for words, _, _ in chosen)
+                ends[words] = _derived(stated, by, patience)
+                if ends[words] == WORKS:
+                    yield words
+        if WORKS in ends.values():
             return
+    taught = any(f.kept for f in stated.functions)
+    if taught and _derived(stated, {"closure": "mean logits"}, PATIENCE) == WORKS:
+        yield 'closure="mean logits", an approximation'
+    yield from (f"{words}, but nothing moves" for words, end in ends.items() if end == STILL)
 
 
-def _derivable(stated: Statement, by: Mapping[Any, Any]) -> bool:
+def _derived(stated: Statement, by: Mapping[Any, Any], patience: float) -> str:
     try:
-        return bool(derive(changed(stated, by), patience=PATIENCE).flow.state)
-    except (ParameterError, ArithmeticError):
-        return False
+        _ = derive(changed(stated, by), patience=patience).flow
+    except (ParameterError, ArithmeticError) as error:
+        return STILL if STILL in str(error) else ""
+    return WORKS
 
 
 def _changes(stated: Statement) -> Iterator[tuple[str, Any, Any]]:
@@ -72,15 +80,37 @@ def _changes(stated: Statement) -> Iterator[tuple[str, Any, Any]]:
             yield f'{call}"leading order")', f, replace(f, injective=args, leading=True)
         for places in dict.fromkeys((fit, *((k,) for k in fit))) if fit else ():
             which = places == args or f"({', '.join(f.sorts[k].name for k in places)},)"
-            yield f"{call}{which})", f, replace(f, injective=places)
+            room = " with " + ", ".join(
+                f"{n}={v}" for n, v in _room(f, places, stated.values).items()
+            )
+            new = replace(f, injective=places)
+            yield f"{call}{which}){room * (len(room) > 6)}", f, new
     for w, start in itertools.product(stated.weights, map(sp.Integer, (0, 1))):
         if w.start != start:
             yield f'weight("{w.name}", ..., start={start})', w, replace(w, start=start)
     masked = any(n.kind == "total" and n.terms for n in walk(stated.loss))
     for s in (s for s in stated.sorts if s.ordered and not masked):
         yield f'sort("{s.name}", ...), not ordered', s, replace(s, ordered=False)
+    values = {t for n in walk(stated.loss) for t in n.terms if isinstance(t, Value)}
+    for t in sorted(values, key=repr):
+        f = t.function
+        if (
+            f.kept
+            and t.solved is None
+            and not t.parent
+            and [v.function for v in values].count(f) == 1
+        ):
+            yield f"draw({t.sort}) in place of {f.name}(...)", t, Index(t.sort, label=t.sort.name)
     for w in stated.weights:
         yield f"the number {w.mean} in place of weight {w.name}", w, w.mean
+
+
+def _room(f: Function, places: Iterable[int], values: Mapping[str, Any]) -> dict[str, int]:
+    """The size of a function's values, where a larger one is needed to be injective."""
+    size, sizes = f.to.size, [f.sorts[k].size for k in places]
+    numbers = [n.subs({s: values.get(s.name, s) for s in n.free_symbols}) for n in sizes]
+    enough = max((int(n) for n in numbers if n.is_Integer), default=0)
+    return {size.name: enough} if size.is_Symbol and values.get(size.name, enough) < enough else {}
 
 
 def changed(stated: Statement, by: Mapping[Any, Any]) -> Statement:
@@ -101,13 +131,15 @@ def changed(stated: Statement, by: Mapping[Any, Any]) -> Statement:
     trees = {k: _changed(tree, by, copies) for k, tree in stated.trees.items()}
     loss = trees.pop("loss")
     gone = {x.name for x in by if isinstance(x, sp.Symbol)}
+    made = (x for x in by.values() if isinstance(x, Function))
+    more = {n: v for f in made for n, v in _room(f, f.injective, stated.values).items()}
     again = statement(
         loss,
         name=stated.name,
         title=stated.title,
         observables=trees,
-        closure=stated.closure,
-        values={k: v for k, v in stated.values.items() if k not in gone},
+        closure=by.get("closure", stated.closure),
+        values={k: v for k, v in {**stated.values, **more}.items() if k not in gone},
     )
     again.fit(again.values)
     return again

@@ -7,7 +7,7 @@ from typing import Any
 from verify import measured
 from verify.check import Check
 from verify.report import Report, Request
-from verify.state_tracking import batches, decay, domains, optimisers, rewards
+from verify.state_tracking import batches, decay, domains, optimisers, order, rewards
 
 TRAINS = True  # what comes with the code, if asked
 
@@ -16,7 +16,7 @@ def groups(request: Request) -> dict[str, Callable[[], list[Check]]]:
     """Rows that take longer, by students that come with the code, by title."""
     parts: Any = (
         *(optimisers.CLOCK_GROUPS, optimisers.ADAM_GROUPS, decay.GROUPS, decay.GROUPS_OF_PHASES),
-        *(decay.EDGE_GROUPS, optimisers.GROUPS, domains.GROUPS),
+        *(decay.EDGE_GROUPS, optimisers.GROUPS, domains.GROUPS, order.GROUPS),
     )
     trained = {
         title: functools.partial(make, **request.training)
@@ -27,11 +27,14 @@ def groups(request: Request) -> dict[str, Callable[[], list[Check]]]:
 
 
 def report(request: Request) -> Report:
-    """Clocks of rewards; momentum, Adam, decay, batches, and every optimiser for single seeds."""
+    """Clocks of rewards; momentum, Adam, decay, batches, and every optimiser for single seeds;
+    words whose last state alone is asked for.
+    """
     rows = [
         *rewards.clock_checks(request),
         *([] if request.given else rewards.single_checks()),
         *optimisers.on_flow(),
+        *order.sums(),
     ]
     if not request.full and not request.renew:
         what = "students under momentum, Adam, decay and batches (ten minutes)"
