@@ -53,9 +53,7 @@ class dirichlet_kernel(sp.Function):
 
 
 class wright_omega(sp.Function):
-    """``W_0(e^x)``, the principal Lambert W of an exponential, evaluated without overflow of
-    ``e^x``.
-    """
+    """``W_0(e^x)``, the principal Lambert W of an exponential, without overflow of ``e^x``."""
 
     def fdiff(self, argindex: int = 1) -> sp.Expr:
         """Derivative."""
@@ -166,9 +164,7 @@ def _special(part: sp.Expr, arguments: Sequence[sp.Symbol], modules: str) -> Cal
 def _renamed(
     arguments: Sequence[sp.Basic], parts: sp.Basic, special: Iterable[str]
 ) -> dict[sp.Basic, sp.Symbol]:
-    """Other symbols for arguments whose names stand for something else in the code of expressions,
-    as ``pi``; ``special`` are names of functions made for it.
-    """
+    """Other symbols for arguments that have names of the code's own, as ``pi``, or special ones."""
     named = {a.name: a for a in arguments if isinstance(a, sp.Symbol)}
     if named.keys().isdisjoint([*dir(np), *dir(scipy.special), *dir(builtins), *special]):
         return {}
