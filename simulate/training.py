@@ -28,7 +28,7 @@ def records(p: Any, numbers: int) -> float:
     """Memory in bytes for a given number of recorded values per measurement: stored, stacked,
     packed, written.
     """
-    return (p.steps // p.eval_every + 2) * 4 * 8 * numbers
+    return (steps_of(p) // p.eval_every + 2) * 4 * 8 * numbers
 
 
 def steps_of(p: Any) -> int:

@@ -2,7 +2,8 @@
 in 19 directions, or with alpha_3, beta_2, gamma_3 only (Sec. 3.1).
 """
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -166,34 +167,27 @@ class Nineteen(nn.Module):
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
         """Prediction z at the query for sequences (batch, 2N+1, 2D)."""
-        value = dict(zip(NAMES, self.theta, strict=True))
-        token, position = X[..., : self.D], X[..., self.D :]
-        first = attention(
-            self._bilinear("W1", [token, position], [token, position], value), self.mask
-        )
-        U = [token, position, first @ token, first @ position]
-        last = [u[:, -1:] for u in U]
-        second = attention(self._bilinear("W2", last, U, value), self.mask)
-        V = [*last, *(second @ u for u in U)]
-        return torch.stack([value[p.name] * V[p.row] for p in PSEUDO if p.matrix == "W3"]).sum(0)[
-            :, 0
-        ]
+        value = dict(zip(self.names, self.theta.unbind(), strict=True))
 
-    @staticmethod
-    def _bilinear(
-        matrix: str,
-        left: list[torch.Tensor],
-        right: list[torch.Tensor],
-        value: Mapping[str, torch.Tensor],
-    ) -> torch.Tensor:
-        terms = (
-            value[p.name]
-            * left[p.row]
-            @ (swap(right[p.column]) if p.kernel == "M" else right[p.column]).transpose(1, 2)
-            for p in PSEUDO
-            if p.matrix == matrix
-        )
-        return torch.stack(list(terms)).sum(0)
+        def summed(matrix: str, term: Callable[[structure.Pseudo], torch.Tensor]) -> torch.Tensor:
+            used = (p for p in PSEUDO if p.matrix == matrix and p.name in value)
+            return functools.reduce(torch.add, (value[p.name] * term(p) for p in used))
+
+        def other(p: structure.Pseudo, x: torch.Tensor) -> torch.Tensor:
+            return (swap(x) if p.kernel == "M" else x).transpose(1, 2)
+
+        halves = X[..., : self.D], X[..., self.D :]  # token and position
+        scores = summed("W1", lambda p: halves[p.row] @ other(p, halves[p.column]))
+        first = attention(scores, self.mask)
+
+        @functools.cache
+        def U(block: int) -> torch.Tensor:
+            return halves[block] if block < 2 else first @ halves[block - 2]
+
+        scores = summed("W2", lambda p: U(p.row)[:, -1:] @ other(p, U(p.column)))
+        second = attention(scores, self.mask)
+        rows = summed("W3", lambda p: U(p.row)[:, -1:] if p.row < 4 else second @ U(p.row - 4))
+        return rows[:, 0]
 
     def weights(self) -> dict[str, torch.Tensor]:
         """The three matrices by name."""
@@ -201,20 +195,9 @@ class Nineteen(nn.Module):
 
 
 class Constrained(Nineteen):
-    """The same network with all weights zero except the blocks alpha M, beta I and gamma I.
-
-    Only the nonzero blocks are multiplied.
-    """
+    """The same network with all weights zero except the blocks alpha M, beta I and gamma I."""
 
     names = THREE
-
-    def forward(self, X: torch.Tensor) -> torch.Tensor:
-        """Prediction z at the query for sequences (batch, 2N+1, 2D)."""
-        alpha, beta, gamma = self.theta
-        token, position = X[..., : self.D], X[..., self.D :]
-        first = attention(alpha * swap(position) @ position.transpose(1, 2), self.mask)
-        scores = beta * token[:, -1:] @ (first @ token).transpose(1, 2)
-        return gamma * (attention(scores, self.mask) @ token)[:, 0]
 
 
 def squared_error(z: torch.Tensor, y: torch.Tensor, reduction: str) -> torch.Tensor:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from simulate import jobs, pool
+from simulate.benchmark import best
 from simulate.state_tracking import train
 from simulate.state_tracking.benchmark import alone
 from simulate.state_tracking.learner import SYSTEM, Learner
@@ -34,7 +35,6 @@ SETTINGS = (
 BASE = Parameters(N=16, L=8, d_g=16, d_h=32, n_train=4096)
 SIZES = {"N": (16, 32, 64), "L": (8, 16, 32), "d_g": (16, 32, 64), "n_train": (2048, 8192, 32768)}
 RUNS, WORKERS = 100, (1, 2, 4)
-AT_LEAST = 0.1  # CPU seconds of a timing
 
 
 def cpu() -> float:
@@ -149,16 +149,7 @@ def _costs(p: Parameters) -> dict[str, float]:
         "observables of fixed_disorder": system.observe,
         "counting a training set": lambda: Realisation.of_seeds(p, (0,)),
     }
-    return {name: _best(work) for name, work in works.items()}
-
-
-def _best(work: Callable[[], Any]) -> float:
-    """Least CPU time of a call, so that other work on the machine does not count."""
-    work()
-    times = [timed(work)[0]]
-    while sum(times) < AT_LEAST or len(times) < 3:
-        times.append(timed(work)[0])
-    return min(times)
+    return {name: best(work) for name, work in works.items()}
 
 
 def workers() -> dict[str, Any]:

@@ -69,34 +69,26 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
     """Peak memory of one run in bytes, estimated from array shapes; ``itemsize`` bytes per
     weight.
     """
-    rows = p.n_train * p.L
-    data = 8 * (p.n_train + p.n_test) * (2 * p.L + 1) + 8 * p.n_test * (2 * p.L + 1)
-    entries, head = p.d_g * p.N**2, p.d_h * p.d_model
+    rows, tested = p.n_train * p.L, p.n_test * p.L
+    entries, heads = p.d_g * p.N**2, (2 * p.d_h + p.d_g + p.N) * p.d_model
+    data = 16 * rows + 32 * tested + 8 * (p.n_train + 2 * p.n_test)
     # Drawn, stacked and transposed weights, gradients, optimiser moments; teachers and overlaps in
-    # double precision.
-    weights = entries * (48 + 8 * itemsize) + (2 * head + (p.d_g + p.N) * p.d_model) * (
-        16 + 4 * itemsize
-    )
-    drawn = 16 * p.d_g * p.N + p.d_g**2 * p.N  # permutations, and all their pairs for the overlap
+    # double precision; permutations, and all their pairs for the overlap.
+    weights = entries * (48 + 8 * itemsize) + heads * (16 + 4 * itemsize)
+    weights += p.d_g * p.N * (16 + p.d_g)
     if p.fix_embedding:
-        part = p.batch_size if p.batch_size and p.batch_size < p.n_train else 0
-        grouped = (
-            (p.n_train + part) * p.L * (10 * p.L + 40)
-        )  # rows sorted by state: 8-byte actions, then 2-byte ones
-        tables = (
-            p.L**2 * (p.d_h // 2) * (32 + 4 * itemsize)
-        )  # cosines and sines, in double precision first
-        sums = 8 * p.N * p.L**2 + p.L * p.d_g * p.N * itemsize
-    else:
-        some = min(1024, p.n_train) * p.L  # rows of a slice, by autograd
-        grouped = rows * 8
-        tables = some * (3 * p.N**2 + 8 * p.d_h + 4 * p.d_g + 4 * p.L) * itemsize
-        sums = p.n_test * p.L * (6 * p.d_h) * itemsize
-    tested = p.n_test * ((2 * p.L + 3) * p.N * itemsize + 8 * p.L)  # looked up, weighted
-    records = (
-        (p.epochs // p.eval_every + 2) * 8 * (p.L**2 + p.L + 24) * 4
-    )  # stored, stacked, packed, written
-    return data + weights + drawn + grouped + tables + sums + tested + records
+        # Rows sorted by state: 8-byte actions, then 2-byte ones; cosines and sines, in double
+        # precision first.
+        part = p.batch_size * p.L if p.batches > 1 and p.batch_size else 0
+        grouped = (rows + part) * (10 * p.L + 40) + p.L * p.N * (8 * p.L + p.d_g * itemsize)
+        tables = p.L**2 * p.d_h * (16 + 2 * itemsize)
+    else:  # rows of a slice, by autograd
+        some = min(1024, p.n_train) * p.L
+        grouped = some * (3 * p.N**2 + 8 * p.d_h + 4 * p.d_g + 4 * p.L) * itemsize
+        tables = 8 * rows + tested * 6 * p.d_h * itemsize
+    looked_up = p.n_test * (2 * p.L + 3) * p.N * itemsize + 8 * tested
+    records = training.records(p, p.L**2 + p.L + 24)
+    return data + weights + grouped + tables + looked_up + records
 
 
 class Learner(learner.Learner):

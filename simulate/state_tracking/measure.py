@@ -109,12 +109,9 @@ def ansatz_factor(p: Parameters, A: np.ndarray, W_Q: Tensor, W_K: Tensor) -> np.
     if p.L == 1:
         return np.zeros(len(A))
     equation = attention.equations()["c_ansatz"]
-    gap = lambda_of_frequencies(p)
     compiled = equation.lambdify(A_, N, d_g, d_h, attention.lambda_, W_Q2, W_K2)
     norms = (w.square().reshape(len(A), -1, 2).sum(2).cpu().numpy() for w in (W_Q, W_K))
-    return np.array(
-        [compiled(a, p.N, p.d_g, p.d_h, gap, q, k) for a, q, k in zip(A, *norms, strict=True)]
-    )
+    return compiled(A, p.N, p.d_g, p.d_h, lambda_of_frequencies(p), *norms)
 
 
 @functools.cache

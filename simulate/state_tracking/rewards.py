@@ -85,13 +85,14 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
 
 
 class Learner(supervised.Learner):
-    """One student: supervised until its mean probability of the right state has reached
-    ``p.pretrain`` at a measurement, then by policy gradient on fresh prompts.
+    """One student of `simulate.learner.Unstacked`, as those of a stack change over at different
+    steps: supervised until its mean probability of the right state has reached ``p.pretrain`` at a
+    measurement, then by policy gradient on fresh prompts.
 
     Parameters
     ----------
-    p, seeds, device, dtype, permutations
-        As for supervised training; a single seed.
+    p, seed, device, dtype, permutations
+        As for supervised training.
     start : Dataset, optional
         Supervised runs with their final weights (``train(..., keep=True)``), whose student of the
         same seed goes on.
@@ -100,13 +101,13 @@ class Learner(supervised.Learner):
     def __init__(
         self,
         p: Parameters,
-        seeds: Sequence[int],
+        seed: int,
         device: torch.device,
         dtype: torch.dtype,
         permutations: np.ndarray | None = None,
         start: xr.Dataset | None = None,
     ) -> None:
-        super().__init__(p, seeds, device, dtype, permutations)
+        super().__init__(p, [seed], device, dtype, permutations)
         self.attention = Attention(p, dtype, device)
         self.table = torch.as_tensor(np.stack(self.permutations)[0], device=device)
         self.rewarded = p.pretrain == 0
@@ -233,21 +234,24 @@ class Learner(supervised.Learner):
 
     def measure(self) -> dict[str, np.ndarray]:
         """Quantities in `MEANING`."""
-        right, spread, reward = self.policy()
-        quantities = {"success": right, "success_variance": spread, "expected_reward": reward}
-        quantities["rewarded"] = float(self.rewarded)
-        return {**super().measure(), **{name: np.array([v]) for name, v in quantities.items()}}
+        names = ("success", "success_variance", "expected_reward", "rewarded")
+        own = dict(zip(names, map(np.float64, (*self.policy(), self.rewarded)), strict=True))
+        return {name: v[0] for name, v in super().measure().items()} | own
 
-    def state(self, b: int) -> learner.State:
+    def state(self, b: int = 0) -> learner.State:
         """Weights, optimiser state, and whether rewards have taken over."""
         taken_over = {"rewarded": self.rewarded}
         return {**super().state(b), **taken_over, **({"old": self.old} if self.p.kl else {})}
 
-    def load(self, states: Sequence[learner.State]) -> None:
+    def load(self, state: learner.State) -> None:  # type: ignore[override]
         """Restore the state."""
-        super().load(states)
-        self.rewarded = bool(states[0]["rewarded"])
-        self.old = states[0].get("old", self.old)
+        super().load([state])
+        self.rewarded = bool(state["rewarded"])
+        self.old = state.get("old", self.old)
+
+    def finish(self, b: int = 0) -> dict[str, Any]:
+        """Final results, as of supervised training."""
+        return super().finish(b)
 
 
 def divergence_slope(probability: Tensor, old_logits: Tensor) -> Tensor:
@@ -256,38 +260,10 @@ def divergence_slope(probability: Tensor, old_logits: Tensor) -> Tensor:
     return probability * (ratio - (probability * ratio).sum(1, keepdim=True))
 
 
-class One:
-    """A single student for `simulate.learner.Unstacked`: those of a stack change over at different
-    steps.
-    """
-
-    def __init__(
-        self, p: Parameters, seed: int, device: torch.device, dtype: torch.dtype, **own: Any
-    ) -> None:
-        self.learner = Learner(p, [seed], device, dtype, **own)
-        self.step, self.students = self.learner.step, self.learner.students
-
-    def measure(self) -> dict[str, np.ndarray]:
-        """Quantities in `MEANING`."""
-        return {name: v[0] for name, v in self.learner.measure().items()}
-
-    def state(self) -> learner.State:
-        """State of the student."""
-        return self.learner.state(0)
-
-    def load(self, state: learner.State) -> None:
-        """Restore a state."""
-        self.learner.load([state])
-
-    def finish(self) -> dict[str, Any]:
-        """Final results, as of supervised training."""
-        return self.learner.finish(0)
-
-
 SYSTEM = dataclasses.replace(
     supervised.SYSTEM,
     name="state_tracking.rewards",
-    make=partial(learner.Unstacked, One),
+    make=partial(learner.Unstacked, Learner),
     meaning={
         **MEANING,
         "success": "mean probability of the right next state, test set",

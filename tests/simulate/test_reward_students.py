@@ -20,7 +20,7 @@ ALONE = dict(progress=False, workers=1, dtype="float64")
 
 
 def made(p):
-    return Learner(p, [0], torch.device("cpu"), torch.float64)
+    return Learner(p, 0, torch.device("cpu"), torch.float64)
 
 
 def plain(found):
@@ -114,7 +114,7 @@ def test_penalty_is_that_of_autograd(reward):
 def test_old_policy_is_kept_and_resumed(tmp_path):
     """The policy that rewards took over from, and no later one; another weight is another run."""
     p = TINY.replace(pretrain=0.35, epochs=160, eta=2.0, kl=0.05)
-    one = Learner(p, [0], torch.device("cpu"), torch.float64)
+    one = Learner(p, 0, torch.device("cpu"), torch.float64)
     before = None
     for number in range(100):
         if not one.rewarded:
@@ -122,8 +122,8 @@ def test_old_policy_is_kept_and_resumed(tmp_path):
         one.step(number)
     assert one.rewarded
     assert all(torch.equal(before[n], w) for n, w in one.old.items())
-    again = Learner(p, [0], torch.device("cpu"), torch.float64)
-    again.load([one.state(0)])
+    again = Learner(p, 0, torch.device("cpu"), torch.float64)
+    again.load(one.state())
     assert all(torch.equal(again.old[n], w) for n, w in one.old.items())
     free = REWARDS.train(p.replace(kl=0.0), [0], store=tmp_path, **ALONE)
     held = REWARDS.train(p, [0], store=tmp_path, **ALONE)

@@ -12,7 +12,7 @@ import torch
 from tiny import ALONE
 from torch import nn
 
-from simulate.state_tracking import SYSTEMS, Student, interventions
+from simulate.state_tracking import SYSTEMS, Student, standard
 from simulate.state_tracking.measure import overlaps
 from simulate.state_tracking.standard import Transformer, drawn, train
 from theory import state_tracking as st
@@ -141,9 +141,9 @@ def test_order_parameters_of_the_solvable_student_are_the_theory_s():
     actions, states = torch.as_tensor(actions), torch.as_tensor(states)
 
     def run(*given):
-        return interventions.seen(student, *given)
+        return standard.seen(student, *given)
 
-    found = interventions.measure(run, actions, states)
+    found = standard.measure(run, actions, states)
     known = overlaps(student.M.detach()[None], torch.as_tensor(task.teacher_matrices(perms))[None])
     shift = float(known["zeta"]) / p.N
     assert float(found["R"]) == pytest.approx(float(known["R"]) - shift, abs=ROUNDING)
@@ -177,7 +177,7 @@ def test_what_attention_allows(least):
     attention = np.zeros((200, 2, 3, 3))
     attention[..., range(3), range(3)] = paid
     given = (torch.as_tensor(x) for x in (attention, data.actions, data.states))
-    found = float(interventions.visible(*given))
+    found = float(standard.visible(*given))
     led = np.bincount(data.states[:, 1:][now == 0], minlength=3)
     lost = led.sum() - led.max()  # the pair at state 2 leads to one state
     expected = 1.0 if least > 1 / 6 else 1 - lost / now.size
@@ -188,10 +188,10 @@ def test_rollouts_feed_back_their_own_guesses():
     """A student that always says the next number, wherever it starts."""
 
     def counting(actions, states, redirect=None):
-        return interventions.Seen(nn.functional.one_hot((states + 1) % 5, 5).double(), None, None)
+        return standard.Seen(nn.functional.one_hot((states + 1) % 5, 5).double(), None, None)
 
     first = torch.arange(5)
-    end = interventions.rollout(counting, torch.zeros(5, 3, dtype=torch.long), first)
+    end = standard.rollout(counting, torch.zeros(5, 3, dtype=torch.long), first)
     assert end.tolist() == [3, 4, 0, 1, 2]
 
 

@@ -89,21 +89,22 @@ def test_single_answers():
     pulls = np.zeros((path.steps + 20, 2, P.L, P.L))
     pulls[n] = pull, -pull
     ahead, back = times(Dressed(P, two), pulls)
-    assert (ahead - back) / 2 == pytest.approx((path.to_force(n) * pull).sum(), rel=0.02)
-    along = path.slopes(n)
+    along = path.slopes(path.states[n])
+    assert (ahead - back) / 2 == pytest.approx((path.to_force(n, along) * pull).sum(), rel=0.02)
     entry = P.L + 2
-    moved = [
-        path.answers[n + 1] @ _slopes_at(path, path.states[n] + h * along[entry])[entry]
-        for h in (1e-4, -1e-4)
+    answer, h = path.answers[n + 1], 1e-2
+    answer = answer / np.linalg.norm(answer)
+    corners = [
+        a * b * _attention(path, path.states[n] + h * (a * answer + b * along[entry]))[entry]
+        for a in (1, -1)
+        for b in (1, -1)
     ]
-    assert path.bend(n, along)[entry] == pytest.approx((moved[0] - moved[1]) / 2e-4, rel=1e-3)
+    mixed = sum(corners) / (4 * h**2) * np.linalg.norm(path.answers[n + 1])
+    assert path.bend(n, along)[entry] == pytest.approx(mixed, rel=1e-3)
 
 
-def _slopes_at(path: Path, x: np.ndarray) -> np.ndarray:
-    kept, path.states[0] = path.states[0], x
-    found = path.slopes(0)
-    path.states[0] = kept
-    return found
+def _attention(path: Path, x: np.ndarray) -> np.ndarray:
+    return path.system.attention.forward(x[:, : P.d_h], x[:, P.d_h : path.heads]).ravel()
 
 
 def test_time_of_students_moves_to_theirs():

@@ -11,13 +11,13 @@ from scipy.special import softmax
 
 from theory.parameters import ParameterError
 from theory.runtime import memory
-from theory.state_tracking import Parameters, covariances
-from theory.state_tracking.covariances import Covariances, excess_memory
+from theory.state_tracking import Parameters, trained
 from theory.state_tracking.fourth_order import FourthOrder
 from theory.state_tracking.realisation import Realisation, Start
+from theory.state_tracking.trained import Covariances, excess_memory
 
 P = second.P
-FORMS = Later(covariances.equations)
+FORMS = Later(trained.equations)
 
 
 class Counted(FourthOrder):
@@ -112,7 +112,7 @@ def test_numbers_are_those_of_the_equations():
     mask = off[:, :, None, None, None] * off[:, None, None, :, None]
     np.testing.assert_allclose(found * mask, excess * mask, atol=1e-7)
     assert np.abs(excess * mask).max() > 1e-3
-    at, M = system._attention()[0], system.state[2]
+    at, M = system.attention.parts(*system.state[:2])[0], system.state[2]
     P_ = softmax(system._weights(at) @ M, -1)
     by_P, by_M, by_at = system.covariances.slopes(at, P_, system.rows, M)
     error = P_ * (by_P - (P_ * by_P).sum(3, keepdims=True))

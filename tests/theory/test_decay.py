@@ -12,7 +12,7 @@ from theory.state_tracking import decay_thresholds as thresholds
 from theory.state_tracking import late_states as late
 from theory.state_tracking.attention import rotation
 from theory.state_tracking.decay import of_attention, widest
-from theory.state_tracking.symbols import A
+from theory.state_tracking.symbols import A, N, d_g
 
 P = Parameters.demo()
 EQ = Later(norms.steady_equations)
@@ -202,3 +202,16 @@ def test_onset_answers_for_decay():
         late(P)
     with pytest.raises(ParameterError, match="weight_decay"):
         emergence_times(p)
+
+
+@pytest.mark.filterwarnings("error")
+def test_weak_decay():
+    """At the weakest decay of the scope, where probabilities of large margins underflow, both fixed
+    points balance loss and decay, without a warning.
+    """
+    p = Parameters(N=4, L=4, d_g=4, d_h=32, weight_decay=1e-9)
+    balance = function(norms.balance(), (A, norms.steady, N, d_g))
+    for state in ("unlearned", "learned"):
+        end = late(p).sel(state=state)
+        per_A = (end.R - end.S) / end.A
+        assert balance(end.A, per_A, p.N, p.d_g) == pytest.approx(p.weight_decay, rel=1e-8)

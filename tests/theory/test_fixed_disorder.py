@@ -19,6 +19,7 @@ from theory.state_tracking.dressed import accuracies
 from theory.state_tracking.fixed_disorder import FixedDisorder
 from theory.state_tracking.integrate import Strides, members
 from theory.state_tracking.realisation import Realisation, Start
+from theory.state_tracking.task import Sequences
 
 P = Parameters(N=3, L=3, d_g=2, d_h=4, rope="plain", rope_theta=10.0, n_train=40, n_test=8)
 EQUATIONS = Later(fixed_disorder.equations)
@@ -205,7 +206,7 @@ def test_accuracy_is_the_integral():
     start, given = begin(P, 9)
     start.W_Q[:], start.W_K[:] = 1.5 * start.W_Q, 1.5 * start.W_K
     system = FixedDisorder(P, start, given)
-    at, own, T = system._attention()
+    at, own, T = system.attention.parts(*system.state[:2])
     mean, C = system.state[2].mean(2), [np.cov(M.T, bias=True) for M in system.state[2][0]]
     found = accuracy_kernels.accuracies(
         at[0], system.state[2][0], given.teachers[0].T.copy(), *gauss_hermite(61)
@@ -285,7 +286,7 @@ def test_forces_of_training_sets_have_no_bias():
         for t in range(P.L):
             states.append(teachers[actions[:, t], states[-1]])
         states = np.stack(states, 1)
-        drawn = Realisation.counted(teachers, given.M[0], actions, states)
+        drawn = Realisation.counted(teachers, given.M[0], Sequences(actions, states))
         exact = by_rows(P, start, drawn, actions, states)["force"]
         gaps.append(by_theory(P, start, drawn)["force"] - exact)
         system = by_theory(P.replace(n_train=10**9), start, drawn)["force"]
@@ -323,7 +324,7 @@ def test_training_sets_are_counted():
     rng = np.random.default_rng(0)
     teachers = rng.permuted(np.tile(np.arange(3), (2, 1)), axis=1)
     actions, states = rng.integers(2, size=(7, 3)), rng.integers(3, size=(7, 4))
-    found = Realisation.counted(teachers, np.zeros((2, 3, 3)), actions, states)
+    found = Realisation.counted(teachers, np.zeros((2, 3, 3)), Sequences(actions, states))
     counts = np.zeros((3, 3, 3, 2, 2))
     for g, s in zip(actions, states, strict=True):
         for i, j in np.ndindex(3, 3):

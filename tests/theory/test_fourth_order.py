@@ -45,7 +45,13 @@ def whole_loss(p: Parameters, given: Realisation, state: list[np.ndarray]) -> fl
     system = FourthOrder(p, Start.drawn(p, 1, np.random.default_rng(0)), given)
     system.state = state
     x = {
-        **{"N": N, "L": L, "d_g": d, "n_train": p.n_train, "pi": system._attention()[0][0]},
+        **{
+            "N": N,
+            "L": L,
+            "d_g": d,
+            "n_train": p.n_train,
+            "pi": system.attention.parts(*system.state[:2])[0][0],
+        },
         **{"nu": given.share[0], "pairs": given.pairs[0].astype(float)},
         **{"M": state[2][0].transpose(1, 2, 0), "M_star": given.one_hot()[0].transpose(1, 2, 0)},
     }

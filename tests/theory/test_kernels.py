@@ -123,7 +123,7 @@ def test_sums_over_counted_pairs(size):
     for times, kind in ((1, np.uint8), (1000, np.uint16)):
         system = FixedDisorder(p.replace(n_train=times * p.n_train), start, given)
         assert system.counts.dtype == kind
-        at, M = system._attention()[0], system.state[2]
+        at, M = system.attention.parts(*system.state[:2])[0], system.state[2]
         weights = np.einsum("bij,bsijac->bsiac", at, pairs)
         weights /= np.where(share > 0, share, 1)[..., None]
         error = rng.normal(size=(1, p.N, p.L, p.d_g, p.N))

@@ -62,7 +62,7 @@ def test_equations_entry_by_entry():
         if name == "pair_law":
             return paths.laws[at[0]][at[1] - 1, at[2] - 1]
         if name == "visits":
-            return paths.visits[at[0], at[1] - 1]
+            return paths.visits[at[0], at[1] - 1].sum()
         return value[at[0]][at[1] - 1, at[2] - 1]
 
     def evaluated(name, **at):
@@ -81,8 +81,8 @@ def test_equations_entry_by_entry():
         for t in (0, 1):
             law = evaluated("pair_law", t=t, r=r + 1, q=q + 1)
             assert law == pytest.approx(paths.laws[t + 1][r, q], abs=1e-15)
-    assert (value[1] * paths.laws[1]).sum() == pytest.approx(paths.reward, abs=1e-15)
-    assert evaluated("expected_reward_pairs") == pytest.approx(paths.reward, abs=1e-15)
+    assert (value[1] * paths.laws[1]).sum() == pytest.approx(paths.rewards, abs=1e-15)
+    assert evaluated("expected_reward_pairs") == pytest.approx(paths.rewards, abs=1e-15)
     for kind, name in (("outcome", "reward_slope"), ("step", "step_slope")):
         found = paths.slopes(kind)
         for t, (s, r), b in itertools.product((0, 1), states[:2], (2,)):
@@ -101,7 +101,7 @@ def test_steps_that_are_alike_give_equation_18(steps):
     P = np.where(TEACHERS.T[..., None] == np.arange(N), s, (1 - s) / (N - 1))
     x = (N * s - 1) / (N - 1)
     form = rewards.expected().subs({rewards.x: x, rewards.N: N, rewards.L: steps})
-    assert Paths(np.stack([P] * steps), TEACHERS).reward == pytest.approx(float(form), abs=1e-15)
+    assert Paths(np.stack([P] * steps), TEACHERS).rewards == pytest.approx(float(form), abs=1e-15)
 
 
 def test_all_sequences():
@@ -109,11 +109,11 @@ def test_all_sequences():
     Taking the mean reward for its value at the mean success would be off by much more.
     """
     M, _ = drawn(1.0)
-    sure = Kernels.of(M, np.eye(L)).P
-    assert Paths(sure, TEACHERS).reward == pytest.approx(listed(M, np.eye(L)), abs=1e-14)
+    sure = Kernels(M, np.eye(L), TEACHERS, L).P
+    assert Paths(sure, TEACHERS).rewards == pytest.approx(listed(M, np.eye(L)), abs=1e-14)
     M, at = drawn(0.5)
-    P, exact = Kernels.of(M, at).P, listed(M, at)
-    gap = abs(Paths(P, TEACHERS).reward - exact)
+    P, exact = Kernels(M, at, TEACHERS, L).P, listed(M, at)
+    gap = abs(Paths(P, TEACHERS).rewards - exact)
     success = (P * (TEACHERS.T[..., None] == np.arange(N))).sum(3).mean()
     x = (N * success - 1) / (N - 1)
     assert gap < 3e-4 and abs((N - 1) / N * x**L + 1 / N - exact) > 3 * gap
@@ -125,17 +125,17 @@ def test_slopes_are_derivatives(reward):
     takes visits as given.
     """
     M, at = drawn(0.3)
-    held = Paths(Kernels.of(M, at).P, TEACHERS)
+    held = Kernels(M, at, TEACHERS, L)
     right = TEACHERS.T[..., None] == np.arange(N)
 
     def value(M, at):
-        P = Kernels.of(M, at).P
+        P = Kernels(M, at, TEACHERS, L).P
         if reward == "step":
-            return np.einsum("ts,tsar,sar->", held.visits, P, right) / (D * L)
-        each = [Paths(P[: t + 1], TEACHERS).reward for t in range(L)]
+            return np.einsum("tsa,tsar,sar->", held.visits, P, right) / L
+        each = [Paths(P[: t + 1], TEACHERS).rewards for t in range(L)]
         return each[-1] if reward == "outcome" else np.mean(each)
 
-    d_M, d_at = Kernels.of(M, at).slopes(held.slopes(reward))
+    d_M, d_at = held.by_weights(held.slopes(reward))
     rng = np.random.default_rng(1)
     for _ in range(3):
         X, Y = rng.normal(size=M.shape), rng.normal(size=at.shape)
@@ -219,14 +219,13 @@ def test_penalty_in_the_objective():
     p = SMALL.replace(kl=0.3, pretrain=0.0, reward="step")
     theory = followed(p)
     theory.state[2] = theory.state[2] + 1.5 * theory.teachers
-    kernels = theory.kernels(0)
-    visits = Paths(kernels.P, theory.given.teachers[0]).visits
+    kernels = theory.rollouts(0)
     X = np.random.default_rng(0).normal(size=kernels.M.shape)
 
     def value(e):
-        P = Kernels.of(kernels.M + e * X, kernels.at).P
-        reward = np.einsum("ts,tsar,sar->", visits, P, theory.teachers[0]) / (4 * 2)
-        cost = np.einsum("ts,tsar->", visits, P * np.log(P / theory.old[0])) / 4
+        P = Kernels(kernels.M + e * X, kernels.at, kernels.table, 2).P
+        reward = np.einsum("tsa,tsar,sar->", kernels.visits, P, theory.teachers[0]) / 2
+        cost = np.einsum("tsa,tsar->", kernels.visits, P * np.log(P / theory.old[0]))
         return (1 - 1 / p.rollouts) * reward - 0.3 * cost
 
     slope = -(theory.gradients()[2][0] * X).sum()
@@ -257,12 +256,17 @@ def test_groups_of_a_prompt_have_their_own_gain():
     p = SMALL.replace(pretrain=0.0, group=8, normalised=True)
     theory = followed(p)
     theory.state[2] = theory.state[2] + 6 * theory.teachers
-    held = theory.prompts(0)
+    held = theory.rollouts(0)
     gain = [float(rewards.gain(8, True).subs(rewards.J, x)) for x in held.rewards.ravel()]
     X = np.random.default_rng(0).normal(size=theory.state[2][0].shape)
     ends = []
     for e in (1e-5, -1e-5):
-        moved = Prompts(held.M + e * X, theory._attention()[0][0], theory.given.teachers[0], 2)
+        moved = Prompts(
+            held.M + e * X,
+            theory.attention.parts(*theory.state[:2])[0][0],
+            theory.given.teachers[0],
+            2,
+        )
         ends.append((moved.rewards.ravel() * gain).mean())
     slope = -(theory.gradients()[2][0] * X).sum()
     assert slope == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6)
@@ -277,14 +281,16 @@ def test_penalty_over_all_prompts():
     p = SMALL.replace(pretrain=0.0, group=8, normalised=True, kl=0.3)
     theory = followed(p)
     theory.state[2] = theory.state[2] + 3 * theory.teachers
-    held, old = theory.prompts(0), theory.old[0]
+    held, old = theory.rollouts(0), theory.old[0]
     gain = [float(rewards.gain(8, True).subs(rewards.J, x)) for x in held.rewards.ravel()]
     X = np.random.default_rng(0).normal(size=held.M.shape)
 
     def value(e):
-        moved = Prompts(held.M + e * X, theory._attention()[0][0], held.table, 2)
+        moved = Prompts(
+            held.M + e * X, theory.attention.parts(*theory.state[:2])[0][0], held.table, 2
+        )
         cost = np.einsum("tns,tnsr->", held.visits, moved.P * np.log(moved.P / old))
-        return (moved.rewards.ravel() * gain).mean() - 0.3 * cost / len(held.actions)
+        return (moved.rewards.ravel() * gain).mean() - 0.3 * cost
 
     slope = -(theory.gradients()[2][0] * X).sum()
     assert slope == pytest.approx((value(1e-5) - value(-1e-5)) / 2e-5, rel=1e-6)

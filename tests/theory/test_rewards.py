@@ -232,3 +232,26 @@ def test_where_a_penalty_stops_students():
     assert stalled.notes == ["the penalty kl = 0.25 stops students before success_half"]
     with pytest.raises(ParameterError, match=r"kl = 0.1: must be 0.0 for the best switch"):
         st.best_switch(P.replace(kl=0.1))
+
+
+def test_penalty_from_guesses_on():
+    """Two steps, from scratch: the weight that stops students rises from its value at guessing, so
+    that above it they stay there.
+    """
+    p = st.Parameters(N=3, L=2, d_g=3, d_h=16, reward="outcome", group=8, rollouts=64)
+    p = p.replace(normalised=True)
+    critical = st.critical_penalty(p)
+    assert st.reward_stall(p, kl=1.0001 * critical) == 1 / p.N
+    assert st.reward_stall(p, kl=0.9999 * critical) > 0.8
+
+
+def test_labels_up_to_the_end_of_the_curves():
+    """Curves of students whose rewards would take over later are those of supervised training."""
+    p = st.Parameters(N=8, L=5, d_g=8, d_h=16, reward="step", pretrain=0.99)
+    curves = st.onset(p, until=5.0).curves()
+    assert curves["rewards"].alpha[-1] <= 5 < st.rewards_time(p, 0.9)
+    for name in ("A", "success"):
+        along = np.interp(
+            curves["rewards"].alpha, curves["supervised"].alpha, curves["supervised"][name]
+        )
+        np.testing.assert_allclose(curves["rewards"][name], along, atol=1e-3)

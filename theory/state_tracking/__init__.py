@@ -10,7 +10,6 @@ from theory.state_tracking import (
     batches,
     cavity,
     composite,
-    covariances,
     decay,
     definitions,
     dressed,
@@ -29,6 +28,7 @@ from theory.state_tracking import (
     reward_times,
     rewards,
     rollout,
+    trained,
 )
 from theory.state_tracking.decay import decay_thresholds, late_states
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
@@ -96,7 +96,7 @@ flows, sections, equations = catalogue(
         "Variance of the logits": [mean_field.variance_equations],
         "Dressed theory": [dressed],
         "Cavity equations": [cavity],
-        "Fixed-disorder theory": [fixed_disorder, fourth_order, covariances],
+        "Fixed-disorder theory": [fixed_disorder, fourth_order, trained],
         "Rollout accuracy": [rollout],
         "Rewards": [rewards, rewards.gain_equations, reward_times, reward_times.penalty_equations],
         "Rewards of one student": [reward_paths, reward_paths.prompt_equations],

@@ -144,39 +144,6 @@ def accuracies(at, M, target, nodes, weight):
 
 
 @njit(**HOW)
-def on_all_words(at, M, target):
-    """Shares over all words and first states: of right answers by step, beside the right states;
-    of rollouts by the likeliest next states that end right.
-    """
-    (N, d, _), L = M.shape, len(at)
-    word = np.zeros(L, np.int64)
-    guess = np.empty((L, N), np.int64)
-    right = np.zeros(L)
-    ended = 0.0
-    z = np.empty(N)
-    total = float(d) ** L * N
-    while word[0] < d:
-        for i in range(L):
-            for s in range(N):
-                z[:] = 0
-                for j in range(L):
-                    for r in range(N):
-                        z[r] += at[i, j] * M[s, word[j], r]
-                guess[i, s] = np.argmax(z)
-                right[i] += 1.0 if guess[i, s] == target[s, word[i]] else 0.0
-        for s in range(N):
-            ours = theirs = s
-            for i in range(L):
-                ours, theirs = guess[i, ours], target[theirs, word[i]]
-            ended += 1.0 if ours == theirs else 0.0
-        word[L - 1] += 1
-        for j in range(L - 1, 0, -1):
-            if word[j] == d:
-                word[j], word[j - 1] = 0, word[j - 1] + 1
-    return right / total, ended / total
-
-
-@njit(**HOW)
 def _below(low, step, wrong, width, first):
     """Distribution function of a number that is uniform between neighbours in ``wrong``, plus
     Gaussian noise, at equally spaced points.

@@ -11,7 +11,6 @@ gradients differ by the initial value of the entry and by the counts of the trai
 which are fixed during training.
 """
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -182,11 +181,10 @@ PARTS = 5  # of single entries in initial value and in counts
 def _forms() -> dict[str, Callable]:
     """Contributions of single entries, compiled from the equations."""
     eq = equations()
-    k, x = arriving, sys.modules[__name__]
     return {
-        "answer": eq["entry_answer"].lambdify(x.T, x.p_kind, N, d_g),
-        "counts": eq["entry_counts"].lambdify(x.pi_i, x.T, x.p_kind, k, N, d_g, n_train, L),
-        "scatter": eq["entry_scatter"].lambdify(x.off_square, k, x.gap, x.V, d_g),
+        "answer": eq["entry_answer"].lambdify(T, p_kind, N, d_g),
+        "counts": eq["entry_counts"].lambdify(pi_i, T, p_kind, arriving, N, d_g, n_train, L),
+        "scatter": eq["entry_scatter"].lambdify(off_square, arriving, gap, V, d_g),
     }
 
 
@@ -288,9 +286,8 @@ class Arrivals:
     def gradients(self) -> list[np.ndarray]:
         """Derivative of the loss by single weights."""
         p, d, (W_Q, W_K, right, wrong) = self.p, self.p.d_g, self.state
-        attention = self.attention.forward(W_Q, W_K)
-        on_own = np.einsum("bii->bi", attention)
-        all_squares = (attention**2).sum(2)[..., None]
+        attention, on_own, elsewhere = self.attention.parts(W_Q, W_K)
+        all_squares = (elsewhere + on_own**2)[..., None]
         typical = wrong @ self.of_part
         *by_entry, by_own, squares, mass = self.kinds.slopes(on_own, right, typical)
         by_right, by_wrong = (

@@ -174,45 +174,35 @@ class Path:
 
     def __init__(self, p: Parameters, start: Start) -> None:
         self.p, self.start = p, start
-        self.system = Dressed(p, start)
         self.heads, self.size = 2 * p.d_h, 2 * p.d_h + 3
-        self.states = [self._packed(self.system.state)]
-        A = [self._A(self._at(0))]
+        self.system = Dressed(p, start)
+        self.states, A = [_packed(self.system.state)], [self._A()]
         while A[-1] < 0.5:
             if len(A) > p.updates or not np.isfinite(A[-1]):
                 raise Never
-            self.system.state = [
-                x + f for x, f in zip(self.system.state, self.system.rates(), strict=True)
-            ]
-            self.states.append(self._packed(self.system.state))
-            A.append(self._A(self._at(len(A))))
+            self.states.append(self.states[-1] + _packed(self.system.rates()))
+            self.system.state = self._unpacked(self.states[-1])
+            A.append(self._A())
         self.steps, self.half = len(A) - 1, 0.0
         if not self.steps:
             return
         self.half = self.steps - 1 + (0.5 - A[-2]) / (A[-1] - A[-2])
         self.jacobians = [self._jacobian(n) for n in range(self.steps)]
-        ends = self._pi(self.states[-1] + SMALL * np.eye(self.size))
-        ends -= self._pi(self.states[-1] - SMALL * np.eye(self.size))
-        rise = np.einsum("bii->b", ends) / p.L / (2 * SMALL)
+        rise = np.eye(p.L).ravel() @ self.slopes(self.states[-1]) / p.L
         self.answers = [-rise / (A[-1] - A[-2])]  # responses of the time to a change of the state
         for J in reversed(self.jacobians):
             self.answers.insert(0, self.answers[0] + J @ self.answers[0])
 
-    def _packed(self, state: list[np.ndarray]) -> np.ndarray:
-        return np.concatenate([x.reshape(len(x), -1) for x in state], 1)
-
     def _unpacked(self, x: np.ndarray) -> list[np.ndarray]:
-        d, h = self.p.d_h, self.heads
-        return [x[:, :d], x[:, d:h], x[:, h], x[:, h + 1], x[:, h + 2]]
+        W_Q, W_K, *others = np.split(x, [self.p.d_h, *range(self.heads, self.size)], 1)
+        return [W_Q, W_K, *(y[:, 0] for y in others)]
 
-    def _pi(self, x: np.ndarray) -> np.ndarray:
-        return self.system.attention.forward(*self._unpacked(x)[:2])
+    def _A(self) -> float:
+        return float(self.system.attention.parts(*self.system.state[:2])[1].mean())
 
-    def _at(self, n: int) -> np.ndarray:
-        return self._pi(self.states[n])[0]
-
-    def _A(self, at: np.ndarray) -> float:
-        return float(np.trace(at)) / self.p.L
+    def attention(self, n: int) -> np.ndarray:
+        """Attention at a step."""
+        return self.system.attention.forward(*self._unpacked(self.states[n])[:2])[0]
 
     def _jacobian(self, n: int) -> np.ndarray:
         """Derivatives of the rates; first index the variable, second the rate."""
@@ -220,55 +210,44 @@ class Path:
         system = Dressed(self.p, self.start)
         system.zeta = np.repeat(self.start.zeta[:, None], 2 * self.size, 0)
         system.state = self._unpacked(np.concatenate([self.states[n] + eye, self.states[n] - eye]))
-        up, down = np.split(self._packed(system.rates()), 2)
+        up, down = np.split(_packed(system.rates()), 2)
         return (up - down) / (2 * SMALL)
 
     def errors(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Probability of wrong states by position at a step, and variance of the force of a
         sequence.
         """
-        p, system = self.p, Dressed(self.p, self.start)
-        system.state = self._unpacked(self.states[n])
-        wrong = forms()["g"](system._means()[-1], p.N)[0]
-        numbers = {"V_M": system.state[4][0], "N": p.N, "d_g": p.d_g}
-        form = equations()["force_variance"]
-        return wrong, np.array([form.evaluate(numbers | {"g": g}) for g in wrong], dtype=float)
+        p = self.p
+        self.system.state = self._unpacked(self.states[n])
+        wrong = forms()["g"](self.system._means()[-1], p.N)[0]
+        of_wrong = equations()["force_variance"].lambdify(g, V, N, d_g)
+        return wrong, of_wrong(wrong, self.system.state[4], p.N, p.d_g)
 
-    def to_force(self, n: int) -> np.ndarray:
-        """Response of the time to a force on attention at a step."""
-        along = self.answers[n + 1]
-        h = SMALL / np.linalg.norm(along)
-        moved = self._pi(self.states[n] + h * along) - self._pi(self.states[n] - h * along)
-        return -self.p.eta / self.p.L * moved[0] / (2 * h)
-
-    def slopes(self, n: int) -> np.ndarray:
+    def slopes(self, state: np.ndarray) -> np.ndarray:
         """Derivatives of all attention entries by the state, shape (L^2, state)."""
-        L = self.p.L
-        W_Q, W_K = (np.repeat(x, L**2, 0) for x in self._unpacked(self.states[n])[:2])
-        attention = np.repeat(self._at(n)[None], L**2, 0)
-        derivatives = np.zeros((L**2, self.size))
+        L, attention = self.p.L, self.system.attention
+        W_Q, W_K, *_ = self._unpacked(state)
         one = np.eye(L**2).reshape(-1, L, L)
-        derivatives[:, : self.heads] = np.concatenate(
-            self.system.attention.backward(W_Q, W_K, attention, one), 1
-        )
-        return derivatives
+        by_heads = attention.backward(W_Q, W_K, attention.forward(W_Q, W_K), one)
+        return np.pad(np.concatenate(by_heads, 1), ((0, 0), (0, self.size - self.heads)))
+
+    def to_force(self, n: int, slopes: np.ndarray) -> np.ndarray:
+        """Response of the time to a force on attention at a step."""
+        L = self.p.L
+        return -self.p.eta / L * (slopes @ self.answers[n + 1]).reshape(L, L)
 
     def bend(self, n: int, along: np.ndarray) -> np.ndarray:
         """Mixed second derivative of every attention entry, along the vector of the time's response
         and along a direction given for each entry.
         """
-        h = SMALL**0.5
-        length = np.maximum(np.linalg.norm(along, axis=1, keepdims=True), SMALL)
-        other = h * along / length
         answer = self.answers[n + 1]
-        along_answer = h * answer / np.linalg.norm(answer)
-        entry = np.arange(len(along))
-        corners = [
-            sign * self._pi(self.states[n] + a * along_answer + b * other).reshape(len(along), -1)
-            for a, b, sign in ((1, 1, 1), (1, -1, -1), (-1, 1, -1), (-1, -1, 1))
-        ]
-        scale = np.linalg.norm(answer) * length[:, 0] / (4 * h**2)
-        return sum(x[entry, entry] for x in corners) * scale
+        step = SMALL / np.linalg.norm(answer)
+        up, down = (self.slopes(self.states[n] + h * answer) for h in (step, -step))
+        return ((up - down) * along).sum(1) / (2 * step)
+
+
+def _packed(state: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate([x.reshape(len(x), -1) for x in state], 1)
 
 
 def _path_memory(p: Parameters) -> float:
@@ -338,7 +317,8 @@ def _answered(p: Parameters, start: Start, half: float | None) -> tuple[float, f
             carried = np.zeros((L**2, path.size))
             done = variance
         wrong, force = path.errors(n)
-        answer, attention = path.to_force(n), path._at(n)
+        slopes = path.slopes(path.states[n])
+        answer, attention = path.to_force(n, slopes), path.attention(n)
         # Scatter: responses to the forces of single sequences.
         kernel = answer * np.sqrt(force)[:, None]
         squares, sums = squares + (kernel**2).sum(), sums + kernel
@@ -349,5 +329,5 @@ def _answered(p: Parameters, start: Start, half: float | None) -> tuple[float, f
         bend = (np.repeat(force, L) * path.bend(n, carried)).sum()
         shift -= (p.eta / L) ** 2 / p.n_train * bend
         moved += attention * error[:, None]
-        carried += carried @ path.jacobians[n] + path.slopes(n)
+        carried += carried @ path.jacobians[n] + slopes
     return half or path.half, float(shift), float(np.sqrt(variance))

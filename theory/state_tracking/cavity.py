@@ -293,9 +293,7 @@ class Cavity:
         """Logits in the current state."""
         p, f = self.p, column_forms()
         W_Q, W_K, v_k, v_w, S = self.state
-        pi = self.attention.forward(W_Q, W_K)
-        on_right = np.einsum("bii->bi", pi)
-        elsewhere = (pi**2).sum(2) - on_right**2
+        pi, on_right, elsewhere = self.attention.parts(W_Q, W_K)
         R, mean = self._mean(v_k), self._mean(v_w)
         V_k = self._mean(v_k**2) - R**2
         V_w = self._mean(v_w**2) - mean**2
@@ -340,34 +338,25 @@ class Cavity:
             -(gain * p_w).mean(1) - stir * (v_w - x.mean_w[:, None, None]),
             (wrong * (1 - x.own)).mean(1) / p.d_g,
         ]
-        force, on = forces(p, x.at, wrong, x.V_w, x.R, S)
-        d_q, d_k = self.attention.backward(
-            W_Q, W_K, x.at, (force + on[..., None] * np.eye(p.L)) / p.L
-        )
-        return [-p.eta * d_q, -p.eta * d_k, *(p.eta * r / (p.d_g * p.N) for r in by_alpha)]
+        heads = self.attention.backward(W_Q, W_K, x.at, forces(p, x.at, wrong, x.V_w, x.R, S))
+        return [*(-p.eta * d for d in heads), *(p.eta * r / (p.d_g * p.N) for r in by_alpha)]
 
     def observe(self) -> dict[str, np.ndarray]:
         """Order parameters, logits, loss and accuracies per seed."""
         p, x = self.p, self._logits()
         right, other = self._mean(x.z_k), self._mean(x.z_w)
-        right_variance = self._mean(x.z_k**2) - right**2 + x.u_k
-        other_variance = self._mean(x.z_w**2) - other**2 + x.u_w
         others = (p.N - 1) * (np.exp(x.z_w + x.u_w[..., None, None] / 2) @ self.of_v)[
             ..., None, None
         ]
         noisy = x.z_k[..., None] + np.sqrt(x.u_k)[..., None, None, None] * self.xi
-        loss_ = self._mean((np.log(np.exp(noisy) + others) - noisy) @ self.of_xi)
         return summary(
-            p,
-            own=x.own,
-            R=x.R,
-            S=self.state[4],
-            right=right,
-            right_variance=right_variance,
-            other=other,
-            other_variance=other_variance,
-            loss_=loss_,
+            x.own,
+            x.R,
+            self.state[4],
+            loss=self._mean((np.log(np.exp(noisy) + others) - noisy) @ self.of_xi),
             steps=self._accuracy(x) if self.accuracies else np.full(x.own.shape, np.nan),
+            correct=(right, self._mean(x.z_k**2) - right**2 + x.u_k),
+            other=(other, self._mean(x.z_w**2) - other**2 + x.u_w),
         )
 
     def _accuracy(self, found: Logits) -> np.ndarray:

@@ -75,25 +75,35 @@ def late_overlap(p: Any, **swept: Any) -> np.ndarray:
     ndarray
         R where attention stays on the right action.
     """
-    names = ("weight_decay", "N", "d_g")
-    values = sweep.numbers(p, names, **swept)
-    of_R = equations()["decay_of_R"].lambdify(R, N, d_g)
+    values = sweep.numbers(p, names := ("weight_decay", "N", "d_g"), **swept)
 
     def one(rate: float, states: float, actions: float) -> float:
-        if rate == 0:
-            return np.inf
-        largest = LARGEST * (states - 1) / states
-        if rate < of_R(largest, states, actions):
-            raise ParameterError(
-                f"weight_decay = {rate:g}: must be 0, or large enough for R < {largest:g}"
-            )
-        most = min(1 / (rate * actions * states), largest)  # R is largest where g = 1
-        low = 1e-12 * min(most, 1)
-        return scipy.optimize.brentq(
-            lambda x: np.log(of_R(x, states, actions)) - np.log(rate), low, most, xtol=1e-14 * most
-        )
+        return per_attention(rate, 1.0, states, actions) if rate else np.inf
 
     return np.vectorize(one, otypes=[float])(*(values[name] for name in names))[()]
+
+
+def per_attention(rate: float, attention: float, states: float, actions: float) -> float:
+    """R - S per attention where both stand still under a weight decay.
+
+    Raises
+    ------
+    ParameterError
+        If the exponential of the margin is beyond the largest number.
+    """
+    balance = _compiled()["balance"]
+    largest = LARGEST * (states - 1) / states / (attention**2 + (1 - attention**2) / actions)
+    if rate < balance(attention, largest, states, actions):
+        raise ParameterError(
+            f"weight_decay = {rate:g}: must be 0, or large enough for R < {largest:g}"
+        )
+    most = min(1 / (rate * actions * states), largest)  # largest where g = 1
+    return scipy.optimize.brentq(
+        lambda x: np.log(balance(attention, x, states, actions) / rate),
+        1e-12 * min(most, 1),
+        most,
+        xtol=1e-14 * most,
+    )
 
 
 # Fixed points under coupled weight decay, and the decays at which they appear, as numbers
@@ -231,14 +241,9 @@ def late_states(p: Parameters) -> xr.Dataset:
                 xtol=1e-13,
             )
         )
-    balance = scipy.optimize.brentq(
-        lambda x: np.log(code["balance"](1 / p.L, np.exp(x), p.N, p.d_g) / p.weight_decay),
-        -50,
-        np.log(1 / (p.weight_decay * p.d_g * p.N)),
-        xtol=1e-13,
-    )
     attention = np.array(ends)
-    per_A = np.array([np.exp(balance), code["r"](ends[1], steepness(p))])
+    unlearned = per_attention(p.weight_decay, 1 / p.L, p.N, p.d_g)
+    per_A = np.array([unlearned, code["r"](ends[1], steepness(p))])
     states = {"A": attention, **{x: code[x](attention, p.d_g, per_A) for x in "RS"}}
     with np.errstate(divide="ignore"):
         states["P"] = np.maximum(code["P"](attention, p.L, p.d_h, widest(p)), 0)

@@ -195,43 +195,30 @@ def forms() -> dict[str, Callable]:
 
 def forces(
     p: Parameters, at: np.ndarray, wrong: np.ndarray, V: np.ndarray, R: np.ndarray, S: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Derivatives of the dressed loss of a position with respect to all attention entries, and the
-    extra part on the correct one.
-    """
+) -> np.ndarray:
+    """Derivatives of the dressed loss with respect to all attention entries."""
     f = forms()
     noise = f["spread"]((at**2).sum(2), p.d_g) * V[:, None]
-    everywhere = f["by_noise"](f["cost"](wrong, p.N)[..., None], at, V[:, None, None], p.d_g)
-    return everywhere, f["by_margin"](wrong, noise, R[:, None], S[:, None], p.N, p.d_g)
+    force = f["by_noise"](f["cost"](wrong, p.N)[..., None], at, V[:, None, None], p.d_g)
+    on_right = f["by_margin"](wrong, noise, R[:, None], S[:, None], p.N, p.d_g)
+    return (force + on_right[..., None] * np.eye(p.L)) / p.L
 
 
 def summary(
-    p: Parameters,
-    *,
-    own: np.ndarray,
+    A: np.ndarray,
     R: np.ndarray,
     S: np.ndarray,
-    right: np.ndarray,
-    right_variance: np.ndarray,
-    other: np.ndarray,
-    other_variance: np.ndarray,
-    loss_: np.ndarray,
+    loss: np.ndarray,
     steps: np.ndarray,
+    **logits: tuple[np.ndarray, np.ndarray],
 ) -> dict[str, np.ndarray]:
-    """Observables from means and variances per (seed, position), and accuracies of ``steps``.
-    Variances over rows include the variance of the means.
+    """Observables from numbers per (seed, position), means and variances of logits among them, and
+    accuracies of ``steps``. Variances over rows include the variance of the means.
     """
-    return {
-        "A": own.mean(1),
-        "R": R.copy(),
-        "S": S.copy(),
-        "logit_correct": right.mean(1),
-        "logit_other": other.mean(1),
-        "variance_correct": right_variance.mean(1) + right.var(1),
-        "variance_other": other_variance.mean(1) + other.var(1),
-        "loss": loss_.mean(1),
-        "steps": steps,
-    }
+    means = {f"logit_{kind}": mean.mean(1) for kind, (mean, _) in logits.items()}
+    variances = {f"variance_{kind}": v.mean(1) + mean.var(1) for kind, (mean, v) in logits.items()}
+    overlaps = {"A": A.mean(1), "R": R.copy(), "S": S.copy()}
+    return {**overlaps, **means, **variances, "loss": loss.mean(1), "steps": steps}
 
 
 def accuracies(p: Parameters, steps: np.ndarray) -> dict[str, np.ndarray]:
@@ -272,10 +259,9 @@ class Dressed:
         seed and position.
         """
         W_Q, W_K, R, S, _ = self.state
-        attention = self.attention.forward(W_Q, W_K)
-        on_right = np.einsum("bii->bi", attention)
+        attention, on_right, elsewhere = self.attention.parts(W_Q, W_K)
         correct = forms()["logit"](on_right, R[:, None], S[:, None], self.p.d_g)
-        spread = forms()["spread"]((attention**2).sum(2), self.p.d_g)
+        spread = forms()["spread"](elsewhere + on_right**2, self.p.d_g)
         return attention, on_right, spread, correct, forms()["margin"](correct, self.zeta, self.p.N)
 
     def rates(self) -> list[np.ndarray]:
@@ -284,17 +270,15 @@ class Dressed:
         W_Q, W_K, R, S, V = self.state
         attention, on_right, spread, _, margin = self._means()
         wrong = f["g"](margin, p.N)
-        force, on = forces(p, attention, wrong, V, R, S)
-        d_q, d_k = self.attention.backward(
-            W_Q, W_K, attention, (force + self.pull + on[..., None] * np.eye(p.L)) / p.L
-        )
+        force = forces(p, attention, wrong, V, R, S) + self.pull / p.L
         q = f["curvature"](wrong, p.N)
         by_alpha = [
-            p.eta * (wrong * f["weight"](on_right, p.d_g)).mean(1),
-            p.eta * (wrong * (1 - on_right)).mean(1) / p.d_g,
-            -2 * p.eta * (q * spread).mean(1) * V,
+            (wrong * f["weight"](on_right, p.d_g)).mean(1),
+            (wrong * (1 - on_right)).mean(1) / p.d_g,
+            -2 * (q * spread).mean(1) * V,
         ]
-        return [-p.eta * d_q, -p.eta * d_k, *(x / (p.d_g * p.N) for x in by_alpha)]
+        heads = self.attention.backward(W_Q, W_K, attention, force)
+        return [*(-p.eta * d for d in heads), *(p.eta * x / (p.d_g * p.N) for x in by_alpha)]
 
     def observe(self) -> dict[str, np.ndarray]:
         """Order parameters, logits, loss and accuracies per seed."""
@@ -302,18 +286,13 @@ class Dressed:
         _, _, R, S, V = self.state
         _, on_right, spread, correct, margin = self._means()
         noise = spread * V[:, None]
-        other = f["other"](correct, self.zeta, p.N)
         cost = f["cost"](f["g"](margin, p.N), p.N)
-        steps = gaussian_accuracy(margin, np.sqrt(noise), np.sqrt(noise), p.N)
         return summary(
-            p,
-            own=on_right,
-            R=R,
-            S=S,
-            right=correct,
-            right_variance=noise,
-            other=other,
-            other_variance=noise,
-            loss_=f["loss"](margin, p.N) + noise * cost / 2,
-            steps=steps,
+            on_right,
+            R,
+            S,
+            loss=f["loss"](margin, p.N) + noise * cost / 2,
+            steps=gaussian_accuracy(margin, np.sqrt(noise), np.sqrt(noise), p.N),
+            correct=(correct, noise),
+            other=(f["other"](correct, self.zeta, p.N), noise),
         )

@@ -290,14 +290,6 @@ class FixedDisorder:
             self.left *= 1 - 1 / np.maximum(self.left * many, 1)
         self.counts = counts
 
-    def _attention(self) -> tuple[np.ndarray, ...]:
-        """Attention, its diagonal (weight on correct actions), and the sum of squares of the other
-        entries.
-        """
-        at = self.attention.forward(*self.state[:2])
-        own = np.einsum("bii->bi", at)
-        return at, own, (at**2).sum(2) - own**2
-
     def _weights(self, at: np.ndarray) -> np.ndarray:
         """Mean weights (B, s, i a, b) of the actions in every group."""
         from theory.state_tracking import kernels
@@ -329,8 +321,7 @@ class FixedDisorder:
         for student, each in enumerate(self._each(at)):
             of_student = self.keep[student], d_M[student]
             force[student] = kernels.gradients(*each, *of_student)
-        d_q, d_k = self.attention.backward(W_Q, W_K, at, force)
-        return [d_q, d_k, d_M]
+        return [*self.attention.backward(W_Q, W_K, at, force), d_M]
 
     def _force(self, at: np.ndarray, error: np.ndarray) -> np.ndarray:
         """Derivatives (B, i, j) of the loss of the groups' mean logits with respect to
@@ -347,26 +338,23 @@ class FixedDisorder:
 
         p, M = self.p, self.state[2]
         N, d = M.shape[1:3]
-        at, own, _ = self._attention()
+        at, own, _ = self.attention.parts(*self.state[:2])
         every = list(self._each(at))
         sums, entries = zip(*(kernels.observed(*each) for each in every), strict=True)
-        right, right_square, total, square, loss_ = p.L * np.stack(sums, 1)
+        right, right_square, total, square, loss = p.L * np.stack(sums, 1)
         other = (total - right) / (N - 1)
         overlap, all_teachers = np.array(entries).T
         answers = (
             self._answers(every) if self.accuracies else {"steps": np.full(at.shape[:2], np.nan)}
         )
         found = summary(
-            p,
-            own=own,
-            R=overlap / (d * N),
-            S=(all_teachers - overlap) / max(d * (d - 1) * N, 1),
-            right=right,
-            right_variance=right_square - right**2,
-            other=other,
-            other_variance=(square - right_square) / (N - 1) - other**2,
-            loss_=loss_,
+            own,
+            overlap / (d * N),
+            (all_teachers - overlap) / max(d * (d - 1) * N, 1),
+            loss=loss,
             steps=answers["steps"],
+            correct=(right, right_square - right**2),
+            other=(other, (square - right_square) / (N - 1) - other**2),
         )
         return found | answers
 

@@ -8,6 +8,7 @@ of products of two cumulants: of the weights, and of entries of M under the soft
 
 from functools import cache
 from math import prod
+from typing import Any
 
 import numpy as np
 import sympy as sp
@@ -15,7 +16,6 @@ from scipy.special import softmax
 
 from theory import Equation, array, table, written_as
 from theory.state_tracking import fixed_disorder
-from theory.state_tracking.covariances import Covariances
 from theory.state_tracking.definitions import pi
 from theory.state_tracking.fixed_disorder import GROUP, SIZE, UNIFORM, FixedDisorder, mean_M, plain
 from theory.state_tracking.realisation import Realisation
@@ -149,12 +149,12 @@ class FourthOrder(FixedDisorder):
 
     Attributes
     ----------
-    covariances : Covariances, optional
+    covariances : trained.Covariances, optional
         What the seeds' training sets have beyond the expected covariances.
     """
 
     BY_SEED = (*FixedDisorder.BY_SEED, "cumulants", "rows", "covariances")
-    covariances: Covariances | None = None
+    covariances: Any = None
 
     def see(self, given: Realisation, sequences: int) -> None:
         """Evaluate the loss on these pair counts, of so many sequences, from now on."""
@@ -186,7 +186,7 @@ class FourthOrder(FixedDisorder):
         p, d = self.p, self.p.d_g
         W_Q, W_K, M = self.state
         B, N = M.shape[:2]
-        pi, on_right, T = self._attention()
+        pi, on_right, T = self.attention.parts(W_Q, W_K)
         x = M - M.mean(2, keepdims=True)
         C = x.swapaxes(2, 3) @ x / d
         weights = self._weights(pi)
@@ -264,5 +264,4 @@ class FourthOrder(FixedDisorder):
         force += found * (1 - np.eye(p.L))
         if beyond is not None:
             force += beyond[2]
-        d_q, d_k = self.attention.backward(W_Q, W_K, pi, force)
-        return [d_q, d_k, d_M]
+        return [*self.attention.backward(W_Q, W_K, pi, force), d_M]

@@ -6,9 +6,11 @@ the method of Adams would integrate it: the finite size of steps is kept, and st
 are descent itself.
 """
 
+import bisect
 import copy
 import math
 from collections.abc import Iterable
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -251,20 +253,20 @@ def half_epochs(path: Strides | Single, epochs: int) -> np.ndarray:
     system = path.system
 
     def A(epoch: int) -> np.ndarray:
-        attention = system.attention.forward(*path.at(epoch)[:2])
-        return np.einsum("bii->b", attention) / system.p.L
+        return system.attention.parts(*path.at(epoch)[:2])[1].mean(1)
+
+    def A_of(member: int, epoch: int) -> float:
+        return float(A(epoch)[member])
 
     times = np.where(A(0) >= 0.5, 0.0, np.nan)
     while np.isnan(times).any() and path.epoch + path.length < epochs:
         path.advance()
         end = min(path.epoch + path.length, epochs)
-        for k in np.flatnonzero(np.isnan(times) & (A(end) >= 0.5)):
-            low, high = path.epoch, end
-            while high - low > 1:
-                middle = (low + high) // 2
-                low, high = (low, middle) if A(middle)[k] >= 0.5 else (middle, high)
-            below, above = A(low)[k], A(high)[k]
-            times[k] = low + (0.5 - below) / (above - below)
+        for k in np.flatnonzero(np.isnan(times) & (A(end) >= 0.5)).tolist():
+            within = range(path.epoch, end + 1)
+            high = path.epoch + bisect.bisect_left(within, 0.5, key=partial(A_of, k))
+            below, above = A(high - 1)[k], A(high)[k]
+            times[k] = high - 1 + (0.5 - below) / (above - below)
     return times
 
 

@@ -72,12 +72,6 @@ def _exponentials(z):
 
 
 @njit(**HOW)
-def _inverse(total):
-    """Of a sum of exponentials; NaN if they are of descent that diverges."""
-    return 1 / total if 1 / MOST < total < MOST else math.nan
-
-
-@njit(**HOW)
 def _attended(at, d):
     """Attention of the groups of a state to every place, and the sum of its squares elsewhere."""
     L = len(at)
@@ -147,10 +141,10 @@ def _table(M):
 
 @njit(**HOW)
 def _scales(totals):
-    """Inverse sums of exponentials of groups."""
+    """Inverse sums of exponentials of groups; NaN if they are of descent that diverges."""
     scale = np.empty(len(totals))
     for g in range(len(scale)):
-        scale[g] = _inverse(totals[g])
+        scale[g] = 1 / totals[g] if 1 / MOST < totals[g] < MOST else math.nan
     return scale
 
 

@@ -220,20 +220,16 @@ def late_constant(p: Any, **swept: Any) -> np.ndarray:
         while True:  # the integrand decays as e^(m - E)
             stop = one.locked(depth)
             run = one.integrate(start, stop, int(one.panels(start, stop).max()))
-            with np.errstate(invalid="ignore"):
-                mass = run.alpha_rate / run.T_rate * one.eta * one.pace - 1  # e^m/(N-1)
+            mass = run.alpha_rate / run.T_rate * one.eta * one.pace - 1  # e^m/(N-1)
             if not mass[0, -1, -1] * np.exp(-depth) > np.exp(-quadrature.LOCKED) or depth > 1e4:
                 break
             depth *= 1.5
         half = np.diff(run.edge)[..., None] / 2
         D, E, stretch = one.chart(run.edge[:, :-1, None] + half * (1 + quadrature.X))
         A_now = -np.expm1(-E)
-        with np.errstate(over="ignore", invalid="ignore"):
-            left = (
-                np.exp(-E) * (1 / A_now + mass * (1 + 1 / A_now - one.kappa * D**2)) * stretch * E
-            )
-            excess = (1 - 1 / one.d_g) * (half * left * quadrature.WEIGHTS).sum()
-            begun = np.exp(one.margin(one.A_0, one.D_0, one.S_0)) / one.N
-            clock = one.D_0 + one.S_0 + begun - excess
+        left = np.exp(-E) * (1 / A_now + mass * (1 + 1 / A_now - one.kappa * D**2)) * stretch * E
+        excess = (1 - 1 / one.d_g) * (half * left * quadrature.WEIGHTS).sum()
+        begun = np.exp(one.margin(one.A_0, one.D_0, one.S_0)) / one.N
+        clock = one.D_0 + one.S_0 + begun - excess
         constants[k] = np.where(np.isfinite(clock), clock, np.nan)[0]
     return constants.reshape(shape)[()]

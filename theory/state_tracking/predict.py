@@ -11,8 +11,7 @@ from theory import ParameterError, prediction, scope, sweep, until
 from theory.onset import labelled
 from theory.parameters import Allowed, number
 from theory.state_tracking import levels
-from theory.state_tracking.attention import Attention
-from theory.state_tracking.integrate import half_times, solve
+from theory.state_tracking.integrate import System, half_times, solve
 from theory.state_tracking.levels import LEVELS, Level
 from theory.state_tracking.parameters import REWARD_FIELDS, Parameters
 from theory.state_tracking.quadrature import emergence_time
@@ -91,33 +90,18 @@ def predict(
     if runs is not None:
         curves = prediction.finite(p, lambda: _followed(p, runs, row, accuracies, given))
     else:
-        if (
-            not isinstance(seeds, int | np.integer)
-            or isinstance(seeds, bool | np.timedelta64)
-            or seeds < 1
-        ):
-            raise ParameterError(f"seeds = {seeds}: must be how many starts to draw, at least 1")
         if row.system is None:
             raise ParameterError(f"level = {level!r}: follows runs, not drawn starts")
         p = p.run_to(until)
-        start = Start.drawn(p, int(seeds), np.random.default_rng(DRAW))
-        known = Realisation.drawn(p, start, np.random.default_rng(DRAW)) if row.known else None
         epochs = prediction.evaluations(p.epochs, p.eval_every, "epochs")
-        system = row.system(p, start, known, accuracies)
+        _, system = _drawn(p, row, seeds, DRAW, accuracies)
         curves = prediction.finite(p, lambda: solve(system, epochs)).rename(seed="draw")
     whose = "drawn starts" if runs is None else "each seed's own start"
     if row.known:
         whose = "drawn realisations" if runs is None else "each seed's own realisation"
         whose = "the given realisations" if given is not None else whose
-    curves = curves.drop_vars([] if accuracies else ACCURACIES).assign_attrs(
-        kind="theory",
-        reference="forner2026, Eq. (15)"
-        if row.flow
-        else f"beyond forner2026: {level}, from {whose}",
-        level=level,
-        status="closure",
-        parameters=p.as_json(),
-    )
+    curves = curves.drop_vars([] if accuracies else ACCURACIES)
+    curves = curves.assign_attrs(_attributes(p, level, whose))
     if runs is not None:
         return curves.assign_attrs(_deviation(curves, runs, level))
     if level not in levels.OFF:
@@ -165,28 +149,39 @@ def drawn_times(
     if level not in rows:
         raise ParameterError(f"level = {level!r}: must be one of {', '.join(rows)}")
     seed = number("seed", seed, Allowed(low=0), int)
-    seeds = number("seeds", seeds, Allowed(low=1, high=10**6), int)
-    p, fresh = p.run_to(until), np.random.default_rng
-    start = Start.drawn(p, seeds, fresh(seed))
-    known = Realisation.drawn(p, start, fresh(seed)) if rows[level].known else None
-    system = rows[level].system(p, start, known, False)
-    A_0 = np.einsum("bii->b", Attention(p).forward(start.W_Q, start.W_K)) / p.L
-    size = 1 if known else TOGETHER
+    p = p.run_to(until)
+    start, system = _drawn(p, rows[level], seeds, seed, False)
+    A_0 = system.attention.parts(start.W_Q, start.W_K)[1].mean(1)
+    size = 1 if rows[level].known else TOGETHER
     try:
         with np.errstate(over="raise", invalid="raise"):
             data = {"alpha_half": half_times(system, p.epochs, size=size)}
     except FloatingPointError:
         raise prediction.diverged(p) from None
     data |= {"A_0": A_0, "R_0": start.R, "S_0": start.S}
-    found = xr.Dataset({k: ("draw", v) for k, v in data.items()}, {"draw": range(seeds)})
+    found = xr.Dataset({k: ("draw", v) for k, v in data.items()}, {"draw": range(len(A_0))})
     found.alpha_half.attrs["units"] = "alpha = epochs / (d_g N)"
-    return found.assign_attrs(
-        kind="theory",
-        reference=f"beyond forner2026: {level}, from drawn starts",
-        level=level,
-        status="closure",
-        parameters=p.as_json(),
-    )
+    return found.assign_attrs(_attributes(p, level, "drawn starts"))
+
+
+def _drawn(
+    p: Parameters, row: Level, seeds: Any, seed: int, accuracies: bool
+) -> tuple[Start, System]:
+    """Starts, and the equations of a level from there."""
+    start = Start.drawn(p, seeds, np.random.default_rng(seed))
+    known = Realisation.drawn(p, start, np.random.default_rng(seed)) if row.known else None
+    return start, row.system(p, start, known, accuracies)
+
+
+def _attributes(p: Parameters, level: str, whose: str) -> dict[str, str]:
+    beyond = f"beyond forner2026: {level}, from {whose}"
+    return {
+        "kind": "theory",
+        "reference": "forner2026, Eq. (15)" if LEVELS[level].flow else beyond,
+        "level": level,
+        "status": "closure",
+        "parameters": p.as_json(),
+    }
 
 
 @scope.guard(FLOW)

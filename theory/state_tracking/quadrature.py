@@ -11,16 +11,15 @@ Gauss-Legendre panels of bounded width in s then give digits at a fixed rate per
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from theory import Allowed, ParameterError, arguments, by_dimension, numeric, scope, sweep
-from theory.state_tracking import exact
+from theory import Allowed, ParameterError, arguments, by_dimension, scope, sweep
+from theory.state_tracking import exact, symbols
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.scope import FLOW, STEPS, steps_to_emergence
-from theory.state_tracking.symbols import A, L, N, S, c_omega, d_g, tau, zeta
+from theory.state_tracking.symbols import N, c_omega, d_g, tau, zeta
 
 NODES = 20
 X, WEIGHTS = np.polynomial.legendre.leggauss(NODES)
@@ -53,19 +52,6 @@ class Panels(NamedTuple):
     T: np.ndarray  # proper time at the edges
     alpha_rate: np.ndarray  # d alpha/ds and dT/ds at the nodes, shape (points, panels, NODES)
     T_rate: np.ndarray
-
-
-@cache
-def _margin() -> Any:
-    return numeric.function(exact.equations()["margin_of_D"].rhs, (A, exact.D, S, N, d_g, zeta))
-
-
-@cache
-def _constants() -> Any:
-    return numeric.function(
-        [exact.equations()[q].rhs for q in ("kappa", "pace", "off_target_drift")],
-        (N, L, d_g, c_omega, tau),
-    )
 
 
 @dataclass(frozen=True)
@@ -105,7 +91,11 @@ class Points:
         v = dict(zip(NAMES, (np.ravel(a) for a in np.broadcast_arrays(*read)), strict=True))
         v["D_0"] = v["R_0"] - v["S_0"]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            kappa, pace, drift = _constants()(*(v[n] for n in ("N", "L", "d_g", "c_omega", "tau")))
+            sizes = [v[n] for n in ("N", "L", "d_g", "c_omega", "tau")]
+            kappa, pace, drift = (
+                exact.equations()[q].lambdify(N, symbols.L, d_g, c_omega, tau)(*sizes)
+                for q in ("kappa", "pace", "off_target_drift")
+            )
             started = -np.log1p(-v["A_0"])
             depth = kappa * v["D_0"] ** 2 / 2
             epsilon = started - depth  # infinite at A_0 = 1
@@ -117,22 +107,10 @@ class Points:
                 epsilon == 0, -np.finfo(float).tiny, epsilon
             )  # on the separatrix A dies, too
             delta = np.sqrt(2 * np.abs(epsilon) / kappa)
-        return cls(
-            v["N"],
-            v["d_g"],
-            v["eta"],
-            v["zeta"],
-            v["A_0"],
-            v["S_0"],
-            v["D_0"],
-            kappa,
-            pace,
-            drift,
-            started,
-            epsilon,
-            delta,
-            np.where(epsilon > 0, 0.0, np.sign(v["D_0"])),
-        )
+        own = {n: v[n] for n in ("N", "d_g", "eta", "zeta", "A_0", "S_0", "D_0")}
+        side = np.where(epsilon > 0, 0.0, np.sign(v["D_0"]))
+        more = dict(kappa=kappa, pace=pace, drift=drift, epsilon=epsilon, delta=delta, side=side)
+        return cls(**own, **more, E_0=started)
 
     def __getitem__(self, which: Any) -> Points:
         """Select points, or append axes (``points[:, None]``)."""
@@ -205,7 +183,10 @@ class Points:
 
     def margin(self, A: np.ndarray, D: np.ndarray, S: np.ndarray) -> np.ndarray:
         """Logit margin."""
-        return _margin()(A, D, S, self.N, self.d_g, self.zeta)
+        of_state = exact.equations()["margin_of_D"].lambdify(
+            symbols.A, exact.D, symbols.S, N, d_g, zeta
+        )
+        return of_state(A, D, S, self.N, self.d_g, self.zeta)
 
     def panels(
         self, start: np.ndarray, stop: np.ndarray, width: float = WIDTH, most: int = 2**14

@@ -5,7 +5,7 @@ counts of the training set (`Realisation`); measured in an ensemble, by seed, or
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import xarray as xr
@@ -100,7 +100,7 @@ class Start:
             If too many starts are requested, or embeddings are learned.
         """
         ARCHITECTURE.require(p)
-        number("seeds", seeds, Allowed(low=1, high=10**6), int)
+        seeds = number("seeds", seeds, Allowed(low=1, high=10**6), int)
         memory.require(lambda p: 32.0 * seeds * p.d_h, p, "initial weights")
         var = p.initial_variance
         bound = np.sqrt(3 * var)
@@ -171,7 +171,11 @@ class Realisation:
 
     @classmethod
     def of_seeds(
-        cls, p: Parameters, seeds: Sequence[int], permutations: np.ndarray | None = None
+        cls,
+        p: Parameters,
+        seeds: Sequence[int],
+        permutations: np.ndarray | None = None,
+        words: Words | None = None,
     ) -> Self:
         """Realisation of the students that training with these parameters and seeds produces.
 
@@ -183,38 +187,34 @@ class Realisation:
             Seeds.
         permutations : ndarray, shape (d_g, N), optional
             Teachers, if they are not drawn from the seeds.
+        words : Words, optional
+            Teachers and training set of a file, if these are not drawn either.
 
         Raises
         ------
         ParameterError
-            If the counts do not fit into memory, or ``permutations`` is not an array of
-            permutations.
+            If the counts do not fit into memory, or teachers or words do not fit the parameters.
         """
+        if words is not None:
+            words.fits(p)
+            permutations = words.permutations
         memory.require(pairs_memory, p, "counts of pairs of actions")
-        given_teachers = None if permutations is None else task.check_permutations(permutations, p)
+        fixed = None if permutations is None else task.check_permutations(permutations, p)
         parts = []
-        for seed in seeds:
-            stream = task.streams(int(seed), p.data_draw)
+        for seed in map(int, seeds):
+            stream = task.streams(seed, p.data_draw)
             drawn = task.draw_permutations(p, stream["task"])
-            teachers = drawn if given_teachers is None else given_teachers
+            teachers = drawn if fixed is None else fixed
             data = task.draw_sequences(teachers, p.n_train, p.L, stream["train"])
+            data = data if words is None else words.train
             M = task.draw_weights(p, stream["initialisation"])["M"]
-            parts.append(cls._of_data(teachers, M, data))
-        own_seeds = tuple(int(seed) for seed in seeds)
-        return replace(cls.joined(parts), seeds=own_seeds, data_draw=p.data_draw)
+            parts.append(cls.counted(teachers, M, data))
+        return replace(cls.joined(parts), seeds=(*map(int, seeds),), data_draw=p.data_draw)
 
     @classmethod
     def of_words(cls, p: Parameters, seeds: Sequence[int], words: Words) -> Self:
         """Realisation of students trained on the words of a file; errors as in `of_seeds`."""
-        words.fits(p)
-        memory.require(pairs_memory, p, "counts of pairs of actions")
-        weights = [
-            task.draw_weights(p, task.streams(int(seed), p.data_draw)["initialisation"])
-            for seed in seeds
-        ]
-        parts = [cls._of_data(words.permutations, w["M"], words.train) for w in weights]
-        own_seeds = tuple(int(seed) for seed in seeds)
-        return replace(cls.joined(parts), seeds=own_seeds, data_draw=p.data_draw)
+        return cls.of_seeds(p, seeds, words=words)
 
     @classmethod
     def of(cls, p: Parameters, runs: xr.Dataset) -> Self:
@@ -248,27 +248,22 @@ class Realisation:
             Naming the difference: sizes, seeds, training sets, or the overlap R at time 0, which
             depends on teachers and weights.
         """
-        sizes, own_sizes = (p.N, p.L, p.d_g), self.share.shape[1:]
-        if own_sizes != sizes:
-            raise ParameterError(
-                f"given: (N, L, d_g) = {own_sizes}, must be {sizes} as the parameters say"
-            )
-        if self.data_draw not in (None, p.data_draw):
-            raise ParameterError(
-                f"given: data_draw = {self.data_draw}, must be {p.data_draw} as the parameters say"
-            )
+        sizes = (p.N, p.L, p.d_g)
+        known: list[tuple[Any, Any, str]] = [
+            (self.share.shape[1:], sizes, "(N, L, d_g) = {}, must be {} as the parameters say"),
+            (self.data_draw, p.data_draw, "data_draw = {}, must be {} as the parameters say"),
+        ]
+        if runs is not None:
+            count = runs.sizes.get("seed", 1)
+            known.append((len(self.teachers), count, "{} students, must be {} as the runs"))
+        if self.seeds is not None and runs is not None and "seed" in runs.coords:
+            seeds = np.atleast_1d(runs.seed.values).tolist()
+            known.append((list(self.seeds), seeds, "of seeds {}, must be of {} as the runs"))
+        for own, wanted, words in known:
+            if own not in (None, wanted):
+                raise ParameterError("given: " + words.format(own, wanted))
         if runs is None:
             return
-        count = runs.sizes.get("seed", 1)
-        if len(self.teachers) != count:
-            raise ParameterError(
-                f"given: {len(self.teachers)} students, must be {count} as the runs"
-            )
-        seeds = np.atleast_1d(runs.seed.values).tolist() if "seed" in runs.coords else None
-        if self.seeds is not None and seeds is not None and list(self.seeds) != seeds:
-            raise ParameterError(
-                f"given: of seeds {list(self.seeds)}, must be of {seeds} as the runs"
-            )
         if "R" in runs and "alpha" in runs.dims:
             start = np.atleast_1d(runs.R.isel(alpha=0).values)
             gap = np.abs(self.overlap() - start)
@@ -284,12 +279,9 @@ class Realisation:
         return np.einsum("bsar,bars->b", self.one_hot(), self.M) / self.teachers[0].size
 
     @classmethod
-    def counted(
-        cls, teachers: np.ndarray, M: np.ndarray, actions: np.ndarray, states: np.ndarray
-    ) -> Self:
-        """Realisation of one student from its training set: actions ``(n, L)`` and states ``(n,
-        L+1)``, counted from 0.
-        """
+    def counted(cls, teachers: np.ndarray, M: np.ndarray, data: task.Sequences) -> Self:
+        """Realisation of one student from its training set."""
+        actions, states = data.actions, data.states
         (n, L), (d_g, N) = actions.shape, teachers.shape
         # In memory as the machine code reads it: state, place, action there, group.
         pairs = np.empty((N, L, d_g, L, d_g), np.float32).transpose(0, 3, 1, 4, 2)
@@ -299,7 +291,7 @@ class Realisation:
                 counts = np.bincount(group + actions[:, j], minlength=N * d_g**2)
                 pairs[:, i, j] = counts.reshape(N, d_g, d_g) / (n * L)
         share = np.einsum("siiaa->sia", pairs).astype(float)
-        return cls(teachers[None], M[None], share[None], pairs[None])
+        return cls(teachers[None], M[None], share[None], pairs[None], sequences=(data,))
 
     @classmethod
     def drawn(cls, p: Parameters, start: Start, rng: np.random.Generator) -> Self:
@@ -314,19 +306,12 @@ class Realisation:
             If the pair counts do not fit into memory.
         """
         memory.require(pairs_memory, p, "counts of pairs of actions")
-        return cls.joined([cls._drawn(p, start, k, rng) for k in range(len(start.R))])
-
-    @classmethod
-    def _drawn(cls, p: Parameters, start: Start, k: int, rng: np.random.Generator) -> Self:
-        teachers = task.draw_permutations(p, rng)
-        data = task.draw_sequences(teachers, p.n_train, p.L, rng)
-        return cls._of_data(teachers, matched(teachers, start, k, rng), data)
-
-    @classmethod
-    def _of_data(cls, teachers: np.ndarray, M: np.ndarray, data: task.Sequences) -> Self:
-        """Counts of one student's training set, and the set itself."""
-        counted = cls.counted(teachers, M, data.actions, data.states)
-        return replace(counted, sequences=(data,))
+        parts = []
+        for k in range(len(start.R)):
+            teachers = task.draw_permutations(p, rng)
+            data = task.draw_sequences(teachers, p.n_train, p.L, rng)
+            parts.append(cls.counted(teachers, matched(teachers, start, k, rng), data))
+        return cls.joined(parts)
 
     def batch(self, p: Parameters, step: int) -> tuple[Self, int]:
         """Counts of the batch of a step of the optimiser, and its number of sequences.
@@ -336,8 +321,8 @@ class Realisation:
         counts, seeds = [], self.seeds or range(len(self.teachers))
         for k, (seed, data) in enumerate(zip(seeds, self.sequences or (), strict=True)):
             chosen = task.batch(p, int(seed), step)
-            teachers, M = self.teachers[k], self.M[k]
-            counts.append(self.counted(teachers, M, data.actions[chosen], data.states[chosen]))
+            batch = task.Sequences(data.actions[chosen], data.states[chosen])
+            counts.append(self.counted(self.teachers[k], self.M[k], batch))
         return self.joined(counts), len(chosen)
 
     @classmethod
@@ -377,16 +362,12 @@ def matched(teachers: np.ndarray, start: Start, k: int, rng: np.random.Generator
     start.
     """
     d_g, N = teachers.shape
-    own_entries = (teachers[:, None, :] == np.arange(N)[:, None]).astype(float)
-    M = rng.uniform(-1, 1, own_entries.shape)
-    for which, variance in (
-        (own_entries == 1, start.variance_right[k]),
-        (own_entries == 0, start.variance_wrong[k]),
-    ):
+    own = teachers[:, None, :] == np.arange(N)[:, None]
+    M = rng.uniform(-1, 1, own.shape)
+    for which, variance in ((own, start.variance_right[k]), (~own, start.variance_wrong[k])):
         M[which] *= np.sqrt(variance / M[which].var())
-    others = own_entries.sum(0) - own_entries
-    along = np.stack([own_entries.ravel(), others.ravel(), np.ones(own_entries.size)])
-    size = np.array([d_g * N, d_g * (d_g - 1) * N, d_g * N])
-    want = np.array([start.R[k], start.S[k], start.zeta[k]]) * size
+    others = own.sum(0) - own
+    along = np.stack([own, others, np.ones(own.shape)]).reshape(3, -1)
+    want = np.array([start.R[k], (d_g - 1) * start.S[k], start.zeta[k]]) * d_g * N
     lift = np.linalg.lstsq(along @ along.T, want - along @ M.ravel(), rcond=None)[0]
     return M + (lift @ along).reshape(M.shape)

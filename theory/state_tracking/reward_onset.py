@@ -44,16 +44,11 @@ def _compiled(reward: str, size: int, normalised: bool, steps: int) -> Any:
     return numeric.function(free - held, (rewards.s, N, L, penalty, reward_times.s_0))
 
 
-@functools.cache
-def _success() -> Any:
-    return numeric.function(rewards.equations()["success"].rhs, (m, N))
-
-
 def success(p: Parameters, alpha: Any) -> np.ndarray:
     """Probability s of the right next state at given times of supervised training."""
     along = inversion.states(p.values(), np.atleast_1d(alpha))
     margin = Points.of(p.values())[:, None].margin(along["A"], along["R"] - along["S"], along["S"])
-    return np.ravel(_success()(margin, p.N))
+    return np.ravel(rewards.equations()["success"].lambdify(m, N)(margin, p.N))
 
 
 def time_of(p: Parameters, level: float) -> float:
@@ -86,6 +81,17 @@ def panels(start: float, stop: float) -> np.ndarray:
     if start > 0:
         return np.geomspace(start, stop, PANELS + 1)
     return stop * np.linspace(0, 1, PANELS + 1) ** 2
+
+
+def first_root(of: Callable[[Any], Any], levels: np.ndarray) -> float:
+    """First of increasing levels from which on a function is not negative, to rounding; NaN if it
+    is everywhere.
+    """
+    reached = np.flatnonzero(of(levels) >= 0)
+    if not reached.size:
+        return np.nan
+    first = int(reached[0])
+    return float(brentq(of, *levels[first - 1 : first + 1], xtol=1e-15) if first else levels[0])
 
 
 @scope.guard(REWARDS)
@@ -144,13 +150,8 @@ def best_switch(p: Parameters, cost: float = 1.0) -> float:
     cost = number("cost", cost, Allowed(above=0))
     pace = clock(p)
     levels = 1 / p.N + (1 - 1 / p.N) * np.linspace(0, 1, 4001)[1:-1]
-    worth = pace(levels) >= cost
-    if not worth.any():
-        return np.nan
-    first = int(np.argmax(worth))
-    if first == 0:
-        return 1 / p.N
-    return float(brentq(lambda s: pace(s) - cost, levels[first - 1], levels[first], xtol=1e-14))
+    found = first_root(lambda s: pace(s) - cost, levels)
+    return 1 / p.N if found == levels[0] else found
 
 
 @scope.guard(REWARDS)
@@ -171,12 +172,11 @@ def reward_stall(p: Parameters) -> float:
     levels, pace = _levels(p), clock(p)
     if p.kl == 0:
         return 1.0
-    stopped = pace(levels) <= 0
-    if not stopped.any():
+    begun = max(p.pretrain, 1 / p.N)
+    found = first_root(lambda s: -pace(s), np.append(begun, levels) if pace(begun) > 0 else levels)
+    if np.isnan(found):
         return 1.0
-    first = int(np.argmax(stopped))
-    low = max(p.pretrain, 1 / p.N) if first == 0 else levels[first - 1]
-    return float(brentq(pace, low, levels[first], xtol=1e-15)) if pace(low) > 0 else low
+    return begun if found == levels[0] else found
 
 
 @scope.guard(REWARDS)
@@ -207,8 +207,8 @@ def critical_penalty(p: Parameters) -> float:
     rising = np.diff(stopping(levels)) > 0
     if not rising.any() or not free(levels[0]) > ROUNDING:
         return np.nan
-    lowest = int(np.argmax(rising))  # never the first: the weight falls from infinity
-    around = (levels[lowest - 1], levels[lowest + 1])
+    lowest = int(np.argmax(rising))
+    around = (levels[max(lowest - 1, 0)], levels[lowest + 1])
     minimum = minimize_scalar(stopping, bounds=around, method="bounded", options={"xatol": 1e-12})
     return float(minimum.fun)
 
@@ -230,8 +230,10 @@ def curve(p: Parameters, level: float = 0.9) -> xr.Dataset:
     if not np.isfinite(end):
         raise ParameterError(f"level = {level:g}: s never gets there")
     before = np.linspace(0, begun, 200, endpoint=False) if begun else np.array([])
-    edges = panels(begun, end)
-    alpha = begun + waited(p, edges)
+    edges = alpha = np.array([end])  # where rewards do not take over before
+    if end > begun:
+        edges = panels(begun, end)
+        alpha = begun + waited(p, edges)
     kept = np.isfinite(alpha)
     sup = np.concatenate([before, edges[kept]])
     along = inversion.states(p.values(), sup)

@@ -176,6 +176,11 @@ def prompt_equations() -> Equations:
 # Rewards of one student over all sequences of actions
 
 
+def through(P: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+    """Derivatives by the logits of a softmax from those by its probabilities."""
+    return P * (slopes - (P * slopes).sum(-1, keepdims=True))
+
+
 class Prompts:
     """All sequences of actions, every first state, and the probabilities of one student.
 
@@ -217,12 +222,12 @@ class Prompts:
 
     @property
     def visits(self) -> np.ndarray:
-        """Probability of a sampled state before every step, shape (steps, sequences, N)."""
-        return np.array([law.mean(1) for law in self.laws[:-1]])
+        """Probability of a sequence and a sampled state by step, (steps, sequences, N)."""
+        return np.array([law.mean(1) / len(law) for law in self.laws[:-1]])
 
-    def slopes(self, gains: np.ndarray) -> np.ndarray:
+    def slopes(self, gains: np.ndarray | float) -> np.ndarray:
         """Derivatives of the mean reward by P, the reward of every prompt times its gain."""
-        worth = self.right * gains[..., None]
+        worth = self.right * np.asarray(gains)[..., None]
         out = np.empty_like(self.P)
         for step in reversed(range(self.steps)):
             out[step] = self.laws[step].swapaxes(1, 2) @ worth
@@ -231,7 +236,7 @@ class Prompts:
 
     def by_weights(self, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Derivatives by M and attention of an objective with these derivatives by P."""
-        by_logit = self.P * (slopes - (self.P * slopes).sum(3, keepdims=True))
+        by_logit = through(self.P, slopes)
         d_M = np.einsum("tnb,tnsr->sbr", self.weights, by_logit, optimize=True)
         by_weight = np.einsum("tnsr,sbr->tnb", by_logit, self.M, optimize=True)
         L = self.actions.shape[1]

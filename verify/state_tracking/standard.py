@@ -47,7 +47,7 @@ def stages(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     p : Parameters
         Of the students.
     runs : Dataset
-        Quantities of `interventions.MEANING` over seed and epoch.
+        Quantities of `simulate.state_tracking.standard.MEANING` over seed and epoch.
 
     Returns
     -------

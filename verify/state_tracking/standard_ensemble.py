@@ -12,8 +12,7 @@ import xarray as xr
 
 from simulate import runs as store
 from simulate import storage
-from simulate.state_tracking import interventions as solvable
-from simulate.state_tracking.standard import SYSTEM
+from simulate.state_tracking.standard import MEASURED, SYSTEM
 from theory.state_tracking import Parameters
 from theory.state_tracking.parameters import StandardParameters
 from verify.admission import admitted
@@ -88,7 +87,7 @@ def seeds(setting: str) -> range:
 
 def train(setting: str, **options: Any) -> xr.Dataset:
     """Students of one setting over seed and epoch, trained unless they are in the store."""
-    system = solvable.SYSTEM if setting in SOLVABLE else SYSTEM
+    system = MEASURED if setting in SOLVABLE else SYSTEM
     runs = system.train(parameters(setting), seeds(setting), **options)
     return runs[[*KEPT]].swap_dims(alpha="epoch").drop_vars("alpha")
 

@@ -5,7 +5,7 @@ right item and of the right label, which earlier pairs of the burst add to. Pair
 are as those before a single last pair.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -52,6 +52,7 @@ from theory.induction_heads.all_weights.scores import (
 )
 from theory.induction_heads.network import ENDS, MASKS, ORTHONORMAL, Row, number, overlap, value
 from theory.induction_heads.symbols import B, N, P, d, k, l, ref, squared_error
+from theory.notation import Forms
 from theory.parameters import ParameterError
 from theory.statement.tree import Node
 
@@ -219,42 +220,74 @@ SIDES = {
 }
 
 
+def written(
+    mask: str,
+    w: Mapping[str, sp.Expr],
+    query: Mapping[str, sp.Expr],
+    before: Mapping[str, sp.Expr],
+    right: Mapping[str, sp.Expr],
+    retrieved: Mapping[str, sp.Expr],
+    later: Callable[[sp.Expr], sp.Expr],
+    over_burst: Callable[[sp.Expr], sp.Expr],
+    Z: sp.Expr = sp.S.One,
+) -> dict[str, sp.Expr]:
+    """What both layers retrieve of each token, and the output along it.
+
+    Parameters
+    ----------
+    mask : {'strict', 'inclusive'}
+        Causal mask.
+    w, query : mapping
+        `weights` of the first layer, and those of the query, by token.
+    before, right : mapping
+        Attention of the second layer to items and labels of pair l before the burst, and of pair k
+        in it.
+    retrieved : mapping
+        What both layers retrieve of items and labels of pair l.
+    later, over_burst : callable
+        Sum over pairs after l, before the burst; over pairs of the burst.
+    Z : Expr
+        What the attention of the second layer is still to be divided by.
+    """
+    to_itself = MASKS[mask]
+    on_query = to_itself * w_query
+
+    def from_burst(token: str) -> sp.Expr:
+        rows = sum(right[kind] * w[f"right_{kind}_{token}"] for kind in right)
+        return over_burst(rows) + on_query * query[token]
+
+    def along(token: str, second: sp.Expr, deep: sp.Expr) -> sp.Expr:
+        return gamma[1] * query[token] + (gamma[2] * second + gamma[3] * deep) / Z
+
+    after = later(sum(before[kind] * w[f"{kind}_other"] for kind in before)) + from_burst("other")
+    itself = {kind: to_itself * before[kind] * w[f"{kind}_self"] for kind in before}
+    items, labels = (over_burst(right[kind]) for kind in ("item", "label"))
+    return {
+        "retrieved_item": after + before["label"] * w["label_item"] + itself["item"],
+        "retrieved_label": after + itself["label"],
+        "output_item": along("other", before["item"], retrieved["item"]),
+        "output_label": along("other", before["label"], retrieved["label"]),
+        "output_right_item": gamma[0] + along("item", items + on_query, from_burst("item")),
+        "output_right_label": along("label", labels, from_burst("label")),
+    }
+
+
+OF_QUERY = {"item": H, "label": B * g, "other": g}  # what the query retrieves of right tokens
+
+
 @cache
 def outputs(mask: str) -> dict[str, sp.Expr]:
     """Attention of the second layer to other tokens, and the output along each token."""
-    to_itself = MASKS[mask]
-    w = {name: in_full(form, mask) for name, form in weights(mask).items()}
-    query = {"item": H, "label": B * g, "other": g}
-    query = {token: in_full(form, mask) for token, form in query.items()}
-
-    def from_burst(token: str) -> sp.Expr:
-        rows = (
-            w_item[N - B + k] * w[f"right_item_{token}"]
-            + w_label[N - B + k] * w[f"right_label_{token}"]
-        )
-        return sp.Sum(rows, (k, 1, B)) + to_itself * w_query * query[token]
-
-    def written(first: sp.Expr, token: str, second: sp.Expr, deep: sp.Expr) -> sp.Expr:
-        return first + gamma[1] * query[token] + gamma[2] * second + gamma[3] * deep
-
-    later = sum(
-        rows[l + d] * w[f"{kind}_other"].subs(l, l + d)
-        for kind, rows in (("item", w_item), ("label", w_label))
+    return written(
+        mask,
+        {name: in_full(form, mask) for name, form in weights(mask).items()},
+        {token: in_full(form, mask) for token, form in OF_QUERY.items()},
+        {"item": w_item[l], "label": w_label[l]},
+        {"item": w_item[N - B + k], "label": w_label[N - B + k]},
+        {"item": r_item[l], "label": r_label[l]},
+        lambda each: sp.Sum(each.subs(l, l + d), (d, 1, N - B - l)),
+        lambda each: sp.Sum(each, (k, 1, B)),
     )
-    after = sp.Sum(later, (d, 1, N - B - l)) + from_burst("other")
-    items, labels = (sp.Sum(w_of[N - B + k], (k, 1, B)) for w_of in (w_item, w_label))
-    return {
-        "retrieved_item": after
-        + w_label[l] * w["label_item"]
-        + to_itself * w_item[l] * w["item_self"],
-        "retrieved_label": after + to_itself * w_label[l] * w["label_self"],
-        "output_item": written(sp.S.Zero, "other", w_item[l], r_item[l]),
-        "output_label": written(sp.S.Zero, "other", w_label[l], r_label[l]),
-        "output_right_item": written(
-            gamma[0], "item", items + to_itself * w_query, from_burst("item")
-        ),
-        "output_right_label": written(sp.S.Zero, "label", labels, from_burst("label")),
-    }
 
 
 @cache
@@ -281,47 +314,44 @@ def compiled(mask: str) -> Callable:
     """Equation ``burst_loss`` and those before it, with their gradient; pairs before the burst are
     numbered by l, those in it by k.
     """
-    to_itself = MASKS[mask]
-    first, second, third, fourth = gamma
-    item_self, item_other, label_item, label_self, label_other = row_weights(l)
-    right = {real(f"right_{name}"): form for name, form in right_weights().items()}
-    by_item, by_label = [*right][:3], [*right][3:]
-    scores = score_forms(mask)
-    on_item, on_query, later, of_item, of_label, others = real(
-        "on_item on_query later of_item of_label others"
-    )
-    on_right = real("on_right_item on_right_label")
-    items, labels, all_on_item = real("items labels all_on_item")
-    from_burst = real("item_from_burst label_from_burst other_from_burst")
-    query = (H, B * g, g)
-    Z = all_on_item + N - B + items + labels + on_query
-    item = third * (items + on_query) + fourth * (from_burst[0] + on_query * query[0])
-    label = third * labels + fourth * (from_burst[1] + on_query * query[1])
-    common = later + from_burst[2] + on_query * query[2]
+    to_itself, scores = MASKS[mask], score_forms(mask)
+    first = row_weights(l) | {real(f"right_{name}"): f for name, f in right_weights().items()}
+    on_item, Z = real("on_item Z")
+    on_right = {kind: real(f"on_right_{kind}") for kind in ("item", "label")}
     chain = {
         **first_layer(mask, B),
         E_1: sp.exp(THETA["alpha_1"]),
-        **row_weights(l),
-        **right,
+        **first,
         on_item: sp.exp(x_first * is_first),
-        on_query: to_itself * sp.exp(x_self if to_itself else 0),
-        on_right[0]: sp.exp(scores["right_item"]),
-        on_right[1]: sp.exp(scores["right_label"]),
-        items: total(on_right[0]),
-        labels: total(on_right[1]),
-        all_on_item: total(on_item),
-        **{
-            name: total(on_right[0] * of_item + on_right[1] * of_label)
-            for name, of_item, of_label in zip(from_burst, by_item, by_label, strict=True)
-        },
-        later: after(on_item * item_other + label_other),
-        of_item: third * on_item + fourth * (common + on_item * item_self + label_item),
-        of_label: third + fourth * (common + label_self),
-        others: total((second * g + of_item / Z) ** 2 + (second * g + of_label / Z) ** 2),
-        real("loss"): (1 - second * B * g - label / Z) ** 2
-        + (first + second * H + item / Z) ** 2
-        + others,
+        w_query: to_itself * sp.exp(x_self if to_itself else 0),
+        **{x: sp.exp(scores[f"right_{kind}"]) for kind, x in on_right.items()},
     }
+
+    names: Forms = {}
+
+    def summed(over: Callable[[sp.Expr], sp.Expr], each: sp.Expr) -> sp.Symbol:
+        form = over(each)
+        chain.setdefault(names.setdefault(form, real(f"sum_{len(names)}")), form)
+        return names[form]
+
+    over = partial(summed, total)
+    chain[Z] = over(on_item) + N - B + sum(map(over, on_right.values())) + w_query
+    sides = {name: real(name) for name in SIDES}
+    made = written(
+        mask,
+        {x.name: x for x in first},
+        OF_QUERY,
+        {"item": on_item, "label": sp.S.One},
+        on_right,
+        {kind: sides[f"retrieved_{kind}"] for kind in on_right},
+        partial(summed, after),
+        over,
+        Z,
+    )
+    chain |= {sides[name]: form for name, form in made.items()}
+    others = over(sides["output_item"] ** 2 + sides["output_label"] ** 2)
+    right = (1 - sides["output_right_label"]) ** 2 + sides["output_right_item"] ** 2
+    chain[real("loss")] = right + others
     arrays = (l, rows_before, is_first, k)
     return with_gradient(chain, [*THETA.values()], arrays, [*arrays, N, B])
 
