@@ -8,6 +8,7 @@ import contextlib
 import copy
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -170,6 +171,7 @@ def resumable(system: Any, learner: Learner, students: int, number: int) -> None
     if not any(begin):
         return
     load(system, learner, copy.deepcopy(begin))  # optimisers go on with what they load
+    counts = counted(learner)
     if torch.cuda.is_initialized():
         return
     generators, ends = checkpoints.generators(), []
@@ -187,6 +189,24 @@ def resumable(system: Any, learner: Learner, students: int, number: int) -> None
             "run would be another; keep in state() all that step() changes, and draw random numbers "
             "from simulate.streams.of_torch(seed, 0, number)"
         )
+    again = counted(learner)
+    if moved := [k for k, v in counts.items() if not alike(v, again.get(k))]:
+        raise ParameterError(
+            f"{system.name}: step() changes the attribute {moved[0][1:]}, which load() does not restore, a "
+            "resumed run may be another; keep it in state(), or take the number of the step"
+        )
+
+
+def counted(of: Any, name: str = "", depth: int = 4) -> dict[str, float]:
+    """Numbers that a student, and what it consists of, keep as attributes: by name."""
+    if isinstance(of, int | float):
+        return {name: of}
+    parts = dict(enumerate(of)) if isinstance(of, list | tuple) else of
+    parts = parts if isinstance(parts, Mapping) else getattr(of, "__dict__", {})
+    found: dict[str, float] = {}
+    for key, part in parts.items() if depth and not isinstance(of, ModuleType) else ():
+        found |= counted(part, f"{name}.{key}", depth - 1)
+    return found
 
 
 def state(system: Any, learner: Learner, b: int) -> State:

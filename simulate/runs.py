@@ -18,7 +18,7 @@ from xarray.backends import NetCDF4DataStore
 import theory
 from simulate import joined
 from simulate.storage import FORMAT, KIND, PACKED, defer_signals, place, seal, unseal
-from theory.parameters import BaseParameters, ParameterError, Stepped, error_summary, shown
+from theory.parameters import BaseParameters, ParameterError, Stepped, error_summary
 from theory.runtime import hdf5, memory, output
 
 INDEX = ".index.nc"  # in a store of many runs: what `open` returned last
@@ -35,14 +35,7 @@ def write(dataset: xr.Dataset, path: Path | str) -> None:
     ParameterError
         If the dataset cannot be represented in netCDF.
     """
-    seal(_path(path), content(dataset))
-
-
-def _path(name: Any) -> Path:
-    """Where a file or folder is."""
-    if not isinstance(name, str | Path):
-        raise ParameterError(f"path = {shown(name)}: must be the name of a file or folder")
-    return Path(name)
+    seal(output.path(path), content(dataset))
 
 
 def content(dataset: xr.Dataset) -> bytes:
@@ -86,7 +79,7 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
     ParameterError
         If the file is missing, damaged, not written by this toolkit, or does not fit into memory.
     """
-    path = _path(path)
+    path = output.path(path)
     sealed = unseal(path)
     try:
         hdf5.inspect(sealed)
@@ -283,7 +276,7 @@ def open(store: Path | str) -> xr.Dataset:
         If there are no runs, runs of several models, or more data than fit into memory and dask is
         not installed.
     """
-    store = _path(store)
+    store = output.path(store)
     # A store has one level of folders; deeper ones are not searched.
     files = sorted([*store.glob("seed-*.nc"), *store.glob("*/seed-*.nc")])
     state = _state(files) if len(files) >= MANY else ""

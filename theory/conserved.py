@@ -17,10 +17,10 @@ import sympy as sp
 from sympy.polys.matrices import DomainMatrix
 from sympy.polys.matrices.eigen import dom_eigenvects
 
-from theory import notation, sweep
+from theory import notation, numeric, sweep
 from theory.algebra import slope, vanishes
 from theory.equation import Equation
-from theory.parameters import ParameterError, shown
+from theory.parameters import ParameterError
 
 if TYPE_CHECKING:
     from theory.flow import Flow
@@ -100,10 +100,10 @@ def _null_space(
         times = fixed[0] * rng.uniform(*POINTS, points.shape[1])
         gradients = rhs(times, *points, *fixed[1:])
         rate = np.array([np.broadcast_to(r, points.shape[1]) for r in gradients], float)
-        rows = np.array(sp.lambdify([*flow.state, *rates], moved, "numpy")(*points, *rate)).T
+        rows = np.array(numeric.compiled([*flow.state, *rates], moved)(*points, *rate)).T
     rows = rows / np.where(rate.any(0), np.abs(rate).max(0), 1)[:, None]
     rows = rows[np.isfinite(rows).all(1)]
-    at_one = np.array(sp.lambdify(flow.state, slopes, "numpy")(*points[:, 0]), float)
+    at_one = np.array(numeric.compiled(flow.state, sp.Matrix(slopes))(*points[:, 0]), float)
     if len(rows) < len(terms):
         return at_one, np.empty((0, len(terms)))
     _, values, basis = np.linalg.svd(rows, full_matrices=False)
@@ -249,8 +249,7 @@ def invariant(flow: Flow, terms: Any) -> sp.Expr | None:
     ParameterError
         If terms are no mapping of expressions, or none.
     """
-    if not isinstance(terms, Mapping) or not terms:
-        raise ParameterError(f"terms = {shown(terms)}: must be a mapping, as {{x: 1, x**2: 1}}")
+    notation.mapping("terms = {}", terms or None, "{x: 1, x**2: 1}")
     known = {x.name: x for x in (flow.time, *flow.state, *flow.where)}
     terms = [flow._spell(notation.expression("terms", f, known)) for f in terms]
     for given in (flow.rhs, flow.expanded):

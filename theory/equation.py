@@ -12,8 +12,8 @@ from typing import Any, Self
 import sympy as sp
 
 from theory import arguments, balls, lowered, numeric, printing, sweep
-from theory.notation import expression
-from theory.parameters import ParameterError, error_summary, nearest
+from theory.notation import expression, mapping
+from theory.parameters import ParameterError, error_summary, nearest, shown
 from theory.renaming import Renaming
 from theory.sweep import by_dimension
 
@@ -64,6 +64,24 @@ class _WhenRead:
         vars(equation)["rhs"] = value
 
 
+def provenance(of: Any) -> None:
+    """Check name, reference, status and assumptions of an equation or a flow.
+
+    Raises
+    ------
+    ParameterError
+        Naming what is no text, or no status.
+    """
+    if not isinstance(of.status, str) or of.status not in STATUSES:
+        raise ParameterError(f"status = {shown(of.status)}: must be one of {', '.join(STATUSES)}")
+    texts = of.assumptions if isinstance(of.assumptions, tuple | list) else [None]
+    if not all(isinstance(text, str) for text in (of.name, of.reference, *texts)):
+        raise ParameterError(
+            f"name = {shown(of.name)}, reference = {shown(of.reference)}, assumptions = "
+            f"{shown(of.assumptions)}: must be texts, assumptions a tuple of them"
+        )
+
+
 @dataclass(frozen=True, repr=False)
 class Equation:
     """One derived result ``lhs = rhs``.
@@ -93,9 +111,8 @@ class Equation:
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the status."""
-        if self.status not in STATUSES:
-            raise ValueError(f"status = {self.status!r}: must be one of {', '.join(STATUSES)}")
+        """Check the provenance."""
+        provenance(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """State for pickling: the derived result, not the function that derives it."""
@@ -107,6 +124,10 @@ class Equation:
 
     def lambdify(self, *arguments: sp.Basic, modules: str = "numpy") -> Callable:
         """Compile the right-hand side; see `theory.numeric.function`."""
+        if not isinstance(modules, str) or modules not in numeric.MODULES:
+            raise ParameterError(
+                f"modules = {shown(modules)}: must be one of {', '.join(numeric.MODULES)}"
+            )
         if isinstance(self.rhs, sp.Basic):
             return _compiled(self.rhs, arguments, modules)
         return numeric.function(self.rhs, arguments, modules)
@@ -174,7 +195,7 @@ class Equation:
         """
         known = {s.name: s for s in self.lhs.free_symbols | self.rhs.free_symbols if s.is_Symbol}
         values = {}
-        for key, value in replacements.items():
+        for key, value in mapping("subs", replacements, "{'A': 0.5}").items():
             if isinstance(key, str) and key not in known:
                 names = ", ".join(sorted(known))
                 hint = nearest(key, known)

@@ -13,17 +13,18 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import certified, notation, numeric, printing, solution, trajectory
+from theory import certified, notation, numeric, printing, solution, sweep, trajectory
 from theory.algebra import slope
 from theory.conserved import conserved, fixed_points, invariant, linearised
-from theory.equation import STATUSES, Equation, Equations
+from theory.equation import Equation, Equations, provenance
 from theory.optimisers import Entries
-from theory.parameters import Allowed, BaseParameters, ParameterError, number, shown
+from theory.parameters import Allowed, BaseParameters, ParameterError, number
 from theory.scope import Scope
 
 MOST_CALLS = 300_000  # evaluations of the right-hand side, hundreds of times what any preset needs
 NO_NUMBERS = (sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Derivative, sp.DiracDelta, sp.Subs)
 MOST_OPERATIONS = 100_000  # of the terms of a series: about ten seconds
+MOST_ORDER = 200  # of a series
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,10 +87,7 @@ class Flow:
 
     def __post_init__(self) -> None:
         """Read every expression, in one symbol per name."""
-        if not isinstance(self.status, str) or self.status not in STATUSES:
-            raise ParameterError(
-                f"status = {shown(self.status)}: must be one of {', '.join(STATUSES)}"
-            )
+        provenance(self)
         for name, value in solution.unify(self).items():
             object.__setattr__(self, name, value)
 
@@ -194,7 +192,7 @@ class Flow:
             If the flow has no Taylor series there, if its terms grow beyond `MOST_OPERATIONS`, or
             for an unknown symbol.
         """
-        order = number("order", order, Allowed(low=0), int)
+        order = number("order", order, Allowed(low=0, high=MOST_ORDER), int)
         exprs = [*self.expanded.values(), *self.initial.values()]
         known = {*self.state}.union(*(e.free_symbols for e in exprs)) - {self.time}
         values = notation.by_name(
@@ -263,9 +261,7 @@ class Flow:
         than ``most`` evaluations raise an error.
         """
         free, rhs, jac, initial = self._compiled
-        missing = sorted(s.name for s in free if s.name not in numbers)
-        if missing:
-            raise ParameterError(f"{self.name}: no value for {', '.join(missing)}")
+        numbers = sweep.numbers(numbers, [s.name for s in free])
         if swept := [s.name for s in free if np.ndim(numbers[s.name])]:
             name = swept[0]
             value = np.array2string(np.ravel(numbers[name]), threshold=8, edgeitems=2)

@@ -188,7 +188,7 @@ class _Writer(Code):
         axes = self.union(parts)
         numbers = range(len(self.asked.arrays), self.inputs)
         plain = self.xp is np or all(x.number in numbers for x in parts)
-        modules = numeric._MODULES["numpy"] if plain else [self.xp]
+        modules = numeric.MODULES["numpy"] if plain else [self.xp]
         work = sp.lambdify([*leaves.values()], form, modules, cse=True)
         return self.step(work, axes, *(self.aligned(x, axes) for x in parts))
 

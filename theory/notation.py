@@ -87,6 +87,20 @@ def expression(name: str, value: Any, symbols: Mapping[str, sp.Expr]) -> sp.Expr
     return read.subs(changed, simultaneous=True) if changed else read
 
 
+def mapping(what: str, values: Any, example: str) -> Mapping[Any, Any]:
+    """A mapping, as it is given.
+
+    Raises
+    ------
+    ParameterError
+        For anything else, which takes the place of ``{}`` in ``what``, if that has one.
+    """
+    if not isinstance(values, Mapping):
+        words = what if "{}" in what else f"{what}: {{}}"
+        raise ParameterError(f"{words.format(shown(values))}: must be a mapping, as {example}")
+    return values
+
+
 def by_name(words: str, values: Any, known: Iterable[sp.Symbol]) -> dict[sp.Symbol, Any]:
     """Values by symbol, which may be given by name or with other assumptions.
 
@@ -96,8 +110,7 @@ def by_name(words: str, values: Any, known: Iterable[sp.Symbol]) -> dict[sp.Symb
         For a name that is unknown or occurs twice, with ``words``, which hold ``{}`` for the name.
     """
     symbols, found = {x.name: x for x in known}, {}
-    if not isinstance(values, Mapping):
-        raise ParameterError(f"{words.format(shown(values))}: must be a mapping, as {{x: 1}}")
+    values = mapping(words, values, "{x: 1}")
     for name, value in ((getattr(key, "name", key), v) for key, v in values.items()):
         if name not in symbols or symbols[name] in found:
             hint = nearest(str(name), symbols)

@@ -1,9 +1,11 @@
 """Numerical evaluation of expressions: the only wrapper around ``sympy.lambdify``."""
 
+import builtins
 import functools
 import itertools
+import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import mpmath
@@ -51,9 +53,7 @@ class dirichlet_kernel(sp.Function):
 
 
 class wright_omega(sp.Function):
-    """``W_0(e^x)``, the principal Lambert W of an exponential, evaluated without overflow of
-    ``e^x``.
-    """
+    """``W_0(e^x)``, the principal Lambert W of an exponential, without overflow of ``e^x``."""
 
     def fdiff(self, argindex: int = 1) -> sp.Expr:
         """Derivative."""
@@ -100,6 +100,7 @@ _STRICT = {
     "numpy": SciPyPrinter({"allow_unknown_functions": False}),
     "mpmath": MpmathPrinter({"allow_unknown_functions": False}),
 }
+_CODE = SciPyPrinter({"fully_qualified_modules": False, "allow_unknown_functions": True})
 _IN_PART = (
     sp.uppergamma,
     sp.hermite,
@@ -109,7 +110,7 @@ _IN_PART = (
     sp.RisingFactorial,
     sp.KroneckerDelta,
 )  # SciPy's have other domains
-_MODULES: dict[str, list] = {
+MODULES: dict[str, list] = {
     "numpy": [
         {
             "factorial": lambda n: scipy.special.gamma(np.add(n, 1)),  # SciPy's is zero below 0
@@ -160,6 +161,19 @@ def _special(part: sp.Expr, arguments: Sequence[sp.Symbol], modules: str) -> Cal
     return np.vectorize(at_one, otypes=[float]) if modules == "numpy" else at_one
 
 
+def _renamed(
+    arguments: Sequence[sp.Basic], parts: sp.Basic, special: Iterable[str]
+) -> dict[sp.Basic, sp.Symbol]:
+    """Other symbols for arguments that have names of the code's own, as ``pi``, or special ones."""
+    named = {a.name: a for a in arguments if isinstance(a, sp.Symbol)}
+    if named.keys().isdisjoint([*dir(np), *dir(scipy.special), *dir(builtins), *special]):
+        return {}
+    words = re.findall(
+        r"\w+", _CODE.doprint(parts.xreplace({a: sp.Dummy() for a in named.values()}))
+    )
+    return {a: sp.Symbol(f"_{name}_") for name, a in named.items() if name in words}
+
+
 def compiled(
     arguments: Sequence[sp.Basic], expressions: Any, modules: str = "numpy", cse: bool = True
 ) -> Callable:
@@ -171,7 +185,7 @@ def compiled(
     ParameterError
         Naming what has no numerical value.
     """
-    table, *libraries = _MODULES[modules]
+    table, *libraries = MODULES[modules]
     many = isinstance(expressions, list)
     parts = sp.Tuple(*expressions) if many else sp.sympify(expressions, strict=True)
     for part in parts.atoms(AppliedUndef, sp.DiracDelta, sp.Derivative, sp.Subs):
@@ -184,6 +198,8 @@ def compiled(
             used = sorted(part.free_symbols, key=str)
             special[name := f"special{len(special)}"] = _special(part, used, modules)
             parts = parts.xreplace({part: sp.Function(name)(*used)})
+    other = _renamed(arguments, parts, special)
+    arguments, parts = [other.get(a, a) for a in arguments], parts.xreplace(other)
     parts = list(parts) if many else parts
     return sp.lambdify(arguments, parts, [{**table, **special}, *libraries], cse=cse)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import sympy as sp
 from sympy.core.function import AppliedUndef, UndefinedFunction
 
-from theory import printing
+from theory import notation, printing
 from theory.parameters import ParameterError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Renaming:
         cls, names: Mapping[str, str], equations: Iterable[Equation], said: str = "rename"
     ) -> Renaming:
         """Renaming of a call. Errors as in `read`; ``said`` begins their messages."""
-        for old, new in names.items():
+        for old, new in notation.mapping(said, names, "{'N': 'T'}").items():
             if not isinstance(new, str) or not re.fullmatch(r"[A-Za-z]\w*", new, re.ASCII):
                 raise ParameterError(f"{said} {old}={new}: {new!r} is not a name, as T, tau or d_k")
         made = cls(dict(names))

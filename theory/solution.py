@@ -5,6 +5,7 @@ where expressions are read in one symbol per name.
 from __future__ import annotations
 
 import dataclasses
+import types
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from theory.parameters import (
     number,
     shown,
 )
+from theory.runtime import memory
 from theory.scope import allow_beyond, marked
 from theory.trajectory import Trajectory
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from theory.flow import Flow
 
 
+NO_PARAMETERS: Mapping[str, float] = types.MappingProxyType({})
 END_ROUNDING = 16 * np.finfo(float).eps
 
 
@@ -45,9 +48,8 @@ def unify(flow: Flow) -> dict[str, Any]:
         For keys that are no symbols, values that are no expressions, names of two quantities, a
         missing initial value, or one that depends on order parameters or time.
     """
-    for part in (flow.rhs, flow.where, flow.observables, flow.second_order):
-        if not isinstance(part, Mapping):
-            raise ParameterError(f"{flow.name}: {shown(part)} must be a mapping, as {{x: -x}}")
+    for part in ("rhs", "where", "observables", "second_order"):
+        notation.mapping(part, getattr(flow, part), "{x: -x}")
     keys = [flow.time, *flow.rhs, *flow.where]
     for key in keys:
         if not isinstance(key, sp.Symbol):
@@ -82,8 +84,7 @@ def quantities(flow: Flow, values: Mapping[str, Any]) -> dict[str, sp.Expr]:
     ParameterError
         If one is no expression, or one that nothing changes.
     """
-    if not isinstance(values, Mapping):
-        raise ParameterError(f"events = {shown(values)}: must be a mapping, as {{'half': x - 0.5}}")
+    notation.mapping("events = {}", values, "{'half': x - 0.5}")
     notation.distinct("events", [flow.time.name, *map(str, flow.state), *flow.observables, *values])
     exprs = [*flow.expanded.values(), *flow.initial.values()]
     symbols = {*flow.state, flow.time, *flow.where}.union(*(e.free_symbols for e in exprs))
@@ -100,7 +101,7 @@ def quantities(flow: Flow, values: Mapping[str, Any]) -> dict[str, sp.Expr]:
 
 def solve(
     flow: Flow,
-    parameters: Any,
+    parameters: Any = NO_PARAMETERS,
     *,
     at: Iterable[float] | None = None,
     events: Mapping[str, sp.Expr] | None = None,
@@ -114,7 +115,7 @@ def solve(
 
     Parameters
     ----------
-    parameters : Parameters or mapping
+    parameters : Parameters or mapping, optional
         Parameters, or numbers by symbol name.
     at : array, optional
         Output times; 601 equidistant ones by default.
@@ -151,7 +152,16 @@ def solve(
         overflows.
     """
     with allow_beyond(beyond):
-        return _solved(flow, parameters, at, events, rtol, atol, fluctuations, end)
+        return _solved(
+            flow,
+            {} if parameters is NO_PARAMETERS else parameters,
+            at,
+            events,
+            rtol,
+            atol,
+            fluctuations,
+            end,
+        )
 
 
 def _solved(
@@ -310,12 +320,14 @@ def descend(
     Raises
     ------
     ParameterError
-        If a symbol has no value, or an optimiser is asked for where order parameters are not
-        sums of weights.
+        If a symbol has no value, if an optimiser is asked for where order parameters are not
+        sums of weights, or if the path does not fit into memory.
     """
     flow._ask(parameters)
     step = number("step", step)
     steps = number("steps", steps, Allowed(low=0), int)
+    if memory.exceeds(size := 16.0 * steps * (1 + len(flow.state))):  # path, and its copy
+        raise ParameterError(f"steps = {steps}: needs {memory.amount(size)} of memory; take fewer")
     times = step * np.arange(steps + 1)
     if optimizer is not None:
         if flow.entries is None:

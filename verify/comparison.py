@@ -15,6 +15,8 @@ from verify import check_table, timed
 from verify.check import Band, Check, failed
 from verify.gaps import Gaps
 
+SMALL, LARGE = 1e-140, 1e140  # sizes whose squares have all digits
+
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
@@ -233,6 +235,10 @@ def _gaps(
     if not gap.notnull().any():
         return None
     scale = float(np.abs(theory).where(gap.notnull()).max()) or 1.0
+    if not SMALL < scale < LARGE:
+        raise ParameterError(
+            f"{name}: squares of {scale:g} leave double precision; change its unit"
+        )
     error = error.mean("seed") if "seed" in error.dims else error
     error = error.fillna(0).values + (precision * scale) ** 2
     known = [runs[f"{name}_{x}"] for x in ("std", "n") if f"{name}_{x}" in runs]
@@ -240,7 +246,7 @@ def _gaps(
         known = []
     if spread is not None:
         known = [spread, count]
-    if len(known) == 1 or (known and bool((known[0] < 0).any())):
+    if len(known) == 1 or (known and bool((known[0] < 0).any() | ~(known[1] > 0).any())):
         raise ParameterError(
             f"runs: {name}_std, not negative, and {name}_n, the number of students, go together: "
             f"tables.published"

@@ -63,7 +63,7 @@ def first_crossing(trajectory: xr.DataArray, level: float) -> Times:
     ------
     ParameterError
         If there is more than one dimension that may be the time, the times are no finite
-        numbers, each once, or the level is none.
+        numbers, each once, a value is infinite or no real number, or the level is none.
     """
     level = number("level", level)
     if not isinstance(trajectory, xr.DataArray):
@@ -74,7 +74,8 @@ def first_crossing(trajectory: xr.DataArray, level: float) -> Times:
             f"runs: have {several or 'no time'}: pick one of all but the time: .sel(...)"
         )
     time = next(str(d) for d in trajectory.dims if d != "seed")
-    trajectory = timed.axis("runs", trajectory, time)
+    one = timed.axis("runs", trajectory.to_dataset(name="level"), time)
+    trajectory = timed.numbers("runs", one, ["level"]).level
     times = trajectory[time].values
     rows = trajectory.transpose(..., time).values.reshape(-1, times.size)
     return Times(np.array([crossed(row, times, level)[0] for row in rows]), float(times[-1]))

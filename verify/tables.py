@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from theory import registry, scope
+from theory import notation, registry, scope
 from theory.parameters import (
     Allowed,
     ParameterError,
@@ -37,7 +37,7 @@ from verify.report import Report
 
 FLAGS = ("columns", "rows")  # beside those of `verify.trajectories`
 FACTOR = re.compile(r"(?P<column>.+?)(?:(?P<sign>[*/])(?P<factor>[0-9.eE+-]+))?", re.DOTALL)
-BLANKS = ("", "na", "n/a", "#n/a", "nan", "null", "none")
+BLANKS = ("", "na", "<na>", "n/a", "#n/a", "nan", "null", "none")
 SUMMARIES = {"mean", "median", "std", "sd", "se", "sem", "var", "min", "max", "n"}
 MOST = 2**26  # bytes of a table
 
@@ -78,13 +78,10 @@ def read(
     """
     if not isinstance(columns, Mapping) or len(columns) < 2 or next(iter(columns)) == "seed":
         raise ParameterError("--columns: must be a time and a quantity, the time first")
-    if not isinstance(path, str | Path) or not isinstance({} if rows is None else rows, Mapping):
-        raise ParameterError(
-            f"path = {path!r:.80}, rows = {rows!r:.80}: must be a name and a mapping"
-        )
-    path = Path(path)
+    path = output.path(path)
+    rows = notation.mapping("rows = {}", {} if rows is None else rows, "{'seed': '3'}")
     columns = {str(name): str(text) for name, text in columns.items()}
-    rows = {str(column): str(word) for column, word in (rows or {}).items()}
+    rows = {str(column): str(word) for column, word in rows.items()}
     binary = path.suffix == ".npz"
     if binary and (rows or not path.is_file()):
         raise ParameterError(f"{path}: " + ("has no rows to keep" if rows else "must be a file"))
@@ -171,7 +168,7 @@ def _source(
         return {"": _column(path, header, word)}, factor
     pattern = re.compile("(.+)".join(map(re.escape, word.split("*", 1))), re.DOTALL)
     matches = {match[1].strip(): c for c in header if (match := pattern.fullmatch(c))}
-    if not matches or SUMMARIES & {label.lower() for label in matches}:
+    if not matches or SUMMARIES & {label.lower().strip("_ ") for label in matches}:
         some = textwrap.shorten(", ".join(matches), 300, placeholder=" ...") or "nothing"
         raise ParameterError(f"{path}: * in {word} must be students only; it stands for {some}")
     return {label: _column(path, header, c) for label, c in matches.items()}, factor
@@ -198,7 +195,7 @@ def _same(cell: str, wanted: str) -> bool:
 
 def _number(word: str) -> float | None:
     try:
-        return float(word)
+        return float(word) if word.isascii() and "_" not in word else None  # as no table has them
     except ValueError:
         return None
 

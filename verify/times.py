@@ -4,7 +4,7 @@ import numpy as np
 import xarray as xr
 
 from theory import ParameterError, scope
-from theory.parameters import number
+from theory.parameters import number, shown
 from verify import timed
 from verify.emergence import crossed
 
@@ -126,6 +126,8 @@ def exponents(times: xr.Dataset, along: str) -> xr.Dataset:
     ParameterError
         If `along` is no dimension with at least two positive values.
     """
+    if not isinstance(times, xr.Dataset):
+        raise ParameterError(f"times = {shown(times)}: must be a Dataset, of emergence_times")
     if along not in times.dims or times.sizes[along] < 2 or not bool((times[along] > 0).all()):
         raise ParameterError(f"along = {along!r}: must be a dimension with two positive values")
     x = np.log(times[along])

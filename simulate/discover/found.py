@@ -285,7 +285,7 @@ def discover(
         size = memory.amount(loss.bytes)
         there = memory.amount(memory.available())
         print(f"note: one gradient needs {size} of memory, there are {there}", file=sys.stderr)
-    subspace = discovered(loss.gradient, loss.start, loss.places, seed)
+    subspace = discovered(loss.gradient, loss.start, loss.shapes, loss.places, seed)
     deviation = Reduced(loss, subspace).deviation()
     if not deviation < AGREE:
         raise ParameterError(

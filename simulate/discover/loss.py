@@ -71,6 +71,13 @@ def widened(x: Any, dtype: torch.dtype = torch.float64) -> Any:
     return x.detach().to("cpu", kind)
 
 
+def typed(x: Tensor) -> Tensor:
+    """Float32 and float16 in double precision, as they were typed: 0.1 is 0.1."""
+    if x.dtype not in NARROW[:2]:
+        return x
+    return torch.from_numpy(x.detach().cpu().numpy().astype(str).astype(float))
+
+
 def copied(of: nn.Module, dtype: torch.dtype) -> nn.Module:
     """The module in this precision on the CPU, with its tensors that are no buffers."""
     try:
@@ -135,7 +142,7 @@ class Loss:
             "module: must be a torch.nn.Module, a mapping of tensors, or a loss with "
             f"start={{name: tensor}}, got {self.name}",
         )
-        every = dict(of.named_parameters() if isinstance(of, nn.Module) else of)
+        every = given = dict(of.named_parameters() if isinstance(of, nn.Module) else of)
         self.frozen = [
             k for k, x in every.items() if isinstance(of, nn.Module) and not x.requires_grad
         ]
@@ -162,6 +169,9 @@ class Loss:
         )
         self.function: Any = functools.partial(loss_fn, of) if loss_fn else own
         self.leaves: dict[str, Tensor] = {k: x for k, x in every.items() if k not in self.frozen}
+        with torch.no_grad():
+            for name, x in self.leaves.items():
+                x.copy_(typed(given[name]))
         say = "module: weights of torch.jit modules cannot be copied; give the module before that"
         require(all(x.is_leaf for x in self.leaves.values()), say)
         require(self.leaves, "module: has no trainable weights")
@@ -193,7 +203,7 @@ class Loss:
                 raise ParameterError(
                     f"start: {name}: no trainable weight; {hint}there are {', '.join(begun)}"
                 )
-            value, shape = torch.as_tensor(x), self.shapes[name]
+            value, shape = typed(torch.as_tensor(x)), self.shapes[name]
             require(
                 value.shape in ((), shape),
                 f"start: {name}: has shape {tuple(value.shape)}, must have {shape}",

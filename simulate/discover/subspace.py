@@ -289,7 +289,11 @@ class Subspace:
 
 
 def discovered(
-    gradient: Gradient, start: np.ndarray, places: Mapping[str, slice], seed: int
+    gradient: Gradient,
+    start: np.ndarray,
+    shapes: Mapping[str, tuple[int, ...]],
+    places: Mapping[str, slice],
+    seed: int,
 ) -> Subspace:
     """Classes, coordinates and their evidence.
 
@@ -316,12 +320,15 @@ def discovered(
             counts = fine.max() + 1, even.max() + 1
             warnings.warn(UNEVEN.format(", ".join(uneven), *counts), stacklevel=3)
     if not points.moves(start):
-        others = (
-            start + 0.1 * np.isin(range(start.size), np.r_[place]) for place in places.values()
-        )
         stuck = "start: the gradient is zero there, so that descent never moves; start elsewhere"
-        for name, theta in zip(places, others, strict=True):
-            require(not points.moves(theta), f"{stuck}, such as start={{'{name}': 0.1}}")
+        for name, shape in shapes.items():
+            moves = {"0.1": np.ones(shape)}
+            if shape[1:] == shape[:1]:
+                moves[f"0.1 * torch.eye({shape[0]})"] = np.eye(shape[0])
+            for words, moved in moves.items():
+                theta = start.copy()
+                theta[places[name]] += 0.1 * moved.ravel()
+                require(not points.moves(theta), f"{stuck}, such as start={{'{name}': {words}}}")
         raise ParameterError(stuck)
     class_gap.require("classes of weights")
     root = np.sqrt(np.bincount(fine))

@@ -626,3 +626,30 @@ def test_projected_training_is_compared_with_power():
     assert [c.verdict for c in result.checks] == ["agrees"]
     assert "an error of 5% or more would have been noticed" in str(result)
     assert [c.verdict for c in compare(1.2 * curve[["x4"]], seen).checks] == ["FAIL"]
+
+
+def test_starts_in_single_precision_are_read_as_typed():
+    """0.1 + 0.2 is 0.3: rounding hid the line on which the weights stay."""
+
+    def loss(w, x):
+        a, b = w["a"], w["b"]
+        return ((a[:, None] - a[None]) ** 2).mean() + ((b - a) ** 2).sum()
+
+    start = {"a": [0.1, 0.2, 0.3], "b": [0.3, 0.3, 0.3]}
+    counts = {
+        len(
+            discover(
+                loss, X, start={k: torch.tensor(v, dtype=kind) for k, v in start.items()}
+            ).order_parameters
+        )
+        for kind in (torch.float32, torch.float64)
+    }
+    assert counts == {3}
+
+
+def test_a_start_that_moves_is_named():
+    """Two keys at zero: attention to all of them predicts nothing; the diagonal is named."""
+    module, inputs = retrieval(2, 2, 2)
+    with pytest.raises(ParameterError, match=r"such as start=\{'K': 0.1 \* torch.eye\(2\)\}"):
+        discover(module, inputs, start=0)
+    assert len(discover(module, inputs, start={"K": 0.1 * torch.eye(2)}).order_parameters) == 2

@@ -107,3 +107,27 @@ def test_what_is_cut_short_is_refused_in_one_line(end, plain):
     with pytest.raises(ParameterError, match=r"a\.nc: damaged \(") as caught:
         runs.read(plain)
     assert "\n" not in str(caught.value)
+
+
+def test_lists_whose_sizes_do_not_add_up_are_refused(plain, forked):
+    """Over one of them the library went on for ever."""
+    content = bytearray(storage.unseal(plain))
+    heap = content.find(hdf5.HEAP)
+    sizes = [heap + 8, *(heap + 24 + 24 * k for k in range(4))]  # of the whole, and of its parts
+    assert heap > 0
+
+    def read():
+        for at in sizes:
+            for byte in range(8):
+                damaged = content.copy()
+                damaged[at + byte] ^= 4
+                try:
+                    hdf5.inspect(bytes(damaged))
+                    storage.seal(plain, bytes(damaged))
+                    runs.read(plain)
+                except ParameterError:
+                    print("refused")
+
+    done = forked(read)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("refused") > 30

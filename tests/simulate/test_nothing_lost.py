@@ -11,6 +11,7 @@ import itertools
 import math
 import random
 import sys
+import types
 from types import SimpleNamespace
 
 import numpy as np
@@ -265,6 +266,24 @@ def test_a_step_that_depends_on_more_than_its_state_is_told(name, tmp_path):
     count = itertools.count()
     counting = faulty(system, 2, step=stepping(lambda w, k: w.add_(next(count))))
     told(counting, p, tmp_path, r"keep in state\(\) all that step\(\) changes")
+
+
+@EACH_KIND
+def test_an_attribute_that_counts_steps_is_told(name, tmp_path):
+    """A schedule that load() does not set back: after an interrupt it would begin again."""
+    system, p = student(name)
+
+    def made(learner, step):
+        learner.schedule = types.SimpleNamespace(last_epoch=0)
+
+        def stepped(number):
+            learner.schedule.last_epoch += 1
+            step(number)
+
+        return stepped
+
+    message = r"step\(\) changes the attribute schedule.last_epoch, which load\(\) does not restore"
+    told(faulty(system, 3, step=made), p, tmp_path, message)
 
 
 @pytest.mark.parametrize("of", SHARED)

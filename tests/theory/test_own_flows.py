@@ -399,8 +399,8 @@ def test_jumps_in_time_are_ends_of_steps():
 def test_series_refuses_what_it_cannot_do(monkeypatch):
     """An order without end, a kink, an unknown symbol."""
     monkeypatch.setattr("theory.flow.MOST_OPERATIONS", 500)
-    with pytest.raises(ParameterError, match=r"order = 10000: .*must be at most \d+"):
-        own({x: sp.sin(x) + sp.exp(-x)}, {x: 1}).series(10_000)
+    with pytest.raises(ParameterError, match=r"order = 200: .*must be at most \d+"):
+        own({x: sp.sin(x) + sp.exp(-x)}, {x: 1}).series(200)
     with pytest.raises(ParameterError, match="no Taylor series"):
         own({x: sp.log(x)}, {x: 0}).series(3)
     with pytest.raises(ParameterError, match="z is no symbol"):

@@ -10,8 +10,9 @@ from theory import state_tracking as st
 from theory.parameters import ParameterError
 from theory.scope import BeyondScope
 from theory.state_tracking import Parameters
-from verify import trajectories
+from verify import tables, trajectories
 from verify.check import Band
+from verify.comparison import compare
 from verify.emergence import first_crossing
 from verify.state_tracking import ensemble as bands
 from verify.times import emergence_times
@@ -293,3 +294,20 @@ def test_rounding_is_no_scatter():
     flat.x[::5, 1] = 0.3
     curve = xr.Dataset({"x": ("t", [0.3, 0.3, 0.3])}, {"t": [1.0, 2, 3]})
     assert trajectories.compare(curve, flat).checks[0].verdict == "agrees"
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_sizes_whose_squares_leave_double_precision_are_refused(unit):
+    """There a theory that is right failed, or was undecided."""
+    curve = st.flow().solve(P, alpha=12)[["A"]]
+    runs = ensemble(st.flow().solve(P, alpha=12).isel(alpha=slice(0, None, 20)), 1.0)[["A"]]
+    with pytest.raises(ParameterError, match="leave double precision; change its unit"):
+        compare(unit * curve, unit * runs)
+
+
+@pytest.mark.parametrize("n", [-5.0, 0.0, np.nan])
+def test_published_means_of_no_students_are_refused(n):
+    times = np.linspace(0, 1, 9)
+    means = tables.arrays({"t": times, "x": times, "x_std": 0 * times + 1, "x_n": 0 * times + n})
+    with pytest.raises(ParameterError, match="x_n, the number of students, go together"):
+        compare(means[["x"]], means)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from theory.parameters import ParameterError
 from theory.state_tracking import Parameters, flow
 from theory.state_tracking.onset import equations
 from verify.emergence import Times, first_crossing
@@ -65,3 +66,13 @@ def test_onset_fit_recovers_the_flow_coefficient():
     assert onset_fit(alpha, curve.A.values**1.05, 0.3, degree=5)[1] == pytest.approx(
         1.05 * exact, rel=1e-5
     )
+
+
+@pytest.mark.parametrize("kind", [complex, bool, object])
+def test_crossings_of_what_are_no_real_numbers_are_refused(kind):
+    """As for `compare`; an infinite value beside the level gave a time, too."""
+    x = xr.DataArray(np.arange(3.0), dims="t", coords={"t": [0.0, 1, 2]})
+    with pytest.raises(ParameterError, match="must be real numbers"):
+        first_crossing(x.astype(kind), 0.5)
+    with pytest.raises(ParameterError, match="is infinite at t = 2"):
+        first_crossing(x.where(x < 2, np.inf), 1.5)

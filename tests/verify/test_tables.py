@@ -331,3 +331,21 @@ def test_published_means_with_standard_deviations(tmp_path, source):
         tables.published(tables.arrays({"t": times, "x": exact, "x_std": std}), 1)
     with pytest.raises(ParameterError, match="must be x and x_std"):
         tables.published(curve, 20)
+
+
+@pytest.mark.parametrize("cell", ["1_0", "\u0661", "\u2212" + "1"])
+def test_numbers_as_no_table_has_them_are_refused(cell, tmp_path):
+    """Python's own reading of numbers takes underscores and the digits of every script."""
+    file = tmp_path / "a.csv"
+    file.write_text(f"t,A\n0,{cell}\n1,2\n", encoding="utf-8")
+    with pytest.raises(ParameterError, match="a value that is not a number"):
+        tables.read(file, {"t": "t", "A": "A"})
+
+
+def test_summaries_beside_a_column_are_no_students(tmp_path):
+    """As Weights & Biases exports them."""
+    file = tmp_path / "a.csv"
+    file.write_text("Step,r - loss,r - loss__MIN,r - loss__MAX\n0,1,1,1\n1,2,2,2\n")
+    with pytest.raises(ParameterError, match="must be students only"):
+        tables.read(file, {"t": "Step", "A": "r - loss*"})
+    assert "seed" not in tables.read(file, {"t": "Step", "A": "* - loss"}).dims

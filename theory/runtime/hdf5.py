@@ -1,5 +1,6 @@
 """Which HDF5 files are read: plain arrays of numbers and words, all in the file."""
 
+import struct
 from typing import Any
 
 from h5py import h5a, h5d, h5f, h5g, h5l, h5o, h5t, h5z
@@ -13,6 +14,7 @@ NUMBERS = {
     if name.startswith(("IEEE_F32", "IEEE_F64", "STD_I", "STD_U")) and name.endswith(("LE", "BE"))
 }
 DIMENSIONS = (b"DIMENSION_LIST", b"REFERENCE_LIST")  # references by which arrays share an axis
+HEAP = b"GCOL\1\0\0\0"  # a collection of lists and words: its size, then number, size of each
 
 
 def inspect(content: bytes) -> None:
@@ -27,6 +29,7 @@ def inspect(content: bytes) -> None:
     if not content.startswith(b"\x89HDF\r\n\x1a\n"):
         return
     try:
+        _heaps(content)
         root = h5g.open(h5f.open_file_image(content), b"/")
         _attributes(root)
         for name in root:
@@ -42,6 +45,20 @@ def inspect(content: bytes) -> None:
         raise
     except Exception as error:  # h5py raises various errors for what it cannot read
         raise ParameterError(f"damaged ({error_summary(error)})") from None
+
+
+def _heaps(content: bytes) -> None:
+    """Refuse sizes of lists and words that do not add up, on which the library may never end."""
+    at = content.find(HEAP)
+    while at >= 0:
+        place, end = at + 16, at + struct.unpack_from("<Q", content, at + 8)[0]
+        while place + 16 <= end:
+            number, size = struct.unpack_from("<H6xQ", content, place)
+            step = 16 + -(-size // 8) * 8 if number else size  # number 0: the rest, with its head
+            place += step or end  # no step is no rest
+        if not place <= end <= len(content):
+            raise ValueError("lists do not fit into their place")
+        at = content.find(HEAP, end)
 
 
 def _array(name: str, array: h5d.DatasetID) -> None:

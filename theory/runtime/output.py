@@ -20,10 +20,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from theory.parameters import ParameterError, error_summary
+from theory.parameters import ParameterError, error_summary, shown
 
 WIDTH = 100  # characters per line without a terminal
 NARROWEST = 10  # smallest width of a text column, in characters
+
+
+def path(name: Any) -> Path:
+    """Where a file or folder is."""
+    if not isinstance(name, str | Path):
+        raise ParameterError(f"path = {shown(name)}: must be the name of a file or folder")
+    return Path(name)
 
 
 @contextlib.contextmanager
