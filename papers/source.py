@@ -13,8 +13,8 @@ import xarray as xr
 
 from papers import claims, evidence
 from theory import Equation, latex, titles
-from theory.parameters import described
 from theory.runtime import output, plotting, progress
+from theory.titles import described
 from verify.check import Check
 from verify.check_table import percent
 

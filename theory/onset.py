@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from theory import printing, registry, scope, sweep
@@ -324,25 +323,6 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
 
     emergence_times.scopes = scopes  # type: ignore[attr-defined]
     return emergence_times
-
-
-def labelled(name: str, values: Any, given: Mapping[str, Any], **attributes: str) -> xr.Dataset:
-    """One variable over the fields that were swept.
-
-    Parameters
-    ----------
-    name : str
-        Name of the variable.
-    values : array_like or DataArray
-        Result of array code for ``given``; a DataArray has its dimensions already.
-    given : mapping of str to array_like
-        Swept fields and overridden derived quantities, which broadcast.
-    """
-    if isinstance(values, xr.DataArray):
-        return values.rename(name).assign_attrs(attributes).to_dataset()
-    arrays = {field: np.asarray(v) for field, v in given.items()}
-    dims, coordinates = sweep.axes(arrays, np.shape(values), {f: f for f in arrays})
-    return xr.Dataset({name: (dims, values, attributes)}, coordinates)
 
 
 def main(argv: list[str] | None = None) -> int:

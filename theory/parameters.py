@@ -394,22 +394,3 @@ def stated(values: typing.Mapping[str, Any]) -> str:
         few = ", ".join(words) if len(words) <= MOST_VALUES else f"{words[0]} ... {words[-1]}"
         said.append(f"{name} = {few}")
     return "; ".join(said)
-
-
-def described(asked: typing.Sequence[tuple[BaseParameters, int]]) -> str:
-    """Parameters of several ensembles on one line: the common values, all values of those that
-    differ, and the number of seeds.
-
-    Parameters
-    ----------
-    asked : sequence of (Parameters, int)
-        Parameters and number of seeds of every ensemble; zero is not shown.
-    """
-    values: dict[str, list[Any]] = {}
-    for p, _ in asked:
-        for name, value in p.stored(training_only=True).items():
-            if value is not None and name not in NOT_SHOWN:
-                values.setdefault(name, []).append(value)
-    seeds = sorted({n for _, n in asked if n})
-    counts = [" or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")]
-    return "; ".join([stated(values), *(counts if seeds else [])])

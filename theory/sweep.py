@@ -186,7 +186,7 @@ def over_fields(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def call(p: Any, *given: Any, **more: Any) -> Any:
-        fields = _fields(p)
+        fields = p._fields() if isinstance(p, BaseParameters) else []
         swept = {k: v for k, v in more.items() if k not in signature and k in fields}
         passed_on = {k: v for k, v in more.items() if k not in swept}
         if not takes_more and isinstance(p, BaseParameters):
@@ -208,10 +208,6 @@ def over_fields(function: Callable) -> Callable:
         return grid.stack([function(q, *given[1:], **passed_on) for q in grid.points])
 
     return call
-
-
-def _fields(p: Any) -> list[str]:
-    return p._fields() if isinstance(p, BaseParameters) else []
 
 
 def numbers(given: Any, names: Iterable[str] | None = None, /, **swept: Any) -> Any:
@@ -245,7 +241,7 @@ def numbers(given: Any, names: Iterable[str] | None = None, /, **swept: Any) -> 
 
 def _overridden(p: BaseParameters, names: Iterable[str] | None, swept: dict[str, Any]) -> Values:
     """Values of Parameters, some of them given; rejects unknown names and those without effect."""
-    values, fields = p.values(), _fields(p)
+    values, fields = p.values(), p._fields()
     used = [*(values if names is None else names)]
     for name in swept:
         if name not in (known := {*fields, *values, *used}):

@@ -7,7 +7,7 @@ from typing import Any
 import sympy as sp
 import xarray as xr
 
-from theory.parameters import NOT_SHOWN, BaseParameters, described
+from theory.parameters import NOT_SHOWN, BaseParameters, stated
 
 MOST = 4  # longest list of values in a title
 SPELLED = {"lam": "lambda"}  # a field cannot be named lambda
@@ -103,3 +103,22 @@ def written(value: Any) -> str:
         return str(value)
     digits, e, power = f"{value:.4g}".partition("e")
     return rf"{digits}\times10^{{{int(power)}}}".removeprefix(r"1\times") if e else digits
+
+
+def described(asked: Sequence[tuple[BaseParameters, int]]) -> str:
+    """Parameters of several ensembles on one line: the common values, all values of those that
+    differ, and the number of seeds.
+
+    Parameters
+    ----------
+    asked : sequence of (Parameters, int)
+        Parameters and number of seeds of every ensemble; zero is not shown.
+    """
+    values: dict[str, list[Any]] = {}
+    for p, _ in asked:
+        for name, value in p.stored(training_only=True).items():
+            if value is not None and name not in NOT_SHOWN:
+                values.setdefault(name, []).append(value)
+    seeds = sorted({n for _, n in asked if n})
+    counts = [" or ".join(map(str, seeds)) + (" seed" if seeds == [1] else " seeds")]
+    return "; ".join([stated(values), *(counts if seeds else [])])

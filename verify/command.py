@@ -1,12 +1,15 @@
 """The main function of all ``verify`` commands, and the request that its arguments make."""
 
 import argparse
+import contextlib
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
 
 from simulate.storage import default_store
 from theory import registry
+from theory.parameters import ParameterError
 from theory.runtime import cli, progress
 from verify import stored
 from verify.report import Request, collect
@@ -92,3 +95,22 @@ def main(
     elif drawn:
         print("no figure of this form of the command (see --full)", file=sys.stderr)
     return report.exit_code
+
+
+def mapped(flag: str, text: str) -> dict[str, str]:
+    """``NAME=WORD,NAME="WORD, WORD"`` as a mapping.
+
+    Raises
+    ------
+    ParameterError
+        If a part has no ``=``, or a name comes twice.
+    """
+    parts = shlex.shlex(text, posix=True)
+    parts.whitespace, parts.whitespace_split, parts.quotes = ",", True, '"'
+    parts.escape = parts.commenters = ""
+    with contextlib.suppress(ValueError):  # a quotation without an end
+        pairs = [part.partition("=") for part in parts]
+        words = {name.strip(): word for name, sign, word in pairs if sign}
+        if len(words) == len(pairs):
+            return words
+    raise ParameterError(f'{flag} {text}: must be NAME=WORD,NAME="WORD, WORD", each name once')

@@ -8,7 +8,6 @@ import csv
 import io
 import math
 import re
-import shlex
 import textwrap
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -376,25 +375,6 @@ def against(model: registry.Model, p: Any, runs: xr.Dataset) -> Comparison:
     return found
 
 
-def mapped(flag: str, text: str) -> dict[str, str]:
-    """``NAME=WORD,NAME="WORD, WORD"`` as a mapping.
-
-    Raises
-    ------
-    ParameterError
-        If a part has no ``=``, or a name comes twice.
-    """
-    parts = shlex.shlex(text, posix=True)
-    parts.whitespace, parts.whitespace_split, parts.quotes = ",", True, '"'
-    parts.escape = parts.commenters = ""
-    with contextlib.suppress(ValueError):  # a quotation without an end
-        pairs = [part.partition("=") for part in parts]
-        words = {name.strip(): word for name, sign, word in pairs if sign}
-        if len(words) == len(pairs):
-            return words
-    raise ParameterError(f'{flag} {text}: must be NAME=WORD,NAME="WORD, WORD", each name once')
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """The part of ``verify.trajectories`` for a table."""
     flags = ("json", "wide", *ensemble.FLAGS, *FLAGS)
@@ -408,7 +388,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise ParameterError(
             "--columns NAME=COLUMN,... needs --runs FILE.csv, and --rows needs both"
         )
-    rows = mapped("--rows", args.rows) if args.rows else {}
-    runs = read(args.runs, mapped("--columns", args.columns), rows)
+    rows = command.mapped("--rows", args.rows) if args.rows else {}
+    runs = read(args.runs, command.mapped("--columns", args.columns), rows)
     comparison = against(args.model, command.request(args).parameters(), runs)
     return Report(comparison.checks, [comparison.spoken(), *scope.broken()]).printed(args)

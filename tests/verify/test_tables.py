@@ -13,7 +13,7 @@ import xarray as xr
 
 from theory import state_tracking as st
 from theory.parameters import ParameterError
-from verify import tables, trajectories
+from verify import command, tables, trajectories
 from verify.trajectories import compare
 
 P = st.Parameters.demo()
@@ -38,7 +38,7 @@ def table(tmp_path_factory):
 
 def test_a_table_is_read_as_curves_over_seed_and_time(table):
     """Names, factors, rows; whatever the order of the lines."""
-    runs = tables.read(table, tables.mapped("--columns", COLUMNS), {"width": "64.0"})
+    runs = tables.read(table, command.mapped("--columns", COLUMNS), {"width": "64.0"})
     assert dict(runs.sizes) == {"seed": 10, "alpha": 13} and set(runs.data_vars) == {"A", "R"}
     assert runs.alpha.values.tolist() == np.linspace(0, 6, 13).tolist()
     curve = st.flow().solve(P, alpha=6.0, at=runs.alpha.values)
@@ -114,7 +114,7 @@ def test_broken_tables(tmp_path, content, columns, words):
     path = tmp_path / "broken.csv"
     path.write_bytes(content)
     with pytest.raises(ParameterError, match=words):
-        tables.read(path, tables.mapped("--columns", columns))
+        tables.read(path, command.mapped("--columns", columns))
 
 
 def test_a_table_of_one_time_and_one_without_columns(tmp_path):
@@ -177,7 +177,7 @@ def test_what_can_be_read_is_read_rightly(tmp_path, content, columns, values):
     """Names that look like arithmetic, blanks, quotes, one column per student, names of students,
     separators and missing values.
     """
-    curves = tables.read(written(tmp_path, content), tables.mapped("--columns", columns))
+    curves = tables.read(written(tmp_path, content), command.mapped("--columns", columns))
     assert curves.t.values.tolist() == [0, 1]
     if isinstance(values, dict):
         assert {s: curves.x.sel(seed=s).values.tolist() for s in curves.seed.values} == values
@@ -213,7 +213,7 @@ def test_what_would_be_read_wrongly_is_refused(tmp_path, content, columns, words
     """In one line, with the number of the line in the file."""
     path = written(tmp_path, content)
     with pytest.raises(ParameterError, match=words) as caught:
-        tables.read(path, tables.mapped("--columns", columns))
+        tables.read(path, command.mapped("--columns", columns))
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
 
 

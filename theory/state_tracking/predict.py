@@ -2,13 +2,13 @@
 
 import json
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from theory import ParameterError, prediction, scope, sweep, until
-from theory.onset import labelled
 from theory.parameters import Allowed, number
 from theory.state_tracking import levels
 from theory.state_tracking.integrate import System, half_times, solve
@@ -182,6 +182,25 @@ def _attributes(p: Parameters, level: str, whose: str) -> dict[str, str]:
         "status": "closure",
         "parameters": p.as_json(),
     }
+
+
+def labelled(name: str, values: Any, given: Mapping[str, Any], **attributes: str) -> xr.Dataset:
+    """One variable over the fields that were swept.
+
+    Parameters
+    ----------
+    name : str
+        Name of the variable.
+    values : array_like or DataArray
+        Result of array code for ``given``; a DataArray has its dimensions already.
+    given : mapping of str to array_like
+        Swept fields and overridden derived quantities, which broadcast.
+    """
+    if isinstance(values, xr.DataArray):
+        return values.rename(name).assign_attrs(attributes).to_dataset()
+    arrays = {field: np.asarray(v) for field, v in given.items()}
+    dims, coordinates = sweep.axes(arrays, np.shape(values), {f: f for f in arrays})
+    return xr.Dataset({name: (dims, values, attributes)}, coordinates)
 
 
 @scope.guard(FLOW)

@@ -18,11 +18,12 @@ import xarray as xr
 from simulate.positional_semantic import train
 from simulate.positional_semantic.linear import fit_linear
 from theory import titles
-from theory.parameters import ParameterError, described
+from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters
 from theory.positional_semantic.branches import thresholds
 from theory.positional_semantic.parameters import DESCENT
 from theory.runtime import plotting
+from theory.titles import described
 from verify.check import estimated
 from verify.positional_semantic import extensions, minima
 from verify.positional_semantic.minima import (

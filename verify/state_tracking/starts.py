@@ -22,7 +22,7 @@ SETTINGS = {
     "demo with four actions": DEMO.replace(d_g=4),
     "24 states, 12 actions, words of 5": DEMO.replace(N=24, L=5, d_g=12, d_h=16, epochs=4096),
 }
-SEEDS, DRAWS = range(10_000, 10_400), 600
+SEEDS, DRAWS = range(10_000, 10_200), 600
 OWN, ALONE = 0.005, Band(-0.01, 0.01, "closure; set beforehand")
 
 
