@@ -72,10 +72,15 @@ def widened(x: Any, dtype: torch.dtype = torch.float64) -> Any:
 
 
 def typed(x: Tensor) -> Tensor:
-    """Float32 and float16 in double precision, as they were typed: 0.1 is 0.1."""
+    """Float32 and float16 in double precision, as they were typed: 0.1 is 0.1. Of many different
+    numbers, which are drawn and not typed, nothing changes.
+    """
     if x.dtype not in NARROW[:2]:
         return x
-    return torch.from_numpy(x.detach().cpu().numpy().astype(str).astype(float))
+    values, places = x.detach().cpu().unique(return_inverse=True)
+    if len(values) > MANY:
+        return x
+    return torch.from_numpy(values.numpy().astype(str).astype(float))[places]
 
 
 def copied(of: nn.Module, dtype: torch.dtype) -> nn.Module:
@@ -142,7 +147,7 @@ class Loss:
             "module: must be a torch.nn.Module, a mapping of tensors, or a loss with "
             f"start={{name: tensor}}, got {self.name}",
         )
-        every = given = dict(of.named_parameters() if isinstance(of, nn.Module) else of)
+        every = dict(of.named_parameters() if isinstance(of, nn.Module) else of)
         self.frozen = [
             k for k, x in every.items() if isinstance(of, nn.Module) and not x.requires_grad
         ]
@@ -161,7 +166,7 @@ class Loss:
             every = dict(of.named_parameters())
         else:
             self.module = nn.Module()
-            of = every = {k: widened(x).clone().requires_grad_() for k, x in every.items()}
+            of = every = {k: widened(typed(x)).clone().requires_grad_() for k, x in every.items()}
         own = getattr(of, "loss", None)
         require(
             loss_fn or callable(own),
@@ -169,9 +174,6 @@ class Loss:
         )
         self.function: Any = functools.partial(loss_fn, of) if loss_fn else own
         self.leaves: dict[str, Tensor] = {k: x for k, x in every.items() if k not in self.frozen}
-        with torch.no_grad():
-            for name, x in self.leaves.items():
-                x.copy_(typed(given[name]))
         say = "module: weights of torch.jit modules cannot be copied; give the module before that"
         require(all(x.is_leaf for x in self.leaves.values()), say)
         require(self.leaves, "module: has no trainable weights")
