@@ -11,7 +11,7 @@ from theory.registry import MODELS
 from theory.state_tracking import Parameters
 from verify.check import Band, failed, vanishing
 from verify.report import Request
-from verify.state_tracking import batches, decay, domains, laws, optimisers, order, rewards
+from verify.state_tracking import batches, decay, domains, laws, optimisers, order, rewards, starts
 from verify.state_tracking.optimisers import gaps
 
 TINY = Parameters(N=8, L=4, d_g=8, d_h=16, n_train=1024, n_test=512, unit="step")
@@ -141,6 +141,36 @@ def test_networks_without_order(monkeypatch):
         assert all(not c.within for c in order.unordered())
 
 
+def test_times_over_initial_weights(monkeypatch):
+    """Of three settings, from students that come with the code; times 2% off are seen from own
+    starts, a tenth from sizes alone, whichever seeds are lucky.
+    """
+    rows = starts.checks()
+    assert len(rows) == 6 and not failed(rows)
+    assert {c.verdict for c in rows} <= {"agrees", "coarse"}
+    for name, factor in (("theory_times", 1.02), ("times_alone", 1.1)):
+        off = getattr(starts, name)
+        with monkeypatch.context() as patched:
+            patched.setattr(
+                starts, name, lambda *a, off=off, factor=factor: off(*a) * [factor, 1, 1]
+            )
+            assert len([c for c in starts.checks() if not c.within]) == 3
+
+
+def test_luck_is_taken_off():
+    """Seeds whose attention starts high are early; beside that there is nothing."""
+    p = next(iter(starts.SETTINGS.values()))
+    own = starts.theory_times(p, list(starts.SEEDS))
+    x = np.column_stack([np.ones(len(own)), starts.features(own[:, 1:])])
+    slopes = np.linalg.lstsq(x, np.log(own[:, 0]), rcond=None)[0][1:]
+    early = own[own[:, 1] > np.median(own[:, 1])]
+    raw = np.log(early[:, 0]).mean() - np.log(own[:, 0]).mean()
+    rest = starts.beside_luck(early[:, 0], early[:, 1:], slopes).mean()
+    whole = starts.beside_luck(own[:, 0], own[:, 1:], slopes)
+    assert raw < -0.1 and abs(rest - whole.mean()) < 0.03
+    assert whole.std() < 0.6 * np.log(own[:, 0]).std()
+
+
 def test_groups_of_laws(monkeypatch):
     """One for every optimiser at every setting; those that train do so with the options given."""
     assert len(optimisers.GROUPS) == len(optimisers.cases())
@@ -156,7 +186,7 @@ def test_groups_of_laws(monkeypatch):
     made = laws.groups(request)
     made["ends"]()
     assert given == [request.training]
-    titles = {x for module in (decay, domains, optimisers, order) for x in module.GROUPS}
+    titles = {x for module in (decay, domains, optimisers, order, starts) for x in module.GROUPS}
     titles |= {*optimisers.CLOCK_GROUPS, *optimisers.ADAM_GROUPS}
     titles |= {*decay.GROUPS_OF_PHASES, *decay.EDGE_GROUPS}
     assert made.keys() == {"groups", "order of batches", *titles}

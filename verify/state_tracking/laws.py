@@ -7,7 +7,7 @@ from typing import Any
 from verify import measured
 from verify.check import Check
 from verify.report import Report, Request
-from verify.state_tracking import batches, decay, domains, optimisers, order, rewards
+from verify.state_tracking import batches, decay, domains, optimisers, order, rewards, starts
 
 TRAINS = True  # what comes with the code, if asked
 
@@ -16,7 +16,8 @@ def groups(request: Request) -> dict[str, Callable[[], list[Check]]]:
     """Rows that take longer, by students that come with the code, by title."""
     parts: Any = (
         *(optimisers.CLOCK_GROUPS, optimisers.ADAM_GROUPS, decay.GROUPS, decay.GROUPS_OF_PHASES),
-        *(decay.EDGE_GROUPS, optimisers.GROUPS, domains.GROUPS, order.GROUPS),
+        *(decay.EDGE_GROUPS, optimisers.GROUPS, domains.GROUPS),
+        *(order.GROUPS, starts.GROUPS),
     )
     trained = {
         title: functools.partial(make, **request.training)
