@@ -171,16 +171,16 @@ def resumable(system: Any, learner: Learner, students: int, number: int) -> None
     if not any(begin):
         return
     load(system, learner, copy.deepcopy(begin))  # optimisers go on with what they load
-    counts = counted(learner)
     if torch.cuda.is_initialized():
         return
-    generators, ends = checkpoints.generators(), []
+    generators, ends, counts = checkpoints.generators(), [], []
     for shift in range(2):
         random.seed(number + shift)
         np.random.seed(number + shift)  # noqa: NPY002
         torch.manual_seed(number + shift)
         learner.step(number)
         ends.append(states(system, learner, students))
+        counts.append(counted(learner))
         load(system, learner, copy.deepcopy(begin))
     checkpoints.set_generators(generators)
     if not alike(*ends):
@@ -189,11 +189,11 @@ def resumable(system: Any, learner: Learner, students: int, number: int) -> None
             "run would be another; keep in state() all that step() changes, and draw random numbers "
             "from simulate.streams.of_torch(seed, 0, number)"
         )
-    again = counted(learner)
-    if moved := [k for k, v in counts.items() if not alike(v, again.get(k))]:
+    if moved := [k for k, v in counts[0].items() if not alike(v, counts[1].get(k))]:
         raise ParameterError(
-            f"{system.name}: step() changes the attribute {moved[0][1:]}, which load() does not restore, a "
-            "resumed run may be another; keep it in state(), or take the number of the step"
+            f"{system.name}: step({number}) made twice from the same state gives two values of the "
+            f"attribute {moved[0][1:]}, a resumed run may be another; keep it in state(), or take the "
+            "number of the step"
         )
 
 

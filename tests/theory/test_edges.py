@@ -48,7 +48,6 @@ INNER = {
     "fixed_point": "continued",
     "branches": "crossing",
     "proportional.onset": "charts",
-    "extensions": "kinds step starting solve predict critical",
     "positional_semantic.onset": "over_alpha",
     "general": "softmax attention fields conjugates output_channel input_channel",
     "reward_onset": "curve",

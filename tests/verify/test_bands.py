@@ -13,7 +13,7 @@ from known_errors import best
 
 from simulate.state_tracking import train
 from theory import state_tracking as st
-from theory.state_tracking import Parameters, exact, inversion, quadrature, rollout
+from theory.state_tracking import Parameters, exact, inversion, rollout
 from theory.state_tracking.symbols import A
 from verify.check import failed
 from verify.emergence import first_crossing
@@ -176,11 +176,9 @@ def attention_times(monkeypatch):
         kappa = replace(right_exact["kappa"], rhs=factor * right_exact["kappa"].rhs)
         monkeypatch.setattr(rollout, "flow", functools.partial(flow, factor=factor))
         monkeypatch.setattr(exact, "equations", lambda: {**right_exact, "kappa": kappa})
-        quadrature._constants.cache_clear()
 
     yield multiply
     monkeypatch.undo()
-    quadrature._constants.cache_clear()
 
 
 @pytest.mark.parametrize("factor", [0.95, 1.05])
