@@ -231,7 +231,7 @@ class Copies(nn.Module, Learner):
     def measure(self) -> dict[str, np.ndarray]:
         """Loss over all data, observables, recorded weights."""
         found = self.values(self.theta, self.fixed, self.data)
-        return {k: x[: self.many].numpy() for k, x in found.items()}
+        return {k: x[: self.many].detach().numpy() for k, x in found.items()}
 
     def state(self, b: int) -> State:
         """Weights and the optimiser's memory of one copy."""
