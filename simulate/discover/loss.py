@@ -255,7 +255,7 @@ class Loss:
     def gradient(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """The loss and its gradient."""
         loss, slopes = self.slopes(theta)
-        return float(loss.detach()), slopes.numpy()
+        return float(loss.detach()), slopes.detach().numpy()
 
     def curvature(self, theta: np.ndarray, along: np.ndarray) -> np.ndarray:
         """Derivatives by all weights of the gradient along every row."""
