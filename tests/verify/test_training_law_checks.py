@@ -141,26 +141,34 @@ def test_networks_without_order(monkeypatch):
         assert all(not c.within for c in order.unordered())
 
 
-def test_times_over_initial_weights(monkeypatch):
-    """Of three settings, from students that come with the code; times 2% off are seen from own
-    starts, a tenth from sizes alone, whichever seeds are lucky.
+@pytest.fixture(scope="module")
+def at_demo():
+    """The theory at the first setting: from the starts of the students, and from 200 drawn ones."""
+    p = starts.SETTINGS["demo"]
+    return {
+        "theory_times": starts.theory_times(p, list(starts.SEEDS)),
+        "times_alone": starts.times_alone(p, 200),
+    }
+
+
+def test_times_over_initial_weights(monkeypatch, at_demo):
+    """The theory of now beside students that come with the code; times 2% off are seen from own
+    starts, a tenth from sizes alone.
     """
+    monkeypatch.setattr(starts, "SETTINGS", {"demo": starts.SETTINGS["demo"]})
+    for name, times in at_demo.items():
+        monkeypatch.setattr(starts, name, lambda *_, times=times: times)
     rows = starts.checks()
-    assert len(rows) == 6 and not failed(rows)
-    assert {c.verdict for c in rows} <= {"agrees", "coarse"}
+    assert len(rows) == 2 and not failed(rows)
     for name, factor in (("theory_times", 1.02), ("times_alone", 1.1)):
-        off = getattr(starts, name)
         with monkeypatch.context() as patched:
-            patched.setattr(
-                starts, name, lambda *a, off=off, factor=factor: off(*a) * [factor, 1, 1]
-            )
-            assert len([c for c in starts.checks() if not c.within]) == 3
+            patched.setattr(starts, name, lambda *_, x=at_demo[name] * [factor, 1, 1]: x)
+            assert len([c for c in starts.checks() if not c.within]) == 1
 
 
-def test_luck_is_taken_off():
+def test_luck_is_taken_off(at_demo):
     """Seeds whose attention starts high are early; beside that there is nothing."""
-    p = next(iter(starts.SETTINGS.values()))
-    own = starts.theory_times(p, list(starts.SEEDS))
+    own = at_demo["theory_times"]
     x = np.column_stack([np.ones(len(own)), starts.features(own[:, 1:])])
     slopes = np.linalg.lstsq(x, np.log(own[:, 0]), rcond=None)[0][1:]
     early = own[own[:, 1] > np.median(own[:, 1])]

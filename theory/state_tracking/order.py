@@ -1,10 +1,11 @@
 """Words whose last state alone is asked for: what a network can say that does not see the order of
 the actions.
 
-Of all products of the same actions, the commutators [a, b] = a^-1 b^-1 a b generate the quotients.
-A long word may therefore end, with equal probabilities, in every state of one orbit of the
-commutator subgroup: a network without order stays at accuracy 1 / size and loss ln(size). That is
-1 / |[G, G]| for a group that acts on itself: 1/3 for S_3, 1/4 for A_4, 1/8 for SL(2, 3).
+Two products of the same actions in another order differ by a product of commutators, a b against
+b a. A long word may therefore end, with equal probabilities, in every state of one orbit of the
+commutator subgroup [G, G]: without order, accuracy is at best 1 / size of the orbit, and loss at
+least ln(size). That is 1 / |[G, G]| for a group that acts on itself: 1/3 for S_3, 1/4 for A_4, 1/8
+for SL(2, 3).
 
 A logit that is a sum over actions, as the solvable student's, says less. Where the actions are all
 of a group, the last state is uniform whatever one action and the first state are, so that the
