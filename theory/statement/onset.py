@@ -12,7 +12,7 @@ from theory import scope
 from theory.conserved import linearised
 from theory.onset import Onset, tabulated
 from theory.parameters import ParameterError
-from theory.statement import kept, passage, starts
+from theory.statement import kept, passage, rare, starts
 from theory.statement.derived import Derived
 from theory.statement.starts import EVENTS
 from theory.statement.stated import Statement
@@ -136,13 +136,13 @@ def _random(made: Derived, p: Any, until: float | None) -> Onset:
         label = f"half of its fall, by {q:.0%} of starts"
         value = np.quantile(drawn.t_50, q, method="inverted_cdf")
         numbers[f"t_50_{q:.0%}".rstrip("%")] = (float(value), label, "t")
-    never = float(np.isinf(drawn.t_90).mean())
-    numbers["never"] = (never, "share of starts that do not get through it within the run")
+    never, error = rare.share(made, p, drawn, lambda of: np.isinf(np.asarray(of["t_90"])))
+    label = "share of starts that do not get through it within the run"
+    numbers["never"] = (never, label + (f", +- {error:.2g}" if error else ""))
     notes = [f"{starts.ASSUMED}; against students: verify.trajectories"]
     for name in made.observables:
-        share = float((drawn[name] > 0).mean())
+        share, error = rare.share(made, p, drawn, lambda of, x=name: np.asarray(of[x]) > 0)
         if 0 < share < 1 - never:
-            error = np.sqrt(share * (1 - share) / DRAWS)
             numbers[f"P_{name}"] = (share, f"share of starts with {name} > 0 then, +- {error:.2g}")
     found = passage.passage(made, p, (begun + end) / 2, round(run / p.eta))
     if isinstance(found, str):

@@ -269,6 +269,11 @@ class Bulk:
         return times, ends
 
 
+def falling(begun: float, floor: float) -> list[float]:
+    """Losses at which shares of the fall are done."""
+    return [begun - share * (begun - floor) for share in EVENTS.values()]
+
+
 def _crossed(losses: Sequence[np.ndarray], level: float) -> np.ndarray:
     """Where between the second and third of four equidistant values a cubic crosses a level."""
     a, b, c, d = losses
@@ -314,7 +319,7 @@ def times(made: Any, p: Any, draws: int, seed: int = 0, until: float | None = No
     middle = ordered(made, {c.symbol.name: mean(c, p) for c in made.classes})
     begun = float(bulk.shown("loss", middle[:, None])[0])
     require(floor < begun, f"statement {made.statement.name}: the loss does not fall")
-    levels = [begun - share * (begun - floor) for share in EVENTS.values()]
+    levels = falling(begun, floor)
     steps *= 1 if most else PATIENCE
     found, ends = bulk.crossings(x, levels, steps)
     data = {

@@ -1,0 +1,63 @@
+"""Shares of rare starts, against many plain draws and a law that is known."""
+
+import numpy as np
+import pytest
+from random_starts import KINDS
+
+from theory.statement import kept, model, onset, rare, starts, uniform
+
+
+@pytest.fixture(scope="module")
+def circuits():
+    """Two circuits of which the slower one hardly ever wins."""
+    stated = KINDS["two circuits"]()
+    p = model.parameters(stated)(N1=5, sigma=1e-4)
+    made = kept.derived(stated).written(onset.sized(stated, p))
+    return made, p, starts.times(made, p, 4000)
+
+
+def slower(found):
+    """Whether it wins."""
+    return np.asarray(found["first"]) <= 0
+
+
+def test_many_plain_draws_find_the_same(circuits):
+    """A share of two thirds of a per cent, known as well as from ten times as many plain draws."""
+    made, p, drawn = circuits
+    share, error = rare.share(made, p, drawn, slower)
+    plain = slower(starts.times(made, p, 40_000, seed=7)).mean()
+    spread = np.sqrt(plain / 40_000)
+    assert 0.004 < plain < 0.01
+    assert abs(share - plain) < 3 * np.hypot(error, spread)
+    assert error**2 < spread**2 / 4  # 50,000 draws are made
+    whole, same = rare.share(made, p, drawn, lambda found: ~slower(found))
+    assert whole == pytest.approx(1 - share) and same == error
+    row = onset.onset(made, p)
+    assert row.numbers["P_first"] == whole and f"+- {error:.2g}" in row.labels["P_first"]
+
+
+def test_a_normal_tail(circuits):
+    """A start beyond three standard deviations along a direction: 0.27%, whatever the dynamics."""
+    made, p, drawn = circuits
+
+    class Tail(starts.Bulk):
+        def crossings(self, x, levels, most):
+            far = abs(x[0]) > 3 * spread
+            return np.zeros((3, x.shape[1])), {"first": np.where(far, -1.0, 1.0)}
+
+    spread = np.sqrt(rare.passage.covariance(made, p)[0, 0])
+    few = drawn.assign(first=("draw", np.where(np.arange(4000) < 10, -1.0, 1.0)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rare.starts, "Bulk", Tail)
+        share, error = rare.share(made, p, few, slower)
+    assert abs(share - 0.0026998) < 3 * error < 0.0004
+
+
+def test_common_ones_and_other_laws_are_counted(circuits):
+    """Where enough of the drawn starts tell, or nothing is known of the law: their own share."""
+    made, p, drawn = circuits
+    common = drawn.assign(first=("draw", np.where(np.arange(4000) < 400, -1.0, 1.0)))
+    assert rare.share(made, p, common, slower) == pytest.approx((0.1, np.sqrt(0.09 / 4000)))
+    stated = KINDS["no saddle"](start=uniform(0.1))
+    few = drawn.assign(first=("draw", np.where(np.arange(4000) < 40, -1.0, 1.0)))
+    assert rare.share(kept.derived(stated), p, few, slower)[0] == 0.01
