@@ -104,7 +104,8 @@ def test_a_hostile_file_is_refused_in_one_line(kind, plain, forked):
 def test_what_is_cut_short_is_refused_in_one_line(end, plain):
     """Sealed again, so that only the inspection is left."""
     storage.seal(plain, storage.unseal(plain)[:end])
-    with pytest.raises(ParameterError, match=r"a\.nc: damaged \(") as caught:
+    lost = r"a\.nc: (damaged \(|a netCDF file, but not a run)"  # as the version of HDF5 sees it
+    with pytest.raises(ParameterError, match=lost) as caught:
         runs.read(plain)
     assert "\n" not in str(caught.value)
 

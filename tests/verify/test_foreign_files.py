@@ -70,7 +70,7 @@ def with_(**attrs):
     return lambda found: found.assign_attrs(attrs)
 
 
-NESTED = '{"a":' * 10**5 + "1" + "}" * 10**5
+NESTED = '{"a":' * 10**4 + "1" + "}" * 10**4
 ATTRIBUTES = [
     (without("model"), "model is missing"),
     (without("parameters"), "parameters"),
@@ -86,7 +86,7 @@ ATTRIBUTES = [
     (with_(kind="another"), "not a run"),
     (with_(configuration="{"), "configuration"),
     (with_(seed="first"), "seed"),
-    *((with_(**{name: "[" * 10**5}), name) for name in ("configuration", "parameters")),
+    *((with_(**{name: "[" * 10**4}), name) for name in ("configuration", "parameters")),
     *((with_(**{name: NESTED}), name) for name in ("configuration", "parameters")),
 ]
 
