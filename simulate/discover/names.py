@@ -111,15 +111,13 @@ def part(weight: str, member: np.ndarray, known: Sequence[Mapping[str, np.ndarra
     return Part(f"{weight}[{', '.join(letters)}]" if letters else weight, tuple(conditions), many)
 
 
-def parts(
-    labels: np.ndarray, shapes: Mapping[str, tuple[int, ...]], places: Mapping[str, slice]
-) -> list[list[Part]]:
-    """For every class, its entries of every weight."""
-    named: list[list[Part]] = [[] for _ in range(labels.max() + 1)]
-    for weight, shape in shapes.items():
-        numbers = {weight: labels[places[weight]].reshape(shape)}
+def parts(labels: Mapping[str, np.ndarray]) -> list[list[Part]]:
+    """For every class, its entries of every weight, from the classes of all entries."""
+    named: list[list[Part]] = [[] for _ in range(1 + max(x.max() for x in labels.values()))]
+    for weight, x in labels.items():
+        numbers = {weight: x}
         if weight.endswith("in_proj_weight"):  # of torch.nn.MultiheadAttention
-            three = np.split(numbers[weight], 3)
+            three = np.split(x, 3)
             numbers = {
                 weight.replace("in_proj_weight", k): x
                 for k, x in zip(("query", "key", "value"), three, strict=True)
