@@ -303,12 +303,9 @@ class Loss:
             require(same, "loss: changes weights or their .grad; it must only compute")
             before, drawn = self.state(), torch.get_rng_state()
             value, again = float(loss.detach()), self(away)
-            for name, x in self.state().items():
-                require(
-                    np.array_equal(x, before.get(name, x), equal_nan=True),
-                    f"loss: changes {name} at every call (batch norm in training mode, or a "
-                    "counter?); call module.eval() first, or make it a constant",
-                )
+            for what, x in self.state().items():
+                same = np.array_equal(x, before.get(what, x), equal_nan=True)
+                require(same, f"loss: changes {what}")
             if not (
                 torch.equal(drawn, torch.get_rng_state())
                 and np.isclose(again, value, rtol=SAME, atol=0, equal_nan=True)
@@ -328,14 +325,16 @@ class Loss:
         require(np.isfinite(slopes).all(), "loss: its gradient is not finite at the start")
 
     def state(self) -> dict[str, np.ndarray]:
-        """Buffers, and numbers that modules keep as attributes, by name."""
+        """Buffers, and numbers that modules keep as attributes, by what to do if they change."""
         numbers = {
-            f"{name}.{k}": x
-            for name, of in self.module.named_modules(prefix="module")
-            for k, x in [*of._buffers.items(), *vars(of).items()]
-            if isinstance(x, int | float | Tensor)
+            f"the buffer {k} (batch norm in training mode?); call module.eval() first": x.tolist()
+            for k, x in self.module.named_buffers()
         }
-        return {k: np.array(torch.as_tensor(x).tolist()) for k, x in numbers.items()}
+        for name, of in self.module.named_modules(prefix="module"):
+            for k, x in vars(of).items():
+                if isinstance(x, int | float):
+                    numbers[f"{name}.{k} at every call; make it a constant"] = x
+        return {k: np.array(x) for k, x in numbers.items()}
 
     def memory(self) -> float:
         """Bytes that one gradient stores beside the weights, from some of the inputs; 0 of few."""
