@@ -326,7 +326,7 @@ class Loss:
 
     def state(self) -> dict[str, np.ndarray]:
         """Buffers, and numbers that modules keep as attributes, by what to do if they change."""
-        numbers = {
+        numbers: dict[str, Any] = {
             f"the buffer {k} (batch norm in training mode?); call module.eval() first": x.tolist()
             for k, x in self.module.named_buffers()
         }

@@ -202,7 +202,7 @@ def uneven_weights(loss: Loss, points: Points) -> list[str]:
 def elsewhere(loss: Loss, points: Points) -> str:
     """A start from which descent moves, if it does not move from this one."""
     for name, x in loss.named(loss.start).items():
-        moves = {"0.1": np.ones(x.shape)}
+        moves: dict[str, Array] = {"0.1": np.ones(x.shape)}
         if x.shape[1:] == x.shape[:1]:
             moves[f"0.1 * torch.eye({len(x)})"] = np.eye(len(x))
         for words, moved in moves.items():

@@ -71,7 +71,7 @@ def echelon(rows: Array) -> Array:
         more = [*pivots, j]
         if np.linalg.matrix_rank(rows[:, more], 1e-6) == len(more):
             pivots = more
-    return np.frompyfunc(simple, 1, 1)(np.linalg.solve(rows[:, pivots], rows))
+    return np.vectorize(simple, otypes=[object])(np.linalg.solve(rows[:, pivots], rows))
 
 
 @dataclass(frozen=True)

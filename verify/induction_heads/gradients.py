@@ -50,11 +50,16 @@ def any_query(eq: Table) -> Iterator[Check]:
         loss = spelled(eq, "loss_query", end)
         derivatives = [sp.diff(loss, by) for by in (alpha, beta, gamma)]
         points = [Point(N, pair, mask, pair) for N in SIZES[:3] for pair in range(1, N + 1)]
-        losses = [x.number(loss) for x in points], [x.loss for x in points]
-        slopes = [[x.number(f) for f in derivatives] for x in points], [x.gradient for x in points]
-        for label, sides in (("loss", losses), ("its gradient", slopes)):
-            label = f"{label} for every q, {mask} mask"
-            yield identity(label, f"loss_query{end}", *sides, *BY_AUTOGRAD)
+        sides = {
+            "loss": ([x.number(loss) for x in points], [x.loss for x in points]),
+            "its gradient": (
+                [[x.number(slope) for slope in derivatives] for x in points],
+                [x.gradient for x in points],
+            ),
+        }
+        for words, (told, there) in sides.items():
+            label = f"{words} for every q, {mask} mask"
+            yield identity(label, f"loss_query{end}", told, there, *BY_AUTOGRAD)
 
 
 @listed
@@ -117,7 +122,7 @@ def uniform_query(eq: Table) -> list[Check]:
         ("loss averaged over q", "loss_query", loss, losses),
         ("  its gradient", "loss_query", gradient, gradients),
     )
-    return [identity(*row, *BY_AUTOGRAD) for row in rows]
+    return [identity(name, of, one, other, *BY_AUTOGRAD) for name, of, one, other in rows]
 
 
 POINTS = 5
@@ -176,7 +181,7 @@ def conserved(eq: Table) -> list[Check]:
         x = Point(6, 6, "strict", seed)
         v = x.values()
         slopes = zip((alpha, beta), x.gradient, strict=False)
-        moved.append(sum(x.number(sp.diff(C, by)) * slope for by, slope in slopes))
+        moved.append(sum(x.number(sp.diff(C, w)) * slope for w, slope in slopes))
         star = float(eq["gamma_star"].evaluate(v))
         loss, gradient = network(pseudo(alpha_3=v["alpha"], beta_2=v["beta"], gamma_3=star))
         best.append(gradient[NAMES.index("gamma_3")])
@@ -184,8 +189,8 @@ def conserved(eq: Table) -> list[Check]:
     curve = ih.flow().solve(Parameters.emergence(N=6, D=None), t=120.0)
     along = {"N": 6, "alpha": curve.alpha.values[1:], "beta": curve.beta.values[1:]}
     solutions = Sides(eq, 1e-9, "rtol 1e-12 over some hundred steps")
-    for x, y in (("alpha", "beta"), ("beta", "alpha")):
-        solutions.add(f"{x}({y}) along the flow", f"{x}_of_{y}", along, along[x])
+    for of, by in (("alpha", "beta"), ("beta", "alpha")):
+        solutions.add(f"{of}({by}) along the flow", f"{of}_of_{by}", along, along[of])
     plateau = Sides(eq, *BY_AUTOGRAD)
     silent = Network(4, 4, "strict")(pseudo(gamma_3=1.0))[0]
     plateau.add("plateau: gamma = 1, alpha = beta = 0", "plateau", {"N": 4.0}, silent)
