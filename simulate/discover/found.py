@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,18 +12,21 @@ import numpy as np
 import scipy.interpolate
 import scipy.signal
 import sympy as sp
+import torch
 import xarray as xr
 
 from simulate.discover import names
-from simulate.discover.flow import AGREE, STEPS, NumericFlow, Reduced, project
+from simulate.discover.flow import NumericFlow
 from simulate.discover.loss import Loss
-from simulate.discover.subspace import Subspace, discovered
+from simulate.discover.search import discovered
+from simulate.discover.subspace import STEPS, Subspace
 from theory.onset import Onset, tabulated
 from theory.optimisers import Optimiser
-from theory.parameters import ParameterError
 from theory.runtime import memory, output
+from theory.statement.tree import require
 from theory.trajectory import Trajectory
 
+AGREE = 1e-9  # of both descents, relative to the largest weight
 SLOW = 0.01  # share of the fall of the loss in the second half of a run that is long enough
 LEAVES = 60  # e-folds after which a descent that has not left a saddle never does
 MOST_DOUBLINGS = 24
@@ -36,27 +39,27 @@ class Discovered:
 
     Attributes
     ----------
-    loss : Loss
-        Mean loss over the inputs, in double precision.
     subspace : Subspace
-        Classes of entries, coordinates and the evidence for them.
+        The loss, classes of entries, coordinates and the evidence for them.
     exact : bool
         Whether the inputs are all inputs; otherwise the answer is for this sample.
     deviation : float
         Largest difference between descent of the module and of its flow, relative to weights.
     """
 
-    loss: Loss
     subspace: Subspace
     exact: bool
     deviation: float
 
-    project = project
+    @property
+    def loss(self) -> Loss:
+        """Mean loss over the inputs, in double precision."""
+        return self.subspace.loss
 
     @functools.cached_property
     def parts(self) -> list[list[names.Part]]:
         """For every class, its entries of every weight."""
-        return names.parts(self.subspace.labels, self.loss.shapes, self.loss.places)
+        return names.parts(self.loss.named(self.subspace.labels))
 
     def described(self, rows: Iterable[Any]) -> list[str]:
         """Combinations of means over classes in words."""
@@ -95,33 +98,28 @@ class Discovered:
     @property
     def checks(self) -> list[dict[str, Any]]:
         """Checks: what was compared, the deviation, and the largest that passes."""
-        return [
-            {
-                "check": f"descent of the module and of the flow, {STEPS} steps",
-                "deviation": self.deviation,
-                "tolerance": AGREE,
-                "passed": self.deviation < AGREE,
-            }
-        ]
+        what = f"descent of the module and of the flow, {STEPS} steps"
+        numbers = {"deviation": self.deviation, "tolerance": AGREE}
+        return [{"check": what, **numbers, "passed": self.deviation < AGREE}]
 
     @functools.cached_property
     def flow(self) -> NumericFlow:
         """Gradient flow of the order parameters; time is learning rate times number of steps."""
         s = self.subspace
-        state = [sp.Symbol(f"x{k + 1}", real=True) for k in range(len(s.forms))]
-        reduced = Reduced(self.loss, s)
-        value = type("loss", (sp.Function,), {"_imp_": staticmethod(reduced.value)})
+        start = s.coordinates(self.loss.start)
+        state = sp.symbols(f"x1:{len(start) + 1}", real=True)
+        value = type("loss", (sp.Function,), {"_imp_": staticmethod(s.value)})
         return NumericFlow(
             self.loss.name,
             sp.Symbol("t"),
             {x: sp.Function(f"rate_{x.name}")(*state) for x in state},
-            dict(zip(state, map(sp.Float, s.coordinates(s.start)), strict=True)),
+            dict(zip(state, map(sp.Float, start), strict=True)),
             "discovered from gradients",
             "exact",
             (self.scope,),
             observables={"loss": value(*state)},
-            entries=lambda: reduced,  # type: ignore[arg-type, return-value]
-            reduced=reduced,
+            entries=lambda: s,  # type: ignore[arg-type, return-value]
+            subspace=s,
         )
 
     def predict(
@@ -146,7 +144,7 @@ class Discovered:
             Final time; by default long enough that the loss hardly falls any more and no saddle is
             left.
         """
-        flow, notes = self.flow, []
+        flow = self.flow
         growth = [complex(m.rate) for m in flow.linearised()]
         end = until or 1 / max(*map(abs, growth), 1e-3)
         for _ in range(MOST_DOUBLINGS):
@@ -154,37 +152,31 @@ class Discovered:
             curve = flow.observed({}, end * path.t, path.y)
             t, loss = curve.t.values, curve.loss.values
             fall = loss[0] - np.interp([end / 2, end], t, loss)
-            up = end * np.linalg.eigvals(flow.reduced.jacobian(path.y[:, -1])).real.max()
+            up = end * np.linalg.eigvals(self.subspace.jacobian(path.y[:, -1])).real.max()
             if until or (np.diff(fall) < SLOW * fall[1] and not 1 < up < LEAVES):
                 break
             end *= 2
-        if up > 1:
-            notes.append(
-                f"ends near a saddle, from which one direction grows by e in {end / up:.4g}"
-            )
+        saddle = f"ends near a saddle, from which one direction grows by e in {end / up:.4g}"
         rate = -np.gradient(loss, t)
-        peaks = scipy.signal.find_peaks([0, *rate, 0], prominence=PEAK * rate.max())[0] - 1
-        smooth = scipy.interpolate.PchipInterpolator(t, loss)
+        half = scipy.interpolate.PchipInterpolator(t, loss).solve(
+            loss[0] - fall[1] / 2, False, False
+        )
         rows: dict[str, tuple[Any, ...]] = {
             "run": (end, "length of the run"),
             "loss_start": (loss[0], "loss at the start"),
             "loss_end": (loss[-1], "loss at the end of the run"),
-            "half_loss": (
-                smooth.solve(loss[0] - fall[1] / 2, extrapolate=False)[0],
-                "half of the fall of the loss",
-                "t",
-            ),
+            "half_loss": (half[0], "half of the fall of the loss", "t"),
         }
-        a, k = 0, 0
-        for b in peaks:
-            slow = a + int(rate[a : b + 1].argmin())
-            if rate[slow] > (1 - PEAK) * rate[b]:  # a fall from the start is no escape
+        begin, k = 0, 0
+        for peak in scipy.signal.find_peaks([0, *rate, 0], prominence=PEAK * rate.max())[0] - 1:
+            slow = begin + int(rate[begin : peak + 1].argmin())
+            if rate[slow] > (1 - PEAK) * rate[peak]:  # a fall from the start is no escape
                 continue
-            a, k = b, k + 1
+            begin, k = peak, k + 1
             rows |= {
                 f"plateau_{k}": (t[slow], f"plateau {k}: the loss falls slowest", "t"),
                 f"plateau_{k}_loss": (loss[slow], f"loss on plateau {k}"),
-                f"escape_{k}": (t[b], f"escape from plateau {k}: the loss falls fastest", "t"),
+                f"escape_{k}": (t[peak], f"escape from plateau {k}: the loss falls fastest", "t"),
             }
         for k, g in enumerate(growth, 1):
             rows[f"growth_{k}"] = (g.real, "growth rate at the start, real part")
@@ -192,17 +184,98 @@ class Discovered:
             rows,
             curves=lambda: {"flow": curve},
             equations=lambda: [*flow.equations().values()],
-            notes=notes,
+            notes=[saddle] if up > 1 else [],
         )
+
+    def project(
+        self, checkpoints: Sequence[Any] | xr.Dataset, times: Sequence[float] | None = None
+    ) -> xr.Dataset:
+        """Order parameters of checkpoints of a run, with any optimiser, batches and start.
+
+        Parameters
+        ----------
+        checkpoints : sequence
+            Modules, ``state_dict()`` mappings, or paths of saved ones, in the order of training; or
+            a sequence of these for every seed; or what `simulate.ensemble.ensemble` gives with
+            ``weights=True``, at its times.
+        times : sequence of float, optional
+            When, as learning rate times steps; by default 0, 1, 2, ...
+
+        Returns
+        -------
+        Dataset
+            Order parameters and ``loss`` over ``t``. ``outside`` is the share of the squared
+            distance from the start that lies outside of the subspace, ``update_outside`` that of
+            the move since the last checkpoint; ``by_chance`` is the share of random weights.
+
+        Raises
+        ------
+        ParameterError
+            If a weight is missing, or has another shape.
+        """
+        seeds, several = {}, True
+        if isinstance(checkpoints, xr.Dataset):
+            data, shapes = checkpoints, self.loss.shapes
+            know = {"seed", "t", *shapes} <= {*data.variables}
+            require(know, "checkpoints: need seed, t and all weights; train with weights=True")
+            seeds, times = {"seed": data.seed}, data.t.values
+            arrays = {k: data[k].transpose("seed", "t", ...).values for k in shapes}
+            runs = [
+                [{k: x[a, b] for k, x in arrays.items()} for b in range(data.sizes["t"])]
+                for a in range(data.sizes["seed"])
+            ]
+        else:
+            require(len(checkpoints), "checkpoints: there are none")
+            several = isinstance(checkpoints[0], list | tuple)
+            runs = [*checkpoints] if several else [[*checkpoints]]
+        many = {len(run) for run in runs}
+        t = np.arange(max(many)) if times is None else np.asarray(times)
+        require({len(t)} == many, f"times: {len(t)} for {min(many)} checkpoints")
+        weights = np.array([[self.flat(c, n) for n, c in enumerate(run)] for run in runs])
+        s, dims = self.subspace, ("seed", "t")
+        values = s.coordinates(weights)
+        theta = xr.DataArray(weights - self.loss.start, dims=(*dims, "weight"))
+        outside = theta + self.loss.start - s.weights(values)
+        moves = {
+            "outside": (outside, theta),
+            "update_outside": (outside - outside.shift(t=1), theta - theta.shift(t=1)),
+        }
+        made = xr.Dataset(
+            {
+                k: (part**2).sum("weight") / (move**2).sum("weight")
+                for k, (part, move) in moves.items()
+            },
+            {"t": t.astype(float), **seeds},
+            {"kind": "students", "inputs": self.scope},
+        )
+        made["loss"] = dims, np.apply_along_axis(self.loss, -1, weights)
+        made["by_chance"] = 1 - len(s.forms) / self.loss.size
+        named = zip(self.flow.state, self.order_parameters, strict=True)
+        for k, (x, meaning) in enumerate(named):
+            made[x.name] = dims, values[..., k], {"meaning": meaning}
+        return made if several else made.isel(seed=0)
+
+    def flat(self, checkpoint: Any, number: int) -> np.ndarray:
+        """All weights of a checkpoint in one vector."""
+        if isinstance(checkpoint, torch.nn.Module):
+            checkpoint = dict(checkpoint.named_parameters())
+        elif not isinstance(checkpoint, Mapping):
+            checkpoint = torch.load(checkpoint, map_location="cpu", weights_only=True)
+        for name, shape in self.loss.shapes.items():
+            require(name in checkpoint, f"checkpoint {number}: has no weight {name}")
+            got = tuple(checkpoint[name].shape)
+            require(got == shape, f"checkpoint {number}: {name} has shape {got}, must have {shape}")
+        theta = self.loss.flat(checkpoint)
+        require(np.isfinite(theta).all(), f"checkpoint {number}: weights are not finite")
+        return theta
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data."""
         s = self.subspace
-        begun = self.flow.initial.items()
+        begun = zip(self.order_parameters, self.flow.initial.items(), strict=True)
         return {
             "order_parameters": [
-                {"name": x.name, "meaning": text, "start": float(v)}
-                for (x, v), text in zip(begun, self.order_parameters, strict=True)
+                {"name": x.name, "meaning": text, "start": float(v)} for text, (x, v) in begun
             ],
             "classes": [{"entries": n, "where": text} for text, n in self.classes.items()],
             "conserved": self.conserved,
@@ -219,20 +292,21 @@ class Discovered:
 
     def __repr__(self) -> str:
         """A block to quote, then classes and conserved quantities."""
-        s, meanings = self.subspace, self.order_parameters
+        s, size, (check,) = self.subspace, self.loss.size, self.checks
+        meanings = dict(zip(self.flow.state, self.order_parameters, strict=True))
         many = len(meanings)
-        lines = [
-            f"{many} order parameter{'s' * (many != 1)} for {self.loss.size:,} weights"
-            f"{': everything' * (many == self.loss.size)}, {self.scope}",
-            f"residuals: {s.gap}; classes: {s.class_gap}",
-            f"{self.checks[0]['check']}: {self.deviation:.1e} (at most {AGREE:g})",
-            "",
-        ]
-        pairs = zip(self.flow.state, meanings, strict=True)
-        lines += [f"{x.name} = {text}" for x, text in pairs]
-        lines += ["", "entries  class (entries that move alike)"]
         classes = self.classes | ({"never move": self.still} if self.still else {})
-        lines += [f"{n:7d}  {text}" for text, n in classes.items()]
+        lines = [
+            f"{many} order parameter{'s' * (many != 1)} for {size:,} weights"
+            f"{': everything' * (many == size)}, {self.scope}",
+            f"residuals: {s.gap}; classes: {s.class_gap}",
+            f"{check['check']}: {self.deviation:.1e} (at most {AGREE:g})",
+            "",
+            *(f"{x} = {text}" for x, text in meanings.items()),
+            "",
+            "entries  class (entries that move alike)",
+            *(f"{n:7d}  {text}" for text, n in classes.items()),
+        ]
         if self.loss.frozen:
             lines.append(f"not trained: {', '.join(self.loss.frozen)}")
         if self.conserved:
@@ -285,13 +359,13 @@ def discover(
         size = memory.amount(loss.bytes)
         there = memory.amount(memory.available())
         print(f"note: one gradient needs {size} of memory, there are {there}", file=sys.stderr)
-    subspace = discovered(loss.gradient, loss.start, loss.shapes, loss.places, seed)
-    deviation = Reduced(loss, subspace).deviation()
-    if not deviation < AGREE:
-        raise ParameterError(
-            f"loss: descent of the module leaves its {len(subspace.forms)} order parameters by "
-            f"{deviation:.1g} within {STEPS} steps; is the loss differentiable there, and leaves "
-            "weights as they are?"
-        )
+    subspace = discovered(loss, seed)
+    deviation = subspace.deviation()
+    require(
+        deviation < AGREE,
+        f"loss: descent of the module leaves its {len(subspace.forms)} order parameters by "
+        f"{deviation:.1g} within {STEPS} steps; is the loss differentiable there, and leaves weights "
+        "as they are?",
+    )
     exact = inputs is None or names.complete(loss.inputs) if sample is None else not sample
-    return Discovered(loss, subspace, exact, deviation)
+    return Discovered(subspace, exact, deviation)

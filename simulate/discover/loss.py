@@ -46,18 +46,6 @@ class Double(TorchFunctionMode):
         return (Tensor.double if func in CASTS else func)(*args, **kwargs)
 
 
-@contextlib.contextmanager
-def double() -> Iterator[None]:
-    """Double precision throughout, and attention whose second derivatives exist."""
-    usual = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        with Double(), sdpa_kernel(SDPBackend.MATH), torch.enable_grad():
-            yield
-    finally:
-        torch.set_default_dtype(usual)
-
-
 def widened(x: Any, dtype: torch.dtype = torch.float64) -> Any:
     """A tensor on the CPU, in this precision if it is of floats; others as they are."""
     require(
@@ -99,12 +87,9 @@ def copied(of: nn.Module, dtype: torch.dtype) -> nn.Module:
 def spread(function: Callable, inputs: Any) -> Any:
     """A function at its inputs; several are spread if it takes several."""
     several = isinstance(inputs, list | tuple | None)
-    with contextlib.suppress(ValueError):  # of a function without a signature
-        try:
-            inspect.signature(function).bind(None)
-            several = False
-        except TypeError:
-            pass
+    with contextlib.suppress(ValueError, TypeError):  # without a signature, or with several
+        inspect.signature(function).bind(None)
+        several = False
     return function(*inputs or ()) if several else function(inputs)
 
 
@@ -147,15 +132,17 @@ class Loss:
             "module: must be a torch.nn.Module, a mapping of tensors, or a loss with "
             f"start={{name: tensor}}, got {self.name}",
         )
-        every = dict(of.named_parameters() if isinstance(of, nn.Module) else of)
-        self.frozen = [
-            k for k, x in every.items() if isinstance(of, nn.Module) and not x.requires_grad
-        ]
-        for name, x in every.items():
+        if isinstance(of, nn.Module):
+            weights = dict(of.named_parameters())
+            self.frozen = [k for k, x in weights.items() if not x.requires_grad]
+        else:
+            weights, self.frozen = dict(of), []
+        for name, x in weights.items():
+            kind = str(getattr(x, "dtype", type(x).__name__)).removeprefix("torch.")
             require(
-                name in self.frozen or (isinstance(x, Tensor) and x.is_floating_point()),
-                f"{name}: is {str(getattr(x, 'dtype', type(x).__name__)).removeprefix('torch.')}, "
-                "weights must be tensors of real floats; give torch.tensor(..., dtype=torch.float64)",
+                name in self.frozen or "float" in kind and isinstance(x, Tensor),
+                f"{name}: is {kind}, weights must be tensors of real floats; give "
+                "torch.tensor(..., dtype=torch.float64)",
             )
             require(
                 not (nn.parameter.is_lazy(x) or x.is_meta),
@@ -163,17 +150,17 @@ class Loss:
             )
         if isinstance(of, nn.Module):
             of = self.module = copied(of, dtype)
-            every = dict(of.named_parameters())
+            weights = dict(of.named_parameters())
         else:
             self.module = nn.Module()
-            of = every = {k: widened(typed(x)).clone().requires_grad_() for k, x in every.items()}
-        own = getattr(of, "loss", None)
+            of = weights = {k: widened(typed(x)).clone().requires_grad_() for k, x in of.items()}
+        method = getattr(of, "loss", None)
         require(
-            loss_fn or callable(own),
+            loss_fn or callable(method),
             f"{self.name}: has no method loss(inputs); give loss_fn=lambda module, inputs: ...",
         )
-        self.function: Any = functools.partial(loss_fn, of) if loss_fn else own
-        self.leaves: dict[str, Tensor] = {k: x for k, x in every.items() if k not in self.frozen}
+        self.function: Any = functools.partial(loss_fn, of) if loss_fn else method
+        self.leaves: dict[str, Tensor] = {k: weights[k] for k in weights if k not in self.frozen}
         say = "module: weights of torch.jit modules cannot be copied; give the module before that"
         require(all(x.is_leaf for x in self.leaves.values()), say)
         require(self.leaves, "module: has no trainable weights")
@@ -191,6 +178,10 @@ class Loss:
         rows = (torch.as_tensor(weights[k]).detach().cpu().double() for k in self.shapes)
         return torch.cat([x.flatten() for x in rows]).numpy()
 
+    def named(self, vector: np.ndarray) -> dict[str, np.ndarray]:
+        """Numbers of all weights, by name."""
+        return {k: vector[self.places[k]].reshape(shape) for k, shape in self.shapes.items()}
+
     def started(self, start: Any) -> np.ndarray:
         """All weights at the start."""
         start = dict.fromkeys(self.shapes, start) if isinstance(start, int | float) else start or {}
@@ -200,11 +191,8 @@ class Loss:
         )
         begun: dict[str, Any] = dict(self.leaves)
         for name, x in start.items():
-            if name not in begun:
-                hint = nearest(str(name), begun)
-                raise ParameterError(
-                    f"start: {name}: no trainable weight; {hint}there are {', '.join(begun)}"
-                )
+            hint = f"{nearest(str(name), begun)}there are {', '.join(begun)}"
+            require(name in begun, f"start: {name}: no trainable weight; {hint}")
             value, shape = typed(torch.as_tensor(x)), self.shapes[name]
             require(
                 value.shape in ((), shape),
@@ -218,8 +206,8 @@ class Loss:
     def load(self, theta: np.ndarray) -> None:
         """Set all weights."""
         with torch.no_grad():
-            for name, x in self.leaves.items():
-                x.copy_(torch.from_numpy(theta[self.places[name]].reshape(self.shapes[name])))
+            for name, x in self.named(theta).items():
+                self.leaves[name].copy_(torch.from_numpy(x))
 
     def call(self, inputs: Any) -> Any:
         """The loss with the weights as they are."""
@@ -228,10 +216,21 @@ class Loss:
 
     @contextlib.contextmanager
     def exactly(self) -> Iterator[None]:
-        """The precision, and one thread where others would wait longer than they work."""
-        precise = double() if self.dtype == torch.float64 else sdpa_kernel(SDPBackend.MATH)
-        with precise, one_thread() if self.bytes < LITTLE else contextlib.nullcontext():
-            yield
+        """The precision throughout, attention whose second derivatives exist, and one thread where
+        others would wait longer than they work.
+        """
+        usual, nothing = torch.get_default_dtype(), contextlib.nullcontext()
+        torch.set_default_dtype(self.dtype)
+        try:
+            with (
+                Double() if self.dtype == torch.float64 else nothing,
+                one_thread() if self.bytes < LITTLE else nothing,
+                sdpa_kernel(SDPBackend.MATH),
+                torch.enable_grad(),
+            ):
+                yield
+        finally:
+            torch.set_default_dtype(usual)
 
     def __call__(self, theta: np.ndarray) -> float:
         """The loss."""
@@ -286,9 +285,6 @@ class Loss:
             f"inputs: one gradient over all of them needs {memory.amount(self.bytes)}, there are "
             f"{memory.amount(memory.available())}; give fewer",
         )
-        buffers = dict(self.module.named_buffers())
-        before = {k: x.clone() for k, x in buffers.items()}
-        drawn = torch.get_rng_state()
         away = self.start + AWAY * np.random.default_rng(0).normal(size=self.size)
         try:
             self.load(away)
@@ -302,22 +298,18 @@ class Loss:
             require(
                 loss.requires_grad, "loss: does not depend on any weight (detached, or a count)"
             )
-            changed = [k for k, x in before.items() if not torch.equal(x, buffers[k])]
-            require(
-                not changed,
-                f"loss: changes the buffer {', '.join(changed[:1])} (batch norm in training mode?); "
-                "call module.eval() first",
-            )
-            random = not torch.equal(drawn, torch.get_rng_state())
             same = np.array_equal(self.flat(self.leaves), loaded)
             same &= all(x.grad is None for x in self.leaves.values())
             require(same, "loss: changes weights or their .grad; it must only compute")
-            counts = self.numbers()
+            before, drawn = self.state(), torch.get_rng_state()
             value, again = float(loss.detach()), self(away)
-            counted = [k for k, v in self.numbers().items() if counts.get(k) not in (v, None)]
-            say = f"loss: changes {', '.join(counted)} at every call; make it a constant"
-            require(not counted, say)
-            if random or not np.isclose(again, value, rtol=SAME, atol=0, equal_nan=True):
+            for what, x in self.state().items():
+                same = np.array_equal(x, before.get(what, x), equal_nan=True)
+                require(same, f"loss: changes {what}")
+            if not (
+                torch.equal(drawn, torch.get_rng_state())
+                and np.isclose(again, value, rtol=SAME, atol=0, equal_nan=True)
+            ):
                 drops = [k for k, m in self.module.named_modules() if m.training and dropped(m)]
                 why = f"dropout in {', '.join(drops)}; call module.eval() first"
                 raise ParameterError(
@@ -332,15 +324,17 @@ class Loss:
         require(np.isfinite(value), f"loss: is {value} at the start")
         require(np.isfinite(slopes).all(), "loss: its gradient is not finite at the start")
 
-    def numbers(self) -> dict[str, int | float]:
-        """Numbers that modules keep as attributes, by name."""
-        of = self.module.named_modules(prefix="module")
-        return {
-            f"{name}.{k}": v
-            for name, x in of
-            for k, v in vars(x).items()
-            if isinstance(v, int | float)
+    def state(self) -> dict[str, np.ndarray]:
+        """Buffers, and numbers that modules keep as attributes, by what to do if they change."""
+        numbers: dict[str, Any] = {
+            f"the buffer {k} (batch norm in training mode?); call module.eval() first": x.tolist()
+            for k, x in self.module.named_buffers()
         }
+        for name, of in self.module.named_modules(prefix="module"):
+            for k, x in vars(of).items():
+                if isinstance(x, int | float):
+                    numbers[f"{name}.{k} at every call; make it a constant"] = x
+        return {k: np.array(x) for k, x in numbers.items()}
 
     def memory(self) -> float:
         """Bytes that one gradient stores beside the weights, from some of the inputs; 0 of few."""
@@ -355,10 +349,11 @@ class Loss:
         def part(x: Any) -> Any:
             return x[:few].clone() if isinstance(x, Tensor) and x.ndim and len(x) == rows else x
 
+        if rows < MANY:
+            return 0.0
         with contextlib.suppress(Exception):  # a loss for all inputs alone; `check` will tell
             with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
-                if rows >= MANY:
-                    self.call(tree_map(part, self.inputs))
+                self.call(tree_map(part, self.inputs))
             for x in (*self.leaves.values(), *self.module.parameters(), *self.module.buffers()):
                 stored.pop(x.untyped_storage()._cdata, None)
             return 2.0 * sum(stored.values()) * rows / few

@@ -4,8 +4,9 @@ all inputs, or a sample.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -18,7 +19,7 @@ LETTERS = "ijklmnpqrstuvwxyz"
 SHOWN = 3  # entries of a class without a pattern
 TERMS = 6  # of an order parameter
 Rules = dict[str, Callable[[Any, Any, int, int], Any]]
-# Properties of an index, and where they hold; `properties` adds their negations.
+# Properties of indices, and where they hold; `properties` adds their negations.
 NEGATED = {" = ": " != ", " > ": " <= ", " < ": " >= ", " in the ": " not in the "}
 ONE: Rules = {"{i} > {d}": lambda i, j, d, n: i > d, "{i} = {d}": lambda i, j, d, n: i == d}
 ANY: Rules = {  # of two indices
@@ -33,9 +34,9 @@ TWO: Rules = {  # of two indices with one range 0, ..., n - 1
     "{j} < {i}": lambda i, j, d, n: j < i,
     "{j} > {i}": lambda i, j, d, n: j > i,
 }
-BLOCKS: Rules = {  # where d divides n; of these only where nothing else names a class
-    "{i} and {j} in the same block of {d}": lambda i, j, d, n: i // d == j // d,
-    "{j} = {i} modulo {d}": lambda i, j, d, n: (j - i) % d == 0,
+BLOCKS: Rules = {  # of these only where nothing else names a class
+    "{i} and {j} in the same block of {d}": lambda i, j, d, n: (i // d == j // d) & (n % d == 0),
+    "{j} = {i} modulo {d}": lambda i, j, d, n: ((j - i) % d == 0) & (n % d == 0),
 }
 
 
@@ -55,48 +56,37 @@ def properties(shape: Sequence[int], blocks: bool) -> dict[str, np.ndarray]:
     """Where properties of indices hold, by their words; of equally narrow ones the first is used:
     equalities before inequalities, and both before those around a circle.
     """
-    index = np.indices(shape)
+    index, axes = np.indices(shape), range(len(shape))
+    found = {}
+    for a, b in [*itertools.combinations(axes, 2), *zip(axes, axes, strict=True)]:
+        two = TWO | (BLOCKS if blocks else {}) if shape[a] == shape[b] else {}
+        for words, rule in (ONE if a == b else ANY | two).items():
+            for d in range(a != b, max(shape[a], shape[b])):
+                name = words.format(i=LETTERS[a], j=LETTERS[b], d=d, n=shape[a])
+                found[name] = rule(index[a], index[b], d, shape[a])
+                found[re.sub("|".join(NEGATED), lambda m: NEGATED[m[0]], name)] = ~found[name]
+    return dict(sorted(found.items(), key=lambda rule: ("mod" in rule[0], " = " not in rule[0])))
 
-    def written() -> Iterator[tuple[str, np.ndarray]]:
-        for b, n in enumerate(shape):
-            for a, size in enumerate(shape[:b]):
-                equal = size == n
-                for rules in (ANY, TWO if equal else {}, BLOCKS if equal and blocks else {}):
-                    for d in range(1, max(size, n)):
-                        if rules is not BLOCKS or d > 1 > n % d:
-                            yield from every(rules, a, b, d)
-        for k, size in enumerate(shape):
-            for d in range(size):
-                yield from every(ONE, k, k, d)
 
-    def every(rules: Rules, a: int, b: int, d: int) -> Iterator[tuple[str, np.ndarray]]:
-        for words, rule in rules.items():
-            if "{d}{i}" not in words or d > 1:
-                words = words.format(i=LETTERS[a], j=LETTERS[b], d=d, n=shape[a])
-                where = rule(index[a], index[b], d, shape[a])
-                yield words, where
-                yield re.sub("|".join(NEGATED), lambda m: NEGATED[m[0]], words), ~where
-
-    return dict(sorted(written(), key=lambda rule: ("mod" in rule[0], " = " not in rule[0])))
+def narrowed(member: np.ndarray, known: Mapping[str, np.ndarray]) -> list[str] | None:
+    """The fewest properties that single out some entries; None if there are none."""
+    usable = {words: where for words, where in known.items() if where[member].all()}
+    remaining, chosen = np.ones_like(member), list[str]()
+    while (size := remaining.sum()) > member.sum():
+        best = min(usable, key=lambda words: (remaining & usable[words]).sum())
+        remaining = remaining & usable[best]
+        if remaining.sum() == size:
+            return None
+        chosen.append(best)
+    return chosen
 
 
 def part(weight: str, member: np.ndarray, known: Sequence[Mapping[str, np.ndarray]]) -> Part:
-    """The fewest properties that single out some entries of a weight, or a list of these."""
-    many = int(member.sum())
-    letters = list(LETTERS[: member.ndim])
-    for of in known:
-        usable = {k: where for k, where in of.items() if not (member & ~where).any()}
-        remaining, chosen = np.ones_like(member), list[str]()
-        while (size := remaining.sum()) > many:
-            best = min(usable, key=lambda k: (remaining & usable[k]).sum(), default="")
-            if not best or (remaining & usable[best]).sum() == size:
-                break
-            chosen.append(best)
-            remaining = remaining & usable[best]
-        if size == many:
-            break
-    else:
-        places = [weight + str(list(map(int, p))) for p in np.argwhere(member)]
+    """Some entries of a weight by the fewest properties, or a list of these."""
+    many, letters = int(member.sum()), list(LETTERS[: member.ndim])
+    chosen = next((x for of in known if (x := narrowed(member, of)) is not None), None)
+    if chosen is None:
+        places = [weight + str(place.tolist()) for place in np.argwhere(member)]
         more = f" and {many - SHOWN} more" if many > SHOWN else ""
         return Part(", ".join(places[:SHOWN]) + more, (), many)
     conditions = []
@@ -104,22 +94,20 @@ def part(weight: str, member: np.ndarray, known: Sequence[Mapping[str, np.ndarra
         letter, _, value = words.partition(" = ")
         others = " ".join([*letters, *(w for w in chosen if w != words)])
         free = letter in letters and "modulo" not in value
-        if free and (len(value) > 1 or value.isalpha() or others.split(letter)[2:] == []):
+        if free and (len(value) > 1 or value.isalpha() or others.count(letter) < 2):
             letters[letters.index(letter)] = value
         else:
             conditions.append(words)
     return Part(f"{weight}[{', '.join(letters)}]" if letters else weight, tuple(conditions), many)
 
 
-def parts(
-    labels: np.ndarray, shapes: Mapping[str, tuple[int, ...]], places: Mapping[str, slice]
-) -> list[list[Part]]:
-    """For every class, its entries of every weight."""
-    named: list[list[Part]] = [[] for _ in range(labels.max() + 1)]
-    for weight, shape in shapes.items():
-        numbers = {weight: labels[places[weight]].reshape(shape)}
+def parts(labels: Mapping[str, np.ndarray]) -> list[list[Part]]:
+    """For every class, its entries of every weight, from the classes of all entries."""
+    named: list[list[Part]] = [[] for _ in range(1 + max(x.max() for x in labels.values()))]
+    for weight, x in labels.items():
+        numbers = {weight: x}
         if weight.endswith("in_proj_weight"):  # of torch.nn.MultiheadAttention
-            three = np.split(numbers[weight], 3)
+            three = np.split(x, 3)
             numbers = {
                 weight.replace("in_proj_weight", k): x
                 for k, x in zip(("query", "key", "value"), three, strict=True)
@@ -166,21 +154,21 @@ def complete(inputs: Any) -> bool:
     """Whether all inputs are there, each once: the list stays the same when any two values change
     places, in the tensors that earlier ones do not determine.
     """
-    table, rows = np.empty((0, 0)), 1
+    table, rows = None, 1
     for x in columns(inputs):
-        if len(table) not in (0, len(x)) or not (x == x.round()).all():
+        both = x if table is None else np.hstack([table, x]) if len(x) == len(table) else None
+        if both is None or not (x == x.round()).all():
             return False
-        both = np.hstack([table, x]) if len(table) else x
         if (many := len(np.unique(both, axis=0))) > rows:
             table, rows = both, many
-    if not len(table) or rows < len(table):
+    if table is None or rows < len(table):
         return False
     kinds = [np.unique(c).tolist() for c in table.T]
     every = np.unique(table, axis=0)
     for of in kinds:
-        where = [kind == of for kind in kinds]
-        for a, b in zip(of, of[1:], strict=False):
-            turned = np.where(where & (table == a), b, np.where(where & (table == b), a, table))
+        for pair in itertools.pairwise(of):
+            turn = np.isin(table, pair) & [kind == of for kind in kinds]
+            turned = np.where(turn, sum(pair) - table, table)
             if not np.array_equal(np.unique(turned, axis=0), every):
                 return False
     return len(kinds) > 1 or kinds == [[*range(rows)]]

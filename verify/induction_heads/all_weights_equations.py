@@ -39,9 +39,9 @@ def gradient_of(x: torch.Tensor) -> torch.Tensor:
     return x.grad
 
 
-def both(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    """Split pairs into predicted and measured values."""
-    return [p for p, _ in pairs], [m for _, m in pairs]
+def pseudo(**values: float) -> np.ndarray:
+    """The nineteen pseudo-parameters, zero but for these."""
+    return np.array([values.get(name, 0.0) for name in NAMES])
 
 
 class Network:
@@ -99,10 +99,11 @@ class Point:
         for w in self.weights.values():
             w.retain_grad()
         student = Student(self.D, mask, torch.float64)
-        self.z = torch.func.functional_call(student, self.weights, (self.batch.X,))
-        self.loss = squared_error(self.z, self.batch.y, "sum")
-        self.loss.backward()
-        self.gradient: torch.Tensor = gradient_of(self.theta)
+        z = torch.func.functional_call(student, self.weights, (self.batch.X,))
+        loss = squared_error(z, self.batch.y, "sum")
+        loss.backward()
+        self.loss = float(loss.detach())
+        self.gradient = gradient_of(self.theta).tolist()
 
     def values(self) -> dict[str, float]:
         """Numbers by symbol name, abbreviations included."""
@@ -224,17 +225,16 @@ def five_numbers(eq: Table) -> Iterator[Check]:
         cse=True,
     )
     state = {"alpha_3": 1.2, "beta_2": 0.8, "gamma_2": 0.9, "gamma_3": 1.3, "gamma_4": -1.1}
-    gaps = {n: [] for n in FIVE}  # type: ignore[var-annotated]
+    gaps: dict[str, list[float]] = {n: [] for n in FIVE}
+    first = NAMES.index("gamma_1")
     for size in LARGE:
-        theta = np.array([state.get(n, 0.0) for n in NAMES])
+        theta = pseudo(**state)
         for _ in range(2):  # the loss is quadratic in gamma_1, with curvature 2
-            theta[NAMES.index("gamma_1")] -= (
-                loss_and_gradient(theta, size, size)[1][NAMES.index("gamma_1")] / 2
-            )
-        exact = loss_and_gradient(theta, size, size)[1]
-        scale = {n: size**2 if n in ("alpha_3", "beta_2") else size for n in FIVE}
-        for slope_of_n, n in zip(slope(*state.values(), size), FIVE, strict=True):
-            gaps[n].append(scale[n] * abs(float(slope_of_n) - exact[NAMES.index(n)]))
+            theta[first] -= loss_and_gradient(theta, size, size)[1][first] / 2
+        exact = dict(zip(NAMES, loss_and_gradient(theta, size, size)[1], strict=True))
+        for told, n in zip(slope(*state.values(), size), FIVE, strict=True):
+            scale = size**2 if n in ("alpha_3", "beta_2") else size
+            gaps[n].append(scale * abs(float(told) - exact[n]))
     for n, found in gaps.items():
         label = f"slope of {n} in the flow of five, order of its error in 1/N"
         yield rates(0.0, found, 1 / np.array(LARGE)).check(label, "plateau_loss")
@@ -279,14 +279,10 @@ def layer(eq: Table) -> Iterator[Check]:
     short = plateau.layer()
     for query, name in (("last", "plateau_Gamma"), ("uniform", "plateau_Gamma_uniform")):
         Gamma, fourth = (float(x.subs(t, tau)) for x in (eq[name].rhs, short[f"{query}_gamma_4"]))
-        theta = np.zeros(len(NAMES))
-        theta[[NAMES.index(n) for n in ("gamma_2", "gamma_3", "gamma_4")]] = (
-            Gamma / 2,
-            Gamma / 2,
-            fourth,
-        )
-        exact = loss_and_gradient(theta, size, size if query == "last" else query)[1]
-        rate = -size * float(exact[[NAMES.index("gamma_2"), NAMES.index("gamma_3")]].sum())
+        theta = pseudo(gamma_2=Gamma / 2, gamma_3=Gamma / 2, gamma_4=fourth)
+        slopes = loss_and_gradient(theta, size, size if query == "last" else query)[1]
+        exact = dict(zip(NAMES, slopes, strict=True))
+        rate = -size * float(exact["gamma_2"] + exact["gamma_3"])
         yield identity(
             f"all-weights first layer in time, {query}",
             name,

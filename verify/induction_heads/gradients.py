@@ -10,15 +10,7 @@ import numpy as np
 import sympy as sp
 import torch
 
-from simulate.induction_heads.student import (
-    NAMES,
-    THREE,
-    Student,
-    assemble,
-    attention,
-    project,
-    squared_error,
-)
+from simulate.induction_heads.student import NAMES, attention, project
 from theory import induction_heads as ih
 from theory.induction_heads import Parameters
 from theory.induction_heads.dynamics import loss_and_gradient
@@ -31,9 +23,10 @@ from verify.induction_heads import all_weights_equations
 from verify.induction_heads.all_weights_equations import (
     BY_AUTOGRAD,
     CLOSE,
+    Network,
     Point,
-    both,
     gradient_of,
+    pseudo,
 )
 from verify.induction_heads.all_weights_equations import POINT_SIZES as SIZES
 from verify.induction_heads.symmetry import theorem_1
@@ -42,37 +35,31 @@ from verify.report import Table, derivations
 # Scores, attention and loss for every query and both masks against the network
 
 
+def spelled(eq: Table, name: str, end: str) -> sp.Expr:
+    """An equation of a query in which the normaliser is spelled out."""
+    normaliser = eq[f"query_normaliser{end}"]
+    return eq[name + end].rhs.subs(normaliser.lhs, normaliser.rhs)
+
+
 @listed
 def any_query(eq: Table) -> Iterator[Check]:
     """Loss for every queried pair and both masks, and its gradient by SymPy, against the full
     network.
     """
     for mask, end in ENDS.items():
-        loss = eq[f"loss_query{end}"].rhs.subs(
-            eq[f"query_normaliser{end}"].lhs, eq[f"query_normaliser{end}"].rhs
-        )
-        sides: list[tuple[float, float]] = []
-        slopes: list[tuple[float, float]] = []
+        loss = spelled(eq, "loss_query", end)
         derivatives = [sp.diff(loss, by) for by in (alpha, beta, gamma)]
-        for N in SIZES[:3]:
-            for pair in range(1, N + 1):
-                x = Point(N, pair, mask, pair)
-                sides.append((x.number(loss), float(x.loss.detach())))
-                slopes += [
-                    (x.number(slope), g)
-                    for slope, g in zip(derivatives, x.gradient.tolist(), strict=True)
-                ]
-        yield from [
-            identity(
-                f"loss for every q, {mask} mask", f"loss_query{end}", *both(sides), *BY_AUTOGRAD
+        points = [Point(N, pair, mask, pair) for N in SIZES[:3] for pair in range(1, N + 1)]
+        sides = {
+            "loss": ([x.number(loss) for x in points], [x.loss for x in points]),
+            "its gradient": (
+                [[x.number(slope) for slope in derivatives] for x in points],
+                [x.gradient for x in points],
             ),
-            identity(
-                f"its gradient for every q, {mask} mask",
-                f"loss_query{end}",
-                *both(slopes),
-                *BY_AUTOGRAD,
-            ),
-        ]
+        }
+        for words, (told, there) in sides.items():
+            label = f"{words} for every q, {mask} mask"
+            yield identity(label, f"loss_query{end}", told, there, *BY_AUTOGRAD)
 
 
 @listed
@@ -89,93 +76,53 @@ def scores(eq: Table) -> Iterator[Check]:
         U = torch.cat([X, torch.tensor(first) @ X], -1)
         second = (U[:, -1:] @ x.weights["W2"] @ U.transpose(1, 2)).detach()[0, 0]
         weight = attention(second[None], mask)[0].numpy()
+        sides = Sides(eq, *CLOSE)
         if mask == "strict":
             same = v | {sp.KroneckerDelta(k, l): 1.0}
-            yield from [
-                identity(f"score of {words}", name, eq[name].evaluate(same), there, *CLOSE)
-                for words, name, there in (
-                    ("a label on its item", "score_label_item", raw[3, 2]),
-                    ("an item on its label", "score_item_label", raw[2, 3]),
-                )
-            ]
-        rows = [
-            ("attention_own_item", 2 * 4 - 1, 2 * 4 - 2),
-            ("attention_other_label", 2 * 4 - 1, 2 * 2 - 1),
-            ("attention_of_item", 2 * 4 - 2, 2 * 2 - 1),
-        ]
-        yield from [
-            identity(
-                f"{name.replace('_', ' ')}, {mask} mask",
-                name + end,
-                eq[name + end].evaluate(v | {"k": 4}),
-                first[row, column],
-                *CLOSE,
-            )
-            for name, row, column in rows
-        ]
-        places = {
-            "earlier_item": 2 * (pair - 1) - 2,
-            "earlier_label": 2 * (pair - 1) - 1,
-            "own_item": 2 * pair - 2,
-            "own_label": 2 * pair - 1,
-            "later_item": 2 * (pair + 2) - 2,
-            "later_label": 2 * (pair + 2) - 1,
-        }
-        predicted = [
-            x.number(eq[f"key_{name}{end}"].rhs.subs(d, 2 if "later" in name else 1))
-            for name in places
-        ]
-        measured = [float(second[row]) for row in places.values()]
+            sides.add("score of a label on its item", "score_label_item", same, raw[3, 2])
+            sides.add("score of an item on its label", "score_item_label", same, raw[2, 3])
+        for name, row, column in (
+            ("attention_own_item", 7, 6),
+            ("attention_other_label", 7, 3),
+            ("attention_of_item", 6, 3),
+        ):
+            label = f"{name.replace('_', ' ')}, {mask} mask"
+            sides.add(label, name + end, v | {"k": 4}, first[row, column])
+        yield from sides.checks()
+        told, there = [], []
+        for place, apart in (("earlier", -1), ("own", 0), ("later", 2)):
+            for kind, back in (("item", 2), ("label", 1)):
+                told.append(x.number(eq[f"key_{place}_{kind}{end}"].rhs.subs(d, abs(apart))))
+                there.append(float(second[2 * (pair + apart) - back]))
         if mask == "inclusive":
-            predicted.append(x.number(eq[f"key_query{end}"].rhs))
-            measured.append(float(second[-1]))
-        yield identity(
-            f"scores of the query, {mask} mask", f"key_*{end}", predicted, measured, *CLOSE
-        )
-        of_Z = eq[f"query_attention{end}"].rhs.subs(
-            eq[f"query_normaliser{end}"].lhs, eq[f"query_normaliser{end}"].rhs
-        )
-        yield identity(
-            f"attention on the right label, {mask} mask",
-            f"query_attention{end}",
-            x.number(of_Z),
-            weight[2 * pair - 1],
-            *CLOSE,
-        )
+            told.append(x.number(eq[f"key_query{end}"].rhs))
+            there.append(float(second[-1]))
+        yield identity(f"scores of the query, {mask} mask", f"key_*{end}", told, there, *CLOSE)
+        right, name = weight[2 * pair - 1], "query_attention"
+        label = f"attention on the right label, {mask} mask"
+        yield identity(label, name + end, x.number(spelled(eq, name, end)), right, *CLOSE)
 
 
 def uniform_query(eq: Table) -> list[Check]:
     """Initial slope of beta for every q, its mean, and the O(N) code of the averaged flow, against
     the network.
     """
-    N, slopes, losses, gradients = 5, [], [], []
-    for pair in range(1, N + 1):
-        x = Point(N, pair, "strict", 0)  # the same parameters for all q
-        start = torch.tensor([0.0, 0.0, 0.8], dtype=torch.float64, requires_grad=True)
-        student = Student(x.D, "strict", torch.float64)
-        weights = assemble(dict(zip(THREE, start, strict=True)), x.D)
-        z = torch.func.functional_call(student, weights, (x.batch.X,))
-        squared_error(z, x.batch.y, "sum").backward()
-        slope = eq["initial_slope"].rhs.subs({N_symbol: N, q: pair}).doit()
-        slopes.append((float(slope.subs(gamma, 0.8)), -float(gradient_of(start)[1])))
-        losses.append(float(x.loss.detach()))
-        gradients.append(x.gradient.numpy())
-    loss, gradient = loss_and_gradient(x.theta.detach().numpy(), N)
+    N, start = 5, pseudo(gamma_3=0.8)
+    pairs = range(1, N + 1)
+    points = [Point(N, pair, "strict", 0) for pair in pairs]  # the same parameters for all q
+    slope = eq["initial_slope"].rhs
+    told = [float(slope.subs({N_symbol: N, q: pair}).doit().subs(gamma, 0.8)) for pair in pairs]
+    there = [-Network(N, pair, "strict")(start)[1][NAMES.index("beta_2")] for pair in pairs]
     mean = eq["mean_initial_slope"].rhs.subs(N_symbol, N).doit().subs(gamma, 0.8)
-    return [
-        identity(
-            "slope of beta at the start, every q", "initial_slope", *both(slopes), *BY_AUTOGRAD
-        ),
-        identity(
-            "  mean over q",
-            "mean_initial_slope",
-            float(mean),
-            np.mean([m for _, m in slopes]),
-            *BY_AUTOGRAD,
-        ),
-        identity("loss averaged over q", "loss_query", loss, np.mean(losses), *BY_AUTOGRAD),
-        identity("  its gradient", "loss_query", gradient, np.mean(gradients, 0), *BY_AUTOGRAD),
-    ]
+    loss, gradient = loss_and_gradient(points[0].theta.detach().numpy(), N)
+    losses, gradients = (np.mean([getattr(x, n) for x in points], 0) for n in ("loss", "gradient"))
+    rows = (
+        ("slope of beta at the start, every q", "initial_slope", told, there),
+        ("  mean over q", "mean_initial_slope", float(mean), np.mean(there)),
+        ("loss averaged over q", "loss_query", loss, losses),
+        ("  its gradient", "loss_query", gradient, gradients),
+    )
+    return [identity(name, of, one, other, *BY_AUTOGRAD) for name, of, one, other in rows]
 
 
 POINTS = 5
@@ -189,16 +136,21 @@ def three_parameters(eq: Table) -> list[Check]:
     for N in SIZES:
         for seed in range(POINTS):
             x = Point(N, N, "strict", seed)
-            v, gradient = x.values(), x.gradient
-            sides.add("loss at q = N", "loss", v, x.loss.detach())
+            v = x.values()
+            sides.add("loss at q = N", "loss", v, x.loss)
             inside = project({k: gradient_of(w) for k, w in x.weights.items()})
-            for slope, (name, full) in zip(gradient, HEAD.items(), strict=True):
+            for slope, (name, full) in zip(x.gradient, HEAD.items(), strict=True):
                 by = f"dloss_d{name}"
                 whole = x.D * inside[NAMES.index(full)]
                 sides.add(f"dL/d{name} through the whole network", by, v, slope)
                 sides.add(f"rate of {name}", f"d{name}_dt", v, -slope)
                 sides.add(f"D times the full gradient along {full}", by, v, whole)
     return sides.checks()
+
+
+def output_loss(s: torch.Tensor, c: torch.Tensor, F: float) -> torch.Tensor:
+    """Loss of the output by the attention exp(score) = s on the right label, and gamma = c."""
+    return c**2 * (s**2 + F) / (s + F) ** 2 - 2 * c * s / (s + F) + 1
 
 
 def chain(eq: Table) -> list[Check]:
@@ -211,66 +163,45 @@ def chain(eq: Table) -> list[Check]:
         s = torch.exp(b * torch.exp(a) / (2 * x.N - 2 + torch.exp(a)))
         by_a, by_b = torch.autograd.grad(s, [a, b])
         variable = s.detach().requires_grad_()
-        r = variable + v["F"]
-        loss = c**2 * (variable**2 + v["F"]) / r**2 - 2 * c * variable / r + 1
-        (by_s,) = torch.autograd.grad(loss, [variable])
+        (by_s,) = torch.autograd.grad(output_loss(variable, c, v["F"]), [variable])
         for name, value in (("ds_dalpha", by_a), ("ds_dbeta", by_b), ("dloss_ds", by_s)):
-            sides.add(name.replace("_", "/"), name, v, value)
+            sides.add(name.replace("_", "/"), name, v, value.detach())
     return sides.checks()
 
 
 def conserved(eq: Table) -> list[Check]:
-    """The invariant, its two solutions, and the optimal gamma, against autograd and the integrated
-    flow.
+    """The invariant, its two solutions, and the optimal gamma, against autograd of the network and
+    the integrated flow.
     """
-    moved, best, least = [], [], []
+    moved, best = [], []
+    least = Sides(eq, *BY_AUTOGRAD)
+    network = Network(6, 6, "strict")
+    C = eq["invariant"].rhs
     for seed in range(POINTS):
         x = Point(6, 6, "strict", seed)
         v = x.values()
-        C = eq["invariant"].rhs.subs(N_symbol, 6)
-        by = [
-            float(sp.diff(C, s).subs({alpha: v["alpha"], beta: v["beta"]})) for s in (alpha, beta)
-        ]
-        moved.append(by[0] * float(x.gradient[0]) + by[1] * float(x.gradient[1]))
-        c = torch.tensor(
-            float(eq["gamma_star"].evaluate(v)), dtype=torch.float64, requires_grad=True
-        )
-        loss = c**2 * (v["s"] ** 2 + v["F"]) / v["r"] ** 2 - 2 * c * v["s"] / v["r"] + 1
-        best.append(float(torch.autograd.grad(loss, c)[0]))
-        least.append((float(eq["loss_star"].evaluate(v)), float(loss.detach())))
-    p = Parameters.emergence(N=6, D=None)
-    curve = ih.flow().solve(p, t=120.0)
+        slopes = zip((alpha, beta), x.gradient, strict=False)
+        moved.append(sum(x.number(sp.diff(C, w)) * slope for w, slope in slopes))
+        star = float(eq["gamma_star"].evaluate(v))
+        loss, gradient = network(pseudo(alpha_3=v["alpha"], beta_2=v["beta"], gamma_3=star))
+        best.append(gradient[NAMES.index("gamma_3")])
+        least.add("loss at gamma_star", "loss_star", v, loss)
+    curve = ih.flow().solve(Parameters.emergence(N=6, D=None), t=120.0)
     along = {"N": 6, "alpha": curve.alpha.values[1:], "beta": curve.beta.values[1:]}
-    start = Point(4, 4, "strict", 0)
-    zero = {"N": 4.0}
-    silent = Student(start.D, "strict", torch.float64)
-    with torch.no_grad():
-        silent.W3.copy_(assemble({"gamma_3": 1.0}, start.D)["W3"])
-        plateau = squared_error(silent(start.batch.X), start.batch.y, "sum")
-    drift = "rtol 1e-12 over some hundred steps"
+    solutions = Sides(eq, 1e-9, "rtol 1e-12 over some hundred steps")
+    for of, by in (("alpha", "beta"), ("beta", "alpha")):
+        solutions.add(f"{of}({by}) along the flow", f"{of}_of_{by}", along, along[of])
+    plateau = Sides(eq, *BY_AUTOGRAD)
+    silent = Network(4, 4, "strict")(pseudo(gamma_3=1.0))[0]
+    plateau.add("plateau: gamma = 1, alpha = beta = 0", "plateau", {"N": 4.0}, silent)
+    kept = eq["invariant"].evaluate(along)
     return [
         vanishing("dC/dt by autograd", "invariant", moved, *BY_AUTOGRAD),
-        vanishing("C along the flow", "invariant", eq["invariant"].evaluate(along), 1e-9, drift),
-        *(
-            identity(
-                f"{x}({y}) along the flow",
-                f"{x}_of_{y}",
-                eq[f"{x}_of_{y}"].evaluate(along),
-                along[x],
-                1e-9,
-                drift,
-            )
-            for x, y in (("alpha", "beta"), ("beta", "alpha"))
-        ),
+        vanishing("C along the flow", "invariant", kept, solutions.tolerance, solutions.reason),
+        *solutions.checks(),
         vanishing("dL/dgamma at gamma_star", "gamma_star", best, *BY_AUTOGRAD),
-        identity("loss at gamma_star", "loss_star", *both(least), *BY_AUTOGRAD),
-        identity(
-            "plateau: gamma = 1, alpha = beta = 0",
-            "plateau",
-            eq["plateau"].evaluate(zero),
-            float(plateau),
-            *BY_AUTOGRAD,
-        ),
+        *least.checks(),
+        *plateau.checks(),
     ]
 
 
