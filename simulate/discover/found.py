@@ -15,7 +15,7 @@ import sympy as sp
 import torch
 import xarray as xr
 
-from simulate.discover import names
+from simulate.discover import batches, names
 from simulate.discover.flow import NumericFlow
 from simulate.discover.loss import Loss
 from simulate.discover.search import discovered
@@ -123,12 +123,43 @@ class Discovered:
         )
 
     def predict(
-        self, runs: xr.Dataset, eta: float | None = None, optimizer: Optimiser | None = None
+        self,
+        runs: xr.Dataset,
+        eta: float | None = None,
+        optimizer: Optimiser | None = None,
+        batch_size: int = 0,
     ) -> xr.Dataset:
-        """Curves at the times of trained networks (of `project`): of the flow, or of descent on all
-        inputs with the learning rate ``eta``.
+        """Curves at the times of trained networks (of `project`).
+
+        Parameters
+        ----------
+        runs : Dataset
+            With times ``t``, learning rate times steps.
+        eta : float, optional
+            Learning rate of descent on all inputs; by default the flow is solved.
+        optimizer : Optimiser, optional
+            Of this descent.
+        batch_size : int
+            Inputs of a batch, drawn with replacement, of plain descent: every variable ``x`` gets
+            ``x_bias`` and ``x_sd`` as of `theory.statement.batches.curves`. Every step costs twice
+            as many gradients as there are weights.
+
+        Raises
+        ------
+        ParameterError
+            If batches come without ``eta`` or with an optimiser, the loss is not a mean over single
+            inputs, or the descent diverges.
         """
         t = np.asarray(runs.t, float)
+        if batch_size:
+            require(
+                eta and optimizer in (None, Optimiser()), "batch_size: give eta, and no optimizer"
+            )
+            steps, names = np.rint(t / eta).astype(int), [x.name for x in self.flow.state]
+            apart = float(np.diff(t).min(initial=t[-1]))
+            found = batches.path(self.subspace, names, eta, steps, batch_size, apart)
+            curves = found.named(found.claimed(found.table, found.times))
+            return xr.Dataset(curves, {"t": t}, {"kind": "theory", **found.about})
         if eta is None:
             return self.flow.solve(t=t[-1], at=t)
         path = self.flow.descend(eta, round(t[-1] / eta), optimizer=optimizer)
