@@ -13,6 +13,7 @@ import numpy as np
 import scipy.special
 import sympy as sp
 from sympy.core.function import AppliedUndef
+from sympy.logic.boolalg import BooleanFunction
 from sympy.printing.codeprinter import PrintMethodNotImplementedError
 from sympy.printing.numpy import SciPyPrinter
 from sympy.printing.pycode import MpmathPrinter
@@ -197,7 +198,8 @@ def compiled(
     for part in sorted(parts.atoms(sp.Function, sp.Product), key=sp.count_ops, reverse=True):
         head = part.func
         known = head.__name__ in table or hasattr(head, "_imp_")
-        known |= head is sp.Piecewise and modules == "numpy"  # its conditions are no numbers
+        # `and` of arrays of several shapes is left to SymPy
+        known |= head is sp.Piecewise and modules == "numpy" and not part.has(BooleanFunction)
         if not known and not _printed(head, len(part.args), modules):
             used = sorted(part.free_symbols, key=str)
             special[name := f"special{len(special)}"] = _special(part, used, modules)

@@ -353,6 +353,14 @@ def test_a_jump_at_the_start_is_a_crossing(jump, recwarn):
     assert np.isnan(crossing(DECAY, sp.Piecewise((1, t <= 0), (1 + t, True))))
 
 
+def test_pieces_of_several_shapes():
+    """Conditions on a parameter and on the time, at many points."""
+    piece = sp.Piecewise((1, sp.And(k > 1, x > sp.Rational(1, 2))), (0, True))
+    rates = np.linspace(0.1, 3, 40)
+    found = own({x: -k * x}, {x: 1}, observables={"o": piece}).solve({}, t=2, k=rates, at=[0, 1, 2])
+    np.testing.assert_array_equal(found.o, (found.k > 1) & (found.x > 0.5))
+
+
 def test_an_event_within_rounding_is_none():
     """A limit that is approached is never crossed, a start on an event is."""
     assert np.isnan(crossing(own({x: 1 - x}, {x: 0}), x - 1, until=60))
