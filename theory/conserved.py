@@ -328,7 +328,7 @@ def linearised(
     if at is not None:
         for x, rate in flow.expanded.items():
             left = sp.together(rate.subs(point, simultaneous=True))
-            if sp.expand(sp.numer(left)) != 0:
+            if not sp.expand(sp.numer(left)).is_zero:  # 0.0 is not equal to 0
                 raise ParameterError(f"at = {given}: no fixed point, the rate of {x} is {left}")
     matrix = flow.jacobian().subs(point, simultaneous=True).applyfunc(sp.cancel)
     if matrix.has(sp.nan, sp.zoo):

@@ -268,11 +268,11 @@ class Flow:
             raise ParameterError(
                 f"{name} = {value}: must be one number; several by keyword: {name}=[...]"
             )
-        fixed = [float(numbers[s.name]) for s in free]
+        fixed = [np.float64(numbers[s.name]) for s in free]  # whose quotients by zero are infinite
         calls = itertools.count()
 
         def counted(t: float, y: np.ndarray) -> np.ndarray:
-            rates = unit * numeric.real(self.name, np.array(rhs(unit * t, *y, *fixed)))
+            rates = unit * numeric.real(self.name, np.array(rhs(np.float64(unit * t), *y, *fixed)))
             if next(calls) > most:
                 why = f"needs more than {most:.0e} evaluations"
                 raise trajectory.ended(self, numbers, unit * t, y, rates, why)
@@ -281,5 +281,6 @@ class Flow:
         def slopes(t: float, y: np.ndarray) -> np.ndarray:
             return unit * numeric.real(self.name, np.array(jac(unit * t, *y, *fixed)))
 
-        start = numeric.real(f"{self.name}: initial values", np.array(initial(*fixed)))
+        with np.errstate(all="ignore"):
+            start = numeric.real(f"{self.name}: initial values", np.array(initial(*fixed)))
         return counted, slopes if jac else None, start.astype(float)

@@ -13,12 +13,15 @@ import numpy as np
 import scipy.special
 import sympy as sp
 from sympy.core.function import AppliedUndef
+from sympy.logic.boolalg import BooleanFunction
+from sympy.printing.codeprinter import PrintMethodNotImplementedError
 from sympy.printing.numpy import SciPyPrinter
 from sympy.printing.pycode import MpmathPrinter
 
-from theory.parameters import ParameterError, shown
+from theory.parameters import ParameterError
 
 QUICK = 3000  # numbers of a function that neither NumPy nor SciPy has: a few seconds
+MOST_DIGITS = 50  # of roots of polynomials
 MOST_TERMS = 10**6  # terms of a sum evaluated term by term: about a second in double precision
 
 
@@ -189,11 +192,14 @@ def compiled(
     many = isinstance(expressions, list)
     parts = sp.Tuple(*expressions) if many else sp.sympify(expressions, strict=True)
     for part in parts.atoms(AppliedUndef, sp.DiracDelta, sp.Derivative, sp.Subs):
-        raise ParameterError(f"{part.func}: has no numerical value")
+        raise ParameterError(f"{part.func.__name__}: has no numerical value")
     special: dict[str, Any] = {}
-    for part in sorted(parts.atoms(sp.Function), key=sp.count_ops, reverse=True):
+    parts = parts.xreplace({x: x.evalf(MOST_DIGITS) for x in parts.atoms(sp.CRootOf)})
+    for part in sorted(parts.atoms(sp.Function, sp.Product), key=sp.count_ops, reverse=True):
         head = part.func
         known = head.__name__ in table or hasattr(head, "_imp_")
+        # `and` of arrays of several shapes is left to SymPy
+        known |= head is sp.Piecewise and modules == "numpy" and not part.has(BooleanFunction)
         if not known and not _printed(head, len(part.args), modules):
             used = sorted(part.free_symbols, key=str)
             special[name := f"special{len(special)}"] = _special(part, used, modules)
@@ -201,7 +207,11 @@ def compiled(
     other = _renamed(arguments, parts, special)
     arguments, parts = [other.get(a, a) for a in arguments], parts.xreplace(other)
     parts = list(parts) if many else parts
-    return sp.lambdify(arguments, parts, [{**table, **special}, *libraries], cse=cse)
+    try:
+        return sp.lambdify(arguments, parts, [{**table, **special}, *libraries], cse=cse)
+    except PrintMethodNotImplementedError as error:
+        name = str(error).partition("\n")[0].rpartition(".")[2].strip("'>")
+        raise ParameterError(f"{name}: has no numerical value") from None
 
 
 def system(arguments: Sequence[sp.Symbol], expressions: list[sp.Expr]) -> Callable:
@@ -224,7 +234,7 @@ def real(name: str, value: Any) -> Any:
     if not np.iscomplexobj(value):
         return value
     if np.any(np.imag(value) != 0):
-        raise ParameterError(f"{name}: is complex, {shown(np.ravel(value)[0])}; must be real")
+        raise ParameterError(f"{name}: is complex, {np.ravel(value)[0]}; must be real")
     return np.real(value)
 
 

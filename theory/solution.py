@@ -121,7 +121,8 @@ def solve(
         Output times; 601 equidistant ones by default.
     events : mapping of str to Expr, optional
         Expressions in the order parameters. The first zero crossing of each is returned under
-        its name (NaN if there is none), to the accuracy of the integration.
+        its name (NaN if there is none), to the accuracy of the integration. A jump at the start
+        counts, at time 0 to this accuracy; what only touches zero, or is zero at the end, does not.
         No crossing is missed where rates or the event jump or peak in time or order parameters,
         if the peak is that of a function or power, however narrow: steps end there.
     rtol, atol : float
@@ -344,7 +345,7 @@ def descend(
     second = numeric.system(
         [flow.time, *flow.state, *free], [flow.second_order.get(x, sp.S.Zero) for x in flow.state]
     )
-    fixed = [float(numbers[s.name]) for s in free]
+    fixed = [np.float64(numbers[s.name]) for s in free]
     path = np.empty((steps + 1, start.size))
     path[0] = start
     for n in range(steps):

@@ -75,14 +75,24 @@ class Trajectory:
                 raise ended(flow, numbers, 0.0, self.start, moving)
             parts, y = [], self.start
             for a, b in zip(edges, edges[1:], strict=False):
-                y = y + gap * self.rhs(a + gap, y) if gap else y
-                parts += self.resolved(a + gap, y, b - gap)
-                y = parts[-1].y[:, -1]
-                y = y + gap * self.rhs(b - gap, y) if gap else y
+                parts += self.resolved(a + gap, self.across(a + gap, y, gap), b - gap)
+                y = self.across(b - gap, parts[-1].y[:, -1], gap)
         self.t = np.concatenate([*(p.t[:-1] for p in parts), parts[-1].t[-1:]])
         self.y = np.concatenate([*(p.y[:, :-1] for p in parts), parts[-1].y[:, -1:]], 1)
         steps = [step for p in parts for step in p.sol.interpolants]
-        self.states = scipy.integrate.OdeSolution(self.t, steps)
+        self.between = scipy.integrate.OdeSolution(self.t, steps)
+
+    def states(self, t: Any) -> np.ndarray:
+        """Order parameters at times; at the start as they are given, without rounding."""
+        y = self.between(t)
+        return np.where(np.asarray(t) == 0, self.start.reshape(-1, *[1] * np.ndim(t)), y)
+
+    def across(self, t: float, y: np.ndarray, gap: float) -> np.ndarray:
+        """State at the other end of a gap beside a jump of the rates."""
+        rates = self.rhs(t, y) if gap else 0 * y
+        if not np.isfinite(rates).all():
+            raise ended(self.flow, self.numbers, self.end * t, y, rates)
+        return y + gap * rates
 
     def resolved(self, t0: float, y: np.ndarray, t1: float) -> list[Any]:
         """Solutions one after the other from a state to a time. One that steps over a pulse of the
@@ -126,9 +136,17 @@ class Trajectory:
         """Solution from a state to a time, with no jump between."""
         with np.errstate(all="ignore"), warnings.catch_warnings():  # e^m overflows: no rate
             warnings.simplefilter("ignore")
-            solution = scipy.integrate.solve_ivp(
-                self.rhs, (t0, t1), y0, method="LSODA", **self.options, **options
-            )
+            options |= {"method": "LSODA"} | self.options
+            try:
+                solution = scipy.integrate.solve_ivp(self.rhs, (t0, t1), y0, **options)
+            except ParameterError:
+                raise
+            except ValueError:  # steps within rounding, which have no polynomials
+                options["dense_output"] = False
+                solution = scipy.integrate.solve_ivp(self.rhs, (t0, t1), y0, **options)
+                last = np.argmin(np.diff(solution.t) > 0)
+                t, y = solution.t[last], solution.y[:, last]
+                raise ended(self.flow, self.numbers, self.end * t, y, self.rhs(t, y)) from None
         good = np.isfinite(solution.y).all(0)
         if solution.success and good.all():
             return solution
@@ -141,8 +159,9 @@ class Trajectory:
             raise ended(self.flow, self.numbers, self.end * t, y, self.rhs(t, y))
 
     def first_crossing(self, label: str, expr: sp.Expr) -> float:
-        """First sign change of an expression in order parameters and time, NaN if there is none.
-        Bracketed on the integrator's polynomials, refined by integrating up to it.
+        """First sign change of an expression in order parameters and time, NaN if there is none; a
+        jump beside the start is one at the start. Bracketed on the integrator's polynomials,
+        refined by integrating up to it.
 
         Raises
         ------
@@ -243,9 +262,11 @@ def ended(
             )
     if abs(y[k]) < LARGEST and 0 < abs(y[k]) < DIVERGING * rates[k] * np.sign(y[k]):
         return ParameterError(f"{flow.name}: {flow.state[k]} diverges near {when}; take a shorter run")  # fmt: skip
-    if not why and time and abs(y[k]) < LARGEST:
+    undefined = time or np.isnan([*y, *rates]).any()
+    if not why and undefined and not abs(y[k]) >= LARGEST:
         at = ", ".join(f"{x} = {v:.3g}" for x, v in zip(flow.state, y, strict=True))
-        return ParameterError(f"{flow.name}: there is no solution after {when}, where {at}; take a shorter run")  # fmt: skip
+        other = "a shorter run" if time else "other numbers"
+        return ParameterError(f"{flow.name}: there is no solution after {when}, where {at}; take {other}")  # fmt: skip
     where = f"{flow.name} {why or BEYOND} at {when}"
     if not any(known.values()):
         return ParameterError(f"{where}; take a shorter run")

@@ -225,8 +225,8 @@ def _archive(path: Path) -> dict[str, np.ndarray]:
         if memory.exceeds(2 * size):
             raise ParameterError(f"{path}: holds {memory.amount(size)}, more than memory does")
         with np.load(path) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (ParameterError, OSError, MemoryError):
+            return {n: v for n in arrays.files if isinstance(v := arrays[n], np.ndarray)}
+    except (ParameterError, OSError):
         raise
     except Exception as error:  # of zip files, headers and types
         raise ParameterError(f"{path}: no arrays of numbers ({error_summary(error)})") from None

@@ -139,10 +139,7 @@ def numbers(whose: str, data: xr.Dataset, names: Iterable[str]) -> xr.Dataset:
             where = ", ".join(
                 f"{d} = {place.coords[d].item()}" for d in values.dims if d in place.coords
             )
-            raise ParameterError(
-                f"{whose}.{name}: is infinite at {where}; {whose}.where(abs({whose}) < np.inf) "
-                "makes it blank"
-            )
+            raise ParameterError(f"{whose}.{name}: is infinite at {where}; NaN makes it blank")
     return data.astype(float)
 
 

@@ -16,6 +16,7 @@ from theory.parameters import ParameterError
 from theory.statement.overlaps import Overlaps
 
 t, x, y, k = (symbol(name) for name in "txyk")
+N = symbol("N", integer=True)
 PLAIN, PI = sp.Symbol, np.pi
 LOSS = {"observables": {"loss": x**2 / 2}}
 
@@ -190,7 +191,8 @@ def test_symbols_are_matched_by_name():
     assert flow.jacobian() == sp.Matrix([[1 - 2 * real]])
     assert flow.fixed_points() == [{real: 0}, {real: 1}]
     assert flow.solve({}, t=1).x[-1].item() == pytest.approx(0.231969316685865, rel=1e-9)
-    assert [m.rate for m in flow.linearised({"x": 0})] == [1]
+    for zero in (0, 0.0):
+        assert [m.rate for m in flow.linearised({"x": zero})] == [1]
     assert flow.series(1, {plain: 0.5})[real] == 0.25 * PLAIN("t") + 0.5
     assert own({x: -PLAIN("k", positive=True) * x}, {x: k}).solve({"k": 1}, t=1).x[0] == 1
 
@@ -234,6 +236,14 @@ def test_numbers_of_parameters():
         (x**2, "x diverges near t = 1;"),
         (-k * sp.sqrt(x), "no solution after t = 2, where x = "),
         (-1 / x, "at t = 0.5; take a shorter run"),
+        (-(x**-2), "no solution after t = 0.333333"),  # LSODA's last steps have no length
+        (sp.log(1 - t), "no solution after t = 1, where x = "),
+        (sp.Piecewise((1, t < 1)), "no solution after t = 1, where x = 2"),
+        (sp.log(-k * x), "^own: there is no solution after t = 0, where x = 1; take other numbers"),
+        ((k - 1) ** -0.5, "diverges near t = 0"),  # Python's quotients by zero are errors
+        (sp.Limit(sp.sin(y) / y, y, x), "^Limit: has no numerical value"),
+        (sp.Derivative(sp.sin(t), t), "^Derivative: has no numerical value"),
+        (sp.exp(sp.I * (t + 1)), r"^own: is complex, \("),
     ],
     ids=str,
 )
@@ -258,6 +268,9 @@ def test_solutions_that_end(rate, message):
         (sp.erfi(x), 0.5, 0.614952094696511),
         (sp.factorial(x), -0.5, np.sqrt(PI)),
         (sp.re(x) + sp.Max(x, 2) + sp.floor(x), 1.5, 4.5),
+        (sp.Product(x + N, (N, 1, 3)), 1, 24.0),
+        (x * sp.CRootOf(y**5 - y + 3, 0), 2, -2.68258706338140),
+        (sp.Piecewise((sp.sin(x) / x, sp.Ne(x, 0)), (1, True)), 0, 1.0),
     ],
     ids=str,
 )
@@ -320,6 +333,32 @@ def test_two_crossings_inside_a_step(below):
     time = crossing(CIRCLE, x - (1 - below), until=20)
     assert time == pytest.approx(np.arcsin(1 - below), abs=1e-10 / np.sqrt(below))
     assert np.isnan(crossing(CIRCLE, x - (1 + below), until=20))
+
+
+@pytest.mark.parametrize(
+    "jump",
+    [
+        sp.Piecewise((1, x >= 1), (-1, True)),
+        sp.Piecewise((-1, t <= 0), (1, True)),
+        sp.floor(x) - 0.5,
+        sp.sign(1 - x) - 0.5,
+    ],
+    ids=str,
+)
+def test_a_jump_at_the_start_is_a_crossing(jump, recwarn):
+    """Whatever rounding makes of states beside the start; pieces are evaluated as arrays."""
+    rates = np.random.default_rng(0).uniform(0.1, 3, 40)
+    found = own({x: -k * x}, {x: 1}).solve({}, t=5, k=rates, events={"event": jump})
+    assert found.event.max() < 1e-10 and not recwarn
+    assert np.isnan(crossing(DECAY, sp.Piecewise((1, t <= 0), (1 + t, True))))
+
+
+def test_pieces_of_several_shapes():
+    """Conditions on a parameter and on the time, at many points."""
+    piece = sp.Piecewise((1, sp.And(k > 1, x > sp.Rational(1, 2))), (0, True))
+    rates = np.linspace(0.1, 3, 40)
+    found = own({x: -k * x}, {x: 1}, observables={"o": piece}).solve({}, t=2, k=rates, at=[0, 1, 2])
+    np.testing.assert_array_equal(found.o, (found.k > 1) & (found.x > 0.5))
 
 
 def test_an_event_within_rounding_is_none():

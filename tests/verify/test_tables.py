@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import time
+import zipfile
 
 import numpy as np
 import pytest
@@ -274,6 +276,18 @@ def test_arrays_of_numpy(tmp_path):
         tables.read(tmp_path / "b.npz", {"t": "t", "x": "x"})
     with pytest.raises(ParameterError, match="no column 'attn'; it has t, x"):
         tables.read(tmp_path / "b.npz", {"t": "t", "x": "attn"})
+    with zipfile.ZipFile(tmp_path / "c.npz", "w") as archive:
+        archive.writestr("x.npy", b"no array")
+        archive.write(tmp_path / "b.npz", "t")
+    with pytest.raises(ParameterError, match="no column 't'; it has none"):
+        tables.read(tmp_path / "c.npz", {"t": "t", "x": "x"})
+    header = io.BytesIO()
+    form = {"descr": "<f8", "fortran_order": False, "shape": (10**12,)}
+    np.lib.format.write_array_header_1_0(header, form)
+    with zipfile.ZipFile(tmp_path / "d.npz", "w") as archive:
+        archive.writestr("x.npy", header.getvalue())
+    with pytest.raises(ParameterError, match="no arrays of numbers .*Unable to allocate"):
+        tables.read(tmp_path / "d.npz", {"t": "x", "x": "x"})
     for unread in (np.load(tmp_path / "b.npz"), {"t": times, "x": x}):
         with pytest.raises(
             ParameterError, match=r"got .*; of a file verify\.tables\.read makes one"
