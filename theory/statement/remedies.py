@@ -7,7 +7,7 @@ import functools
 import itertools
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from theory.parameters import ParameterError
 from theory.statement import starts
 from theory.statement.derived import Derived, derive
 from theory.statement.stated import Statement, statement
-from theory.statement.tree import Function, Index, Node, Value, reached, subterms, walk
+from theory.statement.tree import Index, Node, Value, reached, subterms, walk
 
 SMALL = 3  # a size that is given as a number
 MOST = 2  # changes that are named
@@ -79,8 +79,9 @@ def _working(stated: Statement) -> list[str]:
 
 def _changes(stated: Statement) -> Iterator[Change]:
     """Single changes, those first that change least."""
+    known = {s: stated.values[s.name] for s in stated.symbols if s.name in stated.values}
     for n in (s for s in stated.symbols if s.is_integer):
-        number = sp.Integer(max(2, min(SMALL, stated.values.get(n.name, SMALL))))
+        number = sp.Integer(max(2, min(SMALL, known.get(n, SMALL))))
         yield f"the number {number} in place of the size {n}", {n: number}
     for f in (f for f in stated.functions if not f.injective):
         args = tuple(k for k, s in enumerate(f.sorts) if s is not f.to.of)
@@ -88,9 +89,13 @@ def _changes(stated: Statement) -> Iterator[Change]:
         call = f'{f.kind}("{f.name}", ..., injective='
         if not f.kept and fit == args:
             yield f'{call}"leading order")', {f: replace(f, injective=args, leading=True)}
-        for places in dict.fromkeys((fit, *((k,) for k in fit))) if fit else ():
+        single = [(k,) for k in fit if f.sorts.count(f.sorts[k]) == 1]
+        for places in dict.fromkeys((fit, *single)) if fit else ():
             which = places == args or f"({', '.join(f.sorts[k].name for k in places)},)"
-            room = _room(f, places, stated.values)
+            sizes = [f.sorts[k].size.subs(known) for k in places]
+            enough = max((int(n) for n in sizes if n.is_Integer), default=0)
+            short = known.get(f.to.size, enough) < enough
+            room = {f.to.size.name: enough} if short else {}
             more = "".join(f" with {n}={v}" for n, v in room.items())
             yield f"{call}{which}){more}", {f: replace(f, injective=places), **room}
     for w, start in itertools.product(stated.weights, map(sp.Integer, (0, 1))):
@@ -106,11 +111,11 @@ def _changes(stated: Statement) -> Iterator[Change]:
         if not any(isinstance(i, Index) and i.bound for t in calls for i in subterms(t)):
             drawn = {t: Index(f.to, label=f.to.name) for t in calls}
             yield f"draw({f.to}) in place of {f.name}(...)", drawn
-        for k, _ in enumerate(f.sorts[1:] and f.sorts):
+        for k, s in enumerate(f.sorts[1:] and f.sorts):
             if len(f.injective) in (0, len(f.sorts)):
-                g = replace(f, sorts=_without(f.sorts, k), injective=f.injective[:-1])
-                fewer = {t: Value(g, _without(t.arguments, k)) for t in calls}
-                yield f"teacher {f.name} without its argument {k + 1}", fewer
+                g = replace(f, sorts=(s,), injective=f.injective[:1])
+                alone = {t: Value(g, (t.arguments[k],)) for t in calls}
+                yield f"teacher {f.name} of its argument {k + 1} alone", alone
     entries = [n for n in read if isinstance(n, Node) and n.kind == "entry"]
     for s in (s for s in stated.sorts if {x.sorts for x in stated.gausses} == {(s,)}):
         hot = {g: Index(s) for g in stated.gausses}
@@ -120,18 +125,6 @@ def _changes(stated: Statement) -> Iterator[Change]:
     for w in stated.weights:
         gone = {n: Node("number", of=w.mean) for n in entries if n.of is w}
         yield f"the number {w.mean} in place of weight {w.name}", gone
-
-
-def _without(every: tuple[Any, ...], k: int) -> tuple[Any, ...]:
-    return every[:k] + every[k + 1 :]
-
-
-def _room(f: Function, places: Iterable[int], values: Mapping[str, Any]) -> dict[str, int]:
-    """The size of a function's values, where a larger one is needed to be injective."""
-    size, sizes = f.to.size, [f.sorts[k].size for k in places]
-    numbers = [n.subs({s: values.get(s.name, s) for s in n.free_symbols}) for n in sizes]
-    enough = max((int(n) for n in numbers if n.is_Integer), default=0)
-    return {size.name: enough} if size.is_Symbol and values.get(size.name, enough) < enough else {}
 
 
 def changed(stated: Statement, by: Mapping[Any, Any]) -> Statement:

@@ -281,6 +281,22 @@ out = lambda i: total(lambda j: W[i, j] * x[j], dim)
 num = total(lambda i: (x[i] + e[i] - out(i)) ** 2, dim)
 loss, values = num / (1 + total(lambda i: x[i] ** 2, dim)), dict(D=4)
 """,
+    "an exponential of Gaussian data": """
+D = sizes("D")
+dim = sort("dim", D, vector=True)
+x = gauss("x", dim)
+w = weight("w", dim)
+loss, values = exp(total(lambda i: w[i] * x[i], dim)), dict(D=4)
+""",
+    "a teacher of three": """
+N = sizes("N")
+token, place = sort("token", N), sort("place", 3)
+x, f = sample("x", (place,), token), teacher("f", (token, token, token), token)
+A, B = weight("A", token, token), weight("B", token, token)
+p, q, r = fixed(place, 1), fixed(place, 2), fixed(place, 3)
+loss = cross_entropy(lambda c: A[x(p), c] + B[x(q), c], over=token, target=f(x(p), x(q), x(r)))
+values = dict(N=4)
+""",
 }
 
 
@@ -318,13 +334,12 @@ def edited(text, change):
             for n, call in enumerate(dict.fromkeys(calls)):
                 text = text.replace(call, f"of_{f}{n}")
                 text = re.sub(r"\nloss", f"\nof_{f}{n} = draw({of})\nloss", text, count=1)
-        elif found := re.fullmatch(r"teacher (\w+) without its argument (\d)", part):
+        elif found := re.fullmatch(r"teacher (\w+) of its argument (\d) alone", part):
             f, k = found.groups()
 
             def cut(call, k=int(k)):
                 before, inside, after = call.groups()
-                arguments = inside.split(", ")
-                return before + ", ".join(arguments[: k - 1] + arguments[k:]) + after
+                return before + inside.split(", ")[k - 1] + after
 
             text = re.sub(rf'((?<!")\b{f}\()({INSIDE})(\))', cut, text)
             text = re.sub(rf'(teacher\("{f}", \()([^()]*)(\))', cut, text)
