@@ -74,8 +74,8 @@ class Optimiser(BaseParameters):
 
     @property
     def steady(self) -> bool:
-        """Whether a step depends on the weights alone, not on earlier steps or its number."""
-        plain = self.optimizer == "sgd" and self.momentum == 0 and self.clip is None
+        """Whether a step, but for a share of the last one, depends on the weights alone."""
+        plain = self.optimizer == "sgd" and not self.nesterov and self.clip is None
         return plain and self.schedule == "constant" and self.warmup == 0
 
 

@@ -35,18 +35,17 @@ FLOOR = 0.01  # of an array's size counts as changed, since changes pass through
 ORDER = 4  # changes kept; higher orders need shorter strides where descent has converged
 PLACES = np.arange(ORDER + 1.0)
 LONGER, SHORTER, SAFE = 2.0, 0.2, 0.9  # limits of the next stride over the last
+LONGEST = 10**5  # stride, whose epochs are summed one by one
 
 
-def sums(nodes: np.ndarray, many: int) -> np.ndarray:
-    """Weights of the values at some epochs in the sum over epochs 0 to ``many - 1`` of the
-    polynomial through them.
+def sums(nodes: np.ndarray, memory: np.ndarray) -> np.ndarray:
+    """Weights of the values at some epochs in the sum over epochs 0, 1, ... of the polynomial
+    through them, each epoch times its entry of ``memory``.
     """
-    # Binomials of the epoch are a basis of polynomials; their sums are the next binomials.
-    order = PLACES[: len(nodes)]
-    values = np.ones((len(nodes), len(nodes)))
-    np.divide(nodes - order[:-1, None], order[:-1, None] + 1, out=values[1:])
-    moments = np.multiply.accumulate((many - order) / (order + 1))
-    return np.linalg.solve(np.multiply.accumulate(values), moments)
+    epochs = np.arange(len(memory))
+    nodes, within = np.array([*nodes]) / len(memory), epochs / len(memory)
+    powers = PLACES[: len(nodes), None]
+    return np.linalg.solve(nodes**powers, within**powers @ memory)
 
 
 class Strides:
@@ -61,6 +60,8 @@ class Strides:
         epoch: how many epochs the stride may have, and whether the rates have jumped.
     tolerance : float
         Explained at `TOLERANCE`.
+    momentum : float
+        Share of a step in the next one.
 
     Attributes
     ----------
@@ -68,14 +69,15 @@ class Strides:
         First epoch of the last stride, and its length.
     """
 
-    def __init__(self, system: Any, tolerance: float = TOLERANCE) -> None:
-        self.system, self.tolerance = system, tolerance
+    def __init__(self, system: Any, tolerance: float = TOLERANCE, momentum: float = 0.0) -> None:
+        self.system, self.tolerance, self.momentum = system, tolerance, momentum
         self.epoch, self.length, self.next = 0, 0, 1
         self.shapes = [np.shape(x) for x in system.state]
         sizes = [size for shape in self.shapes for size in [math.prod(shape[1:])] * shape[0]]
         self.members = np.cumsum([0, *sizes[:-1]])  # where arrays of members begin in all numbers
         self.start = self.end = self.change = self._flat(system.state)
-        self.kept = np.zeros((ORDER + 1, len(self.start)))  # rates at `times`
+        # Rates at `times`, and the step before the stride.
+        self.kept = np.zeros((ORDER + 2, len(self.start)))
         # Change and error of a stride, and squares: new arrays of this size cost more than sums.
         self.made = np.empty((3, len(self.start)))
         self.times = np.zeros(ORDER + 1)
@@ -84,6 +86,8 @@ class Strides:
     def advance(self) -> None:
         """Take a stride as long as the error allows."""
         self.start = self._reached(self.epoch + self.length)
+        if self.momentum and self.recent:
+            self.kept[-1] = self._weights(self.recent, self.length, last=True) @ self.kept
         self.epoch += self.length
         if not np.isfinite(self.start).all():
             self.recent, self.length = [], 2 * self.length  # descent has diverged, and stays so
@@ -111,7 +115,7 @@ class Strides:
                 break
             many = max(1, int(min(max(fits, SHORTER * many), SAFE * many)))
         self.recent, self.length, self.end = [free, *past], many, self.start + self.change
-        self.next = max(1, int(min(fits, LONGER * many)))
+        self.next = max(1, int(min(fits, LONGER * many, LONGEST)))
 
     def at(self, epoch: int) -> list[np.ndarray]:
         """State at an epoch of the last stride."""
@@ -138,9 +142,13 @@ class Strides:
         self.times[place] = epoch
         np.concatenate([x.ravel() for x in self.system.rates()], out=self.kept[place])
 
-    def _weights(self, places: list[int], many: int) -> np.ndarray:
-        weights = np.zeros(ORDER + 1)
-        weights[places] = sums(self.times[places] - self.epoch, many)
+    def _weights(self, places: list[int], many: int, last: bool = False) -> np.ndarray:
+        """Weights of what is kept in the sum of all steps of a stride, or in its last step."""
+        weights = np.zeros(ORDER + 2)
+        left = self.momentum ** np.arange(many + 1.0)[::-1]  # of a step, at the stride's end
+        memory = left[1:] if last else (1 - left[:-1]) / (1 - self.momentum)
+        weights[-1] = self.momentum * memory[0]
+        weights[places] = sums(self.times[places] - self.epoch, memory)
         return weights
 
     def _error(self, places: list[int], many: int) -> float:
@@ -198,8 +206,8 @@ def members(system: System, size: int = 1) -> list[System]:
 @checked
 def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANCE) -> xr.Dataset:
     """Integrate a system up to the last of the given epochs; returns the observables over ``(seed,
-    alpha)`` at these epochs. ``tolerance`` is explained at `TOLERANCE`; steps with a memory
-    are taken one by one.
+    alpha)`` at these epochs. ``tolerance`` is explained at `TOLERANCE`; steps of
+    `Trained` are taken one by one.
 
     Raises
     ------
@@ -231,7 +239,7 @@ def _paths(system: System, tolerance: float, size: int = 1) -> Iterable[Strides 
     if isinstance(system, Trained):
         return [Single(system)]
     alone = [system] if isinstance(system, Rewarded) else members(system, size)
-    return (Strides(one, tolerance) for one in alone)
+    return (Strides(one, tolerance, system.p.momentum) for one in alone)
 
 
 @checked

@@ -219,14 +219,14 @@ WORK_OF_WORDS = 2**27  # multiplications, a tenth of a second
 
 
 def _counts(p: Parameters) -> bool:
-    """Whether plain descent with all data is followed to fourth order, with covariances counted.
+    """Whether descent with all data is followed to fourth order, with covariances counted.
 
     To second order A is off by up to 0.05 where sequences are few, as one over the root of their
-    number. A gradient takes about 7 ns times `WORK`, some 300 of them a run; to second order it is
-    ten times as fast.
+    number, and by up to 0.01 beyond these limits. A gradient takes about 7 ns times `WORK`, some
+    100 of them a run; to second order it is ten times as fast.
     """
     work = entries(p) + p.N**3 * p.L * p.d_g
-    return work <= min(WORK, WORK_OF_SEQUENCES / p.n_train)
+    return work <= (WORK if p.momentum else min(WORK, WORK_OF_SEQUENCES / p.n_train))
 
 
 class Counted(FourthOrder):

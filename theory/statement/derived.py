@@ -98,9 +98,8 @@ class Derived:
         """
         known = {s.name: s for s in self.statement.symbols if s.is_integer}
         for name in sizes:
-            require(
-                name in known, f"{name}: is no size of this statement, which has {', '.join(known)}"
-            )
+            said = f"{name}: is no size of this statement, which has {', '.join(known)}"
+            require(name in known, said)
         numbers = {known[n]: sp.Integer(v) for n, v in sizes.items()}
         write = functools.partial(wick.at_size, numbers=numbers)
         classes = []
@@ -184,10 +183,11 @@ class Derived:
         """
         if self.directions:
             return self.at().flow
-        q, none = self.quotient, "nothing moves: from equal entries, the loss changes"
-        away = "; random starts leave the classes, and no flow here follows them: train students"
-        end = f"along no direction{away * bool(starts.laws(self))}"
-        require(q.order, f"statement {self.statement.name}: {none} {end}")
+        q = self.quotient
+        if not q.order:
+            from theory.statement import remedies
+
+            raise remedies.still(self)
         shown = {"loss": self.loss, **self.observables}
         return Flow(
             self.statement.name,

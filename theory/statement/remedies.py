@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import sympy as sp
 
 from theory.parameters import ParameterError
-from theory.statement.derived import derive
+from theory.statement import starts
+from theory.statement.derived import Derived, derive
 from theory.statement.stated import Statement, statement
-from theory.statement.tree import Function, Index, Node, Value, walk
+from theory.statement.tree import Index, Node, Value, reached, subterms, walk
 
 SMALL = 3  # a size that is given as a number
 MOST = 2  # changes that are named
+NOTHING = "; no change of a size, table, start or kind of data helped"
 SECONDS = 20.0  # of CPU time for all tries together; one that runs is not stopped
 PATIENCE, LONGER = 0.04, 0.3  # for one try, in units of the most branches
-WORKS, STILL = "works", "nothing moves"  # what came of a try
+Change = tuple[str, dict[Any, Any]]  # in words, and what stands for what
 
 
 def refused(stated: Statement, error: ParameterError) -> ParameterError:
@@ -30,87 +33,98 @@ def refused(stated: Statement, error: ParameterError) -> ParameterError:
     """
     said = str(error)
     named: tuple[Any, ...] = (*stated.weights, *stated.functions, *stated.gausses)
-    lines = sorted({x.line for x in named if re.search(rf"\b({x.kind}|of) {x.name}\b", said)})
-    where = f"line {', '.join(map(str, lines))}: " * bool(lines)
-    work = "; or ".join(itertools.islice(_working(stated), MOST))
-    if work:
-        return ParameterError(f"{where}{said.partition('; ')[0]}; tried, and it works: {work}")
-    return ParameterError(f"{where}{said}; no change of a size, table or start helped")
+    told = [x for x in named if re.search(rf"\b({x.kind}s?|of) \(?(\w+, )*{x.name}\b", said)]
+    where = f"line {', '.join(map(str, sorted({x.line for x in told or stated.weights})))}"
+    if work := "; or ".join(_working(stated)):
+        said = f"{said.partition('; ')[0]}; tried, and it works: {work}"
+    return ParameterError(f"{where}: {said}{NOTHING * (not work)}")
 
 
-def _working(stated: Statement) -> Iterator[str]:
-    """Changes under which the statement can be derived and has a flow, in words; where there are
-    none, those under which it can be derived and nothing moves.
-    """
-    end, single, ends = time.process_time() + SECONDS, [*_changes(stated)], {}
-    for many, patience in ((1, PATIENCE), (2, PATIENCE), (1, LONGER)):
-        for chosen in itertools.combinations(single, many):
-            by = {old: new for _, old, new in chosen}
-            if len(by) == many and time.process_time() < end:
-                words = " and ".join(words for words, _, _ in chosen)
-                ends[words] = _derived(stated, by, patience)
-                if ends[words] == WORKS:
-                    yield words
-        if WORKS in ends.values():
-            return
-    taught = any(f.kept for f in stated.functions)
-    if taught and _derived(stated, {"closure": "mean logits"}, PATIENCE) == WORKS:
-        yield 'closure="mean logits", an approximation'
-    yield from (f"{words}, but nothing moves" for words, end in ends.items() if end == STILL)
+def still(made: Derived) -> ParameterError:
+    """The error of a derivation in which nothing moves."""
+    away = " (from random ones it may, along what no flow here follows: train students)"
+    end = f"from equal entries, the loss changes along no direction{away * bool(starts.laws(made))}"
+    said = f"statement {made.statement.name}: nothing moves: {end}"
+    return refused(made.statement, ParameterError(said))
 
 
-def _derived(stated: Statement, by: Mapping[Any, Any], patience: float) -> str:
-    try:
-        _ = derive(changed(stated, by), patience=patience).flow
-    except (ParameterError, ArithmeticError) as error:
-        return STILL if STILL in str(error) else ""
-    return WORKS
+@functools.cache
+def _working(stated: Statement) -> list[str]:
+    """Changes under which the statement can be derived and something moves, in words."""
+    end, single = time.process_time() + SECONDS, [*_changes(stated)]
+    closure = ('closure="mean logits", an approximation', {"closure": "mean logits"})
+    closures = [closure] * any(f.kept for f in stated.functions)
+
+    def tried(chosen: tuple[Change, ...], patience: float) -> bool:
+        by = {old: new for _, pairs in chosen for old, new in pairs.items()}
+        if len(by) < sum(len(pairs) for _, pairs in chosen) or time.process_time() > end:
+            return False
+        try:
+            made = derive(changed(stated, by), patience=patience)
+            return bool((made.at() if made.directions else made).quotient.order)
+        except (ParameterError, ArithmeticError):
+            return False
+
+    for changes, many, patience in (
+        (single, 1, PATIENCE),
+        (single, 2, PATIENCE),
+        (single, 1, LONGER),
+        (closures, 1, PATIENCE),
+    ):
+        each = (x for x in itertools.combinations(changes, many) if tried(x, patience))
+        if work := [" and ".join(words for words, _ in x) for x in itertools.islice(each, MOST)]:
+            return work
+    return []
 
 
-def _changes(stated: Statement) -> Iterator[tuple[str, Any, Any]]:
-    """Single changes, those first that change least: in words, and what stands for what."""
+def _changes(stated: Statement) -> Iterator[Change]:
+    """Single changes, those first that change least."""
+    known = {s: stated.values[s.name] for s in stated.symbols if s.name in stated.values}
     for n in (s for s in stated.symbols if s.is_integer):
-        number = sp.Integer(max(2, min(SMALL, stated.values.get(n.name, SMALL))))
-        yield f"the number {number} in place of the size {n}", n, number
+        number = sp.Integer(max(2, min(SMALL, known.get(n, SMALL))))
+        yield f"the number {number} in place of the size {n}", {n: number}
     for f in (f for f in stated.functions if not f.injective):
         args = tuple(k for k, s in enumerate(f.sorts) if s is not f.to.of)
         fit = tuple(k for k in args if not (f.sorts[k].size - f.to.size).is_positive)
         call = f'{f.kind}("{f.name}", ..., injective='
         if not f.kept and fit == args:
-            yield f'{call}"leading order")', f, replace(f, injective=args, leading=True)
-        for places in dict.fromkeys((fit, *((k,) for k in fit))) if fit else ():
+            yield f'{call}"leading order")', {f: replace(f, injective=args, leading=True)}
+        single = [(k,) for k in fit if f.sorts.count(f.sorts[k]) == 1]
+        for places in dict.fromkeys((fit, *single)) if fit else ():
             which = places == args or f"({', '.join(f.sorts[k].name for k in places)},)"
-            room = " with " + ", ".join(
-                f"{n}={v}" for n, v in _room(f, places, stated.values).items()
-            )
-            new = replace(f, injective=places)
-            yield f"{call}{which}){room * (len(room) > 6)}", f, new
+            sizes = [f.sorts[k].size.subs(known) for k in places]
+            enough = max((int(n) for n in sizes if n.is_Integer), default=0)
+            short = known.get(f.to.size, enough) < enough
+            room = {f.to.size.name: enough} if short else {}
+            more = "".join(f" with {n}={v}" for n, v in room.items())
+            yield f"{call}{which}){more}", {f: replace(f, injective=places), **room}
     for w, start in itertools.product(stated.weights, map(sp.Integer, (0, 1))):
         if w.start != start:
-            yield f'weight("{w.name}", ..., start={start})', w, replace(w, start=start)
+            yield f'weight("{w.name}", ..., start={start})', {w: replace(w, start=start)}
     masked = any(n.kind == "total" and n.terms for n in walk(stated.loss))
     for s in (s for s in stated.sorts if s.ordered and not masked):
-        yield f'sort("{s.name}", ...), not ordered', s, replace(s, ordered=False)
-    values = {t for n in walk(stated.loss) for t in n.terms if isinstance(t, Value)}
-    for t in sorted(values, key=repr):
-        f = t.function
-        if (
-            f.kept
-            and t.solved is None
-            and not t.parent
-            and [v.function for v in values].count(f) == 1
-        ):
-            yield f"draw({t.sort}) in place of {f.name}(...)", t, Index(t.sort, label=t.sort.name)
+        yield f'sort("{s.name}", ...), not ordered', {s: replace(s, ordered=False)}
+    read = [*reached(tuple(stated.trees.values()))]
+    once = not any(f.parts for f in stated.functions)  # none applied to its own values
+    for f in (f for f in stated.functions if f.kept and once and f.parent is None):
+        calls = [t for t in read if isinstance(t, Value) and t.function is f]
+        if not any(isinstance(i, Index) and i.bound for t in calls for i in subterms(t)):
+            drawn = {t: Index(f.to, label=f.to.name) for t in calls}
+            yield f"draw({f.to}) in place of {f.name}(...)", drawn
+        for k, s in enumerate(f.sorts[1:] and f.sorts):
+            if len(f.injective) in (0, len(f.sorts)):
+                g = replace(f, sorts=(s,), injective=f.injective[:1])
+                alone = {t: Value(g, (t.arguments[k],)) for t in calls}
+                yield f"teacher {f.name} of its argument {k + 1} alone", alone
+    entries = [n for n in read if isinstance(n, Node) and n.kind == "entry"]
+    for s in (s for s in stated.sorts if {x.sorts for x in stated.gausses} == {(s,)}):
+        hot = {g: Index(s) for g in stated.gausses}
+        ones = {n: Node("same", (), (*n.terms, hot[n.of])) for n in entries if n.of in hot}
+        names = " and ".join(f"eq(i, draw({s})) in place of {g}[i]" for g in hot)
+        yield f"{names}, {s} no vector", {s: replace(s, vector=False), **ones}
     for w in stated.weights:
-        yield f"the number {w.mean} in place of weight {w.name}", w, w.mean
-
-
-def _room(f: Function, places: Iterable[int], values: Mapping[str, Any]) -> dict[str, int]:
-    """The size of a function's values, where a larger one is needed to be injective."""
-    size, sizes = f.to.size, [f.sorts[k].size for k in places]
-    numbers = [n.subs({s: values.get(s.name, s) for s in n.free_symbols}) for n in sizes]
-    enough = max((int(n) for n in numbers if n.is_Integer), default=0)
-    return {size.name: enough} if size.is_Symbol and values.get(size.name, enough) < enough else {}
+        gone = {n: Node("number", of=w.mean) for n in entries if n.of is w}
+        yield f"the number {w.mean} in place of weight {w.name}", gone
 
 
 def changed(stated: Statement, by: Mapping[Any, Any]) -> Statement:
@@ -120,7 +134,7 @@ def changed(stated: Statement, by: Mapping[Any, Any]) -> Statement:
     ----------
     stated : Statement
     by : mapping
-        What stands in place of what; a number in place of a weight is that of all its entries.
+        What stands in place of what; by name, other values, or a closure.
 
     Raises
     ------
@@ -130,16 +144,13 @@ def changed(stated: Statement, by: Mapping[Any, Any]) -> Statement:
     copies: dict[Any, Any] = {}
     trees = {k: _changed(tree, by, copies) for k, tree in stated.trees.items()}
     loss = trees.pop("loss")
-    gone = {x.name for x in by if isinstance(x, sp.Symbol)}
-    made = (x for x in by.values() if isinstance(x, Function))
-    more = {n: v for f in made for n, v in _room(f, f.injective, stated.values).items()}
+    values = {**stated.values, **{k: v for k, v in by.items() if isinstance(k, str)}}
     again = statement(
         loss,
         name=stated.name,
-        title=stated.title,
         observables=trees,
-        closure=by.get("closure", stated.closure),
-        values={k: v for k, v in {**stated.values, **more}.items() if k not in gone},
+        closure=values.pop("closure", stated.closure),
+        values=values,
     )
     again.fit(again.values)
     return again
@@ -153,12 +164,9 @@ def _changed(x: Any, by: Mapping[Any, Any], copies: dict[Any, Any]) -> Any:
     if not dataclasses.is_dataclass(x) or isinstance(x, type):
         return x
     if x not in copies:
-        if isinstance(x, Node) and x.kind == "entry" and isinstance(by.get(x.of), sp.Expr):
-            copies[x] = Node("number", of=by[x.of])
-        else:
-            new = by.get(x, x)
-            parts = {
-                f.name: _changed(getattr(new, f.name), by, copies) for f in dataclasses.fields(new)
-            }
-            copies[x] = replace(new, **parts)
+        new = by.get(x, x)
+        parts = {
+            f.name: _changed(getattr(new, f.name), by, copies) for f in dataclasses.fields(new)
+        }
+        copies[x] = replace(new, **parts)
     return copies[x]
