@@ -82,7 +82,7 @@ class Single(nn.Module):
         def one(theta: Tensor, inputs: Any, k: int) -> Tensor:
             return function(theta, tree_map(lambda x: x[k], inputs))
 
-        return lambda *of: torch.stack([one(*of, k) for k in range(self.rows)])
+        return lambda theta, inputs: torch.stack([one(theta, inputs, k) for k in range(self.rows)])
 
     def computed(self, function: Any, *of: Any) -> Array:
         """Numbers of a function that torch has made for many at once."""

@@ -150,18 +150,17 @@ class Discovered:
             If batches come without ``eta`` or with an optimiser, the loss is not a mean over single
             inputs, or the descent diverges.
         """
-        t = np.asarray(runs.t, float)
+        t, said = np.asarray(runs.t, float), "batch_size: give eta, and no optimizer"
+        if eta is None:
+            require(not batch_size, said)
+            return self.flow.solve(t=t[-1], at=t)
         if batch_size:
-            require(
-                eta and optimizer in (None, Optimiser()), "batch_size: give eta, and no optimizer"
-            )
+            require(optimizer in (None, Optimiser()), said)
             steps, names = np.rint(t / eta).astype(int), [x.name for x in self.flow.state]
             apart = float(np.diff(t).min(initial=t[-1]))
             found = batches.path(self.subspace, names, eta, steps, batch_size, apart)
             curves = found.named(found.claimed(found.table, found.times))
             return xr.Dataset(curves, {"t": t}, {"kind": "theory", **found.about})
-        if eta is None:
-            return self.flow.solve(t=t[-1], at=t)
         path = self.flow.descend(eta, round(t[-1] / eta), optimizer=optimizer)
         return path.sel(t=t, method="nearest", tolerance=eta / 2)
 

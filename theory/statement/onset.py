@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,7 @@ def _random(made: Derived, p: Any, until: float | None) -> Onset:
     numbers["never"] = (never, label + (f", +- {error:.2g}" if error else ""))
     notes = [f"{starts.ASSUMED}; against students: verify.trajectories"]
     for name in made.observables:
-        share, error = rare.share(made, p, drawn, lambda of, x=name: np.asarray(of[x]) > 0)
+        share, error = rare.share(made, p, drawn, _positive(name))
         if 0 < share < 1 - never:
             numbers[f"P_{name}"] = (share, f"share of starts with {name} > 0 then, +- {error:.2g}")
     found = passage.passage(made, p, (begun + end) / 2, round(run / p.eta))
@@ -174,6 +175,10 @@ def _random(made: Derived, p: Any, until: float | None) -> Onset:
         notes=notes,
         setting={s.name: getattr(p, s.name) for s in made.statement.symbols},
     )
+
+
+def _positive(name: str) -> Callable[[Any], np.ndarray]:
+    return lambda of: np.asarray(of[name]) > 0
 
 
 def within(made: Derived, p: Any, time: float) -> list[str]:
