@@ -103,7 +103,7 @@ class Single(nn.Module):
     def scatter(self, theta: Array) -> Array:
         """Covariance of the gradients of single inputs."""
         each = self.computed(self.singly(grad(self.at)), torch.from_numpy(theta), self.each)
-        return np.cov(each.T, ddof=0)
+        return np.atleast_2d(np.cov(each.T, ddof=0))
 
 
 def spreads(slopes: Array, moments: Array) -> Array:

@@ -115,6 +115,16 @@ def test_weights_by_name():
     xr.testing.assert_allclose(one, two)
 
 
+def test_one_weight_that_fluctuates_about_its_optimum():
+    """Linear regression: eta s^2 / (B (2 lambda - eta lambda^2)) in the end, and no bias."""
+    labels, eta, B = torch.tensor([0.5, 1.5]), 0.5, 64
+    found = discover(lambda w, y: ((w["w"] - y) ** 2 / 2).mean(), labels, {"w": torch.zeros(1)})
+    told = found.predict(xr.Dataset(coords={"t": np.arange(0.0, 41.0, 20.0)}), eta, batch_size=B)
+    assert float(told.x1_sd[-1]) == pytest.approx(np.sqrt(eta * 0.25 / (B * (2 - eta))), rel=1e-6)
+    assert float(told.loss_bias[-1]) == pytest.approx(float(told.x1_sd[-1]) ** 2 / 2, rel=1e-6)
+    assert abs(told.x1_bias).max() < 1e-9
+
+
 class OfAll(Noisy):
     """A loss that is no mean over inputs."""
 
