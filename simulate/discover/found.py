@@ -9,28 +9,21 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import scipy.interpolate
-import scipy.signal
 import sympy as sp
 import torch
 import xarray as xr
 
-from simulate.discover import batches, names
+from simulate.discover import batches, names, onset
 from simulate.discover.flow import NumericFlow
 from simulate.discover.loss import Loss
 from simulate.discover.search import discovered
 from simulate.discover.subspace import STEPS, Subspace
-from theory.onset import Onset, tabulated
+from theory.onset import Onset
 from theory.optimisers import Optimiser
 from theory.runtime import memory, output
 from theory.statement.tree import require
-from theory.trajectory import Trajectory
 
 AGREE = 1e-9  # of both descents, relative to the largest weight
-SLOW = 0.01  # share of the fall of the loss in the second half of a run that is long enough
-LEAVES = 60  # e-folds after which a descent that has not left a saddle never does
-MOST_DOUBLINGS = 24
-PEAK = 0.05  # of the fastest fall of the loss: smaller peaks are no escape
 
 
 @dataclass(frozen=True, repr=False)
@@ -174,48 +167,7 @@ class Discovered:
             Final time; by default long enough that the loss hardly falls any more and no saddle is
             left.
         """
-        flow = self.flow
-        growth = [complex(m.rate) for m in flow.linearised()]
-        end = until or 1 / max(*map(abs, growth), 1e-3)
-        for _ in range(MOST_DOUBLINGS):
-            path = Trajectory(flow, {}, end, 1e-9, 1e-12)
-            curve = flow.observed({}, end * path.t, path.y)
-            t, loss = curve.t.values, curve.loss.values
-            fall = loss[0] - np.interp([end / 2, end], t, loss)
-            up = end * np.linalg.eigvals(self.subspace.jacobian(path.y[:, -1])).real.max()
-            if until or (np.diff(fall) < SLOW * fall[1] and not 1 < up < LEAVES):
-                break
-            end *= 2
-        saddle = f"ends near a saddle, from which one direction grows by e in {end / up:.4g}"
-        rate = -np.gradient(loss, t)
-        half = scipy.interpolate.PchipInterpolator(t, loss).solve(
-            loss[0] - fall[1] / 2, False, False
-        )
-        rows: dict[str, tuple[Any, ...]] = {
-            "run": (end, "length of the run"),
-            "loss_start": (loss[0], "loss at the start"),
-            "loss_end": (loss[-1], "loss at the end of the run"),
-            "half_loss": (half[0], "half of the fall of the loss", "t"),
-        }
-        begin, k = 0, 0
-        for peak in scipy.signal.find_peaks([0, *rate, 0], prominence=PEAK * rate.max())[0] - 1:
-            slow = begin + int(rate[begin : peak + 1].argmin())
-            if rate[slow] > (1 - PEAK) * rate[peak]:  # a fall from the start is no escape
-                continue
-            begin, k = peak, k + 1
-            rows |= {
-                f"plateau_{k}": (t[slow], f"plateau {k}: the loss falls slowest", "t"),
-                f"plateau_{k}_loss": (loss[slow], f"loss on plateau {k}"),
-                f"escape_{k}": (t[peak], f"escape from plateau {k}: the loss falls fastest", "t"),
-            }
-        for k, g in enumerate(growth, 1):
-            rows[f"growth_{k}"] = (g.real, "growth rate at the start, real part")
-        return tabulated(
-            rows,
-            curves=lambda: {"flow": curve},
-            equations=lambda: [*flow.equations().values()],
-            notes=[saddle] if up > 1 else [],
-        )
+        return onset.onset(self, until)
 
     def project(
         self, checkpoints: Sequence[Any] | xr.Dataset, times: Sequence[float] | None = None

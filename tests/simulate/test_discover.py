@@ -346,6 +346,15 @@ def test_onset_waits_on_a_long_plateau():
     assert "ends near a saddle" in found.onset(until=8.0).notes[0]
 
 
+def test_the_time_of_an_escape_is_that_of_the_fastest_fall():
+    """A product that starts at e: u' = u (1 - u^2) / 2 falls fastest where u^2 = 1/3."""
+    e = 1e-3
+    found = discover(Product(4, e, e), torch.arange(4)).onset()
+    exact = np.log((1 - e**2) / (2 * e**2))
+    assert found.numbers["escape_1"] == pytest.approx(exact, rel=1e-6)
+    assert found.numbers["plateau_1"] == 0
+
+
 def test_a_fall_from_the_start_is_no_escape():
     """The loss falls fast at the start, whatever the rounding of its first steps, then there is one
     plateau.
