@@ -286,7 +286,7 @@ def test_arrays_of_numpy(tmp_path):
     np.lib.format.write_array_header_1_0(header, form)
     with zipfile.ZipFile(tmp_path / "d.npz", "w") as archive:
         archive.writestr("x.npy", header.getvalue())
-    with pytest.raises(ParameterError, match="no arrays of numbers .*Unable to allocate"):
+    with pytest.raises(ParameterError, match="no arrays of numbers"):
         tables.read(tmp_path / "d.npz", {"t": "x", "x": "x"})
     for unread in (np.load(tmp_path / "b.npz"), {"t": times, "x": x}):
         with pytest.raises(
