@@ -25,6 +25,19 @@ STATUSES = ("exact", "leading order", "closure", "empirical")
 _compiled = functools.lru_cache(maxsize=512)(numeric.function)  # for sweeps
 
 
+def _has_places(expr: sp.Expr) -> bool:
+    """Whether it has array entries at fixed positions or under sums over several indices, which
+    need `theory.lowered.entry_by_entry`.
+    """
+    summed = {
+        x
+        for s in expr.atoms(sp.Sum)
+        for x in s.function.atoms(sp.Indexed)
+        if x.indices == (s.variables[0],) == tuple(s.variables)
+    }
+    return bool(expr.atoms(sp.Indexed) - summed)
+
+
 def _read(rhs: Any, given: frozenset) -> tuple[frozenset[str], list[Any], bool]:
     """What evaluating a right-hand side needs, where some symbols or sub-expressions are given: the
     names of the other symbols and arrays; the arguments, sorted by name; and whether array entries
@@ -41,7 +54,7 @@ def _read(rhs: Any, given: frozenset) -> tuple[frozenset[str], list[Any], bool]:
     names = frozenset(s.name for s in symbols | labels)
     # The order of arguments fixes the order of operations, and so the last bit.
     needed = sorted((bases | symbols) - given, key=lambda s: s.name)
-    return names, needed, bool(bases) and numeric.has_places(remaining)
+    return names, needed, bool(bases) and _has_places(remaining)
 
 
 _read_once = functools.lru_cache(maxsize=512)(_read)

@@ -206,12 +206,15 @@ def compiled(
             parts = parts.xreplace({part: sp.Function(name)(*used)})
     other = _renamed(arguments, parts, special)
     arguments, parts = [other.get(a, a) for a in arguments], parts.xreplace(other)
+    pieces = modules == "numpy" and parts.has(sp.Piecewise)
     parts = list(parts) if many else parts
     try:
-        return sp.lambdify(arguments, parts, [{**table, **special}, *libraries], cse=cse)
+        made = sp.lambdify(arguments, parts, [{**table, **special}, *libraries], cse=cse)
     except PrintMethodNotImplementedError as error:
         name = str(error).partition("\n")[0].rpartition(".")[2].strip("'>")
         raise ParameterError(f"{name}: has no numerical value") from None
+    # NumPy computes those pieces as well that are not taken.
+    return np.errstate(divide="ignore", invalid="ignore")(made) if pieces else made
 
 
 def system(arguments: Sequence[sp.Symbol], expressions: list[sp.Expr]) -> Callable:
@@ -272,19 +275,6 @@ def function(expressions: Any, arguments: Sequence[sp.Basic], modules: str = "nu
         return out if many else out[0]
 
     return call
-
-
-def has_places(expr: sp.Expr) -> bool:
-    """Whether an expression contains array entries at fixed positions or under sums over several
-    indices. Such expressions need `theory.lowered.entry_by_entry` instead of `function`.
-    """
-    summed = {
-        x
-        for s in expr.atoms(sp.Sum)
-        for x in s.function.atoms(sp.Indexed)
-        if x.indices == (s.variables[0],) == tuple(s.variables)
-    }
-    return bool(expr.atoms(sp.Indexed) - summed)
 
 
 def _number(value: Any) -> np.ndarray:

@@ -260,12 +260,12 @@ def ended(
                 f"{flow.name}: rates jump at {jump} = 0, and there is no way across at {when}: the "
                 "solution slides along it, or the jump is too high; smooth it, or take a shorter run"
             )
+    other = "a shorter run" if time else "other numbers"
     if abs(y[k]) < LARGEST and 0 < abs(y[k]) < DIVERGING * rates[k] * np.sign(y[k]):
-        return ParameterError(f"{flow.name}: {flow.state[k]} diverges near {when}; take a shorter run")  # fmt: skip
+        return ParameterError(f"{flow.name}: {flow.state[k]} diverges near {when}; take {other}")
     undefined = time or np.isnan([*y, *rates]).any()
     if not why and undefined and not abs(y[k]) >= LARGEST:
         at = ", ".join(f"{x} = {v:.3g}" for x, v in zip(flow.state, y, strict=True))
-        other = "a shorter run" if time else "other numbers"
         return ParameterError(f"{flow.name}: there is no solution after {when}, where {at}; take {other}")  # fmt: skip
     where = f"{flow.name} {why or BEYOND} at {when}"
     if not any(known.values()):

@@ -170,6 +170,7 @@ class Loss:
         self.places = dict(zip(self.leaves, map(slice, [0, *ends], ends), strict=False))
         self.size, self.bytes = ends[-1], 0.0
         self.bytes = self.memory()
+        self.own = self.flat(self.leaves)  # where the module's weights stand
         self.start = self.started(start)
         self.check()
 

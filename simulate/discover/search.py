@@ -201,15 +201,20 @@ def uneven_weights(loss: Loss, points: Points) -> list[str]:
 
 def elsewhere(loss: Loss, points: Points) -> str:
     """A start from which descent moves, if it does not move from this one."""
-    for name, x in loss.named(loss.start).items():
+    own, start = (loss.named(x) for x in (loss.own, loss.start))
+    for name, x in start.items():
+        others = {k: y for k, y in start.items() if k != name and not np.array_equal(y, own[k])}
+        if any(np.ptp(y) for y in others.values()):
+            continue
         moves: dict[str, Array] = {"0.1": np.ones(x.shape)}
         if x.shape[1:] == x.shape[:1]:
             moves[f"0.1 * torch.eye({len(x)})"] = np.eye(len(x))
         for words, moved in moves.items():
             theta = loss.start.copy()
-            loss.named(theta)[name][...] += 0.1 * moved
+            loss.named(theta)[name][...] = 0.1 * moved
             if points.moves(theta):
-                return f", such as start={{'{name}': {words}}}"
+                also = "".join(f", '{k}': {y.flat[0]:g}" for k, y in others.items())
+                return f", such as start={{'{name}': {words}{also}}}"
     return ""
 
 

@@ -662,3 +662,7 @@ def test_a_start_that_moves_is_named():
     with pytest.raises(ParameterError, match=r"such as start=\{'K': 0.1 \* torch.eye\(2\)\}"):
         discover(module, inputs, start=0)
     assert len(discover(module, inputs, start={"K": 0.1 * torch.eye(2)}).order_parameters) == 2
+    with torch.no_grad():
+        module.V.normal_()  # what is typed starts where the search did, not where the module stands
+    with pytest.raises(ParameterError, match=r"such as start=\{'K': 0.1 \* .*, 'V': 0\}"):
+        discover(module, inputs, start=0)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,11 @@ from theory.equation import Equation
 from theory.flow import Flow
 from theory.notation import Forms
 from theory.optimisers import Entries
-from theory.parameters import BaseParameters, ParameterError
-from theory.scope import Limit, Scope, only
+from theory.parameters import ParameterError
+from theory.scope import Limit
 from theory.statement import arrays, batches, check, closure, fluctuations, starts, symmetry, wick
 from theory.statement.roles import Roles
-from theory.statement.stated import Statement
+from theory.statement.stated import Statement, scope_of
 from theory.statement.tree import Random, Weight, require
 from theory.statement.world import Class, World, classes
 
@@ -29,23 +28,6 @@ TIME = notation.symbol("t", means="time: learning rate times steps", real=True)
 LOSS = notation.symbol("population_loss", r"\mathcal{L}", "population loss", real=True)
 GROWTH = functools.partial(notation.symbol, means="growth rate at zero weights")
 POPULATION = "gradient flow on the population loss"
-
-
-def scope_of(
-    of: Statement,
-    sizes: Mapping[sp.Symbol, int] = MappingProxyType({}),
-    filled: Sequence[Limit] = (),
-    kind: Callable[[], type[BaseParameters]] | None = None,
-) -> Scope:
-    """Which students the flow of a statement describes, derived at some sizes or at any."""
-    free = ("eta", "steps", "eval_every", "batch_size")
-    return Scope(
-        f"the flow of {of.name}",
-        "gradient descent in small steps",
-        (*(only(s.name, n) for s, n in sizes.items()), *filled),
-        free=tuple(x for x in free if x not in [limit.field for limit in filled]),
-        kind=kind,
-    )
 
 
 @dataclass(frozen=True)
@@ -70,6 +52,8 @@ class Derived:
         Of a closure: how far the gradients of two means of entries overlap.
     free : Derived, optional
         At sizes, the derivation at any.
+    refusal : callable
+        Of the statement and an error, what is said: the error, or more helpful words.
     """
 
     statement: Statement
@@ -82,6 +66,9 @@ class Derived:
     sizes: Mapping[sp.Symbol, int] = field(default_factory=dict)
     shared: Mapping[tuple[sp.Symbol, sp.Symbol], sp.Expr] = field(default_factory=dict)
     free: Derived | None = None
+    refusal: Callable[[Statement, ParameterError], ParameterError] = field(
+        default=lambda stated, error: error, compare=False
+    )
 
     @property
     def directions(self) -> list[Class]:
@@ -185,9 +172,11 @@ class Derived:
             return self.at().flow
         q = self.quotient
         if not q.order:
-            from theory.statement import remedies
-
-            raise remedies.still(self)
+            random = " (from random ones it may, along what no flow here follows: train students)"
+            away = random * bool(starts.laws(self))
+            said = f"nothing moves: from equal entries, the loss changes along no direction{away}"
+            error = ParameterError(f"statement {self.statement.name}: {said}")
+            raise self.refusal(self.statement, error)
         shown = {"loss": self.loss, **self.observables}
         return Flow(
             self.statement.name,

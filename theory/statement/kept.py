@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def derived(stated: Statement) -> Derived:
     except Exception:
         pass  # not there, no home folder, or damaged in any way: derived anew
     try:
-        made = derive(stated)
+        made = replace(derive(stated), refusal=remedies.refused)
     except ParameterError as error:
         raise remedies.refused(stated, error) from None
     try:
@@ -94,7 +95,7 @@ def _written(made: Derived) -> dict[str, Any]:
 def _read(stated: Statement, found: dict[str, Any]) -> Derived:
     up = functools.partial(_up, stated)
     roles = Roles(stated, inverse=found["inverse"])
-    made = Derived(stated, roles, *map(up, found["fields"]))
+    made = replace(Derived(stated, roles, *map(up, found["fields"])), refusal=remedies.refused)
     vars(made).update({k: up(value) for k, value in found["cached"]})
     if not made.shared:
         classes(stated, roles)  # quick, beside the loss: which entries they have

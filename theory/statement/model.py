@@ -25,8 +25,7 @@ from theory.onset import of_onset, until
 from theory.parameters import BaseParameters, ParameterError, Preset, Stepped, nearest, parameter
 from theory.registry import COMMANDS, Model, of_all
 from theory.scope import only
-from theory.statement.derived import scope_of
-from theory.statement.stated import UNNAMED, Statement, unread
+from theory.statement.stated import UNNAMED, Statement, scope_of, unread
 from theory.statement.tree import Random, Spectrum, require
 
 TRAINING: dict[str, tuple[Any, str, dict[str, Any]]] = {

@@ -14,8 +14,7 @@ from typing import Any
 import sympy as sp
 
 from theory.parameters import ParameterError
-from theory.statement import starts
-from theory.statement.derived import Derived, derive
+from theory.statement.derived import derive
 from theory.statement.stated import Statement, statement
 from theory.statement.tree import Index, Node, Value, reached, subterms, walk
 
@@ -38,14 +37,6 @@ def refused(stated: Statement, error: ParameterError) -> ParameterError:
     if work := "; or ".join(_working(stated)):
         said = f"{said.partition('; ')[0]}; tried, and it works: {work}"
     return ParameterError(f"{where}: {said}{NOTHING * (not work)}")
-
-
-def still(made: Derived) -> ParameterError:
-    """The error of a derivation in which nothing moves."""
-    away = " (from random ones it may, along what no flow here follows: train students)"
-    end = f"from equal entries, the loss changes along no direction{away * bool(starts.laws(made))}"
-    said = f"statement {made.statement.name}: nothing moves: {end}"
-    return refused(made.statement, ParameterError(said))
 
 
 @functools.cache

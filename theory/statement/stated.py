@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import sympy as sp
 
+from theory.parameters import BaseParameters
+from theory.scope import Limit, Scope, only
 from theory.statement.tree import (
     Array,
     Function,
@@ -258,3 +261,20 @@ def spelled(x: Any, seen: dict[Any, int]) -> str:
     seen[x] = len(seen)
     shown = tuple(getattr(x, f.name) for f in dataclasses.fields(x) if f.repr)
     return type(x).__name__ + spelled(shown, seen)
+
+
+def scope_of(
+    of: Statement,
+    sizes: Mapping[sp.Symbol, int] = MappingProxyType({}),
+    filled: Sequence[Limit] = (),
+    kind: Callable[[], type[BaseParameters]] | None = None,
+) -> Scope:
+    """Which students the flow of a statement describes, derived at some sizes or at any."""
+    free = ("eta", "steps", "eval_every", "batch_size")
+    return Scope(
+        f"the flow of {of.name}",
+        "gradient descent in small steps",
+        (*(only(s.name, n) for s, n in sizes.items()), *filled),
+        free=tuple(x for x in free if x not in [limit.field for limit in filled]),
+        kind=kind,
+    )

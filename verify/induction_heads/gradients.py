@@ -57,9 +57,9 @@ def any_query(eq: Table) -> Iterator[Check]:
                 [x.gradient for x in points],
             ),
         }
-        for words, (told, there) in sides.items():
+        for words, (predicted, measured) in sides.items():
             label = f"{words} for every q, {mask} mask"
-            yield identity(label, f"loss_query{end}", told, there, *BY_AUTOGRAD)
+            yield identity(label, f"loss_query{end}", predicted, measured, *BY_AUTOGRAD)
 
 
 @listed
@@ -89,15 +89,17 @@ def scores(eq: Table) -> Iterator[Check]:
             label = f"{name.replace('_', ' ')}, {mask} mask"
             sides.add(label, name + end, v | {"k": 4}, first[row, column])
         yield from sides.checks()
-        told, there = [], []
+        predicted, measured = [], []
         for place, apart in (("earlier", -1), ("own", 0), ("later", 2)):
             for kind, back in (("item", 2), ("label", 1)):
-                told.append(x.number(eq[f"key_{place}_{kind}{end}"].rhs.subs(d, abs(apart))))
-                there.append(float(second[2 * (pair + apart) - back]))
+                predicted.append(x.number(eq[f"key_{place}_{kind}{end}"].rhs.subs(d, abs(apart))))
+                measured.append(float(second[2 * (pair + apart) - back]))
         if mask == "inclusive":
-            told.append(x.number(eq[f"key_query{end}"].rhs))
-            there.append(float(second[-1]))
-        yield identity(f"scores of the query, {mask} mask", f"key_*{end}", told, there, *CLOSE)
+            predicted.append(x.number(eq[f"key_query{end}"].rhs))
+            measured.append(float(second[-1]))
+        yield identity(
+            f"scores of the query, {mask} mask", f"key_*{end}", predicted, measured, *CLOSE
+        )
         right, name = weight[2 * pair - 1], "query_attention"
         label = f"attention on the right label, {mask} mask"
         yield identity(label, name + end, x.number(spelled(eq, name, end)), right, *CLOSE)
@@ -111,14 +113,16 @@ def uniform_query(eq: Table) -> list[Check]:
     pairs = range(1, N + 1)
     points = [Point(N, pair, "strict", 0) for pair in pairs]  # the same parameters for all q
     slope = eq["initial_slope"].rhs
-    told = [float(slope.subs({N_symbol: N, q: pair}).doit().subs(gamma, 0.8)) for pair in pairs]
-    there = [-Network(N, pair, "strict")(start)[1][NAMES.index("beta_2")] for pair in pairs]
+    predicted = [
+        float(slope.subs({N_symbol: N, q: pair}).doit().subs(gamma, 0.8)) for pair in pairs
+    ]
+    measured = [-Network(N, pair, "strict")(start)[1][NAMES.index("beta_2")] for pair in pairs]
     mean = eq["mean_initial_slope"].rhs.subs(N_symbol, N).doit().subs(gamma, 0.8)
     loss, gradient = loss_and_gradient(points[0].theta.detach().numpy(), N)
     losses, gradients = (np.mean([getattr(x, n) for x in points], 0) for n in ("loss", "gradient"))
     rows = (
-        ("slope of beta at the start, every q", "initial_slope", told, there),
-        ("  mean over q", "mean_initial_slope", float(mean), np.mean(there)),
+        ("slope of beta at the start, every q", "initial_slope", predicted, measured),
+        ("  mean over q", "mean_initial_slope", float(mean), np.mean(measured)),
         ("loss averaged over q", "loss_query", loss, losses),
         ("  its gradient", "loss_query", gradient, gradients),
     )

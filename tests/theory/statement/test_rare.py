@@ -36,6 +36,18 @@ def test_many_plain_draws_find_the_same(circuits):
     assert row.numbers["P_first"] == whole and f"+- {error:.2g}" in row.labels["P_first"]
 
 
+@pytest.mark.slow
+def test_a_share_of_a_thousandth():
+    """The two numbers of docs/how_to/random_starts.md: a million plain draws, and 50,000 moved."""
+    stated = KINDS["two circuits"]()
+    p = model.parameters(stated)(N1=6, sigma=1e-4)
+    made = kept.derived(stated).written(onset.sized(stated, p))
+    share, error = rare.share(made, p, starts.times(made, p, 4000, seed=1), slower)
+    plain = [slower(starts.times(made, p, 10**5, seed=100 + k)).mean() for k in range(10)]
+    assert error < 0.04e-3 and np.mean(plain) == pytest.approx(1.13e-3, abs=0.1e-3)
+    assert abs(share - np.mean(plain)) < 3 * np.hypot(error, np.sqrt(share * 1e-6))
+
+
 def test_a_normal_tail(circuits):
     """A start beyond three standard deviations along a direction: 0.27%, whatever the dynamics."""
     made, p, drawn = circuits
