@@ -114,10 +114,9 @@ def spreads(slopes: Array, moments: Array) -> Array:
     return np.sqrt(np.where(variance > ZERO * terms, variance, 0))
 
 
-def path(
-    subspace: Subspace, names: list[str], eta: float, steps: Array, batch_size: int, apart: float
-) -> Path:
-    """Order parameters and the loss along descent with batches drawn with replacement.
+def path(subspace: Subspace, names: list[str], eta: float, steps: Array, batch_size: int) -> Path:
+    """Order parameters and the loss along descent with batches drawn with replacement; times at
+    which they cross a level are not claimed.
 
     Parameters
     ----------
@@ -129,8 +128,6 @@ def path(
     steps : array
         After which to look; increasing.
     batch_size : int
-    apart : float
-        Time between two measurements.
 
     Raises
     ------
@@ -148,21 +145,19 @@ def path(
         around = np.concatenate([0 * axes[:1], STEP * axes.T, -STEP * axes.T])
         (slope,), up, down = np.split(single.gradients(theta + around), [1, 1 + loss.size])
         hessian = axes @ (up - down) / (2 * STEP)
-        noise = single.scatter(theta)
         if n in steps:
             slopes = np.vstack([order, slope])
             shift = slopes @ bias
             shift[-1] += (hessian * moments).sum() / 2
             values = [*subspace.coordinates(theta), loss(theta)]
-            known[n] = np.array([values, shift, *(spreads(slopes, x) for x in (moments, noise))])
+            known[n] = np.array([values, shift, spreads(slopes, moments), np.nan * shift])
         bent = sizes @ (up + down - 2 * slope) / STEP**2
         with np.errstate(all="ignore"):  # of descent that diverges
             bias = bias - eta * (hessian @ bias + bent / 2)
             left = moments - eta * hessian @ moments
-            moments = left - eta * left @ hessian + eta**2 / batch_size * noise
+            moments = left - eta * left @ hessian + eta**2 / batch_size * single.scatter(theta)
             theta = theta - eta * slope
         said = f"eta = {eta:g}: the descent diverges; take it smaller"
         require(np.isfinite(theta).all() and np.isfinite(moments).all(), said)
     table = np.stack([known[n] for n in steps], -1)
-    table[3] *= np.sqrt(eta * apart / batch_size)
-    return Path([*names, "loss"], len(order), eta * steps, table, apart)
+    return Path([*names, "loss"], len(order), eta * steps, table, np.nan)

@@ -150,8 +150,7 @@ class Discovered:
         if batch_size:
             require(optimizer in (None, Optimiser()), said)
             steps, names = np.rint(t / eta).astype(int), [x.name for x in self.flow.state]
-            apart = float(np.diff(t).min(initial=t[-1]))
-            found = batches.path(self.subspace, names, eta, steps, batch_size, apart)
+            found = batches.path(self.subspace, names, eta, steps, batch_size)
             curves = found.named(found.claimed(found.table, found.times))
             return xr.Dataset(curves, {"t": t}, {"kind": "theory", **found.about})
         path = self.flow.descend(eta, round(t[-1] / eta), optimizer=optimizer)

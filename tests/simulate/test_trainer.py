@@ -66,7 +66,9 @@ def test_alpha_sets_the_length(tiny):
 
 def test_accuracy_is_the_mean_over_steps(tiny):
     result = train(tiny, **ALONE)
-    assert np.abs(result.step_accuracy.mean("step") - result.accuracy).max() < 1e-15  # one rounding
+    assert (
+        np.abs(result.step_accuracy.mean("step") - result.accuracy) < 1e-15
+    ).all()  # one rounding
 
 
 def by_hand(p: Parameters, seed: int, epochs: int, make, batches=None):
@@ -171,7 +173,7 @@ def test_single_precision_follows_double(tiny):
     single, double = (train(tiny, dtype=d, **ALONE) for d in ("float32", "float64"))
     for name in ("A", "R", "S", "loss"):
         # 40 steps of rounding 6e-8 on entries of order one.
-        assert np.abs(single[name] - double[name]).max() < 1e-5, name
+        assert (np.abs(single[name] - double[name]) < 1e-5).all(), name
     assert bits(single) != bits(double)
 
 
