@@ -131,7 +131,7 @@ def solve(
     beyond : bool
         Also solve for students that the flow does not describe, with a warning.
     fluctuations : bool
-        Add what steps and batches of descent do to every variable ``x`` and to the time of every
+        Add what steps, batches and random weights do to every variable ``x`` and to the time of every
         event: ``x_bias``, of the mean over students, and ``x_sd``, as
         `theory.statement.batches.around` has them; for flows of statements.
     **end : float

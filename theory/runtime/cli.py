@@ -67,7 +67,7 @@ _FLAGS: dict[str, dict[str, Any]] = {
     "rows": dict(metavar="COLUMN=VALUE,...", help="rows of the CSV file to use (default: all)"),
     "fluctuations": dict(
         action="store_true",
-        help="also what steps and batches of descent do to times, of models that are stated",
+        help="also what steps, batches and random weights do to times, of models that are stated",
     ),
     "beyond": dict(
         action="store_true",

@@ -1,5 +1,5 @@
-"""Bias and spread along descent with batches, of order parameters and of the times at which they
-reach a level: the numbers of `theory.statement.fluctuations`.
+"""Bias and spread along descent with batches, or from random initial weights, of order parameters
+and of the times at which they reach a level: the numbers of `theory.statement.fluctuations`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from scipy.interpolate import CubicSpline
 
 from theory import numeric, prediction, sweep
 from theory.optimisers import Optimiser
-from theory.statement import arrays, check, symmetry, wick
-from theory.statement.fluctuations import ORDER, Moments
+from theory.statement import arrays, check, starts, symmetry, wick
+from theory.statement.fluctuations import ORDER, RANDOM, Moments
 from theory.statement.tree import require
 
 TRUSTED = 0.1  # of how far a curve moves: largest shift that is claimed
@@ -45,7 +45,8 @@ class Recursion:
     Attributes
     ----------
     values, bias : array, shape (classes,)
-        Of descent on all inputs, and what batches add to the mean over students.
+        Of descent on all inputs from the mean of the start, and what is added to the mean over
+        students.
     moments : array, shape (orbits,)
         Covariance of two entries.
     """
@@ -76,7 +77,14 @@ class Recursion:
         self.some = np.maximum(self.pairs, 1)  # of empty orbits all sums are zero
         self.weights = count([*found.triples.values()]) / self.some[self.triples[0]]
         self.values = count([c.weight.mean for c in made.classes])
-        self.bias, self.moments = np.zeros(len(self.sizes)), np.zeros(len(self.pairs))
+        self.bias, self.moments = np.zeros(len(self.sizes)), count([o.start for o in found.orbits])
+
+    def from_means(self) -> None:
+        """Start from known class means: leave out how they scatter, before the first step."""
+        one, two = self.ends
+        inside = one == two
+        whole = np.bincount(one[inside], (self.pairs * self.moments)[inside], len(self.sizes))
+        self.moments = self.moments - inside * (whole / self.sizes**2)[one]
 
     def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Product of two matrices over entries, given by their values on orbits."""
@@ -99,11 +107,13 @@ class Recursion:
         self.noise = (self.squares - one * two) * (self.pairs > 0)
 
     def step(self, eta: float, batch: int) -> None:
-        """One step of descent with batches, after `here`."""
+        """One step of descent on batches, or on all inputs (0), after `here`."""
         bent = (self.pairs * self.moments) @ self.steeper / self.sizes
         self.bias = self.bias + eta * (self.jacobian @ self.bias - bent / 2)
         left = self.moments - eta * self.product(self.hessian, self.moments)
-        self.moments = left - eta * self.product(left, self.hessian) + eta**2 / batch * self.noise
+        self.moments = left - eta * self.product(left, self.hessian)
+        if batch:
+            self.moments = self.moments + eta**2 / batch * self.noise
         self.values = self.values + eta * self.rates
 
     def state(self, order: np.ndarray) -> np.ndarray:
@@ -194,6 +204,8 @@ class Path:
         Curves without noise, bias, standard deviation, and that which noise adds between two
         measurements, each after the time ``apart``.
     apart : float
+    orders : str
+        To which orders of what.
     """
 
     names: list[str]
@@ -201,6 +213,7 @@ class Path:
     times: np.ndarray
     table: np.ndarray
     apart: float
+    orders: str
 
     @functools.cached_property
     def trust(self) -> float:
@@ -244,13 +257,13 @@ class Path:
         """Attributes of what is made of it."""
         end = f"bias and spread claimed before t = {self.trust:g}"
         late = [f"{end}: later they are too large for that order"] * math.isfinite(self.trust)
-        assumed = "; ".join([ORDER, *late])
+        assumed = "; ".join([self.orders, *late])
         return {"status": "leading order", "trust": self.trust, "assumptions": assumed}
 
     def crossing(self, name: str, level: float) -> tuple[float, float, float]:
-        """Time at which descent brings a variable to a level, its shift by batches, and its
-        standard deviation over students; NaN if that time is not reached or not trusted, or the
-        shift or the square of the spread exceeds a tenth of it, or of its square.
+        """Time at which descent brings a variable to a level, its shift by batches and random
+        starts, and its standard deviation over students; NaN if that time is not reached or not
+        trusted, or the shift or the square of the spread exceeds a tenth of it, or of its square.
 
         Of one student the curve is m + x, with m that without noise, b the mean of x and V its
         variance. To second order in x, which is the order of b, it crosses the level later by
@@ -272,8 +285,8 @@ class Path:
         return (t, shift, spread) if near else never
 
 
-def path(made: Any, p: Any, steps: np.ndarray) -> Path:
-    """Follow descent with batches.
+def path(made: Any, p: Any, steps: np.ndarray, from_means: bool = False) -> Path:
+    """Follow descent with batches, or from random weights.
 
     Parameters
     ----------
@@ -282,17 +295,22 @@ def path(made: Any, p: Any, steps: np.ndarray) -> Path:
     p : Parameters
     steps : array
         After which to look.
+    from_means : bool
+        Of students whose class means all start as the mean does: what scatter about these adds.
 
     Raises
     ------
     ParameterError
-        If there are no batches, or the descent diverges.
+        If there are neither batches nor random weights, or the descent diverges.
     """
+    random = starts.sizes(made, p)
     said = "batch_size = 0: all inputs at every step, without noise; set batch_size=8, say"
-    require(p.batch_size, said)
+    require(p.batch_size or random, said)
     forms = made.quotient.order
     order = np.array([[x.coeff(c.symbol) for c in made.classes] for x in forms.values()], float)
     walk = Recursion(confirmed(made.moments), made, p.as_dict())
+    if from_means:
+        walk.from_means()
     known = {}
     for n in range(int(steps[-1]) + 1):
         walk.here()
@@ -303,12 +321,14 @@ def path(made: Any, p: Any, steps: np.ndarray) -> Path:
     if not np.isfinite(table).all():
         raise prediction.diverged(p)
     names = [*(x.name for x in forms), *made.statement.trees]
-    table[3] *= p.eta * math.sqrt(p.eval_every / p.batch_size)
-    return Path(names, len(forms), p.eta * steps, table, p.eta * p.eval_every)
+    table[3] *= p.eta * math.sqrt(p.eval_every / p.batch_size) if p.batch_size else 0.0
+    orders = "; ".join([ORDER] * bool(p.batch_size) + [RANDOM] * bool(random))
+    return Path(names, len(forms), p.eta * steps, table, p.eta * p.eval_every, orders)
 
 
 def curves(made: Any, p: Any, runs: xr.Dataset | None = None, until: float | None = None) -> Any:
-    """Order parameters, loss and observables of descent with batches, over students.
+    """Order parameters, loss and observables of descent with batches, or from random weights, over
+    students.
 
     Parameters
     ----------
@@ -320,9 +340,10 @@ def curves(made: Any, p: Any, runs: xr.Dataset | None = None, until: float | Non
     Returns
     -------
     Dataset
-        For every variable ``x`` of the flow its curve without noise, ``x_bias``, what batches add
-        to the mean over students, to order eta / B, and ``x_sd``, the standard deviation over
-        students, to order (eta / B)^(1/2): zero where inputs are equivalent. Bias and deviation
+        For every variable ``x`` of the flow its curve without noise from the mean of the start,
+        ``x_bias``, what is added to the mean over students, to order eta / B and to second order of
+        initial weights, and ``x_sd``, the standard deviation over students, to first order of these
+        and to order (eta / B)^(1/2): zero where inputs are equivalent and weights start alike. Both
         are NaN from ``trust`` on, a time among the attributes (`Path.trust`). The deviation of loss
         and observables is NaN also where slopes vanish: where its square is below twenty times that
         of their shift.
@@ -346,7 +367,7 @@ def curves(made: Any, p: Any, runs: xr.Dataset | None = None, until: float | Non
 
 
 def around(made: Any, p: Any, solved: xr.Dataset, events: Mapping[str, Any]) -> xr.Dataset:
-    """Add to a solution of the flow what steps and batches of descent add.
+    """Add to a solution of the flow what steps, batches and random weights add.
 
     Parameters
     ----------

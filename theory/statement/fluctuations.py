@@ -1,9 +1,11 @@
-"""What batches do to order parameters: second moments of entries over the orbits of pairs.
+"""What batches and random initial weights do to order parameters: second moments of entries over
+the orbits of pairs.
 
-Entries of one class scatter about their mean, as batches differ. Moments of two entries fall into
-orbits of pairs as entries fall into classes, free of sizes. The loss is curved, so that they shift
-the means of classes: to order eta / B for batches of B inputs drawn anew. Where inputs are not
-equivalent means spread over students, too, by (eta / B)^(1/2).
+Entries of one class scatter about their mean, as batches differ, or as they start at random.
+Moments of two entries fall into orbits of pairs as entries fall into classes, free of sizes. The
+loss is curved, so that they shift the means of classes: to order eta / B for batches of B inputs
+drawn anew, and sigma^2 for initial weights of size sigma. Where inputs are not equivalent, or
+weights start at random, means spread over students, too, by (eta / B)^(1/2) and sigma.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from theory.statement.tree import Node, Term, Weight, require
 
 ONE, TWO = (sp.Dummy(name, real=True) for name in ("one", "two"))
 ORDER = "noise of batches to order eta / B, inputs drawn anew for every step"
+RANDOM = "initial weights to second order of their size"
 NONE = (sp.S.Zero, sp.S.Zero)
 MOST_TRIPLES = 20_000  # ways in which the indices of three entries can lie
 Entry = tuple[Weight, tuple[Term, ...]]
@@ -49,6 +52,8 @@ class Orbit:
         Of the loss and of every observable, the sum of second slopes over the pairs.
     squares : Expr
         Sum over the pairs of mean products of slopes of the loss for the same input.
+    start : Expr
+        The moment at the start: of an entry with itself its variance.
     """
 
     symbol: sp.Symbol
@@ -57,6 +62,7 @@ class Orbit:
     size: sp.Expr
     curvature: Mapping[str, sp.Expr]
     squares: sp.Expr
+    start: sp.Expr
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,13 +150,11 @@ def moments(made: Any) -> Moments:
     Raises
     ------
     ParameterError
-        If weights start at random, for Gaussian data and closures, and where the statement cannot
-        be done exactly.
+        For Gaussian data and closures, and where the statement cannot be done exactly.
     """
     stated = made.statement
     what = f"statement {stated.name}: fluctuations"
     require(not made.shared, f"{what}: of a closure over teachers there are no single students")
-    require(not starts.laws(made), f"{what}: weights start at random; write start=0")
     plain = not any(s.vector for s in stated.sorts)
     require(plain, f"{what}: Gaussian data and vectors are not supported; train students")
     roles = Roles(stated, inverse=made.roles.inverse)
@@ -174,6 +178,11 @@ def moments(made: Any) -> Moments:
         many = _entries(entries)
         return {x: many * chance for x, chance in chances.items()}
 
+    start = dict[Any, sp.Expr]()
+    for w, law in starts.laws(made).items():
+        e = w, roles.drawn(w)
+        variance = starts.variance(law, law.size, [sp.Max(*(s.size for s in w.sorts))])
+        start |= dict.fromkeys(counts([e], (e, e)), variance)
     orbits, triples = [], dict[Any, sp.Expr]()
     for ends, of in pairs.items():
         e, f = entries = [(w, roles.drawn(w)) for w in ends]
@@ -181,7 +190,8 @@ def moments(made: Any) -> Moments:
         for (x, back, *classes), size in counts(entries, (e, f), (f, e), (e,), (f,)).items():
             curved = {k: found.get(x, NONE)[0] for k, found in second.items()}
             squares = second["loss"].get(x, NONE)[1]
-            orbits.append(Orbit(x, back, tuple(classes), sp.factor(size), curved, squares))
+            begun = start.get((x,), sp.S.Zero)
+            orbits.append(Orbit(x, back, tuple(classes), sp.factor(size), curved, squares, begun))
     for ends in itertools.product(stated.weights, repeat=3):
         e, f, g = entries = [(w, roles.drawn(w)) for w in ends]
         triples |= counts(entries, (e, g), (e, f), (f, g))
@@ -189,13 +199,16 @@ def moments(made: Any) -> Moments:
 
 
 def flow(found: Moments) -> Flow:
-    """Class means, what batches add to them, and second moments as one flow in small steps.
+    """Class means, what batches and random starts add to them, and second moments as one flow in
+    small steps.
 
     Its states are the classes ``c``, their ``bias_c`` and a moment per orbit; ``bias_x`` and
     ``variance_x`` of the order parameters are observables. Sizes at which an orbit is empty are
-    refused. `theory.statement.batches.curves` takes the steps one by one.
+    refused. `theory.statement.batches.curves` takes the steps one by one. Where weights start at
+    random there are no batches.
     """
     made = found.made
+    random = bool(starts.laws(made))
     eta = notation.symbol("eta", r"\eta", "learning rate", positive=True)
     batch = notation.symbol("batch_size", "B", "inputs per step", positive=True)
     size = {c.symbol: c.size for c in made.classes}
@@ -212,7 +225,8 @@ def flow(found: Moments) -> Flow:
         rhs[bias[c]] = sp.Add(*carried) - sp.Add(*bent) / (2 * size[c])
     for o in (o for o in found.orbits if first[o.symbol] == o.symbol):
         noise = o.squares / o.size - sp.Mul(*(made.rates[c] for c in o.ends))
-        rhs[o.symbol] = eta / batch * symmetry.tidied(noise) - sp.Add(
+        drawn = sp.S.Zero if random else eta / batch * symmetry.tidied(noise)
+        rhs[o.symbol] = drawn - sp.Add(
             *(
                 many / o.size * (curvature[a] * first[b] + first[a] * curvature[b])
                 for (to, a, b), many in found.triples.items()
@@ -231,12 +245,13 @@ def flow(found: Moments) -> Flow:
             )
         )
     states = {x.name for x in rhs}
-    assumed = (*made.assumptions, ORDER, "small steps")
+    assumed = (*made.assumptions, RANDOM if random else ORDER, "small steps")
+    begun = made.start | {o.symbol: o.start for o in found.orbits}
     return dataclasses.replace(
         made.flow,
-        name=f"{made.flow.name}, batches",
+        name=f"{made.flow.name}, {'random starts' if random else 'batches'}",
         rhs=rhs,
-        initial={x: made.start.get(x, sp.S.Zero) for x in rhs},
+        initial={x: begun.get(x, sp.S.Zero) for x in rhs},
         where=where,
         status="leading order",
         assumptions=assumed,

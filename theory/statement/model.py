@@ -129,8 +129,8 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         seeds : int, optional
             Without runs, of weights that start at random: how many starts are drawn.
         fluctuations : bool
-            Add to every variable ``x`` what batches do: ``x_bias`` and ``x_sd``; see
-            `theory.statement.batches.curves`.
+            Add to every variable ``x`` what batches and random weights do: ``x_bias`` and ``x_sd``;
+            see `theory.statement.batches.curves`.
 
         Returns
         -------

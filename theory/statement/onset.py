@@ -13,7 +13,7 @@ from theory import scope
 from theory.conserved import linearised
 from theory.onset import Onset, tabulated
 from theory.parameters import ParameterError
-from theory.statement import kept, passage, rare, starts
+from theory.statement import batches, kept, passage, rare, starts
 from theory.statement.derived import Derived
 from theory.statement.starts import EVENTS
 from theory.statement.stated import Statement
@@ -43,7 +43,8 @@ def onset(made: Derived, p: Any, until: float | None = None, fluctuations: bool 
         Length of the run; by default one that doubles until its second half adds little.
     fluctuations : bool
         Also what steps and batches of descent do to these times and to the curve, and where batches
-        delay half of the fall.
+        delay half of the fall; of weights that start at random what entries beside the means of
+        their classes do.
 
     Raises
     ------
@@ -51,8 +52,8 @@ def onset(made: Derived, p: Any, until: float | None = None, fluctuations: bool 
         If a size or number has no value, or there are no fluctuations (`theory.solution.solve`).
     """
     made = concrete(made, p)
-    if starts.laws(made) and not fluctuations:
-        return _random(made, p, until)
+    if starts.laws(made):
+        return _random(made, p, until, fluctuations)
     flow = made.flow
     curve = _run(flow, p, until)
     end = float(curve.t[-1])
@@ -120,7 +121,7 @@ def _noise(p: Any, times: Any) -> dict[str, tuple[float, str]]:
     return numbers
 
 
-def _random(made: Derived, p: Any, until: float | None) -> Onset:
+def _random(made: Derived, p: Any, until: float | None, fluctuations: bool) -> Onset:
     """Times of drawn starts, and their closed form."""
     drawn = starts.times(made, p, DRAWS, until=until)
     run, begun, end = (drawn.attrs[k] for k in ("run", "loss_start", "loss_end"))
@@ -163,6 +164,9 @@ def _random(made: Derived, p: Any, until: float | None) -> Onset:
         if found.saddle:
             numbers["Lambda"] = (found.rate, "growth rate of the fastest direction, in steps")
             numbers["directions"] = (found.many, "that grow as fast")
+    if fluctuations:
+        label = "what scatter about class means adds to t_50 and its quantiles, to order sigma^2"
+        numbers["beside_means"] = (beside(made, p, drawn), label, "t")
     notes += within(made, p, min(numbers["t_50"][0], run))
     return tabulated(
         numbers,
@@ -171,10 +175,23 @@ def _random(made: Derived, p: Any, until: float | None) -> Onset:
             *made.equations().values(),
             *(() if isinstance(found, str) else found.equations(made)),
         ],
-        absent={k: "not within the run" for k in numbers if k.startswith("t_")},
+        absent={k: "not within the run" for k in numbers if k.startswith("t_")}
+        | {"beside_means": "not claimed: too large, or mean weights do not move"},
         notes=notes,
         setting={s.name: getattr(p, s.name) for s in made.statement.symbols},
     )
+
+
+def beside(made: Derived, p: Any, drawn: xr.Dataset) -> float:
+    """What the scatter of entries about the means of their classes adds to the mean time at which
+    the loss is half-way, in second order of their size; NaN where that is too large, or where mean
+    weights do not move.
+    """
+    if np.abs(starts.Bulk(made.flow, p).rates(starts.middle(made, p))).max() <= passage.STILL:
+        return np.nan
+    half = (drawn.attrs["loss_start"] + drawn.attrs["loss_end"]) / 2
+    steps = np.arange(round(drawn.attrs["run"] / p.eta) + 1)
+    return batches.path(made, p, steps, from_means=True).crossing("loss", half)[1]
 
 
 def _positive(name: str) -> Callable[[Any], np.ndarray]:

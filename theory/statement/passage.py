@@ -130,7 +130,7 @@ def passage(made: Any, p: Any, level: float, most: int) -> Passage | str:
         if law.kind != "gaussian":
             return f"weight {w.name} starts as {law}, and closed forms are for gaussian"
     bulk, mixed = starts.Bulk(made.flow, p), covariance(made, p)
-    mean = starts.ordered(made, {c.symbol.name: starts.mean(c, p) for c in made.classes})[:, None]
+    mean = starts.middle(made, p)
     moved = np.abs(bulk.rates(mean)).max()
     if moved > STILL:
         return _response(bulk, mean, mixed, level, most)

@@ -52,14 +52,14 @@ def share(
     bulk, rng = starts.Bulk(made.flow, p), keyed(seed, STREAM)
     levels = starts.falling(drawn.attrs["loss_start"], drawn.attrs["loss_end"])
     steps = round(drawn.attrs["run"] / p.eta)
-    middle = starts.ordered(made, {c.symbol.name: starts.mean(c, p) for c in made.classes})
+    middle = starts.middle(made, p)
     sizes, axes = np.linalg.eigh(passage.covariance(made, p))
     root = (axes * np.sqrt(np.maximum(sizes, 0)))[:, sizes > sizes.max() * passage.STILL]
     z = rng.normal(size=(DRAWS, root.shape[1]))
     normal = scipy.stats.multivariate_normal(np.zeros(root.shape[1]))
     weight = np.ones(DRAWS)
     for left in reversed(range(ROUNDS)):
-        times, ends = bulk.crossings(middle[:, None] + root @ z.T, levels, steps)
+        times, ends = bulk.crossings(middle + root @ z.T, levels, steps)
         hits = happens(dict(zip(starts.EVENTS, times, strict=True)) | ends) * weight
         if not hits.any():
             return plain

@@ -316,8 +316,7 @@ def times(made: Any, p: Any, draws: int, seed: int = 0, until: float | None = No
     x = ordered(made, starts(made, p, draws, seed))
     pilots = ordered(made, starts(made, p, PILOTS, seed + 1))
     floor, steps = bulk.fall(pilots, most)
-    middle = ordered(made, {c.symbol.name: mean(c, p) for c in made.classes})
-    begun = float(bulk.shown("loss", middle[:, None])[0])
+    begun = float(bulk.shown("loss", middle(made, p))[0])
     require(floor < begun, f"statement {made.statement.name}: the loss does not fall")
     levels = falling(begun, floor)
     steps *= 1 if most else PATIENCE
@@ -381,6 +380,7 @@ def followed(
     return p.timed(curve)
 
 
-def mean(c: Any, p: Any) -> float:
-    """Mean of a class at the start."""
-    return arrays.Data(p.as_dict()).scalar(c.weight.mean)
+def middle(made: Any, p: Any) -> np.ndarray:
+    """Order parameters at the mean of the start, shape ``(order parameters, 1)``."""
+    data = arrays.Data(p.as_dict())
+    return ordered(made, {c.symbol.name: data.scalar(c.weight.mean) for c in made.classes})[:, None]

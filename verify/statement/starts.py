@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from simulate.statement import of as students
+from theory.parameters import ParameterError
 from theory.runtime import plotting
 from theory.statement import model, onset, passage, starts
 from theory.statement.stated import Statement
@@ -89,13 +90,20 @@ def checks(stated: Statement, p: Any, runs: xr.Dataset, drawn: xr.Dataset) -> It
     name = "students of which one of theory and training alone is half-way"
     yield vanishing(name, "flow", late, 0, "counted")
     if both.sum() > 1:
+        usual = float(drawn.t_50.values[np.isfinite(drawn.t_50)].mean())
+        luck = float(predicted[both].mean()) / usual - 1
+        yield f"luck of these seeds: their starts take {luck:+.1%} of the mean over {DRAWS} drawn ones"
+        try:
+            shift = float(np.nan_to_num(onset.beside(made, p, drawn)))
+            yield f"what scatter about class means adds to these times: {shift:.3g}"
+            predicted = predicted + shift
+        except ParameterError as error:
+            yield f"what scatter about class means adds to these times is left out: {error}"
         mean = float(predicted[both].mean())
         values = measured[both] - predicted[both] + mean
         yield sampled(
             "time at which the loss is half-way, from the same start", "flow", mean, values
         )
-        luck = mean / float(drawn.t_50.values[np.isfinite(drawn.t_50)].mean()) - 1
-        yield f"luck of these seeds: their starts take {luck:+.1%} of the mean over {DRAWS} drawn ones"
         off = predicted[both] / measured[both] - 1
         ours, theirs = (np.quantile(x[both], QUANTILES) for x in (predicted, measured))
         worst = np.abs(ours / theirs - 1).max()

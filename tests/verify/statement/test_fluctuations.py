@@ -1,4 +1,4 @@
-"""Bias and spread by batches: against all weights by autograd, students, and faults."""
+"""Bias and spread by batches and random starts: all weights by autograd, students, faults."""
 
 import functools
 import inspect
@@ -28,11 +28,15 @@ from theory.statement import (
     gaussian,
     log,
     model,
+    number,
     onset,
+    orthogonal,
     sizes,
     sort,
+    starts,
     statement,
     total,
+    uniform,
     weight,
 )
 from theory.statement.derived import derive
@@ -41,6 +45,7 @@ from verify.statement import fluctuations as rows
 from verify.statement import trajectories
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "theory/statement"))
+import random_starts
 import strangers
 import systems
 
@@ -83,7 +88,11 @@ KINDS = {
     "begin_token": strangers.begin_token,
     "coinciding_values": strangers.coinciding_values,
     "occurs_twice": strangers.occurs_twice,
+    "random": lambda: random_starts.KINDS["no saddle"](sigma=0.3),
+    "orthogonal": lambda: random_starts.KINDS["no saddle"](start=orthogonal(number("sigma"))),
+    "uniform": lambda: statement(draws(start=uniform(0.3)) ** 4, name="uniform", values=dict(N=3)),
 }
+VARIANCE = {"gaussian": lambda n: 1, "uniform": lambda n: 1 / 3, "orthogonal": lambda n: 1 / n}
 
 
 @functools.cache
@@ -92,7 +101,7 @@ def derivation(kind):
     return model.offered(KINDS[kind]()).derived()
 
 
-def all_weights(made, data):
+def all_weights(made, data, from_means=False):
     """Class means, bias, covariance and shift of the loss per step, by autograd of all entries."""
     student, members = Student(made.statement), made.members(data)
     taken, chances = student.taken(data), torch.as_tensor(data.chances)
@@ -108,9 +117,16 @@ def all_weights(made, data):
 
     mean = lambda x: (each(x) * chances).sum()  # noqa: E731
     slopes = lambda x: torch.func.grad(mean)(x)  # noqa: E731
-    starts = [torch.full((m.size,), data.scalar(w.mean)) for w, m in members.items()]
-    x, one = torch.cat(starts).double(), torch.eye(size, dtype=torch.float64)
+    begun = [torch.full((m.size,), data.scalar(w.mean)) for w, m in members.items()]
+    x, one = torch.cat(begun).double(), torch.eye(size, dtype=torch.float64)
     bias, moments = torch.zeros_like(x), torch.zeros_like(one)
+    if starts.laws(made):
+        of = [
+            data.scalar(w.start.size) ** 2 * VARIANCE[w.start.kind](len(m)) * np.ones(m.size)
+            for w, m in members.items()
+        ]
+        beside = one - from_means * means.T @ (means > 0).double()
+        moments = beside @ torch.diag(torch.tensor(np.concatenate(of))) @ beside.T
     for _ in range(STEPS + 1):
         h, g = torch.func.hessian(mean)(x), slopes(x)
         shift = g @ bias + (h * moments).sum() / 2
@@ -124,11 +140,13 @@ def all_weights(made, data):
         x = x - ETA * g
 
 
-def off(made, found, data):
+def off(made, found, data, from_means=False):
     """Largest deviation from `all_weights`, relative to the largest of each kind."""
     path, gaps = batches.Recursion(found, made, data.numbers), []
+    if from_means:
+        path.from_means()
     one = np.eye(len(made.classes))
-    for reference in all_weights(made, data):
+    for reference in all_weights(made, data, from_means):
         path.here()
         table = path.state(one)
         values, bias, covariance, shift = (x.numpy() for x in reference)
@@ -159,6 +177,17 @@ def test_moments_of_orbits_without_pairs():
     data = next(d for d in check.listed(made) if d.numbers["N"] == 3)
     assert (batches.Recursion(made.moments, made, data.numbers).pairs == 0).any()
     assert off(made, made.moments, data).max() < 1e-10
+
+
+def test_what_class_means_leave_out():
+    """Of random starts from the same class means nothing at first, then what is beside them."""
+    made = derivation("random")
+    data = next(check.listed(made))
+    assert off(made, made.moments, data, from_means=True).max() < 1e-10
+    walk = batches.Recursion(made.moments, made, data.numbers)
+    walk.from_means()
+    walk.here()
+    assert abs(walk.state(np.eye(len(made.classes)))[2]).max() < 1e-15
 
 
 @pytest.mark.parametrize("fault", FAULTS)
