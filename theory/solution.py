@@ -131,8 +131,8 @@ def solve(
     beyond : bool
         Also solve for students that the flow does not describe, with a warning.
     fluctuations : bool
-        Add what steps, batches and random weights do to every variable ``x`` and to the time of every
-        event: ``x_bias``, of the mean over students, and ``x_sd``, as
+        Add what steps, batches and random weights do to every variable ``x`` and to the time of
+        every event: ``x_bias``, of the mean over students, and ``x_sd``, as
         `theory.statement.batches.around` has them; for flows of statements.
     **end : float
         Final time, as ``until`` or under the name of the flow's time: ``flow.solve(p, alpha=12)``.

@@ -285,7 +285,7 @@ class Path:
         return (t, shift, spread) if near else never
 
 
-def path(made: Any, p: Any, steps: np.ndarray, from_means: bool = False) -> Path:
+def path(made: Any, p: Any, steps: np.ndarray, at: np.ndarray | None = None) -> Path:
     """Follow descent with batches, or from random weights.
 
     Parameters
@@ -295,8 +295,8 @@ def path(made: Any, p: Any, steps: np.ndarray, from_means: bool = False) -> Path
     p : Parameters
     steps : array
         After which to look.
-    from_means : bool
-        Of students whose class means all start as the mean does: what scatter about these adds.
+    at : array, optional
+        Order parameters of students whose class means start alike: what scatter about these adds.
 
     Raises
     ------
@@ -309,7 +309,9 @@ def path(made: Any, p: Any, steps: np.ndarray, from_means: bool = False) -> Path
     forms = made.quotient.order
     order = np.array([[x.coeff(c.symbol) for c in made.classes] for x in forms.values()], float)
     walk = Recursion(confirmed(made.moments), made, p.as_dict())
-    if from_means:
+    if at is not None:
+        classes = [sp.S(made.quotient.gauge[c.symbol]) for c in made.classes]
+        walk.values = np.array(numeric.compiled([*forms], classes)(*at), float)
         walk.from_means()
     known = {}
     for n in range(int(steps[-1]) + 1):

@@ -13,7 +13,7 @@ from theory import scope
 from theory.conserved import linearised
 from theory.onset import Onset, tabulated
 from theory.parameters import ParameterError
-from theory.statement import batches, kept, passage, rare, starts
+from theory.statement import kept, passage, rare, starts
 from theory.statement.derived import Derived
 from theory.statement.starts import EVENTS
 from theory.statement.stated import Statement
@@ -146,7 +146,10 @@ def _random(made: Derived, p: Any, until: float | None, fluctuations: bool) -> O
         share, error = rare.share(made, p, drawn, _positive(name))
         if 0 < share < 1 - never:
             numbers[f"P_{name}"] = (share, f"share of starts with {name} > 0 then, +- {error:.2g}")
-    found = passage.passage(made, p, (begun + end) / 2, round(run / p.eta))
+    found = passage.passage(made, p, half := (begun + end) / 2, round(run / p.eta))
+    if fluctuations:
+        label = "what scatter about class means adds to the mean t_50, to order sigma^2"
+        numbers["beside_means"] = (passage.beside(made, p, found, half), label, "t")
     if isinstance(found, str):
         notes.append(f"no closed form: {found}")
     elif found.next > LEFT_OUT:
@@ -164,9 +167,6 @@ def _random(made: Derived, p: Any, until: float | None, fluctuations: bool) -> O
         if found.saddle:
             numbers["Lambda"] = (found.rate, "growth rate of the fastest direction, in steps")
             numbers["directions"] = (found.many, "that grow as fast")
-    if fluctuations:
-        label = "what scatter about class means adds to t_50 and its quantiles, to order sigma^2"
-        numbers["beside_means"] = (beside(made, p, drawn), label, "t")
     notes += within(made, p, min(numbers["t_50"][0], run))
     return tabulated(
         numbers,
@@ -176,22 +176,10 @@ def _random(made: Derived, p: Any, until: float | None, fluctuations: bool) -> O
             *(() if isinstance(found, str) else found.equations(made)),
         ],
         absent={k: "not within the run" for k in numbers if k.startswith("t_")}
-        | {"beside_means": "not claimed: too large, or mean weights do not move"},
+        | {"beside_means": "not claimed: too large, or not one direction that grows"},
         notes=notes,
         setting={s.name: getattr(p, s.name) for s in made.statement.symbols},
     )
-
-
-def beside(made: Derived, p: Any, drawn: xr.Dataset) -> float:
-    """What the scatter of entries about the means of their classes adds to the mean time at which
-    the loss is half-way, in second order of their size; NaN where that is too large, or where mean
-    weights do not move.
-    """
-    if np.abs(starts.Bulk(made.flow, p).rates(starts.middle(made, p))).max() <= passage.STILL:
-        return np.nan
-    half = (drawn.attrs["loss_start"] + drawn.attrs["loss_end"]) / 2
-    steps = np.arange(round(drawn.attrs["run"] / p.eta) + 1)
-    return batches.path(made, p, steps, from_means=True).crossing("loss", half)[1]
 
 
 def _positive(name: str) -> Callable[[Any], np.ndarray]:

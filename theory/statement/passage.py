@@ -19,7 +19,7 @@ import sympy as sp
 
 from theory import notation
 from theory.equation import Equation
-from theory.statement import arrays, starts, symmetry
+from theory.statement import arrays, batches, starts, symmetry
 
 ALIKE = 1e-6  # relative difference of growth rates that are one
 STILL = 1e-9  # rate of a fixed point
@@ -27,6 +27,8 @@ SMALL = 1e-4  # amplitude that a noiseless run starts from, the fastest eigenvec
 DIRECTIONS = 1024  # of several equally fast ones, as constants depend on the direction
 MOST = 4e6  # evaluations of the loss, times inputs, that slopes of all entries may cost: seconds
 SHIFT = 1e-4  # of an entry, in a difference of slopes
+MEAN_LOG = math.exp(-(np.euler_gamma + math.log(2)) / 2)  # mean of ln |z|, z normal, as a length
+MOST_BESIDE = 10_000  # steps of a run whose second moments are followed: half a minute
 SEED = 0  # of the directions
 
 TIME = notation.symbol("t", means="time: learning rate times steps", real=True)
@@ -62,6 +64,9 @@ class Passage:
         along the most likely starts, else what the second fastest direction adds.
     power : float
         Of the size of weights, to which the next order is proportional.
+    along : array, shape (order parameters, directions)
+        By what a start differs from the mean that has these amplitudes, one standard deviation
+        long; of no saddle, nothing.
     """
 
     saddle: bool
@@ -70,6 +75,7 @@ class Passage:
     constants: np.ndarray
     next: float
     power: float
+    along: np.ndarray
 
     def later(self, t: Any) -> np.ndarray:
         """Share of starts at which the loss has not fallen by a time."""
@@ -161,7 +167,8 @@ def passage(made: Any, p: Any, level: float, most: int) -> Passage | str:
     rate = math.log(1 + p.eta * values[0]) / p.eta
     power = 1 - (max(values[many], 0) / values[0] if many < len(values) else 0.0)
     constants = scale * np.exp(rate * found[0])
-    return Passage(True, many, rate, constants, float(np.median(constants) ** -power), power)
+    next_order = float(np.median(constants) ** -power)
+    return Passage(True, many, rate, constants, next_order, power, along)
 
 
 def covariance(made: Any, p: Any) -> np.ndarray:
@@ -175,6 +182,25 @@ def covariance(made: Any, p: Any) -> np.ndarray:
     forms = [[form.coeff(c.symbol) for c in made.classes] for form in made.quotient.order.values()]
     linear = np.array(forms, float)
     return linear @ np.diag(spread) @ linear.T
+
+
+def beside(made: Any, p: Any, found: Passage | str, level: float) -> float:
+    """What the scatter of entries about the means of their classes adds to the mean time at which
+    the loss falls to a level, in second order of their size. NaN where that is too large, and where
+    several directions grow as fast, or none.
+
+    Where one direction grows, the mean over both of its signs, at amplitudes whose time is the mean
+    one: from student to student it differs in first order.
+    """
+    if isinstance(found, str) or found.many > 1:
+        return np.nan
+    starting = (starts.middle(made, p) + MEAN_LOG * found.along).T
+    (times,), _ = starts.Bulk(made.flow, p).crossings(starting.T, [level], MOST_BESIDE)
+    shifts = []
+    for x, t in zip(starting, times, strict=True):
+        steps = np.arange(round(2 * min(t, MOST_BESIDE * p.eta) / p.eta) + 2)
+        shifts.append(batches.path(made, p, steps, x).crossing("loss", level)[1])
+    return float(np.mean(shifts))
 
 
 def _slow(bulk: Any, mean: np.ndarray, mixed: np.ndarray) -> str:
@@ -198,7 +224,7 @@ def _response(bulk: Any, mean: np.ndarray, mixed: np.ndarray, level: float, most
     likely = (mixed @ slope / max(spread, STILL))[:, None] * z
     far, _ = bulk.crossings(mean + likely, [level], most)
     off = np.abs(far[0] - first - spread * z).max() / first[0]
-    return Passage(False, 0, float(first[0]), np.array([spread]), float(off), 2.0)
+    return Passage(False, 0, float(first[0]), np.array([spread]), float(off), 2.0, 0 * mean)
 
 
 def outside(made: Any, p: Any) -> tuple[float, float] | None:

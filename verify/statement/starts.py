@@ -94,7 +94,8 @@ def checks(stated: Statement, p: Any, runs: xr.Dataset, drawn: xr.Dataset) -> It
         luck = float(predicted[both].mean()) / usual - 1
         yield f"luck of these seeds: their starts take {luck:+.1%} of the mean over {DRAWS} drawn ones"
         try:
-            shift = float(np.nan_to_num(onset.beside(made, p, drawn)))
+            found = passage.passage(made, p, level(drawn), round(drawn.attrs["run"] / p.eta))
+            shift = float(np.nan_to_num(passage.beside(made, p, found, level(drawn))))
             yield f"what scatter about class means adds to these times: {shift:.3g}"
             predicted = predicted + shift
         except ParameterError as error:
