@@ -17,11 +17,13 @@ from xarray.backends import NetCDF4DataStore
 
 import theory
 from simulate import joined
-from simulate.storage import FORMAT, KIND, PACKED, defer_signals, place, seal, unseal
+from simulate.storage import FORMAT, defer_signals, place
 from theory.parameters import BaseParameters, ParameterError, Stepped, error_summary
 from theory.runtime import hdf5, memory, output
+from theory.runtime.sealed import KIND, seal, unseal
 
 INDEX = ".index.nc"  # in a store of many runs: what `open` returned last
+PACKED = 1100  # largest expansion by zlib, 1032, and a margin
 MANY = 200  # files, from which there is an index
 
 
@@ -143,8 +145,9 @@ def _check_attributes(path: Path, dataset: xr.Dataset) -> None:
     for name in ("parameters", "configuration"):
         if name in dataset.attrs and not isinstance(_object(dataset.attrs[name]), dict):
             raise ParameterError(f"{path}: attribute {name} is not a JSON object")
-    if not isinstance(dataset.attrs.get("model", ""), str):
-        raise ParameterError(f"{path}: attribute model is not a word")
+    for name in ("model", "code"):
+        if not isinstance(dataset.attrs.get(name, ""), str):
+            raise ParameterError(f"{path}: attribute {name} is not a word")
     if "seed" in dataset.attrs and not isinstance(dataset.attrs["seed"], int | np.integer):
         raise ParameterError(f"{path}: attribute seed is not a whole number")
 
@@ -226,9 +229,11 @@ def ensemble(
     return p, p.timed(runs) if isinstance(p, Stepped) else runs
 
 
-def finished(path: Path, config: str, seed: int) -> xr.Dataset | None:
-    """Return the stored run if it exists and has the given configuration. Any other file is
-    reported and renamed.
+def finished(
+    path: Path, config: str, seed: int, lack: Callable[[xr.Dataset], str] = lambda run: ""
+) -> xr.Dataset | None:
+    """Return the stored run if it exists, has the given configuration and, as ``lack`` says,
+    nothing missing. Any other file is reported and renamed.
     """
     if not path.exists():
         return None
@@ -236,6 +241,8 @@ def finished(path: Path, config: str, seed: int) -> xr.Dataset | None:
         dataset = read(path)
         if (dataset.attrs.get("configuration"), dataset.attrs.get("seed")) != (config, seed):
             raise ParameterError(f"{path}: holds another configuration or seed")
+        if said := lack(dataset):
+            raise ParameterError(f"{path}: {said}")
     except ParameterError as error:
         aside = path.with_suffix(".damaged")
         path.replace(aside)
@@ -245,8 +252,17 @@ def finished(path: Path, config: str, seed: int) -> xr.Dataset | None:
 
 
 def combine(datasets: Iterable[xr.Dataset], seeds: Iterable[int]) -> xr.Dataset:
-    """Join runs of one configuration along ``seed``."""
-    joined = xr.concat(list(datasets), dim="seed", combine_attrs="drop_conflicts", join="exact")
+    """Join runs of one configuration along ``seed``.
+
+    Raises
+    ------
+    ParameterError
+        If they are over other times or dimensions.
+    """
+    try:
+        joined = xr.concat(list(datasets), dim="seed", combine_attrs="drop_conflicts", join="exact")
+    except ValueError as error:
+        raise ParameterError(f"runs of one configuration differ: {error_summary(error)}") from None
     return joined.assign_coords(seed=("seed", np.asarray(list(seeds))))
 
 
@@ -298,7 +314,7 @@ def _state(files: Sequence[Path]) -> str:
         stats = [(f.parent.name, f.name, f.stat()) for f in files]
     except OSError:
         return ""
-    listed = [f"{d}/{f} {s.st_size} {s.st_mtime_ns} {s.st_ino}\n" for d, f, s in stats]
+    listed = [f"{d}/{f} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns} {s.st_ino}\n" for d, f, s in stats]
     return output.hashed([code, theory.__version__, *listed])
 
 
@@ -379,7 +395,7 @@ def _joined(store: Path, files: Sequence[Path], state: str, notes: list[str]) ->
 
 def _check_coordinates(path: Path, run: xr.Dataset) -> None:
     """Raise an error if a coordinate holds a value twice, or what is no number."""
-    if "seed" in run.variables:
+    if {"seed", joined.RUN} & {*run.variables, *run.dims}:
         raise ParameterError(f"{path}: holds an ensemble, not the run of one seed")
     for d in run.sizes:
         values = run.variables[d].values if d in run.variables else np.arange(0)

@@ -242,8 +242,9 @@ class System:
         precision = self.precision(dtype)
         for q in map(self.until, p if isinstance(p, list) else [p]):
             config = self.configuration(q, precision, **own)
+            lack = interface_checks.lack(self, q)
             for s in seeds:
-                if runs.finished(storage.place(store, config, s), config, s) is None:
+                if runs.finished(storage.place(store, config, s), config, s, lack) is None:
                     missing.append(Run(q, config, s))
                 else:  # left if its writer was killed
                     checkpoints.drop_checkpoint(storage.place(store, config, s))

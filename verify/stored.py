@@ -2,14 +2,15 @@
 run twice with the same inputs, and a command that was killed continues where it stopped.
 """
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
+import io
 import json
 import platform
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -17,9 +18,9 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
-from theory.parameters import BaseParameters
+from theory.parameters import BaseParameters, ParameterError
 from theory.registry import TABLE, Model
-from theory.runtime import output
+from theory.runtime import sealed
 from verify import digests
 from verify.check import Band, Check
 from verify.report import Report, Request
@@ -54,10 +55,10 @@ def answer(
     path = None if _once(request) else place(request, command)
     if path is not None and path.is_file() and not anew:
         try:
-            kept = json.loads(path.read_text())
+            kept = json.loads(sealed.unseal(path))
             return _report(kept), f"as stored on {kept['date']}, when it took {kept['seconds']} s"
-        except (ValueError, KeyError, TypeError):  # written by another version, or damaged
-            path.unlink()
+        except (OSError, ValueError, KeyError, TypeError):  # written by another version, or damaged
+            pass
     begun = time.monotonic()
     report = make()
     seconds = time.monotonic() - begun
@@ -70,8 +71,8 @@ def answer(
             "tables": [[title, *table] for title, table in report.tables.items()],
             "numbers": report.numbers,
         }
-        with output.atomic(path) as temporary:
-            temporary.write_text(json.dumps(said, default=lambda x: x.tolist()))
+        with contextlib.suppress(OSError):  # no place to write: made again next time
+            sealed.seal(path, json.dumps(said, default=lambda x: x.tolist()).encode())
     return report, ""
 
 
@@ -121,7 +122,7 @@ _functions: list[Callable[..., np.ndarray]] = []
 P = ParamSpec("P")
 
 
-@contextmanager
+@contextlib.contextmanager
 def arrays(store: Path) -> Iterator[None]:
     """Keep in a store, and read from there, what functions marked by `kept` return meanwhile.
 
@@ -153,11 +154,12 @@ def kept(function: Callable[P, np.ndarray]) -> Callable[P, np.ndarray]:
         words = [function.__module__, function.__name__, _code(function), *map(_plain, args)]
         key = hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
         path = folder / f"{function.__name__}-{key}.npy"
-        if path.exists():
-            return np.load(path)
+        with contextlib.suppress(ParameterError, OSError):  # not there, or damaged
+            return np.load(io.BytesIO(sealed.unseal(path)))
         made = function(*args, **training)
-        with output.atomic(path) as temporary, temporary.open("wb") as file:
-            np.save(file, made)
+        np.save(file := io.BytesIO(), made)
+        with contextlib.suppress(OSError):
+            sealed.seal(path, file.getvalue())
         return made
 
     return computed

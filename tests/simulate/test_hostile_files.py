@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from simulate import runs, storage
+from simulate import runs
 from theory.parameters import ParameterError
-from theory.runtime import hdf5
+from theory.runtime import hdf5, sealed
 
 OTHER = "secret.bin"
 
@@ -77,17 +77,17 @@ def plain(tmp_path):
 
 
 def test_what_is_written_here_is_plain(plain):
-    hdf5.inspect(storage.unseal(plain))
+    hdf5.inspect(sealed.unseal(plain))
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_file_is_refused_in_one_line(kind, plain, forked):
     (plain.parent / OTHER).write_bytes(b"secrets!")
     raw = plain.with_name("raw.h5")
-    raw.write_bytes(storage.unseal(plain))
+    raw.write_bytes(sealed.unseal(plain))
     with h5py.File(raw, "a") as file:
         HOSTILE[kind](file, plain.parent)
-    storage.seal(plain, raw.read_bytes())
+    sealed.seal(plain, raw.read_bytes())
 
     def read():
         try:
@@ -103,7 +103,7 @@ def test_a_hostile_file_is_refused_in_one_line(kind, plain, forked):
 @pytest.mark.parametrize("end", [8, 9, 100, 1000, -1000])
 def test_what_is_cut_short_is_refused_in_one_line(end, plain):
     """Sealed again, so that only the inspection is left."""
-    storage.seal(plain, storage.unseal(plain)[:end])
+    sealed.seal(plain, sealed.unseal(plain)[:end])
     lost = r"a\.nc: (damaged \(|a netCDF file, but not a run)"  # as the version of HDF5 sees it
     with pytest.raises(ParameterError, match=lost) as caught:
         runs.read(plain)
@@ -112,7 +112,7 @@ def test_what_is_cut_short_is_refused_in_one_line(end, plain):
 
 def test_lists_whose_sizes_do_not_add_up_are_refused(plain, forked):
     """Over one of them the library went on for ever."""
-    content = bytearray(storage.unseal(plain))
+    content = bytearray(sealed.unseal(plain))
     heap = content.find(hdf5.HEAP)
     sizes = [heap + 8, *(heap + 24 + 24 * k for k in range(4))]  # of the whole, and of its parts
     assert heap > 0
@@ -124,7 +124,7 @@ def test_lists_whose_sizes_do_not_add_up_are_refused(plain, forked):
                 damaged[at + byte] ^= 4
                 try:
                     hdf5.inspect(bytes(damaged))
-                    storage.seal(plain, bytes(damaged))
+                    sealed.seal(plain, bytes(damaged))
                     runs.read(plain)
                 except ParameterError:
                     print("refused")
