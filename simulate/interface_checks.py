@@ -117,7 +117,11 @@ def lack(system: Any, p: Any) -> Callable[[xr.Dataset], str]:
 
     def lacking(run: xr.Dataset) -> str:
         at = run.variables[system.counter].values.tolist() if system.counter in run.variables else []
-        return "" if at == steps else f"lacks measurements of {system.counter} 0 to {last}"
+        over = {name: (system.time, *system.dimensions.get(name, ())) for name in system.meaning}
+        other = [n for n, v in run.data_vars.items() if system.time and v.dims != over.get(n, v.dims)]
+        if at != steps or other:
+            return f"lacks measurements of {system.counter} 0 to {last} {' and of '.join(other)}"
+        return ""
 
     return lacking
 
