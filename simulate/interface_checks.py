@@ -116,9 +116,13 @@ def lack(system: Any, p: Any) -> Callable[[xr.Dataset], str]:
     steps = [*range(0, last, p.eval_every), last] if system.time else []
 
     def lacking(run: xr.Dataset) -> str:
-        at = run.variables[system.counter].values.tolist() if system.counter in run.variables else []
+        at = (
+            run.variables[system.counter].values.tolist() if system.counter in run.variables else []
+        )
         over = {name: (system.time, *system.dimensions.get(name, ())) for name in system.meaning}
-        other = [n for n, v in run.data_vars.items() if system.time and v.dims != over.get(n, v.dims)]
+        other = [
+            n for n, v in run.data_vars.items() if system.time and v.dims != over.get(n, v.dims)
+        ]
         if at != steps or other:
             return f"lacks measurements of {system.counter} 0 to {last} {' and of '.join(other)}"
         return ""

@@ -314,7 +314,9 @@ def _state(files: Sequence[Path]) -> str:
         stats = [(f.parent.name, f.name, f.stat()) for f in files]
     except OSError:
         return ""
-    listed = [f"{d}/{f} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns} {s.st_ino}\n" for d, f, s in stats]
+    listed = [
+        f"{d}/{f} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns} {s.st_ino}\n" for d, f, s in stats
+    ]
     return output.hashed([code, theory.__version__, *listed])
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from theory.parameters import BaseParameters, ParameterError
+from theory.parameters import BaseParameters
 from theory.runtime import output
 from theory.runtime.sealed import KIND
 

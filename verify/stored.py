@@ -55,10 +55,12 @@ def answer(
     path = None if _once(request) else place(request, command)
     if path is not None and path.is_file() and not anew:
         try:
-            kept = json.loads(sealed.unseal(path))
-            return _report(kept), f"as stored on {kept['date']}, when it took {kept['seconds']} s"
-        except (OSError, ValueError, KeyError, TypeError):  # written by another version, or damaged
-            pass
+            kept = json.loads(_unsealed(path))
+            found = _report(kept)
+            found.text(wide=True), found.as_dict()  # an error if anything is of another kind
+            return found, f"as stored on {kept['date']}, when it took {kept['seconds']} s"
+        except Exception:
+            pass  # damaged in any way: made again
     begun = time.monotonic()
     report = make()
     seconds = time.monotonic() - begun
@@ -71,9 +73,22 @@ def answer(
             "tables": [[title, *table] for title, table in report.tables.items()],
             "numbers": report.numbers,
         }
-        with contextlib.suppress(OSError):  # no place to write: made again next time
-            sealed.seal(path, json.dumps(said, default=lambda x: x.tolist()).encode())
+        _seal(path, json.dumps(said, default=lambda x: x.tolist()).encode())
     return report, ""
+
+
+def _seal(path: Path, content: bytes) -> None:
+    """Keep content with its name; where there is no place to write, it is made again next time."""
+    with contextlib.suppress(OSError):
+        sealed.seal(path, path.name.encode() + content)
+
+
+def _unsealed(path: Path) -> bytes:
+    """Content that was kept under this name."""
+    content, name = sealed.unseal(path), path.name.encode()
+    if not content.startswith(name):
+        raise ParameterError(f"{path}: was kept under another name")
+    return content.removeprefix(name)
 
 
 def _once(request: Request) -> bool:
@@ -154,12 +169,11 @@ def kept(function: Callable[P, np.ndarray]) -> Callable[P, np.ndarray]:
         words = [function.__module__, function.__name__, _code(function), *map(_plain, args)]
         key = hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
         path = folder / f"{function.__name__}-{key}.npy"
-        with contextlib.suppress(ParameterError, OSError):  # not there, or damaged
-            return np.load(io.BytesIO(sealed.unseal(path)))
+        with contextlib.suppress(ValueError, OSError):  # not there, or damaged
+            return np.load(io.BytesIO(_unsealed(path)))
         made = function(*args, **training)
         np.save(file := io.BytesIO(), made)
-        with contextlib.suppress(OSError):
-            sealed.seal(path, file.getvalue())
+        _seal(path, file.getvalue())
         return made
 
     return computed

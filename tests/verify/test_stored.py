@@ -119,8 +119,12 @@ def test_what_is_kept_and_damaged_is_computed_again(made, tmp_path, monkeypatch)
     monkeypatch.setattr(stored, "_functions", [])
     numbers = stored.kept(lambda n: count.append(1) or np.linspace(0, 1, n))
     with stored.arrays(tmp_path):
-        truth = numbers(50)
-        (array,) = (tmp_path / stored.ARRAYS).glob("*.npy")
+        truth, fewer = numbers(50), numbers(5)
+        array, short = sorted(
+            (tmp_path / stored.ARRAYS).glob("*.npy"), key=lambda f: -f.stat().st_size
+        )
+        short.write_bytes(array.read_bytes())
+        assert (numbers(5) == fewer).all()
         for place in (report, array):
             for _ in range(40):
                 before, raw = len(count), place.read_bytes()
@@ -128,6 +132,10 @@ def test_what_is_kept_and_damaged_is_computed_again(made, tmp_path, monkeypatch)
                 again, origin = stored.answer(REQUEST, "gradients", make, False)
                 assert again.text(wide=True) == REPORT.text(wide=True)
                 assert (numbers(50) == truth).all() and len(count) == before + 1
+            other = report if place is array else array
+            place.write_bytes(other.read_bytes())
+            assert stored.answer(REQUEST, "gradients", make, False)[0].exit_code == 1
+            assert (numbers(50) == truth).all()
             place.unlink()
             os.mkfifo(place)
             assert stored.answer(REQUEST, "gradients", make, False)[0].exit_code == 1
