@@ -124,7 +124,9 @@ def lack(system: Any, p: Any) -> Callable[[xr.Dataset], str]:
             n for n, v in run.data_vars.items() if system.time and v.dims != over.get(n, v.dims)
         ]
         if at != steps or other:
-            return f"lacks measurements of {system.counter} 0 to {last} {' and of '.join(other)}"
+            return (
+                f"lacks measurements of {system.counter} 0 to {last}, as these parameters have them"
+            )
         return ""
 
     return lacking

@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import json
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -249,21 +249,6 @@ def finished(
         warnings.warn(f"{error}; set aside as {aside.name}, training again", stacklevel=2)
         return None
     return dataset
-
-
-def combine(datasets: Iterable[xr.Dataset], seeds: Iterable[int]) -> xr.Dataset:
-    """Join runs of one configuration along ``seed``.
-
-    Raises
-    ------
-    ParameterError
-        If they are over other times or dimensions.
-    """
-    try:
-        joined = xr.concat(list(datasets), dim="seed", combine_attrs="drop_conflicts", join="exact")
-    except ValueError as error:
-        raise ParameterError(f"runs of one configuration differ: {error_summary(error)}") from None
-    return joined.assign_coords(seed=("seed", np.asarray(list(seeds))))
 
 
 def open(store: Path | str) -> xr.Dataset:
