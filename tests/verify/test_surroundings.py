@@ -54,6 +54,14 @@ def test_an_interrupt_while_modules_are_imported(tmp_path):
     assert typed("theory.onset", "state_tracking", PYTHONPATH=path) == (130, ["interrupted"])
 
 
+def test_an_interrupt_while_python_ends(tmp_path):
+    """When the pool's threads are awaited: the result is out, there is nothing to say."""
+    end = f"import threading\n\ndef end():\n    {INTERRUPT}\n\nthreading._register_atexit(end)\n"
+    (tmp_path / "sitecustomize.py").write_text(end)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    assert typed("theory.onset", "state_tracking", "--quiet", PYTHONPATH=path) == (0, [])
+
+
 @pytest.mark.parametrize("field", ["N", "R_0"])
 @pytest.mark.parametrize("value", ["10**5000", "9" * 5000, "1e400"])
 def test_numbers_of_many_digits(field, value):
