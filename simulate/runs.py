@@ -23,7 +23,6 @@ from theory.runtime import hdf5, memory, output
 from theory.runtime.sealed import KIND, seal, unseal
 
 INDEX = ".index.nc"  # in a store of many runs: what `open` returned last
-PACKED = 1100  # largest expansion by zlib, 1032, and a margin
 MANY = 200  # files, from which there is an index
 
 
@@ -84,19 +83,11 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
     path = output.path(path)
     sealed = unseal(path)
     try:
-        hdf5.inspect(sealed)
+        size = hdf5.inspect(sealed)
     except ParameterError as error:
         raise ParameterError(f"{path}: {error}; not a run of this toolkit") from None
     try:
         with defer_signals(), netCDF4.Dataset(path.name, memory=sealed) as file:
-            size = sum(v.size * getattr(v.dtype, "itemsize", 8) for v in file.variables.values())
-            if size > max(
-                PACKED * len(sealed), memory.NEGLIGIBLE_BYTES
-            ):  # xarray would read the coordinates
-                raise ParameterError(
-                    f"{path}: says that its {memory.amount(len(sealed))} hold {memory.amount(size)}, "
-                    "more than can be packed into them"
-                )
             if not lazy and memory.exceeds(size):
                 raise ParameterError(
                     f"{path}: needs {memory.amount(size)} of memory, there are "

@@ -47,6 +47,17 @@ def attribute(kind):
     return make
 
 
+def empty(file, folder):
+    file["y"] = h5py.Empty("f8")
+    file["y"].make_scale("y")
+
+
+def axes(file):
+    """An array without its list of axes."""
+    del file["x"].attrs["DIMENSION_LIST"]
+    return file["x"]
+
+
 HOSTILE = {
     "external storage": external,
     "virtual array": virtual,
@@ -63,6 +74,11 @@ HOSTILE = {
     **{f"attribute {kind}": attribute(kind) for kind in ("f2", "g", "c16")},
     "compound": types([("a", "f8"), ("b", "i4")]),
     "enumeration": types(bool),
+    "array without values": empty,
+    "no list of axes": lambda file, folder: axes(file).attrs.__setitem__("DIMENSION_LIST", 1),
+    "more than fits": lambda file, folder: file.create_dataset(
+        "y", (10**12,), "f8", chunks=(1000,), compression="gzip"
+    ),
     "root attribute": lambda file, folder: file.attrs.__setitem__("odd", np.zeros(2, "f2")),
 }
 
