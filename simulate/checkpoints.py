@@ -11,8 +11,10 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from simulate.storage import seal, unseal
 from theory.parameters import ParameterError, error_summary
+from theory.runtime.sealed import seal, unseal
+
+NUMPY_WORDS = 624  # of the state of its generator
 
 
 def pickled(state: dict[str, Any]) -> bytes:
@@ -55,6 +57,8 @@ def generators() -> dict[str, Any]:
 def set_generators(said: dict[str, Any]) -> None:
     """Restore what `generators` gave."""
     name, words, *numbers = said["numpy"]
+    if not 0 <= numbers[0] <= NUMPY_WORDS:  # NumPy would read beyond them
+        raise ParameterError(f"random numbers of NumPy at place {numbers[0]}")
     torch.set_rng_state(said["torch"])
     np.random.set_state((name, words.numpy().astype(np.uint32), *numbers))  # noqa: NPY002
     random.setstate(said["python"])

@@ -7,12 +7,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
+import xarray as xr
 
 from simulate import checkpoints
 from simulate.arguments import is_whole
@@ -105,6 +106,30 @@ def records(
                 f"{who}: {name} has shape {shape}, and had {first[name].shape} before"
             )
     return made
+
+
+def lack(system: Any, p: Any) -> Callable[[xr.Dataset], str]:
+    """Function that says what a stored run lacks of the measurements of its parameters; errors as
+    in `length`.
+    """
+    last = length(system, p)
+    steps = [*range(0, last, p.eval_every), last] if system.time else []
+
+    def lacking(run: xr.Dataset) -> str:
+        at = (
+            run.variables[system.counter].values.tolist() if system.counter in run.variables else []
+        )
+        over = {name: (system.time, *system.dimensions.get(name, ())) for name in system.meaning}
+        other = [
+            n for n, v in run.data_vars.items() if system.time and v.dims != over.get(n, v.dims)
+        ]
+        if at != steps or other:
+            return (
+                f"lacks measurements of {system.counter} 0 to {last}, as these parameters have them"
+            )
+        return ""
+
+    return lacking
 
 
 def checkpoint(system: Any, p: Any, state: State) -> None:

@@ -12,12 +12,28 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from theory import ParameterError, prediction
+from theory import prediction
+from theory.parameters import ParameterError, error_summary
 
 NUMBERS = "biuf"  # kinds of values
 RUN = "_run"  # dimension of the runs before they are on a grid
 ROUNDING = 1e-10  # relative distance of times that differ by rounding alone
 LENGTHS = ("eval_every", "steps", "epochs")  # fields that follow from others, if any does
+
+
+def combine(datasets: Iterable[xr.Dataset], seeds: Iterable[int]) -> xr.Dataset:
+    """Join runs of one configuration along ``seed``.
+
+    Raises
+    ------
+    ParameterError
+        If they are over other times or dimensions.
+    """
+    try:
+        whole = xr.concat(list(datasets), dim="seed", combine_attrs="drop_conflicts", join="exact")
+    except ValueError as error:
+        raise ParameterError(f"runs of one configuration differ: {error_summary(error)}") from None
+    return whole.assign_coords(seed=("seed", np.asarray(list(seeds))))
 
 
 def setting(config: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import json
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,9 +17,10 @@ from xarray.backends import NetCDF4DataStore
 
 import theory
 from simulate import joined
-from simulate.storage import FORMAT, KIND, PACKED, defer_signals, place, seal, unseal
+from simulate.storage import FORMAT, defer_signals, place
 from theory.parameters import BaseParameters, ParameterError, Stepped, error_summary
 from theory.runtime import hdf5, memory, output
+from theory.runtime.sealed import KIND, seal, unseal
 
 INDEX = ".index.nc"  # in a store of many runs: what `open` returned last
 MANY = 200  # files, from which there is an index
@@ -82,19 +83,11 @@ def read(path: Path | str, lazy: bool = False) -> xr.Dataset:
     path = output.path(path)
     sealed = unseal(path)
     try:
-        hdf5.inspect(sealed)
+        size = hdf5.inspect(sealed)
     except ParameterError as error:
         raise ParameterError(f"{path}: {error}; not a run of this toolkit") from None
     try:
         with defer_signals(), netCDF4.Dataset(path.name, memory=sealed) as file:
-            size = sum(v.size * getattr(v.dtype, "itemsize", 8) for v in file.variables.values())
-            if size > max(
-                PACKED * len(sealed), memory.NEGLIGIBLE_BYTES
-            ):  # xarray would read the coordinates
-                raise ParameterError(
-                    f"{path}: says that its {memory.amount(len(sealed))} hold {memory.amount(size)}, "
-                    "more than can be packed into them"
-                )
             if not lazy and memory.exceeds(size):
                 raise ParameterError(
                     f"{path}: needs {memory.amount(size)} of memory, there are "
@@ -143,8 +136,9 @@ def _check_attributes(path: Path, dataset: xr.Dataset) -> None:
     for name in ("parameters", "configuration"):
         if name in dataset.attrs and not isinstance(_object(dataset.attrs[name]), dict):
             raise ParameterError(f"{path}: attribute {name} is not a JSON object")
-    if not isinstance(dataset.attrs.get("model", ""), str):
-        raise ParameterError(f"{path}: attribute model is not a word")
+    for name in ("model", "code"):
+        if not isinstance(dataset.attrs.get(name, ""), str):
+            raise ParameterError(f"{path}: attribute {name} is not a word")
     if "seed" in dataset.attrs and not isinstance(dataset.attrs["seed"], int | np.integer):
         raise ParameterError(f"{path}: attribute seed is not a whole number")
 
@@ -226,9 +220,11 @@ def ensemble(
     return p, p.timed(runs) if isinstance(p, Stepped) else runs
 
 
-def finished(path: Path, config: str, seed: int) -> xr.Dataset | None:
-    """Return the stored run if it exists and has the given configuration. Any other file is
-    reported and renamed.
+def finished(
+    path: Path, config: str, seed: int, lack: Callable[[xr.Dataset], str] = lambda run: ""
+) -> xr.Dataset | None:
+    """Return the stored run if it exists, has the given configuration and, as ``lack`` says,
+    nothing missing. Any other file is reported and renamed.
     """
     if not path.exists():
         return None
@@ -236,18 +232,14 @@ def finished(path: Path, config: str, seed: int) -> xr.Dataset | None:
         dataset = read(path)
         if (dataset.attrs.get("configuration"), dataset.attrs.get("seed")) != (config, seed):
             raise ParameterError(f"{path}: holds another configuration or seed")
+        if said := lack(dataset):
+            raise ParameterError(f"{path}: {said}")
     except ParameterError as error:
         aside = path.with_suffix(".damaged")
         path.replace(aside)
         warnings.warn(f"{error}; set aside as {aside.name}, training again", stacklevel=2)
         return None
     return dataset
-
-
-def combine(datasets: Iterable[xr.Dataset], seeds: Iterable[int]) -> xr.Dataset:
-    """Join runs of one configuration along ``seed``."""
-    joined = xr.concat(list(datasets), dim="seed", combine_attrs="drop_conflicts", join="exact")
-    return joined.assign_coords(seed=("seed", np.asarray(list(seeds))))
 
 
 def open(store: Path | str) -> xr.Dataset:
@@ -298,7 +290,9 @@ def _state(files: Sequence[Path]) -> str:
         stats = [(f.parent.name, f.name, f.stat()) for f in files]
     except OSError:
         return ""
-    listed = [f"{d}/{f} {s.st_size} {s.st_mtime_ns} {s.st_ino}\n" for d, f, s in stats]
+    listed = [
+        f"{d}/{f} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns} {s.st_ino}\n" for d, f, s in stats
+    ]
     return output.hashed([code, theory.__version__, *listed])
 
 
@@ -379,7 +373,7 @@ def _joined(store: Path, files: Sequence[Path], state: str, notes: list[str]) ->
 
 def _check_coordinates(path: Path, run: xr.Dataset) -> None:
     """Raise an error if a coordinate holds a value twice, or what is no number."""
-    if "seed" in run.variables:
+    if {"seed", joined.RUN} & {*run.variables, *run.dims}:
         raise ParameterError(f"{path}: holds an ensemble, not the run of one seed")
     for d in run.sizes:
         values = run.variables[d].values if d in run.variables else np.arange(0)

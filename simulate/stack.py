@@ -103,7 +103,8 @@ def train_stack(
                 continue
             held.callback(storage.sweep_lock, path, lock)
             checkpoints.sweep_up(path)
-            if runs.finished(path, run.config, run.seed) is None:
+            lack = interface_checks.lack(system, run.p)
+            if runs.finished(path, run.config, run.seed, lack) is None:
                 mine[path] = run, _checkpoint(system, run, code, path)
         # A stack is trained in lockstep, so that students that resume at different steps are
         # trained one after the other.
@@ -167,12 +168,13 @@ def _resume(system: System, learner: Learner, states: Mapping[Path, State]) -> N
     """Restore a learner from checkpoints."""
     try:
         interface_checks.load(system, learner, [state["learner"] for state in states.values()])
-    except ParameterError as error:
+        for state in states.values():
+            if "generators" in state:
+                checkpoints.set_generators(state["generators"])
+    except Exception as error:  # whatever a file may hold
+        why = str(error) if isinstance(error, ParameterError) else error_summary(error)
         files = ", ".join(str(path.with_suffix(".checkpoint")) for path in states)
-        raise ParameterError(f"{error}; to start over, remove {files}") from error
-    for state in states.values():
-        if "generators" in state:
-            checkpoints.set_generators(state["generators"])
+        raise ParameterError(f"{why}; to start over, remove {files}") from error
 
 
 def _save(

@@ -1,6 +1,5 @@
-"""Store of finished runs: one file per (configuration, seed), which ends in a digest of its
-content. A file that exists is complete: it is written whole or not at all, and signals wait
-meanwhile.
+"""Store of finished runs: one sealed file per (configuration, seed). Signals wait while it is
+written.
 """
 
 from __future__ import annotations
@@ -22,13 +21,11 @@ from typing import Any
 
 from filelock import FileLock
 
-from theory.parameters import BaseParameters, ParameterError
-from theory.runtime import memory, output
+from theory.parameters import BaseParameters
+from theory.runtime import output
+from theory.runtime.sealed import KIND
 
 FORMAT = 3  # to be raised when the meaning of a stored run changes
-
-
-KIND = "solvable-transformers run"
 
 
 def default_store() -> Path:
@@ -154,65 +151,6 @@ def sweep_lock(path: Path, lock: FileLock) -> None:
     with contextlib.suppress(PermissionError):  # Windows keeps open files
         if path.exists():
             Path(lock.lock_file).unlink()
-
-
-MARK = b"sha256:"
-
-
-TRAILER = len(MARK) + 32
-
-
-PACKED = 1100  # largest expansion by zlib, 1032, and a margin
-
-
-def seal(path: Path, content: bytes) -> None:
-    """Write bytes followed by their digest, atomically. HDF5 readers ignore what follows the
-    data.
-    """
-    with output.atomic(path) as temporary:
-        temporary.write_bytes(content + MARK + hashlib.sha256(content).digest())
-
-
-def _sizable(path: Path) -> None:
-    """Raise an error if a path is not a regular file or does not fit into memory twice (as bytes
-    and as arrays).
-
-    Raises
-    ------
-    ParameterError
-        Naming the file.
-    """
-    if not path.is_file():
-        raise ParameterError(
-            f"{path}: {'is not a regular file' if path.exists() else 'no such file'}"
-        )
-    size = path.stat().st_size
-    if memory.exceeds(2 * size):
-        raise ParameterError(
-            f"{path}: reading it takes twice its {memory.amount(size)}, there are "
-            f"{memory.amount(memory.available())}"
-        )
-
-
-def unseal(path: Path) -> bytes:
-    """Read bytes written by `seal` and check the digest.
-
-    Raises
-    ------
-    ParameterError
-        If the file is missing, too large, has no digest, or differs in any bit from what was
-        written.
-    """
-    _sizable(path)
-    sealed = path.read_bytes()
-    content = sealed[:-TRAILER]
-    mark = sealed[-TRAILER:-32]
-    digest = sealed[-32:]
-    if mark != MARK:
-        raise ParameterError(f"{path}: not a result of this toolkit, or cut short")
-    if hashlib.sha256(content).digest() != digest:
-        raise ParameterError(f"{path}: damaged (its checksum does not match)")
-    return content
 
 
 class DeferSignals:

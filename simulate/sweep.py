@@ -7,10 +7,12 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import os
 import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -162,7 +164,7 @@ def main(argv: list[str] | None = None) -> int:
     if not args.quiet:
         count = f"{len(points)} x {len(seeds)} seeds = {len(points) * len(seeds)} runs"
         print(f"settings: {count}", file=sys.stderr, flush=True)
-    store = (args.out or storage.default_store()).resolve()
+    store = Path(os.path.realpath(args.out or storage.default_store()))
     store.mkdir(parents=True, exist_ok=True)  # write errors are found before anything is trained
     # Runs are assigned to shards before finished ones are removed, so that a shard does not depend
     # on when it starts.

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 import xarray as xr
 
-from simulate import arguments, checkpoints, interface_checks, jobs, runs, storage
+from simulate import arguments, checkpoints, interface_checks, jobs, joined, runs, storage
 from simulate import device as devices
 from simulate.learner import Clamped, Learner
 from simulate.stack import Run, seconds_per_step, train_stack
@@ -242,8 +242,9 @@ class System:
         precision = self.precision(dtype)
         for q in map(self.until, p if isinstance(p, list) else [p]):
             config = self.configuration(q, precision, **own)
+            lack = interface_checks.lack(self, q)
             for s in seeds:
-                if runs.finished(storage.place(store, config, s), config, s) is None:
+                if runs.finished(storage.place(store, config, s), config, s, lack) is None:
                     missing.append(Run(q, config, s))
                 else:  # left if its writer was killed
                     checkpoints.drop_checkpoint(storage.place(store, config, s))
@@ -295,13 +296,13 @@ class System:
                     "remove them to train again",
                     stacklevel=2,
                 )
-            parts.append(runs.combine(stored, seeds))
+            parts.append(joined.combine(stored, seeds))
         if not self.sweep_parameter:
             return parts[0]
-        joined = xr.concat(
+        whole = xr.concat(
             parts, dim=self.sweep_parameter, combine_attrs="drop_conflicts", join="exact"
         )
-        return joined.assign_coords(
+        return whole.assign_coords(
             {self.sweep_parameter: [getattr(p, self.sweep_parameter) for p in points]}
         ).transpose("seed", self.sweep_parameter, ...)
 

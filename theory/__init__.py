@@ -75,6 +75,12 @@ def _interrupted(kind: type[BaseException], error: BaseException, trace: Any) ->
     raise SystemExit(130)
 
 
+def _finished(unraised: Any) -> None:
+    """Of a command that is interrupted while Python ends, when its result is out."""
+    if not issubclass(unraised.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(unraised)
+
+
 def _refuse(message: str) -> None:
     """Of a command, whose module Python has not started yet: one line and exit code 2."""
     if sys.argv[:1] != ["-m"]:
@@ -89,7 +95,7 @@ if any(importlib.util.find_spec(name) is None for name in NEEDED):
         "make setup, then .venv/bin/python in place of python"
     )
 if sys.argv[:1] == ["-m"]:
-    sys.excepthook = _interrupted
+    sys.excepthook, sys.unraisablehook = _interrupted, _finished
     for name, (pattern, allowed) in NUMBA.items():
         if not re.fullmatch(pattern, value := os.environ.get(name, "")):
             _refuse(f"{name}={value}: must be {allowed} or unset")

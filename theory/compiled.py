@@ -2,7 +2,7 @@
 kept between runs in the user's cache folder.
 
 Numba's files are pickles. Each ends in a digest of its name and content; a file that is not as it
-was written is not read, and its function is compiled again.
+was written, or that others own or can write to, is not read, and its function is compiled again.
 """
 
 import contextlib
@@ -76,6 +76,7 @@ class _Files(caching.IndexDataCacheFile):
     def _open_for_write(self, filepath: str) -> Iterator[io.BytesIO]:
         yield (content := io.BytesIO())
         with super()._open_for_write(filepath) as file:
+            os.chmod(file.name, 0o600)
             file.write(content.getvalue() + _digest(Path(filepath), content.getvalue()))
 
     def _load_index(self) -> dict[Any, str]:
@@ -95,7 +96,9 @@ class _Cache(caching.FunctionCache):
         usual = self._impl.locator
         inside = usual.get_suitable_cache_subpath(inspect.getfile(function))
         place = output.cache_folder() / "machine_code" / inside
-        place.mkdir(parents=True, exist_ok=True)
+        for folder in (place.parent, place):
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o700)
         self._cache_path = str(place)
         stamp = usual.get_source_stamp()
         self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
@@ -111,7 +114,7 @@ def _digest(path: Path, content: bytes) -> bytes:
 
 
 def _intact(path: Path) -> bool:
-    content = path.read_bytes() if path.is_file() else b""
+    content = path.read_bytes() if path.is_file() and output.own(path) else b""
     return content[-DIGEST:] == _digest(path, content[:-DIGEST])
 
 

@@ -88,7 +88,7 @@ def _parameters(data: xr.Dataset, whose: str, kind: Any = None) -> dict[str, Any
     """
     try:
         p = json.loads(data.attrs.get("parameters", "{}"))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         p = None
     if not isinstance(p, dict):
         raise ParameterError(f"{whose}: attribute parameters is not a JSON object")

@@ -2,14 +2,15 @@
 run twice with the same inputs, and a command that was killed continues where it stopped.
 """
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
+import io
 import json
 import platform
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -17,9 +18,9 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
-from theory.parameters import BaseParameters
+from theory.parameters import BaseParameters, ParameterError
 from theory.registry import TABLE, Model
-from theory.runtime import output
+from theory.runtime import sealed
 from verify import digests
 from verify.check import Band, Check
 from verify.report import Report, Request
@@ -54,10 +55,12 @@ def answer(
     path = None if _once(request) else place(request, command)
     if path is not None and path.is_file() and not anew:
         try:
-            kept = json.loads(path.read_text())
-            return _report(kept), f"as stored on {kept['date']}, when it took {kept['seconds']} s"
-        except (ValueError, KeyError, TypeError):  # written by another version, or damaged
-            path.unlink()
+            kept = json.loads(_unsealed(path))
+            found = _report(kept)
+            found.text(wide=True), found.as_dict()  # an error if anything is of another kind
+            return found, f"as stored on {kept['date']}, when it took {kept['seconds']} s"
+        except Exception:
+            pass  # damaged in any way: made again
     begun = time.monotonic()
     report = make()
     seconds = time.monotonic() - begun
@@ -70,9 +73,22 @@ def answer(
             "tables": [[title, *table] for title, table in report.tables.items()],
             "numbers": report.numbers,
         }
-        with output.atomic(path) as temporary:
-            temporary.write_text(json.dumps(said, default=lambda x: x.tolist()))
+        _seal(path, json.dumps(said, default=lambda x: x.tolist()).encode())
     return report, ""
+
+
+def _seal(path: Path, content: bytes) -> None:
+    """Keep content with its name; where there is no place to write, it is made again next time."""
+    with contextlib.suppress(OSError):
+        sealed.seal(path, path.name.encode() + content)
+
+
+def _unsealed(path: Path) -> bytes:
+    """Content that was kept under this name."""
+    content, name = sealed.unseal(path), path.name.encode()
+    if not content.startswith(name):
+        raise ParameterError(f"{path}: was kept under another name")
+    return content.removeprefix(name)
 
 
 def _once(request: Request) -> bool:
@@ -121,7 +137,7 @@ _functions: list[Callable[..., np.ndarray]] = []
 P = ParamSpec("P")
 
 
-@contextmanager
+@contextlib.contextmanager
 def arrays(store: Path) -> Iterator[None]:
     """Keep in a store, and read from there, what functions marked by `kept` return meanwhile.
 
@@ -153,11 +169,11 @@ def kept(function: Callable[P, np.ndarray]) -> Callable[P, np.ndarray]:
         words = [function.__module__, function.__name__, _code(function), *map(_plain, args)]
         key = hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
         path = folder / f"{function.__name__}-{key}.npy"
-        if path.exists():
-            return np.load(path)
+        with contextlib.suppress(ValueError, OSError):  # not there, or damaged
+            return np.load(io.BytesIO(_unsealed(path)))
         made = function(*args, **training)
-        with output.atomic(path) as temporary, temporary.open("wb") as file:
-            np.save(file, made)
+        np.save(file := io.BytesIO(), made)
+        _seal(path, file.getvalue())
         return made
 
     return computed

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from simulate import runs, storage
+from simulate import runs
 from theory.parameters import ParameterError
-from theory.runtime import hdf5
+from theory.runtime import hdf5, sealed
 
 OTHER = "secret.bin"
 
@@ -47,6 +47,17 @@ def attribute(kind):
     return make
 
 
+def empty(file, folder):
+    file["y"] = h5py.Empty("f8")
+    file["y"].make_scale("y")
+
+
+def axes(file):
+    """An array without its list of axes."""
+    del file["x"].attrs["DIMENSION_LIST"]
+    return file["x"]
+
+
 HOSTILE = {
     "external storage": external,
     "virtual array": virtual,
@@ -63,6 +74,11 @@ HOSTILE = {
     **{f"attribute {kind}": attribute(kind) for kind in ("f2", "g", "c16")},
     "compound": types([("a", "f8"), ("b", "i4")]),
     "enumeration": types(bool),
+    "array without values": empty,
+    "no list of axes": lambda file, folder: axes(file).attrs.__setitem__("DIMENSION_LIST", 1),
+    "more than fits": lambda file, folder: file.create_dataset(
+        "y", (10**12,), "f8", chunks=(1000,), compression="gzip"
+    ),
     "root attribute": lambda file, folder: file.attrs.__setitem__("odd", np.zeros(2, "f2")),
 }
 
@@ -77,17 +93,17 @@ def plain(tmp_path):
 
 
 def test_what_is_written_here_is_plain(plain):
-    hdf5.inspect(storage.unseal(plain))
+    hdf5.inspect(sealed.unseal(plain))
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_file_is_refused_in_one_line(kind, plain, forked):
     (plain.parent / OTHER).write_bytes(b"secrets!")
     raw = plain.with_name("raw.h5")
-    raw.write_bytes(storage.unseal(plain))
+    raw.write_bytes(sealed.unseal(plain))
     with h5py.File(raw, "a") as file:
         HOSTILE[kind](file, plain.parent)
-    storage.seal(plain, raw.read_bytes())
+    sealed.seal(plain, raw.read_bytes())
 
     def read():
         try:
@@ -103,7 +119,7 @@ def test_a_hostile_file_is_refused_in_one_line(kind, plain, forked):
 @pytest.mark.parametrize("end", [8, 9, 100, 1000, -1000])
 def test_what_is_cut_short_is_refused_in_one_line(end, plain):
     """Sealed again, so that only the inspection is left."""
-    storage.seal(plain, storage.unseal(plain)[:end])
+    sealed.seal(plain, sealed.unseal(plain)[:end])
     lost = r"a\.nc: (damaged \(|a netCDF file, but not a run)"  # as the version of HDF5 sees it
     with pytest.raises(ParameterError, match=lost) as caught:
         runs.read(plain)
@@ -112,7 +128,7 @@ def test_what_is_cut_short_is_refused_in_one_line(end, plain):
 
 def test_lists_whose_sizes_do_not_add_up_are_refused(plain, forked):
     """Over one of them the library went on for ever."""
-    content = bytearray(storage.unseal(plain))
+    content = bytearray(sealed.unseal(plain))
     heap = content.find(hdf5.HEAP)
     sizes = [heap + 8, *(heap + 24 + 24 * k for k in range(4))]  # of the whole, and of its parts
     assert heap > 0
@@ -124,7 +140,7 @@ def test_lists_whose_sizes_do_not_add_up_are_refused(plain, forked):
                 damaged[at + byte] ^= 4
                 try:
                     hdf5.inspect(bytes(damaged))
-                    storage.seal(plain, bytes(damaged))
+                    sealed.seal(plain, bytes(damaged))
                     runs.read(plain)
                 except ParameterError:
                     print("refused")

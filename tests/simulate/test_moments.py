@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 from tiny import ALONE, STUDENTS, bits, student
 
-from simulate import checkpoints, runs, stack, storage
-from theory.runtime import cli
+from simulate import checkpoints, runs, stack
+from theory.runtime import cli, sealed
 
 QUICK = ("positional_semantic.attention, adam", "state_tracking.student")
 NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in STUDENTS]
@@ -98,7 +98,7 @@ def test_stopped_runs_go_on_bit_for_bit(name, error, tmp_path, monkeypatch, expe
 def test_a_disk_that_fills_up_loses_nothing(name, full_at, tmp_path, monkeypatch, expected):
     """While the second checkpoint is written, and while the result is."""
     with monkeypatch.context() as patch:
-        seal, count = storage.seal, itertools.count(1)
+        seal, count = sealed.seal, itertools.count(1)
 
         def sealing(path, content):
             if next(count) == full_at or (full_at == "result" and path.suffix == ".nc"):

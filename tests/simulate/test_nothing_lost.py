@@ -6,6 +6,7 @@ Could see: a checkpoint that is taken up by other code, a training that ends in 
 kept as a whole one, a stranger's mistake that ends in a traceback or is stored.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -23,6 +24,7 @@ from simulate import checkpoints, jobs, pool, runs, stack, storage
 from simulate.learner import _tensors
 from simulate.statement.student import Stated
 from theory.parameters import ParameterError
+from theory.runtime import sealed
 
 EVERY = pytest.mark.parametrize("name", [name for name in STUDENTS if "," not in name])
 # Stacks with and without a clock, single students by steps and by time, a statement. Where a fault
@@ -321,6 +323,12 @@ def test_checkpoints_take_a_small_share_of_the_time(tmp_path, monkeypatch):
     assert saved[0] < 15 and 3 < len(saved) < 7 and min(np.diff(saved)) > 100
 
 
+def random_numbers(place):
+    """Shared generators with NumPy's at another place; beyond 624 it ends the process."""
+    now = checkpoints.generators()
+    return now | {"numpy": [*now["numpy"][:2], place, *now["numpy"][3:]]}
+
+
 FORGED = {
     "negative": lambda s: s | {"step": -1},
     "true": lambda s: s | {"step": True},
@@ -346,6 +354,8 @@ FORGED = {
         }
     ),
     "learner": lambda s: s | {"learner": []},
+    "random numbers": lambda s: s | {"generators": {"numpy": []}},
+    "place among random numbers": lambda s: s | {"generators": random_numbers(10**6)},
 }
 
 
@@ -360,8 +370,8 @@ def test_a_checkpoint_of_another_run_is_refused_whoever_sealed_it(name, forged, 
         pytest.skip("measures nothing on its way")
     p = p.replace(eval_every=4) if system.time else p
     file = interrupted(system, p, tmp_path)
-    said = FORGED[forged](checkpoints.unpickled(storage.unseal(file)))
-    storage.seal(file, checkpoints.pickled(said))
+    said = FORGED[forged](checkpoints.unpickled(sealed.unseal(file)))
+    sealed.seal(file, checkpoints.pickled(said))
     with pytest.raises(ParameterError, match="start over, remove") as caught:
         system.train(p, store=tmp_path, **ALONE)
     assert "\n" not in str(caught.value) and str(file) in str(caught.value)
@@ -483,3 +493,27 @@ def test_every_job_is_counted_in_the_store(tmp_path):
         ((job, error),) = jobs._lost(planned, [])
         assert job is planned[missing] and lost.name in str(error)
         assert jobs._lost(planned, [(planned[missing], ValueError())]) == []
+
+
+STRANGE = {
+    "fewer": lambda run, time: run.isel({time: slice(0, -1)}),
+    "backwards": lambda run, time: run.isel({time: slice(None, None, -1)}),
+    "no steps": lambda run, time: run.drop_vars("step"),
+    "axes": lambda run, time: run.expand_dims("z"),
+    "code": lambda run, time: run.assign_attrs(code=np.arange(3)),
+    "dimension": lambda run, time: run.expand_dims("_run"),
+}
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+def test_a_finished_run_of_another_kind_is_not_taken(strange, tmp_path):
+    """Sealed, with configuration and seed as they should be: trained again, or one line."""
+    system, p = student("associative_memory.retrieval")
+    truth = system.train(p, 2, store=tmp_path, **ALONE)
+    file = sorted(tmp_path.rglob("*.nc"))[1]
+    runs.write(STRANGE[strange](runs.read(file), system.time), file)
+    with pytest.raises(ParameterError) if strange == "axes" else contextlib.nullcontext():
+        runs.open(tmp_path)  # with what it has, or a note
+    with pytest.warns(UserWarning, match="training again"):
+        found = system.train(p, 2, store=tmp_path, **ALONE)
+    assert bits(found) == bits(truth)

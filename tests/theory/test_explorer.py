@@ -7,6 +7,7 @@ import functools
 import html
 import importlib
 import json
+import random
 import re
 from pathlib import Path
 
@@ -15,7 +16,9 @@ import pytest
 import sympy as sp
 import xarray as xr
 
+from simulate import runs as store
 from tests.browser import opener
+from tests.damage import damaged
 from tests.firefox import Firefox
 from theory import Equation, explore, sweep
 from theory import explorer as build
@@ -23,6 +26,7 @@ from theory.explorer import curves, sliders
 from theory.explorer.curves import gridded
 from theory.parameters import ParameterError
 from theory.registry import TABLE, find
+from theory.runtime import sealed
 from theory.scope import FULL_BATCH
 
 ROOT = Path(__file__).parents[2]
@@ -399,3 +403,32 @@ def test_command(places, most, tmp_path, monkeypatch):
         with pytest.raises(ParameterError, match=f"^{name}: has no flow and no curve"):
             explore.main([name, "--out", str(tmp_path / "y.html")])
         assert not (tmp_path / "y.html").exists()
+
+
+def test_damaged_students_are_not_drawn(tmp_path):
+    """A run of this toolkit with another bit, words for numbers, parameters of another type."""
+    model = find("state_tracking")
+    p, file, rng = model.wing("theory").Parameters(L=6), tmp_path / "runs.nc", random.Random(0)
+    run = xr.Dataset(
+        {"A": (("seed", "alpha"), np.random.default_rng(0).random((2, 40)))},
+        {"seed": [0, 1], "alpha": np.linspace(0, 4, 40)},
+        {"parameters": p.as_json(), "kind": sealed.KIND},
+    )
+    store.write(run, file)
+    flows = [*model.wing("theory").flows().values()]
+    truth, raw = build.students(file, flows), file.read_bytes()
+    refused = 0
+    for _ in range(60):
+        file.write_bytes(damaged(raw, rng))
+        try:
+            assert build.students(file, flows) == truth
+        except ParameterError as error:
+            refused += 1
+            assert str(file) in str(error) and "\n" not in str(error)
+    assert refused > 40
+    odd = [run.assign(A=run.A.astype(str)), run.assign_coords(alpha=run.alpha.astype(str))]
+    odd += [run.assign_attrs(parameters=said) for said in ("[1]", "{", "[" * 10**5, 3)]
+    for other in odd:
+        store.write(other.assign_attrs(kind="foreign"), file)
+        with pytest.raises(ParameterError, match="--runs"):
+            build.page(model, p, file)

@@ -94,3 +94,18 @@ def test_a_folder_of_another_user_is_not_used(tmp_path, monkeypatch):
         made = compiled.module(SOURCE)
     assert made.twice(20.5) == 42.0 and not made.KEPT
     assert [f for f in Path(tmp_path).rglob("*") if f.is_file()] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize("way", ["owner", "mode"])
+def test_code_that_others_wrote_is_not_run(way, tmp_path, monkeypatch):
+    """Left in a folder that was open to them once: anybody can make the digest."""
+    monkeypatch.setenv("SOLVABLE_TRANSFORMERS_CACHE", str(tmp_path))
+    before = os.umask(0o002)  # must not keep one's own code from being used
+    try:
+        assert (answer(), answer()) == ((42.0, 0), (42.0, 1))
+        for file in tmp_path.rglob("*.nb?"):
+            os.chown(file, 1234, -1) if way == "owner" else file.chmod(0o666)
+        assert (answer(), answer()) == ((42.0, 0), (42.0, 1))
+    finally:
+        os.umask(before)

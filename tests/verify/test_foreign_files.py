@@ -23,7 +23,7 @@ from simulate.induction_heads import train as train_heads
 from simulate.state_tracking import Parameters, train
 from theory import registry
 from theory.parameters import ParameterError
-from theory.runtime import memory
+from theory.runtime import memory, sealed
 from verify import timescales, trajectories
 
 ALONE = dict(progress=False, workers=1)
@@ -178,7 +178,7 @@ def bomb(path, **sizes):
             file.createVariable(name, "f8", (name,), zlib=True)
         file.setncattr("kind", storage.KIND)
     content = path.read_bytes()
-    storage.seal(path, content)
+    sealed.seal(path, content)
     assert len(content) < 20_000
 
 
@@ -216,7 +216,7 @@ def test_a_store_larger_than_memory_stays_on_the_disk(tmp_path, monkeypatch):
     whole = runs.open(tmp_path)
     monkeypatch.setattr(memory, "available", lambda: 10_000.0)
     monkeypatch.setattr(memory, "NEGLIGIBLE_BYTES", 10_000)
-    monkeypatch.setattr(storage, "_sizable", lambda path: None)
+    monkeypatch.setattr(sealed, "_sizable", lambda path: None)
     lazy = runs.open(tmp_path)
     assert whole.A.chunks is None and lazy.A.chunks is not None
     assert lazy.compute(scheduler="synchronous").identical(whole)

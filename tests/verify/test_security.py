@@ -20,6 +20,7 @@ from simulate.state_tracking import __main__ as students
 from theory import __main__ as listing
 from theory import latex, numeric, onset
 from theory.parameters import ParameterError
+from theory.runtime import sealed
 from verify import timescales
 
 ROOT = Path(__file__).parents[2]
@@ -166,7 +167,7 @@ def test_a_hostile_checkpoint_is_not_unpickled(tmp_path):
                 tmp_path / "raw",
             )
             content = (tmp_path / "raw").read_bytes()
-        storage.seal(place.with_suffix(".checkpoint"), content)
+        sealed.seal(place.with_suffix(".checkpoint"), content)
         with pytest.warns(UserWarning, match="seed-00000.checkpoint: cannot be read"):
             assert checkpoints.load_checkpoint(place, "c", 0) is None
         assert not (tmp_path / "done").exists(), k

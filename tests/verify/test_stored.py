@@ -3,12 +3,14 @@
 import itertools
 import json
 import os
+import random
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from tests.damage import damaged
 from theory.registry import MODELS
 from verify import digests, stored
 from verify.check import Band, near, sampled
@@ -105,3 +107,39 @@ def test_a_command_says_that_its_answer_is_stored(tmp_path):
     )
     assert first.stdout == second.stdout
     assert "as stored on" not in first.stderr and "--anew runs it again" in second.stderr
+
+
+def test_what_is_kept_and_damaged_is_computed_again(made, tmp_path, monkeypatch):
+    """Any bit of a report or an array, a file cut short, a pipe in its place."""
+    count, make = made
+    rng = random.Random(0)
+    stored.answer(REQUEST, "gradients", make, False)
+    report = stored.place(REQUEST, "gradients")
+    monkeypatch.setattr(stored, "_code", lambda function: "code")
+    monkeypatch.setattr(stored, "_functions", [])
+    numbers = stored.kept(lambda n: count.append(1) or np.linspace(0, 1, n))
+    with stored.arrays(tmp_path):
+        truth, fewer = numbers(50), numbers(5)
+        array, short = sorted(
+            (tmp_path / stored.ARRAYS).glob("*.npy"), key=lambda f: -f.stat().st_size
+        )
+        short.write_bytes(array.read_bytes())
+        assert (numbers(5) == fewer).all()
+        for place in (report, array):
+            for _ in range(40):
+                before, raw = len(count), place.read_bytes()
+                place.write_bytes(damaged(raw, rng))
+                again, origin = stored.answer(REQUEST, "gradients", make, False)
+                assert again.text(wide=True) == REPORT.text(wide=True)
+                assert (numbers(50) == truth).all() and len(count) == before + 1
+            other = report if place is array else array
+            place.write_bytes(other.read_bytes())
+            assert stored.answer(REQUEST, "gradients", make, False)[0].exit_code == 1
+            assert (numbers(50) == truth).all()
+            place.unlink()
+            os.mkfifo(place)
+            assert stored.answer(REQUEST, "gradients", make, False)[0].exit_code == 1
+            assert (numbers(50) == truth).all()
+            place.unlink()
+            stored.answer(REQUEST, "gradients", make, False)
+            numbers(50)

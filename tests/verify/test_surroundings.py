@@ -54,6 +54,14 @@ def test_an_interrupt_while_modules_are_imported(tmp_path):
     assert typed("theory.onset", "state_tracking", PYTHONPATH=path) == (130, ["interrupted"])
 
 
+def test_an_interrupt_while_python_ends(tmp_path):
+    """When the pool's threads are awaited: the result is out, there is nothing to say."""
+    end = f"import threading\n\ndef end():\n    {INTERRUPT}\n\nthreading._register_atexit(end)\n"
+    (tmp_path / "sitecustomize.py").write_text(end)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    assert typed("theory.onset", "state_tracking", "--quiet", PYTHONPATH=path) == (0, [])
+
+
 @pytest.mark.parametrize("field", ["N", "R_0"])
 @pytest.mark.parametrize("value", ["10**5000", "9" * 5000, "1e400"])
 def test_numbers_of_many_digits(field, value):
@@ -117,3 +125,24 @@ def test_results_on_a_full_disk_and_through_links(tmp_path):
     full.symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space"):
         latex.main(["associative_memory", "--out", str(full)])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+def test_a_pipe_that_nobody_reads_is_no_place(tmp_path, forked):
+    """To open it would wait for ever; one with a reader gets the result whole."""
+    place = tmp_path / "a.tex"
+    os.mkfifo(place)
+    done = forked("theory.latex", "associative_memory", "--out", str(place), seconds=20)
+    assert done.returncode == 2 and re.fullmatch(r"error: .*No such device.*\n", done.stderr)
+    reader = subprocess.Popen(["cat", place], stdout=subprocess.PIPE, text=True)
+    done = forked("theory.latex", "associative_memory", "--out", str(place), seconds=20)
+    assert done.returncode == 0 and reader.communicate(timeout=20)[0].endswith("\\end{document}\n")
+
+
+def test_links_in_a_circle(tmp_path, forked):
+    """As targets and on the way to them: an error in one line, or a file in the link's place."""
+    (tmp_path / "a").symlink_to(tmp_path / "a")
+    for target in ("a", "a/b.tex"):
+        done = forked("theory.latex", "associative_memory", "--out", str(tmp_path / target))
+        assert done.returncode in (0, 2)
+        assert len((done.stdout + done.stderr).splitlines()) == 1

@@ -15,13 +15,13 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import sweep
+from theory import prediction, sweep
 from theory.explorer import curves, sliders
 from theory.explorer.curves import function, written
 from theory.flow import Flow
 from theory.parameters import BaseParameters, ParameterError, error_summary
 from theory.registry import Model
-from theory.runtime import hdf5
+from theory.runtime import hdf5, sealed
 from theory.scope import Limit
 from theory.statement.tree import Random
 
@@ -53,7 +53,7 @@ def script(flow: Flow, needs: list[sp.Symbol]) -> tuple[str, list[str], list[str
     return code, list(carried), [name for name in flow.observables if name not in carried]
 
 
-def students(path: Path | None, flows: list[Flow]) -> tuple[dict[str, Any], str | None]:
+def students(path: Path | None, flows: list[Flow]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Curves of the students in a file, and the parameters that it names.
 
     Raises
@@ -62,14 +62,16 @@ def students(path: Path | None, flows: list[Flow]) -> tuple[dict[str, Any], str 
         If the file cannot be read, or holds none of the flows' quantities over seed and time.
     """
     if path is None:
-        return {}, None
+        return {}, {}
     if not path.is_file():
         raise ParameterError(f"--runs {path}: must be a file")
     try:
         hdf5.inspect(path.read_bytes())
         with xr.open_dataset(path) as file:
+            if file.attrs.get("kind") == sealed.KIND:
+                sealed.unseal(path)
             runs = file.load()
-    except (OSError, ValueError) as error:
+    except Exception as error:  # netCDF4 raises various errors for what it cannot read
         said = f"is no netCDF file of students ({error_summary(error)})"
         raise ParameterError(f"--runs {path}: {said}") from None
     time = flows[0].time.name
@@ -78,17 +80,19 @@ def students(path: Path | None, flows: list[Flow]) -> tuple[dict[str, Any], str 
         n
         for n in sorted(known & set(map(str, runs.data_vars)))
         if set(runs[n].dims) == {"seed", time}
+        and all(runs[x].dtype.kind in "iuf" for x in (n, time))
     ]
     if not curves:
         raise ParameterError(
-            f"--runs {path}: holds none of {', '.join(sorted(known))} over seed and {time}"
+            f"--runs {path}: holds no numbers of {', '.join(sorted(known))} over seed and {time}"
         )
+    trained = prediction._parameters(runs, f"--runs {path}")
     thin = runs.isel({time: slice(None, None, max(1, runs.sizes[time] // POINTS))})
     values = {
         n: [[float(f"{v:.5g}") for v in row] for row in thin[n].transpose("seed", time).values]
         for n in curves
     }
-    return {"times": thin[time].values.tolist(), "values": values}, runs.attrs.get("parameters")
+    return {"times": thin[time].values.tolist(), "values": values}, trained
 
 
 def opening(model: Model) -> BaseParameters:
@@ -150,7 +154,7 @@ def page(
     drawn, trained = students(runs, list(flows.values()))
     if trained:
         fields = {f.name for f in dataclasses.fields(p)}
-        p = p.replace(**{k: v for k, v in json.loads(trained).items() if k in fields})
+        p = p.replace(**{k: v for k, v in trained.items() if k in fields})
     code, refused = [], []
     for name, flow in flows.items():
         try:

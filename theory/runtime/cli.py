@@ -81,7 +81,7 @@ def _check_place(flag: str, target: Path | str | None) -> None:
     directory only, so that a misspelled path is an error.
     """
     place = Path(target).parent if target else Path()
-    if not place.is_dir() and not place.resolve().is_relative_to(Path.cwd()):
+    if not place.is_dir() and not Path(os.path.realpath(place)).is_relative_to(Path.cwd()):
         advice = f"mkdir -p {shlex.quote(str(place))}"
         raise ParameterError(f"--{flag} {target}: there is no folder {place}; make it: {advice}")
 

@@ -37,14 +37,19 @@ def path(name: Any) -> Path:
 def atomic(path: Path) -> Iterator[Path]:
     """Write to a temporary neighbour of ``path`` that takes its name only when it is complete.
 
-    A link stays, and its target is replaced. Devices and pipes are written directly.
+    A link stays, and its target is replaced. Devices and pipes are written directly; a pipe that
+    nobody reads is an error.
     """
     if str(path.absolute()).startswith(("/dev/", "/proc/")) or (
         path.exists() and not path.is_file()
     ):
-        yield path
+        with contextlib.ExitStack() as held:
+            if path.is_fifo():  # the reader sees no end before this closes
+                end = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+                held.callback(os.close, end)
+            yield path
         return
-    path = path.resolve()
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
     os.close(handle)
@@ -70,7 +75,7 @@ def writable(text: str, file: bool = True) -> str:
     OSError
         Naming the obstacle.
     """
-    path = Path(text).resolve()
+    path = Path(os.path.realpath(text))
     if text in ("", "-") or (path.exists() and not path.is_file() and not path.is_dir()):
         return text
     folder = path.parent if path.is_file() else path
@@ -257,11 +262,16 @@ def cache_folder() -> Path:
     return usual
 
 
+def own(place: Path) -> bool:
+    """Whether a file or folder is the user's own, and nobody else's to write to."""
+    state = place.stat()
+    return os.name == "nt" or (state.st_uid == os.geteuid() and not state.st_mode & 0o022)
+
+
 def _private(place: Path) -> bool:
     """Whether a folder, made if it is missing, is the user's own; if not, a warning is given."""
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    state = place.stat()
-    if os.name == "nt" or (state.st_uid == os.geteuid() and not state.st_mode & 0o022):
+    if own(place):
         return True
     advice = "make it your own and chmod 700 it, or choose another"
     warnings.warn(f"{place}: no cache, as others own it or can write to it; {advice}", stacklevel=3)
