@@ -125,15 +125,16 @@ def test_no_folder_is_made_by_a_misspelled_path(command, flag, name, tmp_path, m
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setattr("theory.explorer.sliders.STEPS", 2)
+    model = "associative_memory.factual_recall"
     for place in (tmp_path / "no where", Path("../nowhere"), Path("../nowhere/deeper")):
         with pytest.raises(
             ParameterError, match=r"there is no folder .*; make it: mkdir -p "
         ) as no:
-            command([flag, str(place / name)])
+            command([model, flag, str(place / name)])
         assert list(tmp_path.iterdir()) == [tmp_path / "work"]
     subprocess.run(str(no.value).partition("make it: ")[2], shell=True, check=True)
     assert Path("../nowhere/deeper").is_dir()
-    command([flag, f"output/new/{name}"])
+    command([model, flag, f"output/new/{name}"])
     assert Path(f"output/new/{name}").stat().st_size
 
 
