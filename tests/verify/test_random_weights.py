@@ -27,7 +27,7 @@ def asked():
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """A folder of its own for the students, which are trained once: as long as a sound flow says."""
+    """A folder of its own for the students, which are trained once, for as long as is right."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checks, "length", functools.cache(checks.length))
         yield tmp_path_factory.mktemp("random_weights")
