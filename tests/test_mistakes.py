@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -124,15 +125,16 @@ def test_no_folder_is_made_by_a_misspelled_path(command, flag, name, tmp_path, m
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setattr("theory.explorer.sliders.STEPS", 2)
+    model = "associative_memory.factual_recall"
     for place in (tmp_path / "no where", Path("../nowhere"), Path("../nowhere/deeper")):
         with pytest.raises(
             ParameterError, match=r"there is no folder .*; make it: mkdir -p "
         ) as no:
-            command([flag, str(place / name)])
+            command([model, flag, str(place / name)])
         assert list(tmp_path.iterdir()) == [tmp_path / "work"]
     subprocess.run(str(no.value).partition("make it: ")[2], shell=True, check=True)
     assert Path("../nowhere/deeper").is_dir()
-    command([flag, f"output/new/{name}"])
+    command([model, flag, f"output/new/{name}"])
     assert Path(f"output/new/{name}").stat().st_size
 
 
@@ -240,17 +242,10 @@ def test_a_script_shows_the_line_first(before, tmp_path):
     lines = done.stderr.splitlines()
     assert lines[0].startswith("error: N = -3: must be") and len(lines) <= 7
     assert "mine.py" in lines[1] and "theory" not in "".join(x for x in lines if "File" in x)
-    told = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "ignore", script],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert told.stderr.startswith("Traceback") and "ParameterError: N = -3" in told.stderr
 
 
-def test_other_errors_and_notebooks(capsys):
-    """Errors of others keep their traceback; a notebook gets the same lines."""
+def test_other_errors_and_notebooks(capsys, monkeypatch):
+    """Errors of others keep their traceback, ours under -X dev; a notebook gets the same lines."""
     try:
         raise KeyError("x")
     except KeyError as error:
@@ -260,4 +255,9 @@ def test_other_errors_and_notebooks(capsys):
         st.Parameters(N=-3)
     except ParameterError as error:
         first, *others = error._render_traceback_()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "flags", SimpleNamespace(dev_mode=True))
+            report(ParameterError, error, error.__traceback__)
+    told = capsys.readouterr().err
+    assert told.startswith("Traceback") and "ParameterError: N = -3" in told
     assert re.match("error: N = -3: must be", first) and "test_mistakes.py" in others[0]

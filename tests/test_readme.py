@@ -13,16 +13,23 @@ import pytest
 from theory.registry import find
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
+INDEX = (Path(__file__).parents[1] / "docs/index.md").read_text()
 EXAMPLE, STATEMENT = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 ROWS = [row for row in re.findall(r"^\| `(python -m .*?)\s*\|$", README, re.MULTILINE)]
 
 
 def test_the_example_prints_what_it_says():
-    """Every line runs; what ``print`` writes is its comment, to the last digit."""
+    """Every line runs; what ``print`` writes is its comment, to the last digit. So do the lines of
+    the site's first page, which starts alike.
+    """
+    names = {}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(EXAMPLE, {})
+        exec(EXAMPLE, names)
     promised = re.findall(r"^print\(.*\)  # (.*)$", EXAMPLE, re.MULTILINE)
     assert len(promised) >= 2 and printed.getvalue().splitlines() == promised
+    (cell,) = re.findall(r"^```{code-cell}.*\n([^`]*)", INDEX, re.MULTILINE)
+    lines = [line for line in cell.splitlines() if line.partition("  #")[0] not in EXAMPLE]
+    exec("\n".join(lines), names)
 
 
 def test_the_stated_model_has_the_printed_flow(monkeypatch, tmp_path):

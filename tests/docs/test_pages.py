@@ -9,6 +9,7 @@ import sys
 import types
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from PIL import Image
@@ -35,6 +36,17 @@ def test_links_of_a_page(page):
         if target and "://" not in target and not (page.parent / target).exists()
     ]
     assert missing == []
+
+
+def test_cells_that_derive_all_models(monkeypatch, tmp_path):
+    """Here, where models are derived once, and not in the quick build of the site."""
+    monkeypatch.chdir(tmp_path)
+    mpl.use("Agg")
+    text, names = (ROOT / "docs/trust.md").read_text(), {}
+    cells = re.findall(r"^```{code-cell}.*\n(?:---\n[^`]*?---\n|:.*\n)*([^`]*)```", text, re.M)
+    assert len(cells) == text.count("{code-cell}") > 0
+    for cell in cells:
+        exec(cell, names)
 
 
 def test_every_page_is_in_a_table_of_contents():

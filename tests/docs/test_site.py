@@ -114,7 +114,7 @@ def test_rows_lead_to_checks_and_equations(site):
 def test_pages_say_how_long_they_took(site):
     """Those with cells that ran."""
     took = {path.stem for path, page in site.items() if "s to run when" in " ".join(page.words)}
-    assert {"trust", "glossary"} <= took and "commands" not in took
+    assert {"state_tracking", "glossary"} <= took and "commands" not in took
 
 
 def test_nothing_comes_from_elsewhere(site):

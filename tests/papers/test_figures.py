@@ -176,7 +176,9 @@ def test_titles_in_symbols():
 
 def test_a_figure_carries_its_parameters(tmp_path):
     """All of them, in the file's metadata."""
-    figure = Figure("x", "What it shows.", figures.of("table_1", figures.rollout_constant))
+    figure = Figure(
+        "x", "What it shows.", figures.of("table_1", lambda p, runs: plotting.figure()[0])
+    )
     path = figure.write(Source("shipped", [0]), tmp_path)
     told = Image.open(path).text
     assert told["Title"] == "What it shows."

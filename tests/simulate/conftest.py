@@ -1,6 +1,7 @@
 """What the student tests share: tiny sizes, a store of their own, and a student with its data."""
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,11 +11,19 @@ from simulate.state_tracking.gradients import engine
 from simulate.state_tracking.student import Students
 from theory.state_tracking import task
 
+Traceback = SimpleNamespace(extract_stack=list, format_list=list)
+
 
 @pytest.fixture(autouse=True)
 def _own_store(tmp_path, monkeypatch) -> None:
     """No test writes into the user's store."""
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "default-store"))
+
+
+@pytest.fixture(autouse=True)
+def _no_stack_traces(monkeypatch) -> None:
+    """Torch keeps one for every operation that it traces, of a hundred frames below pytest."""
+    monkeypatch.setattr("torch._subclasses.fake_tensor.traceback", Traceback, raising=False)
 
 
 @pytest.fixture(autouse=True)

@@ -171,7 +171,9 @@ def test_where_students_are_trained_changes_nothing(way, tmp_path, expected):
             n_workers=2, threads_per_worker=1, dashboard_address=None
         ) as cluster:
             failures = jobs.on_cluster(planned, cluster.scheduler_address, progress=False)
-    assert failures == [] and len(list(tmp_path.rglob("seed-*.nc"))) == len(FIRST)
+    places = sorted(place for job in planned for place in job.places)
+    assert failures == [] and places == sorted(tmp_path.rglob("seed-*.nc"))
+    assert len(places) == len(FIRST)
     for name, (system, p) in made.items():
         assert bits(system.train(p, store=tmp_path, **ALONE)) == bits(expected(name)), name
 

@@ -54,7 +54,7 @@ def interrupted(system, p, store, at=6):
     return found
 
 
-@EVERY
+@EACH_KIND
 def test_a_checkpoint_is_refused_by_other_code_and_kept(name, tmp_path, monkeypatch):
     """By another student, and by shared code; its own code continues, and so does a run whose owner
     removes it.
@@ -215,7 +215,7 @@ def test_a_state_that_cannot_be_saved_or_read_is_told_before_the_first_step(name
     told(faulty(system, 0, state=STATES[fault]), p, tmp_path, r"state|saved and read back")
 
 
-@EVERY
+@EACH_KIND
 def test_a_state_that_is_not_taken_up_is_told(name, tmp_path):
     """After one step, where it fails and where it does nothing; when needed, with the file."""
     system, p = student(name)
@@ -469,7 +469,7 @@ def test_what_is_done_is_counted_in_the_store(tmp_path):
     assert job is both[1] and str(places[1]) in str(error) and "\n" not in str(error)
 
 
-@EVERY
+@EACH_KIND
 def test_every_job_says_where_its_runs_will_be(name, tmp_path):
     system, p = student(name)
     planned = system.plan(p, [0, 7], store=tmp_path, device="cpu")

@@ -31,6 +31,12 @@ AGED = own({x: -x / (1 + t)}, {x: 1})
 CIRCLE = own({x: y, y: -x}, {x: 0, y: 1})
 
 
+@pytest.fixture
+def impatient(monkeypatch):
+    """Solutions without a way on are given up three times as soon."""
+    monkeypatch.setattr(Flow._functions, "__defaults__", (100_000,))
+
+
 def crossing(flow, event, until=5.0, **numbers):
     """Time of an event."""
     return flow.solve(numbers, until=until, events={"event": event}).event.item()
@@ -105,7 +111,7 @@ def test_fixed_points_of_two_order_parameters_and_of_parameters():
         assert {round(float(p[x]) / scale, 6) for p in found} == {0, 0.3, -0.9} and len(found) == 9
     (zero, *others) = own({x: k * x - x**3}, {x: 1}).fixed_points()
     assert zero == {x: 0} and {p[x] for p in others} == {sp.sqrt(k), -sp.sqrt(k)}
-    for rate in (x * sp.exp(-k * x) - sp.Rational(1, 9), x**5 - k * x + 1):  # another branch; none
+    for rate in (x * sp.exp(-k * x) - sp.Rational(1, 4), x**5 - k * x + 1):  # another branch; none
         with pytest.raises(ParameterError, match="misses that at .*x = .*; with numbers for"):
             own({x: rate}, {x: 1}).fixed_points()
 
@@ -178,10 +184,10 @@ def test_events_that_are_refused(event, message):
 
 def test_a_point_of_a_small_sweep_is_named():
     """Where it cannot be solved."""
-    flow = own({x: x**2}, {x: k})
-    with pytest.raises(ParameterError, match="^at k = 1.0: own: x diverges near t = 1;"):
-        flow.solve({}, t=2, k=[0.25, 1.0])
-    assert flow.solve({}, t=2, k=[0.25, 0.25, 0.1]).x[1, -1] == pytest.approx(0.5)
+    flow = own({x: -k * sp.sqrt(x)}, {x: 1})
+    with pytest.raises(ParameterError, match="^at k = 1.0: own: there is no solution after t = 2,"):
+        flow.solve({}, t=3, k=[0.25, 1.0])
+    assert flow.solve({}, t=2, k=[0.25, 0.25, 0.1]).x[1, -1] == pytest.approx(0.5625)
 
 
 def test_symbols_are_matched_by_name():
@@ -247,7 +253,7 @@ def test_numbers_of_parameters():
     ],
     ids=str,
 )
-def test_solutions_that_end(rate, message):
+def test_solutions_that_end(rate, message, impatient):
     """A divergence and a zero are found at their times, parameters are not blamed."""
     with pytest.raises(ParameterError, match=message):
         own({x: rate}, {x: 1}).solve({"k": 1}, t=5)
@@ -348,7 +354,7 @@ def test_two_crossings_inside_a_step(below):
 )
 def test_a_jump_at_the_start_is_a_crossing(jump, recwarn):
     """Whatever rounding makes of states beside the start; pieces are evaluated as arrays."""
-    rates = np.random.default_rng(0).uniform(0.1, 3, 40)
+    rates = np.random.default_rng(0).uniform(0.1, 3, 10)
     found = own({x: -k * x}, {x: 1}).solve({}, t=5, k=rates, events={"event": jump})
     assert (found.event < 1e-10).all() and not recwarn  # NaN, too, is a failure
     assert np.isnan(crossing(DECAY, sp.Piecewise((1, t <= 0), (1 + t, True))))
@@ -416,7 +422,7 @@ def test_pulses_in_the_state(name, values):
         ({x: y, y: -sp.sign(x) - sp.sign(y) / 2}, {x: 1, y: 0}, "x"),
     ],
 )
-def test_a_solution_that_slides_along_a_jump(rates, start, jump):
+def test_a_solution_that_slides_along_a_jump(rates, start, jump, impatient):
     """The message names the jump."""
     with pytest.raises(ParameterError, match=f"rates jump at {jump} = 0, and there is no way"):
         own(rates, start).solve({}, t=8)

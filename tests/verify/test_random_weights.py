@@ -1,5 +1,6 @@
 """Students from random initial weights against the flow of their class means."""
 
+import functools
 import sys
 from pathlib import Path
 
@@ -26,8 +27,10 @@ def asked():
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """A folder of its own for the students, which are trained once."""
-    return tmp_path_factory.mktemp("random_weights")
+    """A folder of its own for the students, which are trained once, for as long as is right."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checks, "length", functools.cache(checks.length))
+        yield tmp_path_factory.mktemp("random_weights")
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def test_numbers_of_many_digits(field, value):
 
 def test_texts_in_a_page_are_texts():
     """Words of the template in a title, and what HTML would interpret."""
-    model = registry.find("state_tracking")
+    model = registry.find("associative_memory.factual_recall")
     p = model.wing("theory").Parameters()
     plain = explorer.page(model, p)
     title = "Learning from DATA and CODE <script>alert(1)</script>"
