@@ -20,6 +20,7 @@ from simulate.discover.subspace import Subspace
 from theory.parameters import ParameterError, error_summary
 from theory.runtime import memory
 from theory.statement.batches import ZERO, Path
+from theory.statement.fluctuations import ORDER
 from theory.statement.tree import require
 
 STEP = 1e-3  # of weights, in differences of slopes and curvature; their error is its square
@@ -160,4 +161,4 @@ def path(subspace: Subspace, names: list[str], eta: float, steps: Array, batch_s
         said = f"eta = {eta:g}: the descent diverges; take it smaller"
         require(np.isfinite(theta).all() and np.isfinite(moments).all(), said)
     table = np.stack([known[n] for n in steps], -1)
-    return Path([*names, "loss"], len(order), eta * steps, table, np.nan)
+    return Path([*names, "loss"], len(order), eta * steps, table, np.nan, ORDER)
