@@ -1,17 +1,19 @@
 """Students from random initial weights against the flow of their class means."""
 
+import dataclasses
 import functools
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
 
 sys.path.append(str(Path(__file__).parents[1] / "theory" / "statement"))
 from random_starts import gated
 
 from simulate.statement import of as students
-from theory.statement import model, passage, starts
+from theory.statement import kept, model, passage, starts
 from verify.report import Request
 from verify.statement import starts as checks
 
@@ -111,6 +113,20 @@ def test_what_scatters_about_class_means_is_counted(gates, sigma, wrong, monkeyp
         monkeypatch.setattr(passage, "beside", lambda *p, share=share: share * counted(*p))
         (row,) = (c for c in checks.checks(stated, p, runs, drawn)[0] if c.name == TIME)
         assert row.verdict == verdict
+
+
+def test_a_mean_shift_is_that_over_amplitudes():
+    """At a saddle, of both signs: of one amplitude, whose logarithm is the mean one."""
+    made = kept.derived(stated := gated(gates=1, N=4))
+    p = model.offered(stated).Parameters(sigma=1e-3)
+    found = passage.passage(made, p, level := 0.7, 10_000)
+    sizes = scipy.stats.halfnorm.ppf((np.arange(20) + 0.5) / 20) / passage.MEAN_LOG
+    each = [
+        passage.beside(made, p, dataclasses.replace(found, along=s * found.along), level)
+        for s in sizes
+    ]
+    assert passage.beside(made, p, found, level) == pytest.approx(np.mean(each), rel=0.01)
+    assert max(each) > 1.1 * min(each)
 
 
 def test_an_onset_says_what_scatter_adds():

@@ -289,6 +289,22 @@ def test_the_flow_is_the_recursion_in_small_steps():
     assert text.count(r"\frac{d}{d t}") == len(made.fluctuations.state) == 2 + 2 + 11
 
 
+def test_the_flow_of_random_starts_is_the_recursion_in_small_steps():
+    """Likewise, of bias and variance."""
+    made = model.offered(random_starts.gated(gates=0, N=4)).derived()
+    gaps = []
+    for eta in (0.2, 0.1, 0.05):
+        p = model.offered(made.statement).Parameters(
+            sigma=0.1, eta=eta, steps=round(4 / eta), eval_every=round(1 / eta)
+        )
+        steps = model.offered(made.statement).predict(p, fluctuations=True)
+        flow = made.fluctuations.solve(p, at=steps.t.values, t=4.0)
+        off = flow.bias_delta_W - steps.delta_W_bias, flow.variance_delta_W - steps.delta_W_sd**2
+        gaps.append([float(abs(x).max()) for x in off])
+    assert float(flow.variance_delta_W[0]) == pytest.approx(0.1**2 * (1 / 4 + 1 / 12))
+    assert np.log2(np.array(gaps[:-1]) / gaps[1:]) == pytest.approx(1, abs=0.1)
+
+
 def test_moments_are_compared_before_they_are_used():
     """Curvature, noise and products that are off are refused, each by name."""
     made = derivation("bigram")
