@@ -113,9 +113,9 @@ def lack(system: Any, p: Any) -> Callable[[xr.Dataset], str]:
     in `length`.
     """
     last = length(system, p)
-    steps = [*range(0, last, p.eval_every), last] if system.time else []
 
     def lacking(run: xr.Dataset) -> str:
+        steps = [*range(0, last, p.eval_every), last] if system.time else []
         at = (
             run.variables[system.counter].values.tolist() if system.counter in run.variables else []
         )

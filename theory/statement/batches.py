@@ -310,7 +310,7 @@ def path(made: Any, p: Any, steps: np.ndarray, at: np.ndarray | None = None) -> 
     order = np.array([[x.coeff(c.symbol) for c in made.classes] for x in forms.values()], float)
     walk = Recursion(confirmed(made.moments), made, p.as_dict())
     if at is not None:
-        classes = [sp.S(made.quotient.gauge[c.symbol]) for c in made.classes]
+        classes = [made.quotient.gauge[c.symbol] for c in made.classes]
         walk.values = np.array(numeric.compiled([*forms], classes)(*at), float)
         walk.from_means()
     known = {}
