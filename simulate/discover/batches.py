@@ -19,8 +19,9 @@ from simulate.discover.loss import Loss, spread
 from simulate.discover.subspace import Subspace
 from theory.parameters import ParameterError, error_summary
 from theory.runtime import memory
-from theory.statement.batches import ZERO, Path
+from theory.statement.batches import Path
 from theory.statement.fluctuations import ORDER
+from theory.statement.recursion import ZERO
 from theory.statement.tree import require
 
 STEP = 1e-3  # of weights, in differences of slopes and curvature; their error is its square

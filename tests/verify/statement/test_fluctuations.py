@@ -18,7 +18,6 @@ from theory.parameters import ParameterError
 from theory.registry import find
 from theory.statement import (
     arrays,
-    batches,
     check,
     draw,
     eq,
@@ -31,6 +30,7 @@ from theory.statement import (
     number,
     onset,
     orthogonal,
+    recursion,
     sizes,
     sort,
     starts,
@@ -142,7 +142,7 @@ def all_weights(made, data, from_means=False):
 
 def off(made, found, data, from_means=False):
     """Largest deviation from `all_weights`, relative to the largest of each kind."""
-    path, gaps = batches.Recursion(found, made, data.numbers), []
+    path, gaps = recursion.Recursion(found, made, data.numbers), []
     if from_means:
         path.from_means()
     one = np.eye(len(made.classes))
@@ -175,7 +175,7 @@ def test_moments_of_orbits_without_pairs():
     """Sizes at which some orbits are empty: three keys have no four different ones."""
     made = derivation("retrieval")
     data = next(d for d in check.listed(made) if d.numbers["N"] == 3)
-    assert (batches.Recursion(made.moments, made, data.numbers).pairs == 0).any()
+    assert (recursion.Recursion(made.moments, made, data.numbers).pairs == 0).any()
     assert off(made, made.moments, data).max() < 1e-10
 
 
@@ -184,7 +184,7 @@ def test_what_class_means_leave_out():
     made = derivation("random")
     data = next(check.listed(made))
     assert off(made, made.moments, data, from_means=True).max() < 1e-10
-    walk = batches.Recursion(made.moments, made, data.numbers)
+    walk = recursion.Recursion(made.moments, made, data.numbers)
     walk.from_means()
     walk.here()
     assert abs(walk.state(np.eye(len(made.classes)))[2]).max() < 1e-15
@@ -202,11 +202,11 @@ def test_faults_of_a_step_are_seen(fault, monkeypatch):
 def inject(fault, monkeypatch):
     """A step with a fault."""
     old, new = FAULTS[fault]
-    of = {x: inspect.getsource(getattr(batches.Recursion, x)) for x in ("here", "step")}
+    of = {x: inspect.getsource(getattr(recursion.Recursion, x)) for x in ("here", "step")}
     ((name, text),) = [(x, text) for x, text in of.items() if text.count(old) == 1]
-    names = dict(vars(batches))
+    names = dict(vars(recursion))
     exec(inspect.cleandoc("\n" + text).replace(old, new), names)
-    monkeypatch.setattr(batches.Recursion, name, names[name])
+    monkeypatch.setattr(recursion.Recursion, name, names[name])
 
 
 @pytest.fixture(scope="module")
@@ -319,8 +319,8 @@ def test_moments_are_compared_before_they_are_used():
         if "orbits" in changed:
             changed["orbits"] += made.moments.orbits[1:]
         with pytest.raises(ParameterError, match=f"fluctuations: {what} over orbits"):
-            batches.confirmed(replace(made.moments, **changed))
-    assert batches.confirmed(made.moments) is made.moments
+            recursion.confirmed(replace(made.moments, **changed))
+    assert recursion.confirmed(made.moments) is made.moments
 
 
 def test_no_claim_where_shifts_are_large():
