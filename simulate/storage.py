@@ -102,6 +102,7 @@ def statements(module: str) -> str:
     return output.digest([*sorted(path.parent.rglob("*.py")), *law])
 
 
+@functools.cache
 def _version(package: str) -> str:
     """Version of a package; also works for a checkout that is not installed."""
     try:

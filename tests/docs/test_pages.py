@@ -38,15 +38,14 @@ def test_links_of_a_page(page):
     assert missing == []
 
 
-def test_cells_that_derive_all_models(monkeypatch, tmp_path):
-    """Here, where models are derived once, and not in the quick build of the site."""
+def test_cells_of_the_page_on_trust(monkeypatch, tmp_path):
+    """In one process, and not in the quick build of the site: they derive all models."""
     monkeypatch.chdir(tmp_path)
     mpl.use("Agg")
-    text, names = (ROOT / "docs/trust.md").read_text(), {}
+    text = (ROOT / "docs/trust.md").read_text()
     cells = re.findall(r"^```{code-cell}.*\n(?:---\n[^`]*?---\n|:.*\n)*([^`]*)```", text, re.M)
     assert len(cells) == text.count("{code-cell}") > 0
-    for cell in cells:
-        exec(cell, names)
+    exec("\n".join(cells), {})
 
 
 def test_every_page_is_in_a_table_of_contents():

@@ -127,6 +127,7 @@ def test_a_mean_shift_is_that_over_amplitudes():
     ]
     assert passage.beside(made, p, found, level) == pytest.approx(np.mean(each), rel=0.01)
     assert max(each) > 1.1 * min(each)
+    assert np.isnan(passage.beside(made, p, found, -1.0))  # a level that is never reached
 
 
 def test_an_onset_says_what_scatter_adds():

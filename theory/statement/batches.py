@@ -23,7 +23,7 @@ from theory.statement.tree import require
 
 TRUSTED = 0.1  # of how far a curve moves: largest shift that is claimed
 TURNED = 0.5  # of the square of what a curve moves between measurements: variance of that
-MOST_STEPS = 10**6  # of a run, followed one by one: a minute
+MOST_STEPS = 10**6  # of a run, followed one by one: some minutes
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from theory.flow import Flow
 from theory.statement import starts, symmetry, world
 from theory.statement.frames import Frame, Vague
 from theory.statement.roles import Classes, Roles
+from theory.statement.stated import WHOLE, scope_of
 from theory.statement.tree import Node, Term, Weight, require
 
 ONE, TWO = (sp.Dummy(name, real=True) for name in ("one", "two"))
@@ -204,8 +205,8 @@ def flow(found: Moments) -> Flow:
 
     Its states are the classes ``c``, their ``bias_c`` and a moment per orbit; ``bias_x`` and
     ``variance_x`` of the order parameters are observables. Sizes at which an orbit is empty are
-    refused. `theory.statement.batches.curves` takes the steps one by one. Where weights start at
-    random there are no batches.
+    refused, and batches where weights start at random. `theory.statement.batches.curves` takes the
+    steps one by one.
     """
     made = found.made
     random = bool(starts.laws(made))
@@ -255,6 +256,7 @@ def flow(found: Moments) -> Flow:
         where=where,
         status="leading order",
         assumptions=assumed,
+        scope=scope_of(made.statement, made.sizes, [*made.filled, *[WHOLE] * random]),
         observables={k: v for k, v in shown.items() if k not in states},
         entries=None,
     )

@@ -24,8 +24,7 @@ from theory.flow import Flow
 from theory.onset import of_onset, until
 from theory.parameters import BaseParameters, ParameterError, Preset, Stepped, nearest, parameter
 from theory.registry import COMMANDS, Model, of_all
-from theory.scope import only
-from theory.statement.stated import UNNAMED, Statement, scope_of, unread
+from theory.statement.stated import UNNAMED, WHOLE, Statement, scope_of, unread
 from theory.statement.tree import Random, Spectrum, require
 
 TRAINING: dict[str, tuple[Any, str, dict[str, Any]]] = {
@@ -83,7 +82,7 @@ def offered(stated: Statement) -> types.SimpleNamespace:
     offers = functools.cache(functools.partial(kept.derived, stated))
     kind = functools.partial(parameters, stated)
     random = any(isinstance(w.start, Random) for w in stated.weights)
-    whole = (only("batch_size", 0, words="0 (all inputs) where weights start at random"),) * random
+    whole = (WHOLE,) * random
     text = hashlib.sha256(stated.text.encode()).hexdigest()[:16]  # in configurations of students
 
     def flows() -> dict[str, Flow]:

@@ -176,7 +176,9 @@ def _random(made: Derived, p: Any, until: float | None, fluctuations: bool) -> O
             *(() if isinstance(found, str) else found.equations(made)),
         ],
         absent={k: "not within the run" for k in numbers if k.startswith("t_")}
-        | {"beside_means": "not claimed: too large, or not one direction that grows"},
+        | {
+            "beside_means": "not claimed: too large, or times without a closed form of one direction"
+        },
         notes=notes,
         setting={s.name: getattr(p, s.name) for s in made.statement.symbols},
     )

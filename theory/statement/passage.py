@@ -28,7 +28,7 @@ DIRECTIONS = 1024  # of several equally fast ones, as constants depend on the di
 MOST = 4e6  # evaluations of the loss, times inputs, that slopes of all entries may cost: seconds
 SHIFT = 1e-4  # of an entry, in a difference of slopes
 MEAN_LOG = math.exp(-(np.euler_gamma + math.log(2)) / 2)  # mean of ln |z|, z normal, as a length
-MOST_BESIDE = 10_000  # steps of a run whose second moments are followed: half a minute
+MOST_BESIDE = 10_000  # steps until the loss falls, where second moments are followed: seconds
 SEED = 0  # of the directions
 
 TIME = notation.symbol("t", means="time: learning rate times steps", real=True)
@@ -196,11 +196,11 @@ def beside(made: Any, p: Any, found: Passage | str, level: float) -> float:
         return np.nan
     starting = (starts.middle(made, p) + MEAN_LOG * found.along).T
     (times,), _ = starts.Bulk(made.flow, p).crossings(starting.T, [level], MOST_BESIDE)
-    shifts = []
-    for x, t in zip(starting, times, strict=True):
-        steps = np.arange(round(2 * min(t, MOST_BESIDE * p.eta) / p.eta) + 2)
-        shifts.append(batches.path(made, p, steps, x).crossing("loss", level)[1])
-    return float(np.mean(shifts))
+    if not np.isfinite(times).all():
+        return np.nan
+    steps = [np.arange(round(2 * t / p.eta) + 2) for t in times]
+    paths = [batches.path(made, p, n, x) for n, x in zip(steps, starting, strict=True)]
+    return float(np.mean([along.crossing("loss", level)[1] for along in paths]))
 
 
 def _slow(bulk: Any, mean: np.ndarray, mixed: np.ndarray) -> str:

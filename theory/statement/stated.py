@@ -263,6 +263,9 @@ def spelled(x: Any, seen: dict[Any, int]) -> str:
     return type(x).__name__ + spelled(shown, seen)
 
 
+WHOLE = only("batch_size", 0, words="0 (all inputs) where weights start at random")
+
+
 def scope_of(
     of: Statement,
     sizes: Mapping[sp.Symbol, int] = MappingProxyType({}),

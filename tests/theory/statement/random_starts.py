@@ -89,6 +89,7 @@ KINDS = {
     "two plateaus": lambda: chain(N1=4, N2=8, steps=300),
     "third order": lambda: gated(N=4, steps=3000),
 }
+one_gate = gated(gates=1, N=4)
 
 # By name, for the command line: python -m verify.trajectories FILE.py:third_order
 globals().update({name.replace(" ", "_"): make() for name, make in KINDS.items()})

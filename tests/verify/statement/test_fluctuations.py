@@ -301,6 +301,8 @@ def test_the_flow_of_random_starts_is_the_recursion_in_small_steps():
         flow = made.fluctuations.solve(p, at=steps.t.values, t=4.0)
         off = flow.bias_delta_W - steps.delta_W_bias, flow.variance_delta_W - steps.delta_W_sd**2
         gaps.append([float(abs(x).max()) for x in off])
+    with pytest.raises(ParameterError, match="^batch_size = 2: must be 0"):
+        made.fluctuations.solve(p.replace(batch_size=2), t=4.0)
     assert float(flow.variance_delta_W[0]) == pytest.approx(0.1**2 * (1 / 4 + 1 / 12))
     assert np.log2(np.array(gaps[:-1]) / gaps[1:]) == pytest.approx(1, abs=0.1)
 
