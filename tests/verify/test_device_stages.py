@@ -200,6 +200,7 @@ def test_a_checkout_needs_packages_but_no_installation(monkeypatch):
         return "1"
 
     monkeypatch.setattr(versions, "version", version)
+    monkeypatch.setattr(storage, "_version", storage._version.__wrapped__)
     kept = storage.provenance("m", "{}", stages.setting(True), 0)["versions"]
     assert json.loads(kept)["solvable-transformers"] == "not installed"
 
