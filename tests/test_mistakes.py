@@ -181,7 +181,7 @@ def ensemble(seeds):
 def test_a_band_is_drawn_as_told_and_keeps_its_label(label, seeds, single):
     """The label stands in the legend; five seeds can be a band, forty can be lines."""
     figure, axis = plt.subplots()
-    plotting.band(axis, ensemble(seeds), "C0", label, single=single)
+    plotting.band(axis, ensemble(seeds).rename(seed="draw"), "C0", label, single=single)
     lines = single or (single is None and seeds <= plotting.FEW)
     assert len(axis.collections) == (0 if lines else 1)
     assert len(axis.lines) == (seeds if lines else 1)

@@ -322,6 +322,8 @@ def misfit(
     elif isinstance(value, Mapping) and kind and {*value} <= {*kind._fields()}:
         fields = ", ".join(f"{field}={v!r}" for field, v in value.items())
         hint = f"give Parameters: {call}({fields if len(fields) <= LONGEST else '**' + name})"
+        if any(np.ndim(v) for v in value.values()):
+            hint = f"give Parameters first, then arrays: {call}(), {fields}"
     return ParameterError(
         f"{name} = {shown(value)}: {why or 'is a ' + type(value).__name__}; {hint}"
     )

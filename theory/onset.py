@@ -296,7 +296,8 @@ def of_onset(onset: Callable[..., Onset]) -> Callable[..., xr.Dataset]:
         beyond : bool
             Also answer for students that the theory does not describe, with a warning.
         **fields
-            Arrays of fields, each of which becomes a dimension of the result; of a statement also
+            Arrays of fields, which become dimensions of the result; lists as long as each other are
+            read as pairs, DataArrays of different dimensions give a table. Of a statement also
             ``fluctuations=True``, which adds ``t_bias`` and ``t_sd`` to every time ``t``.
 
         Returns

@@ -271,7 +271,7 @@ TITLES = {
     },
     "bietti2025": {
         "associative_memory": (
-            "Weights as associative memories: factual recall and six more systems (Bietti et al.)",
+            "Weights as associative memories: factual recall and other systems (Bietti et al.)",
         ),
         "associative_memory.factual_recall": ("Factual recall by linear attention",),
         "associative_memory.gradient_memory": ("One gradient step as an associative memory",),
@@ -358,8 +358,8 @@ def offers(model: Model, command: str) -> None:
     if command not in model.checks:
         there = ", ".join(f"verify.{c}" for c in model.checks)
         raise ParameterError(
-            f"verify.{command}: not for {model.name}, which has {there}, "
-            f"but for {', '.join(offering(command))}"
+            f"verify.{command}: not for {model.name}, but for {', '.join(offering(command))}; "
+            f"{model.name} has {there}"
         )
 
 

@@ -193,11 +193,13 @@ class Scope:
         refuse(lines, self.proposal(p) if lines and runs is None else "")
 
     def proposal(self, p: BaseParameters) -> str:
-        """Call that makes parameters within the limits: fields changed where the limits name
-        values, or a preset. Empty if there is none.
+        """Call that makes parameters within the limits: fields changed to values that the limits
+        name or that presets have, or a preset. Empty if there is none.
         """
         for changes in self._within(p, {}):
-            said = ", ".join(f"{name}={value!r}" for name, value in changes.items())
+            said = ", ".join(
+                f"{name}={value!r}" for name, value in changes.items() if value != getattr(p, name)
+            )
             return f"; try p.replace({said})"
         for name in p.PRESETS:
             if all(limit.holds(p._preset(name), None) for limit in self.limits):
@@ -206,14 +208,18 @@ class Scope:
 
     def _within(self, p: BaseParameters, changes: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Changes that satisfy all limits, each field changed once, to a value that its limit
-        names.
+        names, or that of a preset.
         """
         broken = [limit for limit in self.limits if not limit.holds(p, None)]
         fields = [limit.field for limit in broken]
         if not broken:
             yield changes
         elif not changes.keys() & {*fields}:
-            listed = [x.values or p._allowed(x.field).choices or () for x in broken]
+            presets = [p._preset(name) for name in p.PRESETS]
+            listed = [
+                x.values or p._allowed(x.field).choices or [getattr(q, x.field) for q in presets]
+                for x in broken
+            ]
             for values in itertools.product(*listed):
                 more = dict(zip(fields, values, strict=True))
                 with contextlib.suppress(ParameterError):

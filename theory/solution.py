@@ -136,7 +136,8 @@ def solve(
         `theory.statement.batches.around` has them; for flows of statements.
     **end : float
         Final time, as ``until`` or under the name of the flow's time: ``flow.solve(p, alpha=12)``.
-        Also arrays of fields, each of which becomes a dimension of the result: ``L=[5, 10, 20]``.
+        Also arrays of fields, which become dimensions of the result: ``L=[5, 10, 20]``; lists as
+        long as each other are read as pairs, DataArrays of different dimensions give a table.
 
     Returns
     -------

@@ -253,8 +253,8 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
     Raises
     ------
     ParameterError
-        If shapes do not fit, if values are no finite numbers, or if a student has a time twice or
-        not at all.
+        If shapes do not fit, if values are no finite numbers, or if a student has a time twice, or
+        a later one but not this.
     """
     if not isinstance(curves, Mapping | pd.DataFrame) or not {*curves} - {"seed"}:
         raise ParameterError(f"{what}: must be a mapping, as {{'t': times, 'x': values}}")
@@ -281,9 +281,11 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
             data = (
                 rows.assign(**{n: values[n] for n in names}).set_index(["seed", time]).to_xarray()
             )
-            if data.seed.size * data[time].size > len(rows):
+            there = pd.crosstab(rows.seed, rows[time]).to_numpy()
+            if (there[:, 1:] > there[:, :-1]).any():
                 raise ParameterError(
-                    f"{what}: every student must have a row at every {time}, the first of --columns"
+                    f"{what}: every student must have a row at every {time}, the first of "
+                    "--columns, until it ends; cells may be blank"
                 )
         else:
             square = [n for n in names if values[n].shape == (values[time].size,) * 2]

@@ -83,6 +83,8 @@ def test_a_proposal_is_within_all_limits():
     p, words = st.Parameters(), ("a theory", "small networks")
     assert Scope(*words, (first, second)).proposal(p) == "; try p.replace(eta=0.25, L=4)"
     small = Limit("N", "small", lambda p, runs: p.N < 10)
+    assert Scope(*words, (small,)).proposal(p) == "; try p.replace(N=8)"
+    small = Limit("N", "small", lambda p, runs: p.N * p.d_g < 100)
     preset = Scope(*words, (small,)).proposal(p)
     assert preset == "; try theory.state_tracking.Parameters.rewards()"
     assert Scope(*words, (first, Limit("L", "0", lambda p, runs: False))).proposal(p) == ""
@@ -185,5 +187,9 @@ def test_fields_alone_are_told_where_they_belong(name, call):
     theory = find(name).wing("theory")
     with pytest.raises(ParameterError, match=r"give Parameters: theory\..*Parameters\(N=8\)$"):
         getattr(theory, call)(N=8)
+    with pytest.raises(
+        ParameterError, match=r"first, then arrays: theory\..*Parameters\(\), N=\[8, 9\]$"
+    ):
+        getattr(theory, call)(N=[8, 9])
     with pytest.raises(ParameterError, match=r"^p = None: .*Parameters\(\.\.\.\)$"):
         getattr(theory, call)()

@@ -143,10 +143,13 @@ def test_networks_without_order(monkeypatch):
 
 @pytest.fixture(scope="module")
 def at_demo():
-    """The theory at the first setting: from the starts of the students, and from 200 drawn ones."""
-    p = starts.SETTINGS["demo"]
+    """A hundred students at the first setting, and the theory of them: from their starts, and from
+    200 drawn ones.
+    """
+    p, seeds = starts.SETTINGS["demo"], list(starts.SEEDS)
     return {
-        "theory_times": starts.theory_times(p, list(starts.SEEDS)),
+        "student_times": starts.student_times(p, seeds)[:100],
+        "theory_times": starts.theory_times(p, seeds[:100]),
         "times_alone": starts.times_alone(p, 200),
     }
 

@@ -248,6 +248,8 @@ def band(
     ParameterError
         If the runs are not one variable over seed and time.
     """
+    if isinstance(runs, xr.DataArray) and "draw" in runs.dims:
+        runs = runs.rename(draw="seed")
     times = [d for d in getattr(runs, "dims", ()) if d != "seed"]
     if not isinstance(runs, xr.DataArray) or len(times) != 1:
         has = ", ".join(map(str, getattr(runs, "dims", ()))) or type(runs).__name__

@@ -83,6 +83,7 @@ FLOW = Scope(
     f"{GRADIENT}, teachers drawn",
     (*DRAWN_DESCENT, STEPS),
     ("data_draw", *UNUSED, *MEASURED),
+    remedy="theory.state_tracking.predict(p) has other optimisers and batches",
 )
 
 

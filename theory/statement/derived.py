@@ -205,24 +205,25 @@ class Derived:
     def filled(self) -> list[Limit]:
         """Limits on sizes: every class needs an entry, as the rate of an empty one is undefined."""
         sizes = [s for s in self.statement.symbols if s.is_integer and s not in self.sizes]
-        many = [] if self.shared else [c.size for c in self.classes if c.size.free_symbols]
+        sure = [q.size for q in self.statement.sorts]  # a sort has elements
+        unsure = {
+            c: [f for f in sp.Mul.make_args(c.size) if not f.is_positive and f not in sure]
+            for c in self.classes
+            if not self.shared
+        }
 
-        def holds(p: Any, _: Any) -> bool:
+        def holds(of: list[Class], p: Any, _: Any) -> bool:
             given = {s: sp.Integer(getattr(p, s.name)) for s in sizes if getattr(p, s.name)}
-            return all(size.xreplace(given) != 0 for size in many)
+            return all(c.size.xreplace(given) != 0 for c in of)
 
-        words = "so large that every class of weights has entries"
-        return [
-            Limit(
-                s.name,
-                words,
-                holds,
-                lambda p, _, name=s.name: getattr(p, name),  # type: ignore[misc]
-                tuple(q.name for q in sizes if q != s),
-            )
-            for s in sizes
-            if any(size.subs(s, 1) == 0 for size in many)
-        ]
+        limits = []
+        for s in sizes:
+            if of := [c for c, factors in unsure.items() if any(f.has(s) for f in factors)]:
+                empty = ", ".join(f"{c.weight} has {c.size} ({c.means})" for c in of)
+                words = f"such that no class of entries is empty: {empty}"
+                reads = tuple(q.name for q in sizes if q != s)
+                limits.append(Limit(s.name, words, functools.partial(holds, of), reads=reads))
+        return limits
 
     @functools.cached_property
     def moving(self) -> Forms:

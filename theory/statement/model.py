@@ -182,8 +182,7 @@ def offered(stated: Statement) -> types.SimpleNamespace:
         beyond : bool
             Also answer for students that the theory does not describe, with a warning.
         **fields
-            Arrays of fields, each of which becomes a dimension of the result; without seeds also
-            ``fluctuations=True``, as `theory.onset.of_onset` has it.
+            As of `theory.onset.of_onset`; ``fluctuations=True`` without seeds.
 
         Raises
         ------
@@ -366,7 +365,10 @@ def of_file(name: str) -> StatedModel:
     require(Path(path).is_file(), f"model: no file {path}")
     given = run_file(path)
     stated = {k: v for k, v in given.items() if isinstance(v, Statement)}
-    require(stated, f"{path}: states nothing: no statement(...) is bound to a name")
+    require(
+        stated,
+        f"{path}: states nothing: no statement(...) is bound to a name; of a torch module: python -m simulate.discover {path}",
+    )
     unread(list(stated.values()), given)
     several = ", ".join(f"{path}:{k}" for k in stated)
     key = chosen or next(iter(stated))

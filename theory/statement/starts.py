@@ -95,10 +95,11 @@ def starts(made: Any, p: Any, draws: int, seed: int = 0) -> xr.Dataset:
     Raises
     ------
     ParameterError
-        If no weight starts at random, or the size of its entries has no value.
+        If no weight starts at random, the size of its entries has no value, or a class is empty.
     """
     require(laws(made), f"statement {made.statement.name}: no weight starts at random; {HOW}")
     draws = number("seeds", draws, Allowed(low=1, high=10**6), int)
+    made.flow.scope.require(p)
     given = sizes(made, p)
     data = arrays.Data(arrays.counted(p))
     rng = keyed(seed, STREAM)

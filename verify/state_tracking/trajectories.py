@@ -29,7 +29,7 @@ from verify.state_tracking.ensemble import MOMENTS, OURS, PAPER, bands
 
 UNTRAINED = 512  # untrained students, a few milliseconds each
 EVERY = 6  # interval of evaluations at which our theory gives accuracies
-JUDGED = "cavity"  # level of the rows "by our theory"; the figure has the best one
+JUDGED = "cavity"  # level that is judged; the figure has the best one
 LOCKED = 0.95  # attention above which a logit is nearly a single entry of M
 
 
@@ -156,11 +156,11 @@ def predicted(
 
 
 def best(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -> Comparison:
-    """Compare our theory with the seeds."""
+    """Compare the judged level with the seeds."""
     table = bands(OURS, p)
     parts = [
-        compare(ours[[n for n in OURS if n in ours]], runs, table, " by our theory"),
-        compare(rates, runs.sel(alpha=rates.alpha), table, " by our theory"),
+        compare(ours[[n for n in OURS if n in ours]], runs, table, f" by level {JUDGED}"),
+        compare(rates, runs.sel(alpha=rates.alpha), table, f" by level {JUDGED}"),
     ]
     return Comparison(
         [c for part in parts for c in part.checks], parts[0].deviations, parts[0].beyond

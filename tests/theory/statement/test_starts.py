@@ -10,6 +10,7 @@ from random_starts import KINDS
 from theory import explorer
 from theory.parameters import ParameterError
 from theory.statement import (
+    cross_entropy,
     draw,
     gaussian,
     kept,
@@ -22,6 +23,7 @@ from theory.statement import (
     sort,
     starts,
     statement,
+    teacher,
     total,
     uniform,
     weight,
@@ -247,6 +249,30 @@ def test_directions_outside_of_the_classes_are_refused():
         theory.emergence_times(p, seeds=3)
     with pytest.warns(UserWarning, match="entries leave"):
         assert theory.emergence_times(p, seeds=3, beyond=True).sizes["draw"] == 3
+
+
+@pytest.mark.parametrize("start", [1, gaussian(0.1)])
+def test_classes_without_entries_are_refused(start):
+    """As in a one-to-one map onto all values; the size at fault is named, and one that works."""
+    N, M = sizes("N M")
+    key, value = sort("key", N), sort("value", M)
+    f, k = teacher("f", (key,), value, injective=True), draw(key)
+    U, V = weight("U", key, key, start=start), weight("V", key, value, start=start)
+    logit = lambda v: total(lambda j: U[k, j] * V[j, v], key)  # noqa: E731
+    loss = cross_entropy(logit, over=value, target=f(k))
+    theory = model.offered(statement(loss, name="map", values=dict(N=4, M=6)))
+    p, seeds = theory.Parameters(), None if start == 1 else 2
+    for call in (theory.onset, theory.emergence_times, lambda q: theory.predict(q, seeds=seeds)):
+        with pytest.raises(ParameterError, match=r"M = 4: .* V has N\*\(M - N\).*replace\(M=6\)"):
+            call(p.replace(M=4))
+
+
+def test_entries_that_scatter_widely_are_refused():
+    """The mean of a class says little of them."""
+    p = parameters_of(0.5)
+    for call in (theory_of(0.01).onset, lambda q: theory_of(0.01).emergence_times(q, seeds=3)):
+        with pytest.raises(ParameterError, match="= 0.5: must be at most 0.33"):
+            call(p)
 
 
 def test_a_page_with_one_start_is_refused():
