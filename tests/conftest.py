@@ -101,6 +101,7 @@ def forked(tmp_path_factory) -> Callable:
 def _become(work: Callable | str, arguments: tuple, files: list, seconds: int) -> None:
     """Be the process; does not return."""
     code = 1
+    gc.freeze()  # a collection would write to, so copy, all that is shared
     try:
         signal.alarm(seconds)  # one that hangs fails
         for number, file in enumerate(files, 1):
