@@ -1,7 +1,7 @@
 """Rows of ``verify.laws state_tracking`` at tiny sizes, and what they would see."""
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -133,6 +133,7 @@ def test_words_whose_last_state_alone_is_asked_for(monkeypatch):
 
 def test_networks_without_order(monkeypatch):
     """Networks that come with the code pass; at chance, or with the order, they would not."""
+    monkeypatch.setattr(order, "without_order", cache(order.without_order))
     assert not failed(order.unordered())
     for wrong in (np.full(5, 0.083), np.full(5, 1.0)):
         monkeypatch.setattr(
@@ -143,11 +144,14 @@ def test_networks_without_order(monkeypatch):
 
 @pytest.fixture(scope="module")
 def at_demo():
-    """The theory at the first setting: from the starts of the students, and from 200 drawn ones."""
-    p = starts.SETTINGS["demo"]
+    """The first setting: times of half of the students, and the theory from their starts and from
+    as many drawn ones.
+    """
+    p, seeds = starts.SETTINGS["demo"], list(starts.SEEDS)
     return {
-        "theory_times": starts.theory_times(p, list(starts.SEEDS)),
-        "times_alone": starts.times_alone(p, 200),
+        "student_times": starts.student_times(p, seeds)[:100],
+        "theory_times": starts.theory_times(p, seeds[:100]),
+        "times_alone": starts.times_alone(p, 100),
     }
 
 
