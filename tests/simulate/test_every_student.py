@@ -307,7 +307,6 @@ PROCESSES = """
 import dataclasses, json, os, random, signal, sys, tempfile, time, warnings
 from pathlib import Path
 import torch
-from test_ensemble import Net, X, Y
 from tiny import ALONE, STUDENTS, bits, student
 from simulate import runs, stack, training
 from theory.runtime import cli
