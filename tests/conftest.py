@@ -55,12 +55,14 @@ def pytest_collection_finish() -> None:
 
 def _scope(nodeid: str) -> str:
     """The model that a test names, or its file most often; its file where none stands out, and for
-    students, who derive little.
+    students, who derive little. One for the site, which is built of what its pages have derived.
     """
     path, _, own = nodeid.partition("::")
     named = [name for name in registry.MODELS if name in own]
     if path.startswith("tests/simulate/"):
         return path
+    if path.startswith("tests/docs/"):
+        return "tests/docs"
     return named[0] if len(named) == 1 else _foremost(path)
 
 
@@ -73,7 +75,7 @@ def _foremost(path: str) -> str:
     return first if most > 2 * next_ else path
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def forked(tmp_path_factory) -> Callable:
     """Run a function, or a module as ``python -m`` does, in a forked process: returncode, stdout
     and stderr, as `subprocess.run` returns them.
@@ -101,6 +103,7 @@ def forked(tmp_path_factory) -> Callable:
 def _become(work: Callable | str, arguments: tuple, files: list, seconds: int) -> None:
     """Be the process; does not return."""
     code = 1
+    gc.freeze()  # a collection would write to, so copy, all that is shared
     try:
         signal.alarm(seconds)  # one that hangs fails
         for number, file in enumerate(files, 1):

@@ -2,8 +2,11 @@
 renders.
 """
 
+import gc
+import importlib.metadata
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser import opener
+from theory import plugins, registry
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs/_extensions"))
@@ -33,49 +37,38 @@ LEFT_OUT = [
 KNOWN = "toc,myst.xref_missing,ref,myst-nb.lexer,index"
 FEWER = [*("-D", f"exclude_patterns={','.join(LEFT_OUT)}"), *("-D", f"suppress_warnings={KNOWN}")]
 
-# What a clone is before anything else is installed: no model of another package. The collection of
-# garbage would be a quarter of the time of a build.
-ALONE = """
-import gc, importlib.metadata
-gc.disable()
-found = importlib.metadata.entry_points
-importlib.metadata.entry_points = lambda **wanted: (
-    () if wanted.get("group") == "solvable_transformers.models" else found(**wanted)
-)
-"""
+
+def alone():
+    """Build what a clone is before anything else is installed: no model of another package. The
+    collection of garbage would be a quarter of the time.
+    """
+    gc.disable()
+    found = importlib.metadata.entry_points
+    importlib.metadata.entry_points = lambda **wanted: (
+        () if wanted.get("group") == plugins.GROUP else found(**wanted)
+    )
+    registry._table.cache_clear()
+    os.environ.update(QUICK)
+    runpy.run_module("sphinx", run_name="__main__", alter_sys=True)
 
 
 @pytest.fixture(scope="module", params=["stored", pytest.param("executed", marks=pytest.mark.slow)])
-def site(request, tmp_path_factory):
+def site(request, forked, tmp_path_factory):
     """The site as `make docs` builds it; or a part of it, with only those pages executed that train
-    nothing, and no package beside this one.
+    nothing, and no package beside this one, in a process that has what earlier tests derived.
     """
     for package in ("sphinx", "myst_nb", "furo", "latex2mathml"):
         pytest.importorskip(package, reason=f"{package} is not installed (extra docs)")
-    whole = request.param == "executed"
-    out = ROOT / "output" / "docs" if whole else tmp_path_factory.mktemp("site")
-    quick = tmp_path_factory.mktemp("alone")
-    (quick / "sitecustomize.py").write_text(ALONE)
-    doctrees = "output/docs-doctrees" if whole else tmp_path_factory.mktemp("doctrees")
-    done = subprocess.run(
-        [
-            sys.executable,
-            *(["docs/_extensions/forked.py", "-j", "2"] if whole else ["-m", "sphinx"]),
-            *([] if whole else FEWER),
-            "-W",
-            "--keep-going",
-            "-q",
-            "-E",
-            "-d",
-            str(doctrees),
-            "docs",
-            str(out),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env=os.environ | ({} if whole else {**QUICK, "PYTHONPATH": str(quick)}),
-    )
+    options = ("-W", "--keep-going", "-q", "-E")
+    if request.param == "executed":
+        out = ROOT / "output" / "docs"
+        program = (sys.executable, "docs/_extensions/forked.py", "-j", "2")
+        at = ("-d", "output/docs-doctrees", "docs", str(out))
+        done = subprocess.run([*program, *options, *at], cwd=ROOT, capture_output=True, text=True)
+    else:
+        out = tmp_path_factory.mktemp("site")
+        at = ("-d", str(tmp_path_factory.mktemp("doctrees")), str(ROOT / "docs"), str(out))
+        done = forked(alone, *FEWER, *options, *at, seconds=600)
     assert done.returncode == 0, done.stderr[-3000:]
     return links.pages(out)
 

@@ -1,6 +1,5 @@
 """Many copies of a module at once: as a plain loop, alone and in company, killed and resumed."""
 
-import dataclasses
 import functools
 import itertools
 import os
@@ -18,7 +17,6 @@ from simulate import pool, runs
 from simulate.discover import discover
 from simulate.discover.loss import Loss
 from simulate.ensemble import Copies, ensemble
-from simulate.ensemble.copies import SYSTEM
 from simulate.streams import keyed
 from theory.optimisers import Optimiser
 from theory.parameters import ParameterError
@@ -400,23 +398,6 @@ def test_observables_have_their_dimensions():
     assert found["first.weight"].shape == (2, 4, 7, 4)
     norms = np.linalg.norm(found["first.weight"], axis=-1)
     assert found.rows.values == pytest.approx(norms, rel=1e-14)
-
-
-@pytest.mark.parametrize("where", ["workers", pytest.param("cluster", marks=pytest.mark.slow)])
-def test_where_copies_are_trained_changes_nothing(where, tmp_path, monkeypatch):
-    """In two processes, or by dask, in stacks of two."""
-    made = functools.partial(ensemble, Net, (X, Y), seeds=4, steps=12, optimizer="adam", **QUIET)
-    expected = bits(made(store=tmp_path / "one"))
-    monkeypatch.setattr("simulate.ensemble.copies.SYSTEM", dataclasses.replace(SYSTEM, stack=2))
-    if where == "workers":
-        assert bits(made(store=tmp_path / "two", workers=2)) == expected
-        return
-    distributed = pytest.importorskip("distributed", reason="dask is an optional extra")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None
-    ) as cluster:
-        address = cluster.scheduler_address
-        assert bits(made(store=tmp_path / "two", scheduler=address)) == expected
 
 
 class Dropping(Net):

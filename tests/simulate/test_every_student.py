@@ -16,10 +16,13 @@ import signal
 import numpy as np
 import pytest
 import torch
+from test_ensemble import Net, X, Y
 from tiny import ALONE, STUDENTS, bits, student
 
 from simulate import __main__ as command
 from simulate import checkpoints, jobs, pool, runs, stack, sweep, systems, training
+from simulate.ensemble import ensemble
+from simulate.ensemble.copies import SYSTEM
 from theory.parameters import ParameterError, Stepped
 from theory.runtime import cli
 
@@ -174,6 +177,25 @@ def test_where_students_are_trained_changes_nothing(way, tmp_path, expected):
     assert places == sorted(tmp_path.rglob("seed-*.nc"))
     for name, (system, p) in made.items():
         assert bits(system.train(p, store=tmp_path, **ALONE)) == bits(expected(name)), name
+
+
+@pytest.mark.parametrize("where", ["workers", pytest.param("cluster", marks=pytest.mark.slow)])
+def test_where_copies_are_trained_changes_nothing(where, tmp_path, monkeypatch):
+    """In two processes, which the test before has started, or by dask, in stacks of two."""
+    made = functools.partial(
+        ensemble, Net, (X, Y), seeds=4, steps=12, optimizer="adam", progress=False
+    )
+    expected = bits(made(store=tmp_path / "one"))
+    monkeypatch.setattr("simulate.ensemble.copies.SYSTEM", dataclasses.replace(SYSTEM, stack=2))
+    if where == "workers":
+        assert bits(made(store=tmp_path / "two", workers=2)) == expected
+        return
+    distributed = pytest.importorskip("distributed", reason="dask is an optional extra")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as cluster:
+        address = cluster.scheduler_address
+        assert bits(made(store=tmp_path / "two", scheduler=address)) == expected
 
 
 @pytest.mark.parametrize(

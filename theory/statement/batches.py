@@ -4,6 +4,7 @@ and of the times at which they reach a level: the numbers of `theory.statement.f
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Mapping
@@ -122,6 +123,12 @@ class Path:
         return (t, shift, spread) if near else never
 
 
+@functools.lru_cache(maxsize=16)
+def _begun(made: Any, numbers: frozenset[tuple[str, Any]]) -> Recursion:
+    """What steps and batch size do not change, which takes a second to write and compile."""
+    return Recursion(confirmed(made.moments), made, dict(numbers))
+
+
 def path(made: Any, p: Any, steps: np.ndarray, at: np.ndarray | None = None) -> Path:
     """Follow descent with batches, or from random weights.
 
@@ -145,7 +152,9 @@ def path(made: Any, p: Any, steps: np.ndarray, at: np.ndarray | None = None) -> 
     require(p.batch_size or random, said)
     forms = made.quotient.order
     order = np.array([[x.coeff(c.symbol) for c in made.classes] for x in forms.values()], float)
-    walk = Recursion(confirmed(made.moments), made, p.as_dict())
+    named = {s.name for s in made.statement.symbols}
+    numbers = frozenset((name, x) for name, x in p.as_dict().items() if name in named)
+    walk = copy.copy(_begun(made, numbers))  # of which steps replace arrays
     if at is not None:
         classes = [made.quotient.gauge[c.symbol] for c in made.classes]
         walk.values = np.array(numeric.compiled([*forms], classes)(*at), float)
