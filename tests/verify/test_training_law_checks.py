@@ -9,6 +9,7 @@ import pytest
 from theory import clocks as law
 from theory.registry import MODELS
 from theory.state_tracking import Parameters
+from theory.state_tracking.realisation import Realisation
 from verify.check import Band, failed, vanishing
 from verify.report import Request
 from verify.state_tracking import batches, decay, domains, laws, optimisers, order, rewards, starts
@@ -168,6 +169,15 @@ def test_times_over_initial_weights(monkeypatch, at_demo):
         with monkeypatch.context() as patched:
             patched.setattr(starts, name, lambda *_, x=at_demo[name] * [factor, 1, 1]: x)
             assert len([c for c in starts.checks() if not c.within]) == 1
+
+
+def test_attention_never_learns_where_both_actions_do_the_same():
+    """One student in six of three states; all others arrive."""
+    p = starts.DEMO.replace(N=3, d_g=2, L=6, d_h=8, epochs=1200)
+    seeds = list(range(10_000, 10_040))
+    one, two = Realisation.of_seeds(p, seeds).teachers.transpose(1, 0, 2)
+    never = np.isnan(starts.theory_times(p, seeds)[:, 0])
+    assert 0 < never.mean() < 1 and (never == (one == two).all(1)).all()
 
 
 def test_luck_is_taken_off(at_demo):
