@@ -207,9 +207,7 @@ class Scope:
         return ""
 
     def _within(self, p: BaseParameters, changes: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Changes that satisfy all limits, each field changed once, to a value that its limit
-        names, or that of a preset.
-        """
+        """Changes that satisfy all limits, each field once, to a value of its limit or a preset."""
         broken = [limit for limit in self.limits if not limit.holds(p, None)]
         fields = [limit.field for limit in broken]
         if not broken:
@@ -255,8 +253,7 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
     ``given`` if it has them.
 
     The function gains a keyword ``beyond`` and an attribute ``scopes``. Arrays of fields passed by
-    keyword are checked at every point. Mappings of numbers are not checked, as they do not specify
-    a training.
+    keyword are checked at every point, mappings of numbers, which specify no training, are not.
 
     Parameters
     ----------
