@@ -321,7 +321,8 @@ def misfit(
         hint = f"this preset is {call}.{value}()"
     elif isinstance(value, Mapping) and kind and {*value} <= {*kind._fields()}:
         fields = ", ".join(f"{field}={v!r}" for field, v in value.items())
-        hint = f"give Parameters: {call}({fields if len(fields) <= LONGEST else '**' + name})"
+        fields = fields if len(fields) <= LONGEST else f"**{name}"
+        hint = f"give Parameters: {call}({fields})"
         if any(np.ndim(v) for v in value.values()):
             hint = f"give Parameters first, then arrays: {call}(), {fields}"
     return ParameterError(

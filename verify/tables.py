@@ -281,8 +281,8 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
             data = (
                 rows.assign(**{n: values[n] for n in names}).set_index(["seed", time]).to_xarray()
             )
-            there = pd.crosstab(rows.seed, rows[time]).to_numpy()
-            if (there[:, 1:] > there[:, :-1]).any():
+            counts = pd.crosstab(rows.seed, rows[time]).to_numpy()
+            if (counts[:, 1:] > counts[:, :-1]).any():  # comes back after a gap, or comes late
                 raise ParameterError(
                     f"{what}: every student must have a row at every {time}, the first of "
                     "--columns, until it ends; cells may be blank"

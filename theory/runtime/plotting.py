@@ -232,7 +232,7 @@ def band(
     ----------
     axis : Axes
     runs : DataArray
-        One variable, such as ``runs.A``.
+        One variable, such as ``runs.A``, over seeds or drawn starts and time.
     colour : str
     label : str, optional
         Entry in the legend; what is drawn (lines or a band) is added in brackets.
@@ -248,7 +248,7 @@ def band(
     ParameterError
         If the runs are not one variable over seed and time.
     """
-    if isinstance(runs, xr.DataArray) and "draw" in runs.dims:
+    if isinstance(runs, xr.DataArray) and "draw" in runs.dims and "seed" not in runs.dims:
         runs = runs.rename(draw="seed")
     times = [d for d in getattr(runs, "dims", ()) if d != "seed"]
     if not isinstance(runs, xr.DataArray) or len(times) != 1:

@@ -78,12 +78,17 @@ STEPS = Limit(
     pointwise=False,
 )
 DRAWN_DESCENT = (*DESCENT, DRAWN)
+AS_FLOW = (*DRAWN_DESCENT, STEPS)
 FLOW = Scope(
     "the flow (15)",
     f"{GRADIENT}, teachers drawn",
-    (*DRAWN_DESCENT, STEPS),
+    tuple(
+        replace(x, words=f"{x.words} (theory.state_tracking.predict has others)")
+        if x.field in ("optimizer", "batch_size")
+        else x
+        for x in AS_FLOW
+    ),
     ("data_draw", *UNUSED, *MEASURED),
-    remedy="theory.state_tracking.predict(p) has other optimisers and batches",
 )
 
 
@@ -91,7 +96,7 @@ FLOW = Scope(
 REWARDS = Scope(
     "the clock of rewards",
     "plain gradient ascent on rewards of sampled rollouts",
-    (*(limit for limit in FLOW.limits if limit is not UNREWARDED),),
+    (*(limit for limit in AS_FLOW if limit is not UNREWARDED),),
     ("data_draw", *UNUSED, *MEASURED),
 )
 

@@ -125,7 +125,7 @@ class Path:
 
 @functools.lru_cache(maxsize=16)
 def _begun(made: Any, numbers: frozenset[tuple[str, Any]]) -> Recursion:
-    """What steps and batch size do not change, which takes a second to write and compile."""
+    """The start of a path, whose expressions take a second to compile and hold no learning rate."""
     return Recursion(confirmed(made.moments), made, dict(numbers))
 
 
@@ -154,7 +154,7 @@ def path(made: Any, p: Any, steps: np.ndarray, at: np.ndarray | None = None) -> 
     order = np.array([[x.coeff(c.symbol) for c in made.classes] for x in forms.values()], float)
     named = {s.name for s in made.statement.symbols}
     numbers = frozenset((name, x) for name, x in p.as_dict().items() if name in named)
-    walk = copy.copy(_begun(made, numbers))  # of which steps replace arrays
+    walk = copy.copy(_begun(made, numbers))  # steps put new arrays in place of its own
     if at is not None:
         classes = [made.quotient.gauge[c.symbol] for c in made.classes]
         walk.values = np.array(numeric.compiled([*forms], classes)(*at), float)

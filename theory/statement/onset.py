@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -197,15 +198,17 @@ def within(made: Derived, p: Any, time: float) -> list[str]:
     ParameterError
         Unless called with ``beyond=True``.
     """
-    for w, size in starts.sizes(made, p).items():
+    scatter = {w: math.sqrt(x) for w, x in starts.variances(made, p).items()}
+    for w, size in scatter.items():
         if size > SMALL:  # at 0.5 the 5% quantile of a copying head was seen to be off by 8%
-            said = f"start of {w.name}: {w.start} = {size:g}: must be at most {SMALL:.2g} for the "
-            scope.refuse([f"{said}flow of class means, which leaves out how entries scatter"])
+            begun = f"start of {w.name}: entries of {w.start} have standard deviation {size:.3g}"
+            theory = "the flow of class means, which leaves it out"
+            scope.refuse([f"{begun}: must be at most {SMALL:.2g} for {theory}"])
     rates = _growth(made.statement, p)
     if rates is None:
         return ["growth outside of the classes: not known, as the inputs are too many to list"]
     grown = np.exp(min(rates[1] * time, 700.0))
-    if grown > GROWN and max(starts.sizes(made, p).values()) * grown > SMALL:
+    if grown > GROWN and max(scatter.values()) * grown > SMALL:
         names = ", ".join(f"start of {w.name}" for w in starts.laws(made))
         said = f"{names}: entries leave the means of their classes at the rate {rates[1]:.3g}"
         inside = f"(these grow at {rates[0]:.3g})"

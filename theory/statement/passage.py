@@ -173,11 +173,7 @@ def passage(made: Any, p: Any, level: float, most: int) -> Passage | str:
 
 def covariance(made: Any, p: Any) -> np.ndarray:
     """Covariance of the order parameters at the start."""
-    data, laws = arrays.Data(p.as_dict()), starts.laws(made)
-    of_entry = {
-        w: starts.variance(laws[w], size, data.shape(w.sorts))
-        for w, size in starts.sizes(made, p).items()
-    }
+    data, of_entry = arrays.Data(p.as_dict()), starts.variances(made, p)
     spread = [of_entry.get(c.weight, 0.0) / data.scalar(c.size) for c in made.classes]
     forms = [[form.coeff(c.symbol) for c in made.classes] for form in made.quotient.order.values()]
     linear = np.array(forms, float)

@@ -16,7 +16,7 @@ import xarray as xr
 
 from theory import numeric, prediction
 from theory.optimisers import Optimiser
-from theory.parameters import Allowed, number
+from theory.parameters import Allowed, ParameterError, number
 from theory.statement import arrays
 from theory.statement.tree import Random, Weight, require
 from theory.streams import keyed
@@ -74,6 +74,12 @@ def variance(law: Random, size: float, shape: Sequence[int]) -> float:
     return size**2 / {"gaussian": 1, "uniform": 3, "orthogonal": max(shape, default=1)}[law.kind]
 
 
+def variances(made: Any, p: Any) -> dict[Weight, float]:
+    """Variance of the entries of every weight that starts at random; raises as `sizes`."""
+    data, law = arrays.Data(p.as_dict()), laws(made)
+    return {w: variance(law[w], x, data.shape(w.sorts)) for w, x in sizes(made, p).items()}
+
+
 def starts(made: Any, p: Any, draws: int, seed: int = 0) -> xr.Dataset:
     """Draw initial values of the classes: the mean of n independent normal entries is normal, with
     variance sigma^2 / n; of other laws whole weights are drawn.
@@ -99,7 +105,9 @@ def starts(made: Any, p: Any, draws: int, seed: int = 0) -> xr.Dataset:
     """
     require(laws(made), f"statement {made.statement.name}: no weight starts at random; {HOW}")
     draws = number("seeds", draws, Allowed(low=1, high=10**6), int)
-    made.flow.scope.require(p)
+    scope = made.flow.scope
+    if broken := scope.applies(p):  # without entries there is no mean, whoever insists
+        raise ParameterError(broken[0] + scope.proposal(p))
     given = sizes(made, p)
     data = arrays.Data(arrays.counted(p))
     rng = keyed(seed, STREAM)

@@ -24,6 +24,7 @@ SETTINGS = {
     "24 states, 12 actions, words of 5": DEMO.replace(N=24, L=5, d_g=12, d_h=16, epochs=4096),
 }
 SEEDS, DRAWS = range(10_000, 10_400), 2000
+FEW = DEMO.replace(N=3, d_g=2, L=6, d_h=8, epochs=1200, eval_every=6)  # actions do the same in 1/3!
 OWN, ALONE = 0.005, Band(-0.01, 0.01, "closure; set beforehand")
 
 
@@ -90,4 +91,20 @@ def checks(**training: Any) -> Iterator[Check]:
         )
 
 
-GROUPS = {"times over initial weights": checks}
+@listed
+def arrivals(**training: Any) -> Iterator[Check]:
+    """With two actions some students never learn to attend; the theory knows which, and when the
+    others do.
+    """
+    seeds = list(SEEDS)[:200]
+    times, own = student_times(FEW, seeds, **training), theory_times(FEW, seeds)[:, 0]
+    never, told = np.isnan(times), np.isnan(own)
+    both = never.sum(), (never & told).sum()
+    name = "students of 200 that never reach A = 1/2, two actions"
+    yield near(name, BEST, told.sum(), both, 0.5 / told.sum(), "half a student; the same ones")
+    off = np.log(own / times)[~never]
+    name = "ln of time of A = 1/2, own starts, two actions, all others"
+    yield near(name, BEST, 0.0, off, OWN, "set beforehand", 1.0)
+
+
+GROUPS = {"times over initial weights": checks, "two actions": arrivals}

@@ -1,5 +1,6 @@
 """Random initial weights: laws of starts, times in bulk, closed forms, refusals."""
 
+import contextlib
 import dataclasses
 
 import numpy as np
@@ -262,7 +263,9 @@ def test_classes_without_entries_are_refused(start):
     loss = cross_entropy(logit, over=value, target=f(k))
     theory = model.offered(statement(loss, name="map", values=dict(N=4, M=6)))
     p, seeds = theory.Parameters(), None if start == 1 else 2
-    for call in (theory.onset, theory.emergence_times, lambda q: theory.predict(q, seeds=seeds)):
+    calls = theory.onset, theory.emergence_times, lambda q: theory.predict(q, seeds=seeds)
+    insisting = [] if start == 1 else [lambda q: theory.predict(q, seeds=seeds, beyond=True)]
+    for call in (*calls, *insisting):
         with pytest.raises(ParameterError, match=r"M = 4: .* V has N\*\(M - N\).*replace\(M=6\)"):
             call(p.replace(M=4))
 
@@ -271,8 +274,18 @@ def test_entries_that_scatter_widely_are_refused():
     """The mean of a class says little of them."""
     p = parameters_of(0.5)
     for call in (theory_of(0.01).onset, lambda q: theory_of(0.01).emergence_times(q, seeds=3)):
-        with pytest.raises(ParameterError, match="= 0.5: must be at most 0.33"):
+        with pytest.raises(ParameterError, match="standard deviation 0.5: must be at most 0.33"):
             call(p)
+    N, M = sizes("N M")
+    key, value = sort("key", N), sort("value", M)
+    for size, refused in ((0.6, False), (0.9, True)):  # entries are smaller by sqrt(M)
+        f, k = teacher("f", (key,), value), draw(key)
+        W = weight("W", key, value, start=orthogonal(size))
+        loss = cross_entropy(lambda v, W=W, k=k: W[k, v], over=value, target=f(k))
+        theory = model.offered(statement(loss, name="map", values=dict(N=6, M=6)))
+        wide = pytest.raises(ParameterError, match="deviation 0.367")
+        with wide if refused else contextlib.nullcontext():
+            theory.emergence_times(theory.Parameters(), seeds=3)
 
 
 def test_a_page_with_one_start_is_refused():
