@@ -9,7 +9,6 @@ import sys
 import types
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 from PIL import Image
@@ -36,16 +35,6 @@ def test_links_of_a_page(page):
         if target and "://" not in target and not (page.parent / target).exists()
     ]
     assert missing == []
-
-
-def test_cells_of_the_page_on_trust(monkeypatch, tmp_path):
-    """In one process, and not in the quick build of the site: they derive all models."""
-    monkeypatch.chdir(tmp_path)
-    mpl.use("Agg")
-    text = (ROOT / "docs/trust.md").read_text()
-    cells = re.findall(r"^```{code-cell}.*\n(?:---\n[^`]*?---\n|:.*\n)*([^`]*)```", text, re.M)
-    assert len(cells) == text.count("{code-cell}") > 0
-    exec("\n".join(cells), {})
 
 
 def test_every_page_is_in_a_table_of_contents():

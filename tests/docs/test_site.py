@@ -24,8 +24,8 @@ sys.path.pop(0)
 QUICK = {"DOCS_EXECUTION": "stored", "DOCS_FIGURES": "stored"}
 # What the quick build leaves out: the API, and the same kinds of pages of three models. Where
 # others list them or link to them, Sphinx warns.
-ALIKE = ["bietti2025", "cui2024", "musat2025"]
-ALIKE += ["associative_memory", "positional_semantic", "induction_heads"]
+ALIKE = ["forner2026", "cui2024", "musat2025"]
+ALIKE += ["state_tracking", "positional_semantic", "induction"]
 LEFT_OUT = [
     "_extensions",
     "_static",
@@ -107,7 +107,7 @@ def test_rows_lead_to_checks_and_equations(site):
 def test_pages_say_how_long_they_took(site):
     """Those with cells that ran."""
     took = {path.stem for path, page in site.items() if "s to run when" in " ".join(page.words)}
-    assert {"state_tracking", "glossary"} <= took and "commands" not in took
+    assert {"associative_memory", "glossary"} <= took and "commands" not in took
 
 
 def test_nothing_comes_from_elsewhere(site):

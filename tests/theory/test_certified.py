@@ -162,7 +162,7 @@ def test_command(capsys, monkeypatch):
     assert "4.242030323551876490" in capsys.readouterr().out
     monkeypatch.undo()
     with pytest.raises(ParameterError, match="none of these numbers"):
-        command.main(["positional_semantic.online", "--certify"])
+        command.main(["linear_attention.proportional", "--certify"])
 
 
 def random_flow(rng):

@@ -84,8 +84,9 @@ TABLED = {
     "associative_memory.noisy_bigram": {"PLACES": {"N": [16, 64], "a": [0.3, 0.7], "n": [8, 64]}},
 }
 
-# Pages that take half a minute, and of statements all but one.
+# Pages that take half a minute; of statements, examples and other models all but one.
 LONG = ("state_tracking.bypass", "induction_heads.in_weights", "induction_heads.bursty")
+LONG += ("induction_heads", "linear_attention.proportional", "linear_attention.separate")
 LONG += ("induction_heads.markov", "associative_memory.softmax_recall")
 CASES = [
     pytest.param(model, p, id=f"{name}-{k}", marks=[pytest.mark.slow] * (k > 0 or name in LONG))

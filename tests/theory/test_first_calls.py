@@ -22,12 +22,13 @@ from theory.scope import BeyondScope, Limit, Scope
 SINGLE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 # Tables of the explorer, which its own tests open, and the same basin over a range of norms.
 LONG = ("charts", "window")
+INNER = ("thresholds", "ends", "basin", "share", "shares")  # of positional attention, by its onset
 
 
 def functions(wing):
     """Those that need Parameters alone, and the flows."""
     for name, function in [*vars(wing).items()]:  # which grows as modules load
-        if inspect.isfunction(function) and not name.startswith("_") and name not in LONG:
+        if inspect.isfunction(function) and not name.startswith("_") and name not in LONG + INNER:
             needed = [
                 a.name
                 for a in inspect.signature(function).parameters.values()

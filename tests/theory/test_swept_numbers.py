@@ -148,13 +148,23 @@ OWN_FIELDS = {  # what a function needs beyond the small parameters of its syste
     ("induction_heads.in_weights", "lost_time"): {"head_decay": 0.002},
     ("induction_heads.in_weights", "lost_below"): {"head_decay": 0.002, "fading": 0.001},
 }
-DERIVED_LONG = ("predict",)  # of induction heads: nine seconds of derivation
+# Long ones, whose loop over fields is that of others of the same system that stay.
+LONG = {
+    ("induction_heads", "predict"),
+    ("induction_heads.bursty", "emergence_times"),
+    ("induction_heads.in_weights", "emergence_times"),
+    ("induction_heads.markov", "emergence_times"),
+    ("state_tracking.bypass", "emergence_times"),
+    ("positional_semantic", "onset"),
+    ("positional_semantic", "phase_diagram"),
+    ("positional_semantic.online", "shares"),
+}
 ALL = [
     pytest.param(
         system,
         name,
         id=f"{system}.{name}",
-        marks=[pytest.mark.slow] * (system == "induction_heads" and name in DERIVED_LONG),
+        marks=[pytest.mark.slow] * ((system, name) in LONG),
     )
     for system, cases in CASES.items()
     for name in cases

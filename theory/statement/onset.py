@@ -124,6 +124,7 @@ def _noise(p: Any, times: Any) -> dict[str, tuple[float, str]]:
 
 def _random(made: Derived, p: Any, until: float | None, fluctuations: bool) -> Onset:
     """Times of drawn starts, and their closed form."""
+    within(made, p, 0.0)  # what is refused at any time is refused at once
     drawn = starts.times(made, p, DRAWS, until=until)
     run, begun, end = (drawn.attrs[k] for k in ("run", "loss_start", "loss_end"))
     numbers: dict[str, tuple[Any, ...]] = {
