@@ -71,7 +71,7 @@ def predict(
         with mean and standard deviation ``.mean("draw")`` and ``.std("draw")``; over both for the
         level ``disorder_drawn``. Time in alpha = epochs / (d_g N). The attribute ``off_by`` is the
         largest deviation of A from the students; above 0.05 a warning and ``note`` say so. For
-        drawn starts it is about what it is at such sizes, if the level knows no training sets.
+        drawn starts it is about what it is at such sizes, of the default at most that.
 
     Raises
     ------
@@ -104,9 +104,7 @@ def predict(
     curves = curves.assign_attrs(_attributes(p, level, whose))
     if runs is not None:
         return curves.assign_attrs(_deviation(curves, runs, level))
-    if level not in levels.OFF:
-        return curves
-    return curves.assign_attrs(off_by=levels.off_by(p, level), note=levels.note(p, level))
+    return curves.assign_attrs(levels.of_drawn(p, level))
 
 
 TOGETHER = 20  # drawn starts that share their strides
