@@ -89,6 +89,8 @@ def _refuse(message: str) -> None:
     raise SystemExit(2)
 
 
+if sys.stderr is None:  # closed: modules write to it when they are imported
+    sys.stderr = open(os.devnull, "w")  # noqa: SIM115, as long as the process
 if any(importlib.util.find_spec(name) is None for name in NEEDED):
     _refuse(
         f"{sys.executable} lacks packages that theory needs; type, where the toolkit is checked out, "

@@ -301,12 +301,8 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
             data = data.assign_coords(seed=_labels(what, seeds))
     except ParameterError:
         raise
-    except (
-        TypeError,
-        ValueError,
-        RuntimeError,
-        LookupError,
-    ) as error:  # ragged, other lengths, gradients
+    except (TypeError, ValueError, RuntimeError, LookupError, OverflowError) as error:
+        # ragged, other lengths, gradients, numbers that are none in double precision
         raise ParameterError(
             f"{what}: {time} must have shape (times,), others this or (students, times), not "
             f"{found or error_summary(error)}"

@@ -35,7 +35,8 @@ def test_damaged_code_is_compiled_again(tmp_path, monkeypatch):
     assert sorted({f.suffix for f in files}) == [".nbc", ".nbi", ".py"]
     for file in files * int(os.environ.get("FUZZ", "3")):
         file.write_bytes(damaged(file.read_bytes(), rng))
-        assert answer() == (42.0, file.suffix == ".py")
+        value, hits = answer()
+        assert value == 42.0 and (file.suffix == ".py" or not hits)
         assert answer() == (42.0, 1)
 
 

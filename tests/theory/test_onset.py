@@ -102,7 +102,7 @@ def test_figure_where_approximations_overflow():
     """Long after the onset Eq. (81) is beyond the largest number, which Matplotlib cannot place."""
     result = onset(Parameters.demo(), until=600.0)
     assert np.isinf(result.curves()["onset"].A[-1])
-    with warnings.catch_warnings(action="error"):
+    with warnings.catch_warnings(action="error", category=RuntimeWarning):
         result.draw().savefig(io.BytesIO())
 
 

@@ -161,10 +161,7 @@ LONG = {
 }
 ALL = [
     pytest.param(
-        system,
-        name,
-        id=f"{system}.{name}",
-        marks=[pytest.mark.slow] * ((system, name) in LONG),
+        system, name, id=f"{system}.{name}", marks=[pytest.mark.slow] * ((system, name) in LONG)
     )
     for system, cases in CASES.items()
     for name in cases

@@ -324,10 +324,8 @@ def heed_termination() -> None:
 
 def _streams() -> None:
     """Prepare the output streams: escape characters that the encoding lacks, print warnings on one
-    line, and replace a missing stdout.
+    line, and refuse a missing stdout.
     """
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, as long as the process
     if sys.stdout is None:
         print("error: stdout is closed; to do without, redirect it: > /dev/null", file=sys.stderr)
         sys.exit(2)
