@@ -114,20 +114,18 @@ def table() -> list[tuple[list[int], np.ndarray]]:
 def checks(**training: Any) -> Iterator[Check]:
     """The default level within its bars, and the constants of `theory.state_tracking.levels`."""
     off: dict[str, list[float]] = {way: [] for way in WAYS}
-    doubt: dict[bool, list[float]] = {True: [], False: []}
+    alike: dict[float, list[float]] = {}
     for sizes, way in arguments(students):
         off[way] += (found := students(sizes, way, **training).tolist())
-        doubt[state_tracking_levels.doubtful(setting(sizes, way))] += found
+        alike.setdefault(state_tracking_levels.bound(setting(sizes, way)), []).extend(found)
     for way, values in off.items():
         name = f"A of nine in ten students off by, {way} ({len(values)} students)"
         worst = f"bar set beforehand; the worst is off by {max(values):.3f}"
         yield at_most(name, LEVELS[BEST].title, BAR, float(np.quantile(values, 0.9)), worst)
-    for few, most in ((False, state_tracking_levels.SURE), (True, state_tracking_levels.DOUBT)):
-        name = (
-            f"A of every one of {len(doubt[few])} students off by, {'few' if few else 'ample'} data"
-        )
-        why = f"what predict says of drawn students; off by more than {BAR}: {sum(x > BAR for x in doubt[few])}"
-        yield at_most(name, LEVELS[BEST].title, most, max(doubt[few]), why)
+    for most, values in sorted(alike.items()):
+        name = f"A of every one of {len(values)} students, of which predict says at most {most}"
+        more = f"off by more than {BAR}: {sum(x > BAR for x in values)}"
+        yield at_most(name, LEVELS[BEST].title, most, max(values), more)
     yield from fit_checks()
     yield from arrival_checks()
 
