@@ -176,6 +176,17 @@ def test_a_realisation_of_others_is_refused(students):
         st.predict(SMALL.replace(data_draw=1), drawn, level="fixed_disorder")
 
 
+def test_students_may_come_with_their_dimensions_in_any_order(students):
+    """As after a comparison, or from a store of many runs."""
+    runs, p = students[0], SMALL
+    turned = runs.transpose(*list(runs.sizes)[::-1])
+    assert turned.W_Q_start.dims != runs.W_Q_start.dims
+    for level in ("cavity", "fixed_disorder"):
+        xr.testing.assert_equal(
+            st.predict(p, turned, level=level), st.predict(p, runs, level=level)
+        )
+
+
 def test_a_start_that_is_not_finite_is_refused(students):
     """Naming the variable."""
     runs = students[0].copy(deep=True)

@@ -5,6 +5,7 @@ import json
 import matplotlib as mpl
 import pytest
 
+from simulate import runs
 from simulate.state_tracking import train
 from theory.parameters import ParameterError
 from theory.state_tracking import Parameters
@@ -49,6 +50,21 @@ def test_trajectories_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
     assert {"inside_two_sd", "checks", "notes", "failed", "model"} <= set(found)
     assert picture.stat().st_size > 10_000
     assert str(picture) in err and any("attention factor" in note for note in found["notes"])
+
+
+def test_students_beyond_the_paper_are_held_against_the_level_that_describes_them(tmp_path, capsys):
+    """Under Adam: no curve of Eq. (15), and a note that says so; a curve that rises too fast is seen."""
+    p = TINY.replace(optimizer="adam", eta=0.01, unit="step", epochs=100, eval_every=10)
+    train(p, range(6), store=tmp_path / "runs", workers=1, progress=False)
+    words = ["--runs", str(tmp_path / "runs"), "--plot", str(tmp_path / "x.png"), "--json"]
+    assert trajectories.main(["state_tracking", *words]) == 0 and (tmp_path / "x.png").exists()
+    out = capsys.readouterr().out
+    found = json.loads(out[: out.rindex("}") + 1])
+    assert len(found["checks"]) == 10 and "not Eq. (15), as optimizer = 'adam'" in found["notes"][1]
+    for data in (tmp_path / "runs").rglob("*.nc"):
+        run = runs.read(data)
+        runs.write(run.assign(A=run.A + 0.01 * run.alpha), data)
+    assert trajectories.main(["state_tracking", *words]) == 1
 
 
 def test_timescales_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):

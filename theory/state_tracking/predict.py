@@ -279,9 +279,9 @@ def _followed(
         raise ParameterError(
             f"epochs = {p.epochs}: the runs were trained with {length}, which their schedule spans"
         )
+    students = (runs if "seed" in runs.dims else runs.expand_dims("seed")).transpose("seed", ...)
     _same_rewards(p, runs)
-    _same_start(p, runs)
-    students = runs if "seed" in runs.dims else runs.expand_dims("seed")
+    _same_start(p, students)
     times = students.alpha.values
     if float(times[0]) != 0 or not (np.diff(times) > 0).all():
         raise ParameterError(f"runs: alpha must rise from 0, begins {times[:3].tolist()}")

@@ -61,7 +61,7 @@ class Start:
             Naming a variable that is not finite at time 0.
         """
         first = runs.isel(alpha=0).transpose("seed", ...)
-        start = {field: first[name].values for field, name in MEASURED.items()}
+        start = {k: np.ascontiguousarray(first[name].values) for k, name in MEASURED.items()}
         if runs.attrs.get("parameters") and json.loads(runs.attrs["parameters"]).get("d_g") == 1:
             start["S"] = np.zeros_like(start["R"])  # a single action has no S
         for field, values in start.items():
