@@ -53,7 +53,7 @@ def test_trajectories_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
 
 
 def test_students_beyond_the_paper_are_held_against_the_level_that_describes_them(tmp_path, capsys):
-    """Under Adam: no curve of Eq. (15), and a note that says so; a curve that rises too fast is seen."""
+    """Under Adam: no curve of Eq. (15), as a note says; a curve that rises too fast is seen."""
     p = TINY.replace(optimizer="adam", eta=0.01, unit="step", epochs=100, eval_every=10)
     train(p, range(6), store=tmp_path / "runs", workers=1, progress=False)
     words = ["--runs", str(tmp_path / "runs"), "--plot", str(tmp_path / "x.png"), "--json"]
