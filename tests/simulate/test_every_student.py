@@ -16,8 +16,8 @@ import signal
 import numpy as np
 import pytest
 import torch
-from test_ensemble import Net, X, Y
-from tiny import ALONE, STUDENTS, bits, student
+from modules import Line, X, Y
+from tiny import ALONE, EACH_KIND, FIRST, STUDENTS, bits, student
 
 from simulate import __main__ as command
 from simulate import checkpoints, jobs, pool, runs, stack, sweep, systems, training
@@ -26,7 +26,6 @@ from simulate.ensemble.copies import SYSTEM
 from theory.parameters import ParameterError, Stepped
 from theory.runtime import cli
 
-FIRST = [name for name in STUDENTS if "," not in name]  # one per system
 FORKED = [
     "induction_heads.all",
     "associative_memory.noisy_bigram",
@@ -123,7 +122,7 @@ def test_both_precisions(name):
         )  # some hundred roundings of 6e-8, times what they meet
 
 
-@pytest.mark.parametrize("name", NAMES)
+@EACH_KIND
 def test_a_sweep_in_shards_is_what_training_gives(name, tmp_path, capsys, expected):
     """Over a grid, by the command; a finished sweep trains nothing."""
     system, p = student(name)
@@ -183,7 +182,7 @@ def test_where_students_are_trained_changes_nothing(way, tmp_path, expected):
 def test_where_copies_are_trained_changes_nothing(where, tmp_path, monkeypatch):
     """In two processes, which the test before has started, or by dask, in stacks of two."""
     made = functools.partial(
-        ensemble, Net, (X, Y), seeds=4, steps=12, optimizer="adam", progress=False
+        ensemble, Line, (X, Y), seeds=4, steps=12, optimizer="adam", progress=False
     )
     expected = bits(made(store=tmp_path / "one"))
     monkeypatch.setattr("simulate.ensemble.copies.SYSTEM", dataclasses.replace(SYSTEM, stack=2))
@@ -286,7 +285,7 @@ def test_a_stack_resumes_at_different_steps(name, tmp_path, monkeypatch):
     assert bits(system.train(p, [0, 1, 2], store=tmp_path / "stack", **ALONE)) == bits(whole)
 
 
-@pytest.mark.parametrize("name", FIRST)
+@EACH_KIND
 def test_command(name, tmp_path, capsys):
     """By the model's name and by its own: the same runs, a table and JSON."""
     model, _, short = name.partition(".")

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from tiny import ALONE, STUDENTS, bits, student
+from tiny import ALONE, EACH_KIND, FIRST, bits, student
 
 from simulate import checkpoints, jobs, pool, runs, stack, storage
 from simulate.learner import _tensors
@@ -26,25 +26,7 @@ from simulate.statement.student import Stated
 from theory.parameters import ParameterError
 from theory.runtime import sealed
 
-EVERY = pytest.mark.parametrize("name", [name for name in STUDENTS if "," not in name])
-# Stacks with and without a clock, single students by steps and by time, a statement. Where a fault
-# stands in for what a student does, only shared code is left to see it: by one of each kind here,
-# by every student among the slow tests.
-KINDS = (
-    "state_tracking.student",
-    "positional_semantic.attention",
-    "associative_memory.trigger_task",
-    "induction_heads.three",
-    "induction_heads.bursty",
-)
-EACH_KIND = pytest.mark.parametrize(
-    "name",
-    [
-        name if name in KINDS else pytest.param(name, marks=pytest.mark.slow)
-        for name in STUDENTS
-        if "," not in name
-    ],
-)
+EVERY = pytest.mark.parametrize("name", FIRST)
 
 
 def interrupted(system, p, store, at=6):

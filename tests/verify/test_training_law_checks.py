@@ -145,14 +145,14 @@ def test_networks_without_order(monkeypatch):
 
 @pytest.fixture(scope="module")
 def at_demo():
-    """A hundred students at the first setting, and the theory of them: from their starts, and from
-    200 drawn ones.
+    """Forty students at the first setting, and the theory of them: from their starts, and from
+    80 drawn ones.
     """
     p, seeds = starts.SETTINGS["demo"], list(starts.SEEDS)
     return {
-        "student_times": starts.student_times(p, seeds)[:100],
-        "theory_times": starts.theory_times(p, seeds[:100]),
-        "times_alone": starts.times_alone(p, 200),
+        "student_times": starts.student_times(p, seeds)[:40],
+        "theory_times": starts.theory_times(p, seeds[:40]),
+        "times_alone": starts.times_alone(p, 80),
     }
 
 
@@ -175,7 +175,9 @@ def test_attention_never_learns_where_both_actions_do_the_same(monkeypatch):
     """One student in six of three states, all others arrive; a theory that names one other student,
     or is late by a percent for one, is seen.
     """
-    seeds = list(starts.SEEDS)[:200]
+    times = starts.student_times(starts.FEW, list(starts.SEEDS)[:200])[:40]
+    monkeypatch.setattr(starts, "student_times", lambda *_: times)
+    monkeypatch.setattr(starts, "SEEDS", seeds := starts.SEEDS[:40])
     one, two = Realisation.of_seeds(starts.FEW, seeds).teachers.transpose(1, 0, 2)
     own = starts.theory_times(starts.FEW, seeds)
     assert (np.isnan(own[:, 0]) == (one == two).all(1)).all()
