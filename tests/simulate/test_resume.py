@@ -66,8 +66,8 @@ def trained_epochs(monkeypatch) -> list[int]:
 
 @pytest.mark.parametrize(
     "name",
-    [  # minibatches and an optimizer's state, together in short
-        pytest.param(n, marks=[pytest.mark.slow] * (n in ("adam", "minibatch"))) for n in OPTIONS
+    [  # minibatches, an optimizer's state and embeddings, together in short
+        pytest.param(n, marks=[pytest.mark.slow] * (n != "learned")) for n in OPTIONS
     ],
 )
 def test_an_interrupted_run_goes_on_where_it_stopped(tiny, tmp_path, monkeypatch, name):
