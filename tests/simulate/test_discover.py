@@ -579,8 +579,8 @@ def test_sizes():
     """Counts as polynomials, confirmed at sizes where they were not fitted."""
     counts = scaling(cycle, "N", [4, 5, 6, 7, 8])
     assert str(counts.order_parameters) == "1" and str(counts.weights) == "N**2"
-    counts = scaling(copy, "L", [3, 4, 5, 6, 7])
-    assert str(counts.order_parameters) == "L" and counts.checked == [6, 7]
+    counts = scaling(copy, "L", [2, 3, 4, 5, 6])
+    assert str(counts.order_parameters) == "L" and counts.checked == [5, 6]
     counts = scaling(retrieval, "N", [3, 4, 5, 6, 7])
     assert str(counts.classes["K[i, j], j != i"]) == "N*(N - 1)"
     with pytest.raises(ParameterError, match="two further sizes"):
