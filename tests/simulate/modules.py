@@ -240,4 +240,51 @@ class Wide(Net):
         super().__init__(32)
 
 
+class Normed(Net):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def loss(self, x, y):
+        return super().loss(self.norm(x), y)
+
+
+class Unused(Net):
+    def __init__(self):
+        super().__init__()
+        self.spare = nn.Parameter(torch.zeros(3))
+
+
+class InPlace(Net):
+    def loss(self, x, y):
+        out = torch.zeros(7)
+        out[0] = self.second.bias[0]
+        return super().loss(x, y) + out.sum()
+
+
+class Hidden(nn.Module):
+    """Draws what is no weight; from small starts only slopes tell."""
+
+    def __init__(self, size=1.0):
+        super().__init__()
+        self.read = nn.Parameter(size * torch.randn(4, 1))
+        self.drawn = torch.randn(4, 4)
+
+    def loss(self, x, y):
+        return (torch.tanh(x @ self.drawn.to(x)) @ self.read - y).square().mean()
+
+
+class Counting(Net):
+    calls = 0
+
+    def loss(self, x, y):
+        self.calls += 1
+        return super().loss(x, y) * (1 if self.calls < 50 else 2)
+
+
+def losing(loss):
+    """A network with another loss."""
+    return type("Losing", (Net,), {"loss": loss})
+
+
 READY = Copy(2, 2)  # no function
