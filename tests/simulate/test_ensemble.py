@@ -191,9 +191,7 @@ def test_finished_runs_are_not_trained_again(tmp_path, monkeypatch):
     assert trained == []
     for other in (
         lambda: made((X, 2 * Y), seeds=1, eta=0.03),
-        lambda: made(
-            (X, Y), seeds=1, eta=0.03, observables={"size": lambda net, x, y: net.w.norm()}
-        ),
+        lambda: made((X, Y), seeds=1, eta=0.03, observables={"size": lambda net, *_: net.w.norm()}),
         lambda: made((X, Y), seeds=1, eta=0.03, loss_fn=lambda net, x, y: 2 * net.loss(x, y)),
         lambda: ensemble(
             functools.partial(Line, 8), (X, Y), steps=6, seeds=1, eta=0.03, store=tmp_path, **QUIET
@@ -285,10 +283,7 @@ def test_observables_have_their_dimensions():
     found = ensemble(
         Net,
         (X, Y),
-        seeds=2,
-        steps=25,
-        eval_every=10,
-        weights=True,
+        **dict(seeds=2, steps=25, eval_every=10, weights=True),
         observables={"rows": lambda net, x, y: net.first.weight.norm(dim=1)},
         **QUIET,
     )

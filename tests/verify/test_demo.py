@@ -23,20 +23,14 @@ def four():
 
 @pytest.fixture(scope="module")
 def printed(four, tmp_path_factory):
-    """Lines of the demo, the files of its folder, and its reports by command."""
-    folder, said, reports, collect = tmp_path_factory.mktemp("demo"), [], {}, demo.report.collect
-
-    def collected(request, command):
-        reports[command] = collect(request, command)
-        return reports[command]
-
+    """Lines of the demo and the files of its folder."""
+    folder, said = tmp_path_factory.mktemp("demo"), []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo.students, "main", lambda words: store.write(four[1], words[-1]))
-        patch.setattr(demo.report, "collect", collected)
-        patch.setattr(gradients, "GRADIENTS", gradients.GRADIENTS[:2])
+        patch.setattr(gradients, "GRADIENTS", gradients.GRADIENTS[:2])  # which has its own tests
         patch.setattr(demo.progress, "say", lambda text: said.extend(text.splitlines()))
         assert demo.main(["--folder", str(folder)]) == 0
-    return said, {path.name for path in folder.iterdir()}, reports
+    return said, {path.name for path in folder.iterdir()}
 
 
 def test_what_the_table_tells_is_no_warning(four):
@@ -48,7 +42,7 @@ def test_what_the_table_tells_is_no_warning(four):
 
 def test_thirty_lines_that_fit(printed):
     """Hundred columns; nothing undecided, no negative zero; files that lines name are there."""
-    lines, files, _ = printed
+    lines, files = printed
     assert len(lines) <= 30 and max(map(len, lines)) <= 100
     text = re.sub(r"in /\S+", "", "\n".join(lines))  # without the folder, whose name may be any
     assert "undecided" not in text and not re.search(r"-0(\.0+)?(?![\d.])", text)
@@ -58,7 +52,7 @@ def test_thirty_lines_that_fit(printed):
 
 def test_result_first_and_last(printed, four):
     """Who learned when: the times of the students, and errors of both theories, as in the table."""
-    lines, *_ = printed
+    lines, _ = printed
     first, last = (k for k, line in enumerate(lines) if line.startswith("RESULT"))
     assert first <= 3 and last == len(lines) - 2
     p, runs = four
@@ -88,9 +82,14 @@ def test_the_level_that_explains(four):
     assert fidelity.climb(p, with_batches) == {}
 
 
-def test_report_shows_the_levels(printed):
+def test_report_shows_the_levels(four, tmp_path):
     """The result comes first, then the levels; undecided rows are counted, not shown."""
-    made = printed[2]["trajectories"]
+    p, runs = four
+    store.write(runs, tmp_path / "students.nc")
+    model = demo.registry.find("state_tracking")
+    made = demo.report.collect(
+        demo.report.Request(model, runs=tmp_path / "students.nc"), "trajectories"
+    )
     result, levels, *rest = made.text().split("\n\n")
     assert len(result.splitlines()) <= 10 and result.startswith("result: ")
     assert levels.startswith(fidelity.TITLE) and fidelity.BEST in levels
