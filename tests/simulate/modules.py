@@ -1,4 +1,4 @@
-"""Modules as a stranger writes them, with all of their inputs."""
+"""Modules as a stranger writes them, with their inputs."""
 
 from __future__ import annotations
 
@@ -154,6 +154,137 @@ class Plain(nn.Module):
 
     def loss(self, x: Tensor) -> Tensor:
         return self.layers(x).square().mean()
+
+
+DRAW = torch.Generator().manual_seed(5)
+X, Y = (torch.randn(24, n, generator=DRAW) for n in (4, 1))
+WORDS = torch.randint(6, (16, 5), generator=DRAW)
+
+
+class Line(nn.Module):
+    """Linear regression, of which torch has its operations at once."""
+
+    def __init__(self, width=4):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(width, 1))
+
+    def loss(self, x, y):
+        return (x @ self.w[:4] - y).square().mean()
+
+
+class Net(nn.Module):
+    """A small network, with random features that are not trained."""
+
+    def __init__(self, width=7):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, width), nn.Linear(width, 1)
+        self.register_buffer("shift", torch.randn(width))
+        self.frozen = nn.Parameter(torch.randn(width), requires_grad=False)
+
+    def loss(self, x, y):
+        hidden = torch.tanh(self.first(x) + self.shift) * self.frozen
+        return (self.second(hidden) - y).square().mean()
+
+
+class Attention(nn.Module):
+    """A transformer layer that reverses a sentence."""
+
+    def __init__(self, width=8):
+        super().__init__()
+        self.embedding, self.place = nn.Embedding(6, width), nn.Parameter(torch.randn(5, width))
+        self.layer = nn.TransformerEncoderLayer(width, 2, 16, dropout=0.0, batch_first=True)
+        self.out = nn.Linear(width, 6)
+
+    def loss(self, words):
+        logits = self.out(self.layer(self.embedding(words) + self.place))
+        return nn.functional.cross_entropy(logits.flatten(0, 1), words.flip(1).flatten())
+
+
+class Scalar(nn.Module):
+    """One weight, no data."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(()))
+
+    def loss(self):
+        return (self.w.square() - 1) ** 2
+
+
+class Gated(nn.Module):
+    """A GRU, whose loss is the mean square of its states."""
+
+    def __init__(self):
+        super().__init__()
+        self.gru = nn.GRU(4, 3, batch_first=True)
+
+    def loss(self, x, y):
+        return (self.gru(x[:, None].expand(-1, 4, -1))[0].sum(-1) - y).square().mean()
+
+
+class Mutating(Net):
+    """It writes into what it has computed."""
+
+    def loss(self, x, y):
+        hidden = self.first(x)
+        hidden.mul_(2.0)
+        hidden[:, 1] = 0.5
+        hidden[:, 2] += self.shift[0]
+        return (self.second(hidden.tanh_()) - y).square().mean()
+
+
+class Wide(Net):
+    """Wide enough for torch to round otherwise in a stack of one."""
+
+    def __init__(self):
+        super().__init__(32)
+
+
+class Normed(Net):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def loss(self, x, y):
+        return super().loss(self.norm(x), y)
+
+
+class Unused(Net):
+    def __init__(self):
+        super().__init__()
+        self.spare = nn.Parameter(torch.zeros(3))
+
+
+class InPlace(Net):
+    def loss(self, x, y):
+        out = torch.zeros(7)
+        out[0] = self.second.bias[0]
+        return super().loss(x, y) + out.sum()
+
+
+class Hidden(nn.Module):
+    """Draws what is no weight; from small starts only slopes tell."""
+
+    def __init__(self, size=1.0):
+        super().__init__()
+        self.read = nn.Parameter(size * torch.randn(4, 1))
+        self.drawn = torch.randn(4, 4)
+
+    def loss(self, x, y):
+        return (torch.tanh(x @ self.drawn.to(x)) @ self.read - y).square().mean()
+
+
+class Counting(Net):
+    calls = 0
+
+    def loss(self, x, y):
+        self.calls += 1
+        return super().loss(x, y) * (1 if self.calls < 50 else 2)
+
+
+def losing(loss):
+    """A network with another loss."""
+    return type("Losing", (Net,), {"loss": loss})
 
 
 READY = Copy(2, 2)  # no function

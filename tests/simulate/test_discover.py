@@ -97,7 +97,9 @@ def orthonormal(D):
     return student.batch_of(*map(torch.stack, (items, labels, codes)), torch.tensor(q))
 
 
-@pytest.mark.parametrize(("mask", "number"), [("inclusive", 15), ("strict", 12)])
+@pytest.mark.parametrize(
+    ("mask", "number"), [("inclusive", 15), pytest.param("strict", 12, marks=pytest.mark.slow)]
+)
 def test_two_layers_of_induction_heads(mask, number):
     """All 448 weights; the paper's 19 is an upper bound, of which `structure` proves 15."""
     data = orthonormal(4)
@@ -359,7 +361,7 @@ def test_a_fall_from_the_start_is_no_escape():
     """The loss falls fast at the start, whatever the rounding of its first steps, then there is one
     plateau.
     """
-    onset = discover(*copy()).onset()
+    onset = discovered(copy, 3).onset()
     assert {"half_loss", "plateau_1", "escape_1"} == {*onset.times}
     assert onset.numbers["plateau_1"] > 1
 
@@ -577,8 +579,8 @@ def test_sizes():
     """Counts as polynomials, confirmed at sizes where they were not fitted."""
     counts = scaling(cycle, "N", [4, 5, 6, 7, 8])
     assert str(counts.order_parameters) == "1" and str(counts.weights) == "N**2"
-    counts = scaling(copy, "L", [3, 4, 5, 6, 7])
-    assert str(counts.order_parameters) == "L" and counts.checked == [6, 7]
+    counts = scaling(copy, "L", [2, 3, 4, 5, 6])
+    assert str(counts.order_parameters) == "L" and counts.checked == [5, 6]
     counts = scaling(retrieval, "N", [3, 4, 5, 6, 7])
     assert str(counts.classes["K[i, j], j != i"]) == "N*(N - 1)"
     with pytest.raises(ParameterError, match="two further sizes"):

@@ -77,20 +77,6 @@ def test_fields_of_theory_are_these():
     assert found == OF_THEORY | OF_REWARDS
 
 
-# Descent on a population that is the same for every seed.
-SAME = ("nineteen", "reduced", "population", "histogram", "three", "bursty")
-
-
-@pytest.mark.parametrize("name", [n for n in STUDENTS if not any(s in n for s in SAME)])
-def test_seeds_of_an_ensemble_are_other_students(name, tmp_path):
-    """What is measured at the end differs between all of three seeds."""
-    system, p = student(name)
-    found = system.train(p, [0, 1, 2], store=tmp_path, **ALONE)
-    moving = [v for v in found.data_vars.values() if "seed" in v.dims and v.dtype.kind == "f"]
-    ends = {tuple(float(v.isel(seed=k).values.ravel()[-1]) for v in moving) for k in range(3)}
-    assert len(ends) == 3
-
-
 @pytest.mark.parametrize("name", ["positional_semantic.attention", "positional_semantic.linear"])
 def test_sentences_of_the_test_are_no_training_sentences(name, tmp_path, monkeypatch):
     """Drawn from streams of their own."""

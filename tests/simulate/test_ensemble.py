@@ -2,107 +2,53 @@
 
 import functools
 import itertools
-import os
-import signal
 
 import numpy as np
 import pytest
 import torch
-import xarray as xr
-from modules import Retrieval, retrieval
+from modules import (
+    WORDS,
+    Attention,
+    Counting,
+    Gated,
+    Hidden,
+    InPlace,
+    Line,
+    Mutating,
+    Net,
+    Normed,
+    Retrieval,
+    Scalar,
+    Unused,
+    Wide,
+    X,
+    Y,
+    losing,
+    retrieval,
+)
+from tiny import bits
 from torch import nn
 
 import simulate
 from simulate import pool, runs
 from simulate.discover import discover
-from simulate.discover.loss import Loss
+from simulate.discover.loss import Loss, widened
 from simulate.ensemble import Copies, ensemble
 from simulate.streams import keyed
 from theory.optimisers import Optimiser
 from theory.parameters import ParameterError
 
-DRAW = torch.Generator().manual_seed(5)
-X, Y = (torch.randn(24, n, generator=DRAW) for n in (4, 1))
-WORDS = torch.randint(6, (16, 5), generator=DRAW)
 QUIET = dict(progress=False)
-
-
-class Net(nn.Module):
-    """A small network, with random features that are not trained."""
-
-    def __init__(self, width=7):
-        super().__init__()
-        self.first, self.second = nn.Linear(4, width), nn.Linear(width, 1)
-        self.register_buffer("shift", torch.randn(width))
-        self.frozen = nn.Parameter(torch.randn(width), requires_grad=False)
-
-    def loss(self, x, y):
-        hidden = torch.tanh(self.first(x) + self.shift) * self.frozen
-        return (self.second(hidden) - y).square().mean()
-
-
-class Attention(nn.Module):
-    """A transformer layer that reverses a sentence."""
-
-    def __init__(self, width=8):
-        super().__init__()
-        self.embedding, self.place = nn.Embedding(6, width), nn.Parameter(torch.randn(5, width))
-        self.layer = nn.TransformerEncoderLayer(width, 2, 16, dropout=0.0, batch_first=True)
-        self.out = nn.Linear(width, 6)
-
-    def loss(self, words):
-        logits = self.out(self.layer(self.embedding(words) + self.place))
-        return nn.functional.cross_entropy(logits.flatten(0, 1), words.flip(1).flatten())
-
-
-class Scalar(nn.Module):
-    """One weight, no data."""
-
-    def __init__(self):
-        super().__init__()
-        self.w = nn.Parameter(torch.randn(()))
-
-    def loss(self):
-        return (self.w.square() - 1) ** 2
-
-
-class Recurrent(nn.Module):
-    """A GRU, whose loss is the mean square of its states."""
-
-    def __init__(self):
-        super().__init__()
-        self.gru = nn.GRU(4, 3, batch_first=True)
-
-    def loss(self, x, y):
-        return (self.gru(x[:, None].expand(-1, 4, -1))[0].sum(-1) - y).square().mean()
-
-
-class Mutating(Net):
-    """It writes into what it has computed."""
-
-    def loss(self, x, y):
-        hidden = self.first(x)
-        hidden.mul_(2.0)
-        hidden[:, 1] = 0.5
-        hidden[:, 2] += self.shift[0]
-        return (self.second(hidden.tanh_()) - y).square().mean()
-
-
-class Wide(Net):
-    """Wide enough for torch to round otherwise in a stack of one."""
-
-    def __init__(self):
-        super().__init__(32)
 
 
 def small():
     """Another start."""
-    net = Net()
-    net.first.weight.data *= 0.5
+    net = Line()
+    net.w.data *= 0.5
     return net
 
 
-KINDS = {Net: (X, Y), Mutating: (X, Y), Attention: WORDS, Scalar: None, Recurrent: (X, Y)}
+KINDS = {Line: (X, Y), Net: (X, Y), Mutating: (X, Y), Attention: WORDS, Scalar: None, Gated: (X, Y)}
 WAYS = {
     "sgd": Optimiser(),
     "momentum, decay": Optimiser(momentum=0.9, nesterov=True, weight_decay=0.01),
@@ -112,26 +58,16 @@ WAYS = {
 }
 
 
-def bits(dataset: xr.Dataset) -> dict[str, bytes]:
-    return {k: v.values.tobytes() for k, v in dataset.variables.items()}
-
-
 def plain(kind, seed, eta, steps, way, batch=0):
     """Losses of one module, trained as anybody would, in double precision."""
     torch.manual_seed(seed)
     module, data = kind().double(), KINDS[kind]
-    data = [
-        x.double() if x.is_floating_point() else x
-        for x in (data if kind is not Attention else [data]) or ()
-    ]
+    data = [widened(x) for x in (data if kind is not Attention else [data]) or ()]
     weights = [w for w in module.parameters() if w.requires_grad]
     how = WAYS[way]
-    if how.optimizer == "sgd":
-        nesterov = dict(momentum=how.momentum, nesterov=how.nesterov)
-        opt = torch.optim.SGD(weights, lr=eta, weight_decay=how.weight_decay, **nesterov)
-    else:
-        made = torch.optim.Adam if how.optimizer == "adam" else torch.optim.AdamW
-        opt = made(weights, lr=eta, weight_decay=how.weight_decay)
+    sgd = functools.partial(torch.optim.SGD, momentum=how.momentum, nesterov=how.nesterov)
+    made = {"sgd": sgd, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[how.optimizer]
+    opt = made(weights, lr=eta, weight_decay=how.weight_decay)
     losses = [module.loss(*data).item()]
     for number in range(steps):
         some = data
@@ -148,15 +84,13 @@ def plain(kind, seed, eta, steps, way, batch=0):
     return losses
 
 
-def listed(kinds, others, often):
-    """Pairs of a kind and another value; of kinds that take long, most are slow tests."""
-    for kind, other in itertools.product(kinds, others):
-        seldom = kind not in (Net, Wide) and other != often
-        name = f"{kind.__name__}, {other}"
-        yield pytest.param(kind, other, id=name, marks=[pytest.mark.slow] * seldom)
-
-
-@pytest.mark.parametrize("kind, way", [*listed(KINDS, WAYS, "adam")])
+@pytest.mark.parametrize(
+    "kind, way",
+    [
+        pytest.param(kind, way, marks=[pytest.mark.slow] * (kind is not Line and way != "adam"))
+        for kind, way in itertools.product(KINDS, WAYS)
+    ],
+)
 def test_copies_are_plain_modules(kind, way):
     """Three seeds, two learning rates each, against torch's optimisers: rounding alone. Adam
     divides by gradients, whose rounding is 1e-16 of the largest.
@@ -164,10 +98,7 @@ def test_copies_are_plain_modules(kind, way):
     found = ensemble(
         kind,
         KINDS[kind],
-        seeds=[5, 0, 3],
-        eta=[0.02, 0.05],
-        steps=12,
-        eval_every=1,
+        **dict(seeds=[5, 0, 3], eta=[0.02, 0.05], steps=12, eval_every=1),
         optimizer=WAYS[way],
         **QUIET,
     )
@@ -178,7 +109,7 @@ def test_copies_are_plain_modules(kind, way):
             assert losses.t.values == pytest.approx(eta * np.arange(13))
 
 
-@pytest.mark.parametrize("kind", [Net, pytest.param(Attention, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", [Line, pytest.param(Attention, marks=pytest.mark.slow)])
 def test_batches_are_those_of_the_seed(kind):
     """Beyond the first block of draws; other seeds draw others, other learning rates the same."""
     found = ensemble(
@@ -190,11 +121,14 @@ def test_batches_are_those_of_the_seed(kind):
             assert found.loss.sel(seed=seed, eta=eta).values == pytest.approx(expected, rel=1e-10)
 
 
+# Batches: `test_a_killed_run_ends_as_any_other`.
 @pytest.mark.parametrize(
     "kind, dtype",
     [
-        *listed([Attention, Scalar, Wide], ["float32", "float64"], "float64"),
-        *listed([Mutating, Recurrent], ["float32", "float64"], "the others are alike"),
+        (Scalar, "float64"),
+        (Wide, "float32"),
+        pytest.param(Wide, "float64", marks=pytest.mark.slow),
+        pytest.param(Attention, "float32", marks=pytest.mark.slow),
     ],
 )
 def test_companions_change_nothing(kind, dtype, tmp_path):
@@ -203,12 +137,8 @@ def test_companions_change_nothing(kind, dtype, tmp_path):
         ensemble,
         kind,
         KINDS.get(kind, (X, Y)),
-        steps=6,
-        eval_every=2,
-        optimizer="adam",
-        weights=True,
-        dtype=dtype,
-        batch=0 if kind in (Scalar, Wide) else 5,
+        **dict(steps=6, eval_every=2, optimizer="adam", weights=True, dtype=dtype),
+        batch=5 if kind is Attention else 0,
         **QUIET,
     )
     many = made(seeds=9, eta=[0.05, 0.01], store=tmp_path / "many").sel(eta=0.05)
@@ -223,14 +153,9 @@ def test_a_killed_run_ends_as_any_other(tmp_path, monkeypatch):
     """Bit for bit, also where other copies go on beside it, under an optimiser with a memory."""
     made = functools.partial(
         ensemble,
-        Net,
+        Line,
         (X, Y),
-        eta=[0.03, 0.01],
-        steps=40,
-        eval_every=3,
-        batch=5,
-        optimizer="adam",
-        weights=True,
+        **dict(eta=[0.03, 0.01], steps=40, eval_every=3, batch=5, optimizer="adam", weights=True),
         **QUIET,
     )
     whole = made(seeds=4, store=tmp_path / "whole")
@@ -244,32 +169,9 @@ def test_a_killed_run_ends_as_any_other(tmp_path, monkeypatch):
     assert bits(made(seeds=[2], store=tmp_path / "cut")) == bits(whole.sel(seed=[2]))
 
 
-def test_sigkill_in_the_middle(tmp_path, forked, monkeypatch):
-    """A process that is killed without warning, between two checkpoints."""
-    made = functools.partial(
-        ensemble, Net, (X, Y), seeds=3, eta=0.03, steps=30, optimizer="adam", **QUIET
-    )
-
-    def work():
-        step = Copies.step
-        monkeypatch.setattr("simulate.stack.CHECKPOINT_SECONDS", -1.0)
-
-        def stepping(self, number):
-            if number == 19:
-                os.kill(os.getpid(), signal.SIGKILL)
-            step(self, number)
-
-        Copies.step = stepping
-        made(store=tmp_path / "cut")
-
-    assert forked(work).returncode == -signal.SIGKILL
-    assert [*(tmp_path / "cut").rglob("*.checkpoint")]
-    assert bits(made(store=tmp_path / "cut")) == bits(made(store=tmp_path / "whole"))
-
-
 def test_finished_runs_are_not_trained_again(tmp_path, monkeypatch):
     """New seeds and learning rates join them; other data, loss, start, or observables do not."""
-    made = functools.partial(ensemble, Net, steps=6, store=tmp_path, **QUIET)
+    made = functools.partial(ensemble, Line, steps=6, store=tmp_path, **QUIET)
     first = made((X, Y), seeds=2, eta=0.03)
     goals = torch.zeros(24, 1), torch.ones(24, 1)
     losses = [lambda net, x, y, goal=goal: net.loss(x, y + goal) for goal in goals]
@@ -289,15 +191,10 @@ def test_finished_runs_are_not_trained_again(tmp_path, monkeypatch):
     assert trained == []
     for other in (
         lambda: made((X, 2 * Y), seeds=1, eta=0.03),
-        lambda: made(
-            (X, Y),
-            seeds=1,
-            eta=0.03,
-            observables={"size": lambda net, x, y: net.first.weight.norm()},
-        ),
+        lambda: made((X, Y), seeds=1, eta=0.03, observables={"size": lambda net, *_: net.w.norm()}),
         lambda: made((X, Y), seeds=1, eta=0.03, loss_fn=lambda net, x, y: 2 * net.loss(x, y)),
         lambda: ensemble(
-            functools.partial(Net, 8), (X, Y), steps=6, seeds=1, eta=0.03, store=tmp_path, **QUIET
+            functools.partial(Line, 8), (X, Y), steps=6, seeds=1, eta=0.03, store=tmp_path, **QUIET
         ),
         lambda: made((X, Y), seeds=1, eta=0.03, loss_fn=losses[1]),
         lambda: made((X, Y), seeds=1, eta=0.03, dtype="float32"),
@@ -311,7 +208,7 @@ def test_finished_runs_are_not_trained_again(tmp_path, monkeypatch):
 
 def test_a_store_of_copies_opens(tmp_path):
     """Over seeds, learning rates and steps, as what the function gives."""
-    found = ensemble(Net, (X, Y), seeds=2, eta=[0.03, 0.01], steps=20, store=tmp_path, **QUIET)
+    found = ensemble(Line, (X, Y), seeds=2, eta=[0.03, 0.01], steps=20, store=tmp_path, **QUIET)
     both = runs.open(tmp_path).loss.transpose("seed", "eta", "step").sel(eta=found.eta)
     assert both.values.tobytes() == found.loss.values.tobytes()
 
@@ -361,7 +258,7 @@ def test_memory_is_that_of_what_is_computed():
 def test_from_a_module(tmp_path):
     """All copies start with its weights, differ by their batches, and leave it as it was."""
     torch.manual_seed(1)
-    net = Net()
+    net = Line()
     before = [w.clone() for w in net.parameters()]
     found = ensemble(net, (X, Y), seeds=3, batch=4, steps=10, **QUIET)
     assert np.ptp(found.loss.values[:, 0]) == 0 and np.ptp(found.loss.values[:, -1]) > 0
@@ -386,10 +283,7 @@ def test_observables_have_their_dimensions():
     found = ensemble(
         Net,
         (X, Y),
-        seeds=2,
-        steps=25,
-        eval_every=10,
-        weights=True,
+        **dict(seeds=2, steps=25, eval_every=10, weights=True),
         observables={"rows": lambda net, x, y: net.first.weight.norm(dim=1)},
         **QUIET,
     )
@@ -400,101 +294,42 @@ def test_observables_have_their_dimensions():
     assert found.rows.values == pytest.approx(norms, rel=1e-14)
 
 
-class Dropping(Net):
-    def loss(self, x, y):
-        return super().loss(nn.functional.dropout(x), y)
-
-
-class Noisy(Net):
-    def loss(self, x, y):
-        return super().loss(x + torch.randn(4), y)
-
-
-class Normed(Net):
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.BatchNorm1d(4)
-
-    def loss(self, x, y):
-        return super().loss(self.norm(x), y)
-
-
-class Unused(Net):
-    def __init__(self):
-        super().__init__()
-        self.spare = nn.Parameter(torch.zeros(3))
-
-
-class Branching(Net):
-    def loss(self, x, y):
-        return super().loss(x, y) if self.second.weight.sum() > 0 else super().loss(-x, y)
-
-
-class Masking(Net):
-    def loss(self, x, y):
-        return (self.first(x)[x.sum(1) * self.frozen[0] > 0]).square().mean() + super().loss(x, y)
-
-
-class InPlace(Net):
-    def loss(self, x, y):
-        out = torch.zeros(7)
-        out[0] = self.second.bias[0]
-        return super().loss(x, y) + out.sum()
-
-
-class Hidden(Net):
-    def __init__(self):
-        super().__init__()
-        self.scale = float(torch.rand(()))
-
-    def loss(self, x, y):
-        return self.scale * super().loss(x, y)
-
-
-class Counting(Net):
-    calls = 0
-
-    def loss(self, x, y):
-        self.calls += 1
-        return super().loss(x, y) * (1 if self.calls < 50 else 2)
-
-
-class Infinite(Net):
-    def loss(self, x, y):
-        return super().loss(x, y) / 0 * 0
-
-
-class Shaped(Net):
-    def __init__(self):
-        super().__init__(int(torch.randint(3, 90, ())))
-
-
-class Steep(Net):
-    def loss(self, x, y):
-        return super().loss(x, y) ** 4
-
-
+Steep = losing(lambda self, x, y: Net.loss(self, x, y) ** 4)
+BRANCHING = losing(lambda self, x, y: Net.loss(self, x if self.second.weight.sum() > 0 else -x, y))
+MASKING = losing(lambda self, x, y: self.first(x)[x.sum(1) * self.frozen[0] > 0].square().mean())
+DIFFERS = r"module: differs from seed to seed in more than .*\(register_buffer\)"
 REFUSED = {
-    Dropping: "loss: is not the same at every call",
-    Noisy: "loss: is not the same at every call: use fixed inputs and no random numbers",
-    Normed: r"loss: changes the buffer norm.running_mean .* call module.eval\(\) first",
-    Unused: r"spare: the loss does not depend on it; freeze it, requires_grad_\(False\)",
-    Branching: r"at once: .*self.second.weight.sum\(\) > 0.*torch.where for if",
-    Masking: r"at once: .*self.first\(x\)\[.*torch.where for if and masks",
-    InPlace: r"at once: .*out\[0\] = .*torch.stack for assignments in place",
-    Hidden: r"module: differs from seed to seed in more than .*\(register_buffer\)",
-    Counting: "loss: changes module.calls at every call; make it a constant",
-    Infinite: "loss: is nan",
-    Shaped: "module: is another under another seed",
-    lambda: 3: "module = 3: must be, or build, a module of torch",
-    lambda: nn.Linear(4, 1): r"Linear: has no method loss\(inputs\); give loss_fn=",
+    "dropout": (
+        losing(lambda self, x, y: Net.loss(self, nn.functional.dropout(x), y)),
+        "loss: is not the same at every call",
+    ),
+    "noisy": (
+        losing(lambda self, x, y: Net.loss(self, x + torch.randn(4), y)),
+        "loss: is not the same at every call: use fixed inputs and no random numbers",
+    ),
+    "normed": (Normed, r"loss: changes the buffer norm.running_mean .* call module.eval\(\) first"),
+    "unused": (
+        Unused,
+        r"spare: the loss does not depend on it; freeze it, requires_grad_\(False\)",
+    ),
+    "branching": (BRANCHING, r"at once: .*self.second.weight.sum\(\) > 0.*torch.where for if"),
+    "masking": (MASKING, r"at once: .*self.first\(x\)\[.*torch.where for if and masks"),
+    "in place": (InPlace, r"at once: .*out\[0\] = .*torch.stack for assignments in place"),
+    "hidden": (Hidden, DIFFERS),
+    "hidden, small": (functools.partial(Hidden, 1e-4), DIFFERS),
+    "counting": (Counting, "loss: changes module.calls at every call; make it a constant"),
+    "infinite": (losing(lambda self, x, y: Net.loss(self, x, y) / 0 * 0), "loss: is nan"),
+    "shaped": (lambda: Net(int(torch.randint(3, 90, ()))), "module: is another under another seed"),
+    "no module": (lambda: 3, "module = 3: must be, or build, a module of torch"),
+    "no loss": (lambda: nn.Linear(4, 1), r"Linear: has no method loss\(inputs\); give loss_fn="),
 }
 
 
-@pytest.mark.parametrize("kind", REFUSED, ids=lambda kind: kind.__name__)
-def test_refused_at_the_door(kind, tmp_path):
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_at_the_door(name, tmp_path):
     """In one line, before anything is written."""
-    with pytest.raises(ParameterError, match=REFUSED[kind]) as caught:
+    kind, message = REFUSED[name]
+    with pytest.raises(ParameterError, match=message) as caught:
         ensemble(kind, (X, Y), steps=5, store=tmp_path, **QUIET)
     assert "\n" not in str(caught.value) and not any(tmp_path.iterdir())
 
@@ -525,17 +360,13 @@ OPTIONS = [
     (dict(observables={"t": len}), "observables: t: is the name of something else"),
     (dict(module=Net()), "seeds: all copies would be the same"),
     (dict(module=lambda: NET), "seeds: all copies would be the same"),
-    (
-        dict(data=(X, Y[:5]), batch=3, loss_fn=lambda net, x, y: net.first(x).mean()),
-        "batch: draws rows of the data",
-    ),
+    (dict(data=(X, Y[:5]), batch=3, loss_fn=lambda net, x, y: net.first(x).mean()), "batch: draws"),
     (dict(data=(X, torch.nan * Y)), "loss: is nan at the start"),
     (dict(step=200), "step: unknown keyword"),
     (dict(optimizer="adamw"), "adamw: is adam without weight decay"),
     (dict(observables={"z": 3}), "observables: must be functions"),
     (dict(observables={"z": lambda net, x, y: 3.0}), "{'z': 3.0}: must be tensors of torch"),
     (dict(observables={"first.weight": len}), "observables: first.weight: is the name of a weight"),
-    (dict(eta=1e9), r"eta = 1e\+09: the loss is not finite at step .*; take it smaller"),
 ]
 NET = Net()
 
@@ -543,10 +374,7 @@ NET = Net()
 @pytest.mark.parametrize("options, message", OPTIONS, ids=[m for _, m in OPTIONS])
 def test_wrong_options_are_refused(options, message, tmp_path):
     """In one line."""
-    options = (
-        dict(module=Steep if options.get("eta") == 1e9 else Net, data=(X, Y), store=tmp_path)
-        | options
-    )
+    options = dict(module=Net, data=(X, Y), store=tmp_path) | options
     with pytest.raises(ParameterError, match=message) as caught:
         ensemble(**(dict(steps=50) | options), **QUIET)
     assert "\n" not in str(caught.value)
@@ -569,21 +397,3 @@ def test_one_of_several_rates_diverges():
     """It is named."""
     with pytest.raises(ParameterError, match=r"^eta = 1e\+09: the loss is not finite"):
         ensemble(Steep, (X, Y), eta=[0.01, 1e9], steps=50, **QUIET)
-
-
-class Hidden(nn.Module):
-    """Draws what is no weight, and starts small."""
-
-    def __init__(self):
-        super().__init__()
-        self.read = nn.Parameter(1e-4 * torch.randn(4, 1))
-        self.drawn = torch.randn(X.shape[1], 4)
-
-    def loss(self, x, y):
-        return (torch.tanh(x @ self.drawn.to(x)) @ self.read - y).square().mean()
-
-
-def test_what_differs_besides_weights_is_seen_from_small_starts(tmp_path):
-    """Slopes tell, where losses are the same."""
-    with pytest.raises(ParameterError, match="differs from seed to seed in more than weights"):
-        ensemble(Hidden, (X, Y), seeds=2, steps=3, store=tmp_path, progress=False)

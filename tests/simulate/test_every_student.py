@@ -6,6 +6,7 @@ it runs in, that two processes train twice, that knows no precision, or whose nu
 unseen.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -16,8 +17,8 @@ import signal
 import numpy as np
 import pytest
 import torch
-from test_ensemble import Net, X, Y
-from tiny import ALONE, STUDENTS, bits, student
+from modules import Line, X, Y
+from tiny import ALONE, EACH_KIND, FIRST, STUDENTS, bits, student
 
 from simulate import __main__ as command
 from simulate import checkpoints, jobs, pool, runs, stack, sweep, systems, training
@@ -26,7 +27,6 @@ from simulate.ensemble.copies import SYSTEM
 from theory.parameters import ParameterError, Stepped
 from theory.runtime import cli
 
-FIRST = [name for name in STUDENTS if "," not in name]  # one per system
 FORKED = [
     "induction_heads.all",
     "associative_memory.noisy_bigram",
@@ -63,10 +63,7 @@ def test_wrong_options_are_refused_in_one_line(name, tmp_path):
         (dict(dtype=torch.int64), "dtype = int64"),
         (dict(device="nowhere"), "device = 'nowhere'"),
         (dict(device="meta"), "device = 'meta'"),
-        (
-            dict(until=-1.0),
-            "must be positive" if hasattr(p, "run_to") else "has no time of its own",
-        ),
+        (dict(until=-1.0), "must be positive" if hasattr(p, "run_to") else "has no time of its"),
     ]
     for options, message in wrong:
         with pytest.raises(ParameterError, match=message) as caught:
@@ -83,9 +80,8 @@ def test_a_loss_that_overflows_is_refused_and_names_eta(name, tmp_path):
         return
     system, p = student(name, eta=1e37)
     dtype = None
-    if name.endswith(
-        "k_hop"
-    ):  # a probability is learned: in double precision its logits stay finite at any rate
+    # A probability is learned: in double precision its logits stay finite at any rate.
+    if name.endswith("k_hop"):
         p, dtype = p.replace(eta=1e150), "float32"
     with pytest.raises(ParameterError, match=r"^eta.* finite.*; take it smaller$") as caught:
         system.train(p, store=tmp_path, dtype=dtype, **ALONE)
@@ -114,16 +110,13 @@ def test_both_precisions(name):
     assert any((np.asarray(found[0][n]) != np.asarray(found[1][n])).any() for n in found[0])
     one, two = (np.ravel(f[system.finite]) for f in found)
     assert np.isfinite([one, two]).all()
-    drawn_alike = not name.startswith("induction_heads.") or name.endswith(
-        "standard"
-    )  # torch draws others in another precision
-    if drawn_alike:
-        np.testing.assert_allclose(
-            one, two, rtol=1e-4, atol=1e-4
-        )  # some hundred roundings of 6e-8, times what they meet
+    # Torch draws others in another precision.
+    if not name.startswith("induction_heads.") or name.endswith("standard"):
+        # some hundred roundings of 6e-8, times what they meet
+        np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@EACH_KIND
 def test_a_sweep_in_shards_is_what_training_gives(name, tmp_path, capsys, expected):
     """Over a grid, by the command; a finished sweep trains nothing."""
     system, p = student(name)
@@ -156,6 +149,15 @@ def test_a_sweep_in_shards_is_what_training_gives(name, tmp_path, capsys, expect
         ), quantity
 
 
+@contextlib.contextmanager
+def cluster():
+    """Address of a dask cluster of two."""
+    distributed = pytest.importorskip("distributed", reason="dask is an optional extra")
+    options = dict(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    with distributed.LocalCluster(**options) as found:
+        yield found.scheduler_address
+
+
 @pytest.mark.parametrize("way", ["workers", pytest.param("cluster", marks=pytest.mark.slow)])
 def test_where_students_are_trained_changes_nothing(way, tmp_path, expected):
     """All at once in two processes, or on a dask cluster of two, bit for bit what one process
@@ -167,11 +169,8 @@ def test_where_students_are_trained_changes_nothing(way, tmp_path, expected):
     if way == "workers":
         failures = jobs.carry_out(planned, 2, progress=False)
     else:
-        distributed = pytest.importorskip("distributed", reason="dask is an optional extra")
-        with distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None
-        ) as cluster:
-            failures = jobs.on_cluster(planned, cluster.scheduler_address, progress=False)
+        with cluster() as address:
+            failures = jobs.on_cluster(planned, address, progress=False)
     places = sorted(place for job in planned for place in job.places)
     assert failures == [] and len(places) == len(FIRST)
     assert places == sorted(tmp_path.rglob("seed-*.nc"))
@@ -183,18 +182,14 @@ def test_where_students_are_trained_changes_nothing(way, tmp_path, expected):
 def test_where_copies_are_trained_changes_nothing(where, tmp_path, monkeypatch):
     """In two processes, which the test before has started, or by dask, in stacks of two."""
     made = functools.partial(
-        ensemble, Net, (X, Y), seeds=4, steps=12, optimizer="adam", progress=False
+        ensemble, Line, (X, Y), seeds=4, steps=12, optimizer="adam", progress=False
     )
     expected = bits(made(store=tmp_path / "one"))
     monkeypatch.setattr("simulate.ensemble.copies.SYSTEM", dataclasses.replace(SYSTEM, stack=2))
     if where == "workers":
         assert bits(made(store=tmp_path / "two", workers=2)) == expected
         return
-    distributed = pytest.importorskip("distributed", reason="dask is an optional extra")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None
-    ) as cluster:
-        address = cluster.scheduler_address
+    with cluster() as address:
         assert bits(made(store=tmp_path / "two", scheduler=address)) == expected
 
 
@@ -260,33 +255,16 @@ def test_a_stack_resumes_at_different_steps(name, tmp_path, monkeypatch):
     stacks = dataclasses.replace(
         system, make=lambda p, seeds, *more: made.append(seeds) or system.make(p, seeds, *more)
     )
-    assert stack.train_stack(
-        stacks,
-        [stack.Run(p, config, seed) for seed in range(3)],
-        torch.device("cpu"),
-        dtype,
-        tmp_path / "cut",
-        {},
-        lambda done: None,
-        True,
-    )
-    assert made == [[0], [1]]
-    assert bits(system.train(p, [0, 1, 2], store=tmp_path / "cut", **ALONE)) == bits(whole)
-    assert stack.train_stack(
-        stacks,
-        [stack.Run(p, config, seed) for seed in range(3)],
-        torch.device("cpu"),
-        dtype,
-        tmp_path / "stack",
-        {},
-        lambda done: None,
-        True,
-    )
-    assert made[2:] == [[0, 1, 2]]
-    assert bits(system.train(p, [0, 1, 2], store=tmp_path / "stack", **ALONE)) == bits(whole)
+    every = [stack.Run(p, config, seed) for seed in range(3)]
+    for where, stacked in (("cut", [[0], [1]]), ("stack", [[0, 1, 2]])):
+        made.clear()
+        more = torch.device("cpu"), dtype, tmp_path / where, {}, lambda done: None, True
+        assert stack.train_stack(stacks, every, *more)
+        assert made == stacked
+        assert bits(system.train(p, [0, 1, 2], store=tmp_path / where, **ALONE)) == bits(whole)
 
 
-@pytest.mark.parametrize("name", FIRST)
+@EACH_KIND
 def test_command(name, tmp_path, capsys):
     """By the model's name and by its own: the same runs, a table and JSON."""
     model, _, short = name.partition(".")

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from tiny import ALONE, STUDENTS, bits, student
+from tiny import ALONE, EACH_KIND, FIRST, bits, in_turn, student
 
 from simulate import checkpoints, jobs, pool, runs, stack, storage
 from simulate.learner import _tensors
@@ -26,25 +26,7 @@ from simulate.statement.student import Stated
 from theory.parameters import ParameterError
 from theory.runtime import sealed
 
-EVERY = pytest.mark.parametrize("name", [name for name in STUDENTS if "," not in name])
-# Stacks with and without a clock, single students by steps and by time, a statement. Where a fault
-# stands in for what a student does, only shared code is left to see it: by one of each kind here,
-# by every student among the slow tests.
-KINDS = (
-    "state_tracking.student",
-    "positional_semantic.attention",
-    "associative_memory.trigger_task",
-    "induction_heads.three",
-    "induction_heads.bursty",
-)
-EACH_KIND = pytest.mark.parametrize(
-    "name",
-    [
-        name if name in KINDS else pytest.param(name, marks=pytest.mark.slow)
-        for name in STUDENTS
-        if "," not in name
-    ],
-)
+EVERY = pytest.mark.parametrize("name", FIRST)
 
 
 def interrupted(system, p, store, at=6):
@@ -197,8 +179,7 @@ def told(system, p, store, message):
     assert not list(store.rglob("*.nc")) and not list(store.rglob("*.checkpoint"))
 
 
-@pytest.mark.parametrize("fault", MEASURED)
-@EACH_KIND
+@pytest.mark.parametrize(("name", "fault"), in_turn(MEASURED))
 def test_what_is_measured_is_held_against_the_first_time(name, fault, tmp_path):
     system, p = student(name)
     if system.time is None:
@@ -208,8 +189,7 @@ def test_what_is_measured_is_held_against_the_first_time(name, fault, tmp_path):
     told(faulty(system, steps, measure=measuring(change)), p, tmp_path, said)
 
 
-@pytest.mark.parametrize("fault", STATES)
-@EACH_KIND
+@pytest.mark.parametrize(("name", "fault"), in_turn(STATES))
 def test_a_state_that_cannot_be_saved_or_read_is_told_before_the_first_step(name, fault, tmp_path):
     system, p = student(name)
     told(faulty(system, 0, state=STATES[fault]), p, tmp_path, r"state|saved and read back")
@@ -251,8 +231,7 @@ SHARED = {
 }
 
 
-@pytest.mark.parametrize("of", SHARED)
-@EACH_KIND
+@pytest.mark.parametrize(("name", "of"), in_turn(SHARED))
 def test_a_step_that_is_another_when_repeated_is_told(name, of, tmp_path):
     """From torch's, NumPy's or Python's shared random numbers: after an interrupt the rest would be
     another run.
@@ -362,8 +341,7 @@ FORGED = {
 UNMEASURED = ("no records", "no times", "fewer records", "more records", "names", "axes", "earlier")
 
 
-@pytest.mark.parametrize("forged", FORGED)
-@EACH_KIND
+@pytest.mark.parametrize(("name", "forged"), in_turn(FORGED))
 def test_a_checkpoint_of_another_run_is_refused_whoever_sealed_it(name, forged, tmp_path):
     system, p = student(name)
     if system.time is None and forged in UNMEASURED:

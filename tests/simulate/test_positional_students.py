@@ -424,13 +424,13 @@ def test_message_passing_is_tracked_by_state_evolution(p, start, coarsest):
     assert first.max() < coarsest and second[2] < 0.005
 
 
-def test_long_steps_leave_the_initial_well(tmp_path, monkeypatch):
+def test_long_steps_leave_the_initial_well(tmp_path):
     """And steps within the limit of the theory's scope do not, of descent and of Adam."""
-    monkeypatch.setattr("simulate.pool.cores", lambda: 1)
     p = Parameters(d=100, start="positional", steps=300, n_test=1)
 
     def ends(**words):
-        found = train(p.replace(**words), range(100, 104), alpha=[1.0], store=tmp_path)
+        alone = dict(alpha=[1.0], store=tmp_path, workers=1, progress=False)
+        found = train(p.replace(**words), range(100, 103), **alone)
         return found.m.isel(alpha=0)
 
     def left(**words):

@@ -10,17 +10,26 @@ import dataclasses
 
 import numpy as np
 import pytest
-from tiny import ALONE, STUDENTS, student
+from tiny import ALONE, FIRST, STUDENTS, student
 
 from tests import frozen
 from theory.parameters import ParameterError
 
+# Descent on a population that is the same for every seed.
+SAME = ("nineteen", "reduced", "population", "histogram", "three", "bursty")
+
 
 @pytest.mark.parametrize("name", STUDENTS)
 def test_students_end_where_they_did(name, tmp_path):
-    """In double precision, so that other machines round 10^9 times finer than the tolerance."""
+    """In double precision, so that other machines round 10^9 times finer than the tolerance; the
+    seeds are other students.
+    """
     system, p = student(name)
     found = system.train(p, [0, 1], store=tmp_path, dtype="float64", **ALONE)
+    if not any(x in name for x in SAME):
+        moving = [x for x in found.data_vars.values() if "seed" in x.dims and x.dtype.kind == "f"]
+        ends = ([float(x[k].values.ravel()[-1]) for x in moving] for k in (0, 1))
+        assert np.not_equal(*ends).any()
     for key, curve in found.data_vars.items():
         if curve.dtype.kind in "fiub":
             _hold(f"{name} | {key}", curve.astype(float), found.xindexes)
@@ -35,10 +44,14 @@ def _hold(key, curve, indexes):
     frozen.hold(f"{key} | all", *np.atleast_1d(sizes))
 
 
+# One learner, of which fewer weights are trained.
+OF_ALL = ("induction_heads.disentangled", "induction_heads.three", "induction_heads.nineteen")
+
+
 def _others():
     """Every choice that a tiny student does not make, one at a time, as test parameters."""
-    for name in STUDENTS:
-        if "," not in name:
+    for name in FIRST:
+        if name not in OF_ALL:
             system, p = student(name)
             for field in dataclasses.fields(p):
                 allowed, now = field.metadata["allowed"], getattr(p, field.name)

@@ -1,5 +1,7 @@
 """The tiny students of `simulate.systems`, and those of another package."""
 
+import pytest
+
 from simulate.systems import STEPS, STUDENTS, student
 from theory import registry
 
@@ -11,8 +13,30 @@ if "linear_attention" in registry.MODELS:  # of another package
         "linear_attention.separate": dict(REGRESSION, student="tokens"),
         "linear_attention.separate, population": REGRESSION,
     }
-__all__ = ["ALONE", "STUDENTS", "bits", "student"]
+__all__ = ["ALONE", "EACH_KIND", "FIRST", "STUDENTS", "bits", "in_turn", "student"]
+FIRST = [name for name in STUDENTS if "," not in name]  # one per system
+# Stacks with and without a clock, single students by steps and by time, a statement. Where only
+# shared code is left to see a fault: by one of each kind here, by every student among the slow
+# tests.
+KINDS = (
+    "state_tracking.student",
+    "positional_semantic.attention",
+    "associative_memory.trigger_task",
+    "induction_heads.three",
+    "induction_heads.bursty",
+)
+EACH_KIND = pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=[pytest.mark.slow] * (x not in KINDS)) for x in FIRST]
+)
 ALONE = dict(progress=False, workers=1, device="cpu")
+
+
+def in_turn(faults):
+    """Every fault by two kinds of students, which take turns; by all others among slow tests."""
+    for k, fault in enumerate(faults):
+        for name in FIRST:
+            often = name in (KINDS[k % len(KINDS)], KINDS[(k + 2) % len(KINDS)])
+            yield pytest.param(name, fault, marks=[pytest.mark.slow] * (not often))
 
 
 def bits(dataset):

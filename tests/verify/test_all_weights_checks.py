@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +24,9 @@ QUICK = (
     "all_retrieved_item",
     "all_output_label_inclusive",
 )
+
+
+euler = functools.cache(times.euler)
 
 
 def table():
@@ -193,10 +197,11 @@ def test_students_are_held_to_the_descent_with_their_step(monkeypatch, late, agr
     monkeypatch.setattr(all_weights, "STUDENT_SIZES", (3,))
     monkeypatch.setattr(all_weights, "RATE", 0.02)
     monkeypatch.setattr(all_weights, "QUERIES", {"last": "q = N"})
+    monkeypatch.setattr(times, "euler", euler)
 
     def train(p, seeds):
         assert p.eval_every > 1  # or a clock of steps would pass for one of records
-        path = times.euler(p.N, "last", p.mask, p.time_per_step, p.steps)[:: p.eval_every]
+        path = euler(p.N, "last", p.mask, p.time_per_step, p.steps)[:: p.eval_every]
         loss = [running.loss_and_gradient(x, p.N, p.N)[0] for x in path]
         at = p.time_per_step * p.eval_every * np.arange(len(loss))
         stretched = [1 + late + 1e-3 * s for s in range(-4, 5)]

@@ -6,6 +6,7 @@ is not the loss's, a law off by 2%, students that are late by 3%.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,8 @@ from theory.induction_heads.all_weights import burst, recent
 from theory.induction_heads.all_weights import descent as times
 from verify.check import failed
 from verify.induction_heads import all_weights, bursty
+
+exact, flow_times, euler = map(functools.cache, (recent.exact, all_weights.flow_times, times.euler))
 
 
 @pytest.mark.parametrize("mask", ["strict", pytest.param("inclusive", marks=pytest.mark.slow)])
@@ -50,7 +53,7 @@ def test_descent_step_by_step(tmp_path):
 @pytest.mark.parametrize("late", [0.0, 0.1])
 def test_law_of_recent_pairs(late, monkeypatch):
     """At N = 32, and a flow that is late by 10%."""
-    flow = recent.exact(32, 0.125, rtol=1e-5)
+    flow = exact(32, 0.125, rtol=1e-5)
     moved = {n: (1 + late) * x for n, x in flow.items()}
     monkeypatch.setattr(recent, "exact", lambda *asked, **more: moved)
     checks, notes = bursty.of_places(((32, 0.125),))
@@ -60,7 +63,7 @@ def test_law_of_recent_pairs(late, monkeypatch):
 @pytest.mark.parametrize("late", [0.0, 0.04])
 def test_law_is_held_to_the_flow(late, monkeypatch):
     """At N = 32; a flow that is late by 4% is not the law's."""
-    flow = all_weights.flow_times(32, "last", 2)
+    flow = flow_times(32, "last", 2)
     moved = {n: (1 + late) * x for n, x in flow.items()}
     monkeypatch.setattr(all_weights, "flow_times", lambda *asked: moved)
     checks, notes = bursty.against_law(((32, 2),))
@@ -76,9 +79,10 @@ def test_law():
 @pytest.mark.parametrize(("late", "agrees"), [(0.0, True), (0.03, False)])
 def test_students_are_held_to_the_descent_on_a_burst(monkeypatch, late, agrees):
     """Students that are the descent itself, a thousandth apart, agree; 3% later they do not."""
+    monkeypatch.setattr(times, "euler", euler)
 
     def train(p, seeds):
-        path = times.euler(p.N, "last", p.mask, p.time_per_step, p.steps, p.B)[:: p.eval_every]
+        path = euler(p.N, "last", p.mask, p.time_per_step, p.steps, p.B)[:: p.eval_every]
         loss = [times.loss_of(p.N, "last", p.mask, p.B)(x)[0] for x in path]
         at = p.time_per_step * p.eval_every * np.arange(len(loss))
         stretched = [1 + late + 1e-3 * s for s in range(-4, 5)]

@@ -10,7 +10,7 @@ from theory import state_tracking
 from theory.state_tracking.levels import LEVELS
 from verify import check_table, demo, ensembles
 from verify.check import estimated
-from verify.state_tracking import fidelity
+from verify.state_tracking import fidelity, gradients
 from verify.trajectories import compare
 
 
@@ -27,6 +27,7 @@ def printed(four, tmp_path_factory):
     folder, said = tmp_path_factory.mktemp("demo"), []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo.students, "main", lambda words: store.write(four[1], words[-1]))
+        patch.setattr(gradients, "GRADIENTS", gradients.GRADIENTS[:2])  # which has its own tests
         patch.setattr(demo.progress, "say", lambda text: said.extend(text.splitlines()))
         assert demo.main(["--folder", str(folder)]) == 0
     return said, {path.name for path in folder.iterdir()}

@@ -1,5 +1,6 @@
 """Reports of command lines are stored by all that they depend on, and come back as they were."""
 
+import functools
 import itertools
 import json
 import os
@@ -35,6 +36,8 @@ def made(tmp_path, monkeypatch):
     """Number of times that the report was made."""
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path))
     monkeypatch.setattr(stored, "SHORT", -1.0)
+    for module, name in ((digests, "sources"), (stored, "_data")):  # files stay as they are
+        monkeypatch.setattr(module, name, functools.cache(getattr(module, name)))
     count = []
 
     def make():
@@ -115,6 +118,7 @@ def test_what_is_kept_and_damaged_is_computed_again(made, tmp_path, monkeypatch)
     rng = random.Random(0)
     stored.answer(REQUEST, "gradients", make, False)
     report = stored.place(REQUEST, "gradients")
+    monkeypatch.setattr(stored, "place", lambda *_: report)
     monkeypatch.setattr(stored, "_code", lambda function: "code")
     monkeypatch.setattr(stored, "_functions", [])
     numbers = stored.kept(lambda n: count.append(1) or np.linspace(0, 1, n))

