@@ -1,4 +1,10 @@
-"""Rules that a shipped ensemble obeys, checked whenever it is read."""
+"""Rules that a shipped ensemble obeys, checked whenever it is read.
+
+How steps change A is also measured: ``verify.rates state_tracking`` trains one student with halved
+steps, and tests compare descent of the flow with halved steps at every labelled setting. Not so for
+students whose draws change with the step (rewards, standard transformers, text), and for minima
+(random starts), where no step is left.
+"""
 
 from __future__ import annotations
 

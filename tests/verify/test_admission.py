@@ -13,8 +13,10 @@ import xarray as xr
 import verify
 from simulate import runs as store
 from theory.parameters import ParameterError
+from theory.state_tracking import flow
 from verify.admission import CODE, admitted, rules
-from verify.state_tracking.ensemble import SHIPPED
+from verify.rates import rates
+from verify.state_tracking.ensemble import SETTINGS, SHIPPED
 
 FILES = [f for f in Path(verify.__file__).parent.rglob("*.nc") if "kept" not in f.parts]
 
@@ -30,6 +32,31 @@ def test_all_files_are_admitted():
 def demo():
     """Students that are admitted."""
     return store.read(SHIPPED / "demo.nc")
+
+
+def moved(name, times=1):
+    """How a step, or a multiple of it, changes A by the flow of a setting, and in which order."""
+    p = SETTINGS[name].p.run_to(SETTINGS[name].alpha)
+    system, end = flow(p.teachers), p.epochs * p.time_per_step
+
+    def curve(step):
+        return system.solve(p, at=step * np.arange(round(end / step) + 1), until=1.01 * end).A
+
+    def descent(step):
+        return system.descend(p, step, round(end / step)).A
+
+    return rates(curve, descent, p.time_per_step * times / np.array([1, 2, 4]))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_step_changes_little(name):
+    """In first order, and A by less than half a percent."""
+    assert moved(name).verdict == "agrees" and moved(name).differences[0] < 0.005
+
+
+def test_larger_steps_would_be_seen():
+    """Four times those of two settings."""
+    assert all(moved(name, 4).differences[0] > 0.005 for name in ("d_g_4", "N_8"))
 
 
 def hole(x):
