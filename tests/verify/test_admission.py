@@ -55,8 +55,8 @@ def test_a_step_changes_little(name):
 
 
 def test_larger_steps_would_be_seen():
-    """Four times those of two settings."""
-    assert all(moved(name, 4).differences[0] > 0.005 for name in ("d_g_4", "N_8"))
+    """Eight times those of two settings."""
+    assert all(moved(name, 8).differences[0] > 0.005 for name in ("d_g_4", "N_8"))
 
 
 def hole(x):
