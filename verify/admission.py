@@ -1,7 +1,7 @@
 """Rules that a shipped ensemble obeys, checked whenever it is read.
 
-How steps change A is also measured: ``verify.rates state_tracking`` trains one student with halved
-steps, and tests compare descent of the flow with halved steps at every labelled setting. Not so for
+How steps change A is measured in tests: a student of a shipped setting is trained with its step
+and with halved ones, and descent of the flow is compared at every labelled setting. Not so for
 students whose draws change with the step (rewards, standard transformers, text), and for minima
 (random starts), where no step is left.
 """

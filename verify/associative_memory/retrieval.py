@@ -62,7 +62,7 @@ def balances(p: Parameters, progress: bool) -> list[Check]:
     name = "retrieval_balance_rate"
     return [
         fitted(1.0, descent, steps).check(f"power of the step in the {what}", name),
-        sampled(f"{what}, descent and students", name, descent(p.eta), balance(p, runs)),
+        sampled(f"{what}, descent and students", name, float(descent(p.eta)), balance(p, runs)),
     ]
 
 

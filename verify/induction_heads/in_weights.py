@@ -56,7 +56,7 @@ LOST = Parameters(L=4, R=2, C=512, head_decay=0.006, eta=0.5, eval_every=4)
 ALONE = COMMON.replace(R=10**6)  # the head takes for ever
 POOLS = (16, 64, 256)  # items of each label
 OTHERS = 0.7  # the exponent that Nguyen and Reddy measured
-SEEDS, MORE = (0, 1, 2, 3), range(8)
+SEEDS = (0, 1, 2, 3)
 HALVED = 2.0 ** np.arange(2, -1, -1)  # steps, in units of the usual one
 # No order is known: the memory's rate is taken at one time, along which it and the head's fade.
 FOLLOWS = 0.02
@@ -80,18 +80,26 @@ def when(runs: xr.Dataset, variable: str, level: float, of: xr.DataArray) -> xr.
     return xr.DataArray([float(row.interp(t=time)) for row, time in rows], dims="seed")
 
 
-def shares(p: Any, seeds: Sequence[int], progress: bool) -> Check:
-    """How the share of the head in the logit, when the residual is half its start, approaches the
-    formula with the step of students.
+def shares(p: Any, seeds: Sequence[int], progress: bool) -> list[Check]:
+    """Share of the head in the logit, when the residual is half its start: how descent approaches
+    the formula with its step, and students of the same steps.
     """
-    level = np.log(p.L + 1)
+    until, level = LONGER * emergence_time(p), np.log(p.L + 1)
 
-    def students(eta: float) -> xr.DataArray:
-        runs, _ = trained(p.replace(eta=eta), LONGER * emergence_time(p), seeds, progress)
+    def share(runs: xr.Dataset) -> xr.DataArray:
         return when(runs, "logit", level, runs.in_context / level)
 
-    rate = fitted(head_share(p), students, p.eta * HALVED)
-    return rate.check(f"power of the step in the share of the head, {where(p)}", "iw_half")
+    def descent(eta: float) -> float:
+        path = flows()[stated.name].descend(p, eta, round(until / eta))
+        return float(share(path.expand_dims("seed"))[0])
+
+    rate = fitted(head_share(p), descent, p.eta * HALVED)
+    students = share(trained(p, until, seeds, progress)[0])
+    name = f"share of the head, {where(p)}"
+    return [
+        rate.check(f"power of the step in the {name}", "iw_half"),
+        sampled(f"{name}, descent and students", "iw_half", descent(p.eta), students),
+    ]
 
 
 def fallen(runs: xr.Dataset, after: float) -> np.ndarray:
@@ -119,8 +127,8 @@ def clocks(seeds: Sequence[int], progress: bool) -> tuple[Check, str]:
     formula with the step of students, for all numbers of items; and its exponent in these.
     """
     level = np.log(ALONE.L + 1)
-    sizes: dict[str, Any] = dict(in_weights=level, c_0=ALONE.c_0)
-    sizes["rate_memory"] = ((ALONE.L - 1) * np.array(POOLS)) ** -0.5
+    memory = ((ALONE.L - 1) * np.array(POOLS)) ** -0.5
+    sizes = {"rate_memory": memory, "in_weights": level, "c_0": ALONE.c_0}
     told = xr.DataArray(equations()["iw_memory_clock"].evaluate(sizes), dims="C")
 
     @functools.cache
@@ -177,9 +185,9 @@ def timescales(request: Request) -> Report:
         solved = emergence(
             stated, [p], "logit", solved_time, "iw_half", level=np.log(p.L + 1), **given
         )
-        checks = [*checks, *solved[0], shares(p, MORE, show)]
+        checks = [*checks, *solved[0], *shares(p, SEEDS, show)]
         notes = [*notes, *solved[1]]
     late = lost(LOST, SEEDS, show)
-    power = clocks(MORE, show)
+    power = clocks(range(8), show)
     notes = [*notes, late[1], power[1], perceptrons(range(8))]
     return Report([*of_race(), *checks, *late[0], power[0], transformer(COMMON)], notes)

@@ -1,16 +1,13 @@
-"""How the time of A = 1/2 approaches its expansions at large L and N; momentum the plain descent
-with its path; and a shipped student smaller steps.
+"""How the time of A = 1/2 approaches its expansions at large L and N; and momentum the plain
+descent with its path.
 """
 
-import functools
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import sympy as sp
-import xarray as xr
 
-from simulate.state_tracking import train
 from theory.state_tracking import composite, exact, thermodynamic_limit
 from theory.state_tracking.composite import lock_function
 from theory.state_tracking.onset import equations as onset_equations
@@ -18,14 +15,10 @@ from theory.state_tracking.quadrature import emergence_time
 from verify.check import Check, listed
 from verify.rates import rates
 from verify.state_tracking import optimisers
-from verify.state_tracking.ensemble import SETTINGS
 
 LENGTHS = 4.0 ** np.arange(6, 11)
 STATES = 2.0 ** np.arange(5, 9)
 ROUNDING = 1e-12  # of quadratures
-SHIPPED = SETTINGS["draws_2048"].p  # the cheapest
-LONG, POINTS = 2.75, 88  # eta alpha, soon after A = 1/2; measurements until then
-RATES = 2.0, 1.0, 0.5  # the last is that of the ensemble
 
 
 def sized(L: Any, N: Any) -> dict[str, Any]:
@@ -53,21 +46,4 @@ def of_sizes() -> Iterator[Check]:
     yield rate.check("power of 1/N in what the thermodynamic limit leaves out", limit.name)
 
 
-@listed
-def of_steps() -> Iterator[Check]:
-    """A student of a shipped ensemble, at its step and larger ones, against itself with half the
-    step.
-    """
-
-    @functools.cache
-    def student(eta: float) -> xr.Dataset:
-        p = SHIPPED.replace(eta=eta, n_test=16).run_to(LONG / eta)
-        run = train(p.replace(eval_every=p.epochs // POINTS), seeds=[0], progress=False)
-        return run[["A", "R", "S"]].isel(seed=0, drop=True).assign_coords(alpha=eta * run.alpha)
-
-    halves = [student(eta / 2) for eta in RATES]
-    rate = rates(halves, [student(eta) for eta in RATES], RATES)
-    yield rate.check("power of the step in what half of it changes, a shipped student")
-
-
-GROUPS = (of_sizes, optimisers.on_flow, of_steps)
+GROUPS = (of_sizes, optimisers.on_flow)
