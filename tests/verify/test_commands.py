@@ -53,7 +53,7 @@ def test_trajectories_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
 
 def test_timescales_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path))
-    sweep = {"eta": ((1.0, 2.0), lambda v: TINY.replace(eta=v, eval_every=20))}
+    sweep = {"eta": ((0.5, 1.0, 2.0), lambda v: TINY.replace(eta=v, eval_every=20))}
     monkeypatch.setattr(model_timescales, "SWEEPS", sweep)
     monkeypatch.setattr(model_timescales, "SEEDS", range(2))
     monkeypatch.setattr(
