@@ -213,8 +213,8 @@ class Balls:
         if e in CONSTANTS:
             return getattr(library().arb, CONSTANTS[e]), ()
         if e.is_Add or e.is_Mul:
-            fixed, rest = e.as_independent(*self.moving, as_Add=e.is_Add)
-            parts = e.args if e in (fixed, rest) else (fixed, *e.func.make_args(rest))
+            parts = e.as_independent(*self.moving, as_Add=e.is_Add)
+            parts = e.args if e in parts else parts
             work = operator.add if e.is_Add else operator.mul
             return work if len(parts) == 2 else lambda *x: functools.reduce(work, x), parts
         if e.is_Pow:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 GUARD = 6  # digits of the first attempt beyond those asked for
 FAR = 500.0  # logarithm of a step, beyond which a series has no further terms
 ATTEMPTS = 5
-SPARE = 2.0**-10  # by which a box is wider than the path in it, in widths of the path
-PARTS = 10  # of a step, in which slopes of rates are bounded
+SLOPES = 6  # order in time of slopes of rates
+PARTS = 5  # of a step, in which slopes of rates are bounded
 STEPS = 20_000
 SHORTEST = 1e-10  # step, in units of the run that is left
 TRIES = 60  # lengths of a step
@@ -93,13 +93,8 @@ def certify(
     more = GUARD
     why = ""
     for expr in goal:
-        known = {
-            s: fraction(values[s.name], s.name)
-            for e in exprs
-            for s in e.free_symbols
-            if s.name in used
-        }
-        if expr.subs({**flow.initial, flow.time: 0}).xreplace(known) == 0:
+        start = expr.subs({**flow.initial, flow.time: 0})
+        if start.xreplace({x: fraction(values[x.name], x.name) for x in start.free_symbols}) == 0:
             return Interval(Decimal(0), Decimal(0))
     for _ in range(ATTEMPTS):
         bits = math.ceil((digits + more) * math.log2(10))
@@ -195,32 +190,45 @@ class Path:
                 x.append(arb_series(rate)[k] / (k + 1))
         return found
 
-    def slopes(self, of: Balls, t: Any, box: Sequence[Any], along: Sequence[Any]) -> list[Any]:
-        """Values of expressions in a box as series whose second term is the slope in a
-        direction.
+    def slopes(
+        self, t: Any, paths: Sequence[Any], part: Any, room: Sequence[Any]
+    ) -> list[list[Any]]:
+        """Slopes of rates, by each order parameter, along paths with errors no larger than
+        ``room``, as polynomials in time over a part: of series in time s, the rates of
+        ``path + s^n e_k`` have them from the power n to 2 n - 1.
         """
-        self.flint.ctx.cap, arb_series = 2, self.flint.arb_series
-        pairs = zip((t, *box), along, strict=True)
-        return [arb_series(x) for x in of(*(arb_series([*pair]) for pair in pairs))]
+        flint, n, rows = self.flint, SLOPES + 1, range(len(paths))
+        size = part.abs_upper() ** -n
 
-    def growth(self, t: Any, box: Sequence[Any]) -> list[list[Any]]:
-        """Matrix M with ``d|e|/dt <= M |e|``, entry by entry, for the difference e of two paths in
-        a box: slopes, on the diagonal with their signs.
-        """
-        rows = range(len(box))
-        columns = [self.slopes(self.rates, t, box, [0, *(int(j == k) for j in rows)]) for k in rows]
+        def terms(about: Any) -> list[list[Any]]:
+            flint.ctx.cap = 2 * n
+            more = flint.arb_series([0] * n + [size])
+            along = [
+                flint.arb_series(taylor(p, about, 2 * n)) + self.unit * r
+                for p, r in zip(paths, room, strict=True)
+            ]
+            still, *moved = (
+                self.rates(
+                    flint.arb_series([t + about, 1]),
+                    *(x + more * (j == k) for j, x in enumerate(along)),
+                )
+                for k in (-1, *rows)
+            )
+            return [[(flint.arb_series(x[j]) - still[j]) / size for x in moved] for j in rows]
+
         return [
-            [columns[k][j][1].upper() if j == k else columns[k][j][1].abs_upper() for k in rows]
-            for j in rows
+            [
+                flint.arb_poly([*(x[n + k] for k in range(SLOPES)), rest[n + SLOPES]])
+                for x, rest in zip(*both, strict=True)
+            ]
+            for both in zip(terms(flint.arb(0)), terms(part), strict=True)
         ]
 
     def spread(self, rates: list[list[Any]], h: Any, errors: Sequence[Any]) -> list[Any]:
         """Errors after a time."""
         arb_mat = self.flint.arb_mat
-        grown = arb_mat([[h * x for x in row] for row in rates]).exp() * arb_mat(
-            [[e] for e in errors]
-        )
-        return [x.upper() for x in grown.entries()]
+        grown = arb_mat([[h * x for x in row] for row in rates]).exp()
+        return [x.upper() for x in (grown * arb_mat([[e] for e in errors])).entries()]
 
     def step(self, end: Any) -> bool:
         """Go one step towards a time; whether that is the last.
@@ -281,13 +289,13 @@ class Path:
         ``room``.
         """
         most, length = errors, h / PARTS
+        part, poly = self.unit * (length / 2), self.flint.arb_poly
+        slopes = self.slopes(self.t + h / 2, paths, self.unit * (h / 2), room)
         for k in range(PARTS):
-            part = length * (k + 0.5 - PARTS / 2) + self.unit * (length / 2)
-            box = [
-                (x := p(part)) + self.unit * (r + SPARE * x.rad())
-                for p, r in zip(paths, room, strict=True)
-            ]
-            rates = self.growth(self.t + h / 2 + part, box)
+            there = poly([length * (k + 0.5 - PARTS / 2), 1])
+            rates = [[x(there)(part).abs_upper() for x in row] for row in slopes]
+            for j, row in enumerate(slopes):  # those of themselves with their signs
+                rates[j][j] = row[j](there)(part).upper()
             rising = [[x.max(self.flint.arb(0)) for x in row] for row in rates]
             new = self.spread(rising, length.upper(), [m / PARTS for m in missed])
             ends = self.spread(rising, length.upper(), errors)
@@ -300,8 +308,7 @@ class Path:
 
     def defect(self, t: Any, paths: Sequence[Any], part: Any) -> list[Any]:
         """Largest difference between the slope of a path and its rate, over a part of time."""
-        arb_poly = self.flint.arb_poly
-        arb_series = self.flint.arb_series
+        arb_poly, arb_series = self.flint.arb_poly, self.flint.arb_series
 
         def rates(about: Any, terms: int) -> list[Any]:
             self.flint.ctx.cap = terms
@@ -376,9 +383,11 @@ class Path:
 
     def sloped(self, part: Any) -> tuple[Any, Any]:
         """Value and slope of the event in a part of the last step."""
-        t, box = self.piece[0] + part, self.along(part)
-        (series,) = self.slopes(self.more, t, box, [1, *self.rates(t, *box)])
-        return series[0], series[1]
+        self.flint.ctx.cap, arb_series = 2, self.flint.arb_series
+        now = [self.piece[0] + part, *self.along(part)]
+        pairs = zip(now, [1, *self.rates(*now)], strict=True)
+        value = arb_series(self.more(*(arb_series([*pair]) for pair in pairs))[0])
+        return value[0], value[1]
 
     def refined(self, part: Any) -> Any:
         """The one zero in a part, by Newton's method on intervals."""

@@ -1,4 +1,10 @@
-"""Rules that a shipped ensemble obeys, checked whenever it is read."""
+"""Rules that a shipped ensemble obeys, checked whenever it is read.
+
+How steps change A is measured in tests: a student of a shipped setting is trained with its step
+and with halved ones, and descent of the flow is compared at every labelled setting. Not so for
+students whose draws change with the step (rewards, standard transformers, text), and for minima
+(random starts), where no step is left.
+"""
 
 from __future__ import annotations
 

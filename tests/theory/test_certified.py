@@ -202,7 +202,7 @@ def judged(seed):
 
 
 @pytest.mark.parametrize(
-    "seeds", (range(5), pytest.param(range(5, 200), marks=pytest.mark.slow)), ids=len
+    "seeds", (range(20), pytest.param(range(20, 200), marks=pytest.mark.slow)), ids=len
 )
 def test_random_flows(seeds):
     """`solve` misses no event, and no value, of random flows."""
@@ -218,6 +218,15 @@ def test_every_part_of_the_bound_is_needed(monkeypatch):
         path = certified.Path(own({x: t**40}, {x: 0}), {}, 60, [])
         (missed,) = path.defect(flint.arb(0), [flint.arb_poly([0])], flint.arb(0, 0.5))
         assert missed >= flint.arb(0.5) ** 40
+        path = certified.Path(own({x: t * y + sp.exp(x), y: 0 * x}, {x: 0, y: 0}), {}, 60, [])
+        room = [flint.arb(0.01), flint.arb(0)]
+        (of_x, of_y), still = path.slopes(
+            flint.arb(2), [flint.arb_poly([0, 1])] * 2, flint.arb(0, 0.5), room
+        )
+        for s in (-0.5, 0.1, 0.5):
+            assert all(of_x(flint.arb(s)).contains(flint.arb(s + e).exp()) for e in (-0.01, 0.01))
+            assert of_x(flint.arb(s)).rad() < 0.03 and of_y(flint.arb(s)).contains(2 + s)
+        assert all(of(flint.arb(s)) == 0 for of in still)
         path = certified.Path(CIRCLE, {}, 60, [])
         path.y = [flint.arb(0, 0.001), flint.arb(1, 0.001)]
         ends, _ = path.last(1.0)

@@ -12,9 +12,12 @@ import xarray as xr
 
 import verify
 from simulate import runs as store
+from simulate.state_tracking import train
 from theory.parameters import ParameterError
+from theory.state_tracking import flow
 from verify.admission import CODE, admitted, rules
-from verify.state_tracking.ensemble import SHIPPED
+from verify.rates import rates
+from verify.state_tracking.ensemble import SETTINGS, SHIPPED
 
 FILES = [f for f in Path(verify.__file__).parent.rglob("*.nc") if "kept" not in f.parts]
 
@@ -30,6 +33,49 @@ def test_all_files_are_admitted():
 def demo():
     """Students that are admitted."""
     return store.read(SHIPPED / "demo.nc")
+
+
+def moved(name, times=1):
+    """How a step, or a multiple of it, changes A by the flow of a setting, and in which order."""
+    p = SETTINGS[name].p.run_to(SETTINGS[name].alpha)
+    system, end = flow(p.teachers), p.epochs * p.time_per_step
+
+    def curve(step):
+        return system.solve(p, at=step * np.arange(round(end / step) + 1), until=1.01 * end).A
+
+    def descent(step):
+        return system.descend(p, step, round(end / step)).A
+
+    return rates(curve, descent, p.time_per_step * times / np.array([1, 2, 4]))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_step_changes_little(name):
+    """In first order, and A by less than half a percent."""
+    assert moved(name).verdict == "agrees" and moved(name).differences[0] < 0.005
+
+
+def test_larger_steps_would_be_seen():
+    """Eight times those of two settings."""
+    assert all(moved(name, 8).differences[0] > 0.005 for name in ("d_g_4", "N_8"))
+
+
+def test_a_student_with_half_the_step():
+    """At the step of a shipped setting and larger ones: what half of it changes is of order 1."""
+    shipped, etas = SETTINGS["draws_2048"].p, (2.0, 1.0, 0.5)
+    assert shipped.eta == etas[-1]
+
+    def student(eta):
+        p = shipped.replace(eta=eta, n_test=16).run_to(2.75 / eta)  # soon after A = 1/2
+        runs = train(p.replace(eval_every=p.epochs // 88), seeds=[0], progress=False)
+        return runs[["A", "R", "S"]].isel(seed=0, drop=True).assign_coords(alpha=eta * runs.alpha)
+
+    runs = {eta: student(eta) for eta in (*etas, etas[-1] / 2)}
+    assert runs[0.5].A[0] < 0.2 and runs[0.5].A[-1] > 0.9
+    halves, whole = ([runs[eta / k] for eta in etas] for k in (2, 1))
+    found = rates(halves, whole, etas)
+    assert found.verdict == "agrees" and found.differences[-1] < 0.001
+    assert rates(halves, whole, etas, 2).verdict == "FAIL"
 
 
 def hole(x):

@@ -69,7 +69,7 @@ def test_students_beyond_the_paper_are_held_against_the_level_that_describes_the
 
 def test_timescales_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path))
-    sweep = {"eta": ((1.0, 2.0), lambda v: TINY.replace(eta=v, eval_every=20))}
+    sweep = {"eta": ((0.5, 1.0, 2.0), lambda v: TINY.replace(eta=v, eval_every=20))}
     monkeypatch.setattr(model_timescales, "SWEEPS", sweep)
     monkeypatch.setattr(model_timescales, "SEEDS", range(2))
     monkeypatch.setattr(

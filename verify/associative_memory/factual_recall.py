@@ -255,7 +255,7 @@ def draw(sweeps: dict[str, Any]) -> Any:
 
 # Curves of factual recall
 
-BIAS = "gradient noise of batches of about a thousand sequences, the same sign in all seeds"
+BIAS = "gradient noise of batches of about a thousand sequences, of order eta/batch, the same sign in all seeds"
 RELATION, SUBJECT = ("relation", "C0"), ("subject", "C1")
 PANELS = {
     "cross-entropy [nats]": {

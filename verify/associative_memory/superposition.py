@@ -79,7 +79,7 @@ def accuracy_checks() -> Iterator[Check]:
             off = Band(
                 -limit / value,
                 limit / value,
-                "wrong scores taken as independent: an error that falls with d",
+                "wrong scores taken as independent; no order: N ln N grows as d^2, with logarithms",
             )
             yield sampled(
                 f"{name.replace('_', ' by ')} formula, d = {p.d}, N = {p.N}",
@@ -150,7 +150,7 @@ def zipf_checks() -> list[Check]:
             band=Band(
                 -0.15 / abs(law),
                 0.15 / abs(law),
-                "finite number of keys and small P bend the power law",
+                "finite number of keys and small P bend the power law; no order: keys end",
             ),
         ),
         sampled(
@@ -159,7 +159,9 @@ def zipf_checks() -> list[Check]:
             exact,
             slopes,
             band=Band(
-                -0.1 / abs(exact), 0.1 / abs(exact), "stored keys are not all recalled at d = 16"
+                -0.1 / abs(exact),
+                0.1 / abs(exact),
+                "stored keys are not all recalled at d = 16; no order: a count of few keys",
             ),
         ),
         sampled(

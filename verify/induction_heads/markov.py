@@ -44,8 +44,9 @@ GRID = (COMMON, *(COMMON.replace(**x) for x in ({"U": 1000}, {"rho": 0.5}, {"k":
 SEQUENCES = COMMON.replace(D=16, batch_size=32, eta=1.0)
 LENGTH, GAP = 4096, 20  # tokens of a sequence; between lags, rho^20 = 1%
 SEEDS = (0, 1, 2, 3)
-# No order is known: of lags, symbols and states each leaves out a term of another power.
-NEXT = Band(-0.02, 0.02, "next order in many lags and symbols, and steps: 2% is allowed")
+NEXT = Band(
+    -0.02, 0.02, "many lags, symbols, states, and steps; no order: each leaves out another power"
+)
 FINITE = "counts of finite sequences: -0.5% to +4% at 256 tokens, falling; 2% is allowed"
 
 

@@ -20,7 +20,7 @@ from verify.induction_heads.flow_laws import dropped
 SEEDS, ABLATED = range(8), range(6)
 STRUCTURE = {4: (100, 200, 400), 8: (200, 400, 800), 16: (250, 500, 1000)}  # App. C: N, steps
 ABLATION = {(16, 32): 300, (32, 16): 600, (8, 32): 200}  # App. D: (N, D), steps
-OTHERS = "the other sixteen directions take part; items and labels are not orthonormal"
+OTHERS = "the other sixteen directions take part; items and labels are not orthonormal; no order: neither is small"
 # Ratio of T_drop, all weights over three directions: mean +- 3.5 s.e. of the seeds 100 to 103 (at N
 # = 16 to 107), which no check uses.
 BANDS = {

@@ -40,16 +40,18 @@ HEADLESS = 0.5
 PAPER = Parameters.structure().replace(
     batch_size=128, steps=200, eval_every=2
 )  # App. C with smaller batches
-OUTSIDE = Band(0.63, 0.70, "gradient noise of batches of 128; it falls as their root: 0.32 at 512")
+OUTSIDE = Band(0.63, 0.70, "gradient noise of batches of 128, of order batch^(-1/2): 0.32 at 512")
 # For the small demo setting: mean +- 3 s.e. of sixteen seeds (100 to 115) that no check uses.
-SMALL = "at N = 4 the other directions take part, and batches of 32 are noisy"
+SMALL = (
+    "at N = 4 the other directions take part, and batches of 32 are noisy; no order: two effects"
+)
 BANDS = {
     "T_drop with the head alone over T_drop": Band(0.102, 0.129, SMALL),
     "T_drop over t_ICL": Band(0.028, 0.054, SMALL),
     "T_drop of all weights over three directions": Band(-0.215, -0.195, SMALL),
 }
 # For App. C, Gaussian data: mean +- 3 s.e. of the same sixteen seeds.
-SHARED = "the others share the output, and batches are noisy"
+SHARED = "the others share the output, and batches are noisy; no order: two effects"
 BANDS_OF_PAPER = {
     "T_drop with the head alone over T_drop": Band(-0.033, -0.016, SHARED),
     "T_drop of all weights over three directions": Band(0.136, 0.156, SHARED),

@@ -16,7 +16,7 @@ from verify.report import Report, Request
 from verify.trajectories import compare, overlay
 
 NOISE = "noise of batches of 32, of order 1/batch"
-OUTSIDE = "noise of batches of 32, outside the 19 directions too"
+OUTSIDE = "noise of batches of 32, of order 1/batch, outside the 19 directions too"
 # (students - descent) over the largest predicted size, from sixteen students of the demo preset
 # (seeds 100 to 115) that no check uses; 3.5 standard errors to either side.
 BANDS = {

@@ -55,7 +55,7 @@ ADAM = Parameters(
 )
 LARGER = 0.5  # second value of omega, in addition to the main text's
 SAME = 1e-3  # relative; two losses this close count as the same minimum
-EXPERIMENT = "by experiment only (App. E.3); the paper's parameters are not known"
+EXPERIMENT = "by experiment only (App. E.3), no order: the paper's parameters are not known"
 # Ratio of students to the model of the main text (or to omega = 0.2, or to the better of the two
 # other starts), minus one: mean +- 3.5 s.e. of the same number of seeds from 100 on, which no check
 # uses.

@@ -74,7 +74,7 @@ def shift(gap: xr.DataArray, other: xr.DataArray) -> tuple[float, float]:
 
 
 DEMO = Parameters(d=400, steps=300, n_test=4000)
-SELECTION = "the paper's selection; informed descent follows the local one (see the claims ledger)"
+SELECTION = "the paper's selection; informed descent follows the local one; no order: another branch (see the claims ledger)"
 SETTING = ("omega", "sigma", "lam", "target")  # what an order parameter depends on, beside alpha
 # Deviation of the paper's branch of the proximal operator where students distinguish the two, in
 # the default setting, semantic branch at alpha = 0.57, positional at 1: (students - predicted) over

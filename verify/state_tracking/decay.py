@@ -56,7 +56,7 @@ def checks(
                 float(late_overlap(q)),
                 float(R.mean()),
                 REST,
-                "attention below 1; unequal shares of the training set",
+                "attention below 1; unequal shares of the training set; no order: neither is small",
             ),
             at_most(
                 f"size of S over R in the end, {title}",
@@ -86,7 +86,7 @@ GROWS, DIES = 0.75, 1.25  # of decay_unlearned, from scratch
 # Length of runs, in times 1 / (eta decay).
 AGES = {"learned": 6.0, "kept": 10.0, "lost": 16.0, "grows": 10.0, "dies": 8.0}
 NEAR_GUESSING = 0.1  # of A, beyond 1/L
-UNEQUAL = "attention differs between positions and actions; unequal shares of the training set"
+UNEQUAL = "attention differs between positions and actions; unequal shares of the training set; no order: neither is small"
 # Measured deviations of what students keep (seeds 300 and 301): attention on wrong actions is not
 # uniform.
 BANDS = {

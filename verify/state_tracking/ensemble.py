@@ -190,13 +190,13 @@ SOURCE = of_system(
 # of the largest deviation). Second pair: hull over all four settings.
 # `tests/verify/test_bands.py` measures them again.
 
-CLOSURE = "closure c(A)"
-NEGLECTED = "closure c(A); logit variance neglected"
-FROZEN = "closure c(A); Gaussian logits with the variance of time 0"
-GAUSSIAN = "Gaussian logits"
-COUNTS = "which states meet which actions in the training set, as the level disorder_counts knows"
-CAVITY = "columns of M taken as independent noise to each other"
-HIGHER = "moments beyond the second, entries of M taken as one Gaussian"
+CLOSURE = "closure c(A), of no order"
+NEGLECTED = "closure c(A), of no order; logit variance neglected"
+FROZEN = "closure c(A), of no order; Gaussian logits with the variance of time 0"
+GAUSSIAN = "Gaussian logits, of no order"
+COUNTS = "which states meet which actions in the training set, as the level disorder_counts knows; no order: a given set"
+CAVITY = "columns of M taken as independent noise to each other, of no order"
+HIGHER = "moments beyond the second, entries of M taken as one Gaussian, of no order"
 # variable: (low, high) at the demo's setting, (low, high) over four settings, why
 PAPER = {
     "A": ((0.086, 0.43), (-0.22, 0.45), CLOSURE),
@@ -226,7 +226,7 @@ MOMENTS = {
     "rollout": (
         (0.223, 0.302),
         (0.21, 0.60),
-        "Gaussian logits, one accuracy for all steps (beyond the demo measured on these very seeds)",
+        "Gaussian logits, one accuracy for all steps, of no order (beyond the demo measured on these very seeds)",
     )
 }
 # Emergence times, measured / predicted - 1.

@@ -61,7 +61,7 @@ ABOVE_SCATTER = 1.2
 AT_CHANCE = "before it rises the s.e. of 5 seeds is that of the test sets, beyond which a true mean lies one time in three"
 
 
-FEW_SEEDS = "what a start does not fix scatters; the rms of some five seeds is known to a third"
+FEW_SEEDS = "what a start does not fix scatters; the rms of some five seeds is known to a third; no order: luck"
 
 
 # Where targets are missed: the measured value, with a tenth to either side (with fixed seeds
@@ -274,7 +274,9 @@ def off(setting: str, levels: dict[str, Fidelity]) -> Iterator[Check]:
             errors = levels[level].errors[name]
             ours = levels[CAVITY].errors[name]
             half = WIDTH * float(ours.std(ddof=1) / np.sqrt(len(ours)))
-            band = Band(centre - half, centre + half, "closure c(A), one logit variance")
+            band = Band(
+                centre - half, centre + half, "closure c(A), one logit variance, of no order"
+            )
             yield near(
                 f"{MEASURES[name]} by {TITLES[level].replace(', ', ' ')}, {title}",
                 "flow (15)",

@@ -90,7 +90,9 @@ def unordered(**training: Any) -> Iterator[Check]:
             plateau,
             accuracies(group, L, list(SEEDS), **training),
             band=Band(
-                -LATE, float(best.accuracy) / plateau - 1, "few actions; networks still learn"
+                -LATE,
+                float(best.accuracy) / plateau - 1,
+                "few actions; networks still learn, to no order",
             ),
         )
 

@@ -75,14 +75,20 @@ WINDOWS = ((0.33, 0.41), (0.53, 0.61), (0.83, 0.90))  # of s
 # Measured / law - 1: over the shipped seeds +1.7%, +2.2% and +5.7% in the three windows (reward for
 # the last state), with a standard error of 1.5%, 0.6% and 0.3%.
 BAND = Band(
-    -0.03, 0.09, "steps of a rollout taken as independent; labels have a finite training set"
+    -0.03,
+    0.09,
+    "steps of a rollout taken as independent; labels have a finite training set; no order: both at once",
 )
-ORBIT = Band(-0.01, 0.01, "2048 rollouts a step against a fixed training set")
+ORBIT = Band(
+    -0.01, 0.01, "2048 rollouts a step against a fixed training set; no order: two samples"
+)
 EQUATION = {"outcome": "rewards_clock", "grpo": "normalised_gain", "step": "rewards_clock_step"}
 # s at which orbits are compared: while attention still moves, some time after rewards took over.
 MEET = {"outcome": (0.36,), "grpo": (0.36,), "step": (0.2, 0.36)}
 # While attention emerges under rewards (shipped seeds: +0.11 +- 0.02 in A).
-EMERGING = Band(-0.01, 0.2, "rewards weigh a row by its own s; labels do not")
+EMERGING = Band(
+    -0.01, 0.2, "rewards weigh a row by its own s, labels do not; no order: s is not small"
+)
 EARLY = 0.3  # s below which attention is still small
 ENOUGH = 3  # measurements inside a window
 

@@ -23,7 +23,7 @@ from verify.verdict import Z_MAX, detectable_effect, normal_z, samples_needed
 STAGES = ("guess", "attention", "logic", "rollout")
 WAITING = 0.1  # share of its way that attention has made at the end of the first stage
 # The guess from actions, which the solvable student tends to, is 20 to 70% better.
-PLATEAU = Band(-0.05, 0.15, "attention has made up to a tenth of its way")
+PLATEAU = Band(-0.05, 0.15, "attention has made up to a tenth of its way; no order: a share")
 EARLY = 0.25  # 1 - S/R below which logic hardly tells actions apart
 DEFINED = "stages by intervention"  # no equation of the theory
 ONE_HEAD = "1 head"
@@ -34,7 +34,9 @@ VISIBLE = 0.99  # of what attention allows: less than half a pair of state and a
 AFTER = 200  # steps after which students of two heads have answered
 RIGHT = 0.95  # of rollouts: all but noise of the test set
 # A pair of which attention has just come near the limit may not be known yet, or be known already.
-PAIRS = Band(-0.01, 0.01, "one of 64 pairs is at the limit in every second student")
+PAIRS = Band(
+    -0.01, 0.01, "one of 64 pairs is at the limit in every second student; no order: a count"
+)
 ALONG = {"L": ("L = 3", "base", "L = 9"), "N": ("N = 4", "base", "N = 16")}
 ALONG["d_g"] = ("d_g = 4", "base", "d_g = 16")
 

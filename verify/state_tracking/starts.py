@@ -25,7 +25,7 @@ SETTINGS = {
 }
 SEEDS, DRAWS = range(10_000, 10_400), 2000
 FEW = DEMO.replace(N=3, d_g=2, L=6, d_h=8, epochs=1200, eval_every=6)  # actions do the same in 1/3!
-OWN, ALONE = 0.005, Band(-0.01, 0.01, "closure; set beforehand")
+OWN, ALONE = 0.005, Band(-0.01, 0.01, "a closure has no order; set beforehand")
 
 
 @measured

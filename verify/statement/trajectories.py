@@ -21,7 +21,11 @@ from verify.statement import fluctuations, starts
 from verify.trajectories import compare, overlay
 
 # What drawn inputs add is of second order in the noise, for class means as much as their scatter.
-NOISE = Band(-0.01, 0.01, "noise of batches, which the flow leaves out: a percent is allowed")
+NOISE = Band(
+    -0.01,
+    0.01,
+    "noise of batches, of order eta/batch, which the flow leaves out: a percent is allowed",
+)
 DISTINCT = "values of a sample are taken to be distinct (injective='leading order')"
 WHY = "steps on all inputs in float64: rounding, which grows as the weights do"
 
@@ -31,7 +35,7 @@ def checks(stated: Statement, p: Any, runs: xr.Dataset) -> list[Check]:
     curve = model.offered(stated).predict(p, runs)
     if p.batch_size:
         share = coinciding(stated, Data(counted(p)))
-        why = f"{DISTINCT}, and coincide in {share:.0%} of inputs: its size is not large"
+        why = f"{DISTINCT}, and coincide in {share:.0%} of inputs, no order: its size is not large"
         band = Band(NOISE.low - share, NOISE.high + share, why) if share else NOISE
         return compare(curve, runs, {str(x): band for x in curve.data_vars}).checks
     return [
