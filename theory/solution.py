@@ -102,6 +102,7 @@ def quantities(flow: Flow, values: Mapping[str, Any]) -> dict[str, sp.Expr]:
 def solve(
     flow: Flow,
     parameters: Any = NO_PARAMETERS,
+    until: float | None = None,
     *,
     at: Iterable[float] | None = None,
     events: Mapping[str, sp.Expr] | None = None,
@@ -117,6 +118,8 @@ def solve(
     ----------
     parameters : Parameters or mapping, optional
         Parameters, or numbers by symbol name.
+    until : float
+        Final time, also under the name of the flow's time: ``flow.solve(p, alpha=12)``.
     at : array, optional
         Output times; 601 equidistant ones by default.
     events : mapping of str to Expr, optional
@@ -134,9 +137,8 @@ def solve(
         Add what steps, batches and random weights do to every variable ``x`` and to the time of
         every event: ``x_bias``, of the mean over students, and ``x_sd``, as
         `theory.statement.batches.around` has them; for flows of statements.
-    **end : float
-        Final time, as ``until`` or under the name of the flow's time: ``flow.solve(p, alpha=12)``.
-        Also arrays of fields, which become dimensions of the result: ``L=[5, 10, 20]``; lists as
+    **end : array
+        Arrays of fields, which become dimensions of the result: ``L=[5, 10, 20]``; lists as
         long as each other are read as pairs, DataArrays of different dimensions give a table.
 
     Returns
@@ -162,7 +164,7 @@ def solve(
             rtol,
             atol,
             fluctuations,
-            end,
+            end if until is None else {"until": until, **end},
         )
 
 
@@ -200,6 +202,7 @@ def _solved(
                 solved.append(flow.solve(q, **options))
         return marked(grid.stack([solved[k] for k in grid.which]))
     flow._ask(parameters)
+    flow._known(parameters, crossing.values())
     numbers = sweep.numbers(parameters, [s.name for s in flow._compiled[0]])
     at = _times(name, at, end[name])
     path = Trajectory(flow, numbers, end[name], rtol, atol)
@@ -273,7 +276,7 @@ def _refuse(
     fields = (
         [f.name for f in dataclasses.fields(parameters)]
         if isinstance(parameters, BaseParameters)
-        else sorted({*sweep.numbers(parameters), *map(str, read - {*flow.state, flow.time})})
+        else sorted(map(str, read - {*flow.state, flow.time}))
     )
     others = [key for key in end if key not in (name, *fields)]
     if others and name not in end:
@@ -340,6 +343,7 @@ def descend(
         numbers = sweep.numbers(parameters)
         path = flow.entries().path(flow.state, numbers, optimizer, step, steps)
         return flow.observed(parameters, times, path)
+    flow._known(parameters)
     numbers = sweep.numbers(parameters)
     rates, _, start = flow._functions(numbers, step, np.inf)
     free = flow._compiled[0]
