@@ -111,7 +111,8 @@ def train_stack(
         for start in sorted({state["step"] for _, state in mine.values()}):
             states = {path: state for path, (_, state) in mine.items() if state["step"] == start}
             stacked = {path: mine[path][0] for path in states}
-            learner = _learner(system, [*stacked.values()], device, dtype, **own)
+            made = functools.partial(_learner, system, [*stacked.values()], device, dtype, **own)
+            learner = made()
             if start:
                 _resume(system, learner, states)
             shared = checkpoints.generators()
@@ -124,7 +125,15 @@ def train_stack(
                 for k, s in enumerate(next(iter(states.values()))["times"])
             }
             saving = functools.partial(_save, system, code, learner, records, stacked, shared)
-            results = _learn(system, [*stacked.values()], learner, start, records, saving, tick)
+            parts = storage.parts(system.make)
+            foreign = not all(part.__module__.startswith("simulate.") for part in parts)
+            again = made if foreign else functools.partial(lambda x: x, learner)
+            check = functools.partial(
+                interface_checks.resumable, system, learner, again, len(stacked)
+            )
+            results = _learn(
+                system, [*stacked.values()], learner, start, records, saving, check, foreign, tick
+            )
             for path, result in zip(states, results, strict=True):
                 with interface_checks.named(f"{system.name}: a run"):
                     runs.write(result, path)
@@ -210,10 +219,13 @@ def _learn(
     step: int,
     records: Records,
     save: Callable[[int], None],
+    check: Callable[[int], None],
+    foreign: bool,
     tick: Callable[[int], None],
 ) -> list[xr.Dataset]:
     """Training loop: step, measure and save until the end. Measurements are added to ``records``,
-    and ``tick`` is called after every step.
+    and ``tick`` is called after every step. ``check`` tries whether a run can be resumed: of
+    students that are not ours, before everything that is saved.
     """
     p, many = members[0].p, len(members)
     length = system.length(p)
@@ -221,6 +233,13 @@ def _learn(
     begun = False
     # Overflow is detected below, by name.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"), DeferSignals() as patience:
+
+        def keep() -> None:
+            if foreign and 0 < step < length:
+                with patience.step():
+                    check(step)
+            save(step)
+
         try:
             while True:
                 if (
@@ -240,9 +259,9 @@ def _learn(
                     begun = True
                 if step == 1 < length:  # some have no state before the first step
                     with patience.step():
-                        interface_checks.resumable(system, learner, many, step)
+                        check(step)
                 if (now := time.monotonic()) - saved > pause:
-                    save(step)
+                    keep()
                     saved = time.monotonic()
                     usual = CHECKPOINT_SHARE * CHECKPOINT_SECONDS
                     pause = CHECKPOINT_SECONDS * max(1, (saved - now) / usual)
@@ -257,7 +276,10 @@ def _learn(
                 tick(step)
         except KeyboardInterrupt:
             if not patience.torn:
-                save(step)
+                try:
+                    keep()
+                except ParameterError as error:
+                    warnings.warn(f"no checkpoint: {error}", stacklevel=2)
             raise
 
 

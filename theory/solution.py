@@ -353,10 +353,11 @@ def descend(
     fixed = [np.float64(numbers[s.name]) for s in free]
     path = np.empty((steps + 1, start.size))
     path[0] = start
-    for n in range(steps):
-        path[n + 1] = path[n] + rates(n, path[n])
-        if flow.second_order:
-            path[n + 1] += step**2 * np.array(second(times[n], *path[n], *fixed))
+    with np.errstate(all="ignore"):  # of a descent that diverges
+        for n in range(steps):
+            path[n + 1] = path[n] + rates(n, path[n])
+            if flow.second_order:
+                path[n + 1] += step**2 * np.array(second(times[n], *path[n], *fixed))
     return flow.observed(parameters, times, path.T)
 
 
