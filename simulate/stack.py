@@ -112,7 +112,11 @@ def train_stack(
             states = {path: state for path, (_, state) in mine.items() if state["step"] == start}
             stacked = {path: mine[path][0] for path in states}
             made = functools.partial(_learner, system, [*stacked.values()], device, dtype, **own)
+            ours = all(x.__module__.startswith("simulate.") for x in storage.parts(system.make))
             learner = made()
+            check = functools.partial(
+                interface_checks.resumable, system, learner, None if ours else made, len(stacked)
+            )
             if start:
                 _resume(system, learner, states)
             shared = checkpoints.generators()
@@ -124,15 +128,9 @@ def train_stack(
                 s: {name: values[:, k] for name, values in stacks.items()}
                 for k, s in enumerate(next(iter(states.values()))["times"])
             }
-            saving = functools.partial(_save, system, code, learner, records, stacked, shared)
-            parts = storage.parts(system.make)
-            foreign = not all(part.__module__.startswith("simulate.") for part in parts)
-            again = made if foreign else functools.partial(lambda x: x, learner)
-            check = functools.partial(
-                interface_checks.resumable, system, learner, again, len(stacked)
-            )
+            saving = functools.partial(_save, system, code, learner, records, stacked, shared, check)
             results = _learn(
-                system, [*stacked.values()], learner, start, records, saving, check, foreign, tick
+                system, [*stacked.values()], learner, start, records, check, saving, tick
             )
             for path, result in zip(states, results, strict=True):
                 with interface_checks.named(f"{system.name}: a run"):
@@ -193,11 +191,16 @@ def _save(
     records: Records,
     members: Mapping[Path, Run],
     shared: State,
+    check: Callable[[int], None],
     step: int,
 ) -> None:
     """Write one checkpoint per seed, with the shared generators if they are no longer as
-    ``shared``. Students without a state are trained again from the start.
+    ``shared``. Students without a state are trained again from the start; those that ``check``
+    refuses are not saved.
     """
+    if 0 < step < system.length(next(iter(members.values())).p):
+        with storage.defer_signals():
+            check(step)
     now = checkpoints.generators()
     drawn = {} if interface_checks.alike(now, shared) else {"generators": now}
     for b, (path, run) in enumerate(members.items()):
@@ -218,14 +221,12 @@ def _learn(
     learner: Learner,
     step: int,
     records: Records,
-    save: Callable[[int], None],
     check: Callable[[int], None],
-    foreign: bool,
+    save: Callable[[int], None],
     tick: Callable[[int], None],
 ) -> list[xr.Dataset]:
     """Training loop: step, measure and save until the end. Measurements are added to ``records``,
-    and ``tick`` is called after every step. ``check`` tries whether a run can be resumed: of
-    students that are not ours, before everything that is saved.
+    and ``tick`` is called after every step.
     """
     p, many = members[0].p, len(members)
     length = system.length(p)
@@ -233,13 +234,6 @@ def _learn(
     begun = False
     # Overflow is detected below, by name.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"), DeferSignals() as patience:
-
-        def keep() -> None:
-            if foreign and 0 < step < length:
-                with patience.step():
-                    check(step)
-            save(step)
-
         try:
             while True:
                 if (
@@ -261,7 +255,7 @@ def _learn(
                     with patience.step():
                         check(step)
                 if (now := time.monotonic()) - saved > pause:
-                    keep()
+                    save(step)
                     saved = time.monotonic()
                     usual = CHECKPOINT_SHARE * CHECKPOINT_SECONDS
                     pause = CHECKPOINT_SECONDS * max(1, (saved - now) / usual)
@@ -277,7 +271,7 @@ def _learn(
         except KeyboardInterrupt:
             if not patience.torn:
                 try:
-                    keep()
+                    save(step)
                 except ParameterError as error:
                     warnings.warn(f"no checkpoint: {error}", stacklevel=2)
             raise

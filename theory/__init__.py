@@ -68,9 +68,9 @@ PLACES = {name: module for module, names in MODULES.items() for name in names.sp
 
 def _interrupted(kind: type[BaseException], error: BaseException, trace: Any) -> None:
     """Of a command, while its modules are imported; `theory.runtime.cli.run` follows then."""
-    read = [f"{x}={v}" for x, v in os.environ.items() if x.startswith(("SYMPY_", "TQDM_"))]
+    read = [name for name in os.environ if name.startswith(("SYMPY_", "TQDM_"))]
     if issubclass(kind, Exception) and read:
-        _refuse(f"{' '.join(str(error).split())}; is one of these wrong? {', '.join(read)}")
+        _refuse(f"{error}; is a variable of the environment wrong? {', '.join(read)}")
     if not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
         return

@@ -86,9 +86,8 @@ def certify(
             words = f"known are {name}, until, event, digits, beyond"
             raise ParameterError(f"{unknown}: unknown keyword; {words}; one point at a time")
         goal = [] if event is None else [*solution.quantities(flow, {"event": event}).values()]
-        flow._ask(parameters)
-        flow._known(parameters, goal)
         solution._refuse(flow, parameters, end, goal)
+        flow._ask(parameters)
     observed = {} if goal else {x: flow._spell(e) for x, e in flow.observables.items()}
     exprs = [*flow.expanded.values(), *flow.initial.values(), *goal, *observed.values()]
     used = {s.name for e in exprs for s in e.free_symbols} - {name, *map(str, flow.state)}

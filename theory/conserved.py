@@ -21,6 +21,7 @@ from theory import notation, numeric, sweep
 from theory.algebra import slope, vanishes
 from theory.equation import Equation
 from theory.parameters import ParameterError
+from theory.solution import parameter_names
 
 if TYPE_CHECKING:
     from theory.flow import Flow
@@ -123,9 +124,7 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
     ParameterError
         If SymPy cannot solve the equations, or misses a solution while parameters are symbols.
     """
-    plain = {x: sp.Symbol(x.name, real=x.is_real) for x in flow.state}  # of any sign
-    state = [*plain.values()]
-    rates = [sp.factor(r.xreplace(plain)) for r in flow.expanded.values()]
+    rates = [sp.factor(r) for r in flow.expanded.values()]
     common = [
         f
         for f in sp.Mul.make_args(rates[0])
@@ -133,7 +132,7 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
     ]
     rates = [r / sp.Mul(*common) for r in rates]
     rates += [slope(r, flow.time) for r in rates if flow.time in r.free_symbols]
-    if any(not r.has(*state) and sp.simplify(r) != 0 for r in rates):
+    if any(not r.has(*flow.state) and sp.simplify(r) != 0 for r in rates):
         return []  # SymPy leaves out such an equation
     if not any(rates):
         return [{}]
@@ -146,9 +145,9 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
         for _ in range(DRAWS if free else 1)
     ]
     decimals = any(r.has(sp.Float) for r in rates)
-    polynomials = all(r.is_polynomial(*state) for r in rates)
-    if decimals and polynomials and not free and len(state) > 1:
-        degrees = [sp.Poly(r, *state).total_degree() for r in rates]
+    polynomials = all(r.is_polynomial(*flow.state) for r in rates)
+    if decimals and polynomials and not free and len(flow.state) > 1:
+        degrees = [sp.Poly(r, *flow.state).total_degree() for r in rates]
         found = _reached(flow, {}) if math.prod(degrees) > MOST_SOLUTIONS else None
         if found is not None:  # SymPy may take for ever
             warnings.warn(f"{flow.name}: {SEARCHED}", stacklevel=2)
@@ -156,15 +155,11 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
     exact = polynomials or not decimals  # 0.695 as 139/200 makes large powers
     why: Exception | str = ""
     try:
-        points = sp.solve(rates, state, dict=True, rational=exact)
+        points = sp.solve(rates, flow.state, dict=True, rational=exact)
     except (NotImplementedError, ValueError, TypeError) as error:
         points, why = [], error
-    back = {own: x for x, own in plain.items()}
     points = [
-        {
-            back[x]: sp.re(sp.N(v)) if v.is_number and not v.is_real else v.xreplace(back)
-            for x, v in p.items()
-        }
+        {x: sp.re(sp.N(v)) if v.is_number and not v.is_real else v for x, v in p.items()}
         for p in points
         if all(_here(flow, v) for v in p.values())
     ]
@@ -330,7 +325,7 @@ def linearised(
     if flow.driven and flow.time in flow.jacobian().subs(point, simultaneous=True).free_symbols:
         raise ParameterError(f"{flow.name}: the rates depend on {flow.time}, growth has no rate")
     if parameters is not None:
-        flow._known(parameters)
+        parameter_names(flow, parameters)
         return _numbers(flow, point, sweep.numbers(parameters), fixed=at is not None)
     if at is not None:
         for x, rate in flow.expanded.items():

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +20,6 @@ from theory.equation import Equation, Equations, provenance
 from theory.optimisers import Entries
 from theory.parameters import Allowed, BaseParameters, ParameterError, number
 from theory.scope import Scope
-from theory.values import Values
 
 MOST_CALLS = 300_000  # evaluations of the right-hand side, hundreds of times what any preset needs
 NO_NUMBERS = (sp.nan, sp.zoo, sp.oo, -sp.oo, sp.Derivative, sp.DiracDelta, sp.Subs)
@@ -239,14 +238,6 @@ class Flow:
         """Raise an error for Parameters of students that the flow does not describe."""
         if self.scope is not None and isinstance(parameters, BaseParameters):
             self.scope.require(parameters)
-
-    def _known(self, parameters: Any, events: Iterable[sp.Expr] = ()) -> None:
-        """Raise an error for names of a mapping that neither the flow nor these events have."""
-        if isinstance(parameters, Mapping) and not isinstance(parameters, Values):
-            exprs = [*self.where.values(), *self.observables.values(), *events]
-            read = {*self._compiled[0], *self.others}.union(*(e.free_symbols for e in exprs))
-            known = sorted(read - {*self.state, self.time, *self.where}, key=str)
-            notation.by_name("p: {} is no parameter of the flow", parameters, known)
 
     @functools.cached_property
     def _compiled(self) -> tuple[list[sp.Symbol], Any, Any, Any]:

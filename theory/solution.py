@@ -29,6 +29,7 @@ from theory.parameters import (
 from theory.runtime import memory
 from theory.scope import allow_beyond, marked
 from theory.trajectory import Trajectory
+from theory.values import Values
 
 if TYPE_CHECKING:
     from theory.flow import Flow
@@ -202,7 +203,6 @@ def _solved(
                 solved.append(flow.solve(q, **options))
         return marked(grid.stack([solved[k] for k in grid.which]))
     flow._ask(parameters)
-    flow._known(parameters, crossing.values())
     numbers = sweep.numbers(parameters, [s.name for s in flow._compiled[0]])
     at = _times(name, at, end[name])
     path = Trajectory(flow, numbers, end[name], rtol, atol)
@@ -267,17 +267,24 @@ def _many(
     return result
 
 
+def parameter_names(flow: Flow, parameters: Any, exprs: Iterable[sp.Expr] = ()) -> list[str]:
+    """Parameters that a flow, or expressions, have; an error for other names in a mapping."""
+    if isinstance(parameters, BaseParameters):
+        return [f.name for f in dataclasses.fields(parameters)]
+    exprs = [*flow.where.values(), *flow.observables.values(), *exprs]
+    read = {*flow._compiled[0], *flow.others}.union(*(e.free_symbols for e in exprs))
+    known = sorted(read - {*flow.state, flow.time, *flow.where}, key=str)
+    if isinstance(parameters, Mapping) and not isinstance(parameters, Values):
+        notation.by_name("p: {} is no parameter of the flow", parameters, known)
+    return [x.name for x in known]
+
+
 def _refuse(
     flow: Flow, parameters: Any, end: dict[str, Any], events: Iterable[sp.Expr] = ()
 ) -> None:
     """Reject keywords of `solve` that are no field, and a final time that is not positive."""
     name = flow.time.name
-    read = set().union(*(e.free_symbols for e in events), flow._compiled[0])
-    fields = (
-        [f.name for f in dataclasses.fields(parameters)]
-        if isinstance(parameters, BaseParameters)
-        else sorted(map(str, read - {*flow.state, flow.time}))
-    )
+    fields = parameter_names(flow, parameters, events)
     others = [key for key in end if key not in (name, *fields)]
     if others and name not in end:
         raise ParameterError(
@@ -343,7 +350,7 @@ def descend(
         numbers = sweep.numbers(parameters)
         path = flow.entries().path(flow.state, numbers, optimizer, step, steps)
         return flow.observed(parameters, times, path)
-    flow._known(parameters)
+    parameter_names(flow, parameters)
     numbers = sweep.numbers(parameters)
     rates, _, start = flow._functions(numbers, step, np.inf)
     free = flow._compiled[0]

@@ -171,6 +171,11 @@ def compare(
         raise ParameterError("; ".join(notes))
     if within.sizes[time] < runs.sizes[time] or failed(checks):
         notes += unit
+    if failed(checks) and (status := curve.attrs.get("status", "exact")) != "exact":
+        notes.append(
+            f"the theory is not exact ({status}): how far it may be off say bands={{...}} and, of its "
+            "model, python -m verify.trajectories"
+        )
     return Comparison(checks, xr.Dataset(deviations), broken, notes)
 
 

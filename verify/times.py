@@ -57,13 +57,11 @@ def emergence_times(
     for name, level in levels.items():
         level = number(name, level)
         sides = {"measured": runs, "predicted": theory}
-        curves = {side: [n for n, v in of.items() if time in v.dims] for side, of in sides.items()}
-        missing = [side for side, names in curves.items() if name not in names]
+        missing = [s for s, of in sides.items() if name not in of or time not in of[name].dims]
         if missing:
-            known = ", ".join(str(n) for n in curves["measured"] if n in curves["predicted"])
-            raise ParameterError(
-                f"{name}: not {' or '.join(missing)} over {time}; both have {known or 'none'}"
-            )
+            known = ", ".join(str(n) for n, v in runs.items() if n in theory and time in v.dims)
+            said = f"not {' or '.join(missing)} over {time}"
+            raise ParameterError(f"{name}: {said}; both have {known or 'none'}")
         both = [timed.numbers(side, data, [name])[name] for side, data in sides.items()]
         rise = _rise([x.transpose(..., time).values - level for x in both])
         label = f"{name} = {level:g}{', falling' if rise < 0 else ''}"

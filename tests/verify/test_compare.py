@@ -311,3 +311,20 @@ def test_published_means_of_no_students_are_refused(n):
     means = tables.arrays({"t": times, "x": times, "x_std": 0 * times + 1, "x_n": 0 * times + n})
     with pytest.raises(ParameterError, match="x_n, the number of students, go together"):
         compare(means[["x"]], means)
+
+
+def test_measured_sizes_whose_squares_leave_double_precision_are_refused(recwarn):
+    """Their mean was undecided, with NumPy's warnings."""
+    curve = st.flow().solve(P, alpha=12)
+    with pytest.raises(ParameterError, match=r"squares of 1.02272e\+200 leave double precision"):
+        compare(curve[["A"]], 1e200 * ensemble(curve, 1.0, 6))
+    assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]
+
+
+def test_a_failure_of_a_theory_that_is_not_exact_says_so():
+    """Bands are what judges it; an exact one has failed."""
+    curve = st.flow().solve(P, alpha=12)
+    runs = ensemble(curve.isel(alpha=slice(0, None, 20)), 1.05)
+    note = "the theory is not exact (closure): how far it may be off say bands={...}"
+    assert note in str(compare(curve, runs))
+    assert "not exact" not in str(compare(curve.assign_attrs(status="exact", note=3), runs))
