@@ -184,11 +184,7 @@ def states(system: Any, learner: Learner, students: int) -> list[State]:
 
 
 def resumable(
-    system: Any,
-    learner: Learner,
-    again: Callable[[], Learner] | None,
-    students: int,
-    number: int,
+    system: Any, learner: Learner, again: Callable[[], Learner] | None, students: int, number: int
 ) -> None:
     """Check that a run that is resumed from states before step ``number`` is the same run: a
     learner that is made ``again`` measures the same, and makes the same step; the first one with

@@ -313,8 +313,7 @@ def whole_number(symbol: sp.Basic, value: Any) -> int:
 def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Callable:
     arrays = [a for a in arguments if isinstance(a, sp.IndexedBase)]
     plain = [a for a in arguments if not isinstance(a, sp.IndexedBase)]
-    # Numbered symbols instead of Dummy: the order of operations, and so the last bit, must not
-    # depend on what was compiled before.
+    # Numbered symbols, no Dummy: the last bit must not depend on what was compiled before.
     stand_in: dict[sp.Basic, sp.Basic] = {
         a: sp.Symbol(f"_argument{k}") for k, a in enumerate(plain)
     }

@@ -156,17 +156,9 @@ def solve(
         if the flow does not describe these students, or has no fluctuations; or if the solution
         overflows.
     """
+    end |= {} if until is None else {"until": until}
     with allow_beyond(beyond):
-        return _solved(
-            flow,
-            {} if parameters is NO_PARAMETERS else parameters,
-            at,
-            events,
-            rtol,
-            atol,
-            fluctuations,
-            end if until is None else {"until": until, **end},
-        )
+        return _solved(flow, parameters, at, events, rtol, atol, fluctuations, end)
 
 
 def _solved(

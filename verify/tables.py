@@ -42,9 +42,7 @@ MOST = 2**26  # bytes of a table
 
 
 def read(
-    path: Path | str,
-    columns: Mapping[str, str] | None = None,
-    rows: Mapping[str, str] | None = None,
+    path: Path | str, columns: Any = None, rows: Mapping[str, str] | None = None
 ) -> xr.Dataset:
     """Read curves from a CSV file with a header, one row per time (and seed), or from arrays in a
     NumPy file (``.npz``; shapes as in `arrays`).
@@ -79,8 +77,7 @@ def read(
     """
     if not isinstance(columns, Mapping) or len(columns) < 2 or next(iter(columns)) == "seed":
         raise ParameterError(
-            "--columns: must be a time and a quantity, the time first; in Python "
-            "{'t': 'step', 'x': 'attention'}"
+            "--columns: must be a time and a quantity, the time first: {'t': 'step', 'x': 'loss'}"
         )
     path = output.path(path)
     rows = notation.mapping("rows = {}", {} if rows is None else rows, "{'seed': '3'}")

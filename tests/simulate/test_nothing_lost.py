@@ -517,3 +517,16 @@ def test_a_finished_run_of_another_kind_is_not_taken(strange, tmp_path):
     with pytest.warns(UserWarning, match="training again"):
         found = system.train(p, 2, store=tmp_path, **ALONE)
     assert bits(found) == bits(truth)
+
+
+def test_a_process_that_waits_for_another_says_so(monkeypatch):
+    """Its bar stood at 0% and said that it trains."""
+    shown = []
+
+    def run(work, sizes, workers, progress, what, **how):
+        shown.append(what)
+        return [len(shown) > 1]
+
+    monkeypatch.setattr(pool, "run", run)
+    jobs.carry_out([jobs.Job("one", 3, lambda tick, wait: True)], 1, False)
+    assert shown == ["training", "training or waiting for another process"]

@@ -549,7 +549,9 @@ def test_names_that_a_flow_does_not_have(numbers, named):
     for name, call in calls.items():
         more = known | ({"a": 0.5} if name == "solve" else {})
         call({"k": 2} | more)
-        with pytest.raises(ParameterError, match=f"^p: {named} is no parameter of the flow; .*there are") as why:
+        with pytest.raises(
+            ParameterError, match=f"^p: {named} is no parameter of the flow; .*there are"
+        ) as why:
             call(numbers | more)
         assert "\n" not in str(why.value)
     assert flow.held(x=0.5).solve({"k": 2} | known, until=1).x[-1] == 0.5

@@ -265,7 +265,9 @@ def test_a_report_that_was_edited_is_refused(tmp_path):
     done = {"status": "done", "seconds": 1.0, "numbers": {"a": [{"x": 1.0}]}, "checks": []}
     good, rng, refused = here | {"stages": {"speed": done}}, random.Random(0), 0
     for k in range(60):
-        report = good | {"stages": exchanged(good["stages"], rng)} if k % 2 else exchanged(good, rng)
+        report = (
+            good | {"stages": exchanged(good["stages"], rng)} if k % 2 else exchanged(good, rng)
+        )
         (tmp_path / "report.json").write_text(json.dumps(report))
         try:
             stages.text(run(tmp_path)[0])

@@ -53,7 +53,9 @@ def test_settings_of_libraries_that_end_their_import(setting):
     name, _, value = setting.partition("=")
     code, lines = typed("theory.onset", "state_tracking", **{name: value})
     assert code == 2 and len(lines) == 1 and value in lines[0]
-    assert re.fullmatch(rf"error: .*; is a variable of the environment wrong\?.* {name}.*", lines[0])
+    assert re.fullmatch(
+        rf"error: .*; is a variable of the environment wrong\?.* {name}.*", lines[0]
+    )
 
 
 def test_an_interrupt_while_modules_are_imported(tmp_path):

@@ -373,7 +373,7 @@ def test_summaries_beside_a_column_are_no_students(tmp_path):
 
 def test_calls_that_lack_something(tmp_path):
     """In one line, without Python's own words."""
-    with pytest.raises(ParameterError, match="must be a time and a quantity, the time first; in Py"):
+    with pytest.raises(ParameterError, match="must be a time and a quantity, the time first: {'t'"):
         tables.read(tmp_path / "nope.csv")
     with pytest.raises(ParameterError, match=r"path = 'a\\x00b': must be the name of a file"):
         tables.read("a\0b", {"t": "t", "x": "x"})
