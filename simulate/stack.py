@@ -119,7 +119,6 @@ def train_stack(
             )
             if start:
                 _resume(system, learner, states)
-            shared = checkpoints.generators()
             together = [state["records"] for state in states.values()]
             stacks = {
                 name: np.stack([made[name].numpy() for made in together]) for name in together[0]
@@ -129,7 +128,7 @@ def train_stack(
                 for k, s in enumerate(next(iter(states.values()))["times"])
             }
             saving = functools.partial(
-                _save, system, code, learner, records, stacked, shared, check
+                _save, system, code, learner, records, stacked, check
             )
             results = _learn(
                 system, [*stacked.values()], learner, start, records, check, saving, tick
@@ -192,27 +191,23 @@ def _save(
     learner: Learner,
     records: Records,
     members: Mapping[Path, Run],
-    shared: State,
     check: Callable[[int], None],
     step: int,
 ) -> None:
-    """Write one checkpoint per seed, with the shared generators if they are no longer as
-    ``shared``. Students without a state are trained again from the start; those that ``check``
-    refuses are not saved.
+    """Write one checkpoint per seed, with the generators that all share. Students without a state
+    are trained again from the start; those that ``check`` refuses are not saved.
     """
     if 0 < step < system.length(next(iter(members.values())).p):
         with storage.defer_signals():
             check(step)
-    now = checkpoints.generators()
-    drawn = {} if interface_checks.alike(now, shared) else {"generators": now}
     for b, (path, run) in enumerate(members.items()):
         if state := interface_checks.state(system, learner, b):
             kept = {
                 name: torch.as_tensor(np.stack([record[name][b] for record in records.values()]))
                 for name in next(iter(records.values()), {})
             }
-            said = {"step": step, "code": code, "learner": state, **drawn}
-            said |= {"times": [*records], "records": kept}
+            said = {"step": step, "code": code, "learner": state}
+            said |= {"times": [*records], "records": kept, "generators": checkpoints.generators()}
             with interface_checks.named(f"{system.name}: its state"):
                 checkpoints.save_checkpoint(path, run.config, run.seed, said)
 

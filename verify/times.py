@@ -84,12 +84,9 @@ def _rise(sides: Sequence[np.ndarray]) -> float:
     """Share of curves, rows of an array, that first cross zero upwards less that of those that do
     downwards, in sum over students and theory; where none crosses, by their ends.
     """
-    rows = [
-        [row[np.isfinite(row)] for row in of.reshape(-1, of.shape[-1]) if np.isfinite(row).any()]
-        for of in sides
-    ]
-    crossing = [[-row[0] for row in of if row.min() < 0 < row.max()] for of in rows]
-    ends = [[row[-1] - row[0] for row in of] for of in rows]
+    rows = [[row[np.isfinite(row)] for row in of.reshape(-1, of.shape[-1])] for of in sides]
+    crossing = [[-r[0] for r in of if r.size and r.min() < 0 < r.max()] for of in rows]
+    ends = [[r[-1] - r[0] for r in of if r.size] for of in rows]
     return sum(np.sign(of).mean() for of in (crossing if any(crossing) else ends) if of)
 
 
