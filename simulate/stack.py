@@ -127,9 +127,7 @@ def train_stack(
                 s: {name: values[:, k] for name, values in stacks.items()}
                 for k, s in enumerate(next(iter(states.values()))["times"])
             }
-            saving = functools.partial(
-                _save, system, code, learner, records, stacked, check
-            )
+            saving = functools.partial(_save, system, code, learner, records, stacked, check)
             results = _learn(
                 system, [*stacked.values()], learner, start, records, check, saving, tick
             )

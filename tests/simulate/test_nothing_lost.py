@@ -288,8 +288,9 @@ def test_an_attribute_that_counts_steps_is_told(name, tmp_path):
     told(faulty(system, 3, step=made), p, tmp_path, message)
 
 
+@pytest.mark.parametrize("at", [2, 9])  # before the first one, and later
 @pytest.mark.parametrize("of", SHARED)
-def test_shared_random_numbers_that_are_drawn_late_go_into_checkpoints(of, tmp_path):
+def test_shared_random_numbers_that_are_drawn_late_go_into_checkpoints(of, at, tmp_path):
     """Where no repeated step can see it."""
     system, p = student("state_tracking.student")
 
@@ -302,7 +303,7 @@ def test_shared_random_numbers_that_are_drawn_late_go_into_checkpoints(of, tmp_p
     seeds[of](1)
     whole = late.train(p, store=tmp_path / "whole", **ALONE)
     seeds[of](1)
-    interrupted(late, p, tmp_path / "cut", at=9)
+    interrupted(late, p, tmp_path / "cut", at=at)
     seeds[of](2)
     assert bits(late.train(p, store=tmp_path / "cut", **ALONE)) == bits(whole)
 
