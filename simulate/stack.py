@@ -112,7 +112,7 @@ def train_stack(
             states = {path: state for path, (_, state) in mine.items() if state["step"] == start}
             stacked = {path: mine[path][0] for path in states}
             made = functools.partial(_learner, system, [*stacked.values()], device, dtype, **own)
-            ours = all(x.__module__.startswith("simulate.") for x in storage.parts(system.make))
+            ours = storage.home(system.make).startswith("simulate.")
             learner = made()
             check = functools.partial(
                 interface_checks.resumable, system, learner, None if ours else made, len(stacked)

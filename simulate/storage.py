@@ -67,14 +67,19 @@ def provenance(
 
 def code(*makers: Any) -> str:
     """Digest of the package that defines students, given functions or classes that make them."""
-    homes = [part.__module__ for made in makers for part in parts(made)]
-    return statements(next((m for m in homes if _of_students(m)), homes[0]))
+    return statements(home(*makers))
 
 
-def parts(made: Any) -> list[Any]:
+def home(*makers: Any) -> str:
+    """Module that defines students."""
+    homes = [part.__module__ for made in makers for part in _parts(made)]
+    return next((m for m in homes if _of_students(m)), homes[0])
+
+
+def _parts(made: Any) -> list[Any]:
     """The function itself, or the functions and classes inside a (nested) partial, in order."""
     if isinstance(made, functools.partial):
-        return [part for one in (made.func, *made.args) if callable(one) for part in parts(one)]
+        return [part for one in (made.func, *made.args) if callable(one) for part in _parts(one)]
     return [made]
 
 
