@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import pickle
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
@@ -182,37 +183,51 @@ def states(system: Any, learner: Learner, students: int) -> list[State]:
         return [checkpoints.unpickled(checkpoints.pickled(s)) for s in states_back]
 
 
-def resumable(system: Any, learner: Learner, students: int, number: int) -> None:
-    """Check that a run that is resumed from states before step ``number`` is the same run: the step
-    is made twice from the states, with torch's, NumPy's and Python's random numbers changed. Then
-    all is as before. With a GPU, where sums may round in another order, no step is made.
+def resumable(
+    system: Any, learner: Learner, again: Callable[[], Learner] | None, students: int, number: int
+) -> None:
+    """Check that a run that is resumed from states before step ``number`` is the same run: a
+    learner that is made ``again`` measures the same, and makes the same step; the first one with
+    other shared random numbers, which checkpoints hold later. Without ``again`` it is the same
+    learner, and the first step alone. Then all is as before. With a GPU, where sums may round in
+    another order, no step is made.
 
     Raises
     ------
     ParameterError
         If the states cannot be saved, read, or restored, or do not determine the step.
     """
-    begin = states(system, learner, students)
+    begin = states(system, learner, students) if again or number == 1 else []
     if not any(begin):
         return
     load(system, learner, copy.deepcopy(begin))  # optimisers go on with what they load
     if torch.cuda.is_initialized():
         return
-    generators, ends, counts = checkpoints.generators(), [], []
-    for shift in range(2):
-        random.seed(number + shift)
-        np.random.seed(number + shift)  # noqa: NPY002
-        torch.manual_seed(number + shift)
-        learner.step(number)
-        ends.append(states(system, learner, students))
-        counts.append(counted(learner))
-        load(system, learner, copy.deepcopy(begin))
+    generators, ends, counts, measured = checkpoints.generators(), [], [], None
+    for shift, one in enumerate((again() if again else learner, learner)):
+        load(system, one, copy.deepcopy(begin))
+        checkpoints.set_generators(generators)
+        if system.time:
+            measured = records(system, one.measure(), students, measured, number)
+        if number == 1:
+            random.seed(shift)
+            np.random.seed(shift)  # noqa: NPY002
+            torch.manual_seed(shift)
+        try:
+            one.step(number)
+        except Exception:
+            if one is learner:
+                raise  # else its state is another
+        seen = [torch.as_tensor(v) for v in (measured or {}).values()]
+        ends.append([states(system, one, students), seen])
+        counts.append(counted(one))
+    load(system, learner, copy.deepcopy(begin))
     checkpoints.set_generators(generators)
     if not alike(*ends):
         raise ParameterError(
-            f"{system.name}: step({number}) made twice from the same state gives two states, a resumed "
-            "run would be another; keep in state() all that step() changes, and draw random numbers "
-            "from simulate.streams.of_torch(seed, 0, number)"
+            f"{system.name}: step({number}) made twice from the same state gives two states or "
+            "measurements, a resumed run would be another; keep in state() all that step() changes, "
+            "and draw random numbers from simulate.streams.of_torch(seed, 0, number)"
         )
     if moved := [k for k, v in counts[0].items() if not alike(v, counts[1].get(k))]:
         raise ParameterError(
@@ -222,13 +237,20 @@ def resumable(system: Any, learner: Learner, students: int, number: int) -> None
         )
 
 
-def counted(of: Any, name: str = "", depth: int = 4) -> dict[str, float]:
-    """Numbers that a student, and what it consists of, keep as attributes: by name."""
+DRAWING = (np.random.Generator, random.Random, torch.Generator)
+
+
+def counted(of: Any, name: str = "", depth: int = 4) -> dict[str, Any]:
+    """Numbers, and states of random numbers, that a student, and what it consists of, keep as
+    attributes: by name.
+    """
     if isinstance(of, int | float):
         return {name: of}
+    if isinstance(of, DRAWING):
+        return {name: of.get_state() if isinstance(of, torch.Generator) else pickle.dumps(of)}
     parts = dict(enumerate(of)) if isinstance(of, list | tuple) else of
     parts = parts if isinstance(parts, Mapping) else getattr(of, "__dict__", {})
-    found: dict[str, float] = {}
+    found: dict[str, Any] = {}
     for key, part in parts.items() if depth and not isinstance(of, ModuleType) else ():
         found |= counted(part, f"{name}.{key}", depth - 1)
     return found

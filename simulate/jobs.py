@@ -86,7 +86,7 @@ def carry_out(jobs: Sequence[Job], workers: int | None = None, progress: bool = 
                 workers,
                 progress,
                 memory=memory,
-                what=_what(waiting),
+                what=_what(waiting) + " or waiting for another process" * wait,
                 unit=waiting[0].unit,
             )
         except TerminatedWorkerError:

@@ -111,10 +111,14 @@ def train_stack(
         for start in sorted({state["step"] for _, state in mine.values()}):
             states = {path: state for path, (_, state) in mine.items() if state["step"] == start}
             stacked = {path: mine[path][0] for path in states}
-            learner = _learner(system, [*stacked.values()], device, dtype, **own)
+            made = functools.partial(_learner, system, [*stacked.values()], device, dtype, **own)
+            ours = storage.home(system.make).startswith("simulate.")
+            learner = made()
+            check = functools.partial(
+                interface_checks.resumable, system, learner, None if ours else made, len(stacked)
+            )
             if start:
                 _resume(system, learner, states)
-            shared = checkpoints.generators()
             together = [state["records"] for state in states.values()]
             stacks = {
                 name: np.stack([made[name].numpy() for made in together]) for name in together[0]
@@ -123,8 +127,10 @@ def train_stack(
                 s: {name: values[:, k] for name, values in stacks.items()}
                 for k, s in enumerate(next(iter(states.values()))["times"])
             }
-            saving = functools.partial(_save, system, code, learner, records, stacked, shared)
-            results = _learn(system, [*stacked.values()], learner, start, records, saving, tick)
+            saving = functools.partial(_save, system, code, learner, records, stacked, check)
+            results = _learn(
+                system, [*stacked.values()], learner, start, records, check, saving, tick
+            )
             for path, result in zip(states, results, strict=True):
                 with interface_checks.named(f"{system.name}: a run"):
                     runs.write(result, path)
@@ -183,22 +189,23 @@ def _save(
     learner: Learner,
     records: Records,
     members: Mapping[Path, Run],
-    shared: State,
+    check: Callable[[int], None],
     step: int,
 ) -> None:
-    """Write one checkpoint per seed, with the shared generators if they are no longer as
-    ``shared``. Students without a state are trained again from the start.
+    """Write one checkpoint per seed, with the generators that all share. Students without a state
+    are trained again from the start; those that ``check`` refuses are not saved.
     """
-    now = checkpoints.generators()
-    drawn = {} if interface_checks.alike(now, shared) else {"generators": now}
+    if 0 < step < system.length(next(iter(members.values())).p):
+        with storage.defer_signals():
+            check(step)
     for b, (path, run) in enumerate(members.items()):
         if state := interface_checks.state(system, learner, b):
             kept = {
                 name: torch.as_tensor(np.stack([record[name][b] for record in records.values()]))
                 for name in next(iter(records.values()), {})
             }
-            said = {"step": step, "code": code, "learner": state, **drawn}
-            said |= {"times": [*records], "records": kept}
+            said = {"step": step, "code": code, "learner": state}
+            said |= {"times": [*records], "records": kept, "generators": checkpoints.generators()}
             with interface_checks.named(f"{system.name}: its state"):
                 checkpoints.save_checkpoint(path, run.config, run.seed, said)
 
@@ -209,6 +216,7 @@ def _learn(
     learner: Learner,
     step: int,
     records: Records,
+    check: Callable[[int], None],
     save: Callable[[int], None],
     tick: Callable[[int], None],
 ) -> list[xr.Dataset]:
@@ -240,7 +248,7 @@ def _learn(
                     begun = True
                 if step == 1 < length:  # some have no state before the first step
                     with patience.step():
-                        interface_checks.resumable(system, learner, many, step)
+                        check(step)
                 if (now := time.monotonic()) - saved > pause:
                     save(step)
                     saved = time.monotonic()
@@ -257,7 +265,10 @@ def _learn(
                 tick(step)
         except KeyboardInterrupt:
             if not patience.torn:
-                save(step)
+                try:
+                    save(step)
+                except ParameterError as error:
+                    warnings.warn(f"no checkpoint: {error}", stacklevel=2)
             raise
 
 

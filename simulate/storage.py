@@ -67,8 +67,13 @@ def provenance(
 
 def code(*makers: Any) -> str:
     """Digest of the package that defines students, given functions or classes that make them."""
+    return statements(home(*makers))
+
+
+def home(*makers: Any) -> str:
+    """Module that defines students."""
     homes = [part.__module__ for made in makers for part in _parts(made)]
-    return statements(next((m for m in homes if _of_students(m)), homes[0]))
+    return next((m for m in homes if _of_students(m)), homes[0])
 
 
 def _parts(made: Any) -> list[Any]:

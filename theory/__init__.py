@@ -68,6 +68,9 @@ PLACES = {name: module for module, names in MODULES.items() for name in names.sp
 
 def _interrupted(kind: type[BaseException], error: BaseException, trace: Any) -> None:
     """Of a command, while its modules are imported; `theory.runtime.cli.run` follows then."""
+    read = [name for name in os.environ if name.startswith(("SYMPY_", "TQDM_"))]
+    if issubclass(kind, Exception) and read:
+        _refuse(f"{error}; is a variable of the environment wrong? {', '.join(read)}")
     if not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
         return
@@ -83,7 +86,7 @@ def _finished(unraised: Any) -> None:
 
 def _refuse(message: str) -> None:
     """Of a command, whose module Python has not started yet: one line and exit code 2."""
-    if sys.argv[:1] != ["-m"]:
+    if sys.argv[:1] != ["-m"] and sys.excepthook is not _interrupted:
         raise ImportError(message)
     print(f"error: {message}", file=sys.stderr)
     raise SystemExit(2)

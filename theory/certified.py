@@ -39,6 +39,7 @@ class Lost(Exception):
 def certify(
     flow: Flow,
     parameters: Any,
+    until: float | None = None,
     *,
     event: Any = None,
     digits: int = 15,
@@ -52,6 +53,8 @@ def certify(
     ----------
     parameters : Parameters or mapping
         Parameters, or numbers by symbol name; doubles count as the exact fractions that they are.
+    until : float
+        Final time, also under the name of the flow's time.
     event : str or Expr, optional
         As for `solve`: an expression that crosses zero, or the name of a quantity that does.
     digits : int
@@ -59,8 +62,6 @@ def certify(
         ``10**-digits`` if that is smaller.
     beyond : bool
         Also for students that the flow does not describe, with a warning.
-    **end : float
-        Final time, as ``until`` or under the name of the flow's time.
 
     Returns
     -------
@@ -76,6 +77,7 @@ def certify(
     """
     digits = number("digits", digits, Allowed(low=1, high=300), int)
     name = flow.time.name
+    end |= {} if until is None else {"until": until}
     with allow_beyond(beyond):
         if {"until", name} <= {*end} and name != "until":
             raise ParameterError(f"{name} = {shown(end[name])}: is the same as until")
@@ -83,9 +85,9 @@ def certify(
         for unknown in end.keys() - {name}:
             words = f"known are {name}, until, event, digits, beyond"
             raise ParameterError(f"{unknown}: unknown keyword; {words}; one point at a time")
-        solution._refuse(flow, parameters, end)
+        goal = [] if event is None else [*solution.quantities(flow, {"event": event}).values()]
+        solution._refuse(flow, parameters, end, goal)
         flow._ask(parameters)
-    goal = [] if event is None else [*solution.quantities(flow, {"event": event}).values()]
     observed = {} if goal else {x: flow._spell(e) for x, e in flow.observables.items()}
     exprs = [*flow.expanded.values(), *flow.initial.values(), *goal, *observed.values()]
     used = {s.name for e in exprs for s in e.free_symbols} - {name, *map(str, flow.state)}

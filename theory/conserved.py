@@ -21,6 +21,7 @@ from theory import notation, numeric, sweep
 from theory.algebra import slope, vanishes
 from theory.equation import Equation
 from theory.parameters import ParameterError
+from theory.solution import parameter_names
 
 if TYPE_CHECKING:
     from theory.flow import Flow
@@ -166,7 +167,7 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
         reached = _reached(flow, numbers) or ()
         missed = [p for p in reached if not any(_is(q, numbers | p) for q in points)]
         if missed and free:
-            where = ", ".join(f"{x} = {v:.6g}" for x, v in (numbers | missed[0]).items())
+            where = ", ".join(f"{x} = {float(v):.6g}" for x, v in (numbers | missed[0]).items())
             why = f"SymPy misses that at {where}; with numbers for parameters it is found"
             break
     if why and (free or not missed):
@@ -324,6 +325,7 @@ def linearised(
     if flow.driven and flow.time in flow.jacobian().subs(point, simultaneous=True).free_symbols:
         raise ParameterError(f"{flow.name}: the rates depend on {flow.time}, growth has no rate")
     if parameters is not None:
+        parameter_names(flow, parameters)
         return _numbers(flow, point, sweep.numbers(parameters), fixed=at is not None)
     if at is not None:
         for x, rate in flow.expanded.items():

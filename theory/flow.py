@@ -59,6 +59,8 @@ class Flow:
         ``s * rhs + s^2 * second_order``.
     clock : str
         What the time is, if not that of runs of its model, e.g. ``eta * steps``.
+    others : tuple of Symbol
+        Parameters that may be given though nothing depends on them.
 
     Raises
     ------
@@ -84,6 +86,7 @@ class Flow:
     fluctuations: Callable[..., Any] | None = None
     second_order: Mapping[sp.Symbol, sp.Expr] = field(default_factory=dict)
     clock: str = ""
+    others: tuple[sp.Symbol, ...] = ()
 
     def __post_init__(self) -> None:
         """Read every expression, in one symbol per name."""
@@ -174,6 +177,7 @@ class Flow:
             initial={**self.initial, **kept},
             entries=None,
             fluctuations=None,
+            others=(*self.others, *self._compiled[0]),
             second_order={x: s for x, s in self.second_order.items() if x not in kept},
             assumptions=(*self.assumptions, *(f"{x} is held at {v}" for x, v in values.items())),
         )

@@ -115,7 +115,7 @@ def by_name(words: str, values: Any, known: Iterable[sp.Symbol]) -> dict[sp.Symb
         if name not in symbols or symbols[name] in found:
             hint = nearest(str(name), symbols)
             raise ParameterError(
-                f"{words.format(name)}; {hint}there are {', '.join(symbols)}, each once"
+                f"{words.format(name)}; {hint}there are {', '.join(symbols) or 'none'}, each once"
             )
         found[symbols[name]] = value
     return found

@@ -1,5 +1,6 @@
 """Numerical evaluation of expressions: the only wrapper around ``sympy.lambdify``."""
 
+import ast
 import builtins
 import functools
 import itertools
@@ -134,12 +135,13 @@ MODULES: dict[str, list] = {
 
 @functools.cache
 def _printed(head: Any, arguments: int, modules: str) -> bool:
-    """Whether NumPy with SciPy, or mpmath, evaluates a function."""
+    """Whether NumPy with SciPy, or mpmath, evaluates a function, whose code has brackets."""
     try:
-        _STRICT[modules].doprint(head(*sp.symbols(f"x:{arguments}")))
+        text = _STRICT[modules].doprint(head(*sp.symbols(f"x:{arguments}")))
+        open_, closed = (ast.dump(ast.parse(e)) for e in (f"-{text}**2", f"-({text})**2"))
     except Exception:  # whatever the function makes of plain symbols, or the printer of it
         return False
-    return head not in _IN_PART
+    return head not in _IN_PART and open_ == closed
 
 
 def _special(part: sp.Expr, arguments: Sequence[sp.Symbol], modules: str) -> Callable:
@@ -155,7 +157,7 @@ def _special(part: sp.Expr, arguments: Sequence[sp.Symbol], modules: str) -> Cal
         exact = [sp.Integer(int(v)) if v % 1 == 0 else sp.Float(v, digits) for v in values]
         try:
             found = part.subs(dict(zip(arguments, exact, strict=True))).evalf(digits)
-        except ValueError:
+        except (ValueError, TypeError):
             return np.nan
         if modules == "mpmath":
             return found._to_mpmath(mpmath.mp.prec)
@@ -311,8 +313,7 @@ def whole_number(symbol: sp.Basic, value: Any) -> int:
 def _compile(expr: sp.Expr, arguments: Sequence[sp.Basic], modules: str) -> Callable:
     arrays = [a for a in arguments if isinstance(a, sp.IndexedBase)]
     plain = [a for a in arguments if not isinstance(a, sp.IndexedBase)]
-    # Numbered symbols instead of Dummy: the order of operations, and so the last bit, must not
-    # depend on what was compiled before.
+    # Numbered symbols, no Dummy: the last bit must not depend on what was compiled before.
     stand_in: dict[sp.Basic, sp.Basic] = {
         a: sp.Symbol(f"_argument{k}") for k, a in enumerate(plain)
     }

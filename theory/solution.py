@@ -29,6 +29,7 @@ from theory.parameters import (
 from theory.runtime import memory
 from theory.scope import allow_beyond, marked
 from theory.trajectory import Trajectory
+from theory.values import Values
 
 if TYPE_CHECKING:
     from theory.flow import Flow
@@ -102,6 +103,7 @@ def quantities(flow: Flow, values: Mapping[str, Any]) -> dict[str, sp.Expr]:
 def solve(
     flow: Flow,
     parameters: Any = NO_PARAMETERS,
+    until: float | None = None,
     *,
     at: Iterable[float] | None = None,
     events: Mapping[str, sp.Expr] | None = None,
@@ -117,6 +119,8 @@ def solve(
     ----------
     parameters : Parameters or mapping, optional
         Parameters, or numbers by symbol name.
+    until : float
+        Final time, also under the name of the flow's time: ``flow.solve(p, alpha=12)``.
     at : array, optional
         Output times; 601 equidistant ones by default.
     events : mapping of str to Expr, optional
@@ -134,9 +138,8 @@ def solve(
         Add what steps, batches and random weights do to every variable ``x`` and to the time of
         every event: ``x_bias``, of the mean over students, and ``x_sd``, as
         `theory.statement.batches.around` has them; for flows of statements.
-    **end : float
-        Final time, as ``until`` or under the name of the flow's time: ``flow.solve(p, alpha=12)``.
-        Also arrays of fields, which become dimensions of the result: ``L=[5, 10, 20]``; lists as
+    **end : array
+        Arrays of fields, which become dimensions of the result: ``L=[5, 10, 20]``; lists as
         long as each other are read as pairs, DataArrays of different dimensions give a table.
 
     Returns
@@ -153,17 +156,9 @@ def solve(
         if the flow does not describe these students, or has no fluctuations; or if the solution
         overflows.
     """
+    end |= {} if until is None else {"until": until}
     with allow_beyond(beyond):
-        return _solved(
-            flow,
-            {} if parameters is NO_PARAMETERS else parameters,
-            at,
-            events,
-            rtol,
-            atol,
-            fluctuations,
-            end,
-        )
+        return _solved(flow, parameters, at, events, rtol, atol, fluctuations, end)
 
 
 def _solved(
@@ -264,17 +259,24 @@ def _many(
     return result
 
 
+def parameter_names(flow: Flow, parameters: Any, exprs: Iterable[sp.Expr] = ()) -> list[str]:
+    """Parameters that a flow, or expressions, have; an error for other names in a mapping."""
+    if isinstance(parameters, BaseParameters):
+        return [f.name for f in dataclasses.fields(parameters)]
+    exprs = [*flow.where.values(), *flow.observables.values(), *exprs]
+    read = {*flow._compiled[0], *flow.others}.union(*(e.free_symbols for e in exprs))
+    known = sorted(read - {*flow.state, flow.time, *flow.where}, key=str)
+    if isinstance(parameters, Mapping) and not isinstance(parameters, Values):
+        notation.by_name("p: {} is no parameter of the flow", parameters, known)
+    return [x.name for x in known]
+
+
 def _refuse(
     flow: Flow, parameters: Any, end: dict[str, Any], events: Iterable[sp.Expr] = ()
 ) -> None:
     """Reject keywords of `solve` that are no field, and a final time that is not positive."""
     name = flow.time.name
-    read = set().union(*(e.free_symbols for e in events), flow._compiled[0])
-    fields = (
-        [f.name for f in dataclasses.fields(parameters)]
-        if isinstance(parameters, BaseParameters)
-        else sorted({*sweep.numbers(parameters), *map(str, read - {*flow.state, flow.time})})
-    )
+    fields = parameter_names(flow, parameters, events)
     others = [key for key in end if key not in (name, *fields)]
     if others and name not in end:
         raise ParameterError(
@@ -340,6 +342,7 @@ def descend(
         numbers = sweep.numbers(parameters)
         path = flow.entries().path(flow.state, numbers, optimizer, step, steps)
         return flow.observed(parameters, times, path)
+    parameter_names(flow, parameters)
     numbers = sweep.numbers(parameters)
     rates, _, start = flow._functions(numbers, step, np.inf)
     free = flow._compiled[0]
@@ -349,10 +352,11 @@ def descend(
     fixed = [np.float64(numbers[s.name]) for s in free]
     path = np.empty((steps + 1, start.size))
     path[0] = start
-    for n in range(steps):
-        path[n + 1] = path[n] + rates(n, path[n])
-        if flow.second_order:
-            path[n + 1] += step**2 * np.array(second(times[n], *path[n], *fixed))
+    with np.errstate(all="ignore"):  # of a descent that diverges
+        for n in range(steps):
+            path[n + 1] = path[n] + rates(n, path[n])
+            if flow.second_order:
+                path[n + 1] += step**2 * np.array(second(times[n], *path[n], *fixed))
     return flow.observed(parameters, times, path.T)
 
 

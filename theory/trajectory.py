@@ -251,7 +251,8 @@ def ended(
     when = f"{flow.time.name} = {time:.6g}"
     known = {s.name: float(numbers[s.name]) for s in flow._compiled[0]}
     jumps = [e for e, kind in all_parts((*flow.expanded.values(),)).items() if kind == "jump"]
-    around = y[:, None] + DIVERGING * rates[:, None] * [-1, 1]
+    most = np.maximum(np.abs(y), 1) / 2  # what diverges jumps at no zero that is far away
+    around = y[:, None] + np.clip(DIVERGING * rates, -most, most)[:, None] * [-1, 1]
     states = dict(zip([x.name for x in flow.state], around, strict=True))
     names, values = zip(*(known | {flow.time.name: time} | states).items(), strict=True)
     for jump, sides in zip(jumps, values_of(names, (*jumps,))(*values), strict=True):

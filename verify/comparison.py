@@ -127,7 +127,7 @@ def compare(
         curve, runs, time = timed.pair(curve, runs, time)
         past = curve.attrs.get("status") == "beyond its scope"
         broken = "; ".join(scope.broken()) or curve.attrs.get("assumptions", "") * past
-    notes: list[str] = [curve.attrs["note"]] if "note" in curve.attrs else []
+    notes: list[str] = [str(curve.attrs["note"])] if "note" in curve.attrs else []
     shared = _shared(curve, runs, time, notes)
     precise = {n: timed.precision(curve[n], runs[n]) for n in shared}
     beside = [f"{n}_{x}" for n in shared for x in ("std", "n") if f"{n}_{x}" in runs]
@@ -171,6 +171,11 @@ def compare(
         raise ParameterError("; ".join(notes))
     if within.sizes[time] < runs.sizes[time] or failed(checks):
         notes += unit
+    if failed(checks) and (status := curve.attrs.get("status", "exact")) != "exact":
+        notes.append(
+            f"the theory is not exact ({status}): how far it may be off say bands={{...}} and, of its "
+            "model, python -m verify.trajectories"
+        )
     return Comparison(checks, xr.Dataset(deviations), broken, notes)
 
 
@@ -235,9 +240,10 @@ def _gaps(
     if not gap.notnull().any():
         return None
     scale = float(np.abs(theory).where(gap.notnull()).max()) or 1.0
-    if not SMALL < scale < LARGE:
+    most = max(scale, float(np.abs(measured).max()))
+    if not SMALL < scale <= most < LARGE:
         raise ParameterError(
-            f"{name}: squares of {scale:g} leave double precision; change its unit"
+            f"{name}: squares of {most if most >= LARGE else scale:g} leave double precision; change its unit"
         )
     error = error.mean("seed") if "seed" in error.dims else error
     error = error.fillna(0).values + (precision * scale) ** 2

@@ -42,7 +42,7 @@ MOST = 2**26  # bytes of a table
 
 
 def read(
-    path: Path | str, columns: Mapping[str, str], rows: Mapping[str, str] | None = None
+    path: Path | str, columns: Any = None, rows: Mapping[str, str] | None = None
 ) -> xr.Dataset:
     """Read curves from a CSV file with a header, one row per time (and seed), or from arrays in a
     NumPy file (``.npz``; shapes as in `arrays`).
@@ -76,7 +76,9 @@ def read(
         If there is no such file, or it may not be read.
     """
     if not isinstance(columns, Mapping) or len(columns) < 2 or next(iter(columns)) == "seed":
-        raise ParameterError("--columns: must be a time and a quantity, the time first")
+        raise ParameterError(
+            "--columns: must be a time and a quantity, the time first: {'t': 'step', 'x': 'loss'}"
+        )
     path = output.path(path)
     rows = notation.mapping("rows = {}", {} if rows is None else rows, "{'seed': '3'}")
     columns = {str(name): str(text) for name, text in columns.items()}
@@ -126,6 +128,8 @@ def _table(path: Path) -> pd.DataFrame:
             if not any(row):
                 continue
             header = header or row
+            if None not in map(_number, header) and header != [*map(str, range(len(header)))]:
+                raise ParameterError(f"{path}: line {reader.line_num} has no names of columns")
             if len(row) != len(header):
                 names = (
                     "; R's write.table puts names of rows under no header: row.names=FALSE leaves "
@@ -316,7 +320,7 @@ def _labels(what: str, seeds: Any) -> np.ndarray:
     labels = pd.Series(seeds)
     with contextlib.suppress(ValueError, TypeError):
         labels = pd.to_numeric(labels)
-    if labels.isna().any() or "" in labels.tolist():
+    if labels.isna().any() or any(str(label).lower() in BLANKS for label in labels):
         raise ParameterError(f"{what}: a student has neither number nor name")
     return labels.to_numpy() if labels.dtype.kind in "iuf" else labels.to_numpy(str)
 

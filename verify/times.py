@@ -1,5 +1,7 @@
 """Emergence times of students and of a theory, side by side, and their exponents, as datasets."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import xarray as xr
 
@@ -55,12 +57,13 @@ def emergence_times(
     for name, level in levels.items():
         level = number(name, level)
         sides = {"measured": runs, "predicted": theory}
-        missing = [side for side, data in sides.items() if name not in data.data_vars]
+        missing = [s for s, of in sides.items() if name not in of or time not in of[name].dims]
         if missing:
-            known = ", ".join(str(n) for n in runs.data_vars if n in theory.data_vars)
-            raise ParameterError(f"{name}: not {' or '.join(missing)}; both have {known or 'none'}")
+            known = ", ".join(str(n) for n, v in runs.items() if n in theory and time in v.dims)
+            said = f"not {' or '.join(missing)} over {time}"
+            raise ParameterError(f"{name}: {said}; both have {known or 'none'}")
         both = [timed.numbers(side, data, [name])[name] for side, data in sides.items()]
-        rise = sum(_rise(x.transpose(..., time).values - level) for x in both)
+        rise = _rise([x.transpose(..., time).values - level for x in both])
         label = f"{name} = {level:g}{', falling' if rise < 0 else ''}"
         first = {
             part: values
@@ -77,15 +80,14 @@ def emergence_times(
     return times[order].assign(deviation=times.measured / times.predicted - 1)
 
 
-def _rise(values: np.ndarray) -> float:
+def _rise(sides: Sequence[np.ndarray]) -> float:
     """Share of curves, rows of an array, that first cross zero upwards less that of those that do
-    downwards; where none crosses, by their ends.
+    downwards, in sum over students and theory; where none crosses, by their ends.
     """
-    rows = [row[np.isfinite(row)] for row in values.reshape(-1, values.shape[-1])]
-    crossing = [-row[0] for row in rows if row.size and row.min() < 0 < row.max()]
-    return float(
-        np.sign(crossing or [row[-1:] - row[:1] for row in rows if row.size] or [0]).mean()
-    )
+    rows = [[row[np.isfinite(row)] for row in of.reshape(-1, of.shape[-1])] for of in sides]
+    crossing = [[-r[0] for r in of if r.size and r.min() < 0 < r.max()] for of in rows]
+    ends = [[r[-1] - r[0] for r in of if r.size] for of in rows]
+    return sum(np.sign(of).mean() for of in (crossing if any(crossing) else ends) if of)
 
 
 def _crossing(curve: xr.DataArray, level: float, time: str, side: int) -> tuple:

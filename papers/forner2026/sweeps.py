@@ -12,7 +12,7 @@ import xarray as xr
 from papers.source import Source
 from simulate.state_tracking import train
 from theory import state_tracking as st
-from theory.runtime import plotting
+from theory.runtime import output, plotting
 from theory.state_tracking import Parameters, dynamics, late_time, onset
 from theory.state_tracking.composite import composite
 from theory.state_tracking.onset import equations as onset_equations
@@ -166,13 +166,14 @@ def found(source: Source) -> dict[str, list[dict[str, Any]]]:
     if source.scale != "shipped":
         return sweep(source)
     source.used(SMALL, SEEDS)
-    stored = json.loads(STORED.read_text())
-    return {
-        name: [
-            {k: np.array(v) if isinstance(v, list) else v for k, v in row.items()} for row in rows
-        ]
-        for name, rows in stored.items()
-    }
+    with output.intact(STORED):
+        return {
+            name: [
+                {k: np.array(v) if isinstance(v, list) else v for k, v in row.items()}
+                for row in rows
+            ]
+            for name, rows in json.loads(STORED.read_text()).items()
+        }
 
 
 def sweep(source: Source) -> dict[str, list[dict[str, Any]]]:

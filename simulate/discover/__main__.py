@@ -16,7 +16,7 @@ from theory.statement.tree import require
 
 def main(argv: list[str] | None = None) -> int:
     """Command line."""
-    flags = ("json", "out", "set", "until")
+    flags = ("json", "out", "set", "until", "quiet")
     about = "Order parameters of your own PyTorch module, from its gradients alone."
     parser = cli.parser("simulate.discover", about, *flags, model=False)
     add = parser.add_argument

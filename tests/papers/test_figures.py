@@ -113,6 +113,15 @@ def test_forner_trains_nothing_unless_asked(monkeypatch):
         sweeps.found(Source("small", [0]))
 
 
+def test_damaged_robustness_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(sweeps, "STORED", tmp_path / "robustness.json")
+    for text in ("{", "[1]", '{"eta": 3}', '{"eta": [3]}'):
+        sweeps.STORED.write_text(text)
+        with pytest.raises(ParameterError, match=r"^\S*robustness.json: damaged \(") as caught:
+            sweeps.found(Source("shipped", [0]))
+        assert "\n" not in str(caught.value)
+
+
 def test_stored_robustness_is_the_theory_of_today():
     """Times by the flow are computed anew; 1e-9 is the integrator's."""
     for name, rows in sweeps.found(Source("shipped", [0])).items():

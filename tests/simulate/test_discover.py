@@ -544,7 +544,7 @@ def test_command(as_json, capsys, tmp_path):
     flags = ["--json"] if as_json else []
     assert main([f"{file}:copy", "--set", "L=4", *flags]) == 0
     text = capsys.readouterr().out
-    assert main([f"{file}:copy", "--set", "L=4", *flags, "--out", str(target)]) == 0
+    assert main([f"{file}:copy", "--set", "L=4", *flags, "--quiet", "--out", str(target)]) == 0
     assert target.exists()
     if as_json:
         answer = json.loads(text)

@@ -267,8 +267,9 @@ def test_an_attribute_that_counts_steps_is_told(name, tmp_path):
     told(faulty(system, 3, step=made), p, tmp_path, message)
 
 
+@pytest.mark.parametrize("at", [2, 9])  # before the first one, and later
 @pytest.mark.parametrize("of", SHARED)
-def test_shared_random_numbers_that_are_drawn_late_go_into_checkpoints(of, tmp_path):
+def test_shared_random_numbers_that_are_drawn_late_go_into_checkpoints(of, at, tmp_path):
     """Where no repeated step can see it."""
     system, p = student("state_tracking.student")
 
@@ -281,7 +282,7 @@ def test_shared_random_numbers_that_are_drawn_late_go_into_checkpoints(of, tmp_p
     seeds[of](1)
     whole = late.train(p, store=tmp_path / "whole", **ALONE)
     seeds[of](1)
-    interrupted(late, p, tmp_path / "cut", at=9)
+    interrupted(late, p, tmp_path / "cut", at=at)
     seeds[of](2)
     assert bits(late.train(p, store=tmp_path / "cut", **ALONE)) == bits(whole)
 
@@ -299,7 +300,7 @@ def test_checkpoints_take_a_small_share_of_the_time(tmp_path, monkeypatch):
     monkeypatch.setattr(stack.time, "monotonic", lambda: clock["now"])
     monkeypatch.setattr(checkpoints, "save_checkpoint", save)
     system.train(p.replace(epochs=400, eval_every=400), store=tmp_path, **ALONE)
-    assert saved[0] < 15 and 3 < len(saved) < 7 and min(np.diff(saved)) > 100
+    assert saved[0] < 15 and 2 < len(saved) < 7 and min(np.diff(saved)) > 100
 
 
 def random_numbers(place):
@@ -495,3 +496,16 @@ def test_a_finished_run_of_another_kind_is_not_taken(strange, tmp_path):
     with pytest.warns(UserWarning, match="training again"):
         found = system.train(p, 2, store=tmp_path, **ALONE)
     assert bits(found) == bits(truth)
+
+
+def test_a_process_that_waits_for_another_says_so(monkeypatch):
+    """Its bar stood at 0% and said that it trains."""
+    shown = []
+
+    def run(work, sizes, workers, progress, what, **how):
+        shown.append(what)
+        return [len(shown) > 1]
+
+    monkeypatch.setattr(pool, "run", run)
+    jobs.carry_out([jobs.Job("one", 3, lambda tick, wait: True)], 1, False)
+    assert shown == ["training", "training or waiting for another process"]

@@ -3,21 +3,25 @@ bit.
 """
 
 import contextlib
+import dataclasses
+import functools
 import os
 import random
 import signal
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import xarray as xr
 from tiny import bits
 
-from simulate import runs, stack, storage
+from simulate import pool, runs, stack, storage, training
+from simulate.learner import Unstacked
 from simulate.state_tracking import Parameters, train
 from simulate.state_tracking.learner import Learner
-from theory.parameters import ParameterError
+from theory.parameters import BaseParameters, ParameterError, Stepped, parameter
 
 ALONE = dict(progress=False, workers=1)
 OPTIONS = {
@@ -304,3 +308,108 @@ def test_flipped_bits_in_a_checkpoint_are_noticed(tiny, tmp_path, monkeypatch, f
             except Exception as error:
                 trusted.append((position, repr(error)))
     assert trusted == []
+
+
+@dataclasses.dataclass(frozen=True)
+class Flow(Stepped, BaseParameters):
+    """Parameters of these students."""
+
+    eta: float = parameter(0.1, "learning rate", above=0)
+    steps: int = parameter(30, "number of steps", low=1)
+    eval_every: int = parameter(3, "steps between measurements", low=1)
+
+
+class Own:
+    """A stranger's student: half-squared error of four weights on twenty rows."""
+
+    def __init__(self, p, seed, device, dtype):
+        draw = np.random.default_rng(seed).normal
+        self.w, self.rows = torch.tensor(draw(size=4)), torch.tensor(draw(size=(20, 4)))
+        self.rng, self.noise = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
+        self.order, self.late, self.mean = self.rng.permutation(20), 0 * self.w, self.w
+
+    def descend(self, rows, rate=0.1):
+        self.w = self.w - rate * rows.T @ (rows @ self.w) / len(rows)
+
+    def step(self, number):
+        self.descend(self.rows)
+
+    def measure(self):
+        return {"loss": float((self.rows @ self.w).square().mean())}
+
+    def state(self):
+        return {"w": self.w}
+
+    def load(self, state):
+        self.w = state["w"].clone()
+
+
+def shuffled(self, number):  # every epoch of five batches anew
+    if number and number % 5 == 0:
+        self.order = self.rng.permutation(20)
+    self.descend(self.rows[self.order[4 * (number % 5) :][:4]])
+
+
+def noisy(draw):
+    def step(self, number):
+        self.descend(self.rows)
+        if number % 5 == 4:
+            self.w = self.w + draw(self)
+
+    return step
+
+
+def inert(self, number):
+    self.late = 0.9 * self.late + (number > 8) * self.w
+    self.w = self.w - 0.01 * (self.w + self.late)
+
+
+def averaged(self, number):
+    self.descend(self.rows)
+    self.mean = 0.9 * self.mean + 0.1 * self.w
+
+
+HIDDEN = {  # what is not in state(), and the step before which it is told; None: when it is kept
+    "order of rows": ({"step": shuffled}, None),
+    "NumPy's generator": ({"step": noisy(lambda own: own.rng.normal())}, None),
+    "torch's generator": ({"step": noisy(lambda own: torch.rand(4, generator=own.noise))}, None),
+    "momentum that begins late": ({"step": inert}, None),
+    "average that is measured": (
+        {"step": averaged, "measure": lambda own: {"loss": float(own.mean.square().sum())}},
+        1,
+    ),
+    "random numbers of measurements": (
+        {"measure": lambda own: {"loss": float(own.w.square().sum() + own.rng.normal() ** 2)}},
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_what_a_stranger_hides_makes_no_other_run(name, tmp_path, recwarn):
+    """Refused, or no checkpoint is kept and the run begins anew; it went on as another one."""
+    methods, told = HIDDEN[name]
+    kind = type("Hiding", (Own,), methods)
+    system = training.System(
+        "hiding", Flow, functools.partial(Unstacked, kind), {"loss": ""}, lambda p, itemsize: 1e4
+    )
+    if told:
+        with pytest.raises(ParameterError, match=r"step\(1\) made twice from the same state"):
+            system.train(Flow(), store=tmp_path, **ALONE)
+        return
+    whole = system.train(Flow(), store=tmp_path / "whole", **ALONE)
+    with pool.stopping(lambda done: done == 13), pytest.raises(KeyboardInterrupt):
+        system.train(Flow(), store=tmp_path / "cut", **ALONE)
+    assert any("no checkpoint: hiding: step(13)" in str(w.message) for w in recwarn)
+    assert bits(system.train(Flow(), store=tmp_path / "cut", **ALONE)) == bits(whole)
+
+
+def test_what_is_not_hidden_goes_on(tmp_path):
+    system = training.System(
+        "open", Flow, functools.partial(Unstacked, Own), {"loss": ""}, lambda p, itemsize: 1e4
+    )
+    whole = system.train(Flow(), store=tmp_path / "whole", **ALONE)
+    with pool.stopping(lambda done: done == 13), pytest.raises(KeyboardInterrupt):
+        system.train(Flow(), store=tmp_path / "cut", **ALONE)
+    assert list((tmp_path / "cut").rglob("*.checkpoint"))
+    assert bits(system.train(Flow(), store=tmp_path / "cut", **ALONE)) == bits(whole)

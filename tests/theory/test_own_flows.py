@@ -157,7 +157,8 @@ def test_events_in_every_form(event, time):
     """Observables, abbreviations, relations, other assumptions, names, times, parameters."""
     if time is None:
         time = -np.log(0.3 + np.sqrt(np.log(2)) * 1e-4)
-    assert crossing(DECAY, event, k=0.25) == pytest.approx(time, rel=1e-9, nan_ok=True)
+    numbers = {"k": 0.25} if event == x - k else {}
+    assert crossing(DECAY, event, **numbers) == pytest.approx(time, rel=1e-9, nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +257,7 @@ def test_numbers_of_parameters():
 def test_solutions_that_end(rate, message, impatient):
     """A divergence and a zero are found at their times, parameters are not blamed."""
     with pytest.raises(ParameterError, match=message):
-        own({x: rate}, {x: 1}).solve({"k": 1}, t=5)
+        own({x: rate}, {x: 1}).solve({"k": 1} if rate.has(k) else {}, t=5)
 
 
 @pytest.mark.parametrize(
@@ -393,7 +394,8 @@ def test_pulses_late_in_a_long_run(name):
     if area is None:  # half a peak at 0, two whole ones
         area = 2.5 * 400 / (2 * PI) * np.sqrt(2 * PI * 1e-8)
     flow = own({x: pulse}, {x: 0})
-    result = flow.solve({"k": 700}, t=1000, events={"after": x - 0.3 * area})
+    numbers = {"k": 700} if pulse.has(k) else {}
+    result = flow.solve(numbers, t=1000, events={"after": x - 0.3 * area})
     assert result.x[-1].item() == pytest.approx(area, rel=1e-8)
     expected = 400 if name == "periodic" else 700
     assert result.after.item() == pytest.approx(expected, abs=0.02)
@@ -408,7 +410,8 @@ def test_pulses_in_the_state(name, values):
     pulse, area = PULSES[name]
     flow = own({y: symbol("a"), x: pulse.subs(t, y)}, {y: 0, x: 0})
     after = {"after": x - 0.3 * area}
-    result = flow.solve({"k": 700}, t=1000, events=after, at=[1000.0], a=values)
+    numbers = {"k": 700} if pulse.has(k) else {}
+    result = flow.solve(numbers, t=1000, events=after, at=[1000.0], a=values)
     values = np.array(values)
     np.testing.assert_allclose(result.x[:, 0] * values, area, rtol=1e-7)
     np.testing.assert_allclose(result.after * values, 700, atol=0.02)
@@ -518,3 +521,97 @@ def test_slow_functions_say_so(monkeypatch):
     monkeypatch.setattr(numeric, "QUICK", 50)
     with pytest.warns(UserWarning, match="polylog: is slow"):
         assert crossing(DECAY, sp.polylog(2, x) - 0.5, 1.0) == pytest.approx(0.822997235)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "named"),
+    [
+        ({"k": 2, "b": 3}, "b"),
+        ({"k": 2, "NN": 3}, "NN"),
+        ({"k": 2, "x": 3}, "x"),
+        ({"k": 2, "t": 3}, "t"),
+        ({"k": 2, 1: 3}, "1"),
+        ({"k": 2, k: 3}, "k"),
+        ({"k": 2, PLAIN("k", real=True): 3}, "k"),
+    ],
+    ids=str,
+)
+def test_names_that_a_flow_does_not_have(numbers, named):
+    """They were ignored, and of a parameter given twice the last was taken."""
+    flow = own({x: -k * x}, {x: 1}, where={symbol("q"): 2 * x * y}, observables={"o": N * x})
+    known = {"y": 1, "N": 2}
+    calls = {
+        "solve": lambda p: flow.solve(p, until=1, events={"half": x - symbol("a")}),
+        "descend": lambda p: flow.descend(p, 0.1, 3),
+        "certify": lambda p: flow.certify(p, until=1),
+        "linearised": lambda p: flow.linearised({x: 0}, p),
+    }
+    for name, call in calls.items():
+        more = known | ({"a": 0.5} if name == "solve" else {})
+        call({"k": 2} | more)
+        with pytest.raises(
+            ParameterError, match=f"^p: {named} is no parameter of the flow; .*there are"
+        ) as why:
+            call(numbers | more)
+        assert "\n" not in str(why.value)
+    assert flow.held(x=0.5).solve({"k": 2} | known, until=1).x[-1] == 0.5
+
+
+def test_time_is_the_second_argument():
+    assert DECAY.solve({}, 2).equals(DECAY.solve(until=2))
+    assert str(DECAY.certify({}, 2)) == str(DECAY.certify({}, until=2))
+    with pytest.raises(ParameterError, match="^until: unknown keyword"):
+        DECAY.solve({}, 2, t=2)
+
+
+@pytest.mark.parametrize("modules", ["numpy", "mpmath"])
+@pytest.mark.parametrize(
+    "head",
+    [
+        sp.harmonic(x),
+        sp.lowergamma(y, x),
+        sp.betainc(x, y, 0, sp.Rational(1, 3)),
+        sp.betainc_regularized(x, y, sp.Rational(1, 5), sp.Rational(1, 3)),
+        sp.Mod(x, y),
+        sp.besselj(1, x),
+        sp.Max(x, y),
+        sp.coth(x),
+    ],
+    ids=str,
+)
+def test_code_of_functions_has_brackets(head, modules):
+    """SymPy prints some as sums and products, whose first part alone got a sign or a power."""
+    at = (1.75, 0.5)
+    for expr in (-3 * head, head**2, 1 / head, 2 - head):
+        value = complex(numeric.function(expr, [x, y], modules)(*at))
+        assert value == pytest.approx(complex(expr.subs({x: at[0], y: at[1]}).evalf()), rel=1e-12)
+
+
+def test_a_flow_of_harmonic_numbers():
+    """H(0.1) = 0.153: x falls; it rose to 0.70 by t = 1."""
+    end = own({x: -sp.harmonic(x)}, {x: 0.1}).solve(until=1).x[-1].item()
+    assert end == pytest.approx(0.0204461769825896, rel=1e-9)  # by mpmath
+
+
+def test_what_diverges_is_not_said_to_jump():
+    """|y| has a kink at 0, from which y runs away."""
+    rates = {x: -x + (x + 0.8) * sp.Abs(y), y: 2 * y**3 * (x + 0.3)}
+    with pytest.raises(ParameterError, match="^own: y diverges near t = 0.683"):
+        own(rates, {x: 0, y: 0.8}).solve(until=2)
+
+
+def test_functions_without_a_value_are_not_a_number():
+    """In place of SymPy's TypeError."""
+    assert np.isnan(numeric.function(sp.fibonacci(x, y), [x, y])(0.5, 0.7))
+
+
+def test_fixed_points_that_sympy_misses_are_named():
+    """A number of SymPy could not be printed."""
+    z, r = PLAIN("z", positive=True), PLAIN("r", positive=True)
+    with pytest.raises(ParameterError, match="^own: fixed points: SymPy misses that at r = "):
+        own({z: z * (r - z)}, {z: 1}).fixed_points()
+
+
+def test_a_descent_that_diverges_is_no_warning(recwarn):
+    assert np.isnan(own({x: x**3 - y, y: x}, {x: 9, y: 9}).descend({}, 9.0, 50).x[-1])
+    assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]

@@ -40,6 +40,8 @@ def test_accepts_truth_and_refuses_five_per_cent():
     assert good.inside() == {"A": 1.0, "R": 1.0, "S": 1.0}
     bad = trajectories.compare(curve, ensemble(curve.isel(alpha=slice(0, None, 20)), 1.05))
     assert {c.verdict for c in bad.checks} == {"FAIL"}
+    note = "the theory is not exact (closure): how far it may be off say bands={...}"
+    assert [x[: len(note)] for x in bad.notes] == [note] and not good.notes
 
 
 def test_what_one_seed_fails_at_two_at_least_say():
@@ -311,3 +313,11 @@ def test_published_means_of_no_students_are_refused(n):
     means = tables.arrays({"t": times, "x": times, "x_std": 0 * times + 1, "x_n": 0 * times + n})
     with pytest.raises(ParameterError, match="x_n, the number of students, go together"):
         compare(means[["x"]], means)
+
+
+def test_measured_sizes_whose_squares_leave_double_precision_are_refused(recwarn):
+    """Their mean was undecided, with NumPy's warnings."""
+    curve = st.flow().solve(P, alpha=12)
+    with pytest.raises(ParameterError, match=r"squares of 1.02272e\+200 leave double precision"):
+        compare(curve[["A"]], 1e200 * ensemble(curve, 1.0, 6))
+    assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]

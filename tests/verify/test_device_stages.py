@@ -3,6 +3,7 @@ simulated device.
 """
 
 import json
+import random
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from simulate.positional_semantic.student import Problem
 from simulate.state_tracking import benchmark
 from simulate.state_tracking import gradients as tracking
 from simulate.state_tracking import learner as trackers
+from tests.damage import exchanged
 from theory.parameters import ParameterError
 from verify.check import failed
 from verify.device import __main__ as command
@@ -255,3 +257,21 @@ def test_no_tensor_is_left_on_the_cpu():
         pytest.skip("torch before 2.9 has no devices made in Python")
     done = finish("-W", "ignore", "-c", ELSEWHERE)
     assert done.returncode == 0 and "no tensor left behind" in done.stdout, done.stderr[-2000:]
+
+
+def test_a_report_that_was_edited_is_refused(tmp_path):
+    """In one line, before anything is run."""
+    here = {"dry_run": True, **benchmark.describe(torch.device("cpu"))}
+    done = {"status": "done", "seconds": 1.0, "numbers": {"a": [{"x": 1.0}]}, "checks": []}
+    good, rng, refused = here | {"stages": {"speed": done}}, random.Random(0), 0
+    for k in range(60):
+        report = (
+            good | {"stages": exchanged(good["stages"], rng)} if k % 2 else exchanged(good, rng)
+        )
+        (tmp_path / "report.json").write_text(json.dumps(report))
+        try:
+            stages.text(run(tmp_path)[0])
+        except ParameterError as error:
+            refused += 1
+            assert "; remove it or name another --out" in str(error) and "\n" not in str(error)
+    assert refused > 20

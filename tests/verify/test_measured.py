@@ -1,10 +1,12 @@
 """Numbers of students that come with the code: read, trained where missing or asked, or named."""
 
 import json
+import random
 
 import numpy as np
 import pytest
 
+from tests.damage import exchanged
 from theory.parameters import ParameterError
 from theory.registry import MODELS
 from theory.state_tracking import Parameters
@@ -71,3 +73,22 @@ def test_shipped_students_are_those_of_the_command():
 def test_models_without_such_students_refuse_to_train_them():
     with pytest.raises(ParameterError, match="--train: not for associative_memory"):
         collect(Request(MODELS["associative_memory"], renew=True), "laws")
+
+
+def test_damaged_files_of_students_are_named(tmp_path, monkeypatch):
+    """In one line, whatever they hold."""
+    place, p, rng = tmp_path / "some.json", Parameters.demo(), random.Random(0)
+    monkeypatch.setattr(measured, "_place", lambda function: place)
+    key = [measured._plain(x) for x in (p, 0.5, range(2))]
+    good, named = {"thirds": [{"arguments": key, "values": [1.0, 2.0]}], "command": "x"}, 0
+    for _ in range(60):
+        place.write_text(json.dumps(exchanged(good, rng)))
+        with measured.students("shipped"):
+            try:
+                thirds(p, 0.5, range(2))
+            except measured.Missing:
+                pass
+            except ParameterError as error:
+                named += 1
+                assert str(error).startswith(f"{place}: damaged (") and "\n" not in str(error)
+    assert named > 10

@@ -47,6 +47,17 @@ def test_environments(environment, code, line):
     assert found == (code, [line] if line else [])
 
 
+@pytest.mark.parametrize("setting", ["SYMPY_DEBUG=1x", "SYMPY_USE_CACHE=maybe", "TQDM_NCOLS=x"])
+def test_settings_of_libraries_that_end_their_import(setting):
+    """One line that names the variable, not their tracebacks."""
+    name, _, value = setting.partition("=")
+    code, lines = typed("theory.onset", "state_tracking", **{name: value})
+    assert code == 2 and len(lines) == 1 and value in lines[0]
+    assert re.fullmatch(
+        rf"error: .*; is a variable of the environment wrong\?.* {name}.*", lines[0]
+    )
+
+
 def test_an_interrupt_while_modules_are_imported(tmp_path):
     """Exit code 130 and a word, as later."""
     (tmp_path / "xarray.py").write_text(INTERRUPT)

@@ -213,6 +213,8 @@ REFUSED = [
     ("t,x,who\n0,1,ann\n0,2,\n", "t=t,x=x,seed=who", "must be finite, and each once|neither"),
     ("who,t,x\n1,0,1\n2,1,2\n1,1,3\n", "t=t,x=x,seed=who", "a row at every t.*until it ends"),
     ("t,x\n0,1\n", 't=t,x="x', "must be NAME=WORD"),
+    ("0,0.5\n1,0.25\n", "t=0,x=0.5", "line 1 has no names of columns"),
+    ("t,s,x\n0,nan,1\n0,b,2\n", "t=t,seed=s,x=x", "a student has neither number nor name"),
 ]  # fmt: skip
 
 
@@ -369,3 +371,17 @@ def test_summaries_beside_a_column_are_no_students(tmp_path):
     with pytest.raises(ParameterError, match="must be students only"):
         tables.read(file, {"t": "Step", "A": "r - loss*"})
     assert "seed" not in tables.read(file, {"t": "Step", "A": "* - loss"}).dims
+
+
+def test_calls_that_lack_something(tmp_path):
+    """In one line, without Python's own words."""
+    with pytest.raises(ParameterError, match="must be a time and a quantity, the time first: {'t'"):
+        tables.read(tmp_path / "nope.csv")
+    with pytest.raises(ParameterError, match=r"path = 'a\\x00b': must be the name of a file"):
+        tables.read("a\0b", {"t": "t", "x": "x"})
+
+
+def test_columns_named_by_their_number(tmp_path):
+    """As of a pandas table of an array."""
+    path = written(tmp_path, "0,1,2\n0,5,6\n1,7,8\n")
+    assert tables.read(path, {"t": "0", "x": "2"}).x.values.tolist() == [6, 8]

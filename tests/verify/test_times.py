@@ -171,7 +171,7 @@ def _adam(runs):
         (dict(time="t"), "levels: none given"),
         (dict(A=0.5), "time = None: A must have one; it has L, t|levels"),
         (dict(A="0.5", time="t"), "A = '0.5': must be a number"),
-        (dict(B=0.5, time="t"), "B: not measured or predicted; both have A"),
+        (dict(B=0.5, time="t"), "B: not measured or predicted over t; both have A"),
     ],
 )
 def test_what_cannot_be_answered_is_one_line(more, message):
@@ -179,5 +179,20 @@ def test_what_cannot_be_answered_is_one_line(more, message):
     runs = students(1.0)
     with pytest.raises(ParameterError, match=message):
         emergence_times(runs, runs, **more)
+    for odd in (xr.Dataset({"A": 1.0}, runs.coords), runs.isel(t=0).drop_vars("t")):
+        curve = odd.assign(R=runs.A)
+        with pytest.raises(ParameterError, match="A: not measured over t; both have R"):
+            emergence_times(curve, runs.assign(R=runs.A), time="t", A=0.5)
     with pytest.raises(ParameterError, match="along = 'N'"):
         exponents(emergence_times(runs, runs, time="t", A=0.5), "N")
+
+
+def test_curves_that_cross_have_the_say():
+    """Theory falls through the level; students that stay above rise by noise."""
+    t = np.arange(5.0)
+    theory = xr.Dataset({"x": ("t", [0.9, 0.7, 0.5, 0.3, 0.05])}, {"t": t})
+    runs = xr.Dataset({"x": ("t", [0.9, 0.7, 0.5, 0.4, 0.95])}, {"t": t})
+    found = emergence_times(runs, theory, x=0.1)
+    assert found.quantity.item() == "x = 0.1, falling"
+    assert found.predicted.item() == pytest.approx(3.8) and np.isnan(found.measured.item())
+    assert found.measured_note.item() == "not reached to 4"

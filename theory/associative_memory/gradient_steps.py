@@ -212,7 +212,6 @@ def mean_reach() -> sp.Expr:
     )
     form = sp.harmonic(T) / T - summed / (T * (T - 2))
     mean = weight_of_position().subs(sp.harmonic(s - 1), summed / (T - 2))  # of s - 1 = t0
-    # Uses digamma functions, because SymPy's NumPy printer drops brackets around a harmonic number.
     return written_as(form, mean).rewrite(sp.digamma)
 
 

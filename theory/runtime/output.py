@@ -28,7 +28,7 @@ NARROWEST = 10  # smallest width of a text column, in characters
 
 def path(name: Any) -> Path:
     """Where a file or folder is."""
-    if not isinstance(name, str | Path):
+    if not isinstance(name, str | Path) or "\0" in str(name):
         raise ParameterError(f"path = {shown(name)}: must be the name of a file or folder")
     return Path(name)
 

@@ -213,11 +213,15 @@ def begin(out: Path, device: torch.device, tiny: bool) -> dict[str, Any]:
     try:
         report = json.loads(path.read_text())
         other = [f"{n} = {report[n]} there, {v} here" for n, v in here.items() if report[n] != v]
-        if not other and isinstance(report["stages"], dict):
+        if not other:
+            (
+                text(report),
+                succeeded(report, report["stages"]),
+            )  # an error if anything is of another kind
             return report
-        why = f"of another run ({', '.join(other)})" if other else why
-    except (ValueError, KeyError, TypeError):
-        pass
+        why = f"of another run ({', '.join(other)})"
+    except Exception:
+        pass  # whatever a file may hold
     raise ParameterError(f"{path}: {why}; remove it or name another --out")
 
 
