@@ -1,7 +1,10 @@
 """The tiny students of `simulate.systems`, and those of another package."""
 
+import dataclasses
+
 import pytest
 
+from simulate import storage
 from simulate.systems import STEPS, STUDENTS, student
 from theory import registry
 
@@ -13,7 +16,7 @@ if "linear_attention" in registry.MODELS:  # of another package
         "linear_attention.separate": dict(REGRESSION, student="tokens"),
         "linear_attention.separate, population": REGRESSION,
     }
-__all__ = ["ALONE", "EACH_KIND", "FIRST", "STUDENTS", "bits", "in_turn", "student"]
+__all__ = ["ALONE", "EACH_KIND", "FIRST", "STUDENTS", "bits", "in_turn", "noting", "student"]
 FIRST = [name for name in STUDENTS if "," not in name]  # one per system
 # Stacks with and without a clock, single students by steps and by time, a statement. Where only
 # shared code is left to see a fault: by one of each kind here, by every student among the slow
@@ -42,3 +45,14 @@ def in_turn(faults):
 def bits(dataset):
     """Everything that was measured."""
     return {name: v.values.tobytes() for name, v in dataset.variables.items()}
+
+
+def noting(system, note):
+    """The system; whenever it makes a learner, its seeds are noted."""
+
+    def make(p, seeds, *more, **own):
+        note(seeds)
+        return system.make(p, seeds, *more, **own)
+
+    make.__module__ = storage.home(system.make)  # still one of ours
+    return dataclasses.replace(system, make=make)

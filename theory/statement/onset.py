@@ -124,7 +124,7 @@ def _noise(p: Any, times: Any) -> dict[str, tuple[float, str]]:
 
 def _random(made: Derived, p: Any, until: float | None, fluctuations: bool) -> Onset:
     """Times of drawn starts, and their closed form."""
-    within(made, p, 0.0)  # what is refused at any time is refused at once
+    narrow(made, p)
     drawn = starts.times(made, p, DRAWS, until=until)
     run, begun, end = (drawn.attrs[k] for k in ("run", "loss_start", "loss_end"))
     numbers: dict[str, tuple[Any, ...]] = {
@@ -190,6 +190,19 @@ def _positive(name: str) -> Callable[[Any], np.ndarray]:
     return lambda of: np.asarray(of[name]) > 0
 
 
+def narrow(made: Derived, p: Any) -> float:
+    """Refuse entries that scatter widely about the means of their classes; the largest standard
+    deviation.
+    """
+    scatter = {w: math.sqrt(x) for w, x in starts.variances(made, p).items()}
+    for w, size in scatter.items():
+        if size > SMALL:  # at 0.5 the 5% quantile of a copying head was seen to be off by 8%
+            begun = f"start of {w.name}: entries of {w.start} have standard deviation {size:.3g}"
+            theory = "the flow of class means, which leaves it out"
+            scope.refuse([f"{begun}: must be at most {SMALL:.2g} for {theory}"])
+    return max(scatter.values())
+
+
 def within(made: Derived, p: Any, time: float) -> list[str]:
     """Refuse students that class means do not describe, as entries scatter widely about them, or
     directions outside of the classes grow by a time; a note if inputs are too many to know.
@@ -199,17 +212,12 @@ def within(made: Derived, p: Any, time: float) -> list[str]:
     ParameterError
         Unless called with ``beyond=True``.
     """
-    scatter = {w: math.sqrt(x) for w, x in starts.variances(made, p).items()}
-    for w, size in scatter.items():
-        if size > SMALL:  # at 0.5 the 5% quantile of a copying head was seen to be off by 8%
-            begun = f"start of {w.name}: entries of {w.start} have standard deviation {size:.3g}"
-            theory = "the flow of class means, which leaves it out"
-            scope.refuse([f"{begun}: must be at most {SMALL:.2g} for {theory}"])
+    widest = narrow(made, p)
     rates = _growth(made.statement, p)
     if rates is None:
         return ["growth outside of the classes: not known, as the inputs are too many to list"]
     grown = np.exp(min(rates[1] * time, 700.0))
-    if grown > GROWN and max(scatter.values()) * grown > SMALL:
+    if grown > GROWN and widest * grown > SMALL:
         names = ", ".join(f"start of {w.name}" for w in starts.laws(made))
         said = f"{names}: entries leave the means of their classes at the rate {rates[1]:.3g}"
         inside = f"(these grow at {rates[0]:.3g})"

@@ -86,9 +86,9 @@ def in_time(time: float, what: str, longest: float) -> float:
     return time
 
 
-def starting_at(p: Parameters, overlaps: Sequence[float]) -> dict[str, float]:
+def starting_at(p: Parameters, overlaps: Sequence[float]) -> Any:
     """Numbers of a flow that starts with these overlaps."""
-    return {"N": p.N} | {f"m_{hop}_0": value for hop, value in enumerate(overlaps, 1)}
+    return p.values() | {f"m_{hop}_0": value for hop, value in enumerate(overlaps, 1)}
 
 
 @scope.guard(KERNEL_LEARNERS)
