@@ -7,10 +7,15 @@ what follows from them (a fixed point, an accuracy) hides it.
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import pkgutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import simulate
+import theory
 from simulate.associative_memory import gradient_steps, noisy_bigram, superposition
 from simulate.pool import one_thread
 from simulate.positional_semantic import student
@@ -61,3 +66,17 @@ def test_measured_numbers_are_what_they_were(name):
     """All that is returned."""
     with one_thread():
         frozen.hold_all(f"measured, {name}", MEASURED[name]())
+
+
+def test_meanings_name_the_equations_that_they_named():
+    """Numbers in what tables and datasets say that a quantity is, of every package."""
+    found = 0
+    for package in (simulate, theory):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            text = Path(module.module_finder.path, module.name.rpartition(".")[2])
+            text = text / "__init__.py" if module.ispkg else text.with_suffix(".py")
+            if "\nMEANING" in text.read_text():
+                meanings = importlib.import_module(module.name).MEANING
+                frozen.hold_all(f"meanings, {module.name}", meanings)
+                found += 1
+    assert found > 10

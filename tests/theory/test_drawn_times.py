@@ -33,6 +33,7 @@ def test_times_are_where_drawn_curves_cross(level):
     curves = st.predict(p, seeds=6, level=level, accuracies=False)
     crossed = first_crossing(curves.A.rename(draw="seed"), 0.5).values
     np.testing.assert_allclose(found.alpha_half, crossed, rtol=1e-3)
+    assert found.alpha_half.units == st.emergence_times(p).alpha_half.units
     for name in ("A", "R", "S"):
         np.testing.assert_allclose(found[f"{name}_0"], curves[name].isel(alpha=0), rtol=1e-9)
 

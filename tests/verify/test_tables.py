@@ -246,11 +246,11 @@ def test_many_columns_take_a_moment(tmp_path):
     """A wrong name among 10^5 is refused as fast, in a line that does not name them all."""
     names = [f"c{i}" for i in range(10**5)]
     path = written(tmp_path, ",".join(names) + "\n" + ",".join(["1"] * len(names)) + "\n")
-    begun = time.monotonic()
+    begun = time.process_time()
     assert tables.read(path, {"t": "c0", "x": "c99999"}).x.values == [1]
     with pytest.raises(ParameterError, match="no column 'd1'") as caught:
         tables.read(path, {"t": "c0", "x": "d1"})
-    assert len(str(caught.value)) < 600 and time.monotonic() - begun < 10
+    assert len(str(caught.value)) < 600 and time.process_time() - begun < 10
 
 
 def test_rows_are_told_apart_beyond_nine_digits(tmp_path):
