@@ -84,7 +84,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(table, change, words):
         trajectories.main(["state_tracking", "--preset=demo", *flags])
     assert "\n" not in str(caught.value)
     named = re.match(r"--\w+(?=:)", str(caught.value))  # the flag that is wrong
-    assert not named or re.search(rf"{named[0]}=.*{change.get(named[0][2:], '')}", " ".join(flags))
+    assert not named or named[0][2:] in [*change, *re.findall(r"\w+", change.get("more", ""))]
 
 
 def test_one_curve_and_a_model_without_a_flow(tmp_path):
