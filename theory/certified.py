@@ -92,8 +92,7 @@ def certify(
     exprs = [*flow.expanded.values(), *flow.initial.values(), *goal, *observed.values()]
     used = {s.name for e in exprs for s in e.free_symbols} - {name, *map(str, flow.state)}
     values = sweep.numbers(parameters, sorted(used))
-    more = GUARD
-    why = ""
+    more, why = GUARD, ""
     for expr in goal:
         start = expr.subs({**flow.initial, flow.time: 0})
         if start.xreplace({x: fraction(values[x.name], x.name) for x in start.free_symbols}) == 0:
@@ -117,14 +116,12 @@ def certify(
                 return Interval(Decimal(end[name]), Decimal("inf"))
             if not all(x.is_finite() for x in found):
                 raise ParameterError(f"{flow.name}: a quantity is no real number at the end")
-            lacking = digits + max(
-                (
-                    _log(x.rad()) / math.log(10) - max(_log(s) / math.log(10), -digits)
-                    for x, s in zip(found, sizes, strict=False)
-                    if x.rad() > 0
-                ),
-                default=-math.inf,
-            )
+            lost = [
+                _log(x.rad()) / math.log(10) - max(_log(s) / math.log(10), -digits)
+                for x, s in zip(found, sizes, strict=False)
+                if x.rad() > 0
+            ]
+            lacking = digits + max(lost, default=-math.inf)
             if lacking <= 0:
                 intervals = [*map(Interval.of, found)]
                 labels = [*map(str, flow.state), *observed]

@@ -173,8 +173,8 @@ def compare(
         notes += unit
     if failed(checks) and (status := curve.attrs.get("status", "exact")) != "exact":
         notes.append(
-            f"the theory is not exact ({status}): how far it may be off say bands={{...}} and, of its "
-            "model, python -m verify.trajectories"
+            f"the theory is not exact ({status}): bands={{...}} allows what it is known to be off by; "
+            "python -m verify.trajectories knows that of its model"
         )
     return Comparison(checks, xr.Dataset(deviations), broken, notes)
 

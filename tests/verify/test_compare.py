@@ -40,7 +40,7 @@ def test_accepts_truth_and_refuses_five_per_cent():
     assert good.inside() == {"A": 1.0, "R": 1.0, "S": 1.0}
     bad = trajectories.compare(curve, ensemble(curve.isel(alpha=slice(0, None, 20)), 1.05))
     assert {c.verdict for c in bad.checks} == {"FAIL"}
-    note = "the theory is not exact (closure): how far it may be off say bands={...}"
+    note = "the theory is not exact (closure): bands={...} allows what it is known to be off by"
     assert [x[: len(note)] for x in bad.notes] == [note] and not good.notes
 
 

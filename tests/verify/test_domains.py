@@ -62,8 +62,8 @@ def test_without_students_a_curve_says_what_is_known_of_others(capsys):
     short = st.predict(p.replace(L=2), seeds=1, level="cavity", until=0.1, accuracies=False)
     assert short.attrs["off_by"] < 0.05
     adam = FEW.replace(epochs=20, optimizer="adam", eta=0.003)
-    ample, beyond = adam.replace(n_train=500), adam.replace(N=44)
-    tellings = ((FEW.replace(epochs=20), 0.01), (adam, 0.21), (ample, 0.05), (beyond, None))
+    tellings = [(FEW.replace(epochs=20), 0.01), (adam, 0.21), (adam.replace(n_train=500), 0.05)]
+    tellings += [(adam.replace(**x), None) for x in ({"N": 44}, {"eta": 0.004}, {"clip": 1.0})]
     for q, told in tellings:
         drawn = st.predict(q, seeds=1, accuracies=False).attrs  # knows the training set
         assert drawn.get("off_by") == told and ("note" in drawn) == (told in (0.05, 0.21))
@@ -96,6 +96,8 @@ def test_what_is_said_of_drawn_students_held_on_the_map(monkeypatch):
         monkeypatch.setattr(domains.state_tracking_levels, "NOISY", said)
         rows = [row for row in domains.checks() if "every one" in row.name]
         assert sum(row.within for row in rows) == held
+    settings = [domains.setting(*given) for given in domains.arguments(domains.students)]
+    assert all(map(domains.state_tracking_levels.mapped, settings))
 
 
 def test_the_domain_of_entries_by_arrivals():

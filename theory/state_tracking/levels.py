@@ -21,6 +21,7 @@ from theory.state_tracking.rollout import trajectory, with_accuracy
 from theory.state_tracking.scope import FLOW, ONE_START, REALISATION
 from theory.state_tracking.trained import system
 
+BEST = "fixed_disorder"  # knows most, and is the default
 DRAWS = 4  # draws of the unknown disorder per seed; their mean adds 1/8 of the variance of one draw
 OWN = ("A", "R", "S", "zeta")
 WEIGHTS = ("R", "S", "zeta", "W_Q_start", "W_K_start", "M_variance_correct")
@@ -206,6 +207,10 @@ NEVER = {80: 0.125, 200: 0.05}
 # Largest deviation of A of the default level on the map: of descent, and under Adam or batches from
 # a number of sequences on.
 DESCENT, NOISY = 0.01, {500: 0.05, 0: 0.21}
+# Learning rates of the map, over 1 - momentum; fields that it moves beside sizes.
+RATES = {"sgd": 0.5, "batches": 0.25, "adam": 0.003, "adamw": 0.006}
+MOVED = {"optimizer", "eta", "momentum", "weight_decay", "batch_size", "unit", "data_draw"}
+MOVED |= {"epochs", "eval_every", "n_test"}
 
 
 def features(p: Parameters) -> np.ndarray:
@@ -234,14 +239,25 @@ def bound(p: Parameters) -> float:
     return next(most for sequences, most in NOISY.items() if p.n_train >= sequences)
 
 
+def mapped(p: Parameters) -> bool:
+    """Whether students are like those of the map, in sizes and training."""
+    most = RANGES["n_train"][1]  # of more than which theory knows as much
+    sizes = {name: min(getattr(p, name), most) for name in RANGES}
+    usual = Parameters().as_dict()
+    return (
+        all(low <= sizes[name] <= high for name, (low, high) in RANGES.items())
+        and all(x == usual[k] for k, x in p.as_dict().items() if k not in {*RANGES, *MOVED})
+        and p.eta <= RATES["batches" if p.batch_size else p.optimizer] * (1 - p.momentum) + 1e-12
+        and p.weight_decay <= (0.1 if p.optimizer == "adamw" else 0)
+        and (not p.batch_size or p.optimizer == "sgd" and p.batch_size >= max(16, p.n_train // 8))
+    )
+
+
 def of_drawn(p: Parameters, level: str) -> dict[str, Any]:
     """What curves of drawn students say of single ones; of the default nothing off the map."""
     if level in OFF:
         return {"off_by": off_by(p, level), "note": note(p, level)}
-    sizes = {name: min(getattr(p, name), RANGES["n_train"][1]) for name in RANGES}
-    mapped = all(low <= sizes[name] <= high for name, (low, high) in RANGES.items())
-    mapped &= p.permutations == "iid" and p.reward == "none"
-    if not mapped or level != "fixed_disorder":
+    if level != BEST or not mapped(p):
         return {}
     most = bound(p)
     said = f"under Adam or batches A of single students is off by up to {most}, of most by less "

@@ -12,7 +12,7 @@ from theory import ParameterError, prediction, scope, sweep, until
 from theory.parameters import Allowed, number
 from theory.state_tracking import levels
 from theory.state_tracking.integrate import System, half_times, solve
-from theory.state_tracking.levels import LEVELS, Level
+from theory.state_tracking.levels import BEST, LEVELS, Level
 from theory.state_tracking.parameters import REWARD_FIELDS, Parameters
 from theory.state_tracking.quadrature import emergence_time
 from theory.state_tracking.realisation import MEASURED, SINGLE, Realisation, Start
@@ -20,7 +20,6 @@ from theory.state_tracking.scope import FLOW
 
 ACCURACIES = ["accuracy", "rollout_accuracy"]
 DRAW = 0  # seed of drawn initial values
-BEST = "fixed_disorder"
 NOTED = 0.05  # deviation of A from which on a curve says so
 
 

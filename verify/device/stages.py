@@ -214,10 +214,8 @@ def begin(out: Path, device: torch.device, tiny: bool) -> dict[str, Any]:
         report = json.loads(path.read_text())
         other = [f"{n} = {report[n]} there, {v} here" for n, v in here.items() if report[n] != v]
         if not other:
-            (
-                text(report),
-                succeeded(report, report["stages"]),
-            )  # an error if anything is of another kind
+            text(report)  # an error if anything is of another kind, as the next line
+            succeeded(report, report["stages"])
             return report
         why = f"of another run ({', '.join(other)})"
     except Exception:

@@ -13,7 +13,7 @@ from theory import ParameterError, titles
 from theory import state_tracking as st
 from theory.runtime import plotting
 from theory.state_tracking import Parameters
-from theory.state_tracking.levels import LEVELS
+from theory.state_tracking.levels import BEST, LEVELS
 from verify.check_table import percent
 from verify.emergence import first_crossing
 from verify.report import Report, Request
@@ -156,7 +156,6 @@ def draw(p: Parameters, runs: xr.Dataset, *axes: Any) -> Any:
 
 # Why theory and students differ
 
-BEST = "fixed_disorder"  # the level that knows most
 CLIMBED = (
     "flow",
     "own_start",

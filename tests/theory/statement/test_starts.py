@@ -270,9 +270,13 @@ def test_classes_without_entries_are_refused(start):
             call(p.replace(M=4))
 
 
-def test_entries_that_scatter_widely_are_refused():
-    """The mean of a class says little of them."""
+def test_entries_that_scatter_widely_are_refused(monkeypatch):
+    """The mean of a class says little of them; an onset draws nothing before."""
     p = parameters_of(0.5)
+    with monkeypatch.context() as patch:
+        patch.setattr(starts, "times", None)
+        with pytest.raises(ParameterError, match="standard deviation 0.5: must be at most 0.33"):
+            theory_of(0.01).onset(p)
     for call in (theory_of(0.01).onset, lambda q: theory_of(0.01).emergence_times(q, seeds=3)):
         with pytest.raises(ParameterError, match="standard deviation 0.5: must be at most 0.33"):
             call(p)
