@@ -26,7 +26,11 @@ from theory.explorer import curves
 from theory.runtime import output
 
 logger = logging.getLogger(__name__)
-EXPLORERS = os.environ.get("DOCS_EXECUTION") not in ("off", "stored")  # seconds each
+
+
+def explored() -> bool:
+    """Whether pages of the explorer are made, which takes seconds each."""
+    return os.environ.get("DOCS_EXECUTION") not in ("off", "stored")
 
 
 def explorable() -> list[registry.Model]:
@@ -37,7 +41,7 @@ def explorable() -> list[registry.Model]:
 
 def explorers() -> str:
     """Links to the explorer's pages, where they are made."""
-    if not EXPLORERS:
+    if not explored():
         return "Left out of this quick build."
     made = [
         f'<li><a href="explore/{m.name}.html">{html.escape(m.title)}</a></li>' for m in explorable()
@@ -49,14 +53,14 @@ def explore(app: Sphinx, *_: Any) -> None:
     """Write the explorer's pages while those of the site are written, as many at once as those are
     read: first the ones with tables, which take longest.
     """
-    if not EXPLORERS or app.builder.format != "html":
+    if not explored() or app.builder.format != "html":
         return
     folder = Path(app.outdir) / "explore"
     folder.mkdir(exist_ok=True, parents=True)
     pages = sorted(explorable(), key=lambda m: curves.charts(m) is None)
     hands = [
         multiprocessing.get_context("fork").Process(
-            target=explored, args=(folder, pages[first :: app.parallel])
+            target=write, args=(folder, pages[first :: app.parallel])
         )
         for first in range(app.parallel)
     ]
@@ -72,7 +76,7 @@ def explore(app: Sphinx, *_: Any) -> None:
     app.connect("build-finished", finish)
 
 
-def explored(folder: Path, models: Iterable[registry.Model]) -> None:
+def write(folder: Path, models: Iterable[registry.Model]) -> None:
     """Write the explorer's pages of some models."""
     for model in models:
         with output.atomic(folder / f"{model.name}.html") as temporary:
