@@ -48,8 +48,8 @@ def value_memory() -> Iterator[Check]:
             p = Parameters(N=N, n=ratio * N, draws=120)
             measured = one_step(p, seed=ratio)["value"]
             predicted = value_recovered(p)
-            why = "wrong labels share their samples, of order 1/N"
-            shared = Band(-1 / N / predicted, 1 / N / predicted, why)
+            limit = 1 / N / predicted
+            shared = Band(-limit, limit, "wrong labels share their samples, of order 1/N")
             name = f"value memory, n = {ratio} N, N = {N}"
             yield sampled(name, "value_recovered", predicted, measured, band=shared)
     for N in (10**5, 10**7):
