@@ -11,6 +11,17 @@ from sympy.concrete.delta import deltasummation
 Rebuild = Callable[[sp.Expr], sp.Expr]
 
 
+def nodes(expr: sp.Basic) -> set[sp.Basic]:
+    """All parts of an expression, each once: those of a long one share most of theirs."""
+    found: set[sp.Basic] = set()
+    ahead = [expr]
+    while ahead:
+        if (part := ahead.pop()) not in found:
+            found.add(part)
+            ahead.extend(part.args)
+    return found
+
+
 def rebuilt(expr: sp.Expr, rule: Callable[[sp.Expr, Rebuild], sp.Expr | None]) -> sp.Expr:
     """An expression rebuilt from its parts, each of which is visited once.
 

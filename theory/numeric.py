@@ -19,6 +19,7 @@ from sympy.printing.codeprinter import PrintMethodNotImplementedError
 from sympy.printing.numpy import SciPyPrinter
 from sympy.printing.pycode import MpmathPrinter
 
+from theory.algebra import nodes
 from theory.parameters import ParameterError
 
 QUICK = 3000  # numbers of a function that neither NumPy nor SciPy has: a few seconds
@@ -193,25 +194,37 @@ def compiled(
     table, *libraries = MODULES[modules]
     many = isinstance(expressions, list)
     parts = sp.Tuple(*expressions) if many else sp.sympify(expressions, strict=True)
-    for part in parts.atoms(AppliedUndef, sp.DiracDelta, sp.Derivative, sp.Subs):
-        raise ParameterError(f"{part.func.__name__}: has no numerical value")
+    every = nodes(parts)
+    for part in every:
+        if isinstance(part, AppliedUndef | sp.DiracDelta | sp.Derivative | sp.Subs):
+            raise ParameterError(f"{part.func.__name__}: has no numerical value")
     special: dict[str, Any] = {}
-    parts = parts.xreplace({x: x.evalf(MOST_DIGITS) for x in parts.atoms(sp.CRootOf)})
-    for part in sorted(parts.atoms(sp.Function, sp.Product), key=sp.count_ops, reverse=True):
+    if roots := {x: x.evalf(MOST_DIGITS) for x in every if isinstance(x, sp.CRootOf)}:
+        parts = parts.xreplace(roots)
+
+    def known(part: sp.Expr) -> bool:
         head = part.func
-        known = head.__name__ in table or hasattr(head, "_imp_")
-        # `and` of arrays of several shapes is left to SymPy
-        known |= head is sp.Piecewise and modules == "numpy" and not part.has(BooleanFunction)
-        if not known and not _printed(head, len(part.args), modules):
-            used = sorted(part.free_symbols, key=str)
-            special[name := f"special{len(special)}"] = _special(part, used, modules)
-            parts = parts.xreplace({part: sp.Function(name)(*used)})
+        if head is sp.Piecewise and modules == "numpy":
+            return not part.has(BooleanFunction)  # `and` of arrays of several shapes is SymPy's
+        own = head.__name__ in table or hasattr(head, "_imp_")
+        return own or _printed(head, len(part.args), modules)
+
+    calls = [part for part in every if isinstance(part, sp.Function | sp.Product)]
+    for part in sorted((x for x in calls if not known(x)), key=sp.count_ops, reverse=True):
+        used = sorted(part.free_symbols, key=str)
+        special[name := f"special{len(special)}"] = _special(part, used, modules)
+        parts = parts.xreplace({part: sp.Function(name)(*used)})
     other = _renamed(arguments, parts, special)
-    arguments, parts = [other.get(a, a) for a in arguments], parts.xreplace(other)
-    pieces = modules == "numpy" and parts.has(sp.Piecewise)
-    parts = list(parts) if many else parts
+    if other:
+        arguments, parts = [other.get(a, a) for a in arguments], parts.xreplace(other)
+    pieces = modules == "numpy" and any(isinstance(x, sp.Piecewise) for x in every)
+    # Shared first, what lambdify reads and prints again is short.
+    shared, rest = sp.cse(list(parts) if many else parts, list=False) if cse else ((), parts)
+    own = {x.func.__name__: x.func._imp_ for x in calls if hasattr(x.func, "_imp_")}
     try:
-        made = sp.lambdify(arguments, parts, [{**table, **special}, *libraries], cse=cse)
+        made = sp.lambdify(
+            arguments, rest, [{**table, **own, **special}, *libraries], cse=lambda _: (shared, rest)
+        )
     except PrintMethodNotImplementedError as error:
         name = str(error).partition("\n")[0].rpartition(".")[2].strip("'>")
         raise ParameterError(f"{name}: has no numerical value") from None
