@@ -166,7 +166,7 @@ def building(tmp_path):
 
 @pytest.mark.parametrize(
     ("first", "forks"),
-    [(ALONE, True), (REFUSED, True), (THREADS, False)],
+    [(ALONE, True), pytest.param(REFUSED, True, marks=pytest.mark.slow), (THREADS, False)],
     ids=["alone", "refused", "threads"],
 )
 def test_kernels_of_a_build_are_forked(tmp_path, building, first, forks):

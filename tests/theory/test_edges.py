@@ -184,7 +184,7 @@ def allowed(p: BaseParameters) -> Iterator[tuple[str, str, BaseParameters]]:
 # Seconds at some edge, or of derivation before the first.
 LONG = ("branches", "thresholds", "general.solve", "positional_semantic.onset", "transverse")
 LONG += ("all_weights", "law.", "continue_branch", "low_degree", "solve_regularised")
-LONG += ("fixed_point", "positional_semantic.online")
+LONG += ("fixed_point", "positional_semantic.online", "edge.sharpness", "lost_time")
 SAID = [
     pytest.param(path, id=path, marks=[pytest.mark.slow] * any(x in path for x in LONG))
     for path in functions()

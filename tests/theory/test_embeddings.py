@@ -87,16 +87,13 @@ def test_trained_students_keep_it(tmp_path):
     drifts, grown = {}, {}
     for eta, epochs in ((0.2, 400), (0.1, 800)):
         p = P.replace(eta=eta, epochs=epochs, eval_every=epochs)
-        runs = train(
-            p, [0, 1], keep=True, store=tmp_path, progress=False, workers=1, dtype="float64"
-        )
+        runs = train(p, [0], keep=True, store=tmp_path, progress=False, workers=1, dtype="float64")
         drift, growth = [], []
-        for seed in (0, 1):
-            start = task.draw_weights(p, task.streams(seed)["initialisation"])
-            end = {n: runs[f"{n}_end"].sel(seed=seed).values for n in ("embedding", "W_Q", "W_K")}
-            for name in HEADS:
-                drift.append(np.abs(kept(end, name) - kept(start, name)).max())
-                growth.append(np.abs(end[name].T @ end[name] - start[name].T @ start[name]).max())
+        start = task.draw_weights(p, task.streams(0)["initialisation"])
+        end = {n: runs[f"{n}_end"].sel(seed=0).values for n in ("embedding", "W_Q", "W_K")}
+        for name in HEADS:
+            drift.append(np.abs(kept(end, name) - kept(start, name)).max())
+            growth.append(np.abs(end[name].T @ end[name] - start[name].T @ start[name]).max())
         drifts[eta], grown[eta] = np.array(drift), np.array(growth)
     assert (drifts[0.1] < 0.1 * grown[0.1]).all()
     assert drifts[0.2].mean() / drifts[0.1].mean() == pytest.approx(2, rel=0.15)

@@ -70,7 +70,12 @@ def answers(name):
     return found
 
 
-@pytest.mark.parametrize("name", sorted(TABLE))
+LONG = ("positional_semantic.online", "induction_heads.bursty")  # as long as five others
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in sorted(TABLE)]
+)
 def test_parameters_are_answered_or_the_refusal_proposes_some(name):
     """By every function of a model; what is proposed is answered."""
     assert answers(name) or name in ("induction_heads.text", "associative_memory.trigger_task")
