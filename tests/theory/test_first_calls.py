@@ -71,11 +71,12 @@ def answers(name):
 
 
 LONG = ("positional_semantic.online", "induction_heads.bursty")  # as long as five others
-
-
-@pytest.mark.parametrize(
+systems = pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in sorted(TABLE)]
 )
+
+
+@systems
 def test_parameters_are_answered_or_the_refusal_proposes_some(name):
     """By every function of a model; what is proposed is answered."""
     assert answers(name) or name in ("induction_heads.text", "associative_memory.trigger_task")
@@ -143,7 +144,7 @@ def test_print_shows_all_values(name):
         assert lines[-1].startswith(f"Time: {p.TIME} = {p.CLOCK}; a run ends at ")
 
 
-@pytest.mark.parametrize("name", sorted(TABLE))
+@systems
 def test_results_say_what_their_time_is(name):
     """Flows, predictions and times of events, in words, when they are printed, too; also where a
     flow has a clock of its own.
