@@ -70,6 +70,7 @@ def site(request, forked, tmp_path_factory):
         at = ("-d", str(tmp_path_factory.mktemp("doctrees")), str(ROOT / "docs"), str(out))
         done = forked(alone, *FEWER, *options, *at, seconds=600)
     assert done.returncode == 0, done.stderr[-3000:]
+    assert (out / "explore").is_dir() is (request.param == "executed")  # two minutes
     return links.pages(out)
 
 
