@@ -142,6 +142,13 @@ def _tensors(state: State) -> Iterator[tuple[str, torch.Tensor]]:
             yield from _tensors(value)
 
 
+def losses(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of every token but the first, shape (n, T - 1)."""
+    following = tokens[:, 1:]
+    ahead = logits[:, : following.shape[1]].transpose(1, 2)
+    return torch.nn.functional.cross_entropy(ahead, following, reduction="none")
+
+
 class Descent:
     """Gradient descent, also with momentum, with the interface of `torch.optim`; bit for bit the
     same steps as `torch.optim.SGD`.

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from simulate import training
-from simulate.learner import Module, Unstacked
+from simulate.learner import Module, Unstacked, losses
 from simulate.streams import keyed, of_torch
 from theory.induction_heads.text import Parameters
 from theory.parameters import ParameterError
@@ -148,14 +148,6 @@ def copying(circuit: Tensor) -> np.ndarray:
         return np.full(entries.shape[:-2], np.nan)
     values = np.linalg.eigvals(entries)
     return values.sum(-1).real / np.maximum(np.abs(values).sum(-1), np.finfo(float).tiny)
-
-
-def losses(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Cross-entropy of every character but the first, shape (n, T - 1)."""
-    value = torch.nn.functional.cross_entropy(
-        logits[:, : tokens.shape[1] - 1].flatten(0, 1), tokens[:, 1:].flatten(), reduction="none"
-    )
-    return value.view(len(tokens), -1)
 
 
 # A two-layer attention-only transformer with several heads

@@ -73,7 +73,7 @@ def training(_: Table) -> list[Check]:
     logits = module(torch.as_tensor(tokens))
     loss = torch.nn.functional.cross_entropy(logits, torch.as_tensor(answers))
     slopes = torch.autograd.grad(loss, [module.w, module.V])
-    gradient = learner.gradient(factual_recall.token_counts(P, tokens).astype(float), answers)
+    gradient = learner.gradient(factual_recall.token_counts(P, tokens), answers)
     return [
         identity(f"training gradient of {name}", "engine", mine, theirs.numpy(), *AUTOGRAD)
         for name, mine, theirs in zip("wV", gradient, slopes, strict=True)

@@ -138,15 +138,14 @@ def sample(p: Parameters, n: int, table: Table, rng: np.random.Generator) -> Seq
     cumulative = np.cumsum(table.bigram, axis=1)
     tokens = np.empty((n, p.T + 1), dtype=np.int64)
     tokens[:, 0] = _sample(np.broadcast_to(table.unigram, (n, N)), rng)
-    for t in range(p.T):
-        current = tokens[:, t]
-        free = np.minimum((rng.random((n, 1)) > cumulative[current]).sum(1), N - 1)
-        tokens[:, t + 1] = np.where(forced[rows, current] >= 0, forced[rows, current], free)
     seen = np.zeros((n, N), dtype=bool)
     predictable = np.zeros((n, p.T), dtype=bool)
     for t in range(p.T):
         current = tokens[:, t]
-        predictable[:, t] = (forced[rows, current] >= 0) & seen[rows, current]
+        free = np.minimum((rng.random((n, 1)) > cumulative[current]).sum(1), N - 1)
+        follows = forced[rows, current]
+        tokens[:, t + 1] = np.where(follows >= 0, follows, free)
+        predictable[:, t] = (follows >= 0) & seen[rows, current]
         seen[rows, current] = True
     return Sequences(tokens, triggers, outputs, predictable)
 
