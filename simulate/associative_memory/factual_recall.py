@@ -146,8 +146,7 @@ class Learner(Member):
 
     def gradient(self, counts: np.ndarray, answer: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradients of w and V of the mean cross-entropy."""
-        weighted = counts * self.w
-        error = scipy.special.softmax(weighted @ self.V, 1)
+        error = scipy.special.softmax((counts * self.w) @ self.V, 1)
         error[np.arange(len(answer)), answer] -= 1
         error /= len(answer)
         summed = counts.T @ error  # (vocabulary, answers)

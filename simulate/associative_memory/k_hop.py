@@ -69,9 +69,8 @@ def memory(p: Parameters, itemsize: int = 8) -> float:
     number.
     """
     n = max(p.batch_size, 4096)
-    integers = 8 * n * p.k * p.N * 4
     return (
-        integers
+        (8 * n * p.k * p.N * 4)
         + itemsize * (6 * p.k * p.N**2 + n * p.N * 4 * (p.k + 1))
         + training.records(p, 2 * len(MEANING))
     )
@@ -94,8 +93,7 @@ class Learner(Member):
         self.hidden = draw_permutations((p.k,), p.N, keyed(self.seed, 0))
         one_hot = np.eye(p.N)[:, self.hidden].transpose(1, 0, 2)  # [j, pi_j(x), x] = 1
         self.matrices = torch.tensor(one_hot, dtype=self.dtype, device=self.device)
-        start = p.m_0 * self.matrices + (1 - p.m_0) / p.N
-        self.logits = start.log().requires_grad_()
+        self.logits = (p.m_0 * self.matrices + (1 - p.m_0) / p.N).log().requires_grad_()
         self.hops = 1 if p.curriculum else p.k
 
     def kernels(self) -> Tensor:
@@ -183,9 +181,8 @@ def pointer_memory(p: Pointers, itemsize: int = 4) -> float:
     number.
     """
     n = max(p.batch_size, 512)
-    shapes = n * p.N**2 * (12 * p.layers + 14) + 6 * p.layers * p.N**2
     return (
-        itemsize * shapes
+        itemsize * (n * p.N**2 * (12 * p.layers + 14) + 6 * p.layers * p.N**2)
         + 8 * n * p.N**2
         + 8 * 3 * n * p.N
         + training.records(p, 2 * len(POINTER_MEANING))

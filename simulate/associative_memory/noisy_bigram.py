@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from simulate import training
 from simulate.learner import Descent, Module, Unstacked
@@ -137,7 +138,7 @@ class Learner(Module):
     def loss(self, number: int) -> Tensor:
         """Cross-entropy of one batch."""
         context, _, label = self.sample(self.p.batch_size, 1, number)
-        return torch.nn.functional.cross_entropy(self.logits(context), label)
+        return cross_entropy(self.logits(context), label)
 
     @torch.no_grad()
     def predictions(self, keep: float) -> tuple[float, float]:
@@ -154,7 +155,7 @@ class Learner(Module):
         score = float(self.student["score"].exp())
         whole, cut = self.predictions(1.0), self.predictions(0.0)
         return {
-            "loss": float(torch.nn.functional.cross_entropy(logits, label)),
+            "loss": float(cross_entropy(logits, label)),
             "p_noise": float(torch.softmax(logits, 1)[:, -1].mean()),
             "attention": score / (score + self.p.T - 1),
             "in_context": whole[0],

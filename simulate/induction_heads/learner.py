@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from simulate import training
 from simulate.induction_heads import student
@@ -74,7 +75,7 @@ class Learner(Module):
         batch = student.sample(self.p, student.generator(self.seed, stream, step), dtype=self.dtype)
         return student.Batch(*(x.to(self.device) for x in batch))
 
-    def loss(self, number: int) -> torch.Tensor:
+    def loss(self, number: int) -> Tensor:
         """Squared error on fresh sequences."""
         batch = self._draw("train", number)
         return squared_error(self.student(batch.X), batch.y, self.p.loss)
@@ -98,7 +99,7 @@ class Learner(Module):
             measured |= weights
         return {k: v.double().numpy() for k, v in measured.items()}
 
-    def _loss_of(self, values: torch.Tensor) -> torch.Tensor:
+    def _loss_of(self, values: Tensor) -> Tensor:
         """Loss of the network with only some pseudo-parameters nonzero."""
         cut = Nineteen(self.p.dimension, self.p.mask, self.dtype).to(self.device)
         cut.theta.copy_(values)

@@ -240,13 +240,11 @@ class Learner(Module):
     def build(self, text: str | None = None) -> None:
         """A text of the user in place of that which the parameters name, if given."""
         p, seed = self.p, self.seed
-        content = read(p.text) if text is None else text
-        self.corpus = Corpus.of(content, p.vocabulary, p.context)
+        self.corpus = Corpus.of(read(p.text) if text is None else text, p.vocabulary, p.context)
         self.student = Transformer(p, of_torch(seed, 0)).to(self.device, self.dtype)
         self.optimizer = torch.optim.Adam(self.student.parameters(), lr=p.eta)
         held, random = self.corpus.test, keyed(seed, 1)
-        plain = p.replace(repeats=0.0, piece=None)
-        self.test = self._put(windows(plain, held, p.n_test, random))
+        self.test = self._put(windows(p.replace(repeats=0.0, piece=None), held, p.n_test, random))
         self.twice = self._put(twice(p, held, random))
         self.random = self._put(random_twice(p, random))
 
@@ -255,8 +253,7 @@ class Learner(Module):
 
     def loss(self, number: int) -> Tensor:
         """Cross-entropy on fresh windows."""
-        random = keyed(self.seed, 2, number)
-        drawn = windows(self.p, self.corpus.train, self.p.batch_size, random)
+        drawn = windows(self.p, self.corpus.train, self.p.batch_size, keyed(self.seed, 2, number))
         tokens = self._put(drawn)
         return losses(self.student(tokens[:, :-1])[0], tokens).mean()
 
@@ -291,11 +288,10 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
     weights = (2 * p.vocabulary + length + 8 * p.D) * p.D + p.heads * p.vocabulary**2
     logits = rows * length * p.vocabulary
     text = 2 * 8 * 500_000  # tokens, and while they are cut
-    windows = 8 * 4 * rows * (length + 1) * 2
     return (
         itemsize * (20 * stream + 9 * paid + 6 * weights + 5 * logits)
         + text
-        + windows
+        + (8 * 4 * rows * (length + 1) * 2)
         + 16 * 4 * p.vocabulary**2
         + training.records(p, len(MEANING))
     )

@@ -72,8 +72,7 @@ def gamp(
         weights of another dimension.
     """
     MINIMUM.require(p)
-    sizes = {"data": data.tokens.shape[-1], "start": start.size}
-    for name, size in sizes.items():
+    for name, size in {"data": data.tokens.shape[-1], "start": start.size}.items():
         if size != p.d:
             raise ParameterError(f"{name}: has dimension {size}, must have d = {p.d}")
     X, Y = data.arrays()

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from simulate import training
 from simulate.learner import Member, State, Unstacked
@@ -47,11 +48,11 @@ class OnePass(Member):
         self.test = self.sentences(TESTED, TEST)
 
     @property
-    def Q(self) -> torch.Tensor:
+    def Q(self) -> Tensor:
         """The weights, shape ``(d, 1)``."""
         return self.student.weights["Q"]
 
-    def sentences(self, n: int, *stream: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def sentences(self, n: int, *stream: int) -> tuple[Tensor, Tensor]:
         """Tokens with positions, and targets, of fresh sentences."""
         p = self.p
         drawn = keyed(self.seed, *stream).standard_normal((n, 2, p.d), dtype=np.float32)

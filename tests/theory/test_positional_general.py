@@ -37,11 +37,11 @@ def test_atoms_of_the_law_are_averaged():
     one = g.headline(Parameters(alpha=1.0), 2)
     both = replace(one, gamma=gamma, pi=pi, weight=weight)
     assert both.spectra() == pytest.approx(np.einsum("k,klc->lc", weight, gamma), rel=1e-14)
-    hats = vars(g.starting_order(one, 2.0, 0.5, np.array([0.3, -0.4]), 0.2))
+    hats = g.starting_order(one, 2.0, 0.5, np.array([0.3, -0.4]), 0.2)._asdict()
 
     def parameters(system):
         order, norm, overlap = g.input_channel(system, hats)
-        return np.concatenate([np.ravel(v) for v in [*vars(order).values(), norm, overlap]])
+        return np.concatenate([np.ravel(v) for v in [*order, norm, overlap]])
 
     alone = [parameters(replace(one, gamma=gamma[[k]], pi=pi[[k]])) for k in range(2)]
     assert parameters(both) == pytest.approx(weight @ alone, rel=1e-12)

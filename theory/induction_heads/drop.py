@@ -210,8 +210,8 @@ def matched_time() -> sp.Expr:
 def predicted(N: float) -> float:
     """The time of equation ``T_drop`` at a size."""
     numbers = {"N": float(N), "kappa": blow_up()["kappa"]}
-    numbers["beta_c"] = float(equations()["beta_c"].evaluate(numbers))
-    return float(equations()["T_drop"].evaluate(numbers))
+    numbers["beta_c"] = equations()["beta_c"].number(numbers)
+    return equations()["T_drop"].number(numbers)
 
 
 @cache

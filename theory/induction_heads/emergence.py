@@ -44,8 +44,7 @@ def alpha_of(beta: Any, N: int) -> Any:
     if N == 1:
         return np.zeros_like(np.asarray(beta, float))
     n = 2 * N - 2
-    start = np.square(beta) / 2 + 1 / n
-    alpha = log_linear(start, n)
+    alpha = log_linear(np.square(beta) / 2 + 1 / n, n)
     for _ in range(NEWTON):  # restores the relative accuracy at small beta
         alpha = alpha - (alpha + np.expm1(alpha) / n - np.square(beta) / 2) / (
             1 + np.exp(alpha) / n
@@ -86,8 +85,7 @@ def rates(beta: Any, g: Any, N: int) -> tuple[Any, Any, Any]:
             + np.log1p(-(1 + g) * sigma / r)
         )
     dgamma_dt = 2 * (F * sigma - g * square) / r**2
-    loss = 1 - 2 * (1 + g) * (1 + sigma) / r + (1 + g) ** 2 * square / r**2
-    return log_rate, dgamma_dt, loss
+    return log_rate, dgamma_dt, 1 - 2 * (1 + g) * (1 + sigma) / r + (1 + g) ** 2 * square / r**2
 
 
 @dataclass(frozen=True)
@@ -226,8 +224,7 @@ class Path:
             pairs = ((t, self.time(grid, excess)), (beta, grid), (g, slow))
             t, beta, g = (np.append(early, late) for early, late in pairs)
         alpha = alpha_of(beta, self.N)
-        loss = rates(beta, g, self.N)[2]
-        curves = {"alpha": alpha, "beta": beta, "gamma": 1 + g, "loss": loss}
+        curves = {"alpha": alpha, "beta": beta, "gamma": 1 + g, "loss": rates(beta, g, self.N)[2]}
         data = {name: ("t", values) for name, values in curves.items()}
         return xr.Dataset(data, {"t": t}, {"kind": "theory", "N": self.N})
 

@@ -86,8 +86,7 @@ def manifold(order: int = 2) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
     beta_rate, gamma_rate = scaled_rates(point, order + 1)
     for k, c in enumerate(coefficients, 1):
         along = sp.diff(of_gamma, beta) + beta * E * sp.diff(of_gamma, E)
-        residual = sp.expand(gamma_rate - along * beta_rate).coeff(x, k)
-        value = sp.solve(residual, c)[0]
+        value = sp.solve(sp.expand(gamma_rate - along * beta_rate).coeff(x, k), c)[0]
         of_gamma, gamma_rate, beta_rate = (
             e.subs(c, value) for e in (of_gamma, gamma_rate, beta_rate)
         )
@@ -187,8 +186,7 @@ def slow_time() -> list[sp.Expr]:
     # t = parts[0]/x^2 + parts[1]/x + parts[2] + delay, x = 1/(2N)
     slow = 4 * N**2 * parts[0] + 2 * N * parts[1] + parts[2]
     of_beta = layer()[0].subs(sp.exp(-tau), 0)  # after the initial layer
-    scaled = (slow / N).subs(N, in_x).subs(beta, of_beta)
-    delay = sp.expand(truncated(tau - scaled, 1, x))
+    delay = sp.expand(truncated(tau - (slow / N).subs(N, in_x).subs(beta, of_beta), 1, x))
     proved(not delay.has(tau, x), "layer and slow manifold do not match")
     return [sp.expand(4 * parts[0]), sp.expand(2 * parts[1] + delay), sp.expand(parts[2])]
 

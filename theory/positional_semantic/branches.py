@@ -13,7 +13,7 @@ import joblib
 import numpy as np
 import xarray as xr
 
-from theory import Allowed, ParameterError, checked, scope, sweep
+from theory import Allowed, ParameterError, checked, scope
 from theory.positional_semantic.channel import State
 from theory.positional_semantic.errors import baseline
 from theory.positional_semantic.fixed_point import COARSE, FixedPoint, solve
@@ -83,8 +83,7 @@ def _predicted(
     return replace(here, state=state) if safe else here
 
 
-@scope.guard(MINIMUM)
-@sweep.over_fields
+@scope.pointwise(MINIMUM)
 def curve(p: Parameters, branch: Branch, alphas: Alphas) -> xr.Dataset:
     """Order parameters, losses and errors of one branch over alpha; NaN where the branch does not
     exist.
@@ -104,12 +103,11 @@ def curve(p: Parameters, branch: Branch, alphas: Alphas) -> xr.Dataset:
         Variables of `MEANING` over ``alpha``.
     """
     alphas = [float(a) for a in alphas]
-    points = continue_branch(p, branch, alphas)
     rows = [
         {**f.summary(), "slope": f.slope, "replicon": f.replicon, "jump": f.jump}
         if f is not None
         else dict.fromkeys(MEANING, np.nan)
-        for f in points
+        for f in continue_branch(p, branch, alphas)
     ]
     data = {
         k: ("alpha", np.array([r[k] for r in rows], float), {"long_name": text})
@@ -128,8 +126,7 @@ def curve(p: Parameters, branch: Branch, alphas: Alphas) -> xr.Dataset:
     )
 
 
-@scope.guard(MINIMUM)
-@sweep.over_fields
+@scope.pointwise(MINIMUM)
 def phase_diagram(
     p: Parameters, omegas: Omegas, alphas: Alphas, jobs: Annotated[int, Allowed(low=-1)] = -1
 ) -> xr.Dataset:
@@ -317,8 +314,7 @@ def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[floa
     raise Missing(f"the secant method did not settle in {STEPS} steps")
 
 
-@scope.guard(MINIMUM)
-@sweep.over_fields
+@scope.pointwise(MINIMUM)
 def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
     """Both thresholds at ``p.omega``; NaN if there is no crossing (``reasons`` says why). ``near``
     is the result at a nearby omega, used as a start.

@@ -98,7 +98,7 @@ class FixedPoint:
     @property
     def train_loss(self) -> float:
         """Training loss per dimension (120)."""
-        return float(errors.equations()["training_loss"].evaluate(self.values()))
+        return errors.equations()["training_loss"].number(self.values())
 
     @property
     def test_mse_half(self) -> float:
@@ -108,7 +108,7 @@ class FixedPoint:
     @property
     def slope(self) -> float:
         """Derivative of the training loss with respect to alpha along the branch."""
-        return float(errors.equations()["training_loss_slope"].evaluate(self.values()))
+        return errors.equations()["training_loss_slope"].number(self.values())
 
     @property
     def replicon(self) -> float:
@@ -138,8 +138,7 @@ class _Map:
 
     def __init__(self, p: Parameters, branch: str) -> None:
         self.p, self.branch = p, branch
-        free = [x in ("q", "V", OVERLAP.get(branch)) for x in State._fields]
-        self.index = np.flatnonzero(free)
+        self.index = np.flatnonzero([x in ("q", "V", OVERLAP.get(branch)) for x in State._fields])
         self.log = np.isin(self.index, (0, 2))
         self.last: Averages | None = None
 
@@ -355,12 +354,11 @@ def _chord(
 def gradient(point: FixedPoint) -> dict[str, float]:
     """Derivatives of the free entropy with respect to all eight variables at a fixed point."""
     formulas = free_entropy.gradient(state_evolution.envelope_gradient())
-    nu = float(state_evolution.equations()["nu"].evaluate(point.values()))
+    nu = state_evolution.equations()["nu"].number(point.values())
     values = point.values() | {"nu": nu}
     out = {}
     for x in (*ORDER, *CONJUGATE):
-        needed = {s: values[s.name] for s in formulas[x].free_symbols}
-        out[x.name] = float(formulas[x].subs(needed))
+        out[x.name] = float(formulas[x].subs({s: values[s.name] for s in formulas[x].free_symbols}))
     return out
 
 

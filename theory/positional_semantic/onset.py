@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from scipy.interpolate import PchipInterpolator
 
-from theory import Onset, ParameterError, prediction, scope, sweep
+from theory import Onset, ParameterError, prediction, scope
 from theory.positional_semantic import errors, state_evolution
 from theory.positional_semantic.branches import Thresholds, curve, line
 from theory.positional_semantic.branches import thresholds as crossings
@@ -34,8 +34,7 @@ LABELS = {
 }
 
 
-@scope.guard(MINIMUM)
-@sweep.over_fields
+@scope.pointwise(MINIMUM)
 def onset(p: Parameters, until: float | None = None) -> Onset:
     """Thresholds at ``p.omega``, the fixed points of both branches there, and the data of the phase
     diagram.
@@ -61,11 +60,9 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     if thresholds_at.at_alpha_c:
         points = _at_crossing(p.replace(alpha=None))
         details["at_alpha_c"] = {k: report(f) for k, f in points.items()}
-        slopes = points["positional"].slope - points["semantic"].slope
-        shift = (
-            abs(points["positional"].error["train_loss"] - points["semantic"].error["train_loss"])
-            / slopes
-        )
+        shift = abs(
+            points["positional"].error["train_loss"] - points["semantic"].error["train_loss"]
+        ) / (points["positional"].slope - points["semantic"].slope)
         changes = {k: {name: abs(v) for name, v in f.error.items()} for k, f in points.items()}
         details["errors"] = {"alpha_c": shift, "at_alpha_c": changes}
         worst = max(c["train_loss"] for c in changes.values())
@@ -136,8 +133,7 @@ def _at_crossing(p: Parameters) -> dict[str, FixedPoint]:
     return {k: solve(p, k, near, error=True) for k, near in crossing.at_alpha_c.items()}
 
 
-@scope.guard(MINIMUM)
-@sweep.over_fields
+@scope.pointwise(MINIMUM)
 def thresholds(p: Parameters) -> xr.Dataset:
     """Critical sample complexities; arrays of fields become dimensions.
 
@@ -276,8 +272,7 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
 SHARED = ["q", "m", "theta", "train_loss", "test_mse_half"]  # variables that the students have, too
 
 
-@scope.guard(DESCENT)
-@sweep.over_fields
+@scope.pointwise(DESCENT)
 def predict(p: Parameters, runs: xr.Dataset | None = None) -> xr.Dataset:
     """Predict order parameters, training loss and test error at the end of informed descent.
 

@@ -142,8 +142,7 @@ def equations() -> dict[str, Equation]:
             moment = linear_root(CONJUGATE[3] - theta_hat_form, E_geta)
             solution = sp.expand(solution.subs(E_geta, moment))
         rows[y.name] = (y, solution)
-    inverse = {V_hat: q, q_hat: V, CONJUGATE[1]: m, CONJUGATE[3]: theta}
-    for y, x in inverse.items():
+    for y, x in {V_hat: q, q_hat: V, CONJUGATE[1]: m, CONJUGATE[3]: theta}.items():
         rows[x.name] = (x, sp.factor(linear_root(conditions[y], x)))
     return table(
         ref("Eq. (7)"), "law of the teacher field given the student's", status="exact", nu=(nu, NU)
@@ -178,13 +177,12 @@ def stability() -> Equations:
     slope = -sp.diff(zero, s) / sp.diff(zero, V)
     slope = slope.subs(sp.diff(V_hat(V), V), -replicon / V**2)
     slope = slope.subs(V_hat(V), sp.solve(zero, V_hat(V))[0])
-    of_trace = sp.solve(slope + sigma**2 * H_2, replicon)[0]
     return table(
         "cui2024, beyond Eq. (43)",
         *RS,
         "no spectral weight of the Hessian at zero",
         status="closure",
-        R=(replicon, sp.simplify(of_trace)),
+        R=(replicon, sp.simplify(sp.solve(slope + sigma**2 * H_2, replicon)[0])),
     )
 
 
@@ -210,8 +208,7 @@ def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
     inner = [(x, eq[x.name].rhs) for x in (theta_hat, nu)]  # theta_hat contains nu
     hats = [eq[x.name].rhs.subs(inner) for x in CONJUGATE]
     out = numeric.function(hats, (alpha, rho, q, theta, *MOMENTS))
-    into = numeric.function([eq[x.name].rhs for x in ORDER], (lam, sigma, rho, *CONJUGATE))
-    return out, into
+    return out, numeric.function([eq[x.name].rhs for x in ORDER], (lam, sigma, rho, *CONJUGATE))
 
 
 def conjugates(p: Parameters, state: State, averages: Averages) -> dict[str, float]:

@@ -140,8 +140,7 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
             exact = time_of_share(p, part, share)
             time = crossing(losses, share)
             what = f"time of {label}% of the {part.name} loss"
-            angle = times.angle_of_share(p, part, share)
-            by_angle = exactly.evaluate(known | {"theta": angle})
+            by_angle = exactly.evaluate(known | {"theta": times.angle_of_share(p, part, share)})
             for by, equation, one, other, tolerance, why in (
                 ("by quadrature, against the integrator", "hitting_time_exact", by_angle, events[label], 1e-7, BY_QUADRATURE),
                 ("by the quadrature used elsewhere", "flow", exact, events[label], 1e-8, AMPLIFIED),
@@ -166,7 +165,7 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
     )
     if half < last:
         middle = float(runs.loss.interp(t=(half + last) / 2).mean())
-        height = float(dynamics.losses()["plateau"].evaluate(p.values()))
+        height = dynamics.losses()["plateau"].number(p.values())
         there = float(flow().solve(p, at=[(half + last) / 2], t=last).loss[0])
         yield f"plateau: ln D = {height:.4f}, flow half way {there:.4f}, students {middle:.4f}"
         one, why = "flow half way along the plateau", "what is left of the relation, and what is gained of the subject"  # fmt: skip
@@ -198,8 +197,7 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
         sweeps[name] = rows = []
         for value in grid:
             p = SMALL.replace(**{name: value})
-            last = max(time_of_share(p, part, 0.5) for part in PARTS)
-            p = p.run_to(1.3 * last + 60 * p.eta)
+            p = p.run_to(1.3 * max(time_of_share(p, part, 0.5) for part in PARTS) + 60 * p.eta)
             runs = train(p, seeds=SEEDS, progress=progress)
             euler = flow().descend(p, p.eta, p.steps).expand_dims("seed")
             lengths = [np.diff([crossing(x[of], 0.5) for of in halves], axis=0)[0] / p.eta for x in (euler, runs)]  # fmt: skip
@@ -215,7 +213,7 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
     y = [r["flow"] * SMALL.eta for r in rows]
     rates = {times.rates[q.name].name: times.constants(SMALL, q)["lambda_recall"] for q in PARTS}
     length = times.equations()["plateau_length"]
-    grown = np.diff([float(length.evaluate({**rates, "epsilon": np.exp(-k)})) for k in (1, 2)])[0]
+    grown = np.diff([length.number({**rates, "epsilon": np.exp(-k)}) for k in (1, 2)])[0]
     what = "plateau length grows by 1/lambda_s - 1/lambda_r per e-fold of 1/epsilon"
     why = "epsilon^2 ln epsilon at the largest epsilon, 1e-2"
     slope = np.polyfit(x, y, 1)[0]
@@ -235,10 +233,8 @@ def draw(sweeps: dict[str, Any]) -> Any:
         # Only some sizes are allowed: one mark each.
         axis.plot(fine, lengths, "k_" if whole else "k--", ms=22, label="flow")
         slow = [r["descent"] for r in rows]
-        words = r"descent, finite $\eta$"
-        axis.plot(values, slow, "x", color="C1", ms=7, label=words)
-        marks = [r["students"] for r in rows]
-        drawn = axis.plot(values, marks, "o", mfc="none", color="C0")
+        axis.plot(values, slow, "x", color="C1", ms=7, label=r"descent, finite $\eta$")
+        drawn = axis.plot(values, [r["students"] for r in rows], "o", mfc="none", color="C0")
         drawn[0].set_label("students")
         axis.set(xlabel=label, ylabel="plateau length [steps]")
         axis.set_xscale("linear" if whole else "log")

@@ -67,8 +67,7 @@ def kernels() -> list[Check]:
     hidden = rng.permuted(np.tile(np.arange(N), (k, 1)), axis=-1)
     group = np.array(list(itertools.permutations(range(N))))
     matrices = np.eye(N)[group].transpose(0, 2, 1)  # [sigma, sigma(x), x]
-    weights = rng.dirichlet(np.ones(len(group)), size=k)
-    kernel = np.einsum("jg,gyx->jyx", weights, matrices)
+    kernel = np.einsum("jg,gyx->jyx", rng.dirichlet(np.ones(len(group)), size=k), matrices)
     total = 0.0
     for sigma, x in zip(given, start, strict=True):
         v = np.eye(N)[x]
@@ -78,12 +77,11 @@ def kernels() -> list[Check]:
             v = moved
         total += v[answer(hidden, sigma[None], np.array([x]))[0]]
     m = [(kernel[j][hidden[j], np.arange(N)].sum() - 1) / (N - 1) for j in range(k)]
-    law = float(over_hops(equations()["hop_accuracy"], overlap, m, N))
     return [
         identity(
             "accuracy of doubly stochastic kernels, all inputs",
             "hop_accuracy",
-            law,
+            float(over_hops(equations()["hop_accuracy"], overlap, m, N)),
             total / len(start),
             1e-13,
             "sums of a few hundred float64 terms",
@@ -96,11 +94,10 @@ def times() -> Iterator[Check]:
     """Time of direct training against its law, and the constant time per hop of the curriculum."""
     for k in (3, 4, 6):
         p = Parameters(k=k, m_0=1e-3)
-        law = float(equations()["direct_time"].evaluate(p.values()))
         yield identity(
             f"direct training, k = {k}, m_0 = 1e-3",
             "direct_time",
-            law,
+            equations()["direct_time"].number(p.values()),
             direct_time(p),
             6e-3,
             "m_0 (pi/4 or less) at k = 3, smaller beyond: end point and saturation",

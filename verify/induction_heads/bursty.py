@@ -68,10 +68,9 @@ def running_sums() -> Iterator[Check]:
     """Loss and gradient in O(N) against the network, both masks, with one right pair and more."""
     for mask in all_weights.MASKS:
         told = [loss_and_gradient(point(N), N, B, mask) for N, B in NETWORKS]
-        there = [Network(N, "last", mask, B)(point(N)) for N, B in NETWORKS]
         sums, network = (
             np.concatenate([np.append(slopes, loss) for loss, slopes in side])
-            for side in (told, there)
+            for side in (told, [Network(N, "last", mask, B)(point(N)) for N, B in NETWORKS])
         )
         name = f"loss and gradient of all weights on a burst, {mask} mask"
         yield identity(name, "burst_loss", sums, network, EXACT, EXACT_WHY)
@@ -103,7 +102,7 @@ def by_equations(eq: Table, theta: np.ndarray, size: int, right: int, mask: str)
             form = eq[f"burst_{name}_{x}{end}"]
             known[f"{short}_{x}"] = [form.evaluate(known | {"l": l}) for l in others]
     known |= {f"C_{x}": eq[f"burst_output_right_{x}{end}"].evaluate(known) for x in KINDS}
-    return float(eq["burst_loss"].evaluate(known))
+    return eq["burst_loss"].number(known)
 
 
 @listed
@@ -240,9 +239,8 @@ def mixtures() -> Iterator[Check]:
 def timescales(request: Request) -> Report:
     """All settings; all weights are trained with ``--full``."""
     request.of_its_own()
-    show = request.progress
     checks, notes = emergence(
-        stated, GRID, "alpha", emergence_time, "burst_time", seeds=(0, 1), progress=show
+        stated, GRID, "alpha", emergence_time, "burst_time", seeds=(0, 1), progress=request.progress
     )
     checks += [*of_bursts(), *transformers(GRID, **request.training), *mixtures()]
     rows, more = everything(full=request.full, **request.training)

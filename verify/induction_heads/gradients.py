@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import sympy as sp
 import torch
+from torch import Tensor
 
 from simulate.induction_heads.student import NAMES, attention, project
 from theory import induction_heads as ih
@@ -152,7 +153,7 @@ def three_parameters(eq: Table) -> list[Check]:
     return sides.checks()
 
 
-def output_loss(s: torch.Tensor, c: torch.Tensor, F: float) -> torch.Tensor:
+def output_loss(s: Tensor, c: Tensor, F: float) -> Tensor:
     """Loss of the output by the attention exp(score) = s on the right label, and gamma = c."""
     return c**2 * (s**2 + F) / (s + F) ** 2 - 2 * c * s / (s + F) + 1
 
@@ -186,7 +187,7 @@ def conserved(eq: Table) -> list[Check]:
         v = x.values()
         slopes = zip((alpha, beta), x.gradient, strict=False)
         moved.append(sum(x.number(sp.diff(C, w)) * slope for w, slope in slopes))
-        star = float(eq["gamma_star"].evaluate(v))
+        star = eq["gamma_star"].number(v)
         loss, gradient = network(pseudo(alpha_3=v["alpha"], beta_2=v["beta"], gamma_3=star))
         best.append(gradient[NAMES.index("gamma_3")])
         least.add("loss at gamma_star", "loss_star", v, loss)

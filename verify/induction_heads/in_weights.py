@@ -75,8 +75,7 @@ where = functools.partial(setting, stated)
 
 def when(runs: xr.Dataset, variable: str, level: float, of: xr.DataArray) -> xr.DataArray:
     """Values at the times at which a variable reaches a level, seed by seed."""
-    times = first_crossing(runs[variable], level).values
-    rows = zip(of.transpose("seed", "t"), times, strict=True)
+    rows = zip(of.transpose("seed", "t"), first_crossing(runs[variable], level).values, strict=True)
     return xr.DataArray([float(row.interp(t=time)) for row, time in rows], dims="seed")
 
 

@@ -86,8 +86,7 @@ class Sample:
 
 def outside(gradient: dict[str, torch.Tensor]) -> float:
     """Largest entry outside the 19 directions, over the largest entry."""
-    D = gradient["W3"].shape[1]
-    inside = assemble(dict(zip(NAMES, project(gradient), strict=True)), D)
+    inside = assemble(dict(zip(NAMES, project(gradient), strict=True)), gradient["W3"].shape[1])
     largest = max(float(g.abs().max()) for g in gradient.values())
     return max(float((gradient[k] - inside[k]).abs().max()) for k in gradient) / largest
 
@@ -124,18 +123,16 @@ def theorem_1(_: Table) -> Iterator[Check]:
             why,
         )
         values = dict(zip(NAMES, project(average).tolist(), strict=True))
-        still = [values[name] for name in NAMES if name not in structure.reachable()]
         yield vanishing(
             f"gradient along beta_3..beta_6, D = {D}, {mask} mask",
             "W2_22, W2_24",
-            still,
+            [values[name] for name in NAMES if name not in structure.reachable()],
             0.0,
             "exactly zero: the query has no position",
         )
-        smallest = min(abs(values[name]) for name in structure.reachable())
         yield control(
             f"smallest of the other 15, D = {D}, {mask} mask",
-            smallest,
+            min(abs(values[name]) for name in structure.reachable()),
             1e-6,
             "the other 15 do move",
         )

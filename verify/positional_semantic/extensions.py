@@ -93,11 +93,10 @@ def slices(**more: Any) -> Iterator[Check]:
                 train(p.replace(d=d, start=branch), SLICE_SEEDS, alpha=[ALPHA], **more).train_loss
                 for d in SIZES
             ]
-            point = solve(p.replace(alpha=ALPHA), branch).summary()
             yield sampled(
                 f"train loss of the {branch} branch {where}, alpha = {ALPHA:g}",
                 "training_loss",
-                point["train_loss"],
+                solve(p.replace(alpha=ALPHA), branch).summary()["train_loss"],
                 at_infinity(over_d(runs, SIZES)).isel(alpha=0).values,
                 required=SEE,
             )
@@ -132,8 +131,7 @@ def rank_two(**more: Any) -> Iterator[Check]:
     ratio = of["mixed"] / np.minimum(of["positional"], of["semantic"])
     for alpha in RANK_2_ALPHAS:
         name = f"test error of rank 2 from a mixed start over the better one, alpha = {alpha:g}"
-        ratios = ratio.sel(alpha=alpha).values
-        yield sampled(name, "App. E.3", 1.0, ratios, band=BANDS.get(name))
+        yield sampled(name, "App. E.3", 1.0, ratio.sel(alpha=alpha).values, band=BANDS.get(name))
 
 
 def ends(omega: float, **more: Any) -> dict[str, np.ndarray]:
@@ -253,8 +251,7 @@ def limits(p: Parameters, sizes: Sequence[int], seeds: Iterable[int]) -> xr.Data
         runs.append(
             xr.Dataset({k: ("seed", [r[k] for r in rows]) for k in rows[0]}, {"seed": seeds})
         )
-    joined = over_d(runs, sizes).to_dataarray("name")
-    return at_infinity(joined).to_dataset("name")
+    return at_infinity(over_d(runs, sizes).to_dataarray("name")).to_dataset("name")
 
 
 @listed

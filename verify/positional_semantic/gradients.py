@@ -77,8 +77,7 @@ def students(eq: Table) -> Iterator[Check]:
 
 def random_fields(n: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Student fields, centres and targets with typical values."""
-    rng = np.random.default_rng(SEED)
-    z, w, h = 0.6 * rng.standard_normal((3, 2, n))
+    z, w, h = 0.6 * np.random.default_rng(SEED).standard_normal((3, 2, n))
     S = 1 / (1 + np.exp(-np.stack([h[0] * (h[1] - h[0]), h[1] * (h[0] - h[1])])))
     return z, w, 0.7 * S + 0.3 * 0.4
 
@@ -154,8 +153,7 @@ def stationarity(eq: Table) -> Iterator[Check]:
         where = f"{branch}, {prox_}"
         gradient = [*fixed_point.gradient(point).values()]
         name = f"gradient of the free entropy, {where}"
-        why = "residual of the fixed point"
-        yield vanishing(name, "free_entropy", gradient, 1e-6, why)
+        yield vanishing(name, "free_entropy", gradient, 1e-6, "residual of the fixed point")
         bands = OFF_ITS_WELL if prox_ == "local" else {}
         yield from by_differences(point, where, bands)
         above, below = (
@@ -187,7 +185,7 @@ def by_differences(point: FixedPoint, where: str, bands: dict[str, Band]) -> Ite
     def entropy(x: str, value: float) -> float:
         state = point.state._replace(**{x: value})
         moved = {**state._asdict(), "E_M": averages(point.p, state).numbers["E_M"]}
-        return float(phi.evaluate(point.values() | moved))
+        return phi.number(point.values() | moved)
 
     for x in {"positional": ("q", "m", "V"), "semantic": ("q", "V", "theta")}[point.branch]:
         here = getattr(point.state, x)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import joblib
 import numpy as np
 import xarray as xr
 
-from simulate import pool
 from simulate.positional_semantic import student as task
 from simulate.positional_semantic import train
 from simulate.positional_semantic.gamp import gamp
@@ -115,13 +115,7 @@ def band(p: Parameters, name: str) -> Band | None:
 
 def each(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> list[Any]:
     """Map a function over arguments on all cores."""
-    jobs = [lambda tick, a=a: _ticked(function(*a), tick) for a in arguments]
-    return pool.run(jobs, [1] * len(jobs), progress=False, what="fits", unit="fit")
-
-
-def _ticked(result: Any, tick: Callable[[int], None]) -> Any:
-    tick(1)
-    return result
+    return joblib.Parallel(n_jobs=-1)(joblib.delayed(function)(*a) for a in arguments)
 
 
 def order_parameters(
@@ -230,13 +224,12 @@ def concentration(
     x = np.log(sizes) - np.log(sizes).mean()
     slope = float(x @ np.log(spreads) / (x @ x))
     # The logarithm of a standard deviation from k samples has standard error 1/sqrt(2 (k - 1)).
-    error = float(1 / np.sqrt((x @ x) * 2 * (len(seeds) - 1)))
     yield estimated(
         "exponent of the scatter of theta in d",
         "Sec. 4: concentration",
         -0.5,
         slope,
-        error,
+        float(1 / np.sqrt((x @ x) * 2 * (len(seeds) - 1))),
         required=SLOPES,
         reason="|z| <= 4, from the scatter of a standard deviation",
     )

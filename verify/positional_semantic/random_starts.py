@@ -79,8 +79,7 @@ def ensemble(
         for alpha in places["alpha"]
     ]
     rows = [c.expand_dims(["student", *places]) for c in cells]
-    whole = xr.merge([xr.combine_by_coords(rows, combine_attrs="drop")])
-    return whole.sel(student=[*STUDENTS])
+    return xr.merge([xr.combine_by_coords(rows, combine_attrs="drop")]).sel(student=[*STUDENTS])
 
 
 def renew() -> None:
@@ -179,8 +178,7 @@ def report(request: Request) -> Report:
             "setting of App. E.4"
         )
     if request.seeds:
-        seeds = request.seed_list("")
-        runs, of = ensemble(seeds), "trained here"
+        runs, of = ensemble(request.seed_list("")), "trained here"
     else:
         runs, of = shipped(), "that come with the code"
     found, least = ends(runs), settled(runs)
@@ -217,8 +215,7 @@ def predictions(
     ]
     shares = [[of(*cell)[name] for name in ENDS] for cell in cells]
     values = np.reshape(shares, (*(v.size for v in places.values()), len(ENDS)))
-    shares_at = xr.DataArray(values, {**places, "end": [*ENDS]}, (*CELL, "end"))
-    return shares_at.transpose("end", *CELL)
+    return xr.DataArray(values, {**places, "end": [*ENDS]}, (*CELL, "end")).transpose("end", *CELL)
 
 
 def cells(found: xr.DataArray) -> Any:
@@ -292,8 +289,7 @@ def by_flow(found: xr.DataArray, flow: xr.DataArray) -> Iterator[Check]:
     for omega in found.omega.values:
         cell = found.sel(omega=omega, alpha=MANY, student="descent", drop=True).isel(d=-1)
         there = flow.sel(omega=omega, alpha=MANY, drop=True).isel(d=-1)
-        end = str(there.end[int(there.values.argmax())].item())
-        arrived = cell.sel(end=end).values
+        arrived = cell.sel(end=str(there.end[int(there.values.argmax())].item())).values
         share, n = float(arrived.mean()), arrived.size
         yield estimated(
             f"share of ends where the flow says, omega = {omega:g}, alpha = {MANY:g}",
@@ -318,11 +314,10 @@ def draw(found: xr.DataArray, flow: xr.DataArray) -> Any:
             for j, name in enumerate(OPTIMISERS):
                 counts = found.sel(omega=omega, end=end, student=name).isel(d=-1).sum("seed")
                 share = counts.values / n
-                between = np.array([interval(int(c), n) for c in counts.values]).T
                 axis.errorbar(
                     counts.alpha * (1 + 0.06 * (j - 0.5)),
                     share,
-                    np.abs(between - share),
+                    np.abs(np.array([interval(int(c), n) for c in counts.values]).T - share),
                     fmt="os^D"[k + 1 if j else k],
                     color=f"C{k}",
                     mfc="none" if j else f"C{k}",

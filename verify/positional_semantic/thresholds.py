@@ -110,9 +110,8 @@ def report(request: Request) -> Report:
     checks += minima.untied_keys(p, sizes, seeds, options)
     scaling, remarks = minima.concentration(p, sizes, seeds, options)
     passing, ends = minima.message_passing(p, sizes, seeds, options)
-    shown = [] if request.given else extensions.everything(**options)
     return Report(
-        [*checks, *scaling, *passing, *shown],
+        [*checks, *scaling, *passing, *([] if request.given else extensions.everything(**options))],
         [*notes, *remarks, *ends],
         numbers={"thresholds": numbers},
         draw=lambda: draw(p, gaps, numbers),
@@ -182,11 +181,10 @@ def draw(p: Parameters, gaps: dict[str, xr.DataArray], numbers: dict[str, Any], 
                 lw=1,
                 label=f"students, $d = {d}$",
             )
-        limit = 1e4 * at_infinity(gap)
         plotting.means(
             axis,
             gap.alpha,
-            limit.transpose("alpha", "seed"),
+            (1e4 * at_infinity(gap)).transpose("alpha", "seed"),
             fmt="ko-",
             ms=3,
             capsize=2,

@@ -159,8 +159,7 @@ def drawn(table: Table) -> list[Check]:
         X, answers = students.sample(DRAWN, SEED, k)
         losses.append(float((answers - students.attention(whole, X)).square().mean()))
     known = DRAWN.values() | {"W": students.matrix(weights).numpy()}
-    label = "loss on drawn prompts"
-    return [against(table, sampled, label, "loss", known, losses, required=0.01)]
+    return [against(table, sampled, "loss on drawn prompts", "loss", known, losses, required=0.01)]
 
 
 def derived(_: Table) -> list[Check]:

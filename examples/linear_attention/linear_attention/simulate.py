@@ -81,8 +81,7 @@ def matrix(weights: Mapping[str, Tensor]) -> Tensor:
     """W of the reduced model: sum over heads of v U, or of v K^T Q."""
     if "U" in weights:
         return torch.tensordot(weights["v"], weights["U"], 1)
-    valued = weights["v"][:, None, None] * weights["K"]
-    return valued.flatten(0, 1).T @ weights["Q"].flatten(0, 1)
+    return (weights["v"][:, None, None] * weights["K"]).flatten(0, 1).T @ weights["Q"].flatten(0, 1)
 
 
 def start(p: Parameters, seed: int) -> Weights:
@@ -144,8 +143,7 @@ def invariants(weights: Mapping[str, Tensor]) -> Weights:
         U = weights["U"].flatten(1)
         return {"merged_invariant": torch.outer(v, v) - U @ U.T}
     K, Q = weights["K"], weights["Q"]
-    norm = v**2 - K.square().sum((1, 2))
-    return {"separate_norm": norm, "separate_rows": K @ K.mT - Q @ Q.mT}
+    return {"separate_norm": v**2 - K.square().sum((1, 2)), "separate_rows": K @ K.mT - Q @ Q.mT}
 
 
 class Student:

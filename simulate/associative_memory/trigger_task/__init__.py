@@ -97,8 +97,7 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
     layers = 2 if p.student == "simplified" else 3 * p.layers
     logits = p.T * p.N * (4 * p.batch_size + 3 * p.n_test)
     weights = 6 * (2 * p.N + p.T) * p.d + 40 * layers * p.d**2
-    probes = 3 * (p.N**2 + p.T**2)
-    numbers = layers * (8 * stream + 5 * scores) + logits + weights + probes
+    numbers = layers * (8 * stream + 5 * scores) + logits + weights + (3 * (p.N**2 + p.T**2))
     return (
         table
         + laws

@@ -209,8 +209,7 @@ class Simplified(nn.Module):
 
     def attend(self, x: Tensor, W: Tensor) -> Tensor:
         """Causal attention ``(n, T, T)`` with queries x and keys W x."""
-        scores = (x @ W) @ x.transpose(1, 2) / self.p.d**0.5
-        return torch.softmax(scores + self.mask, dim=-1)
+        return torch.softmax((x @ W) @ x.transpose(1, 2) / self.p.d**0.5 + self.mask, dim=-1)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits ``(n, T, N)`` of tokens ``(n, T)``."""
@@ -229,8 +228,7 @@ class Simplified(nn.Module):
         """
         e, position = self.tokens, self.positions
         of_values = (self.unembedding @ self.W_O2 @ self.W_V2 @ e.T).argmax(0)
-        remapped = e[triggers] @ self.W_OV1.T
-        of_triggers = (e[triggers] @ self.W_K2 @ remapped.T).argmax(1)
+        of_triggers = (e[triggers] @ self.W_K2 @ (e[triggers] @ self.W_OV1.T).T).argmax(1)
         of_positions = (position[1:] @ self.W_K1 @ position.T).argmax(1)
 
         def right(recalled: Tensor, n: int) -> float:

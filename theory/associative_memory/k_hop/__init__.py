@@ -21,7 +21,6 @@ from theory import (
     numeric,
     prediction,
     scope,
-    sweep,
     until,
 )
 from theory.associative_memory.k_hop import overlaps
@@ -91,8 +90,7 @@ def starting_at(p: Parameters, overlaps: Sequence[float]) -> Any:
     return p.values() | {f"m_{hop}_0": value for hop, value in enumerate(overlaps, 1)}
 
 
-@scope.guard(KERNEL_LEARNERS)
-@sweep.over_fields
+@scope.pointwise(KERNEL_LEARNERS)
 def mixture_time(p: Parameters, product: Product = 0.5) -> float:
     """Time of training on the mixture until the product of all overlaps reaches a value; 0 if it
     starts above.
@@ -109,8 +107,7 @@ def mixture_time(p: Parameters, product: Product = 0.5) -> float:
     return in_time(time_of_product(mixture(p.k), p, product, longest), what, longest)
 
 
-@scope.guard(KERNEL_LEARNERS)
-@sweep.over_fields
+@scope.pointwise(KERNEL_LEARNERS)
 def direct_time(p: Parameters, product: Product = 0.5, kernels: Kernels = "sphere") -> float:
     """Time of direct training from equal overlaps until their product reaches a value, by
     quadrature; 0 if it starts above.
@@ -146,8 +143,7 @@ def direct_time(p: Parameters, product: Product = 0.5, kernels: Kernels = "spher
     return float(value)
 
 
-@scope.guard(KERNEL_LEARNERS)
-@sweep.over_fields
+@scope.pointwise(KERNEL_LEARNERS)
 def curriculum_times(p: Parameters, kernels: Kernels = "sphere") -> list[float]:
     """Time at which each stage 1 .. k of the curriculum ends.
 
@@ -204,8 +200,7 @@ def over_hops(equation: Equation, entries: sp.IndexedBase, values: Sequence, siz
     return spelled.subs({entries[j]: sp.sympify(v, strict=True) for j, v in enumerate(values, 1)})
 
 
-@scope.guard(KERNEL_LEARNERS)
-@sweep.over_fields
+@scope.pointwise(KERNEL_LEARNERS)
 def probability(p: Parameters, fixed_points: FixedPoints) -> float:
     """Agreement of two sets of hidden permutations that coincide at ``fixed_points[j]`` points of
     hop j.
@@ -231,8 +226,7 @@ def probability(p: Parameters, fixed_points: FixedPoints) -> float:
 
 
 @until("t")
-@scope.guard(KERNEL_LEARNERS)
-@sweep.over_fields
+@scope.pointwise(KERNEL_LEARNERS)
 def predict(
     p: Parameters, runs: xr.Dataset | None = None, *, until: float | None = None
 ) -> xr.Dataset:

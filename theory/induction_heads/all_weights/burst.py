@@ -106,8 +106,7 @@ def in_full(expr: sp.Expr, mask: str) -> sp.Expr:
 
 def retrieved(row: Row, token: Row, mask: str) -> sp.Expr:
     """What a row of the first layer retrieves of a token, from the network."""
-    match = partial(overlap, structure.TOKEN, "I", token)
-    weight: Node = network(mask, B).block(2, row, match)
+    weight: Node = network(mask, B).block(2, row, partial(overlap, structure.TOKEN, "I", token))
     return counted(value(weight))
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import sympy as sp
 import xarray as xr
 
-from theory import Equations, Flow, prediction, sweep, table, until
+from theory import Equations, Flow, prediction, table, until
 from theory import scope as theory_scope
 from theory.catalogue import cache
 from theory.notation import Forms, symbol
@@ -103,8 +103,7 @@ UNITS = Overlaps(hidden=1, teachers=2)  # the student; the teacher and the posit
 def sentence_loss() -> sp.Expr:
     """Loss of a sentence in the entries of both attention matrices."""
     given = layer()["sentence_loss"]
-    plain = {layer()[name].rhs: x for name, x in (("S_12", S_12), ("S_21", S_21))}
-    return given.rhs.subs(plain)
+    return given.rhs.subs({layer()[name].rhs: x for name, x in (("S_12", S_12), ("S_21", S_21))})
 
 
 def target(expr: sp.Expr) -> sp.Expr:
@@ -180,12 +179,11 @@ def equations() -> Equations:
 
 
 def _flow(name: str, of: Mapping[sp.Symbol, sp.Expr], *more: str) -> Flow:
-    start = {q: sigma**2 * scale**2, m: cos_p * scale, theta: sigma**2 * cos_teacher * scale}
     return Flow(
         name,
         t,
         of,
-        start,
+        {q: sigma**2 * scale**2, m: cos_p * scale, theta: sigma**2 * cos_teacher * scale},
         ref("one-pass descent"),
         "exact",
         (*LIMIT, FRESH, *more),
@@ -221,8 +219,7 @@ def _described(of: Callable[[], Flow], noisy: bool, zero: str | None) -> Flow:
     """Without batches there is no noise of steps: the flow is that of the population gradient."""
     found = of()
     if not noisy:
-        rhs = {x: r.subs(step, 0) for x, r in found.rhs.items()}
-        found = replace(found, rhs=rhs, where={})
+        found = replace(found, rhs={x: r.subs(step, 0) for x, r in found.rhs.items()}, where={})
     return found.held(**{zero: 0.0}) if zero else found
 
 
@@ -286,11 +283,10 @@ def small_loss() -> sp.Expr:
         x: sign * m + theta / rho * h + y
         for x, sign, h, y in zip((z_1, z_2), (1, -1), (h_1, h_2), zeta, strict=True)
     }
-    inside = sp.Poly(sp.expand(second.subs(z)), *zeta)
     averaged = sum(
         (
             c * left ** (sum(powers) // 2)
-            for powers, c in inside.terms()
+            for powers, c in sp.Poly(sp.expand(second.subs(z)), *zeta).terms()
             if powers in ((0, 0), (2, 0), (0, 2))
         ),
         sp.S.Zero,
@@ -359,8 +355,7 @@ def early_equations() -> Equations:
 
 
 @until("t")
-@theory_scope.guard(ANY)
-@sweep.over_fields
+@theory_scope.pointwise(ANY)
 def predict(
     p: Parameters, runs: xr.Dataset | None = None, *, until: float | None = None
 ) -> xr.Dataset:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory import Onset, of_onset, scope, sweep, until
+from theory import Onset, of_onset, scope, until
 from theory.positional_semantic.online import dynamics
 from theory.positional_semantic.online.dynamics import flow_of
 from theory.positional_semantic.online.numbers import (
@@ -42,8 +42,7 @@ MOST = 40.0  # units of the faster growth: length of a curve
 
 
 @until("t")
-@scope.guard(ANY)
-@sweep.over_fields
+@scope.pointwise(ANY)
 def onset(p: Parameters, until: float | None = None) -> Onset:
     """Growth rates and escape times at small overlaps, ends, and the window of omega in which
     descent starts positional though the semantic end is lower.
