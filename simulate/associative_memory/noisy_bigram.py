@@ -141,22 +141,22 @@ class Learner(Module):
         return cross_entropy(self.logits(context), label)
 
     @torch.no_grad()
-    def predictions(self, keep: float) -> tuple[float, float]:
+    def predictions(self, keep: float) -> tuple[Tensor, Tensor]:
         """Fractions of the samples predicted as clean answer and as noise token."""
         context, clean, _ = self.sample(4096, 2)
         best = self.logits(context, keep).argmax(1)
-        return float((best == clean).double().mean()), float((best == self.p.N).double().mean())
+        return (best == clean).double().mean(), (best == self.p.N).double().mean()
 
     @torch.no_grad()
     def measure(self) -> dict[str, Any]:
         """All quantities in `MEANING`."""
         context, _, label = self.sample(4096, 2)
         logits = self.logits(context)
-        score = float(self.student["score"].exp())
+        score = self.student["score"].double().exp()
         whole, cut = self.predictions(1.0), self.predictions(0.0)
         return {
-            "loss": float(cross_entropy(logits, label)),
-            "p_noise": float(torch.softmax(logits, 1)[:, -1].mean()),
+            "loss": cross_entropy(logits, label),
+            "p_noise": torch.softmax(logits, 1)[:, -1].mean(),
             "attention": score / (score + self.p.T - 1),
             "in_context": whole[0],
             "distributional": whole[1],

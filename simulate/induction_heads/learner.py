@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -81,7 +80,7 @@ class Learner(Module):
         return squared_error(self.student(batch.X), batch.y, self.p.loss)
 
     @torch.no_grad()
-    def measure(self) -> dict[str, np.ndarray]:
+    def measure(self) -> dict[str, torch.Tensor]:
         """Pseudo-parameters, the norm outside them, and the loss."""
         weights = {k: w.detach().cpu() for k, w in self.student.weights().items()}
         loss = squared_error(self.student(self.test.X), self.test.y, "sum") / student.scale(self.p)
@@ -95,9 +94,7 @@ class Learner(Module):
             "loss_others": self._loss_of(values * ~kept),
         }
         measured |= {short: values[NAMES.index(name)] for short, name in HEAD.items()}
-        if self.keep_weights:
-            measured |= weights
-        return {k: v.double().numpy() for k, v in measured.items()}
+        return measured | (weights if self.keep_weights else {})
 
     def _loss_of(self, values: Tensor) -> Tensor:
         """Loss of the network with only some pseudo-parameters nonzero."""

@@ -4,7 +4,6 @@ import math
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -108,15 +107,14 @@ class Learner(Module):
         return nn.functional.cross_entropy(self.student(tokens, offset), label)
 
     @torch.no_grad()
-    def measure(self) -> dict[str, np.ndarray]:
+    def measure(self) -> dict[str, Tensor]:
         """Loss and accuracy."""
         tokens, offset, label = self.test
         logits = self.student(tokens, offset)
-        measured = {
+        return {
             "loss": nn.functional.cross_entropy(logits, label),
             "accuracy": (logits.argmax(1) == label).float().mean(),
         }
-        return {k: v.double().cpu().numpy() for k, v in measured.items()}
 
     def finish(self) -> dict[str, Any]:
         """The matrices of `Transformer.interpret`."""

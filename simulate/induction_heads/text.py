@@ -258,7 +258,7 @@ class Learner(Module):
         return losses(self.student(tokens[:, :-1])[0], tokens).mean()
 
     @torch.no_grad()
-    def measure(self) -> dict[str, np.ndarray]:
+    def measure(self) -> dict[str, Any]:
         """Quantities in `MEANING`."""
         half = self.p.context // 2
         known = min(KNOWN, half // 3)
@@ -267,15 +267,15 @@ class Learner(Module):
         best = prefix(second, half, known)
         _, (_, other) = self.student(self.random)
         copied = copying(self.student.copies()[int(best.argmax())])
-        measured = {
+        return {
             "loss": losses(self.student(self.test[:, :-1])[0], self.test).mean(),
             "loss_first": losses_[:, known : half - 1].mean(),
             "loss_second": losses_[:, half + known :].mean(),
             "previous": previous(first).max(),
             "prefix": best.max(),
             "prefix_random": prefix(other, half).max(),
+            "copying": copied,
         }
-        return {k: v.double().cpu().numpy() for k, v in measured.items()} | {"copying": copied}
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:

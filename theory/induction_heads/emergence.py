@@ -8,7 +8,6 @@ N``.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
@@ -104,16 +103,16 @@ class Path:
         slowness = 2.0 * self.N**2 * gauss * math.exp(-log_rate)  # dt/dbeta
         return [2.0 * self.N * gauss * math.expm1(-log_rate), float(dgamma_dt) * slowness]
 
-    def layer(self, tau: float) -> np.ndarray:
-        """Beta and gamma at t = tau N inside the layer."""
+    def layer(self, *tau: float) -> np.ndarray:
+        """Beta and gamma at times t = tau N inside the layer, up to the last one."""
         return scipy.integrate.solve_ivp(
-            self._early, (0, tau), [0.0, 0.0], method="DOP853", rtol=1e-13, atol=1e-18
-        ).y[:, -1]
+            self._early, (0, tau[-1]), [0.0, 0.0], "DOP853", tau, rtol=1e-13, atol=1e-18
+        ).y
 
     @cached_property
     def handover(self) -> tuple[float, np.ndarray]:
         """Beta at the end of the layer, and (excess, gamma - 1) there."""
-        beta, gamma = self.layer(LAYER)
+        ((beta,), (gamma,)) = self.layer(LAYER)
         return float(beta), np.array([LAYER - 2.0 * self.N * float(gaussian(beta)), gamma - 1])
 
     def integrate(self, start: tuple[float, np.ndarray], end: float, **options: Any) -> Any:
@@ -137,10 +136,7 @@ class Path:
 
     def in_layer(self, k: int, level: float) -> float:
         """First time at which beta (0) or gamma (1) reaches a level inside the layer."""
-
-        def missing(tau: float) -> float:
-            return float(self.layer(tau)[k]) - level
-
+        missing = lambda tau: self.layer(tau)[k, 0] - level  # noqa: E731
         return self.N * float(scipy.optimize.brentq(missing, 1e-9, LAYER, xtol=1e-15))
 
     def of_gamma(self, level: float = HALF) -> float:
@@ -159,15 +155,15 @@ class Path:
         """First time at which alpha reaches a level; infinite at N = 1."""
         return self.of_beta(beta_of(level, self.N))
 
-    def of_loss(self, level: float = HALF) -> float:
-        """First time at which the loss falls below a level."""
+    def of_loss(self) -> float:
+        """First time at which the loss falls below 1/2."""
 
         def above(beta: float, state: np.ndarray) -> float:
-            return float(rates(beta, state[1], self.N)[2]) - level
+            return float(rates(beta, state[1], self.N)[2]) - HALF
 
         above.terminal = True  # type: ignore[attr-defined]
         run = self.integrate(self.handover, FARTHEST, events=above)
-        before = (run.t[-2], run.y[:, -2])  # last integrator step with the loss above the level
+        before = (run.t[-2], run.y[:, -2])  # last integrator step with the loss above 1/2
 
         def at(beta: float) -> np.ndarray:
             return self.integrate(before, beta).y[:, -1] if beta > before[0] else before[1]
@@ -196,16 +192,7 @@ class Path:
         if not end > 1e-290:  # subnormal numbers lack the digits for integration
             raise ParameterError(f"t = {end:g}: must be above 1e-290")
         tau = np.linspace(0, min(LAYER, end / self.N), 60)
-        early = scipy.integrate.solve_ivp(
-            self._early,
-            (0, tau[-1]),
-            [0.0, 0.0],
-            method="DOP853",
-            rtol=1e-10,
-            atol=1e-14,
-            t_eval=tau,
-        )
-        t, beta, g = self.N * tau, early.y[0], early.y[1] - 1
+        t, (beta, g) = self.N * tau, self.layer(*tau) - np.array([[0], [1]])
         if end > LAYER * self.N:
 
             def arrived(b: float, state: np.ndarray) -> float:
@@ -253,10 +240,9 @@ def times(
         if never reached.
     """
     path = Path(N)
-    find: dict[str, Callable[[], float]] = {
-        "T_gamma": lambda: path.of_gamma(level_gamma),
-        "T_beta": lambda: path.of_beta(level),
-        "T_alpha": lambda: path.of_alpha(level),
-        "T_drop": path.of_loss,
+    return {
+        "T_gamma": path.of_gamma(level_gamma),
+        "T_beta": path.of_beta(level),
+        "T_alpha": path.of_alpha(level),
+        "T_drop": path.of_loss(),
     }
-    return {name: events() for name, events in find.items()}

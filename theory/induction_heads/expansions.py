@@ -121,16 +121,12 @@ def layer(order: int = 2) -> tuple[sp.Expr, sp.Expr]:
     return sp.expand(of_beta.subs(known)), sp.expand(of_gamma.subs(known))
 
 
-def crossing(curve: sp.Expr, level: sp.Expr, order: int = 2) -> sp.Expr:
-    """Time tau at which a polynomial in x, with coefficients in tau, reaches a level, expanded in
-    x.
-    """
-    coefficients = sp.solve(curve.coeff(x, 0) - level, tau)[0]
-    for k in range(1, order + 1):
-        c = sp.Dummy("c")
-        value = sp.expand(
-            truncated((curve - level).subs(tau, coefficients + c * x**k), k, x)
-        ).coeff(x, k)
+def crossing(curve: sp.Expr) -> sp.Expr:
+    """Time tau at which a polynomial in x, with coefficients in tau, reaches 1/2, to order x^2."""
+    gap, c = curve - HALF, sp.Dummy("c")
+    coefficients = sp.solve(gap.coeff(x, 0), tau)[0]
+    for k in (1, 2):
+        value = sp.expand(truncated(gap.subs(tau, coefficients + c * x**k), k, x)).coeff(x, k)
         coefficients += sp.simplify(sp.solve(value, c)[0]) * x**k
     return coefficients
 
@@ -220,14 +216,11 @@ def equations() -> Equations:
     def spelled(k: int) -> sp.Expr:
         return manifold()[k].subs(E, sp.exp(beta**2 / 2))
 
-    def slow_alpha() -> sp.Expr:
-        return beta**2 / 2 + sp.collect(truncated(spelled(0), 2, x), x)
-
     def leading() -> sp.Expr:
         return 2 * N**2 * integral(theta)
 
     def time_of_gamma() -> sp.Expr:
-        return sp.expand(N * crossing(layer()[1], HALF).subs(x, 1 / (2 * N)))
+        return sp.expand(N * crossing(layer()[1]).subs(x, 1 / (2 * N)))
 
     return equation.table(
         ref,
@@ -235,7 +228,12 @@ def equations() -> Equations:
         status="leading order",
         gamma_layer=(gamma, lambda: sp.collect(layer()[1], x), "Theorem 2, B.6", early),
         beta_layer=(beta, lambda: sp.collect(layer()[0], x), "Theorem 2, B.6", early),
-        alpha_slow=(alpha, slow_alpha, new, late),
+        alpha_slow=(
+            alpha,
+            lambda: beta**2 / 2 + sp.collect(truncated(spelled(0), 2, x), x),
+            new,
+            late,
+        ),
         gamma_slow=(gamma, lambda: sp.collect(spelled(1), x), new, late),
         slow_rate=(slow_rate, lambda: sp.collect(spelled(2), x), new, late),
         slow_time=(t, lambda: sp.collect(in_powers(slow_time()), N), new, late),

@@ -174,14 +174,13 @@ class Student:
             zeroed = embedded(small, self.D)
             others = torch.stack([(w - zeroed[n]).abs().max() for n, w in self.weights.items()])
         W = matrix(small)
-        measured = {
+        return {
             "loss": self.population(small),
             "learned": W.diagonal() / self.final.to(W),
             "rest": (W - W.diag().diag()).norm(),
             "others": others.max(),
             "invariant": torch.cat([x.flatten() for x in invariants(small).values()]),
         }
-        return {n: x.double().cpu().numpy() for n, x in measured.items()}
 
     def state(self) -> Weights:
         """The weights."""

@@ -154,9 +154,9 @@ class Learner(Module):
         free = ~(tokens[:, :-1, None] == self._put(self.test.triggers)[:, None]).any(-1)
         hits = (logits.argmax(-1) == tokens[:, 1:])[known].double()
         measured = {
-            "loss": float(each[known].mean()),
-            "in_context_accuracy": float(hits.mean()),
-            "bigram_loss": float(each[free].mean()),
+            "loss": each[known].mean(),
+            "in_context_accuracy": hits.mean(),
+            "bigram_loss": each[free].mean(),
         }
         probes = dict.fromkeys([name for name in MEANING if name.startswith("probe")], np.nan)
         if isinstance(self.student, Simplified):

@@ -219,7 +219,7 @@ class Simplified(nn.Module):
         return x @ self.unembedding.T
 
     @torch.no_grad()
-    def probes(self, triggers: Tensor) -> dict[str, float]:
+    def probes(self, triggers: Tensor) -> dict[str, Tensor]:
         """Fraction of correct recalls of the three target memories.
 
         ``W_O2``: from every token's value to its output vector. ``W_K2``: from every fixed trigger
@@ -231,8 +231,8 @@ class Simplified(nn.Module):
         of_triggers = (e[triggers] @ self.W_K2 @ (e[triggers] @ self.W_OV1.T).T).argmax(1)
         of_positions = (position[1:] @ self.W_K1 @ position.T).argmax(1)
 
-        def right(recalled: Tensor, n: int) -> float:
-            return float((recalled == torch.arange(n, device=recalled.device)).double().mean())
+        def right(recalled: Tensor, n: int) -> Tensor:
+            return (recalled == torch.arange(n, device=recalled.device)).double().mean()
 
         early = self.p.T // 2
         return {
