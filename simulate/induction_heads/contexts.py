@@ -36,7 +36,7 @@ def followed(
     step : float
         Time of a step.
     """
-    curves: dict[str, list[float]] = defaultdict(list)
+    curves = defaultdict(list)
     for number in range(steps + 1):
         loss, numbers = at(number)
         for name, value in numbers.items():

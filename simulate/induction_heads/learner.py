@@ -32,12 +32,7 @@ MEANING = {
     "residual": "norm of the weights outside the 19 directions, relative to all weights",
     "pseudo": "the 19 pseudo-parameters",
 }
-KINDS: dict[str, type[torch.nn.Module]] = {
-    "all": Student,
-    "nineteen": Nineteen,
-    "projected": Constrained,
-    "three": Constrained,
-}
+KINDS = {"all": Student, "nineteen": Nineteen, "projected": Constrained, "three": Constrained}
 
 
 def memory(p: Parameters, itemsize: int = 4, keep_weights: bool = False) -> float:

@@ -139,7 +139,7 @@ class Learner(learner.Learner):
 
     def state(self, b: int) -> learner.State:
         """Weights, now and averaged over the last steps, and optimiser state."""
-        state: learner.State = {
+        state = {
             "step": self.done,
             "weights": {n: w[b].clone() for n, w in self.weights.items()},
             "tail": [{n: w[b] for n, w in kept.items()} for kept in self.tail],

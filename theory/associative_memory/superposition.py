@@ -381,10 +381,7 @@ flows, sections, equations = catalogue(
 
 # Tables for the explorer
 
-PLACES: dict[str, list[float]] = {
-    "d": [4 * 2**k for k in range(8)],
-    "N": [2**k for k in range(1, 15)],
-}
+PLACES = {"d": [4 * 2**k for k in range(8)], "N": [2**k for k in range(1, 15)]}
 NOTE = "integrals computed beforehand at the places of the sliders, one output per key"
 
 

@@ -22,7 +22,7 @@ from theory import Allowed, ParameterError, checked
 from theory.induction_heads.parameters import LARGEST_N
 from theory.special import log_linear
 
-TIGHT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-16}  # gamma - 1 is of order 1/N
+TIGHT = {"rtol": 1e-12, "atol": 1e-16}  # gamma - 1 is of order 1/N
 LAYER = 1.0  # length of the initial layer in t/N; gamma passes 1/2 near ln 2
 NEWTON = 3  # Newton steps; they make alpha exact to rounding
 FARTHEST = 60.0  # beta; the loss drops before beta = 15 for every N allowed

@@ -104,7 +104,7 @@ def layer(order: int = 2) -> tuple[sp.Expr, sp.Expr]:
     of_gamma = sum(g[k](tau) * x**k for k in range(order + 1))
     A = sp.Symbol("A")  # alpha / x^2, which does not occur to this order
     rates = scaled_rates({alpha: A * x**2, beta: of_beta, gamma: of_gamma}, order)
-    known: dict[sp.Expr, sp.Expr] = {b[0](tau): sp.S.Zero}
+    known = {b[0](tau): sp.S.Zero}
     for k in range(order + 1):
         for function, rate in ((b[k], rates[0]), (g[k], rates[1])):
             if function == b[0]:

@@ -4,7 +4,7 @@ quadrature.
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,7 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
         there = p.replace(alpha=AT)
         reference = solve(there.replace(order=FINE), branch)
         near = solve(p.replace(alpha=BESIDE), branch)
-        ways: dict[str, Callable[[], FixedPoint]] = {
+        ways = {
             "alone": functools.partial(solve, there, branch),
             "from a neighbour": functools.partial(solve, there, branch, near),
             "12-node rule, damped": functools.partial(variants.solve_low_degree, there, branch),

@@ -81,7 +81,7 @@ def kernels() -> list[Check]:
         identity(
             "accuracy of doubly stochastic kernels, all inputs",
             "hop_accuracy",
-            float(over_hops(equations()["hop_accuracy"], overlap, m, N)),
+            over_hops(equations()["hop_accuracy"], overlap, m, N),
             total / len(start),
             1e-13,
             "sums of a few hundred float64 terms",

@@ -92,7 +92,7 @@ def accuracy_checks() -> Iterator[Check]:
         "growth of the sphere formula's error with d, recall near 3/4",
         "recall_sphere",
         0.0,
-        float(np.max(np.diff(errors))),
+        np.max(np.diff(errors)),
         "asymptotically exact along N ln N = const d^2",
     )
 
@@ -171,7 +171,7 @@ def zipf_checks() -> list[Check]:
             "error with d/4 keys stored over that with equal weights on all",
             "zipf_lost",
             0.5,
-            float(errors[-1].mean() / zipf_error(64, a, keys, M, keys, 10).mean()),
+            errors[-1].mean() / zipf_error(64, a, keys, M, keys, 10).mean(),
             "d = 64",
         ),
     ]
@@ -186,7 +186,7 @@ def capacity_checks() -> list[Check]:
         "ratio of successive gaps between half load and capacity law, d = 1e3, 1e6, 1e9",
         "capacity",
         1.0,
-        float(np.max(gaps[1:] / gaps[:-1])),
+        np.max(gaps[1:] / gaps[:-1]),
         "ln ln N / ln N dies out slowly",
     )
     close = near(

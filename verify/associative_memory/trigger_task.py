@@ -116,7 +116,7 @@ def memories() -> Iterator[Check]:
         0.1,
         "residual stream adds its own token to the logits",
     )
-    chance: list[float] = []
+    chance = []
     for seed in range(RANDOM):
         student = Simplified(Parameters(d=16), np.random.default_rng(seed))
         generator, probes = torch.Generator().manual_seed(seed), []
@@ -191,28 +191,28 @@ def order() -> list[Check]:
             "lead of W_O2 over W_K2 in the first 8 steps, least over seeds",
             "slides",
             0.0,
-            float((rise["probe_W_K2"] - rise["probe_W_O2"]).min()),
+            (rise["probe_W_K2"] - rise["probe_W_O2"]).min(),
             "the gradient of W_K2 vanishes until W_O2 has moved",
         ),
         at_most(
             "probe of W_K1 in the first 8 steps, largest over seeds",
             "slides",
             0.125,
-            float(previous.max()),
+            previous.max(),
             "4 of 32 positions, chance 1/64 each",
         ),
         at_least(
             "lag of W_K1 behind W_O2 and W_K2, least over seeds",
             "slides",
             0.0,
-            float(last.min()),
+            last.min(),
             "first step with probe 0.9",
         ),
         at_most(
             "steps to accuracy 0.9 in joint training against staged, largest over seeds",
             "slides",
-            float(np.nanmin(np.append(slow, 200.0))),
-            float(times["in_context_accuracy"][:2].max()),
+            np.nanmin(np.append(slow, 200.0)),
+            times["in_context_accuracy"][:2].max(),
             "200 steps in all for both",
         ),
     ]

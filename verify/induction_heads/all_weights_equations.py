@@ -284,7 +284,7 @@ def layer(eq: Table) -> Iterator[Check]:
         yield identity(
             f"all-weights first layer in time, {query}",
             name,
-            float(sp.diff(eq[name].rhs, t).subs(t, tau)),
+            sp.diff(eq[name].rhs, t).subs(t, tau),
             -size * float(exact["gamma_2"] + exact["gamma_3"]),
             20 * np.log(size) / size,
             "ln N / N",

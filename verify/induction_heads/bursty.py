@@ -79,7 +79,7 @@ def running_sums() -> Iterator[Check]:
 def by_equations(eq: Table, theta: np.ndarray, size: int, right: int, mask: str) -> float:
     """Loss from the equations only: scores, softmax, retrieved tokens, output, sum of squares."""
     end = ENDS[mask]
-    known: dict[str, Any] = dict(zip(NAMES, theta.tolist(), strict=True))
+    known = dict(zip(NAMES, theta.tolist(), strict=True))
     known |= {"N": size, "B": right}
 
     def attended(name: str, **more: int) -> float:

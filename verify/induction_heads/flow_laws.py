@@ -236,7 +236,7 @@ def network(**more: Any) -> Iterator[Check | str]:
             f"order of convergence of {name} in the rate",
             "flow (B.5)",
             1.0,
-            float(np.polyfit(np.log(RATES), np.log(np.abs(np.array(measured) - flow)), 1)[0]),
+            np.polyfit(np.log(RATES), np.log(np.abs(np.array(measured) - flow)), 1)[0],
             0.15,
             "Euler is of order 1; second-order terms at rate 0.4",
         )

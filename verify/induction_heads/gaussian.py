@@ -128,7 +128,7 @@ HALF_FILLED = (4, 8)  # sizes at N = D/2, as the paper's
 LOSS_DIMENSIONS = (64, 128)
 GROUPS, DRAWS = 32, 2000
 LAW_SIZE, LAW_PACES, LAW_RTOL = 2048, (64, 128), 1e-6  # values of D / N^(1/2)
-TOLERANCES: dict[str, Callable[[int], tuple[float, str]]] = {
+TOLERANCES = {
     "last": lambda N: (math.log(N) / N, "ln N / N: the order that the law leaves out"),
     "uniform": lambda N: (1 / math.log(N), "1 / ln N: the order that the law leaves out"),
 }

@@ -154,7 +154,7 @@ def mechanism(p: StandardParameters | None = None, **more: Any) -> list[Check]:
             f"{what}, standard transformer, share of rows",
             "Sec. 2.3",
             1.0,
-            float(hit.mean(1).min()),
+            hit.mean(1).min(),
             0.05,
             f"one row in {hit.shape[1]} may lie at the edge of what was trained; least over seeds",
         )

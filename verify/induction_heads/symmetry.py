@@ -8,7 +8,7 @@ rotations that are not symmetries, it does not (controls).
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -48,7 +48,7 @@ def labels_left_alone(D: int) -> list[Rotation]:
     return [(e, np.eye(D, dtype=int), f) for e, _, f in whole_group(D)]
 
 
-CONTROLS: dict[str, Callable[[int], list[Rotation]]] = {
+CONTROLS = {
     "only block-diagonal F": only_diagonal_codes,
     "only sign-diagonal E": only_signs,
     "items rotated, labels not": labels_left_alone,
@@ -106,7 +106,7 @@ def theorem_1(_: Table) -> Iterator[Check]:
             "invariant directions, by characters",
             "Theorem 1",
             19,
-            float(structure.dimension(D)),
+            structure.dimension(D),
             0.0,
             f"integers; D = {D}, {len(structure.group('token', D)) * len(structure.group('position', D))} elements",
         )

@@ -164,7 +164,7 @@ def adam(**more: Any) -> Iterator[Check]:
             f"runs of Adam from random weights that end in {where}",
             "App. E.4",
             1.0,
-            float(ends_at.sum()),
+            ends_at.sum(),
             f"of {len(ADAM_SEEDS)} runs, beside informed starts on the same sentences",
         )
         for where, ends_at in ends(ADAM.omega, **more).items()

@@ -201,7 +201,7 @@ def untied_keys(
         sampled(
             f"{x} of untied queries, semantic at alpha = {UNTIED:g}",
             "Eqs. (122)-(137)",
-            float(v),
+            v,
             limit.sel(name=x).values,
         )
         for x, v in predicted.items()
@@ -229,7 +229,7 @@ def concentration(
         "Sec. 4: concentration",
         -0.5,
         slope,
-        float(1 / np.sqrt((x @ x) * 2 * (len(seeds) - 1))),
+        1 / np.sqrt((x @ x) * 2 * (len(seeds) - 1)),
         required=SLOPES,
         reason="|z| <= 4, from the scatter of a standard deviation",
     )

@@ -90,7 +90,7 @@ def rates_of_overlaps(table: Table) -> list[Check]:
             "theta": p.sigma**2 * float(moved[0]),
         }
         known = p.values() | {**state(p, w), "noise": noise}
-        sides.add("population loss", "population_loss", known, float(loss.detach()))
+        sides.add("population loss", "population_loss", known, loss.detach())
         sides.add("squared slopes of a sentence", "noise", known, noise)
         for x in STUDENT:
             sides.add(f"rate of {x}", f"d{x}_dt", known, step[x])

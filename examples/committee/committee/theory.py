@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import scipy.optimize
-import xarray as xr
 
 from committee import dynamics
 from committee import dynamics as phases
@@ -112,7 +111,7 @@ emergence_times = of_onset(onset)
 
 def draw(result: Onset, axes: Any) -> None:
     """Generalisation error with its plateau (left), and the four overlaps (right)."""
-    curve: xr.Dataset = result.curves()["flow"]
+    curve = result.curves()["flow"]
     left, right = axes
     left.semilogy(curve.alpha, curve.loss, "C0", label="flow")
     level = result.numbers["plateau_error"]

@@ -158,7 +158,7 @@ class Student:
 
     def step(self, number: int) -> None:
         """One step of descent."""
-        loss: Callable[[Weights], Tensor] = self.population
+        loss = self.population
         if self.p.student != "population":
             X, y = (x.to(self.device, self.dtype) for x in sample(self.p, self.seed, number))
             whole = (lambda w: w) if self.p.student == "tokens" else partial(embedded, D=self.D)

@@ -75,7 +75,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     logistic = merged.equations()["T_drop"]
     t_d = separate.equations()["t_aligned"]
     text = "merged: time at which three quarters of the drop are gone"
-    rows: dict[str, tuple[Any, ...]] = {"T_drop": (merged_time(p), text, "t")}
+    rows = {"T_drop": (merged_time(p), text, "t")}
     if (p.eigenvalues == 1).all():
         text = "merged: the same in closed form, Lambda = I"
         rows["T_white"] = _ahead(p, "T_white", logistic, p.values()), text, "t"

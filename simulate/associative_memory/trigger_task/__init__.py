@@ -158,7 +158,7 @@ class Learner(Module):
             "in_context_accuracy": hits.mean(),
             "bigram_loss": each[free].mean(),
         }
-        probes = dict.fromkeys([name for name in MEANING if name.startswith("probe")], np.nan)
+        probes: dict[str, Any] = {x: np.nan for x in MEANING if x.startswith("probe")}
         if isinstance(self.student, Simplified):
             every = torch.arange(self.p.N, device=self.device)  # each may be a trigger, if drawn
             probes = self.student.probes(self.triggers if self.p.triggers == "fixed" else every)

@@ -2,7 +2,7 @@
 
 import math
 from functools import cache, partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import scipy.integrate
@@ -266,7 +266,7 @@ def closed_form(p: Parameters, part: Part, share: Share) -> float:
     ParameterError
         For a share so close to 1 that the start is not small compared with its gain.
     """
-    numbers: dict[str, Any] = constants(p, part)
+    numbers = constants(p, part)
     numbers["X_gain"] = gain_of_share(share, numbers["K"])
     time = equations()["hitting_time"].number(numbers)
     if time < 0:

@@ -174,7 +174,7 @@ def equations() -> dict[str, Equation]:
     queried pair.
     """
     by_name: dict[str, Equation] = {}
-    rows: dict[str, tuple[Place, Place]] = {
+    rows = {
         "item_self": (("item", k), ("item", k)),
         "item_other": (("item", k), ("label", k - d)),
         "label_item": (("label", k), ("item", k)),

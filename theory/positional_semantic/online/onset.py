@@ -55,7 +55,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         Length of the curve (also ``t=``).
     """
     first = _start(p, until)
-    reasons: dict[str, str] = {}
+    reasons = {}
 
     def known(name: str, found: Callable[[], Any], absent: Any = math.nan) -> Any:
         """A result, or ``absent`` with the reason where descent does not come to an end."""

@@ -173,7 +173,7 @@ def draw(result: Onset, axes: Any) -> None:
 
 # Tables for the explorer
 
-PLACES: dict[str, list[float]] = {
+PLACES = {
     "kappa": [0.2, 0.5, 0.8, 1.0, 1.25, 2.0, 5.0],
     "ridge": [0.0, 0.01, 0.1, 1.0],
     "tau": [round(float(x), 3) for x in np.geomspace(0.1, 10, 20)],  # none is 1
