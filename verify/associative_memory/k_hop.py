@@ -6,8 +6,9 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import torch
 
-from simulate.associative_memory.k_hop import Parameters, answer, train
+from simulate.associative_memory.k_hop import Parameters, answer, apply, train
 from theory.associative_memory.k_hop import (
     curriculum_times,
     direct_time,
@@ -68,21 +69,15 @@ def kernels() -> list[Check]:
     group = np.array(list(itertools.permutations(range(N))))
     matrices = np.eye(N)[group].transpose(0, 2, 1)  # [sigma, sigma(x), x]
     kernel = np.einsum("jg,gyx->jyx", rng.dirichlet(np.ones(len(group)), size=k), matrices)
-    total = 0.0
-    for sigma, x in zip(given, start, strict=True):
-        v = np.eye(N)[x]
-        for j in range(k):
-            moved = np.zeros(N)
-            moved[sigma[j]] = kernel[j] @ v
-            v = moved
-        total += v[answer(hidden, sigma[None], np.array([x]))[0]]
+    chances = apply(*map(torch.as_tensor, (kernel, given, start))).numpy()
+    right = chances[np.arange(len(start)), answer(hidden, given, start)]
     m = [(kernel[j][hidden[j], np.arange(N)].sum() - 1) / (N - 1) for j in range(k)]
     return [
         identity(
             "accuracy of doubly stochastic kernels, all inputs",
             "hop_accuracy",
             over_hops(equations()["hop_accuracy"], overlap, m, N),
-            total / len(start),
+            right.mean(),
             1e-13,
             "sums of a few hundred float64 terms",
         )

@@ -16,7 +16,7 @@ from theory.positional_semantic import Parameters, solve
 from theory.positional_semantic.extensions import Point
 from theory.positional_semantic.extensions import solve as solve_extended
 from verify.check import Z_MAX, Band, Check, at_least, estimated, listed, sampled
-from verify.positional_semantic.minima import at_infinity, over_d, shift
+from verify.positional_semantic.minima import at_infinity, over_d, shift, trained
 
 # Quantitative checks of the figures of App. E: slices and the other target (Figs. 8, 9), the
 # extensions (Figs. 10-14), Adam from random weights (Fig. 15)
@@ -89,15 +89,12 @@ def slices(**more: Any) -> Iterator[Check]:
     for where, (change, branches) in SLICES.items():
         p = BASE.replace(**change)
         for branch in branches:
-            runs = [
-                train(p.replace(d=d, start=branch), SLICE_SEEDS, alpha=[ALPHA], **more).train_loss
-                for d in SIZES
-            ]
+            runs = trained(p.replace(start=branch), SIZES, SLICE_SEEDS, [ALPHA], **more)
             yield sampled(
                 f"train loss of the {branch} branch {where}, alpha = {ALPHA:g}",
                 "training_loss",
                 solve(p.replace(alpha=ALPHA), branch).summary()["train_loss"],
-                at_infinity(over_d(runs, SIZES)).isel(alpha=0).values,
+                at_infinity(runs.train_loss).isel(alpha=0).values,
                 required=SEE,
             )
 

@@ -31,6 +31,13 @@ def over_d(runs: Sequence[Any], sizes: Sequence[int]) -> Any:
     )
 
 
+def trained(
+    p: Parameters, sizes: Sequence[int], seeds: Sequence[int], alpha: Any, **options: Any
+) -> xr.Dataset:
+    """Students of several sizes, over ``d``."""
+    return over_d([train(p.replace(d=d), seeds, alpha=alpha, **options) for d in sizes], sizes)
+
+
 def at_infinity(samples: xr.DataArray) -> xr.DataArray:
     """Samples extrapolated to d = infinity seed by seed, linearly in 1/d, weighted for a scatter of
     order d^(-1/2).
@@ -156,11 +163,8 @@ def minima(
     options: dict[str, Any],
 ) -> xr.DataArray:
     """Final values of students of one branch, at d = infinity, over (name, seed)."""
-    runs = [
-        train(p.replace(d=d, start=branch), seeds, alpha=alpha, **options)[[*names]].isel(alpha=0)
-        for d in sizes
-    ]
-    return at_infinity(over_d(runs, sizes).to_dataarray("name"))
+    runs = trained(p.replace(start=branch), sizes, seeds, alpha, **options)
+    return at_infinity(runs[[*names]].isel(alpha=0).to_dataarray("name"))
 
 
 def untied_keys(
@@ -188,15 +192,9 @@ def untied_keys(
         "test_mse_half": solution.test_full / 2,
     }
     students = p.replace(start="semantic", tied=False)
-    runs = over_d(
-        [train(students.replace(d=d), seeds, alpha=UNTIED, **options).isel(alpha=0) for d in sizes],
-        sizes,
-    )
-    limit = at_infinity(
-        runs.assign(cosine=runs.theta / np.sqrt(runs.q) / p.sigma)[[*predicted]].to_dataarray(
-            "name"
-        )
-    )
+    runs = trained(students, sizes, seeds, UNTIED, **options).isel(alpha=0)
+    runs = runs.assign(cosine=runs.theta / np.sqrt(runs.q) / p.sigma)
+    limit = at_infinity(runs[[*predicted]].to_dataarray("name"))
     return [
         sampled(
             f"{x} of untied queries, semantic at alpha = {UNTIED:g}",
@@ -213,14 +211,12 @@ def concentration(
     p: Parameters, sizes: Sequence[int], seeds: list[int], options: dict[str, Any]
 ) -> Iterator[Check | str]:
     """Scatter between seeds as a function of d: order parameters concentrate as d^(-1/2)."""
-    spreads = []
+    drawn = p.replace(start="semantic", teacher="gaussian")
+    theta = trained(drawn, sizes, seeds, 2.0, **options).theta
+    spreads = theta.std(("seed", "alpha"), ddof=1).values
     yield from ("", "standard deviation over seeds, semantic at alpha = 2, teacher as drawn:")
-    for d in sizes:
-        values = train(
-            p.replace(d=d, start="semantic", teacher="gaussian"), seeds, alpha=2.0, **options
-        ).theta.values
-        spreads.append(values.std(ddof=1))
-        yield f"  d = {d}: theta {values.mean():.4f} +- {spreads[-1]:.4f}"
+    for d, spread in zip(sizes, spreads, strict=True):
+        yield f"  d = {d}: theta {float(theta.sel(d=d).mean()):.4f} +- {spread:.4f}"
     x = np.log(sizes) - np.log(sizes).mean()
     slope = float(x @ np.log(spreads) / (x @ x))
     # The logarithm of a standard deviation from k samples has standard error 1/sqrt(2 (k - 1)).
@@ -278,13 +274,13 @@ def message_passing(
             at_infinity(xr.DataArray(variances, dims=("d", "seed"), coords={"d": halves})).values,
             required=SEE_V,
         )
-        last = {
-            k: np.median([r[k] for rows in overlaps.values() for r in rows])
+        step, slope = (
+            np.median([r[k] for rows in overlaps.values() for r in rows])
             for k in ("step", "gradient")
-        }
+        )
         yield (
             f"message passing, {branch} ({q.prox} prox), d = {', '.join(map(str, halves))}, "
-            f"{len(few)} seeds: last step {last['step']:.1e}, gradient of the risk {last['gradient']:.1e} "
+            f"{len(few)} seeds: last step {step:.1e}, gradient of the risk {slope:.1e} "
             "(medians, per sqrt(d))"
         )
 

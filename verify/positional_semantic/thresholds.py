@@ -34,6 +34,7 @@ from verify.positional_semantic.minima import (
     at_infinity,
     crossing,
     over_d,
+    trained,
 )
 from verify.report import Report, Request
 
@@ -147,13 +148,7 @@ def overlaps(
     centre = thresholds(p.replace(prox="global")).alpha_c
     alphas = [alpha for kind, alpha, _ in (*POINTS, WHERE_SELECTIONS_DIFFER) if kind == branch]
     parts = [
-        over_d(
-            [
-                train(q.replace(d=d, start=branch), seeds, alpha=complexity, **options)[name]
-                for d in sizes
-            ],
-            sizes,
-        )
+        trained(q.replace(start=branch), sizes, seeds, complexity, **options)[name]
         for q, complexity in (
             (p.replace(n_test=1), [f * centre for f in FACTORS["alpha_c"]]),
             (p, sorted(alphas)),
