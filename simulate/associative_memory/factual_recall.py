@@ -16,9 +16,6 @@ from simulate.streams import keyed
 from theory.associative_memory.factual_recall import Parameters
 from theory.optimisers import Optimiser
 
-__all__ = ["LinearAttention", "Parameters", "train"]
-
-
 # The fact-lookup task
 
 

@@ -9,9 +9,6 @@ from torch import Tensor
 from theory.associative_memory.gradient_steps import Parameters
 from theory.runtime import memory
 
-__all__ = ["InductionHead", "Outcome", "Parameters", "sample", "gradient", "run", "test"]
-
-
 # An induction head from three descent steps, one per matrix, each on its population gradient
 
 CHUNK = 2500  # sequences at a time

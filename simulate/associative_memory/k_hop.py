@@ -17,18 +17,6 @@ from simulate.streams import keyed
 from theory.associative_memory.k_hop import Parameters
 from theory.associative_memory.k_hop.overlaps import STAGE, Pointers
 
-__all__ = [
-    "Learner",
-    "Parameters",
-    "Pointers",
-    "answer",
-    "apply",
-    "draw_permutations",
-    "train",
-    "train_pointers",
-]
-
-
 # The k-hop task and its kernel learner, with softmax kernels in place of the hidden
 # permutations
 

@@ -14,9 +14,6 @@ from simulate.streams import keyed
 from theory.associative_memory.noisy_bigram import Parameters
 from theory.runtime import memory as memory_module
 
-__all__ = ["Learner", "Parameters", "sample", "one_step", "train"]
-
-
 # The noisy bigram task
 
 MEANING = {

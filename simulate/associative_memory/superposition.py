@@ -10,19 +10,6 @@ from torch import Tensor
 from theory.associative_memory.superposition import Parameters
 from theory.runtime import memory
 
-__all__ = [
-    "Parameters",
-    "capacity",
-    "hebbian",
-    "recall",
-    "scores",
-    "train_linear",
-    "train_mlp",
-    "unit_vectors",
-    "zipf_error",
-]
-
-
 # Hebbian memories of random embeddings
 
 

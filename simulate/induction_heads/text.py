@@ -25,9 +25,6 @@ from simulate.streams import keyed, of_torch
 from theory.induction_heads.text import Parameters
 from theory.parameters import ParameterError
 
-__all__ = ["SYSTEM", "Parameters", "Transformer", "on_text", "train"]
-
-
 # Real text as windows of characters
 
 # Of CPython 3.11.7's topics: the shipped ensembles were trained on these.
