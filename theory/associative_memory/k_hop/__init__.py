@@ -34,7 +34,6 @@ from theory.associative_memory.k_hop.overlaps import (
     flow,
     k,
     mixture,
-    phi,
 )
 from theory.associative_memory.symbols import N, m
 from theory.catalogue import catalogue
@@ -51,7 +50,6 @@ __all__ = [
     "mixture",
     "mixture_time",
     "predict",
-    "probability",
     "sections",
 ]
 
@@ -60,7 +58,6 @@ __all__ = [
 
 Kernels = Annotated[str, Allowed(choices=tuple(overlaps.LEARNERS))]
 Product = Annotated[float, Allowed(above=0, high=0.99999)]  # 1 is never reached
-FixedPoints = Annotated[Sequence[int], Allowed(low=0)]
 LONGEST = {"mixture": 200.0, "sphere": 100.0, "softmax": 1e5}  # longest time of a stage
 
 
@@ -198,28 +195,6 @@ def over_hops(equation: Equation, entries: sp.IndexedBase, values: Sequence, siz
     """
     spelled = equation.rhs.subs({k: len(values), N: size}).doit()
     return spelled.subs({entries[j]: sp.sympify(v, strict=True) for j, v in enumerate(values, 1)})
-
-
-@scope.pointwise(KERNEL_LEARNERS)
-def probability(p: Parameters, fixed_points: FixedPoints) -> float:
-    """Agreement of two sets of hidden permutations that coincide at ``fixed_points[j]`` points of
-    hop j.
-
-    Raises
-    ------
-    ParameterError
-        Unless there is one number per hop at which two permutations can coincide.
-    """
-    points = np.asarray(fixed_points)
-    if points.shape != (p.k,):
-        raise ParameterError(f"fixed_points: has {points.size} hops, must have k = {p.k}")
-    for alike in points.tolist():
-        if alike != int(alike) or alike > p.N or alike == p.N - 1:
-            raise ParameterError(
-                f"fixed_points = {alike:g}: must be whole, at most N = {p.N} and not N - 1"
-            )
-    law = agreement_equations()["agreement"]
-    return float(over_hops(law, phi, points.astype(int).tolist(), p.N))
 
 
 # Predicted curves of a training run of softmax kernels, by stage of the curriculum
