@@ -76,7 +76,7 @@ def one_step(p: Parameters, seed: int = 0) -> dict[str, np.ndarray]:
         index = (label[:, None] * p.N + context).ravel()
         counted = np.bincount(index, minlength=(p.N + 1) * p.N).reshape(p.N + 1, p.N)[: p.N]
         best = counted == counted.max(0)
-        results["value"].append(float((best.diagonal() / best.sum(0)).mean()))
+        results["value"].append((best.diagonal() / best.sum(0)).mean())
     return {name: np.array(v) for name, v in results.items()}
 
 

@@ -85,7 +85,7 @@ def gamp(
     z = (X @ weights).T
     steps = []
     for _ in range(iterations):
-        variance = float(squares @ spread)
+        variance = squares @ spread
         w = (X @ weights).T - variance * g
         if p.prox == "global":
             z, value, hessian = prox.descend(far, w, Y, variance, p.sigma)
@@ -107,7 +107,7 @@ def gamp(
         )
         new = damping * weights + (1 - damping) * new
         spread = 1 / (p.lam + curvature)
-        steps.append(float(np.linalg.norm(new - weights) / np.sqrt(p.d)))
+        steps.append(np.linalg.norm(new - weights) / np.sqrt(p.d))
         weights = new
         if steps[-1] < TOLERANCE:
             break

@@ -35,9 +35,9 @@ def measure(
     """Overlaps and losses of one run; ``weights`` without the run axis."""
     Q = weights["Q"].double().cpu().numpy()
     return {
-        "q": p.sigma**2 * float((Q**2).sum()) / p.d,
-        "m": float(np.linalg.norm(Q.sum(0))) / p.d,
-        "theta": p.sigma**2 * float(np.linalg.norm(teacher @ Q)) / p.d,
+        "q": p.sigma**2 * (Q**2).sum() / p.d,
+        "m": np.linalg.norm(Q.sum(0)) / p.d,
+        "theta": p.sigma**2 * np.linalg.norm(teacher @ Q) / p.d,
         "train_loss": objective / p.d,
         "gradient": gradient / np.sqrt(p.d),
     }

@@ -79,10 +79,10 @@ class OnePass(Member):
         p, Q = self.p, self.Q[:, 0]
         tokens, y = self.test
         return {
-            "q": p.sigma**2 * float(Q @ Q) / p.d,
-            "m": float(self.positions[0] @ Q) / p.d**0.5,
-            "theta": p.sigma**2 * float(self.teacher @ Q) / p.d,
-            "loss": float(self.student.objective(tokens, y, 0.0)) / TESTED,
+            "q": p.sigma**2 * (Q @ Q) / p.d,
+            "m": (self.positions[0] @ Q) / p.d**0.5,
+            "theta": p.sigma**2 * (self.teacher @ Q) / p.d,
+            "loss": self.student.objective(tokens, y, 0.0) / TESTED,
         }
 
     def state(self) -> State:

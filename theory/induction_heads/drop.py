@@ -88,7 +88,7 @@ def left_over(N: int) -> float:
     """
     if N < 1 / EARLY:
         raise ParameterError(f"N = {N}: must be >= {1 / EARLY:g}, where saturation is integrated")
-    log_2N = float(np.log(2.0 * N))
+    log_2N = np.log(2.0 * N)
     of_beta, of_gamma = (numeric.function(x, [p, beta, gamma]) for x in saturating_rates())
 
     def odds(b: float) -> float:
@@ -97,10 +97,10 @@ def left_over(N: int) -> float:
     def moved(b: float, state: np.ndarray) -> list[float]:
         share = odds(b) / (1 + odds(b))
         pace = of_beta(share, b, state[0])
-        return [float(of_gamma(share, b, state[0]) / pace), float(1 / pace)]
+        return [of_gamma(share, b, state[0]) / pace, 1 / pace]
 
-    begin = float(np.sqrt(2 * (log_2N + np.log(EARLY) + EARLY)))
-    critical = float(np.sqrt(scipy.special.lambertw(4.0 * N**2).real))
+    begin = np.sqrt(2 * (log_2N + np.log(EARLY) + EARLY))
+    critical = np.sqrt(scipy.special.lambertw(4.0 * N**2).real)
     slow = begin * EARLY
     solved = scipy.integrate.solve_ivp(
         moved,

@@ -95,13 +95,13 @@ class Path:
 
     def _early(self, tau: float, state: np.ndarray) -> list[float]:
         log_rate, dgamma_dt, _ = rates(state[0], state[1] - 1, self.N)
-        return [math.exp(log_rate + state[0] ** 2 / 2) / (2 * self.N), self.N * float(dgamma_dt)]
+        return [math.exp(log_rate + state[0] ** 2 / 2) / (2 * self.N), self.N * dgamma_dt]
 
     def _late(self, beta: float, state: np.ndarray) -> list[float]:
         log_rate, dgamma_dt, _ = rates(beta, state[1], self.N)
         gauss = math.exp(-beta * beta / 2)
         slowness = 2.0 * self.N**2 * gauss * math.exp(-log_rate)  # dt/dbeta
-        return [2.0 * self.N * gauss * math.expm1(-log_rate), float(dgamma_dt) * slowness]
+        return [2.0 * self.N * gauss * math.expm1(-log_rate), dgamma_dt * slowness]
 
     def layer(self, *tau: float) -> np.ndarray:
         """Beta and gamma at times t = tau N inside the layer, up to the last one."""
@@ -113,7 +113,7 @@ class Path:
     def handover(self) -> tuple[float, np.ndarray]:
         """Beta at the end of the layer, and (excess, gamma - 1) there."""
         ((beta,), (gamma,)) = self.layer(LAYER)
-        return float(beta), np.array([LAYER - 2.0 * self.N * float(gaussian(beta)), gamma - 1])
+        return beta, np.array([LAYER - 2.0 * self.N * gaussian(beta), gamma - 1])
 
     def integrate(self, start: tuple[float, np.ndarray], end: float, **options: Any) -> Any:
         """Continue from (beta, state) to a larger beta."""
@@ -137,7 +137,7 @@ class Path:
     def in_layer(self, k: int, level: float) -> float:
         """First time at which beta (0) or gamma (1) reaches a level inside the layer."""
         missing = lambda tau: self.layer(tau)[k, 0] - level  # noqa: E731
-        return self.N * float(scipy.optimize.brentq(missing, 1e-9, LAYER, xtol=1e-15))
+        return self.N * scipy.optimize.brentq(missing, 1e-9, LAYER, xtol=1e-15)
 
     def of_gamma(self, level: float = HALF) -> float:
         """First time at which gamma reaches a level below its value at the end of the layer."""
@@ -159,7 +159,7 @@ class Path:
         """First time at which the loss falls below 1/2."""
 
         def above(beta: float, state: np.ndarray) -> float:
-            return float(rates(beta, state[1], self.N)[2]) - HALF
+            return rates(beta, state[1], self.N)[2] - HALF
 
         above.terminal = True  # type: ignore[attr-defined]
         run = self.integrate(self.handover, FARTHEST, events=above)
@@ -168,10 +168,8 @@ class Path:
         def at(beta: float) -> np.ndarray:
             return self.integrate(before, beta).y[:, -1] if beta > before[0] else before[1]
 
-        beta = float(
-            scipy.optimize.brentq(
-                lambda b: above(b, at(b)), before[0], run.t[-1] * (1 + 1e-9), xtol=1e-14
-            )
+        beta = scipy.optimize.brentq(
+            lambda b: above(b, at(b)), before[0], run.t[-1] * (1 + 1e-9), xtol=1e-14
         )
         return float(self.time(beta, at(beta)[0]))
 
@@ -196,7 +194,7 @@ class Path:
         if end > LAYER * self.N:
 
             def arrived(b: float, state: np.ndarray) -> float:
-                return float(self.time(b, state[0])) - end
+                return self.time(b, state[0]) - end
 
             arrived.terminal = True  # type: ignore[attr-defined]
             run = self.integrate(self.handover, FARTHEST, events=arrived, dense_output=True)

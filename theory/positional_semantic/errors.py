@@ -137,7 +137,7 @@ def test_error(
     Y = target(p, h)
     total = np.einsum("i,j,k,l->ijkl", *factors)
     gaps = (Y - student_attention(mean + state.theta / rho * h + spread * zeta)) ** 2
-    first, second = (float((total * gap).sum()) for gap in gaps)
+    first, second = ((total * gap).sum() for gap in gaps)
     values = {"sigma": p.sigma, "E_S_12": first, "E_S_21": second}
     return NORMALISATIONS[normalise] * equations()["test_error"].number(values)
 
@@ -199,7 +199,7 @@ def moments(sigma_: float, order: int = 96) -> tuple[float, float]:
     """Mean and variance of an off-diagonal entry of ``softmax(h h^T)``, ``h ~ N(0, sigma^2)``."""
     x, weight = gauss_hermite(order)
     P = student_attention(sigma_ * np.array(np.meshgrid(x, x, indexing="ij")))[0]
-    mean = float(weight @ P @ weight)
+    mean = weight @ P @ weight
     return mean, float(weight @ (P - mean) ** 2 @ weight)
 
 

@@ -180,7 +180,7 @@ class _Map:
         step, before = 1 - DAMPING, np.inf
         for _ in range(PICARD):
             change = self(x) - x
-            size = float(np.abs(change).max())
+            size = np.abs(change).max()
             if size > before:  # step too long for the most negative eigenvalue of the map
                 step = max(0.8 * step, SHORTEST)
             before = size

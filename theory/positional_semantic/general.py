@@ -259,7 +259,7 @@ def output_channel(system: System, x: Order) -> tuple[dict[str, np.ndarray], flo
     hats = {name: np.zeros(value.shape) for name, value in x._asdict().items()}
     envelope = test = 0.0
     for clusters in itertools.product(range(C), repeat=L):
-        probability = float(labels[clusters])
+        probability = labels[clusters]
         if not probability:
             continue
         each = np.arange(L), np.array(clusters)  # of every token its cluster

@@ -178,7 +178,7 @@ def input_channel(
     D, rho = p.sigma**2 * hats["V_hat"], p.sigma**2
     spread = p.sigma * np.sqrt(hats["q_hat"] + rho * hats["theta_hat"] ** 2)
     Q = regulariser.minimise(D, hats["m_hat"] + spread * POINTS)
-    slope = float(WEIGHTS @ (Q * POINTS)) / spread  # E dQ/db by parts avoids derivatives at kinks
+    slope = (WEIGHTS @ (Q * POINTS)) / spread  # E dQ/db by parts avoids derivatives at kinks
     averages = (
         p.sigma**2 * WEIGHTS @ Q**2,
         WEIGHTS @ Q,
@@ -212,6 +212,6 @@ def solve_regularised(
         state, (averaged, hats, Q), _ = damped(
             step, branch, start, REGULARISER_DAMPING, REGULARISER_TOLERANCE, REGULARISER_ITERATIONS
         )
-    penalty = float(WEIGHTS @ regulariser.value(Q))
+    penalty = WEIGHTS @ regulariser.value(Q)
     loss = p.complexity * averaged.numbers["E_M"] - hats["q_hat"] * state.V / 2 + penalty
     return Solution(state, float(loss), float(WEIGHTS[Q == 0].sum()))

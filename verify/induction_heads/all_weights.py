@@ -173,7 +173,7 @@ def of_batches(
     steps = int(1.4 * flow_times(N, query, right)["T_drop"] / RATE)
     p = orthonormal(N, query, "all", RATE, steps, right=right)
     where = f"{QUERIES[query]}, N = {N}" + (f", B = {right}" if right > 1 else "")
-    predicted = float(dropped(predict(p)).values[0])
+    predicted = dropped(predict(p)).values[0]
     small, large = (
         dropped(train(p.replace(batch_size=b), seeds=seeds, **more)).values for b in batches
     )

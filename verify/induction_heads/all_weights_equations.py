@@ -233,16 +233,14 @@ def five_numbers(eq: Table) -> Iterator[Check]:
         exact = dict(zip(NAMES, loss_and_gradient(theta, size, size)[1], strict=True))
         for told, n in zip(slope(*state.values(), size), FIVE, strict=True):
             scale = size**2 if n in ("alpha_3", "beta_2") else size
-            gaps[n].append(scale * abs(float(told) - exact[n]))
+            gaps[n].append(scale * abs(told - exact[n]))
     for n, found in gaps.items():
         label = f"slope of {n} in the flow of five, order of its error in 1/N"
         yield rates(0.0, found, 1 / np.array(LARGE)).check(label, "plateau_loss")
     j, size, grown = np.arange(1, 60), 60, 3.5
     sums = {
         "plateau_Phi": float((2 * j * (2 * j + 1) / (2 * j + grown) ** 3).sum()),
-        "plateau_delta": float(
-            (j * (2 * j + 1) * (1 / (2 * j) ** 2 - 1 / (2 * j + grown) ** 2)).sum()
-        )
+        "plateau_delta": (j * (2 * j + 1) * (1 / (2 * j) ** 2 - 1 / (2 * j + grown) ** 2)).sum()
         / size,
     }
     yield from [
@@ -285,7 +283,7 @@ def layer(eq: Table) -> Iterator[Check]:
             f"all-weights first layer in time, {query}",
             name,
             sp.diff(eq[name].rhs, t).subs(t, tau),
-            -size * float(exact["gamma_2"] + exact["gamma_3"]),
+            -size * (exact["gamma_2"] + exact["gamma_3"]),
             20 * np.log(size) / size,
             "ln N / N",
         )

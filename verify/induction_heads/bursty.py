@@ -207,7 +207,7 @@ def transformers(settings: Sequence[Parameters], **more: Any) -> Iterator[Check]
             eval_every=1,
         )
         runs = train(shown, seeds=[0], dtype="float64", **more)
-        there = float(first_crossing(runs.alpha, 0.5).values[0])
+        there = first_crossing(runs.alpha, 0.5).values[0]
         what = f"time of alpha = 0.5, transformer, N = {p.N}, B = {p.B}"
         yield identity(what, "burst_time", time, there, *NEXT)
 
@@ -231,7 +231,7 @@ def mixtures() -> Iterator[Check]:
             batch_size=1,
         )
         runs = contexts.burst_descent(p, right, chances, 0, step)
-        there = float(first_crossing(runs.alpha.expand_dims("seed"), 0.5).values[0])
+        there = first_crossing(runs.alpha.expand_dims("seed"), 0.5).values[0]
         label = f"time of alpha = 0.5, mixture of contexts, N = {N}, {what}"
         yield identity(label, "burst_time", time, there, *NEXT)
 

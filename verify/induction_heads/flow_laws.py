@@ -82,7 +82,7 @@ def log_fit(
 ) -> tuple[float, float, float]:
     """Exponent of a power law with its 95% interval (Student t on log-log residuals)."""
     fit = scipy.stats.linregress(np.log(sizes), np.log(values))
-    half = float(scipy.stats.t.ppf(0.975, len(values) - 2) * fit.stderr)
+    half = scipy.stats.t.ppf(0.975, len(values) - 2) * fit.stderr
     return float(fit.slope), float(fit.slope - half), float(fit.slope + half)
 
 
@@ -100,9 +100,9 @@ def fitted() -> Iterator[Check]:
         betas = [0.5 if name == "T_beta" else emergence.beta_of(0.5, n) for n in FIT]
         # The leading law 2 N^2 I(limit) is subtracted, so that the O(1) term is not lost to
         # rounding.
-        law = 2 * float(emergence.gaussian(limit))
+        law = 2 * emergence.gaussian(limit)
         beyond = [
-            2 * n**2 * float(emergence.gaussian(b) - emergence.gaussian(limit))
+            2 * n**2 * (emergence.gaussian(b) - emergence.gaussian(limit))
             + n * emergence.Path(n).excess(b)
             for n, b in zip(FIT, betas, strict=True)
         ]

@@ -114,16 +114,14 @@ def uniform_query(eq: Table) -> list[Check]:
     pairs = range(1, N + 1)
     points = [Point(N, pair, "strict", 0) for pair in pairs]  # the same parameters for all q
     slope = eq["initial_slope"].rhs
-    predicted = [
-        float(slope.subs({N_symbol: N, q: pair}).doit().subs(gamma, 0.8)) for pair in pairs
-    ]
+    predicted = [slope.subs({N_symbol: N, q: pair}).doit().subs(gamma, 0.8) for pair in pairs]
     measured = [-Network(N, pair, "strict")(start)[1][NAMES.index("beta_2")] for pair in pairs]
     mean = eq["mean_initial_slope"].rhs.subs(N_symbol, N).doit().subs(gamma, 0.8)
     loss, gradient = loss_and_gradient(points[0].theta.detach().numpy(), N)
     losses, gradients = (np.mean([getattr(x, n) for x in points], 0) for n in ("loss", "gradient"))
     rows = (
         ("slope of beta at the start, every q", "initial_slope", predicted, measured),
-        ("  mean over q", "mean_initial_slope", float(mean), np.mean(measured)),
+        ("  mean over q", "mean_initial_slope", mean, np.mean(measured)),
         ("loss averaged over q", "loss_query", loss, losses),
         ("  its gradient", "loss_query", gradient, gradients),
     )

@@ -36,7 +36,7 @@ ITEMS = (64, 256, 1024)
 def of_race() -> list[Check]:
     """Whatever the number of items."""
     settings = [Parameters(C=C) for C in ITEMS]
-    level = float(np.log(settings[0].L + 1))
+    level = np.log(settings[0].L + 1)
     half = ("attention", emergence_time, "iw_clock")
     solved = ("logit", solved_time, "iw_half")
     return [
@@ -111,7 +111,7 @@ def lost(p: Any, seeds: Sequence[int], progress: bool) -> tuple[list[Check], str
     told = lost_time(p)
     begun = 2 * emergence_time(p.replace(head_decay=0.0))
     runs, slow = trained(p, LONGER * told, seeds, progress)
-    exact = float(fallen(slow, begun)[0])
+    exact = fallen(slow, begun)[0]
     measured = fallen(runs, begun)
     name = "time at which attention falls below 0.5"
     checks = [
@@ -169,7 +169,7 @@ def transformer(p: Any) -> Check:
     """Time of the head on sequences."""
     told = emergence_time(p)
     runs = contexts.pool_descent(p.run_to(LONGER * told), 0).expand_dims("seed")
-    there = float(first_crossing(runs.attention, 0.5).values[0])
+    there = first_crossing(runs.attention, 0.5).values[0]
     name = "time of attention = 0.5 on sequences"
     return identity(name, "iw_clock", told, there, FOLLOWS, "steps and batches of one student")
 

@@ -140,7 +140,7 @@ def theorem_1(_: Table) -> Iterator[Check]:
     yield control("single sample", outside(lone.gradient(whole_group(2)[:1])), FLOOR)
     for name, subgroup in CONTROLS.items():
         worst = [outside(Sample(3, 2, 1, seed=s).gradient(subgroup(2))) for s in range(10)]
-        yield control(name, float(np.median(worst)), FLOOR)
+        yield control(name, np.median(worst), FLOOR)
     lone.student.W1.data[0, 2] += 0.3
     yield control("0.3 in one forbidden entry of W1", outside(lone.gradient(whole_group(2))), FLOOR)
 

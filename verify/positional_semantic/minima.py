@@ -218,7 +218,7 @@ def concentration(
     for d, spread in zip(sizes, spreads, strict=True):
         yield f"  d = {d}: theta {float(theta.sel(d=d).mean()):.4f} +- {spread:.4f}"
     x = np.log(sizes) - np.log(sizes).mean()
-    slope = float(x @ np.log(spreads) / (x @ x))
+    slope = x @ np.log(spreads) / (x @ x)
     # The logarithm of a standard deviation from k samples has standard error 1/sqrt(2 (k - 1)).
     yield estimated(
         "exponent of the scatter of theta in d",

@@ -71,7 +71,7 @@ def report(request: Request) -> Report:
         centre = getattr(next(iter(predicted.values())), name)
         gaps[name] = over_d([_gap(name, p.replace(d=d), centre, of, options) for d in sizes], sizes)
         measured, error = crossing(at_infinity(gaps[name]))
-        width = float(scipy.stats.t.ppf(0.975, len(of) - 1)) * error
+        width = scipy.stats.t.ppf(0.975, len(of) - 1) * error
         low, high = measured - width, measured + width
         notes.append(
             f"{name}: {measured:.4f}, 95% interval [{low:.4f}, {high:.4f}], {len(of)} seeds"

@@ -57,7 +57,7 @@ def overlaps(table: Table) -> Iterator[Check]:
     curve = flow().solve(EARLY, at=[steps / EARLY.N], alpha=TIME)
     for name, scale in (("R", None), ("S", 0.3), ("Q", None), ("C", 0.3), ("loss", None)):
         small, large = (np.array([x[name] for x in runs]) for runs in made)
-        expected = float(curve[name].values[-1])
+        expected = curve[name].values[-1]
         equation = "error" if name == "loss" else f"d{name}_dalpha"
         what = f"{name} of students, alpha = {TIME:g}"
         yield sampled(what, equation, expected, 2 * large - small, scale=scale)

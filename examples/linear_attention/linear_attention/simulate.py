@@ -92,7 +92,7 @@ def start(p: Parameters, seed: int) -> Weights:
     D, rows = x.size, (p.H, p.R, x.size)
     shapes = {"v": (p.H,), **({"U": (p.H, D, D)} if merged else {"K": rows, "Q": rows})}
     drawn = {n: torch.as_tensor(random.standard_normal(s)) for n, s in shapes.items()}
-    along = torch.as_tensor(x**2).diag() / float((x**4).sum()) ** 0.5  # Lambda^2, normalised
+    along = torch.as_tensor(x**2).diag() / (x**4).sum() ** 0.5  # Lambda^2, normalised
     if p.begin == "aligned":
         one = along if merged else torch.eye(p.H * p.R, D, dtype=torch.float64).view(rows)
         drawn = {n: one.expand(s) for n, s in shapes.items() if n != "v"}

@@ -142,7 +142,7 @@ def merged_time(p: Parameters) -> float:
     x, flow = p.eigenvalues, merged.flow(p.eigenvalues.size)
     end = 3 * np.log(10 / p.start) / p.values()["gamma"] * (1 + x[0] / x[-1])
     curve = flow.solve(p, at=[0], events={"drop": flow.observables["loss"] - level(p)}, t=end)
-    if float(curve.loss[0]) <= level(p):
+    if curve.loss[0] <= level(p):
         raise ParameterError(BEYOND.format(start=p.start, name="T_drop"))
     if np.isnan(time := float(curve["drop"])):
         raise ParameterError(f"T_drop: the loss does not drop before t = {end:g}")
@@ -190,7 +190,7 @@ class Head:
 
         def after(t: float) -> Head:
             v, tau, _ = run(scipy.optimize.brentq(lambda s: run(s)[2] - t, 0, end, xtol=1e-14))
-            return self.at(float(v), tau, x)
+            return self.at(v, tau, x)
 
         return float(run(end)[2]), after
 
@@ -238,7 +238,7 @@ def drops(
 def _drops(
     v: np.ndarray, K: np.ndarray, Q: np.ndarray, eigenvalues: np.ndarray, a: np.ndarray, eta: float
 ) -> Iterator[float]:
-    left = [Head(float(x), (k + q) / 2, (k - q) / 2) for x, k, q in zip(v, K, Q, strict=True)]
+    left = [Head(x, (k + q) / 2, (k - q) / 2) for x, k, q in zip(v, K, Q, strict=True)]
     known = separate.dynamics()
     open_, now = eigenvalues.astype(float).copy(), 0.0
     while left and open_.any():

@@ -215,7 +215,7 @@ def angle_of_share(p: Parameters, part: Part, share: float) -> float:
     """Angle theta at which a part of the loss has fallen to a share of its initial value."""
     numbers = constants(p, part)
     goal = gain_of_share(share, numbers["K"])
-    return 0.5 * float(np.arcsinh(2 * np.sqrt(numbers["c_recall"]) * goal / p.epsilon**2))
+    return 0.5 * np.arcsinh(2 * np.sqrt(numbers["c_recall"]) * goal / p.epsilon**2)
 
 
 def gain_of_share(share: float, choices: float) -> float:

@@ -241,7 +241,7 @@ def effective_length(
     late = predicted(size, right=right, rtol=EFFECTIVE)["T_drop"]
 
     def gap(log_length: float) -> float:
-        length = float(np.exp(log_length))
+        length = np.exp(log_length)
         run = descent.descend(lambda x: loss_and_gradient(x, length), length, FIVE, rtol=EFFECTIVE)
         return math.log(descent.crossings(run, length)["T_drop"] / late)
 
@@ -267,12 +267,12 @@ def slow_drop(
         alpha, first, seventh, tenth, _ = at
         third = np.sqrt(right**2 + (beta**2 + seventh**2 + tenth**2) / 2)
         of_beta, of_alpha, *others = slopes(beta, alpha, first, seventh, tenth, third)
-        grown = float(np.exp(alpha))
-        of_alpha += right**2 * grown * (log_size + float(of_e(grown))) / 4
-        return [float(x / of_beta) for x in (of_alpha, *others, 1)]
+        grown = np.exp(alpha)
+        of_alpha += right**2 * grown * (log_size + of_e(grown)) / 4
+        return [x / of_beta for x in (of_alpha, *others, 1)]
 
     def gone(_: float, at: np.ndarray) -> float:
-        return float(at[0]) - FAR
+        return at[0] - FAR
 
     gone.terminal = True  # type: ignore[attr-defined]
     run = scipy.integrate.solve_ivp(

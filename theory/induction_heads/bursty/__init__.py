@@ -180,7 +180,7 @@ class Mixture:
 
     def time(self) -> float:
         """Time at which alpha is 1/2, as `emergence_time` for a burst of one size."""
-        root, weights = gauss_legendre(OUTER, 0, float(np.sqrt(THETA)))
+        root, weights = gauss_legendre(OUTER, 0, np.sqrt(THETA))
         rates = [self.slopes(x, self.beta(x))[0][0] for x in root**2]
         return float((2 * weights * root / rates).sum() + self.delay())
 

@@ -248,7 +248,7 @@ def head_share(p: Any) -> float:
 def critical_items(p: Any) -> float:
     """Items of the pool at which this share is 1/2: with fewer the memory wins."""
     part = value("iw_half", p) / 2
-    needed = float(clock(p, reached(p, part, share=0.0)))
+    needed = clock(p, reached(p, part, share=0.0))
     root = brentq(
         lambda x: compiled()["memory"](part, np.exp(-x), p.c_0) - needed,
         -30.0,

@@ -182,7 +182,7 @@ def step(system: Extended, x: general.Order, values: Values) -> tuple[general.Or
     change = max(new.distance(x), *(abs(a - b) for a, b in zip(moved, values, strict=True)))
     if p.value_rank:
         values = moved = _values(p, x)
-    here = float(np.trace(x.q[0, 0])) / p.sigma**2
+    here = np.trace(x.q[0, 0]) / p.sigma**2
     return new, moved, Point(p, x, values, hats, value_hats, envelope, test, here, change)
 
 

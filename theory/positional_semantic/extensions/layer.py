@@ -393,5 +393,5 @@ def value_conjugates(
         return dict.fromkeys(names, 0.0)
     of_values, conjugates, _ = compiled()
     slopes = of_values(*system.attention(z), *Y.T, p.sigma, p.correlation, *values)
-    means = [float(np.mean(x)) for x in slopes]
+    means = [np.mean(x) for x in slopes]
     return dict(zip(names, map(float, conjugates(p.alpha, p.sigma, *means)), strict=True))

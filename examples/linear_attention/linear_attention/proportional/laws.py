@@ -33,7 +33,7 @@ def errors(p: Parameters, weight: np.ndarray, pool: np.ndarray) -> tuple[float, 
     both = []
     for R in (pool.T @ pool / len(pool), np.eye(p.d)):
         label, beta = moments(p, R)
-        both.append(float(label + ((weight @ beta) * weight - 2 * weight * R).sum() / p.d))
+        both.append(label + ((weight @ beta) * weight - 2 * weight * R).sum() / p.d)
     return both[0], both[1]
 
 
@@ -157,7 +157,7 @@ def limits(table: Table) -> Iterator[Check]:
         M = table["mp_transform"].number(known | {"z": x})
         slope = table["mp_slope"].number(known | {"z": x, "M_z": M})
         whole = table["new_unlimited"].evaluate(known | {"M_x": M, "dM_x": slope})
-        excess = (float(whole) - q.rho) / x**0.5
+        excess = (whole - q.rho) / x**0.5
         why = (1e-3, "sqrt(x) = 1e-4")
         label = f"excess at the transition, s = {s:g}"
         yield against(table, near, label, "transition", {"s": s}, excess, *why)
