@@ -65,7 +65,7 @@ def scaled_rates(first: Forms, order: int) -> tuple[sp.Expr, sp.Expr]:
 
 
 @cache
-def manifold(order: int = 2) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
+def manifold() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
     """Alpha, gamma and 2 N^2 d beta/dt on the slow manifold, polynomials in x with coefficients in
     beta and E.
 
@@ -78,19 +78,19 @@ def manifold(order: int = 2) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
         - beta**2 / 2
     )
     step = sp.simplify(step.subs(sp.exp(alpha), E * sp.exp(u)).subs(N, in_x))
-    for power in range(1, order + 2):
+    for power in (1, 2, 3):
         shift = truncated(step.subs(u, shift), power, x)
-    coefficients = sp.symbols(f"g_1:{order + 1}")
-    of_gamma = 1 + sum(c * x ** (k + 1) for k, c in enumerate(coefficients))
+    coefficients = sp.symbols("g_1 g_2")
+    of_gamma = 1 + sum(c * x**k for k, c in enumerate(coefficients, 1))
     point = {sp.exp(alpha): E * sp.exp(shift), gamma: of_gamma}
-    beta_rate, gamma_rate = scaled_rates(point, order + 1)
+    beta_rate, gamma_rate = scaled_rates(point, 3)
     for k, c in enumerate(coefficients, 1):
         along = sp.diff(of_gamma, beta) + beta * E * sp.diff(of_gamma, E)
         value = sp.solve(sp.expand(gamma_rate - along * beta_rate).coeff(x, k), c)[0]
         of_gamma, gamma_rate, beta_rate = (
             e.subs(c, value) for e in (of_gamma, gamma_rate, beta_rate)
         )
-    speed = truncated(sp.expand(beta_rate / x), order, x)  # 2 N^2 d beta/dt = (N d beta/dt) / x
+    speed = truncated(sp.expand(beta_rate / x), 2, x)  # 2 N^2 d beta/dt = (N d beta/dt) / x
     return shift, sp.expand(of_gamma), speed
 
 
@@ -192,16 +192,14 @@ def in_powers(coefficients: Sequence[sp.Expr]) -> sp.Expr:
     return sum((c * N ** (2 - k) for k, c in enumerate(coefficients)), sp.S.Zero)
 
 
-def time_of_beta(level: sp.Expr) -> sp.Expr:
-    """T_beta for a given level, to O(1)."""
-    return in_powers([sp.simplify(c.subs(beta, level)) for c in slow_time()])
+def time_of_beta() -> sp.Expr:
+    """T_beta to O(1)."""
+    return in_powers([sp.simplify(c.subs(beta, HALF)) for c in slow_time()])
 
 
-def time_of_alpha(level: sp.Expr) -> sp.Expr:
-    """T_alpha for a given level, to O(1): the time at which beta has the value given by the
-    invariant.
-    """
-    of_level = dynamics.equations()["beta_of_alpha"].rhs.subs(alpha, level).subs(N, in_x)
+def time_of_alpha() -> sp.Expr:
+    """T_alpha to O(1): the time at which beta has the value given by the invariant."""
+    of_level = dynamics.equations()["beta_of_alpha"].rhs.subs(alpha, HALF).subs(N, in_x)
     scaled = sum(c * x**k / 2 ** (2 - k) for k, c in enumerate(slow_time()))  # t x^2
     expanded = truncated(scaled.subs(beta, truncated(of_level, 2, x)), 2, x)
     return in_powers([sp.simplify(expanded.coeff(x, k)) * 2 ** (2 - k) for k in range(3)])
@@ -238,8 +236,8 @@ def equations() -> Equations:
         slow_rate=(slow_rate, lambda: sp.collect(spelled(2), x), new, late),
         slow_time=(t, lambda: sp.collect(in_powers(slow_time()), N), new, late),
         T_gamma=(T_gamma, time_of_gamma, f"{TIMES}, Eq. (10), {new}", "next term O(1/N^2)"),
-        T_beta=(T_beta, lambda: time_of_beta(HALF), f"{TIMES}, Eq. (10), {new}", NEXT),
-        T_alpha=(T_alpha, lambda: time_of_alpha(HALF), f"{TIMES}, Eqs. (10)-(11), {new}", NEXT),
+        T_beta=(T_beta, time_of_beta, f"{TIMES}, Eq. (10), {new}", NEXT),
+        T_alpha=(T_alpha, time_of_alpha, f"{TIMES}, Eqs. (10)-(11), {new}", NEXT),
         T_beta_theta=(T_beta_theta, leading, f"{new}: threshold theta for beta", "next term O(N)"),
         T_alpha_theta=(
             T_alpha_theta,

@@ -37,9 +37,7 @@ MEANING = {
 
 
 @checked
-def continue_branch(
-    p: Parameters, branch: Branch, alphas: Alphas, near: FixedPoint | None = None
-) -> list[FixedPoint | None]:
+def continue_branch(p: Parameters, branch: Branch, alphas: Alphas) -> list[FixedPoint | None]:
     """Fixed points of one branch at every alpha, by continuation from the largest alpha down.
 
     The branch ends where its overlap vanishes or its fixed point is lost; the result is None there
@@ -47,6 +45,7 @@ def continue_branch(
     searched for at every alpha until found.
     """
     points: dict[float, FixedPoint] = {}
+    near = None
     for alpha in sorted({float(a) for a in alphas}, reverse=True):
         here = p.replace(alpha=alpha)
         try:

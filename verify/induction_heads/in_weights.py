@@ -145,20 +145,15 @@ def clocks(seeds: Sequence[int], progress: bool) -> tuple[Check, str]:
     return rate.check("power of the step in the memory's clock", "iw_memory_clock"), note
 
 
-def perceptrons(seeds: Sequence[int], few: int = 64, many: int = 512) -> str:
+def perceptrons(seeds: Sequence[int]) -> str:
     """The same exponent for a perceptron in place of the table."""
+    few, many = 64, 512
     with one_thread():
-        pairs = [
-            (contexts.perceptron_clocks(few, seed=k), contexts.perceptron_clocks(many, seed=k))
-            for k in seeds
-        ]
-    powers = {
-        name: np.log([b[name] / a[name] for a, b in pairs]) / np.log(many / few)
-        for name in ("whole", "half")
-    }
-    said = (
-        f"{x.mean():.3f} +- {x.std(ddof=1) / np.sqrt(len(x)):.3f} ({k})" for k, x in powers.items()
-    )
+        clocks = [[contexts.perceptron_clocks(K, seed=k) for K in (few, many)] for k in seeds]
+    said = []
+    for name in ("whole", "half"):
+        x = np.log([b[name] / a[name] for a, b in clocks]) / np.log(many / few)
+        said.append(f"{x.mean():.3f} +- {x.std(ddof=1) / np.sqrt(len(x)):.3f} ({name})")
     return (
         f"exponent of a perceptron's clock, K = {few} to {many}, until the residual is {contexts.LEFT:g} "
         f"(whole) or half of its start: {', '.join(said)}; theirs {OTHERS}"
