@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from simulate import training
 from simulate.learner import Member, State, Unstacked
-from theory.parameters import ParameterError
 from theory.positional_semantic.parameters import HistogramParameters
 
 KINDS = ("positional", "semantic")
@@ -58,8 +57,6 @@ class Counter(nn.Module):
 
     def __init__(self, p: HistogramParameters, kind: str) -> None:
         super().__init__()
-        if kind not in KINDS:
-            raise ParameterError(f"kind = {kind!r}: must be one of {', '.join(KINDS)}")
         half, d = p.width // 2, p.width
         self.tokens, self.positions = (
             nn.Parameter(torch.randn(p.alphabet, d)),

@@ -1,14 +1,11 @@
 """Fixed points of the state evolution: branches, stability and convergence."""
 
-import functools
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
-from theory import checked, scope, sweep
+from theory import checked, scope
 from theory.positional_semantic import errors, free_entropy, state_evolution
 from theory.positional_semantic.channel import Averages, State, averages
 from theory.positional_semantic.errors import test_error as error_of
@@ -222,29 +219,7 @@ class _Map:
         return np.array(columns).T
 
 
-def continued(function: Callable[..., FixedPoint]) -> Callable[..., Any]:
-    """As `sweep.over_fields`, where each point starts from the solution at the point before it."""
-    parameters = inspect.signature(function).parameters
-    alone = sweep.over_fields(function)
-
-    @functools.wraps(function)
-    def call(*given: Any, **more: Any) -> Any:
-        if not more.keys() - parameters.keys():
-            return alone(*given, **more)
-        last: list[FixedPoint] = []
-
-        @functools.wraps(function)
-        def here(p: Parameters, branch: str, near: FixedPoint | None = None, **rest: Any) -> Any:
-            last[:] = [function(p, branch, last[0] if last else near, **rest)]
-            return last[0]
-
-        return sweep.over_fields(here)(*given, **more)
-
-    return call
-
-
-@scope.guard(MINIMUM)
-@continued
+@scope.pointwise(MINIMUM)
 def solve(
     p: Parameters, branch: Branch, near: FixedPoint | None = None, *, error: bool = False
 ) -> FixedPoint:
