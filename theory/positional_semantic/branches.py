@@ -14,7 +14,6 @@ import numpy as np
 import xarray as xr
 
 from theory import Allowed, ParameterError, checked, scope
-from theory.positional_semantic.channel import State
 from theory.positional_semantic.errors import baseline
 from theory.positional_semantic.fixed_point import COARSE, FixedPoint, solve
 from theory.positional_semantic.parameters import MINIMUM, Parameters
@@ -54,32 +53,14 @@ def continue_branch(p: Parameters, branch: Branch, alphas: Alphas) -> list[Fixed
                 if not near.exists:
                     near = None
                     continue
-            point = solve(here, branch, _predicted(alpha, points, near))
+            point = solve(here, branch, near)
         except NotConverged:
             point = None
         if point is not None and point.exists:
-            points[alpha] = point
+            points[alpha] = near = point
         elif points or branch != "positional":
             break
     return [points.get(float(a)) for a in alphas]
-
-
-def _predicted(
-    alpha: float, points: dict[float, FixedPoint], near: FixedPoint | None
-) -> FixedPoint | None:
-    """Starting point at ``alpha``: linear extrapolation of the last two points, if it keeps q and V
-    positive.
-    """
-    last = list(points.values())[-2:]
-    if len(last) < 2:
-        return last[0] if last else near
-    before, here = last
-    ahead = (alpha - here.p.complexity) / (here.p.complexity - before.p.complexity)
-    state = State(*(b + ahead * (b - a) for a, b in zip(before.state, here.state, strict=True)))
-    # Near the end of a branch its overlap vanishes as a square root, which a linear extrapolation
-    # overshoots.
-    safe = all(s * b > 0.25 * b * b for s, b in zip(state, here.state, strict=True) if b)
-    return replace(here, state=state) if safe else here
 
 
 @scope.pointwise(MINIMUM)
