@@ -141,38 +141,38 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
             time = crossing(losses, share)
             what = f"time of {label}% of the {part.name} loss"
             by_angle = exactly.evaluate(known | {"theta": times.angle_of_share(p, part, share)})
-            for by, equation, one, other, tolerance, why in (
-                ("by quadrature, against the integrator", "hitting_time_exact", by_angle, events[label], 1e-7, BY_QUADRATURE),
-                ("by the quadrature used elsewhere", "flow", exact, events[label], 1e-8, AMPLIFIED),
-                ("in closed form", "hitting_time", closed_form(p, part, share), exact, 10 * p.epsilon, "corrections of relative order epsilon"),
-            ):  # fmt: skip
-                yield identity(f"{what} {by}", equation, one, other, tolerance, why)
+            by = f"{what} by quadrature, against the integrator"
+            yield identity(by, "hitting_time_exact", by_angle, events[label], 1e-7, BY_QUADRATURE)
+            by = f"{what} by the quadrature used elsewhere"
+            yield identity(by, "flow", exact, events[label], 1e-8, AMPLIFIED)
+            by, small = f"{what} in closed form", closed_form(p, part, share)
+            why = "corrections of relative order epsilon"
+            yield identity(by, "hitting_time", small, exact, 10 * p.epsilon, why)
             if np.isnan(time).any():
                 yield f"  {what}: not reached by all seeds in {int(runs.step[-1])} steps"
                 continue
-            slow = float(crossing(slower, share)[0])
+            slow = crossing(slower, share)[0]
             lag = p.eta * known["lambda_recall"]
             why = FINITE_STEPS if lag < 0.01 else "finite learning rate: eta lambda"
-            of_flow = f"{what} by the flow, students"
-            descent = f"{what} by full-batch descent, students"
-            yield identity(of_flow, "flow", exact, time.mean(), max(0.01, lag), why)
-            yield sampled(descent, "flow", slow / p.eta, time / p.eta, band=BATCH_NOISE)
-            at, spread = (x / p.eta for x in (time.mean(), time.std(ddof=1)))
-            steps = f"{exact / p.eta:.0f}, {slow / p.eta:.1f}, {at:.1f} (s.d. {spread:.1f})"
-            yield f"  {what}: {steps}"
+            by = f"{what} by the flow, students"
+            yield identity(by, "flow", exact, time.mean(), max(0.01, lag), why)
+            steps, by = time / p.eta, f"{what} by full-batch descent, students"
+            yield sampled(by, "flow", slow / p.eta, steps, band=BATCH_NOISE)
+            at = f"{steps.mean():.1f} (s.d. {steps.std(ddof=1):.1f})"
+            yield f"  {what}: {exact / p.eta:.0f}, {slow / p.eta:.1f}, {at}"
     half, last = (
         crossing(runs[f"loss_{q}"], s).mean() for q, s in (("relation", 0.1), ("subject", 0.9))
     )
     if half < last:
-        middle = float(runs.loss.interp(t=(half + last) / 2).mean())
+        time = (half + last) / 2
+        middle = float(runs.loss.interp(t=time).mean())
         height = dynamics.losses()["plateau"].number(p.values())
-        there = float(flow().solve(p, at=[(half + last) / 2], t=last).loss[0])
+        there = float(flow().solve(p, at=[time], t=last).loss[0])
         yield f"plateau: ln D = {height:.4f}, flow half way {there:.4f}, students {middle:.4f}"
-        one, why = "flow half way along the plateau", "what is left of the relation, and what is gained of the subject"  # fmt: skip
-        other = "loss half way along the plateau"
-        lagging = "the same lag on a curve that falls slowly"
-        yield identity(one, "plateau", height, there, 0.02, why)
-        yield identity(other, "flow", there, middle, 0.01, lagging)
+        why = "what is left of the relation, and what is gained of the subject"
+        yield identity("flow half way along the plateau", "plateau", height, there, 0.02, why)
+        why = "the same lag on a curve that falls slowly"
+        yield identity("loss half way along the plateau", "flow", there, middle, 0.01, why)
     begun = dynamics.losses()["initial_loss"].evaluate(p.values())
     measured = float(runs.loss.isel(t=0).mean())
     why = "single precision"

@@ -40,27 +40,11 @@ def moment_checks() -> Iterator[Check]:
     for p in MOMENTS:
         recalled = recall(p, seed=1)
         kind = "one output per key" if p.M is None else f"{p.M} outputs"
-        names = (
-            ("interference_right", "interference_wrong")
-            if p.M is None
-            else ("classes_right", "classes_wrong")
-        )
-        means = [
-            equations()[f"score_mean_{which}"].number({"q_x": 1.0}) for which in ("right", "wrong")
-        ]
-        yield from [
-            sampled(f"mean right score, {kind}", "score_mean_right", means[0], recalled["right"]),
-            sampled(
-                f"mean wrong score, {kind}",
-                "score_mean_wrong",
-                means[1],
-                recalled["wrong"],
-                scale=1.0,
-            ),
-        ]
-        for name, scores, mean in zip(
-            names, (recalled["right"], recalled["wrong"]), means, strict=True
-        ):
+        for which in ("right", "wrong"):
+            scores, of_mean = recalled[which], f"score_mean_{which}"
+            mean = equations()[of_mean].number({"q_x": 1.0})
+            yield sampled(f"mean {which} score, {kind}", of_mean, mean, scores, scale=1.0)
+            name = f"{'interference' if p.M is None else 'classes'}_{which}"
             exact = equations()[name].number(p.values())
             yield sampled(f"variance of {name}", name, exact, (scores - mean) ** 2)
 
