@@ -78,18 +78,10 @@ def report(request: Request) -> Report:
         )
         numbers[name] = {"measured": measured, "standard_error": error, "interval_95": [low, high]}
         for selection, predictions in predicted.items():
-            value = getattr(predictions, name)
-            numbers[name][selection] = value
-            checks.append(
-                estimated(
-                    f"{name} by the {selection} prox",
-                    "training_loss" if name == "alpha_c" else "test_error",
-                    value,
-                    measured,
-                    error,
-                    len(of),
-                )
-            )
+            numbers[name][selection] = value = getattr(predictions, name)
+            what = f"{name} by the {selection} prox"
+            equation = "training_loss" if name == "alpha_c" else "test_error"
+            checks.append(estimated(what, equation, value, measured, error, len(of)))
         if not np.isfinite(error):
             notes.append(
                 f"  not resolved: with single seeds left out it leaves [{gaps[name].alpha.values[0]:.3g}, "
@@ -99,23 +91,22 @@ def report(request: Request) -> Report:
         notes.append(
             f"  the interval contains the prediction of: {', '.join(inside) or 'no selection'}"
         )
-    if not request.full:
+    if request.full:
+        trained_as = p, sizes, seeds, options
+        checks += minima.order_parameters(*trained_as) + minima.untied_keys(*trained_as)
+        for measured_by in (minima.concentration, minima.message_passing):
+            more_checks, remarks = measured_by(*trained_as)
+            checks += more_checks
+            notes += remarks
+        if not request.given:
+            checks += extensions.everything(**options)
+    else:
         notes += request.left_out(
             f"{SEEDS} seeds, order parameters at both minima, untied keys, concentration, message "
             "passing, low rank and Adam (an hour of training)"
         )
-        return Report(
-            checks, notes, numbers={"thresholds": numbers}, draw=lambda: draw(p, gaps, numbers)
-        )
-    checks += minima.order_parameters(p, sizes, seeds, options)
-    checks += minima.untied_keys(p, sizes, seeds, options)
-    scaling, remarks = minima.concentration(p, sizes, seeds, options)
-    passing, ends = minima.message_passing(p, sizes, seeds, options)
     return Report(
-        [*checks, *scaling, *passing, *([] if request.given else extensions.everything(**options))],
-        [*notes, *remarks, *ends],
-        numbers={"thresholds": numbers},
-        draw=lambda: draw(p, gaps, numbers),
+        checks, notes, numbers={"thresholds": numbers}, draw=lambda: draw(p, gaps, numbers)
     )
 
 
