@@ -223,10 +223,7 @@ class Learner(Member):
         }
 
     def _compare(self, kind: str) -> dict[str, Any]:
-        model = self.models[kind]
-        shown = self.test[:2]
-        start = self.start[kind]
-        frozen = self.frozen[kind]
+        model, frozen = self.models[kind], self.frozen[kind]
         row: dict[str, Any] = {}
         after = snapshot(model)
         for weights, name in ((frozen, ""), (after, "_unfrozen")):
@@ -234,13 +231,13 @@ class Learner(Member):
             row |= {
                 f"accuracy{name}": accuracy(model, self.test),
                 f"dependence{name}": dependence(model, self.test),
-                f"attention{name}": model.attention(shown).detach().cpu().numpy(),
+                f"attention{name}": model.attention(self.test[:2]).detach().cpu().numpy(),
             }
         zero = {k: ~mask.to(self.device) for k, mask in model.masks.items()}
         changed = [{k: weights[k] * z for k, z in zero.items()} for weights in (frozen, after)]
         return row | {
             "frozen_to_unfrozen": distance(frozen, after),
-            "start_to_frozen": distance(start, frozen),
+            "start_to_frozen": distance(self.start[kind], frozen),
             "formerly_zero": distance(*changed),
         }
 

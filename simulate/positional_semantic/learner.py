@@ -199,24 +199,23 @@ class Learner(learner.Learner):
 
 def polish(problem: Problem, weights: Weights) -> Weights:
     """Local minimum reached from the weights by L-BFGS in float64, for one run."""
-    shapes = {k: v.shape for k, v in weights.items()}
     like = next(iter(weights.values()))
 
+    def pack(parts: Weights) -> np.ndarray:
+        return torch.cat([v.reshape(-1) for v in parts.values()]).cpu().numpy()
+
     def unpack(x: np.ndarray) -> Weights:
-        parts = np.split(x, np.cumsum([int(np.prod(s)) for s in shapes.values()])[:-1])
-        return {
-            k: torch.as_tensor(v).reshape(s).to(like)
-            for (k, s), v in zip(shapes.items(), parts, strict=True)
-        }
+        parts = torch.as_tensor(x).to(like).split([v.numel() for v in weights.values()])
+        return {k: v.reshape(weights[k].shape) for k, v in zip(weights, parts, strict=True)}
 
     def value(x: np.ndarray) -> tuple[float, np.ndarray]:
         f, g = problem.gradient(unpack(x))
-        return float(f[0]), torch.cat([v.reshape(-1) for v in g.values()]).cpu().numpy()
+        return float(f[0]), pack(g)
 
-    start = torch.cat([v.reshape(-1) for v in weights.values()]).cpu().numpy()
-    return unpack(
-        scipy.optimize.minimize(value, start, jac=True, method="L-BFGS-B", options=POLISH).x
+    found = scipy.optimize.minimize(
+        value, pack(weights), jac=True, method="L-BFGS-B", options=POLISH
     )
+    return unpack(found.x)
 
 
 SYSTEM = training.System(
