@@ -48,6 +48,7 @@ from theory.positional_semantic.symbols import (
     alpha,
     lam,
     m,
+    m_hat,
     nu,
     q,
     q_hat,
@@ -131,18 +132,16 @@ def equations() -> dict[str, Equation]:
     conditions = free_entropy.gradient(envelope_gradient())
     rows = {}
     # The derivative with respect to an order parameter determines its conjugate, and vice versa.
-    partner = {q: V_hat, V: q_hat, m: CONJUGATE[1], theta: CONJUGATE[3]}
+    partner = {q: V_hat, V: q_hat, m: m_hat, theta: theta_hat}
     for x in ORDER:
         y = partner[x]
         solution = linear_root(conditions[x], y)
         if x is q:
-            theta_hat_form = linear_root(conditions[theta], CONJUGATE[3])
-            solution = sp.expand(solution)
             # E_geta enters through theta_hat only.
-            moment = linear_root(CONJUGATE[3] - theta_hat_form, E_geta)
-            solution = sp.expand(solution.subs(E_geta, moment))
+            moment = linear_root(theta_hat - linear_root(conditions[theta], theta_hat), E_geta)
+            solution = sp.expand(sp.expand(solution).subs(E_geta, moment))
         rows[y.name] = (y, solution)
-    for y, x in {V_hat: q, q_hat: V, CONJUGATE[1]: m, CONJUGATE[3]: theta}.items():
+    for x, y in partner.items():
         rows[x.name] = (x, sp.factor(linear_root(conditions[y], x)))
     return table(
         ref("Eq. (7)"), "law of the teacher field given the student's", status="exact", nu=(nu, NU)

@@ -18,6 +18,7 @@ from theory.catalogue import cache
 from theory.notation import Forms, symbol
 from theory.positional_semantic.definitions import S_12, S_21, off_diagonal
 from theory.positional_semantic.definitions import equations as layer
+from theory.positional_semantic.free_entropy import gaussian_moments
 from theory.positional_semantic.online import parameters as scope
 from theory.positional_semantic.online.means import (
     SLOPES,
@@ -283,14 +284,7 @@ def small_loss() -> sp.Expr:
         x: sign * m + theta / rho * h + y
         for x, sign, h, y in zip((z_1, z_2), (1, -1), (h_1, h_2), zeta, strict=True)
     }
-    averaged = sum(
-        (
-            c * left ** (sum(powers) // 2)
-            for powers, c in sp.Poly(sp.expand(second.subs(z)), *zeta).terms()
-            if powers in ((0, 0), (2, 0), (0, 2))
-        ),
-        sp.S.Zero,
-    )
+    averaged = gaussian_moments(sp.expand(second.subs(z)), dict.fromkeys(zeta, left))
     # Over the teacher's fields: odd terms vanish, and the tokens are exchangeable.
     total = sp.S.Zero
     for (i, j, *of_T), c in sp.Poly(sp.expand(averaged), h_1, h_2, T_12, T_21).terms():

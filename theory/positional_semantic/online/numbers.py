@@ -1,8 +1,7 @@
 """Growth rates, end points, basins and shares of random starts of the online theory."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -34,25 +33,6 @@ class Unsettled(ParameterError):
     """Descent has not come to an end."""
 
 
-@dataclass(frozen=True)
-class End:
-    """End point of descent in the plane of one overlap.
-
-    Attributes
-    ----------
-    q, m, theta, loss : float
-        Order parameters and population loss.
-    transverse : float
-        Growth rate of the overlap that is zero there. If it is positive, descent leaves.
-    """
-
-    q: float
-    m: float
-    theta: float
-    loss: float
-    transverse: float
-
-
 @scope.pointwise(ANY)
 def growth_rates(p: Parameters) -> xr.Dataset:
     """Growth rates of both overlaps while they are small, at the initial norm, and the time until
@@ -72,13 +52,10 @@ def growth_rates(p: Parameters) -> xr.Dataset:
     results, values = {}, numbers_at(p)
     for x in ("m", "theta"):
         equation = dynamics.early_equations()[f"growth_{x}{'_held' if p.norm == 'held' else ''}"]
-        rate = equation.number(values)
-        results[f"growth_{x}"] = rate
+        results[f"growth_{x}"] = rate = equation.number(values)
         escape = dynamics.early_equations()["T_escape"]
-        given = {"d": p.d, "growth": rate}
-        results[f"T_{x}"] = escape.number(given) if rate > 0 else math.inf
-        if p.norm == "free":
-            results[f"T_{x}"] = math.nan
+        time = escape.number({"d": p.d, "growth": rate}) if rate > 0 else math.inf
+        results[f"T_{x}"] = math.nan if p.norm == "free" else time
     return xr.Dataset({name: ((), v) for name, v in results.items()})
 
 
@@ -107,13 +84,14 @@ def ends(p: Parameters) -> dict[str, dict[str, float]]:
     Returns
     -------
     dict
-        By name of the end: ``q``, ``m``, ``theta``, ``loss``, ``transverse``.
+        By name of the end: ``q``, ``m``, ``theta``, population ``loss``, and ``transverse``, the
+        growth rate of the overlap that is zero there: if it is positive, descent leaves.
     """
-    return {name: dict(vars(end_of(p, name))) for name in BRANCHES}
+    return {name: dict(end_of(p, name)) for name in BRANCHES}
 
 
 @lru_cache(256)
-def end_of(p: Parameters, name: str) -> End:
+def end_of(p: Parameters, name: str) -> Mapping[str, float]:
     """One of the `ends`."""
     zero, start = BRANCHES[name]
     last = _settle(flow_of(p, zero), p.replace(**start))
@@ -122,7 +100,7 @@ def end_of(p: Parameters, name: str) -> End:
     _, jacobian, _ = whole._functions(sweep.numbers(p, [s.name for s in whole._compiled[0]]), 1.0)
     row = [*place].index(zero)
     along = float(jacobian(0.0, np.array([*place.values()]))[row, row])
-    return End(**place, loss=float(last.loss), transverse=along)
+    return {**place, "loss": float(last.loss), "transverse": along}
 
 
 def _settle(of: Flow, p: Parameters) -> xr.Dataset:
@@ -253,7 +231,7 @@ def equal_loss(p: Parameters) -> float:
 
     def lower(omega: float) -> float:
         of = {name: end_of(p.replace(omega=omega), name) for name in BRANCHES}
-        return of["positional"].loss - of["semantic"].loss
+        return of["positional"]["loss"] - of["semantic"]["loss"]
 
     try:
         return _zero(lower, 0.05, 0.95)

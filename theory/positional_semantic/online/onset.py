@@ -67,7 +67,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
 
     numbers, absent = first.numbers, first.absent
     found = {name: known(f"loss_{name}", partial(end_of, p, name), None) for name in BRANCHES}
-    end = {name: vars(of) for name, of in found.items() if of is not None}
+    end = {name: dict(of) for name, of in found.items() if of is not None}
     numbers |= {f"loss_{name}": end.get(name, {}).get("loss", math.nan) for name in BRANCHES}
     low = numbers["omega_growth"] = equal_growth(p)
     high = numbers["omega_loss"] = known("omega_loss", lambda: equal_loss(p))
