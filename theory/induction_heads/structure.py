@@ -165,9 +165,7 @@ def signed_permutations(size: int) -> Iterable[np.ndarray]:
     """All 2^n n! signed permutation matrices."""
     for order in itertools.permutations(range(size)):
         for signs in itertools.product((1, -1), repeat=size):
-            matrix = np.zeros((size, size), int)
-            matrix[range(size), order] = signs
-            yield matrix
+            yield np.diag(signs)[:, order]
 
 
 def swap(D: int) -> np.ndarray:

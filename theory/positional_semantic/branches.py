@@ -5,7 +5,7 @@ which the semantic layer beats the linear one.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -188,8 +188,7 @@ def _critical(p: Parameters, near: Thresholds | None) -> tuple[float, dict[str, 
     def at(alpha: float, branch: str, start: FixedPoint | None) -> FixedPoint:
         return solve(p.replace(alpha=alpha), branch, start)
 
-    known = near is not None and near.at_alpha_c
-    return crossing(at, near.alpha_c, near.at_alpha_c) if near and known else crossing(at)
+    return crossing(at, near.alpha_c, near.at_alpha_c) if near and near.at_alpha_c else crossing(at)
 
 
 def crossing(
@@ -299,21 +298,17 @@ def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
     """Both thresholds at ``p.omega``; NaN if there is no crossing (``reasons`` says why). ``near``
     is the result at a nearby omega, used as a start.
     """
-    result = Thresholds(p.omega, math.nan, math.nan)
     try:
-        alpha, points = _critical(p, near)
-        result = replace(result, alpha_c=alpha, at_alpha_c=points)
+        alpha_c, points = _critical(p, near)
     except Missing as error:
-        return replace(
-            result, reasons={"alpha_c": str(error), "alpha_l": "not looked for without alpha_c"}
-        )
+        reasons = {"alpha_c": str(error), "alpha_l": "not looked for without alpha_c"}
+        return Thresholds(p.omega, math.nan, math.nan, reasons)
+    guess = near.alpha_l / near.alpha_c * alpha_c if near and near.at_alpha_l else None
     try:
-        ratio = near.alpha_l / near.alpha_c if near and near.at_alpha_l else None
-        alpha, point = _linear(p, points["semantic"], ratio and ratio * alpha)
-        result = replace(result, alpha_l=alpha, at_alpha_l=point)
+        alpha_l, point = _linear(p, points["semantic"], guess)
     except Missing as error:
-        result = replace(result, reasons={"alpha_l": str(error)})
-    return result
+        return Thresholds(p.omega, alpha_c, math.nan, {"alpha_l": str(error)}, points)
+    return Thresholds(p.omega, alpha_c, alpha_l, {}, points, point)
 
 
 @checked

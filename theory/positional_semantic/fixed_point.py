@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -137,7 +138,7 @@ class _Map:
         self.p, self.branch = p, branch
         self.index = np.flatnonzero([x in ("q", "V", OVERLAP.get(branch)) for x in State._fields])
         self.log = np.isin(self.index, (0, 2))
-        self.last: Averages | None = None
+        self.last: Any = None  # averages at the point of the last call
 
     def pack(self, state: State) -> np.ndarray:
         x = np.array(state)[self.index]
@@ -156,13 +157,6 @@ class _Map:
         state = self.unpack(x)
         self.last = averages(self.p, state, self.last)
         return self.pack(update(self.p, state, self.last))
-
-    @property
-    def found(self) -> Averages:
-        """Averages at the point of the last call of the map."""
-        if self.last is None:
-            raise RuntimeError("the map was not called yet")
-        return self.last
 
     def settle(self, x: np.ndarray) -> np.ndarray | None:
         """Damped steps until the relative changes are small; None if the overlap of the branch
@@ -201,8 +195,8 @@ class _Map:
             self.p,
             self.branch,
             state,
-            conjugates(self.p, state, self.found),
-            self.found,
+            conjugates(self.p, state, self.last),
+            self.last,
             residual,
             jacobian,
         )
@@ -211,11 +205,8 @@ class _Map:
         """Central differences. The step 1e-3 is large against errors from moving quadrature nodes
         and small against the curvature.
         """
-        columns = []
-        for k in range(x.size):
-            shift = np.zeros(x.size)
-            shift[k] = 1e-3 if self.log[k] else 1e-3 * max(abs(x[k]), 0.02)
-            columns.append((self(x + shift) - self(x - shift)) / (2 * shift[k]))
+        sizes = 1e-3 * np.where(self.log, 1, np.maximum(np.abs(x), 0.02))
+        columns = [(self(x + s) - self(x - s)) / (2 * s.sum()) for s in np.diag(sizes)]
         return np.array(columns).T
 
 
@@ -331,10 +322,10 @@ def gradient(point: FixedPoint) -> dict[str, float]:
     formulas = free_entropy.gradient(state_evolution.envelope_gradient())
     nu = state_evolution.equations()["nu"].number(point.values())
     values = point.values() | {"nu": nu}
-    out = {}
-    for x in (*ORDER, *CONJUGATE):
-        out[x.name] = float(formulas[x].subs({s: values[s.name] for s in formulas[x].free_symbols}))
-    return out
+    return {
+        x.name: float(formulas[x].subs({s: values[s.name] for s in formulas[x].free_symbols}))
+        for x in (*ORDER, *CONJUGATE)
+    }
 
 
 @checked
