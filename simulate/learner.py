@@ -69,7 +69,7 @@ class Unstacked(Learner):
     def measure(self) -> Mapping[str, Any]:
         """Stacked measurements of all students."""
         measured = [member.measure() for member in self.members]
-        return {name: np.stack([np.asarray(f[name]) for f in measured]) for name in measured[0]}
+        return {name: np.stack([as_array(f[name]) for f in measured]) for name in measured[0]}
 
     def state(self, b: int) -> State:
         """State of one student."""
@@ -140,6 +140,18 @@ def _tensors(state: State) -> Iterator[tuple[str, torch.Tensor]]:
             yield name, value
         elif isinstance(value, dict):
             yield from _tensors(value)
+
+
+def as_array(value: Any) -> np.ndarray:
+    """A number, array or tensor as an array; tensors in double precision."""
+    return np.asarray(value.double().cpu() if isinstance(value, torch.Tensor) else value)
+
+
+def losses(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of every token but the first, shape (n, T - 1)."""
+    following = tokens[:, 1:]
+    ahead = logits[:, : following.shape[1]].transpose(1, 2)
+    return torch.nn.functional.cross_entropy(ahead, following, reduction="none")
 
 
 class Descent:

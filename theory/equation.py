@@ -190,6 +190,10 @@ class Equation:
             ) from None
         return numeric.real(self.name, value) if modules == "numpy" else value
 
+    def number(self, values: Any) -> float:
+        """The one number that `evaluate` gives."""
+        return float(self.evaluate(values))
+
     certify = balls.certify
 
     def subs(self, replacements: Mapping[Any, Any]) -> Self:

@@ -307,6 +307,13 @@ def guard(scope: Scope | Mapping[str, Scope]) -> Callable[[Callable], Callable]:
     return decorate
 
 
+def pointwise(scope: Scope) -> Callable[[Callable], Callable]:
+    """Decorator: `guard`, for a function of one point that takes arrays of fields
+    (`sweep.over_fields`).
+    """
+    return lambda function: guard(scope)(sweep.over_fields(function))
+
+
 @contextlib.contextmanager
 def allow_beyond(beyond: bool = True) -> Iterator[None]:
     """Context manager: inside the block, theories are applied beyond their scope with a warning (if

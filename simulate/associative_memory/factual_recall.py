@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.special
 import torch
 from torch import Tensor, nn
 
@@ -15,9 +15,6 @@ from simulate.learner import Member, Unstacked
 from simulate.streams import keyed
 from theory.associative_memory.factual_recall import Parameters
 from theory.optimisers import Optimiser
-
-__all__ = ["LinearAttention", "Parameters", "train"]
-
 
 # The fact-lookup task
 
@@ -29,38 +26,20 @@ def fact_table(p: Parameters) -> np.ndarray:
     return np.arange(p.R) * p.D + (np.arange(p.S)[:, None] * p.D) // p.S
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Sequences given by subject, relation, answer (each ``(n,)``) and the counts of noise tokens
-    ``(n, noise)``.
+def sample(
+    p: Parameters, n: int, table: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw ``n`` sequences as occurrences of every token ``(n, vocabulary)``: subjects, relations,
+    noise, end; and their answers ``(n,)``. A linear student without positional encoding does not
+    depend on the order of tokens.
     """
-
-    subject: np.ndarray
-    relation: np.ndarray
-    answer: np.ndarray
-    noise: np.ndarray
-
-    def counts(self, p: Parameters) -> np.ndarray:
-        """Occurrences of every token, shape ``(n, vocabulary)``: subjects, relations, noise,
-        end.
-        """
-        out = np.zeros((len(self.subject), p.vocabulary), dtype=np.float32)
-        rows = np.arange(len(out))
-        out[rows, self.subject] = 1
-        out[rows, p.S + self.relation] = 1
-        out[:, p.S + p.R : -1] = self.noise
-        out[:, -1] = 1
-        return out
-
-
-def sample(p: Parameters, n: int, table: np.ndarray, rng: np.random.Generator) -> Batch:
-    """Draw ``n`` sequences as counts; a linear student without positional encoding does not depend
-    on the order of tokens.
-    """
-    subject = rng.integers(p.S, size=n)
-    relation = rng.integers(p.R, size=n)
-    noise = rng.multinomial(p.T - 3, np.full(p.noise_tokens, 1 / p.noise_tokens), size=n)
-    return Batch(subject, relation, table[subject, relation], noise)
+    subject, relation, rows = rng.integers(p.S, size=n), rng.integers(p.R, size=n), np.arange(n)
+    counts = np.ones((n, p.vocabulary), dtype=np.float32)
+    counts[:, : p.S + p.R] = 0
+    counts[rows, subject] = counts[rows, p.S + relation] = 1
+    noise = np.full(p.noise_tokens, 1 / p.noise_tokens)
+    counts[:, p.S + p.R : -1] = rng.multinomial(p.T - 3, noise, size=n)
+    return counts, table[subject, relation]
 
 
 def draw_sequences(
@@ -84,9 +63,7 @@ def draw_sequences(
 
 def token_counts(p: Parameters, tokens: np.ndarray) -> np.ndarray:
     """Occurrences of every token in given sequences, shape ``(n, vocabulary)``."""
-    out = np.zeros((len(tokens), p.vocabulary), dtype=np.float32)
-    np.add.at(out, (np.arange(len(tokens))[:, None], tokens), 1)
-    return out
+    return (tokens[:, :, None] == np.arange(p.vocabulary)).sum(1)
 
 
 # Linear attention from the end token over one-hot tokens
@@ -157,8 +134,8 @@ class Learner(Member):
     def step(self, number: int) -> None:
         """One batch, one descent step."""
         batch = sample(self.p, self.p.batch_size, self.table, keyed(self.seed, number))
-        d_w, d_V = self.gradient(batch.counts(self.p), batch.answer)
-        if self.moves is not None:
+        d_w, d_V = self.gradient(*batch)
+        if self.moves:
             self.w, self.V = self.moves([self.w, self.V], [d_w, d_V])
             return
         self.w -= self.p.eta * d_w
@@ -166,8 +143,7 @@ class Learner(Member):
 
     def gradient(self, counts: np.ndarray, answer: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradients of w and V of the mean cross-entropy."""
-        weighted = counts * self.w
-        error = _softmax(weighted @ self.V)
+        error = scipy.special.softmax((counts * self.w) @ self.V, 1)
         error[np.arange(len(answer)), answer] -= 1
         error /= len(answer)
         summed = counts.T @ error  # (vocabulary, answers)
@@ -181,16 +157,13 @@ class Learner(Member):
         rows = np.arange(len(answer))
         noise = w[p.S + p.R : -1] @ V[p.S + p.R : -1] * (p.T - 3) / p.noise_tokens + w[-1] * V[-1]
         logits = w[subject, None] * V[subject] + w[p.S + relation, None] * V[p.S + relation] + noise
-        probability = _softmax(logits)
-        right = probability[rows, answer]
+        probability = scipy.special.softmax(logits, 1)
         block = probability.reshape(-1, p.R, p.D).sum(2)[rows, relation]
-        loss = -np.log(right).mean()
+        loss = -np.log(probability[rows, answer]).mean()
         of_relation = -np.log(block).mean()
-        of_r = V[p.S : p.S + p.R].reshape(p.R, p.R, p.D)
-        of_s = V[: p.S]
-        same = np.eye(p.R, dtype=bool)
-        hit = np.zeros_like(of_s, dtype=bool)
-        hit[np.arange(p.S)[:, None], self.table] = True
+        of_s, of_r, noisy = np.split(V, [p.S, p.S + p.R])
+        same = np.eye(p.R, dtype=bool).repeat(p.D, 1)
+        hit = (self.table[:, :, None] == np.arange(p.answers)).any(1)
         delta_r = of_r[same].mean() - of_r[~same].mean()
         delta_s = of_s[hit].mean() - of_s[~hit].mean()
         w_r, w_s = w[p.S : p.S + p.R].mean(), w[: p.S].mean()
@@ -205,27 +178,21 @@ class Learner(Member):
             "w_s": w_s,
             "delta_r": delta_r,
             "delta_s": delta_s,
-            "noise_spread": V[p.S + p.R :].std(1).mean(),
+            "noise_spread": noisy.std(1).mean(),
             "conserved_relation": w_r**2 - c_r * delta_r**2,
             "conserved_subject": w_s**2 - c_s * delta_s**2,
         }
 
     def state(self) -> dict[str, Any]:
         """Weights."""
-        kept = self.moves.state() if self.moves is not None else {}
-        weights = {"w": torch.from_numpy(self.w.copy()), "V": torch.from_numpy(self.V.copy())}
-        return weights | kept
+        weights = {"w": torch.tensor(self.w), "V": torch.tensor(self.V)}
+        return weights | (self.moves.state() if self.moves else {})
 
     def load(self, state: dict[str, Any]) -> None:
         """Set the weights."""
         self.w, self.V = state["w"].numpy().copy(), state["V"].numpy().copy()
-        if self.moves is not None:
+        if self.moves:
             self.moves.load(state)
-
-
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    shifted = np.exp(logits - logits.max(1, keepdims=True))
-    return shifted / shifted.sum(1, keepdims=True)
 
 
 def identity(p: Parameters, optimizer: Optimiser | None = None) -> dict[str, Any]:

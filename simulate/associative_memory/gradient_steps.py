@@ -9,9 +9,6 @@ from torch import Tensor
 from theory.associative_memory.gradient_steps import Parameters
 from theory.runtime import memory
 
-__all__ = ["InductionHead", "Outcome", "Parameters", "sample", "gradient", "run", "test"]
-
-
 # An induction head from three descent steps, one per matrix, each on its population gradient
 
 CHUNK = 2500  # sequences at a time
@@ -94,12 +91,12 @@ def gradient(model: InductionHead, name: str, seed: int, count: int) -> Tensor:
 
 
 @torch.no_grad()
-def test(model: InductionHead, seed: int, count: int = 5000) -> tuple[float, float]:
+def test(model: InductionHead, seed: int) -> tuple[float, float]:
     """Accuracy at the last position, and mean attention of layer 2 on the answer's position."""
-    tokens, answer, place = sample(model.p, count, np.random.default_rng(seed))
+    tokens, answer, place = sample(model.p, 5000, np.random.default_rng(seed))
     logits, attention = model(torch.as_tensor(tokens))
     right = float((logits.argmax(1).numpy() == answer).mean())
-    return right, float(attention[torch.arange(count), torch.as_tensor(place + 1)].mean())
+    return right, float(attention[torch.arange(5000), torch.as_tensor(place + 1)].mean())
 
 
 def memory_of_run(p: Parameters) -> float:

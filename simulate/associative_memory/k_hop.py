@@ -17,18 +17,6 @@ from simulate.streams import keyed
 from theory.associative_memory.k_hop import Parameters
 from theory.associative_memory.k_hop.overlaps import STAGE, Pointers
 
-__all__ = [
-    "Learner",
-    "Parameters",
-    "Pointers",
-    "answer",
-    "apply",
-    "draw_permutations",
-    "train",
-    "train_pointers",
-]
-
-
 # The k-hop task and its kernel learner, with softmax kernels in place of the hidden
 # permutations
 
@@ -69,9 +57,8 @@ def memory(p: Parameters, itemsize: int = 8) -> float:
     number.
     """
     n = max(p.batch_size, 4096)
-    integers = 8 * n * p.k * p.N * 4
     return (
-        integers
+        (8 * n * p.k * p.N * 4)
         + itemsize * (6 * p.k * p.N**2 + n * p.N * 4 * (p.k + 1))
         + training.records(p, 2 * len(MEANING))
     )
@@ -94,8 +81,7 @@ class Learner(Member):
         self.hidden = draw_permutations((p.k,), p.N, keyed(self.seed, 0))
         one_hot = np.eye(p.N)[:, self.hidden].transpose(1, 0, 2)  # [j, pi_j(x), x] = 1
         self.matrices = torch.tensor(one_hot, dtype=self.dtype, device=self.device)
-        start = p.m_0 * self.matrices + (1 - p.m_0) / p.N
-        self.logits = start.log().requires_grad_()
+        self.logits = (p.m_0 * self.matrices + (1 - p.m_0) / p.N).log().requires_grad_()
         self.hops = 1 if p.curriculum else p.k
 
     def kernels(self) -> Tensor:
@@ -117,11 +103,7 @@ class Learner(Member):
         """One step on one batch. A stage of the curriculum ends when the product of its overlaps
         reaches `STAGE`.
         """
-        if (
-            self.p.curriculum
-            and self.hops < self.p.k
-            and float(self.overlaps()[: self.hops].prod()) >= STAGE
-        ):
+        if self.hops < self.p.k and self.overlaps()[: self.hops].prod() >= STAGE:
             self.hops += 1
         given, start, right = self.sample(self.p.batch_size, self.hops, keyed(self.seed, 1, number))
         chance = apply(self.kernels()[: self.hops], given, start).gather(1, right[:, None]).mean()
@@ -136,10 +118,10 @@ class Learner(Member):
         with torch.no_grad():
             chance = apply(self.kernels(), given, start).gather(1, right[:, None]).mean()
         return {
-            "product": float(overlap.prod()),
-            "overlap": overlap.cpu().numpy(),
+            "product": overlap.prod(),
+            "overlap": overlap,
             "hops": self.hops,
-            "accuracy": float(chance),
+            "accuracy": chance,
         }
 
     def state(self) -> dict[str, Any]:
@@ -148,10 +130,8 @@ class Learner(Member):
 
     def load(self, state: dict[str, Any]) -> None:
         """Restore a state."""
-        self.logits, self.hops = (
-            state["logits"].to(self.device).requires_grad_(),
-            int(state["hops"]),
-        )
+        self.logits, self.hops = state["logits"].to(self.device), int(state["hops"])
+        self.logits.requires_grad_()
 
 
 SYSTEM = training.System(
@@ -183,9 +163,8 @@ def pointer_memory(p: Pointers, itemsize: int = 4) -> float:
     number.
     """
     n = max(p.batch_size, 512)
-    shapes = n * p.N**2 * (12 * p.layers + 14) + 6 * p.layers * p.N**2
     return (
-        itemsize * shapes
+        itemsize * (n * p.N**2 * (12 * p.layers + 14) + 6 * p.layers * p.N**2)
         + 8 * n * p.N**2
         + 8 * 3 * n * p.N
         + training.records(p, 2 * len(POINTER_MEANING))
@@ -222,18 +201,13 @@ class PointerLearner(Module):
     def on(self, sigma: np.ndarray) -> tuple[Tensor, Tensor]:
         """Cross-entropies and accuracies of all hops."""
         states, _ = self.pointers(torch.as_tensor(sigma, device=self.device))
-        sharpness = self.student["sharpness"]
-        mixture = self.student["mixture"]
-        stacked = torch.stack(states)
-        losses = []
-        right = []
-        target = sigma
-        for j in range(self.p.layers + 1):
-            logits = sharpness * torch.einsum("l,lnij->nij", mixture[j], stacked)
-            truth = torch.as_tensor(target, device=self.device)
-            losses.append(torch.nn.functional.cross_entropy(logits.flatten(0, 1), truth.flatten()))
-            right.append((logits.argmax(-1) == truth).float().mean())
-            target = np.take_along_axis(target, target, axis=1)  # doubles the number of hops
+        stacked, losses, right = torch.stack(states), [], []
+        target = torch.as_tensor(sigma, device=self.device)
+        for mixture in self.student["mixture"]:
+            logits = self.student["sharpness"] * torch.einsum("l,lnij->nij", mixture, stacked)
+            losses.append(torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten()))
+            right.append((logits.argmax(-1) == target).float().mean())
+            target = target.gather(1, target)  # doubles the number of hops
         return torch.stack(losses), torch.stack(right)
 
     def loss(self, number: int) -> Tensor:
@@ -247,10 +221,8 @@ class PointerLearner(Module):
         """All quantities in `MEANING`."""
         sigma = draw_permutations((512,), self.p.N, keyed(self.seed, 2))
         states, attention = self.pointers(torch.as_tensor(sigma, device=self.device))
-        jump = [
-            float((a * s.detach()).sum(-1).mean()) for a, s in zip(attention, states, strict=False)
-        ]
-        return {"accuracy": self.on(sigma)[1].cpu().numpy(), "jump": np.array(jump)}
+        jump = [(a * s).sum(-1).mean() for a, s in zip(attention, states, strict=False)]
+        return {"accuracy": self.on(sigma)[1], "jump": torch.stack(jump)}
 
 
 POINTERS = training.System(

@@ -6,15 +6,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from simulate import training
 from simulate.learner import Descent, Module, Unstacked
 from simulate.streams import keyed
 from theory.associative_memory.noisy_bigram import Parameters
 from theory.runtime import memory as memory_module
-
-__all__ = ["Learner", "Parameters", "sample", "one_step", "train"]
-
 
 # The noisy bigram task
 
@@ -78,7 +76,7 @@ def one_step(p: Parameters, seed: int = 0) -> dict[str, np.ndarray]:
         index = (label[:, None] * p.N + context).ravel()
         counted = np.bincount(index, minlength=(p.N + 1) * p.N).reshape(p.N + 1, p.N)[: p.N]
         best = counted == counted.max(0)
-        results["value"].append(float((best.diagonal() / best.sum(0)).mean()))
+        results["value"].append((best.diagonal() / best.sum(0)).mean())
     return {name: np.array(v) for name, v in results.items()}
 
 
@@ -137,25 +135,25 @@ class Learner(Module):
     def loss(self, number: int) -> Tensor:
         """Cross-entropy of one batch."""
         context, _, label = self.sample(self.p.batch_size, 1, number)
-        return torch.nn.functional.cross_entropy(self.logits(context), label)
+        return cross_entropy(self.logits(context), label)
 
     @torch.no_grad()
-    def predictions(self, keep: float) -> tuple[float, float]:
+    def predictions(self, keep: float) -> tuple[Tensor, Tensor]:
         """Fractions of the samples predicted as clean answer and as noise token."""
         context, clean, _ = self.sample(4096, 2)
         best = self.logits(context, keep).argmax(1)
-        return float((best == clean).double().mean()), float((best == self.p.N).double().mean())
+        return (best == clean).double().mean(), (best == self.p.N).double().mean()
 
     @torch.no_grad()
     def measure(self) -> dict[str, Any]:
         """All quantities in `MEANING`."""
         context, _, label = self.sample(4096, 2)
         logits = self.logits(context)
-        score = float(self.student["score"].exp())
+        score = self.student["score"].double().exp()
         whole, cut = self.predictions(1.0), self.predictions(0.0)
         return {
-            "loss": float(torch.nn.functional.cross_entropy(logits, label)),
-            "p_noise": float(torch.softmax(logits, 1)[:, -1].mean()),
+            "loss": cross_entropy(logits, label),
+            "p_noise": torch.softmax(logits, 1)[:, -1].mean(),
             "attention": score / (score + self.p.T - 1),
             "in_context": whole[0],
             "distributional": whole[1],

@@ -5,22 +5,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from theory.associative_memory.superposition import Parameters
 from theory.runtime import memory
-
-__all__ = [
-    "Parameters",
-    "capacity",
-    "hebbian",
-    "recall",
-    "scores",
-    "train_linear",
-    "train_mlp",
-    "unit_vectors",
-    "zipf_error",
-]
-
 
 # Hebbian memories of random embeddings
 
@@ -145,11 +133,7 @@ def train_mlp(
 
 
 def _descend(
-    weights: list[torch.Tensor],
-    logits: Callable[[], torch.Tensor],
-    answer: torch.Tensor,
-    steps: int,
-    eta: float,
+    weights: list[Tensor], logits: Callable[[], Tensor], answer: Tensor, steps: int, eta: float
 ) -> float:
     optimizer, best = torch.optim.Adam(weights, lr=eta), 0.0
     for _ in range(steps):

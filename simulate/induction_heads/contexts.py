@@ -36,7 +36,7 @@ def followed(
     step : float
         Time of a step.
     """
-    curves: dict[str, list[float]] = defaultdict(list)
+    curves = defaultdict(list)
     for number in range(steps + 1):
         loss, numbers = at(number)
         for name, value in numbers.items():
@@ -54,8 +54,7 @@ def followed(
 
 def drawn(p: Any, size: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Chains: the symbol of every state, and the permutation of states."""
-    symbols = random.random((size, p.k)).argsort(1)[:, : p.m]
-    return symbols, random.random((size, p.m)).argsort(1)
+    return random.random((size, p.k)).argsort(1)[:, : p.m], random.random((size, p.m)).argsort(1)
 
 
 def chain_sequences(
@@ -77,8 +76,7 @@ def chain_sequences(
     states = random.integers(p.m, size=(size, length))
     follows = random.random((size, length)) < p.rho
     for n in range(1, length):
-        next_states = after[rows, states[:, n - 1]]
-        states[:, n] = np.where(follows[:, n], next_states, states[:, n])
+        states[:, n] = np.where(follows[:, n], after[rows, states[:, n - 1]], states[:, n])
     chances = np.zeros((size, p.k + p.U))
     np.put_along_axis(chances, symbols, (1 - p.rho) / p.m, 1)
     chances[rows, symbols[rows, after[rows, states[:, -1]]]] += p.rho
@@ -111,8 +109,7 @@ class ChainTransformer:
         first = int(self.lags[-1])
         read = W[tokens[:, -1]].gather(1, tokens)
         places = torch.arange(first, tokens.shape[1])[:, None] - self.lags
-        scores = read[:, places] @ v.softmax(0)
-        attention = scores.softmax(1)
+        attention = (read[:, places] @ v.softmax(0)).softmax(1)
         seen = torch.zeros(len(tokens), self.p.k + self.p.U, dtype=torch.float64)
         logits = c * seen.scatter_add(1, tokens[:, first:], attention)
         return -(chances * logits.log_softmax(1)).sum(1)
@@ -234,8 +231,7 @@ def contexts(p: Any, size: int, random: np.random.Generator) -> tuple[np.ndarray
     order = random.random((size, p.L, p.C))
     order[np.arange(size), asked // p.C, asked % p.C] = 2  # not among the others
     others = order.argsort(2)[:, :, : p.R] + p.C * np.arange(p.L)[:, None]
-    copies = np.repeat(asked[:, None], p.B, 1)
-    whole = np.concatenate([others.reshape(size, -1), copies], 1)
+    whole = np.concatenate([others.reshape(size, -1), np.repeat(asked[:, None], p.B, 1)], 1)
     return random.permuted(whole, axis=1), asked
 
 

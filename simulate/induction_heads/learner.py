@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
+from torch import Tensor
 
 from simulate import training
 from simulate.induction_heads import student
@@ -32,12 +32,7 @@ MEANING = {
     "residual": "norm of the weights outside the 19 directions, relative to all weights",
     "pseudo": "the 19 pseudo-parameters",
 }
-KINDS: dict[str, type[torch.nn.Module]] = {
-    "all": Student,
-    "nineteen": Nineteen,
-    "projected": Constrained,
-    "three": Constrained,
-}
+KINDS = {"all": Student, "nineteen": Nineteen, "projected": Constrained, "three": Constrained}
 
 
 def memory(p: Parameters, itemsize: int = 4, keep_weights: bool = False) -> float:
@@ -74,13 +69,13 @@ class Learner(Module):
         batch = student.sample(self.p, student.generator(self.seed, stream, step), dtype=self.dtype)
         return student.Batch(*(x.to(self.device) for x in batch))
 
-    def loss(self, number: int) -> torch.Tensor:
+    def loss(self, number: int) -> Tensor:
         """Squared error on fresh sequences."""
         batch = self._draw("train", number)
         return squared_error(self.student(batch.X), batch.y, self.p.loss)
 
     @torch.no_grad()
-    def measure(self) -> dict[str, np.ndarray]:
+    def measure(self) -> dict[str, torch.Tensor]:
         """Pseudo-parameters, the norm outside them, and the loss."""
         weights = {k: w.detach().cpu() for k, w in self.student.weights().items()}
         loss = squared_error(self.student(self.test.X), self.test.y, "sum") / student.scale(self.p)
@@ -94,11 +89,9 @@ class Learner(Module):
             "loss_others": self._loss_of(values * ~kept),
         }
         measured |= {short: values[NAMES.index(name)] for short, name in HEAD.items()}
-        if self.keep_weights:
-            measured |= weights
-        return {k: v.double().numpy() for k, v in measured.items()}
+        return measured | (weights if self.keep_weights else {})
 
-    def _loss_of(self, values: torch.Tensor) -> torch.Tensor:
+    def _loss_of(self, values: Tensor) -> Tensor:
         """Loss of the network with only some pseudo-parameters nonzero."""
         cut = Nineteen(self.p.dimension, self.p.mask, self.dtype).to(self.device)
         cut.theta.copy_(values)

@@ -4,9 +4,8 @@ import math
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from simulate import training
 from simulate.induction_heads.student import attention, generator
@@ -36,7 +35,7 @@ class Transformer(nn.Module):
         )
         self.out = dense(p.vocabulary)
 
-    def forward(self, tokens: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
+    def forward(self, tokens: Tensor, offset: Tensor) -> Tensor:
         """Logits after the last token; ``offset`` is the first position of each sequence."""
         places = offset[:, None] + torch.arange(tokens.shape[1], device=tokens.device)
         h = self.E[tokens] + self.P[places]
@@ -46,7 +45,7 @@ class Transformer(nn.Module):
         return h[:, -1] @ self.out.T
 
     @torch.no_grad()
-    def interpret(self) -> dict[str, torch.Tensor]:
+    def interpret(self) -> dict[str, Tensor]:
         """Key-query products and output matrix in the basis of the embeddings and the outputs of
         the heads (Fig. 2).
 
@@ -61,7 +60,7 @@ class Transformer(nn.Module):
         first = torch.cat([base, base @ self.V[0].T @ self.O[0].T])
         second = torch.cat([first, first @ self.V[1].T @ self.O[1].T])
 
-        def scores(stream: torch.Tensor, k: int) -> torch.Tensor:
+        def scores(stream: Tensor, k: int) -> Tensor:
             return (stream @ self.Q[k].T) @ (stream @ self.K[k].T).T / math.sqrt(self.p.D)
 
         return {
@@ -71,19 +70,16 @@ class Transformer(nn.Module):
         }
 
 
-def sample(
-    p: StandardParameters, random: torch.Generator
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def sample(p: StandardParameters, random: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     """Sequences of distinct tokens with a repeated item, their offsets in the block, and the labels
     to predict.
     """
     size = 2 * p.pairs
     tokens = torch.rand(p.batch_size, p.vocabulary, generator=random).argsort(1)[:, :size]
     q = torch.randint(p.pairs, (p.batch_size, 1), generator=random)
-    offset = torch.randint(p.block - size, (p.batch_size,), generator=random)
     return (
         torch.cat([tokens, tokens.gather(1, 2 * q)], 1),
-        offset,
+        torch.randint(p.block - size, (p.batch_size,), generator=random),
         tokens.gather(1, 2 * q + 1)[:, 0],
     )
 
@@ -102,24 +98,23 @@ class Learner(Module):
         )
         self.test = self._draw("test", 0)
 
-    def _draw(self, stream: str, step: int) -> list[torch.Tensor]:
+    def _draw(self, stream: str, step: int) -> list[Tensor]:
         return [x.to(self.device) for x in sample(self.p, generator(self.seed, stream, step))]
 
-    def loss(self, number: int) -> torch.Tensor:
+    def loss(self, number: int) -> Tensor:
         """Negative log-likelihood on fresh sequences."""
         tokens, offset, label = self._draw("train", number)
         return nn.functional.cross_entropy(self.student(tokens, offset), label)
 
     @torch.no_grad()
-    def measure(self) -> dict[str, np.ndarray]:
+    def measure(self) -> dict[str, Tensor]:
         """Loss and accuracy."""
         tokens, offset, label = self.test
         logits = self.student(tokens, offset)
-        measured = {
+        return {
             "loss": nn.functional.cross_entropy(logits, label),
             "accuracy": (logits.argmax(1) == label).float().mean(),
         }
-        return {k: v.double().cpu().numpy() for k, v in measured.items()}
 
     def finish(self) -> dict[str, Any]:
         """The matrices of `Transformer.interpret`."""

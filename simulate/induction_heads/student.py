@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from simulate.streams import of_torch
 from theory.induction_heads import Parameters, structure
@@ -22,9 +22,9 @@ class Batch(NamedTuple):
     (batch,), counted from 0.
     """
 
-    X: torch.Tensor
-    y: torch.Tensor
-    q: torch.Tensor
+    X: Tensor
+    y: Tensor
+    q: Tensor
 
 
 def generator(seed: int, stream: str, step: int = 0) -> torch.Generator:
@@ -34,12 +34,12 @@ def generator(seed: int, stream: str, step: int = 0) -> torch.Generator:
     return of_torch(seed, STREAMS.index(stream), step)
 
 
-def swap(x: torch.Tensor) -> torch.Tensor:
+def swap(x: Tensor) -> Tensor:
     """Multiply row vectors by M: exchange the halves of the last axis."""
     return torch.roll(x, x.shape[-1] // 2, -1)
 
 
-def haar(shape: tuple[int, int, int], random: torch.Generator, dtype: torch.dtype) -> torch.Tensor:
+def haar(shape: tuple[int, int, int], random: torch.Generator, dtype: torch.dtype) -> Tensor:
     """Orthonormal rows, uniform over all frames: (batch, rows, dimension)."""
     batch, rows, dimension = shape
     frame, upper = torch.linalg.qr(
@@ -50,7 +50,7 @@ def haar(shape: tuple[int, int, int], random: torch.Generator, dtype: torch.dtyp
 
 def orthonormal(
     p: Parameters, size: int, random: torch.Generator, dtype: torch.dtype
-) -> tuple[torch.Tensor, ...]:
+) -> tuple[Tensor, ...]:
     """Items, labels and codes such that all tokens are orthonormal, and so are all codes and
     swapped codes together.
 
@@ -60,13 +60,10 @@ def orthonormal(
     D, N = p.dimension, p.N
     tokens = haar((size, 2 * N, D), random, dtype)
     plus, minus = (haar((size, N, D // 2), random, dtype) for _ in range(2))
-    codes = torch.cat([plus + minus, plus - minus], -1) / 2
-    return tokens[:, :N], tokens[:, N:], codes
+    return tokens[:, :N], tokens[:, N:], torch.cat([plus + minus, plus - minus], -1) / 2
 
 
-def batch_of(
-    items: torch.Tensor, labels: torch.Tensor, codes: torch.Tensor, q: torch.Tensor
-) -> Batch:
+def batch_of(items: Tensor, labels: Tensor, codes: Tensor, q: Tensor) -> Batch:
     """Sequence of Eqs. (3)-(4) from items, labels and codes of shape (batch, N, D)."""
     batch, N, D = items.shape
     pairs = torch.stack([torch.cat([items, codes], -1), torch.cat([labels, swap(codes)], -1)], 2)
@@ -111,7 +108,7 @@ NAMES = tuple(p.name for p in PSEUDO)
 THREE = tuple(structure.HEAD.values())
 
 
-def attention(scores: torch.Tensor, mask: str) -> torch.Tensor:
+def attention(scores: Tensor, mask: str) -> Tensor:
     """Row softmax over earlier positions, including the position itself if ``mask`` is inclusive.
 
     With the strict mask the first row has nothing to attend to and is set to zero. ``scores`` holds
@@ -138,15 +135,14 @@ class Student(nn.Module):
         self.W2 = nn.Parameter(torch.zeros(4 * D, 4 * D, dtype=dtype))
         self.W3 = nn.Parameter(torch.zeros(8 * D, D, dtype=dtype))
 
-    def forward(self, X: torch.Tensor) -> torch.Tensor:
+    def forward(self, X: Tensor) -> Tensor:
         """Prediction z at the query for sequences (batch, 2N+1, 2D)."""
-        first = attention(X @ self.W1 @ X.transpose(1, 2), self.mask)
-        U = torch.cat([X, first @ X], -1)
+        U = torch.cat([X, attention(X @ self.W1 @ X.transpose(1, 2), self.mask) @ X], -1)
         last = U[:, -1:]
         second = attention(last @ self.W2 @ U.transpose(1, 2), self.mask)
         return (torch.cat([last, second @ U], -1) @ self.W3)[:, 0]
 
-    def weights(self) -> dict[str, torch.Tensor]:
+    def weights(self) -> dict[str, Tensor]:
         """The three matrices by name."""
         return {"W1": self.W1, "W2": self.W2, "W3": self.W3}
 
@@ -165,15 +161,15 @@ class Nineteen(nn.Module):
         self.D, self.mask = D, mask
         self.theta = nn.Parameter(torch.zeros(len(self.names), dtype=dtype))
 
-    def forward(self, X: torch.Tensor) -> torch.Tensor:
+    def forward(self, X: Tensor) -> Tensor:
         """Prediction z at the query for sequences (batch, 2N+1, 2D)."""
         value = dict(zip(self.names, self.theta.unbind(), strict=True))
 
-        def summed(matrix: str, term: Callable[[structure.Pseudo], torch.Tensor]) -> torch.Tensor:
+        def summed(matrix: str, term: Callable[[structure.Pseudo], Tensor]) -> Tensor:
             used = (p for p in PSEUDO if p.matrix == matrix and p.name in value)
             return functools.reduce(torch.add, (value[p.name] * term(p) for p in used))
 
-        def other(p: structure.Pseudo, x: torch.Tensor) -> torch.Tensor:
+        def other(p: structure.Pseudo, x: Tensor) -> Tensor:
             return (swap(x) if p.kernel == "M" else x).transpose(1, 2)
 
         halves = X[..., : self.D], X[..., self.D :]  # token and position
@@ -181,7 +177,7 @@ class Nineteen(nn.Module):
         first = attention(scores, self.mask)
 
         @functools.cache
-        def U(block: int) -> torch.Tensor:
+        def U(block: int) -> Tensor:
             return halves[block] if block < 2 else first @ halves[block - 2]
 
         scores = summed("W2", lambda p: U(p.row)[:, -1:] @ other(p, U(p.column)))
@@ -189,7 +185,7 @@ class Nineteen(nn.Module):
         rows = summed("W3", lambda p: U(p.row)[:, -1:] if p.row < 4 else second @ U(p.row - 4))
         return rows[:, 0]
 
-    def weights(self) -> dict[str, torch.Tensor]:
+    def weights(self) -> dict[str, Tensor]:
         """The three matrices by name."""
         return assemble(dict(zip(self.names, self.theta, strict=True)), self.D, self.theta.dtype)
 
@@ -200,25 +196,25 @@ class Constrained(Nineteen):
     names = THREE
 
 
-def squared_error(z: torch.Tensor, y: torch.Tensor, reduction: str) -> torch.Tensor:
+def squared_error(z: Tensor, y: Tensor, reduction: str) -> Tensor:
     """Squared error averaged over the batch; ``mean`` or ``sum`` over the D coordinates."""
     each = (z - y).square()
     return each.mean() if reduction == "mean" else each.sum(-1).mean()
 
 
-def kernel(kind: str, D: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+def kernel(kind: str, D: int, dtype: torch.dtype = torch.float64) -> Tensor:
     """The matrix I or M that a pseudo-parameter multiplies."""
     eye = torch.eye(D, dtype=dtype)
     return eye if kind == "I" else swap(eye)
 
 
 def assemble(
-    values: Mapping[str, torch.Tensor | float], D: int, dtype: torch.dtype = torch.float64
-) -> dict[str, torch.Tensor]:
+    values: Mapping[str, Tensor | float], D: int, dtype: torch.dtype = torch.float64
+) -> dict[str, Tensor]:
     """Matrices W1, W2, W3 for the given pseudo-parameters, with all others zero (Eqs. (6)-(8)), on
     the same device.
     """
-    device = next((v.device for v in values.values() if isinstance(v, torch.Tensor)), None)
+    device = next((v.device for v in values.values() if isinstance(v, Tensor)), None)
     matrices = {}
     for name, (rows, columns) in structure.BLOCKS.items():
         blocks = [[torch.zeros(D, D, dtype=dtype, device=device) for _ in columns] for _ in rows]
@@ -230,13 +226,13 @@ def assemble(
     return matrices
 
 
-def project(weights: Mapping[str, torch.Tensor]) -> torch.Tensor:
+def project(weights: Mapping[str, Tensor]) -> Tensor:
     """The 19 pseudo-parameters of three matrices: inner products of blocks with I or M, divided by
     D.
     """
     D = weights["W3"].shape[1]
 
-    def along(pseudo: structure.Pseudo) -> torch.Tensor:
+    def along(pseudo: structure.Pseudo) -> Tensor:
         rows, columns = (slice(n * D, (n + 1) * D) for n in (pseudo.row, pseudo.column))
         block = weights[pseudo.matrix][rows, columns]
         return (block if pseudo.kernel == "I" else swap(block)).diagonal().sum() / D
@@ -244,7 +240,7 @@ def project(weights: Mapping[str, torch.Tensor]) -> torch.Tensor:
     return torch.stack([along(pseudo) for pseudo in PSEUDO])  # <B, M> = tr(B M)
 
 
-def residual(weights: Mapping[str, torch.Tensor]) -> torch.Tensor:
+def residual(weights: Mapping[str, Tensor]) -> Tensor:
     """Norm of the weights outside the 19 directions, relative to the norm of all weights (0 for
     zero weights).
     """

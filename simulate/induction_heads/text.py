@@ -20,13 +20,10 @@ import torch
 from torch import Tensor, nn
 
 from simulate import training
-from simulate.learner import Module, Unstacked
+from simulate.learner import Module, Unstacked, losses
 from simulate.streams import keyed, of_torch
 from theory.induction_heads.text import Parameters
 from theory.parameters import ParameterError
-
-__all__ = ["SYSTEM", "Parameters", "Transformer", "on_text", "train"]
-
 
 # Real text as windows of characters
 
@@ -150,14 +147,6 @@ def copying(circuit: Tensor) -> np.ndarray:
     return values.sum(-1).real / np.maximum(np.abs(values).sum(-1), np.finfo(float).tiny)
 
 
-def losses(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Cross-entropy of every character but the first, shape (n, T - 1)."""
-    value = torch.nn.functional.cross_entropy(
-        logits[:, : tokens.shape[1] - 1].flatten(0, 1), tokens[:, 1:].flatten(), reduction="none"
-    )
-    return value.view(len(tokens), -1)
-
-
 # A two-layer attention-only transformer with several heads
 
 
@@ -248,13 +237,11 @@ class Learner(Module):
     def build(self, text: str | None = None) -> None:
         """A text of the user in place of that which the parameters name, if given."""
         p, seed = self.p, self.seed
-        content = read(p.text) if text is None else text
-        self.corpus = Corpus.of(content, p.vocabulary, p.context)
+        self.corpus = Corpus.of(read(p.text) if text is None else text, p.vocabulary, p.context)
         self.student = Transformer(p, of_torch(seed, 0)).to(self.device, self.dtype)
         self.optimizer = torch.optim.Adam(self.student.parameters(), lr=p.eta)
         held, random = self.corpus.test, keyed(seed, 1)
-        plain = p.replace(repeats=0.0, piece=None)
-        self.test = self._put(windows(plain, held, p.n_test, random))
+        self.test = self._put(windows(p.replace(repeats=0.0, piece=None), held, p.n_test, random))
         self.twice = self._put(twice(p, held, random))
         self.random = self._put(random_twice(p, random))
 
@@ -263,13 +250,12 @@ class Learner(Module):
 
     def loss(self, number: int) -> Tensor:
         """Cross-entropy on fresh windows."""
-        random = keyed(self.seed, 2, number)
-        drawn = windows(self.p, self.corpus.train, self.p.batch_size, random)
+        drawn = windows(self.p, self.corpus.train, self.p.batch_size, keyed(self.seed, 2, number))
         tokens = self._put(drawn)
         return losses(self.student(tokens[:, :-1])[0], tokens).mean()
 
     @torch.no_grad()
-    def measure(self) -> dict[str, np.ndarray]:
+    def measure(self) -> dict[str, Any]:
         """Quantities in `MEANING`."""
         half = self.p.context // 2
         known = min(KNOWN, half // 3)
@@ -278,15 +264,15 @@ class Learner(Module):
         best = prefix(second, half, known)
         _, (_, other) = self.student(self.random)
         copied = copying(self.student.copies()[int(best.argmax())])
-        measured = {
+        return {
             "loss": losses(self.student(self.test[:, :-1])[0], self.test).mean(),
             "loss_first": losses_[:, known : half - 1].mean(),
             "loss_second": losses_[:, half + known :].mean(),
             "previous": previous(first).max(),
             "prefix": best.max(),
             "prefix_random": prefix(other, half).max(),
+            "copying": copied,
         }
-        return {k: v.double().cpu().numpy() for k, v in measured.items()} | {"copying": copied}
 
 
 def memory(p: Parameters, itemsize: int = 4) -> float:
@@ -299,11 +285,10 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
     weights = (2 * p.vocabulary + length + 8 * p.D) * p.D + p.heads * p.vocabulary**2
     logits = rows * length * p.vocabulary
     text = 2 * 8 * 500_000  # tokens, and while they are cut
-    windows = 8 * 4 * rows * (length + 1) * 2
     return (
         itemsize * (20 * stream + 9 * paid + 6 * weights + 5 * logits)
         + text
-        + windows
+        + (8 * 4 * rows * (length + 1) * 2)
         + 16 * 4 * p.vocabulary**2
         + training.records(p, len(MEANING))
     )

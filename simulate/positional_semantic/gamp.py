@@ -72,8 +72,7 @@ def gamp(
         weights of another dimension.
     """
     MINIMUM.require(p)
-    sizes = {"data": data.tokens.shape[-1], "start": start.size}
-    for name, size in sizes.items():
+    for name, size in {"data": data.tokens.shape[-1], "start": start.size}.items():
         if size != p.d:
             raise ParameterError(f"{name}: has dimension {size}, must have d = {p.d}")
     X, Y = data.arrays()
@@ -86,7 +85,7 @@ def gamp(
     z = (X @ weights).T
     steps = []
     for _ in range(iterations):
-        variance = float(squares @ spread)
+        variance = squares @ spread
         w = (X @ weights).T - variance * g
         if p.prox == "global":
             z, value, hessian = prox.descend(far, w, Y, variance, p.sigma)
@@ -108,7 +107,7 @@ def gamp(
         )
         new = damping * weights + (1 - damping) * new
         spread = 1 / (p.lam + curvature)
-        steps.append(float(np.linalg.norm(new - weights) / np.sqrt(p.d)))
+        steps.append(np.linalg.norm(new - weights) / np.sqrt(p.d))
         weights = new
         if steps[-1] < TOLERANCE:
             break

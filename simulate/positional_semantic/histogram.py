@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from simulate import training
 from simulate.learner import Member, State, Unstacked
-from theory.parameters import ParameterError
 from theory.positional_semantic.parameters import HistogramParameters
 
 KINDS = ("positional", "semantic")
@@ -37,7 +36,7 @@ MEANING = {
 AXES = {0: (), 3: ("sequence", "query", "key")}
 
 
-def sample(p: HistogramParameters) -> tuple[torch.Tensor, torch.Tensor]:
+def sample(p: HistogramParameters) -> tuple[Tensor, Tensor]:
     """Training and test sequences of tokens, without repetitions; shapes ``(n, length)``."""
     rng = np.random.default_rng(DATA_SEED)
     every = np.unique(rng.integers(0, p.alphabet, (p.samples, p.length)), axis=0)
@@ -46,7 +45,7 @@ def sample(p: HistogramParameters) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.as_tensor(every[:cut]), torch.as_tensor(every[cut:])
 
 
-def count(sequences: torch.Tensor) -> torch.Tensor:
+def count(sequences: Tensor) -> Tensor:
     """How often the token at every position occurs in its sequence."""
     return (sequences[:, :, None] == sequences[:, None, :]).sum(2)
 
@@ -58,8 +57,6 @@ class Counter(nn.Module):
 
     def __init__(self, p: HistogramParameters, kind: str) -> None:
         super().__init__()
-        if kind not in KINDS:
-            raise ParameterError(f"kind = {kind!r}: must be one of {', '.join(KINDS)}")
         half, d = p.width // 2, p.width
         self.tokens, self.positions = (
             nn.Parameter(torch.randn(p.alphabet, d)),
@@ -88,34 +85,34 @@ class Counter(nn.Module):
             for name, mask in self.masks.items():
                 named[name].mul_(mask.to(named[name]))
 
-    def attention(self, sequences: torch.Tensor) -> torch.Tensor:
+    def attention(self, sequences: Tensor) -> Tensor:
         """Attention matrices ``(n, length, length)``."""
         x = self.tokens[sequences] + self.positions
         return torch.softmax(self.Q(x) @ self.K(x).transpose(1, 2) / x.shape[-1] ** 0.5, 2)
 
-    def forward(self, sequences: torch.Tensor) -> torch.Tensor:
+    def forward(self, sequences: Tensor) -> Tensor:
         """Logits of the counts, ``(n, length, length + 1)``."""
         x = self.tokens[sequences] + self.positions
         return self.read(self.attention(sequences) @ self.V(x))
 
 
-def snapshot(model: nn.Module) -> dict[str, torch.Tensor]:
+def snapshot(model: nn.Module) -> dict[str, Tensor]:
     """Copy of all parameters."""
     return {k: v.detach().clone() for k, v in model.named_parameters()}
 
 
-def distance(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> float:
+def distance(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
     """Sum over tensors of the Euclidean distances."""
     return float(sum(torch.linalg.norm(a[k] - b[k]) for k in a))
 
 
-def accuracy(model: Counter, sequences: torch.Tensor) -> float:
+def accuracy(model: Counter, sequences: Tensor) -> float:
     """Fraction of positions with the correct count."""
     with torch.no_grad():
         return float((model(sequences).argmax(2) == count(sequences)).float().mean())
 
 
-def dependence(model: Counter, sequences: torch.Tensor) -> float:
+def dependence(model: Counter, sequences: Tensor) -> float:
     """Mean standard deviation of an attention entry over sequences: zero for purely positional
     attention.
     """
@@ -141,7 +138,7 @@ class Learner(Member):
             self.orders[kind] = torch.Generator().manual_seed(seed)
             self.models[kind] = Counter(p, kind).to(device, self.dtype)
         self.start = {kind: snapshot(model) for kind, model in self.models.items()}
-        self.frozen: dict[str, dict[str, torch.Tensor]] = {}
+        self.frozen: dict[str, dict[str, Tensor]] = {}
         self._optimize()
 
     def _optimize(self) -> None:
@@ -226,10 +223,7 @@ class Learner(Member):
         }
 
     def _compare(self, kind: str) -> dict[str, Any]:
-        model = self.models[kind]
-        shown = self.test[:2]
-        start = self.start[kind]
-        frozen = self.frozen[kind]
+        model, frozen = self.models[kind], self.frozen[kind]
         row: dict[str, Any] = {}
         after = snapshot(model)
         for weights, name in ((frozen, ""), (after, "_unfrozen")):
@@ -237,13 +231,13 @@ class Learner(Member):
             row |= {
                 f"accuracy{name}": accuracy(model, self.test),
                 f"dependence{name}": dependence(model, self.test),
-                f"attention{name}": model.attention(shown).detach().cpu().numpy(),
+                f"attention{name}": model.attention(self.test[:2]).detach().cpu().numpy(),
             }
         zero = {k: ~mask.to(self.device) for k, mask in model.masks.items()}
         changed = [{k: weights[k] * z for k, z in zero.items()} for weights in (frozen, after)]
         return row | {
             "frozen_to_unfrozen": distance(frozen, after),
-            "start_to_frozen": distance(start, frozen),
+            "start_to_frozen": distance(self.start[kind], frozen),
             "formerly_zero": distance(*changed),
         }
 

@@ -35,9 +35,9 @@ def measure(
     """Overlaps and losses of one run; ``weights`` without the run axis."""
     Q = weights["Q"].double().cpu().numpy()
     return {
-        "q": p.sigma**2 * float((Q**2).sum()) / p.d,
-        "m": float(np.linalg.norm(Q.sum(0))) / p.d,
-        "theta": p.sigma**2 * float(np.linalg.norm(teacher @ Q)) / p.d,
+        "q": p.sigma**2 * (Q**2).sum() / p.d,
+        "m": np.linalg.norm(Q.sum(0)) / p.d,
+        "theta": p.sigma**2 * np.linalg.norm(teacher @ Q) / p.d,
         "train_loss": objective / p.d,
         "gradient": gradient / np.sqrt(p.d),
     }
@@ -139,7 +139,7 @@ class Learner(learner.Learner):
 
     def state(self, b: int) -> learner.State:
         """Weights, now and averaged over the last steps, and optimiser state."""
-        state: learner.State = {
+        state = {
             "step": self.done,
             "weights": {n: w[b].clone() for n, w in self.weights.items()},
             "tail": [{n: w[b] for n, w in kept.items()} for kept in self.tail],
@@ -199,24 +199,23 @@ class Learner(learner.Learner):
 
 def polish(problem: Problem, weights: Weights) -> Weights:
     """Local minimum reached from the weights by L-BFGS in float64, for one run."""
-    shapes = {k: v.shape for k, v in weights.items()}
     like = next(iter(weights.values()))
 
+    def pack(parts: Weights) -> np.ndarray:
+        return torch.cat([v.reshape(-1) for v in parts.values()]).cpu().numpy()
+
     def unpack(x: np.ndarray) -> Weights:
-        parts = np.split(x, np.cumsum([int(np.prod(s)) for s in shapes.values()])[:-1])
-        return {
-            k: torch.as_tensor(v).reshape(s).to(like)
-            for (k, s), v in zip(shapes.items(), parts, strict=True)
-        }
+        parts = torch.as_tensor(x).to(like).split([v.numel() for v in weights.values()])
+        return {k: v.reshape(weights[k].shape) for k, v in zip(weights, parts, strict=True)}
 
     def value(x: np.ndarray) -> tuple[float, np.ndarray]:
         f, g = problem.gradient(unpack(x))
-        return float(f[0]), torch.cat([v.reshape(-1) for v in g.values()]).cpu().numpy()
+        return float(f[0]), pack(g)
 
-    start = torch.cat([v.reshape(-1) for v in weights.values()]).cpu().numpy()
-    return unpack(
-        scipy.optimize.minimize(value, start, jac=True, method="L-BFGS-B", options=POLISH).x
+    found = scipy.optimize.minimize(
+        value, pack(weights), jac=True, method="L-BFGS-B", options=POLISH
     )
+    return unpack(found.x)
 
 
 SYSTEM = training.System(

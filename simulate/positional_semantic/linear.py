@@ -50,7 +50,7 @@ class Learner(Module):
         self.square = gram.sum(0) + RIDGE * np.eye(2, dtype=gram.dtype)
         self.weight = torch.nn.Parameter(torch.eye(2, dtype=self.dtype))
         self.student = torch.nn.ParameterDict({"weight": self.weight})
-        kind: Any = {"gd": Descent, "adam": torch.optim.Adam}[p.optimizer]
+        kind = {"gd": Descent, "adam": torch.optim.Adam}[p.optimizer]
         self.optimizer = kind([self.weight], lr=p.eta)
 
     def loss(self, number: int) -> torch.Tensor:

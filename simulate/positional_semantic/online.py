@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from simulate import training
 from simulate.learner import Member, State, Unstacked
@@ -47,11 +48,11 @@ class OnePass(Member):
         self.test = self.sentences(TESTED, TEST)
 
     @property
-    def Q(self) -> torch.Tensor:
+    def Q(self) -> Tensor:
         """The weights, shape ``(d, 1)``."""
         return self.student.weights["Q"]
 
-    def sentences(self, n: int, *stream: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def sentences(self, n: int, *stream: int) -> tuple[Tensor, Tensor]:
         """Tokens with positions, and targets, of fresh sentences."""
         p = self.p
         drawn = keyed(self.seed, *stream).standard_normal((n, 2, p.d), dtype=np.float32)
@@ -78,10 +79,10 @@ class OnePass(Member):
         p, Q = self.p, self.Q[:, 0]
         tokens, y = self.test
         return {
-            "q": p.sigma**2 * float(Q @ Q) / p.d,
-            "m": float(self.positions[0] @ Q) / p.d**0.5,
-            "theta": p.sigma**2 * float(self.teacher @ Q) / p.d,
-            "loss": float(self.student.objective(tokens, y, 0.0)) / TESTED,
+            "q": p.sigma**2 * (Q @ Q) / p.d,
+            "m": (self.positions[0] @ Q) / p.d**0.5,
+            "theta": p.sigma**2 * (self.teacher @ Q) / p.d,
+            "loss": self.student.objective(tokens, y, 0.0) / TESTED,
         }
 
     def state(self) -> State:

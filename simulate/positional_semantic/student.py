@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from simulate.streams import spawned
 from theory.positional_semantic import Parameters
@@ -89,15 +90,15 @@ class Data:
         ``T x V*/sqrt(d)``, fitted in place of ``T x`` by a student with k columns of values.
     """
 
-    tokens: torch.Tensor
-    target: torch.Tensor
-    gram_tt: torch.Tensor
-    gram_ts: torch.Tensor
-    gram_ss: torch.Tensor
-    labels: torch.Tensor
+    tokens: Tensor
+    target: Tensor
+    gram_tt: Tensor
+    gram_ts: Tensor
+    gram_ss: Tensor
+    labels: Tensor
 
     @property
-    def y(self) -> torch.Tensor:
+    def y(self) -> Tensor:
         """Target outputs ``T x``, shape ``(n, 2, d)``."""
         return self.target @ (
             self.tokens
@@ -124,8 +125,7 @@ def make(p: Parameters, x: np.ndarray, teacher: np.ndarray, dtype: torch.dtype) 
     """Data of given sentences."""
     x = x.astype(np.float64 if dtype == torch.float64 else np.float32, copy=False)
     target = target_attention(p, x, teacher)
-    shift = positional_encoding(p.d).astype(x.dtype)
-    tokens = x + shift
+    tokens = x + positional_encoding(p.d).astype(x.dtype)
     grams = [
         np.einsum("nld,nkd->nlk", a, b, dtype=float, optimize=True) / p.d
         for a, b in ((x, x), (x, tokens), (tokens, tokens))
@@ -141,7 +141,7 @@ def sample(p: Parameters, seed: int, dtype: torch.dtype = torch.float64) -> tupl
     return teacher, make(p, draw_sentences(p, p.n, stream["train"]), teacher, dtype)
 
 
-Weights = dict[str, torch.Tensor]
+Weights = dict[str, Tensor]
 
 
 class Student(torch.nn.Module):
@@ -164,7 +164,7 @@ class Student(torch.nn.Module):
             {k: torch.nn.Parameter(v.clone()) for k, v in weights.items()}
         )
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+    def forward(self, tokens: Tensor) -> Tensor:
         """Outputs for ``tokens = x + p`` of shape ``(n, 2, d)``."""
         Q = self.weights["Q"]
         K = self.weights["K" if "K" in self.weights else "Q"]
@@ -178,7 +178,7 @@ class Student(torch.nn.Module):
             values = tokens @ self.weights["V"] / np.sqrt(tokens.shape[-1])
         return torch.stack(each).mean(0) @ values
 
-    def objective(self, tokens: torch.Tensor, y: torch.Tensor, lam: float) -> torch.Tensor:
+    def objective(self, tokens: Tensor, y: Tensor, lam: float) -> Tensor:
         """Empirical risk (3): sum over sentences of ``|y - f|^2/(2d)``, or of ``|y - f|^2/2`` of
         labels of low rank, plus ``lambda/2`` times all squared weights.
         """
@@ -201,7 +201,7 @@ class Problem:
         self.d = data[0].tokens.shape[-1]
         longest = max(len(d.target) for d in data)
 
-        def stack(name: str) -> torch.Tensor:
+        def stack(name: str) -> Tensor:
             parts = [getattr(d, name) for d in data]
             if len(parts) == 1:
                 return parts[0][None]
@@ -217,13 +217,13 @@ class Problem:
         # Kept only for the value matrix, which requires the outputs.
         self.rows = self.tokens.flatten(1, 2)
 
-    def fields(self, Q: torch.Tensor) -> torch.Tensor:
+    def fields(self, Q: Tensor) -> Tensor:
         """``(x+p) Q/sqrt(d)`` for weights of shape ``(run, d, rank)``; shape
         ``(run, n, 2, rank)``.
         """
         return torch.bmm(self.rows, Q).unflatten(1, (-1, 2)) / np.sqrt(self.d)
 
-    def attention(self, weights: Weights) -> torch.Tensor:
+    def attention(self, weights: Weights) -> Tensor:
         """Attention matrices, shape ``(run, n, 2, 2)``."""
         h = self.fields(weights["Q"])
         k = self.fields(weights["K"]) if "K" in weights else h
@@ -231,12 +231,11 @@ class Problem:
             return torch.softmax(h[:, :, :, None] * k[:, :, None], dim=3).mean(4)
         return torch.softmax(h @ k.transpose(2, 3), dim=3)
 
-    def errors(self, weights: Weights) -> torch.Tensor:
+    def errors(self, weights: Weights) -> Tensor:
         """Sum over sentences of ``|y - f|^2/(2d)`` of every run; of low rank ``|y - f|^2/2``."""
         S = self.attention(weights)
         if "V" in weights:  # padded sentences have zero tokens and labels
-            gap = self.labels - S @ self.fields(weights["V"])
-            return gap.square().sum((1, 2, 3)) / 2
+            return (self.labels - S @ self.fields(weights["V"])).square().sum((1, 2, 3)) / 2
         if "W" not in weights:
             # Padded sentences have zero Gram matrices and targets.
             return self.constant + ((S @ self.ss / 2 - self.cross) * S).sum((1, 2, 3))
@@ -246,12 +245,12 @@ class Problem:
         out = S @ torch.bmm(self.rows, weights["W"]).unflatten(1, (-1, 2))
         return ((y - out) * real).square().sum((1, 2, 3)) / (2 * self.d)
 
-    def objective(self, weights: Weights) -> torch.Tensor:
+    def objective(self, weights: Weights) -> Tensor:
         """Empirical risk (3) of every run, shape ``(run,)``."""
         ridge = sum(w.square().sum((1, 2)) for w in weights.values())
         return self.errors(weights) + self.lam / 2 * ridge
 
-    def gradient(self, weights: Weights) -> tuple[torch.Tensor, Weights]:
+    def gradient(self, weights: Weights) -> tuple[Tensor, Weights]:
         """Objective and its gradient with respect to every weight."""
         leaves = {k: v.detach().requires_grad_() for k, v in weights.items()}
         value = self.objective(leaves)

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from simulate.positional_semantic import histogram as h
-from theory.parameters import ParameterError
 from theory.positional_semantic.parameters import HistogramParameters
 
 TINY = HistogramParameters(
@@ -130,9 +129,3 @@ def test_frozen_halves_stay_zero(kind):
         assert (now[:, moving] != start[name][:, moving]).float().mean() > 0.9
     student.step(2)  # the last frozen one: all are perturbed
     assert all(model.get_parameter(name).all() for name in model.masks)
-
-
-def test_unknown_kind():
-    """One line."""
-    with pytest.raises(ParameterError, match="kind"):
-        h.Counter(TINY, "both")

@@ -23,10 +23,6 @@ from simulate.state_tracking import learner as st_learner, standard as blocked
 from simulate.induction_heads import learner as ih_learner, standard
 from simulate.positional_semantic import learner as ps_learner, histogram, linear
 from simulate.associative_memory import factual_recall, trigger_task, noisy_bigram, k_hop, gradient_steps, superposition
-from simulate.associative_memory.gradient_steps import steps
-from simulate.associative_memory.superposition import memories
-from simulate.associative_memory.k_hop import pointers
-from simulate.associative_memory.noisy_bigram import paths
 
 ps_learner.POLISH["maxiter"] = 1  # its memory is there from the first step on
 SMALL = dict(N=6, L=4, d_g=5, d_h=8, n_train=64, n_test=32, epochs=1, eval_every=1)
@@ -74,18 +70,18 @@ CASES = {
     "linear n_test": lambda: (linear.memory, ps.Parameters(**{**SIZES, "d": 200, "n_test": 20_000}), lambda p, o: linear.SYSTEM.train(p, store=o, **ALONE)),
     "histogram samples": lambda: (histogram.memory, histogram.HistogramParameters(samples=8000, alphabet=30, epochs=1, unfrozen_epochs=0, batch=4000),
                           lambda p, o: histogram.SYSTEM.train(p, store=o, **ALONE)),
-    "factual_recall batch": lambda: memories_of(factual_recall, factual_recall.student.SYSTEM, batch_size=150_000),
-    "factual_recall facts": lambda: memories_of(factual_recall, factual_recall.student.SYSTEM, S=2048, R=8, D=32),
-    "trigger_task simplified": lambda: memories_of(trigger_task, trigger_task.learner.SYSTEM, n_test=6000),
-    "trigger_task N": lambda: memories_of(trigger_task, trigger_task.learner.SYSTEM, N=1500, n_test=100),
-    "trigger_task transformer": lambda: memories_of(trigger_task, trigger_task.learner.SYSTEM, student="transformer", batch_size=400),
-    "noisy_bigram N": lambda: memories_of(noisy_bigram, paths.SYSTEM, N=1500),
-    "noisy_bigram batch": lambda: memories_of(noisy_bigram, paths.SYSTEM, batch_size=100_000),
-    "noisy_bigram one_step": lambda: (paths.memory_of_one_step, noisy_bigram.Parameters(n=400_000, T=16, draws=2), lambda p, o: noisy_bigram.one_step(p)),
-    "k_hop batch": lambda: memories_of(k_hop, k_hop.learner.SYSTEM, batch_size=200_000, N=16),
-    "pointers batch": lambda: memories_of(k_hop, pointers.SYSTEM, "train_pointers", batch_size=4000, N=20),
-    "gradient_steps": lambda: (steps.memory_of_run, gradient_steps.Parameters(samples=2500, T=64, N=50), lambda p, o: gradient_steps.run(p)),
-    "superposition": lambda: (memories.memory_of_run, superposition.Parameters(N=6000, d=64, draws=2), lambda p, o: superposition.recall(p)),
+    "factual_recall batch": lambda: memories_of(factual_recall, factual_recall.SYSTEM, batch_size=150_000),
+    "factual_recall facts": lambda: memories_of(factual_recall, factual_recall.SYSTEM, S=2048, R=8, D=32),
+    "trigger_task simplified": lambda: memories_of(trigger_task, trigger_task.SYSTEM, n_test=6000),
+    "trigger_task N": lambda: memories_of(trigger_task, trigger_task.SYSTEM, N=1500, n_test=100),
+    "trigger_task transformer": lambda: memories_of(trigger_task, trigger_task.SYSTEM, student="transformer", batch_size=400),
+    "noisy_bigram N": lambda: memories_of(noisy_bigram, noisy_bigram.SYSTEM, N=1500),
+    "noisy_bigram batch": lambda: memories_of(noisy_bigram, noisy_bigram.SYSTEM, batch_size=100_000),
+    "noisy_bigram one_step": lambda: (noisy_bigram.memory_of_one_step, noisy_bigram.Parameters(n=400_000, T=16, draws=2), lambda p, o: noisy_bigram.one_step(p)),
+    "k_hop batch": lambda: memories_of(k_hop, k_hop.SYSTEM, batch_size=200_000, N=16),
+    "pointers batch": lambda: memories_of(k_hop, k_hop.POINTERS, "train_pointers", batch_size=4000, N=20),
+    "gradient_steps": lambda: (gradient_steps.memory_of_run, gradient_steps.Parameters(samples=2500, T=64, N=50), lambda p, o: gradient_steps.run(p)),
+    "superposition": lambda: (superposition.memory_of_run, superposition.Parameters(N=6000, d=64, draws=2), lambda p, o: superposition.recall(p)),
 }
 """
 MEASURE = (

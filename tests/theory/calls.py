@@ -34,11 +34,10 @@ SYMBOLIC = {"derived", "equations", "sections", "flow", "flows", "thermodynamic_
 INNER = {
     "arrivals": "emergence_steps",
     "variants": "rule low_degree_averages input_channel",
-    "fixed_point": "continued",
     "branches": "crossing",
     "proportional.onset": "charts",
     "positional_semantic.onset": "over_alpha",
-    "general": "softmax attention fields conjugates output_channel input_channel",
+    "general": "attention fields conjugates output_channel input_channel",
     "reward_onset": "curve",
     "state_tracking.onset": "secant sharp at_large_sizes rates growth early_mass "
     "early_difference exponent onset_A gain_of_flow departure_of_sharp",
@@ -120,7 +119,6 @@ EXAMPLES: dict[str, Any] = {
     "d": 16,
     "draws": 2,
     "epochs": [0, 2],
-    "fixed_points": [0, 1],
     "gap": 1.0,
     "jobs": 1,
     "lasso": 0.001,

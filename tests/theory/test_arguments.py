@@ -203,12 +203,6 @@ def test_times_of_overlaps_at_the_ends_of_their_reach():
         ),
         (lambda: k_hop.direct_time(p, product=1), "^product = 1.0: must be > 0 and <= 0.99999"),
         (
-            lambda: k_hop.probability(p, [6, 1, 1]),
-            "^fixed_points = 6: must be whole, at most N = 5",
-        ),
-        (lambda: k_hop.probability(p, [4, 1, 1]), "^fixed_points = 4: .* and not N - 1"),
-        (lambda: k_hop.probability(p, [1, 1]), "^fixed_points: has 2 hops, must have k = 3"),
-        (
             lambda: k_hop.direct_time(p, kernels="nope"),
             "^kernels = 'nope': must be one of sphere, so",
         ),

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.special
 import sympy as sp
 import xarray as xr
 
@@ -45,7 +46,7 @@ def test_loss_and_its_derivatives(rank):
     value, first, second = loss(z, Y, np.array(VALUES))
     C, root = gram(p.correlation)
     h = root @ z.reshape(40, 2, rank)
-    S, T = general.softmax(h @ h.transpose(0, 2, 1)), matrices(*Y.T)
+    S, T = scipy.special.softmax(h @ h.transpose(0, 2, 1), -1), matrices(*Y.T)
     mixed = S @ C @ T.transpose(0, 2, 1)
     K = S @ C @ S.transpose(0, 2, 1)
     M = p.sigma**2 * (T @ C @ T.transpose(0, 2, 1) + VALUES.q_W * K)
@@ -64,7 +65,7 @@ def test_heads_are_averaged():
     """Attention is the mean of softmax matrices, as the equations say; equal heads are one."""
     p = BOTH.replace(rank=2, heads=True, start="mixed", correlation=0.0)
     z = np.random.default_rng(1).normal(size=(30, 2, 2))
-    S = general.softmax(np.einsum("nak,nbk->knab", z, z)).mean(0)
+    S = scipy.special.softmax(np.einsum("nak,nbk->knab", z, z), -1).mean(0)
     found = layer.extended(p, 2).attention(z)
     np.testing.assert_allclose(found, [S[:, 0, 1], S[:, 1, 0]], rtol=1e-12)
     names = {str(layer.HEADS[i, k]): z[:, i, k] for i in (0, 1) for k in (0, 1)}
@@ -144,8 +145,10 @@ def test_low_rank_values_of_known_attention_are_a_regression():
     joint = np.block([[q, theta], [theta.T, rho]])
     drawn = random.multivariate_normal(np.zeros(4), joint, (n, 2))
     w, h = drawn[..., :2], drawn[..., 2:]
-    T = (1 - p.omega) * general.softmax(h[..., :1] @ h[..., :1].transpose(0, 2, 1)) + p.omega * p.A
-    S = general.softmax(w[..., :1] @ w[..., :1].transpose(0, 2, 1))
+    T = (1 - p.omega) * scipy.special.softmax(
+        h[..., :1] @ h[..., :1].transpose(0, 2, 1), -1
+    ) + p.omega * p.A
+    S = scipy.special.softmax(w[..., :1] @ w[..., :1].transpose(0, 2, 1), -1)
     gap = T @ h[..., 1:] - S @ w[..., 1:]
     assert test == pytest.approx((gap**2).sum((1, 2)).mean() / 2, rel=0.03)
 
@@ -212,8 +215,8 @@ def test_channel_draws_the_fields_of_correlated_tokens():
     covariance = np.kron(np.array([[q, theta], [theta, p.sigma**2]]), C)
     drawn = np.random.default_rng(0).multivariate_normal([m, -m, 0, 0], covariance, 160000)
     w, h = drawn[:, :2, None], drawn[:, 2:, None]
-    T = (1 - p.omega) * general.softmax(h @ h.transpose(0, 2, 1)) + p.omega * p.A
-    gap = T - general.softmax(w @ w.transpose(0, 2, 1))
+    T = (1 - p.omega) * scipy.special.softmax(h @ h.transpose(0, 2, 1), -1) + p.omega * p.A
+    gap = T - scipy.special.softmax(w @ w.transpose(0, 2, 1), -1)
     errors = p.sigma**2 * np.einsum("nab,bc,nac->n", gap, C, gap) / 2
     four = 4 * errors.std() / 400
     assert four < 0.02 * errors.mean() and found == pytest.approx(errors.mean(), abs=four)

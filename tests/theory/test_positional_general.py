@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.special
 
 from theory.parameters import ParameterError
 from theory.positional_semantic import Parameters, extensions, prox, solve
@@ -37,11 +38,11 @@ def test_atoms_of_the_law_are_averaged():
     one = g.headline(Parameters(alpha=1.0), 2)
     both = replace(one, gamma=gamma, pi=pi, weight=weight)
     assert both.spectra() == pytest.approx(np.einsum("k,klc->lc", weight, gamma), rel=1e-14)
-    hats = vars(g.starting_order(one, 2.0, 0.5, np.array([0.3, -0.4]), 0.2))
+    hats = g.starting_order(one, 2.0, 0.5, np.array([0.3, -0.4]), 0.2)._asdict()
 
     def parameters(system):
         order, norm, overlap = g.input_channel(system, hats)
-        return np.concatenate([np.ravel(v) for v in [*vars(order).values(), norm, overlap]])
+        return np.concatenate([np.ravel(v) for v in [*order, norm, overlap]])
 
     alone = [parameters(replace(one, gamma=gamma[[k]], pi=pi[[k]])) for k in range(2)]
     assert parameters(both) == pytest.approx(weight @ alone, rel=1e-12)
@@ -199,7 +200,10 @@ def test_untied_keys_equal_to_queries_attend_like_tied_ones():
         replace(g.headline(Parameters(alpha=1.0), 64), rank=r, untied=r == 2) for r in (1, 2)
     )
     rng = np.random.default_rng(0)
-    h, Y = rng.standard_normal((20, 2, 1)), g.softmax(rng.standard_normal((20, 2, 2)))
+    h, Y = (
+        rng.standard_normal((20, 2, 1)),
+        scipy.special.softmax(rng.standard_normal((20, 2, 2)), -1),
+    )
     rho = np.full(2, 0.25)
     a = tied.loss(h.reshape(20, -1), Y, rho)
     b = untied.loss(np.repeat(h, 2, 2).reshape(20, -1), Y, rho)
@@ -214,13 +218,18 @@ def test_untied_attention_is_of_queries_on_keys():
     """
     untied = replace(g.headline(Parameters(alpha=1.0), 64), rank=2, untied=True)
     rng = np.random.default_rng(1)
-    h, Y = rng.standard_normal((20, 2, 2)), g.softmax(rng.standard_normal((20, 2, 2)))
+    h, Y = (
+        rng.standard_normal((20, 2, 2)),
+        scipy.special.softmax(rng.standard_normal((20, 2, 2)), -1),
+    )
     rho = np.array([0.3, 0.2])
     value, *_ = untied.loss(h.reshape(20, -1), Y, rho)
     queries, keys = h[..., :1], h[..., 1:]
 
     def written_out(a, b):
-        return ((Y - g.softmax(a @ b.transpose(0, 2, 1))) ** 2 * rho).sum((1, 2)) / 2
+        return ((Y - scipy.special.softmax(a @ b.transpose(0, 2, 1), -1)) ** 2 * rho).sum(
+            (1, 2)
+        ) / 2
 
     assert value == pytest.approx(written_out(queries, keys), rel=1e-12)
     assert np.abs(value / written_out(keys, queries) - 1).mean() > 0.05

@@ -135,7 +135,6 @@ CASES = {
         "value_recovered": ({}, "N", [32, 64]),
     },
     "associative_memory.k_hop": {
-        "probability": ({"fixed_points": np.array([2, 1])}, "N", [4, 6]),
         "direct_time": ({}, "m_0", [0.1, 0.2]),
         "mixture_time": ({}, "m_0", [0.1, 0.2]),
         "curriculum_times": ({}, "m_0", [0.1, 0.2]),

@@ -146,7 +146,7 @@ def test_losses_beside_the_main_text_are_those_of_the_theory(monkeypatch):
         loss = more * predicted["train_loss"] * (1 + 1 / p.d + noise)
         return xr.Dataset({"train_loss": (("seed", "alpha"), loss)}, {"alpha": alpha})
 
-    monkeypatch.setattr(extensions, "train", trained)
+    monkeypatch.setattr(minima, "train", trained)
     monkeypatch.setattr(
         extensions, "solve", lambda p, b: SimpleNamespace(summary=lambda: predicted)
     )

@@ -22,7 +22,6 @@ from theory import (
     parameter,
     proved,
     scope,
-    sweep,
     symbol,
     table,
     vanishes,
@@ -285,8 +284,7 @@ def lemma_equations() -> dict[str, Equation]:
 Times = Annotated[np.ndarray | float, Allowed(low=0)]
 
 
-@scope.guard(MEMORY)
-@sweep.over_fields
+@scope.pointwise(MEMORY)
 def margin(p: Parameters, t: Times) -> np.ndarray:
     """Margin of `margin_flow` at times ``t = eta * steps``, without overflow."""
     return log_linear((1 + p.K * np.asarray(t, float) / p.N) / (p.K - 1), p.K - 1)

@@ -19,7 +19,6 @@ from theory import (
     parameter,
     proved,
     scope,
-    sweep,
     symbol,
     table,
     written_as,
@@ -94,8 +93,7 @@ applies = scope.applies({"steps": STEPS})
 # Numerical value of the second gradient
 
 
-@scope.guard(STEPS)
-@sweep.over_fields
+@scope.pointwise(STEPS)
 def second_gradient(p: Parameters) -> float:
     """Negative gradient of a trigger's own association in the second step, per unit learning rate
     of the first step.
@@ -186,8 +184,7 @@ def token_mean(known: bool) -> sp.Expr:
     Of T positions, T - 3 are uniform on the plain tokens. The answer is z with certainty if k = z,
     and uniform if k is not given.
     """
-    random = (T - 3) / n
-    return sp.simplify((random + (delta if known else 1 / n)) / T)
+    return sp.simplify(((T - 3) / n + (delta if known else 1 / n)) / T)
 
 
 def weight_of_position() -> sp.Expr:

@@ -21,7 +21,6 @@ from theory import (
     number,
     parameter,
     scope,
-    sweep,
     symbol,
     table,
     written_as,
@@ -94,8 +93,7 @@ applies = scope.applies({"one step": ONE_STEP})
 MOST = 2 * 10**8  # pairs of counts: 1.5 GB and a minute
 
 
-@scope.guard(ONE_STEP)
-@sweep.over_fields
+@scope.pointwise(ONE_STEP)
 def feed_forward_success(p: Parameters) -> float:
     """Probability that the noise token has strictly the largest count among n labels, exactly.
 
@@ -117,8 +115,7 @@ def feed_forward_success(p: Parameters) -> float:
         elif others > (j - 1) * p.N:
             inside = 0.0
         else:  # N Poisson counts, each below j, given that they add up to n - j
-            scale = others / p.N
-            series = scipy.stats.poisson.pmf(np.arange(min(j, others + 1)), scale)
+            series = scipy.stats.poisson.pmf(np.arange(min(j, others + 1)), others / p.N)
             inside = _power(series, p.N, others) / scipy.stats.poisson.pmf(others, others)
         total += scipy.stats.binom.pmf(j, p.n, p.a) * inside
     return float(total)
@@ -138,8 +135,7 @@ def _power(series: np.ndarray, exponent: int, order: int) -> float:
     return float(result[order]) if len(result) > order else 0.0
 
 
-@scope.guard(ONE_STEP)
-@sweep.over_fields
+@scope.pointwise(ONE_STEP)
 def value_recovered(p: Parameters) -> float:
     """Recovered fraction of the value memory at finite N, with ties broken evenly: of the tokens z
     whose largest value entry among the N answers is z. The row of the noise token is

@@ -57,7 +57,7 @@ def many(rate: sp.Expr, square: sp.Expr, score: sp.Symbol) -> sp.Expr:
 
 def over_root(integrand: Callable[[np.ndarray], Any], end: float) -> float:
     """Integral from 0 to ``end`` of a function that is analytic in the root of its variable."""
-    root, weights = gauss_legendre(NODES, 0, float(np.sqrt(end)))
+    root, weights = gauss_legendre(NODES, 0, np.sqrt(end))
     return float(2 * (weights * root * integrand(root**2)).sum())
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import Equation, Limit, Scope, proved, scope, sweep, table, vanishes, written_as
+from theory import Equation, Limit, Scope, proved, scope, table, vanishes, written_as
 from theory.associative_memory import ramp
 from theory.associative_memory.symbols import DERIVED, PAPER, ref, t
 from theory.notation import symbol
@@ -261,8 +261,7 @@ SCOPE = Scope(
 applies = scope.applies({"emergence": SCOPE})
 
 
-@scope.guard(SCOPE)
-@sweep.over_fields
+@scope.pointwise(SCOPE)
 def emergence_time(p: Any) -> float:
     """Time at which attention to the right key is 1/2, by the integral of `retrieval_emergence`.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import Equation, Limit, Scope, proved, scope, sweep, symbol, table, vanishes, written_as
+from theory import Equation, Limit, Scope, proved, scope, symbol, table, vanishes, written_as
 from theory.associative_memory import ramp
 from theory.associative_memory.symbols import DERIVED, PAPER, ref, t
 from theory.statement import (
@@ -249,8 +249,7 @@ SCOPE = Scope(
 applies = scope.applies({"emergence": SCOPE})
 
 
-@scope.guard(SCOPE)
-@sweep.over_fields
+@scope.pointwise(SCOPE)
 def emergence_time(p: Any) -> float:
     """Time at which attention to the relation is 1/2, by the integral of
     `softmax_recall_emergence`.

@@ -23,7 +23,6 @@ from theory import (
     function,
     parameter,
     scope,
-    sweep,
     symbol,
     table,
     written_as,
@@ -267,7 +266,7 @@ FAR = 9.0  # cutoff of the leak in standard deviations
 def gaussian_recall(N: Keys, d: Dimension) -> float:
     """Recall accuracy with Gaussian scores (`recall_gaussian`)."""
     names = ("sigma_right", "sigma_wrong")
-    s_0, s_1 = (float(recall_equations()[n].evaluate({"N": N, "d": d})) for n in names)
+    s_0, s_1 = (recall_equations()[n].number({"N": N, "d": d}) for n in names)
     return float(gaussian_accuracy(1.0, s_0, s_1, N))  # type: ignore[arg-type]  # a float
 
 
@@ -298,7 +297,7 @@ def sphere_recall(N: Keys, d: Dimension, nodes: Nodes = 200) -> float:
         Gauss points per integral. With 200 the error is below 1e-6 up to d = 10^6 and below 1e-5 at
         any d.
     """
-    s_0 = float(recall_equations()["sigma_right"].evaluate({"N": N, "d": d}))
+    s_0 = recall_equations()["sigma_right"].number({"N": N, "d": d})
     point, weight = gauss_legendre(nodes, -1)
     normal_z = 8 * point  # cut off at 8 standard deviations
     normal_w = 8 * weight * np.exp(-(normal_z**2) / 2) / np.sqrt(2 * np.pi)
@@ -311,8 +310,7 @@ def sphere_recall(N: Keys, d: Dimension, nodes: Nodes = 200) -> float:
             {"N": N, "d": d, "sigma_0": s_0, "z_normal": normal_z}
         )
     )
-    right = 1 + s_0 * normal_z
-    above = _above((right[:, None] - np.sin(angle)) / rho[:, None], d) @ leak_w
+    above = _above(((1 + s_0 * normal_z)[:, None] - np.sin(angle)) / rho[:, None], d) @ leak_w
     with np.errstate(divide="ignore"):  # a wrong score that is certainly larger
         return float(normal_w @ np.exp((N - 1) * np.log1p(-np.clip(above, 0, 1))))
 
@@ -359,15 +357,13 @@ def zipf_equations() -> Equations:
     )
 
 
-@scope.guard(RECALL)
-@sweep.over_fields
+@scope.pointwise(RECALL)
 def gaussian(p: Parameters) -> float:
     """Recall accuracy with Gaussian scores (`recall_gaussian`), one output per key."""
     return gaussian_recall(p.N, p.d)
 
 
-@scope.guard(RECALL)
-@sweep.over_fields
+@scope.pointwise(RECALL)
 def sphere(p: Parameters) -> float:
     """Recall accuracy with sphere tails (`recall_sphere`), one output per key."""
     return sphere_recall(p.N, p.d)
@@ -385,10 +381,7 @@ flows, sections, equations = catalogue(
 
 # Tables for the explorer
 
-PLACES: dict[str, list[float]] = {
-    "d": [4 * 2**k for k in range(8)],
-    "N": [2**k for k in range(1, 15)],
-}
+PLACES = {"d": [4 * 2**k for k in range(8)], "N": [2**k for k in range(1, 15)]}
 NOTE = "integrals computed beforehand at the places of the sliders, one output per key"
 
 

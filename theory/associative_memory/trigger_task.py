@@ -64,7 +64,6 @@ def memories_equations() -> Equations:
     k_2 = sp.Sum(e[trigger[k], i] * remapped[trigger[k], j], (k, 1, K))
     heads = "slides, induction head with associative memories"
     law = "slides, p(j|i) of the bigram task"
-    blind = "weights that know nothing: mean over draws"
     return table(
         ref,
         status="exact",
@@ -73,7 +72,7 @@ def memories_equations() -> Equations:
         target_W_K2=(W_K2[i, j], k_2, heads),
         target_W_O2=(W_O2[i, j], sp.Sum(u[k, i] * value[k, j], (k, 1, N)), heads),
         probe=(probe, recall, "slides, memory recall probes"),
-        probe_chance=(probe, chance, "derived here", blind),
+        probe_chance=(probe, chance, "derived here", "weights that know nothing: mean over draws"),
     )
 
 

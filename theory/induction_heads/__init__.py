@@ -80,8 +80,7 @@ def benchmark() -> dict[str, Any]:
         for size in SIZES:
             drop = {}
             for way, (run, options) in ways.items():
-                work = partial(run, size, query, **options)
-                spent[way, query, size], times = measured(work)
+                spent[way, query, size], times = measured(partial(run, size, query, **options))
                 drop[way] = times["T_drop"]
             for way, other, tolerance in (("flow", "flow, rtol 1e-7", 1e-5), ("law", "law", AGREE)):
                 error = float(abs(drop[other] / drop["flow"] - 1))

@@ -37,40 +37,33 @@ EARLY = 1e-6  # odds p/(1-p) at which the integration of saturation starts
 SERIES_FROM = 0.01  # start, where the series' terms still fall below rounding
 
 
+def at_fixed_p(rate: sp.Expr) -> sp.Expr:
+    """N times a rate for N to infinity; e^alpha = p G and G = e^alpha + 2N - 2 give G."""
+    size = sp.Symbol("N", positive=True)
+    expr = (N * rate).subs(G, (2 * N - 2) / (1 - p)).subs(r, s + F)
+    expr = expr.subs(F, dynamics.abbreviations()[F]).subs(N, size)
+    return sp.limit(sp.together(expr), size, sp.oo)
+
+
 @cache
-def inner_rates() -> tuple[sp.Expr, sp.Expr]:
+def inner_rates() -> list[sp.Expr]:
     """Universal rates d w/d tau and d gamma/d tau with tau = t/N: limit N to infinity at fixed w,
     then beta to infinity.
     """
     rates = dynamics.flow().rhs
-    short = dynamics.abbreviations()
-    size = sp.Symbol("N", positive=True)
     slope = p * (2 * N - 2) / G  # dp/dalpha
     of_w = p * rates[beta] + beta * slope * rates[alpha]
-    # e^alpha = p G and G = e^alpha + 2N - 2 give G = (2N - 2) / (1 - p).
-    of_p = {G: (2 * N - 2) / (1 - p)}
-    limits = []
-    for rate in (of_w, rates[gamma]):
-        expr = (N * rate).subs(of_p).subs(r, s + F).subs(F, short[F]).subs(N, size)
-        expr = sp.limit(sp.together(expr), size, sp.oo).subs(s, sp.exp(w)).subs(p, w / beta)
-        limits.append(sp.factor(sp.limit(sp.expand(expr), beta, sp.oo)))
-    return limits[0], limits[1]
+    at_w = (at_fixed_p(x).subs(s, sp.exp(w)).subs(p, w / beta) for x in (of_w, rates[gamma]))
+    return [sp.factor(sp.limit(sp.expand(x), beta, sp.oo)) for x in at_w]
 
 
 @cache
-def saturating_rates() -> tuple[sp.Expr, sp.Expr]:
+def saturating_rates() -> list[sp.Expr]:
     """N d beta/dt and N d gamma/dt as functions of p, beta and gamma for N to infinity at fixed p,
     to all orders in 1/beta; `inner_rates` are their leading order.
     """
-    rates, short = dynamics.flow().rhs, dynamics.abbreviations()
-    size = sp.Symbol("N", positive=True)
-    limits = []
-    for rate in (rates[beta], rates[gamma]):
-        expr = (N * rate).subs(G, (2 * N - 2) / (1 - p)).subs(r, s + F).subs(F, short[F])
-        limits.append(
-            sp.limit(sp.together(expr.subs(N, size)), size, sp.oo).subs(s, sp.exp(beta * p))
-        )
-    return sp.factor(limits[0]), sp.factor(limits[1])
+    rates = (dynamics.flow().rhs[x] for x in (beta, gamma))
+    return [sp.factor(at_fixed_p(x).subs(s, sp.exp(beta * p))) for x in rates]
 
 
 @cache
@@ -95,7 +88,7 @@ def left_over(N: int) -> float:
     """
     if N < 1 / EARLY:
         raise ParameterError(f"N = {N}: must be >= {1 / EARLY:g}, where saturation is integrated")
-    log_2N = float(np.log(2.0 * N))
+    log_2N = np.log(2.0 * N)
     of_beta, of_gamma = (numeric.function(x, [p, beta, gamma]) for x in saturating_rates())
 
     def odds(b: float) -> float:
@@ -104,10 +97,10 @@ def left_over(N: int) -> float:
     def moved(b: float, state: np.ndarray) -> list[float]:
         share = odds(b) / (1 + odds(b))
         pace = of_beta(share, b, state[0])
-        return [float(of_gamma(share, b, state[0]) / pace), float(1 / pace)]
+        return [of_gamma(share, b, state[0]) / pace, 1 / pace]
 
-    begin = float(np.sqrt(2 * (log_2N + np.log(EARLY) + EARLY)))
-    critical = float(np.sqrt(scipy.special.lambertw(4.0 * N**2).real))
+    begin = np.sqrt(2 * (log_2N + np.log(EARLY) + EARLY))
+    critical = np.sqrt(scipy.special.lambertw(4.0 * N**2).real)
     slow = begin * EARLY
     solved = scipy.integrate.solve_ivp(
         moved,
@@ -195,23 +188,20 @@ def matched_time() -> sp.Expr:
     share = sp.limit(
         (end - of_square).rewrite(sp.erfc) * sp.exp(beta**2 / 2) * beta / 2, beta, sp.oo
     )
-    near = sp.sqrt(beta_c**2 + 2 * log_w)
-    change = of_line.subs(sp.erf(sp.sqrt(2) * beta / 2), 1).subs(beta, near) - of_line.subs(
-        sp.erf(sp.sqrt(2) * beta / 2), 1
-    ).subs(beta, beta_c)
-    logs = sp.limit(change, beta_c, sp.oo)
+    near, line = sp.sqrt(beta_c**2 + 2 * log_w), of_line.subs(sp.erf(sp.sqrt(2) * beta / 2), 1)
+    logs = sp.limit(line.subs(beta, near) - line.subs(beta, beta_c), beta_c, sp.oo)
     # The inner solution starts as tau = C - 1/w - 2 ln w and ends at C + kappa.
     proved(share == 1 and logs == -2 * log_w, "slow manifold and inner problem do not match")
     square = -((beta_c - 1) ** 2)
-    constant = sp.expand(of_line.subs(sp.erf(sp.sqrt(2) * beta / 2), 1).subs(beta, beta_c) - square)
+    constant = sp.expand(line.subs(beta, beta_c) - square)
     return end * N**2 + N * square + N * (constant + kappa)
 
 
 def predicted(N: float) -> float:
     """The time of equation ``T_drop`` at a size."""
     numbers = {"N": float(N), "kappa": blow_up()["kappa"]}
-    numbers["beta_c"] = float(equations()["beta_c"].evaluate(numbers))
-    return float(equations()["T_drop"].evaluate(numbers))
+    numbers["beta_c"] = equations()["beta_c"].number(numbers)
+    return equations()["T_drop"].number(numbers)
 
 
 @cache
@@ -230,31 +220,13 @@ def tail() -> sp.Expr:
 def equations() -> Equations:
     """Inner problem, time of the drop, and the tail."""
     given, new = dynamics.GIVEN, dynamics.NEW
+    inner = f"{new}: loss drop", *given, INNER
     return table(
         ref,
         status="leading order",
-        drop_dw_dtau=(
-            sp.Derivative(w, tau),
-            lambda: inner_rates()[0],
-            f"{new}: loss drop",
-            *given,
-            INNER,
-        ),
-        drop_dgamma_dtau=(
-            sp.Derivative(gamma, tau),
-            lambda: inner_rates()[1],
-            f"{new}: loss drop",
-            *given,
-            INNER,
-        ),
-        drop_gamma_series=(
-            gamma,
-            lambda: inner_series(4),
-            f"{new}: loss drop",
-            *given,
-            INNER,
-            "w -> 0",
-        ),
+        drop_dw_dtau=(sp.Derivative(w, tau), lambda: inner_rates()[0], *inner),
+        drop_dgamma_dtau=(sp.Derivative(gamma, tau), lambda: inner_rates()[1], *inner),
+        drop_gamma_series=(gamma, lambda: inner_series(4), *inner, "w -> 0"),
         beta_c=(
             beta_c,
             sp.sqrt(sp.LambertW(4 * N**2)),

@@ -56,13 +56,12 @@ def abbreviations() -> Forms:
     """Definitions of r, F, s, p and G; each may use later ones. p is the score of the correct label
     divided by beta.
     """
-    own_label = network.key_scores()["own_label"].subs(q, N)
     return {
         r: s + F,
         F: 2 * N - 1,
         s: sp.exp(beta * p),
         p: sp.exp(alpha) / G,
-        G: sp.exp(alpha) / own_label,
+        G: sp.exp(alpha) / network.key_scores()["own_label"].subs(q, N),
     }
 
 
@@ -98,9 +97,8 @@ def equations() -> Equations:
     written_as(p_by_alpha.subs(p, short[p]).subs(G, short[G]), sp.diff(of_alpha, alpha))
     # d alpha / d beta = beta (2N - 2) / G separates.
     ratio = sp.simplify(s_by_p * p_by_alpha / s_by_beta).subs(G, short[G])
-    two_n = sp.numer(ratio) / beta
     invariant = sp.integrate(sp.denom(ratio), (alpha, 0, alpha)) - sp.integrate(
-        two_n * beta, (beta, 0, beta)
+        sp.numer(ratio), (beta, 0, beta)
     )
     invariant = written_as((2 * N - 2) * alpha + sp.exp(alpha) - 1 - (N - 1) * beta**2, invariant)
     start = sp.Rational(1, 2) * beta**2 + 1 / (2 * N - 2)
@@ -159,9 +157,8 @@ def flow() -> Flow:
     eq = equations()
     short = abbreviations()
     of_beta = 2 * F * s * p * gamma / r**2 * (1 - gamma * (s - 1) / r)
-    ratio = beta * (2 * N - 2) / G
     rates = {
-        alpha: ratio * of_beta,
+        alpha: beta * (2 * N - 2) / G * of_beta,
         beta: of_beta,
         gamma: 2 * s / r - 2 * gamma * (s**2 + F) / r**2,
     }
@@ -216,8 +213,7 @@ def initial_slope() -> sp.Expr:
     total = c["own_label"] + sp.Sum(c["later_item"] + c["later_label"], (d, 1, N - q))
     slope_at = gamma / N * (c["own_label"] - total / (2 * N))
     rate = -sp.diff(network.loss_of_query("strict"), beta).subs(start)
-    gap = sp.expand((rate - slope_at).replace(sp.Sum, taken_out))
-    proved(gap == 0, "not the initial slope")
+    proved(sp.expand((rate - slope_at).replace(sp.Sum, taken_out)) == 0, "not the initial slope")
     return slope_at
 
 
@@ -254,9 +250,8 @@ def large_initial_slope() -> sp.Expr:
 def query_equations() -> Equations:
     """Initial rate of beta, for any queried pair and on average."""
     given = (ORTHONORMAL, network.THREE, "alpha = beta = 0", "strict mask")
-    place = ref("beyond Assumption 8: any q")
     return table(
-        place,
+        ref("beyond Assumption 8: any q"),
         *given,
         status="exact",
         initial_slope=(slope, initial_slope),

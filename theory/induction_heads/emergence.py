@@ -8,7 +8,6 @@ N``.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
@@ -23,7 +22,7 @@ from theory import Allowed, ParameterError, checked
 from theory.induction_heads.parameters import LARGEST_N
 from theory.special import log_linear
 
-TIGHT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-16}  # gamma - 1 is of order 1/N
+TIGHT = {"rtol": 1e-12, "atol": 1e-16}  # gamma - 1 is of order 1/N
 LAYER = 1.0  # length of the initial layer in t/N; gamma passes 1/2 near ln 2
 NEWTON = 3  # Newton steps; they make alpha exact to rounding
 FARTHEST = 60.0  # beta; the loss drops before beta = 15 for every N allowed
@@ -44,8 +43,7 @@ def alpha_of(beta: Any, N: int) -> Any:
     if N == 1:
         return np.zeros_like(np.asarray(beta, float))
     n = 2 * N - 2
-    start = np.square(beta) / 2 + 1 / n
-    alpha = log_linear(start, n)
+    alpha = log_linear(np.square(beta) / 2 + 1 / n, n)
     for _ in range(NEWTON):  # restores the relative accuracy at small beta
         alpha = alpha - (alpha + np.expm1(alpha) / n - np.square(beta) / 2) / (
             1 + np.exp(alpha) / n
@@ -86,8 +84,7 @@ def rates(beta: Any, g: Any, N: int) -> tuple[Any, Any, Any]:
             + np.log1p(-(1 + g) * sigma / r)
         )
     dgamma_dt = 2 * (F * sigma - g * square) / r**2
-    loss = 1 - 2 * (1 + g) * (1 + sigma) / r + (1 + g) ** 2 * square / r**2
-    return log_rate, dgamma_dt, loss
+    return log_rate, dgamma_dt, 1 - 2 * (1 + g) * (1 + sigma) / r + (1 + g) ** 2 * square / r**2
 
 
 @dataclass(frozen=True)
@@ -98,25 +95,25 @@ class Path:
 
     def _early(self, tau: float, state: np.ndarray) -> list[float]:
         log_rate, dgamma_dt, _ = rates(state[0], state[1] - 1, self.N)
-        return [math.exp(log_rate + state[0] ** 2 / 2) / (2 * self.N), self.N * float(dgamma_dt)]
+        return [math.exp(log_rate + state[0] ** 2 / 2) / (2 * self.N), self.N * dgamma_dt]
 
     def _late(self, beta: float, state: np.ndarray) -> list[float]:
         log_rate, dgamma_dt, _ = rates(beta, state[1], self.N)
         gauss = math.exp(-beta * beta / 2)
         slowness = 2.0 * self.N**2 * gauss * math.exp(-log_rate)  # dt/dbeta
-        return [2.0 * self.N * gauss * math.expm1(-log_rate), float(dgamma_dt) * slowness]
+        return [2.0 * self.N * gauss * math.expm1(-log_rate), dgamma_dt * slowness]
 
-    def layer(self, tau: float) -> np.ndarray:
-        """Beta and gamma at t = tau N inside the layer."""
+    def layer(self, *tau: float) -> np.ndarray:
+        """Beta and gamma at times t = tau N inside the layer, up to the last one."""
         return scipy.integrate.solve_ivp(
-            self._early, (0, tau), [0.0, 0.0], method="DOP853", rtol=1e-13, atol=1e-18
-        ).y[:, -1]
+            self._early, (0, tau[-1]), [0.0, 0.0], "DOP853", tau, rtol=1e-13, atol=1e-18
+        ).y
 
     @cached_property
     def handover(self) -> tuple[float, np.ndarray]:
         """Beta at the end of the layer, and (excess, gamma - 1) there."""
-        beta, gamma = self.layer(LAYER)
-        return float(beta), np.array([LAYER - 2.0 * self.N * float(gaussian(beta)), gamma - 1])
+        ((beta,), (gamma,)) = self.layer(LAYER)
+        return beta, np.array([LAYER - 2.0 * self.N * gaussian(beta), gamma - 1])
 
     def integrate(self, start: tuple[float, np.ndarray], end: float, **options: Any) -> Any:
         """Continue from (beta, state) to a larger beta."""
@@ -139,11 +136,8 @@ class Path:
 
     def in_layer(self, k: int, level: float) -> float:
         """First time at which beta (0) or gamma (1) reaches a level inside the layer."""
-
-        def missing(tau: float) -> float:
-            return float(self.layer(tau)[k]) - level
-
-        return self.N * float(scipy.optimize.brentq(missing, 1e-9, LAYER, xtol=1e-15))
+        missing = lambda tau: self.layer(tau)[k, 0] - level  # noqa: E731
+        return self.N * scipy.optimize.brentq(missing, 1e-9, LAYER, xtol=1e-15)
 
     def of_gamma(self, level: float = HALF) -> float:
         """First time at which gamma reaches a level below its value at the end of the layer."""
@@ -161,23 +155,21 @@ class Path:
         """First time at which alpha reaches a level; infinite at N = 1."""
         return self.of_beta(beta_of(level, self.N))
 
-    def of_loss(self, level: float = HALF) -> float:
-        """First time at which the loss falls below a level."""
+    def of_loss(self) -> float:
+        """First time at which the loss falls below 1/2."""
 
         def above(beta: float, state: np.ndarray) -> float:
-            return float(rates(beta, state[1], self.N)[2]) - level
+            return rates(beta, state[1], self.N)[2] - HALF
 
         above.terminal = True  # type: ignore[attr-defined]
         run = self.integrate(self.handover, FARTHEST, events=above)
-        before = (run.t[-2], run.y[:, -2])  # last integrator step with the loss above the level
+        before = (run.t[-2], run.y[:, -2])  # last integrator step with the loss above 1/2
 
         def at(beta: float) -> np.ndarray:
             return self.integrate(before, beta).y[:, -1] if beta > before[0] else before[1]
 
-        beta = float(
-            scipy.optimize.brentq(
-                lambda b: above(b, at(b)), before[0], run.t[-1] * (1 + 1e-9), xtol=1e-14
-            )
+        beta = scipy.optimize.brentq(
+            lambda b: above(b, at(b)), before[0], run.t[-1] * (1 + 1e-9), xtol=1e-14
         )
         return float(self.time(beta, at(beta)[0]))
 
@@ -198,20 +190,11 @@ class Path:
         if not end > 1e-290:  # subnormal numbers lack the digits for integration
             raise ParameterError(f"t = {end:g}: must be above 1e-290")
         tau = np.linspace(0, min(LAYER, end / self.N), 60)
-        early = scipy.integrate.solve_ivp(
-            self._early,
-            (0, tau[-1]),
-            [0.0, 0.0],
-            method="DOP853",
-            rtol=1e-10,
-            atol=1e-14,
-            t_eval=tau,
-        )
-        t, beta, g = self.N * tau, early.y[0], early.y[1] - 1
+        t, (beta, g) = self.N * tau, self.layer(*tau) - np.array([[0], [1]])
         if end > LAYER * self.N:
 
             def arrived(b: float, state: np.ndarray) -> float:
-                return float(self.time(b, state[0])) - end
+                return self.time(b, state[0]) - end
 
             arrived.terminal = True  # type: ignore[attr-defined]
             run = self.integrate(self.handover, FARTHEST, events=arrived, dense_output=True)
@@ -226,8 +209,7 @@ class Path:
             pairs = ((t, self.time(grid, excess)), (beta, grid), (g, slow))
             t, beta, g = (np.append(early, late) for early, late in pairs)
         alpha = alpha_of(beta, self.N)
-        loss = rates(beta, g, self.N)[2]
-        curves = {"alpha": alpha, "beta": beta, "gamma": 1 + g, "loss": loss}
+        curves = {"alpha": alpha, "beta": beta, "gamma": 1 + g, "loss": rates(beta, g, self.N)[2]}
         data = {name: ("t", values) for name, values in curves.items()}
         return xr.Dataset(data, {"t": t}, {"kind": "theory", "N": self.N})
 
@@ -256,10 +238,9 @@ def times(
         if never reached.
     """
     path = Path(N)
-    find: dict[str, Callable[[], float]] = {
-        "T_gamma": lambda: path.of_gamma(level_gamma),
-        "T_beta": lambda: path.of_beta(level),
-        "T_alpha": lambda: path.of_alpha(level),
-        "T_drop": path.of_loss,
+    return {
+        "T_gamma": path.of_gamma(level_gamma),
+        "T_beta": path.of_beta(level),
+        "T_alpha": path.of_alpha(level),
+        "T_drop": path.of_loss(),
     }
-    return {name: events() for name, events in find.items()}

@@ -65,7 +65,7 @@ def scaled_rates(first: Forms, order: int) -> tuple[sp.Expr, sp.Expr]:
 
 
 @cache
-def manifold(order: int = 2) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
+def manifold() -> tuple[sp.Expr, sp.Expr, sp.Expr]:
     """Alpha, gamma and 2 N^2 d beta/dt on the slow manifold, polynomials in x with coefficients in
     beta and E.
 
@@ -78,20 +78,19 @@ def manifold(order: int = 2) -> tuple[sp.Expr, sp.Expr, sp.Expr]:
         - beta**2 / 2
     )
     step = sp.simplify(step.subs(sp.exp(alpha), E * sp.exp(u)).subs(N, in_x))
-    for power in range(1, order + 2):
+    for power in (1, 2, 3):
         shift = truncated(step.subs(u, shift), power, x)
-    coefficients = sp.symbols(f"g_1:{order + 1}")
-    of_gamma = 1 + sum(c * x ** (k + 1) for k, c in enumerate(coefficients))
+    coefficients = sp.symbols("g_1 g_2")
+    of_gamma = 1 + sum(c * x**k for k, c in enumerate(coefficients, 1))
     point = {sp.exp(alpha): E * sp.exp(shift), gamma: of_gamma}
-    beta_rate, gamma_rate = scaled_rates(point, order + 1)
+    beta_rate, gamma_rate = scaled_rates(point, 3)
     for k, c in enumerate(coefficients, 1):
         along = sp.diff(of_gamma, beta) + beta * E * sp.diff(of_gamma, E)
-        residual = sp.expand(gamma_rate - along * beta_rate).coeff(x, k)
-        value = sp.solve(residual, c)[0]
+        value = sp.solve(sp.expand(gamma_rate - along * beta_rate).coeff(x, k), c)[0]
         of_gamma, gamma_rate, beta_rate = (
             e.subs(c, value) for e in (of_gamma, gamma_rate, beta_rate)
         )
-    speed = truncated(sp.expand(beta_rate / x), order, x)  # 2 N^2 d beta/dt = (N d beta/dt) / x
+    speed = truncated(sp.expand(beta_rate / x), 2, x)  # 2 N^2 d beta/dt = (N d beta/dt) / x
     return shift, sp.expand(of_gamma), speed
 
 
@@ -105,7 +104,7 @@ def layer(order: int = 2) -> tuple[sp.Expr, sp.Expr]:
     of_gamma = sum(g[k](tau) * x**k for k in range(order + 1))
     A = sp.Symbol("A")  # alpha / x^2, which does not occur to this order
     rates = scaled_rates({alpha: A * x**2, beta: of_beta, gamma: of_gamma}, order)
-    known: dict[sp.Expr, sp.Expr] = {b[0](tau): sp.S.Zero}
+    known = {b[0](tau): sp.S.Zero}
     for k in range(order + 1):
         for function, rate in ((b[k], rates[0]), (g[k], rates[1])):
             if function == b[0]:
@@ -122,16 +121,12 @@ def layer(order: int = 2) -> tuple[sp.Expr, sp.Expr]:
     return sp.expand(of_beta.subs(known)), sp.expand(of_gamma.subs(known))
 
 
-def crossing(curve: sp.Expr, level: sp.Expr, order: int = 2) -> sp.Expr:
-    """Time tau at which a polynomial in x, with coefficients in tau, reaches a level, expanded in
-    x.
-    """
-    coefficients = sp.solve(curve.coeff(x, 0) - level, tau)[0]
-    for k in range(1, order + 1):
-        c = sp.Dummy("c")
-        value = sp.expand(
-            truncated((curve - level).subs(tau, coefficients + c * x**k), k, x)
-        ).coeff(x, k)
+def crossing(curve: sp.Expr) -> sp.Expr:
+    """Time tau at which a polynomial in x, with coefficients in tau, reaches 1/2, to order x^2."""
+    gap, c = curve - HALF, sp.Dummy("c")
+    coefficients = sp.solve(gap.coeff(x, 0), tau)[0]
+    for k in (1, 2):
+        value = sp.expand(truncated(gap.subs(tau, coefficients + c * x**k), k, x)).coeff(x, k)
         coefficients += sp.simplify(sp.solve(value, c)[0]) * x**k
     return coefficients
 
@@ -187,8 +182,7 @@ def slow_time() -> list[sp.Expr]:
     # t = parts[0]/x^2 + parts[1]/x + parts[2] + delay, x = 1/(2N)
     slow = 4 * N**2 * parts[0] + 2 * N * parts[1] + parts[2]
     of_beta = layer()[0].subs(sp.exp(-tau), 0)  # after the initial layer
-    scaled = (slow / N).subs(N, in_x).subs(beta, of_beta)
-    delay = sp.expand(truncated(tau - scaled, 1, x))
+    delay = sp.expand(truncated(tau - (slow / N).subs(N, in_x).subs(beta, of_beta), 1, x))
     proved(not delay.has(tau, x), "layer and slow manifold do not match")
     return [sp.expand(4 * parts[0]), sp.expand(2 * parts[1] + delay), sp.expand(parts[2])]
 
@@ -198,16 +192,14 @@ def in_powers(coefficients: Sequence[sp.Expr]) -> sp.Expr:
     return sum((c * N ** (2 - k) for k, c in enumerate(coefficients)), sp.S.Zero)
 
 
-def time_of_beta(level: sp.Expr) -> sp.Expr:
-    """T_beta for a given level, to O(1)."""
-    return in_powers([sp.simplify(c.subs(beta, level)) for c in slow_time()])
+def time_of_beta() -> sp.Expr:
+    """T_beta to O(1)."""
+    return in_powers([sp.simplify(c.subs(beta, HALF)) for c in slow_time()])
 
 
-def time_of_alpha(level: sp.Expr) -> sp.Expr:
-    """T_alpha for a given level, to O(1): the time at which beta has the value given by the
-    invariant.
-    """
-    of_level = dynamics.equations()["beta_of_alpha"].rhs.subs(alpha, level).subs(N, in_x)
+def time_of_alpha() -> sp.Expr:
+    """T_alpha to O(1): the time at which beta has the value given by the invariant."""
+    of_level = dynamics.equations()["beta_of_alpha"].rhs.subs(alpha, HALF).subs(N, in_x)
     scaled = sum(c * x**k / 2 ** (2 - k) for k, c in enumerate(slow_time()))  # t x^2
     expanded = truncated(scaled.subs(beta, truncated(of_level, 2, x)), 2, x)
     return in_powers([sp.simplify(expanded.coeff(x, k)) * 2 ** (2 - k) for k in range(3)])
@@ -222,14 +214,11 @@ def equations() -> Equations:
     def spelled(k: int) -> sp.Expr:
         return manifold()[k].subs(E, sp.exp(beta**2 / 2))
 
-    def slow_alpha() -> sp.Expr:
-        return beta**2 / 2 + sp.collect(truncated(spelled(0), 2, x), x)
-
     def leading() -> sp.Expr:
         return 2 * N**2 * integral(theta)
 
     def time_of_gamma() -> sp.Expr:
-        return sp.expand(N * crossing(layer()[1], HALF).subs(x, 1 / (2 * N)))
+        return sp.expand(N * crossing(layer()[1]).subs(x, 1 / (2 * N)))
 
     return equation.table(
         ref,
@@ -237,13 +226,18 @@ def equations() -> Equations:
         status="leading order",
         gamma_layer=(gamma, lambda: sp.collect(layer()[1], x), "Theorem 2, B.6", early),
         beta_layer=(beta, lambda: sp.collect(layer()[0], x), "Theorem 2, B.6", early),
-        alpha_slow=(alpha, slow_alpha, new, late),
+        alpha_slow=(
+            alpha,
+            lambda: beta**2 / 2 + sp.collect(truncated(spelled(0), 2, x), x),
+            new,
+            late,
+        ),
         gamma_slow=(gamma, lambda: sp.collect(spelled(1), x), new, late),
         slow_rate=(slow_rate, lambda: sp.collect(spelled(2), x), new, late),
         slow_time=(t, lambda: sp.collect(in_powers(slow_time()), N), new, late),
         T_gamma=(T_gamma, time_of_gamma, f"{TIMES}, Eq. (10), {new}", "next term O(1/N^2)"),
-        T_beta=(T_beta, lambda: time_of_beta(HALF), f"{TIMES}, Eq. (10), {new}", NEXT),
-        T_alpha=(T_alpha, lambda: time_of_alpha(HALF), f"{TIMES}, Eqs. (10)-(11), {new}", NEXT),
+        T_beta=(T_beta, time_of_beta, f"{TIMES}, Eq. (10), {new}", NEXT),
+        T_alpha=(T_alpha, time_of_alpha, f"{TIMES}, Eqs. (10)-(11), {new}", NEXT),
         T_beta_theta=(T_beta_theta, leading, f"{new}: threshold theta for beta", "next term O(N)"),
         T_alpha_theta=(
             T_alpha_theta,

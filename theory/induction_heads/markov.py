@@ -9,7 +9,7 @@ import numpy as np
 import sympy as sp
 from scipy.optimize import brentq
 
-from theory import Equations, Limit, Scope, numeric, proved, scope, sweep, symbol, table, written_as
+from theory import Equations, Limit, Scope, numeric, proved, scope, symbol, table, written_as
 from theory.associative_memory import ramp
 from theory.statement import (
     Statement,
@@ -168,8 +168,7 @@ def until(of: sp.Expr) -> sp.Expr:
 @cache
 def seconds() -> sp.Expr:
     """Time until the read-out is c."""
-    form = m**2 * (c / m + m * (sp.exp(c / m) - 1) / (k + U - m))
-    return written_as(form, until(sp.S.One))
+    return written_as(m**2 * (c / m + m * (sp.exp(c / m) - 1) / (k + U - m)), until(sp.S.One))
 
 
 @cache
@@ -199,8 +198,7 @@ def speed() -> sp.Expr:
 def many_lags() -> sp.Expr:
     """Value of the clock at which the first layer attends to the previous token, for many lags."""
     ticks_needed = ramp.many(sp.limit(D * speed() / W, D, sp.oo), sp.limit(law(), D, sp.oo), v) * D
-    form = D * m**2 / (rho**2 * (m - 1)) * sp.sqrt(sp.pi * (k - 1) / 2)
-    return written_as(form, ticks_needed)
+    return written_as(D * m**2 / (rho**2 * (m - 1)) * sp.sqrt(sp.pi * (k - 1) / 2), ticks_needed)
 
 
 @cache
@@ -306,7 +304,7 @@ def bigrams(p: Any) -> float:
 
 def unigrams(p: Any) -> float:
     """`unigram_time`."""
-    return float(plateau_equations()["markov_unigram"].evaluate(p))
+    return plateau_equations()["markov_unigram"].number(p)
 
 
 GIVEN = (
@@ -341,8 +339,7 @@ PLATEAU = Scope("markov_unigram", STUDENTS, (*GIVEN, FOUND, APART), free=FREE)
 applies = scope.applies({"emergence": SCOPE, "plateau": PLATEAU})
 
 
-@scope.guard(SCOPE)
-@sweep.over_fields
+@scope.pointwise(SCOPE)
 def emergence_time(p: Any) -> float:
     """Time at which half of the first layer's attention is on the previous token: `markov_time` at
     the read-out whose clock equals the integral of the exact rate along the balance.
@@ -352,15 +349,13 @@ def emergence_time(p: Any) -> float:
     return bigrams(p)
 
 
-@scope.guard(PLATEAU)
-@sweep.over_fields
+@scope.pointwise(PLATEAU)
 def unigram_time(p: Any) -> float:
     """Time at which half the probability is on the chain's states, `markov_unigram`."""
     return unigrams(p)
 
 
-@scope.guard(PLATEAU)
-@sweep.over_fields
+@scope.pointwise(PLATEAU)
 def plateau_length(p: Any) -> float:
     """Time between both: the loss is near ln m, or falls to it."""
     return bigrams(p) - unigrams(p)

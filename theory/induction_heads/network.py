@@ -120,8 +120,7 @@ class Network:
                 p.column, column, lambda c: self.block(p.row, row, lambda b: inner(b, c))
             )
 
-        terms = (w * product(p) for p, w in self.weights.items() if p.matrix == matrix)
-        return sum(terms, node(0))
+        return sum((w * product(p) for p, w in self.weights.items() if p.matrix == matrix), node(0))
 
     def first_attention(self, row: Row, column: Row) -> Node:
         """Softmax weight of the first layer."""

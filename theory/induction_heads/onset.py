@@ -9,7 +9,7 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import Onset, of_onset, prediction, scope, sweep, until
+from theory import Onset, of_onset, prediction, scope, until
 from theory.induction_heads import drop, dynamics, emergence, expansions
 from theory.induction_heads.all_weights import burst, descent, scores
 from theory.induction_heads.all_weights.running import NAMES
@@ -20,8 +20,7 @@ from theory.induction_heads.structure import HEAD
 # Emergence times for Parameters, and predicted curves of a training run
 
 
-@scope.guard(ALL)
-@sweep.over_fields
+@scope.pointwise(ALL)
 def all_weights_times(p: Parameters) -> dict[str, float]:
     """Emergence times with all weights trained, for the data, query and mask of ``p``.
 
@@ -35,8 +34,7 @@ def all_weights_times(p: Parameters) -> dict[str, float]:
 
 
 @until("t")
-@scope.guard(DESCENT)
-@sweep.over_fields
+@scope.pointwise(DESCENT)
 def predict(
     p: Parameters, runs: xr.Dataset | None = None, *, until: float | None = None
 ) -> xr.Dataset:
@@ -67,8 +65,7 @@ def predict(
     of = descent.loss_of(p.N, p.query, p.mask, p.B)
 
     def follow() -> xr.Dataset:
-        whole = descent.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]), p.B)
-        path = whole[steps]
+        path = descent.euler(p.N, p.query, p.mask, p.time_per_step, int(steps[-1]), p.B)[steps]
         losses = [of(x)[0] for x in path]
         curves = {short: ("t", path[:, NAMES.index(full)]) for short, full in HEAD.items()}
         return xr.Dataset(curves | {"loss": ("t", losses)}, {"t": clock, "step": ("t", steps)})
@@ -100,8 +97,7 @@ ROLES = {
 
 
 @until("t")
-@scope.guard(EMERGENCE)
-@sweep.over_fields
+@scope.pointwise(EMERGENCE)
 def onset(p: Parameters, until: float | None = None) -> Onset:
     """Emergence times and curves for the trained parameters: three pseudo-parameters, or all
     weights.

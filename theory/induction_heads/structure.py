@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import sympy as sp
 
-from theory import Equation, Equations, array, symbol, table
+from theory import Equations, array, symbol, table
 from theory.induction_heads.symbols import (
     W1,
     W2,
@@ -165,9 +165,7 @@ def signed_permutations(size: int) -> Iterable[np.ndarray]:
     """All 2^n n! signed permutation matrices."""
     for order in itertools.permutations(range(size)):
         for signs in itertools.product((1, -1), repeat=size):
-            matrix = np.zeros((size, size), int)
-            matrix[range(size), order] = signs
-            yield matrix
+            yield np.diag(signs)[:, order]
 
 
 def swap(D: int) -> np.ndarray:
@@ -241,7 +239,7 @@ def dimension(D: int) -> Fraction:
 
 
 @cache
-def equations() -> dict[str, Equation]:
+def equations() -> Equations:
     """Nonzero blocks of the weights, entry by entry."""
     blocks: dict[tuple[str, int, int], sp.Expr] = {}
     for name, matrix, row, column, kernel in pseudo_parameters():
@@ -251,23 +249,12 @@ def equations() -> dict[str, Equation]:
         entry = parameter * (sp.KroneckerDelta(m, n) if kernel == "I" else M[m, n])
         place = (matrix, row, column)
         blocks[place] = blocks.get(place, sp.S.Zero) + entry
-    still = {symbol(p.name, real=True) for p in pseudo_parameters()} - {
-        symbol(x, real=True) for x in reachable()
-    }
-    rows = []
+    still = [symbol(p.name, real=True) for p in pseudo_parameters() if p.name not in reachable()]
+    rows = {}
     for (matrix, row, column), entry in blocks.items():
         places = (row + 1,) if matrix == "W3" else (row + 1, column + 1)
-        block = ARRAYS[matrix][*places, m, n]
         moving = entry.subs(dict.fromkeys(still, 0))
         note = "" if moving == entry else ", sharpened: stays zero for all time"
-        rows.append(
-            Equation(
-                f"{matrix}_{''.join(map(str, places))}",
-                block,
-                moving if note else entry,
-                ref(f"Theorem 1, {EQUATION[matrix]}{note}"),
-                "exact",
-                ASSUMED,
-            )
-        )
-    return {e.name: e for e in rows}
+        name = f"{matrix}_{''.join(map(str, places))}"
+        rows[name] = ARRAYS[matrix][*places, m, n], moving, f"Theorem 1, {EQUATION[matrix]}{note}"
+    return table(ref, *ASSUMED, status="exact", **rows)

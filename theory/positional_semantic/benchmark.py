@@ -3,7 +3,8 @@ quadrature.
 """
 
 import functools
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,19 +16,13 @@ from theory.positional_semantic.parameters import Parameters
 from theory.positional_semantic.state_evolution import OVERLAP
 from theory.timing import measured, row
 
-OMEGAS, ALPHAS = (
-    np.linspace(0.05, 0.5, 10),
-    np.linspace(0.01, 2, 25),
-)  # alphas of the paper's figures
+OMEGAS, ALPHAS = np.linspace(0.05, 0.5, 10), np.linspace(0.01, 2, 25)  # of the paper's figures
 AT, BESIDE = 1.3, 1.25
 FINE = 24  # nodes per axis of the reference
 AGREE = 5e-3  # relative in q and overlap: a few permille at 16 nodes, more at small omega
 REPEATS = 3
-CHECKED = (
-    (0.3, 1.25375),
-    (0.3, 2.0),
-    (0.5, 2.0),
-)  # points of the diagram compared with the reference
+# Points of the diagram compared with the reference: those next to them, where both branches exist.
+CHECKED = (0.3, 1.25375), (0.3, 2.0), (0.5, 2.0)
 
 
 def distance(point: Any, reference: FixedPoint) -> float:
@@ -50,21 +45,18 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
     omegas, alphas = list(omegas), list(alphas)
     solve(p.replace(alpha=AT), "semantic")  # first call derives and compiles
     seconds, diagram = measured(lambda: phase_diagram(p, omegas, alphas))
-    errors = [
-        distance(
-            diagram.sel(branch=k, omega=w, alpha=a),
-            solve(p.replace(omega=w, alpha=a, order=FINE), k),
-        )
-        for w, a in nearest(omegas, alphas)
-        for k in OVERLAP
-    ]
+    errors = []
+    for (w, a), k in itertools.product(CHECKED, OVERLAP):
+        there = diagram.sel(branch=k).sel(omega=w, alpha=a, method="nearest")
+        at = {x: float(there[x]) for x in ("omega", "alpha")}
+        errors.append(distance(there, solve(p.replace(order=FINE, **at), k)))
     way = f"phase diagram, {len(alphas)} alpha x {len(omegas)} omega, both branches, all cores"
     rows = [row(way, 2 * len(omegas) * len(alphas), seconds, max(errors), AGREE)]
     for branch in OVERLAP:
         there = p.replace(alpha=AT)
         reference = solve(there.replace(order=FINE), branch)
         near = solve(p.replace(alpha=BESIDE), branch)
-        ways: dict[str, Callable[[], FixedPoint]] = {
+        ways = {
             "alone": functools.partial(solve, there, branch),
             "from a neighbour": functools.partial(solve, there, branch, near),
             "12-node rule, damped": functools.partial(variants.solve_low_degree, there, branch),
@@ -81,13 +73,3 @@ def benchmark(omegas: Iterable[float] = OMEGAS, alphas: Iterable[float] = ALPHAS
         f"error: largest relative one in q and the overlap against {FINE} nodes per axis; ratio: 12-node rule, which "
         "jumps of the minimiser spoil, over ours, positional branch",
     }
-
-
-def nearest(omegas: list[float], alphas: list[float]) -> list[tuple[float, float]]:
-    """Grid points next to the checked ones, at which both branches exist."""
-    return sorted(
-        {
-            (min(omegas, key=lambda w: abs(w - x)), min(alphas, key=lambda a: abs(a - y)))
-            for x, y in CHECKED
-        }
-    )

@@ -5,7 +5,7 @@ which the semantic layer beats the linear one.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -13,8 +13,7 @@ import joblib
 import numpy as np
 import xarray as xr
 
-from theory import Allowed, ParameterError, checked, scope, sweep
-from theory.positional_semantic.channel import State
+from theory import Allowed, ParameterError, checked, scope
 from theory.positional_semantic.errors import baseline
 from theory.positional_semantic.fixed_point import COARSE, FixedPoint, solve
 from theory.positional_semantic.parameters import MINIMUM, Parameters
@@ -37,9 +36,7 @@ MEANING = {
 
 
 @checked
-def continue_branch(
-    p: Parameters, branch: Branch, alphas: Alphas, near: FixedPoint | None = None
-) -> list[FixedPoint | None]:
+def continue_branch(p: Parameters, branch: Branch, alphas: Alphas) -> list[FixedPoint | None]:
     """Fixed points of one branch at every alpha, by continuation from the largest alpha down.
 
     The branch ends where its overlap vanishes or its fixed point is lost; the result is None there
@@ -47,6 +44,7 @@ def continue_branch(
     searched for at every alpha until found.
     """
     points: dict[float, FixedPoint] = {}
+    near = None
     for alpha in sorted({float(a) for a in alphas}, reverse=True):
         here = p.replace(alpha=alpha)
         try:
@@ -55,36 +53,17 @@ def continue_branch(
                 if not near.exists:
                     near = None
                     continue
-            point = solve(here, branch, _predicted(alpha, points, near))
+            point = solve(here, branch, near)
         except NotConverged:
             point = None
         if point is not None and point.exists:
-            points[alpha] = point
+            points[alpha] = near = point
         elif points or branch != "positional":
             break
     return [points.get(float(a)) for a in alphas]
 
 
-def _predicted(
-    alpha: float, points: dict[float, FixedPoint], near: FixedPoint | None
-) -> FixedPoint | None:
-    """Starting point at ``alpha``: linear extrapolation of the last two points, if it keeps q and V
-    positive.
-    """
-    last = list(points.values())[-2:]
-    if len(last) < 2:
-        return last[0] if last else near
-    before, here = last
-    ahead = (alpha - here.p.complexity) / (here.p.complexity - before.p.complexity)
-    state = State(*(b + ahead * (b - a) for a, b in zip(before.state, here.state, strict=True)))
-    # Near the end of a branch its overlap vanishes as a square root, which a linear extrapolation
-    # overshoots.
-    safe = all(s * b > 0.25 * b * b for s, b in zip(state, here.state, strict=True) if b)
-    return replace(here, state=state) if safe else here
-
-
-@scope.guard(MINIMUM)
-@sweep.over_fields
+@scope.pointwise(MINIMUM)
 def curve(p: Parameters, branch: Branch, alphas: Alphas) -> xr.Dataset:
     """Order parameters, losses and errors of one branch over alpha; NaN where the branch does not
     exist.
@@ -104,12 +83,11 @@ def curve(p: Parameters, branch: Branch, alphas: Alphas) -> xr.Dataset:
         Variables of `MEANING` over ``alpha``.
     """
     alphas = [float(a) for a in alphas]
-    points = continue_branch(p, branch, alphas)
     rows = [
         {**f.summary(), "slope": f.slope, "replicon": f.replicon, "jump": f.jump}
         if f is not None
         else dict.fromkeys(MEANING, np.nan)
-        for f in points
+        for f in continue_branch(p, branch, alphas)
     ]
     data = {
         k: ("alpha", np.array([r[k] for r in rows], float), {"long_name": text})
@@ -128,8 +106,7 @@ def curve(p: Parameters, branch: Branch, alphas: Alphas) -> xr.Dataset:
     )
 
 
-@scope.guard(MINIMUM)
-@sweep.over_fields
+@scope.pointwise(MINIMUM)
 def phase_diagram(
     p: Parameters, omegas: Omegas, alphas: Alphas, jobs: Annotated[int, Allowed(low=-1)] = -1
 ) -> xr.Dataset:
@@ -211,8 +188,7 @@ def _critical(p: Parameters, near: Thresholds | None) -> tuple[float, dict[str, 
     def at(alpha: float, branch: str, start: FixedPoint | None) -> FixedPoint:
         return solve(p.replace(alpha=alpha), branch, start)
 
-    known = near is not None and near.at_alpha_c
-    return crossing(at, near.alpha_c, near.at_alpha_c) if near and known else crossing(at)
+    return crossing(at, near.alpha_c, near.at_alpha_c) if near and near.at_alpha_c else crossing(at)
 
 
 def crossing(
@@ -317,27 +293,22 @@ def _linear(p: Parameters, first: FixedPoint, guess: float | None) -> tuple[floa
     raise Missing(f"the secant method did not settle in {STEPS} steps")
 
 
-@scope.guard(MINIMUM)
-@sweep.over_fields
+@scope.pointwise(MINIMUM)
 def thresholds(p: Parameters, near: Thresholds | None = None) -> Thresholds:
     """Both thresholds at ``p.omega``; NaN if there is no crossing (``reasons`` says why). ``near``
     is the result at a nearby omega, used as a start.
     """
-    result = Thresholds(p.omega, math.nan, math.nan)
     try:
-        alpha, points = _critical(p, near)
-        result = replace(result, alpha_c=alpha, at_alpha_c=points)
+        alpha_c, points = _critical(p, near)
     except Missing as error:
-        return replace(
-            result, reasons={"alpha_c": str(error), "alpha_l": "not looked for without alpha_c"}
-        )
+        reasons = {"alpha_c": str(error), "alpha_l": "not looked for without alpha_c"}
+        return Thresholds(p.omega, math.nan, math.nan, reasons)
+    guess = near.alpha_l / near.alpha_c * alpha_c if near and near.at_alpha_l else None
     try:
-        ratio = near.alpha_l / near.alpha_c if near and near.at_alpha_l else None
-        alpha, point = _linear(p, points["semantic"], ratio and ratio * alpha)
-        result = replace(result, alpha_l=alpha, at_alpha_l=point)
+        alpha_l, point = _linear(p, points["semantic"], guess)
     except Missing as error:
-        result = replace(result, reasons={"alpha_l": str(error)})
-    return result
+        return Thresholds(p.omega, alpha_c, math.nan, {"alpha_l": str(error)}, points)
+    return Thresholds(p.omega, alpha_c, alpha_l, {}, points, point)
 
 
 @checked

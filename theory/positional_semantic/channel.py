@@ -141,8 +141,7 @@ def _from_nearby(
     """Minimisers of a nearby state as starting points, if they lie on this side of the cut."""
     side = np.repeat([-1, 1], start.shape[2] // 2)
     between = ((plus + minus) * lines.normal).sum(0)[:, None] / 2
-    same = side * ((wells * lines.normal[..., None]).sum(0) - between) > 0
-    return np.where(same, wells, start)
+    return np.where(side * ((wells * lines.normal[..., None]).sum(0) - between) > 0, wells, start)
 
 
 def integrands(
@@ -152,8 +151,7 @@ def integrands(
     on the half plane of h their cancellation would be missed.
     """
     g = (z - w) / state.V
-    mean = np.reshape([state.m, -state.m], (2, *[1] * (w.ndim - 1)))
-    xi = (w - mean) / np.sqrt(state.q)
+    xi = (w - np.reshape([state.m, -state.m], (2, *[1] * (w.ndim - 1)))) / np.sqrt(state.q)
     eta = (h - state.theta / np.sqrt(state.q) * xi) / np.sqrt(p.sigma**2 - state.theta**2 / state.q)
     nothing = np.zeros(g.shape[1:])
     return {
@@ -259,11 +257,10 @@ class Lines:
         ``(2, line, node)``.
         """
         shape = along.shape
-        Y = np.repeat(self.Y, shape[1], 1)
         z, value, hessian = prox.descend(
             np.reshape(start, (2, -1)),
             self.at(along).reshape(2, -1),
-            Y,
+            np.repeat(self.Y, shape[1], 1),
             self.variance,
             self.p.sigma,
         )

@@ -16,7 +16,6 @@ from theory import (
     linear_root,
     proved,
     scope,
-    sweep,
     symbol,
     table,
     vanishes,
@@ -100,8 +99,7 @@ ROUNDING = 1e-9  # relative excess of theta that is taken for a rounding error
 Order = Annotated[int, Allowed(low=2, high=64, multiple_of=2)]
 
 
-@scope.guard(MINIMUM)
-@sweep.over_fields
+@scope.pointwise(MINIMUM)
 def test_error(
     p: Parameters, state: State, normalise: Normalise = "half", order: Order = 24
 ) -> float:
@@ -139,9 +137,9 @@ def test_error(
     Y = target(p, h)
     total = np.einsum("i,j,k,l->ijkl", *factors)
     gaps = (Y - student_attention(mean + state.theta / rho * h + spread * zeta)) ** 2
-    first, second = (float((total * gap).sum()) for gap in gaps)
+    first, second = ((total * gap).sum() for gap in gaps)
     values = {"sigma": p.sigma, "E_S_12": first, "E_S_21": second}
-    return NORMALISATIONS[normalise] * float(equations()["test_error"].evaluate(values))
+    return NORMALISATIONS[normalise] * equations()["test_error"].number(values)
 
 
 # Result 5.1: closed form of the purely positional baseline, a dense linear layer (19-20)
@@ -201,18 +199,17 @@ def moments(sigma_: float, order: int = 96) -> tuple[float, float]:
     """Mean and variance of an off-diagonal entry of ``softmax(h h^T)``, ``h ~ N(0, sigma^2)``."""
     x, weight = gauss_hermite(order)
     P = student_attention(sigma_ * np.array(np.meshgrid(x, x, indexing="ij")))[0]
-    mean = float(weight @ P @ weight)
+    mean = weight @ P @ weight
     return mean, float(weight @ (P - mean) ** 2 @ weight)
 
 
-@scope.guard(LINEAR)
-@sweep.over_fields
+@scope.pointwise(LINEAR)
 def baseline(p: Parameters) -> dict[str, float]:
     """Values of the baseline: ``W_12``, ``W_21``, ``epsilon_lin`` (full error) and ``half_test``,
     half of it, as in the figures.
     """
     mean, variance = moments(p.sigma)
     values = p.values() | {"P_mean": mean, "P_var": variance}
-    entries = {x: float(linear_layer()[x].evaluate(values)) for x in ("W_12", "W_21")}
-    error = float(linear_layer()["linear_error"].evaluate(values))
+    entries = {x: linear_layer()[x].number(values) for x in ("W_12", "W_21")}
+    error = linear_layer()["linear_error"].number(values)
     return {**entries, "epsilon_lin": error, "half_test": error / 2}

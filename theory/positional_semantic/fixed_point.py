@@ -1,14 +1,12 @@
 """Fixed points of the state evolution: branches, stability and convergence."""
 
-import functools
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from theory import checked, scope, sweep
+from theory import checked, scope
 from theory.positional_semantic import errors, free_entropy, state_evolution
 from theory.positional_semantic.channel import Averages, State, averages
 from theory.positional_semantic.errors import test_error as error_of
@@ -98,7 +96,7 @@ class FixedPoint:
     @property
     def train_loss(self) -> float:
         """Training loss per dimension (120)."""
-        return float(errors.equations()["training_loss"].evaluate(self.values()))
+        return errors.equations()["training_loss"].number(self.values())
 
     @property
     def test_mse_half(self) -> float:
@@ -108,7 +106,7 @@ class FixedPoint:
     @property
     def slope(self) -> float:
         """Derivative of the training loss with respect to alpha along the branch."""
-        return float(errors.equations()["training_loss_slope"].evaluate(self.values()))
+        return errors.equations()["training_loss_slope"].number(self.values())
 
     @property
     def replicon(self) -> float:
@@ -138,10 +136,9 @@ class _Map:
 
     def __init__(self, p: Parameters, branch: str) -> None:
         self.p, self.branch = p, branch
-        free = [x in ("q", "V", OVERLAP.get(branch)) for x in State._fields]
-        self.index = np.flatnonzero(free)
+        self.index = np.flatnonzero([x in ("q", "V", OVERLAP.get(branch)) for x in State._fields])
         self.log = np.isin(self.index, (0, 2))
-        self.last: Averages | None = None
+        self.last: Any = None  # averages at the point of the last call
 
     def pack(self, state: State) -> np.ndarray:
         x = np.array(state)[self.index]
@@ -161,13 +158,6 @@ class _Map:
         self.last = averages(self.p, state, self.last)
         return self.pack(update(self.p, state, self.last))
 
-    @property
-    def found(self) -> Averages:
-        """Averages at the point of the last call of the map."""
-        if self.last is None:
-            raise RuntimeError("the map was not called yet")
-        return self.last
-
     def settle(self, x: np.ndarray) -> np.ndarray | None:
         """Damped steps until the relative changes are small; None if the overlap of the branch
         vanishes.
@@ -181,7 +171,7 @@ class _Map:
         step, before = 1 - DAMPING, np.inf
         for _ in range(PICARD):
             change = self(x) - x
-            size = float(np.abs(change).max())
+            size = np.abs(change).max()
             if size > before:  # step too long for the most negative eigenvalue of the map
                 step = max(0.8 * step, SHORTEST)
             before = size
@@ -205,8 +195,8 @@ class _Map:
             self.p,
             self.branch,
             state,
-            conjugates(self.p, state, self.found),
-            self.found,
+            conjugates(self.p, state, self.last),
+            self.last,
             residual,
             jacobian,
         )
@@ -215,37 +205,12 @@ class _Map:
         """Central differences. The step 1e-3 is large against errors from moving quadrature nodes
         and small against the curvature.
         """
-        columns = []
-        for k in range(x.size):
-            shift = np.zeros(x.size)
-            shift[k] = 1e-3 if self.log[k] else 1e-3 * max(abs(x[k]), 0.02)
-            columns.append((self(x + shift) - self(x - shift)) / (2 * shift[k]))
+        sizes = 1e-3 * np.where(self.log, 1, np.maximum(np.abs(x), 0.02))
+        columns = [(self(x + s) - self(x - s)) / (2 * s.sum()) for s in np.diag(sizes)]
         return np.array(columns).T
 
 
-def continued(function: Callable[..., FixedPoint]) -> Callable[..., Any]:
-    """As `sweep.over_fields`, where each point starts from the solution at the point before it."""
-    parameters = inspect.signature(function).parameters
-    alone = sweep.over_fields(function)
-
-    @functools.wraps(function)
-    def call(*given: Any, **more: Any) -> Any:
-        if not more.keys() - parameters.keys():
-            return alone(*given, **more)
-        last: list[FixedPoint] = []
-
-        @functools.wraps(function)
-        def here(p: Parameters, branch: str, near: FixedPoint | None = None, **rest: Any) -> Any:
-            last[:] = [function(p, branch, last[0] if last else near, **rest)]
-            return last[0]
-
-        return sweep.over_fields(here)(*given, **more)
-
-    return call
-
-
-@scope.guard(MINIMUM)
-@continued
+@scope.pointwise(MINIMUM)
 def solve(
     p: Parameters, branch: Branch, near: FixedPoint | None = None, *, error: bool = False
 ) -> FixedPoint:
@@ -355,13 +320,12 @@ def _chord(
 def gradient(point: FixedPoint) -> dict[str, float]:
     """Derivatives of the free entropy with respect to all eight variables at a fixed point."""
     formulas = free_entropy.gradient(state_evolution.envelope_gradient())
-    nu = float(state_evolution.equations()["nu"].evaluate(point.values()))
+    nu = state_evolution.equations()["nu"].number(point.values())
     values = point.values() | {"nu": nu}
-    out = {}
-    for x in (*ORDER, *CONJUGATE):
-        needed = {s: values[s.name] for s in formulas[x].free_symbols}
-        out[x.name] = float(formulas[x].subs(needed))
-    return out
+    return {
+        x.name: float(formulas[x].subs({s: values[s.name] for s in formulas[x].free_symbols}))
+        for x in (*ORDER, *CONJUGATE)
+    }
 
 
 @checked

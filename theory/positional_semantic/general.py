@@ -34,19 +34,13 @@ Size = Annotated[float, Allowed(above=0, high=1e100)]  # its square does not ove
 DAMPING, ITERATIONS, TOLERANCE = 0.7, 400, 1e-7
 
 
-def softmax(scores: np.ndarray) -> np.ndarray:
-    """Row-wise softmax of ``(..., L, L)``."""
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    return weights / weights.sum(-1, keepdims=True)
-
-
 @checked
 def dot_product_target(
     omega: Annotated[float, Allowed(low=0, high=1)], A: Annotated[Any, ANYTHING]
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Target (16) for fields ``(n, L, t)``."""
     A = np.asarray(A, float)
-    return lambda h: (1 - omega) * softmax(h @ h.transpose(0, 2, 1)) + omega * A
+    return lambda h: (1 - omega) * scipy.special.softmax(h @ h.mT, -1) + omega * A
 
 
 def attention(fields: sp.Matrix, untied: bool) -> sp.Matrix:
@@ -66,8 +60,7 @@ def _compiled_loss(L: int, R: int, untied: bool) -> Callable[..., Derivatives]:
     Y = sp.Matrix(L, L, lambda i, j: sp.Symbol(f"Y_{i}{j}", real=True))
     rho = sp.symbols(f"rho:{L}", positive=True)
     gap = Y - attention(z, untied)
-    value = (gap * sp.diag(*rho) * gap.T).trace() / 2
-    return differentiated([value], list(z), [*Y, *rho])
+    return differentiated([(gap * sp.diag(*rho) * gap.T).trace() / 2], list(z), [*Y, *rho])
 
 
 @dataclass(frozen=True)
@@ -171,8 +164,7 @@ class System:
         return self.spectra()[..., None, None] * self.teacher
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(NamedTuple):
     """Order parameters (126): ``q``, ``V`` of shape (L, C, R, R), ``m`` (L, C, R), ``theta`` (L, C,
     R, t).
     """
@@ -184,12 +176,7 @@ class Order:
 
     def mixed(self, other: Order, share: float) -> Order:
         """Convex combination: ``share`` of self, the rest of the other."""
-        return Order(
-            *(
-                share * a + (1 - share) * b
-                for a, b in zip(vars(self).values(), vars(other).values(), strict=True)
-            )
-        )
+        return Order(*(share * a + (1 - share) * b for a, b in zip(self, other, strict=True)))
 
     def distance(self, other: Order) -> float:
         """Largest change of q, m and theta."""
@@ -269,14 +256,14 @@ def output_channel(system: System, x: Order) -> tuple[dict[str, np.ndarray], flo
     L, C = x.q.shape[:2]
     labels = np.ones((1,) * L) if system.labels is None else system.labels
     shift = np.zeros((L, C, 1)) if system.teacher_mean is None else system.teacher_mean
-    hats = {name: np.zeros(value.shape) for name, value in vars(x).items()}
+    hats = {name: np.zeros(value.shape) for name, value in x._asdict().items()}
     envelope = test = 0.0
     for clusters in itertools.product(range(C), repeat=L):
-        probability = float(labels[clusters])
+        probability = labels[clusters]
         if not probability:
             continue
         each = np.arange(L), np.array(clusters)  # of every token its cluster
-        order = Order(*(value[each] for value in vars(x).values()))
+        order = Order(*(value[each] for value in x))
         of = fields(system, order, system.rho()[each], shift[each])
         Y, trace = system.target(of.h), system.spectra()[each]
         z, value = proximal(system.loss, of.w, Y, order.V, trace, of.mean)

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from scipy.interpolate import PchipInterpolator
 
-from theory import Onset, ParameterError, prediction, scope, sweep
+from theory import Onset, ParameterError, prediction, scope
 from theory.positional_semantic import errors, state_evolution
 from theory.positional_semantic.branches import Thresholds, curve, line
 from theory.positional_semantic.branches import thresholds as crossings
@@ -27,6 +27,10 @@ OMEGAS, START = (
 )  # spacing of omega, and its start if there is no crossing at the given omega
 DRAWN = 33  # points per branch, enough for a smooth curve
 BOTH = tuple(OVERLAP)  # branches
+STYLES = {
+    "alpha_c": ("C0", "-", "semantic is the global minimum above"),
+    "alpha_l": ("C2", "--", "semantic beats the linear layer above"),
+}
 LABELS = {
     "omega": "positional fraction of the target",
     "alpha_c": "sample complexity n/d above which semantic is the global minimum",
@@ -34,8 +38,7 @@ LABELS = {
 }
 
 
-@scope.guard(MINIMUM)
-@sweep.over_fields
+@scope.pointwise(MINIMUM)
 def onset(p: Parameters, until: float | None = None) -> Onset:
     """Thresholds at ``p.omega``, the fixed points of both branches there, and the data of the phase
     diagram.
@@ -61,11 +64,9 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     if thresholds_at.at_alpha_c:
         points = _at_crossing(p.replace(alpha=None))
         details["at_alpha_c"] = {k: report(f) for k, f in points.items()}
-        slopes = points["positional"].slope - points["semantic"].slope
-        shift = (
-            abs(points["positional"].error["train_loss"] - points["semantic"].error["train_loss"])
-            / slopes
-        )
+        shift = abs(
+            points["positional"].error["train_loss"] - points["semantic"].error["train_loss"]
+        ) / (points["positional"].slope - points["semantic"].slope)
         changes = {k: {name: abs(v) for name, v in f.error.items()} for k, f in points.items()}
         details["errors"] = {"alpha_c": shift, "at_alpha_c": changes}
         worst = max(c["train_loss"] for c in changes.values())
@@ -91,22 +92,14 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
                 names = "q", OVERLAP[k], "V", "train_loss", "test_mse_half"
                 shown = ", ".join(f"{x} = {values[x]:.5g}" for x in names)
                 notes.append(f"at alpha = {p.alpha:g}, {k} branch, {p.prox} prox: {shown}")
-    for place in ("at_alpha_c", "at_alpha"):
-        unstable = [
-            k
-            for k, values in (details.get(place) or {}).items()
-            if values and values["transverse"] > 1
-        ]
-        notes += [
-            f"{place}: the {k} branch is unstable towards the other overlap (transverse > 1), descent leaves it"
-            for k in unstable
-        ]
+    notes += [
+        f"{place}: the {k} branch is unstable towards the other overlap (transverse > 1), descent leaves it"
+        for place in ("at_alpha_c", "at_alpha")
+        for k, values in (details.get(place) or {}).items()
+        if values and values["transverse"] > 1
+    ]
     return Onset(
-        numbers={
-            "omega": p.omega,
-            "alpha_c": thresholds_at.alpha_c,
-            "alpha_l": thresholds_at.alpha_l,
-        },
+        numbers={"omega": p.omega, **thresholds_at.summary()},
         labels=LABELS,
         absent={"alpha_c": "no crossing", "alpha_l": "no crossing"},
         notes=notes,
@@ -136,8 +129,7 @@ def _at_crossing(p: Parameters) -> dict[str, FixedPoint]:
     return {k: solve(p, k, near, error=True) for k, near in crossing.at_alpha_c.items()}
 
 
-@scope.guard(MINIMUM)
-@sweep.over_fields
+@scope.pointwise(MINIMUM)
 def thresholds(p: Parameters) -> xr.Dataset:
     """Critical sample complexities; arrays of fields become dimensions.
 
@@ -222,16 +214,10 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
     lines = drawn["lines"].dropna("omega", subset=["alpha_c"])
     top = min(3.0, 1.15 * float(np.nanmax([*lines.alpha_c, *lines.alpha_l.fillna(0), 1.0])))
     if lines.sizes["omega"] > 1:
-        for k, (name, text) in enumerate(
-            (
-                ("alpha_c", "semantic is the global minimum above"),
-                ("alpha_l", "semantic beats the linear layer above"),
-            )
-        ):
+        for name, (colour, style, text) in STYLES.items():
             known = lines[name].dropna("omega")
             fine, smooth = interpolated(known.omega, known)
-            colour = ("C0", "C2")[k]
-            left.plot(fine, smooth, color=colour, ls=("-", "--")[k], label=rf"$\{name}$: {text}")
+            left.plot(fine, smooth, color=colour, ls=style, label=rf"$\{name}$: {text}")
             left.plot(known.omega, known, ".", color=colour, ms=6)
             if name == "alpha_c":
                 left.fill_between(fine, 0, smooth, color="C0", alpha=0.12, lw=0)
@@ -257,8 +243,8 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
             r"test error $\mathbb{E}|y-f|^2/(2d)$, semantic branch $-$ linear layer",
         ),
     }
-    for k, (name, (gap, words)) in enumerate(gaps.items()):
-        colour, style = ("C0", "C2")[k], ("-", "--")[k]
+    for name, (gap, words) in gaps.items():
+        colour, style, _ = STYLES[name]
         right.plot(gap.alpha, 1e3 * gap, color=colour, ls=style, label=words)
         value = result.numbers[name]
         if np.isfinite(value):
@@ -276,8 +262,7 @@ def draw(p: Parameters, result: Onset, axes: Any) -> None:
 SHARED = ["q", "m", "theta", "train_loss", "test_mse_half"]  # variables that the students have, too
 
 
-@scope.guard(DESCENT)
-@sweep.over_fields
+@scope.pointwise(DESCENT)
 def predict(p: Parameters, runs: xr.Dataset | None = None) -> xr.Dataset:
     """Predict order parameters, training loss and test error at the end of informed descent.
 

@@ -46,7 +46,7 @@ def objective(
     """Objective, two gradient and three Hessian entries at ``z``; arrays of shape ``(2, ...)``,
     ``scale`` = sigma.
     """
-    return _compiled()(z[0], z[1], w[0], w[1], Y[0], Y[1], variance, scale)
+    return _compiled()(*z, *w, *Y, variance, scale)
 
 
 @cache
@@ -62,7 +62,7 @@ def _compiled_loss() -> Any:
 
 def loss(z: np.ndarray, Y: np.ndarray, scale: float) -> np.ndarray:
     """Loss of a sentence at ``z``; arrays of shape ``(2, ...)``, ``scale`` = sigma."""
-    return _compiled_loss()(z[0], z[1], Y[0], Y[1], scale)
+    return _compiled_loss()(*z, *Y, scale)
 
 
 def target_solution(Y: np.ndarray, least: float = 0.05) -> np.ndarray:

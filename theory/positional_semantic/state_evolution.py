@@ -48,6 +48,7 @@ from theory.positional_semantic.symbols import (
     alpha,
     lam,
     m,
+    m_hat,
     nu,
     q,
     q_hat,
@@ -131,19 +132,16 @@ def equations() -> dict[str, Equation]:
     conditions = free_entropy.gradient(envelope_gradient())
     rows = {}
     # The derivative with respect to an order parameter determines its conjugate, and vice versa.
-    partner = {q: V_hat, V: q_hat, m: CONJUGATE[1], theta: CONJUGATE[3]}
+    partner = {q: V_hat, V: q_hat, m: m_hat, theta: theta_hat}
     for x in ORDER:
         y = partner[x]
         solution = linear_root(conditions[x], y)
         if x is q:
-            theta_hat_form = linear_root(conditions[theta], CONJUGATE[3])
-            solution = sp.expand(solution)
             # E_geta enters through theta_hat only.
-            moment = linear_root(CONJUGATE[3] - theta_hat_form, E_geta)
-            solution = sp.expand(solution.subs(E_geta, moment))
+            moment = linear_root(theta_hat - linear_root(conditions[theta], theta_hat), E_geta)
+            solution = sp.expand(sp.expand(solution).subs(E_geta, moment))
         rows[y.name] = (y, solution)
-    inverse = {V_hat: q, q_hat: V, CONJUGATE[1]: m, CONJUGATE[3]: theta}
-    for y, x in inverse.items():
+    for x, y in partner.items():
         rows[x.name] = (x, sp.factor(linear_root(conditions[y], x)))
     return table(
         ref("Eq. (7)"), "law of the teacher field given the student's", status="exact", nu=(nu, NU)
@@ -178,13 +176,12 @@ def stability() -> Equations:
     slope = -sp.diff(zero, s) / sp.diff(zero, V)
     slope = slope.subs(sp.diff(V_hat(V), V), -replicon / V**2)
     slope = slope.subs(V_hat(V), sp.solve(zero, V_hat(V))[0])
-    of_trace = sp.solve(slope + sigma**2 * H_2, replicon)[0]
     return table(
         "cui2024, beyond Eq. (43)",
         *RS,
         "no spectral weight of the Hessian at zero",
         status="closure",
-        R=(replicon, sp.simplify(of_trace)),
+        R=(replicon, sp.simplify(sp.solve(slope + sigma**2 * H_2, replicon)[0])),
     )
 
 
@@ -210,8 +207,7 @@ def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
     inner = [(x, eq[x.name].rhs) for x in (theta_hat, nu)]  # theta_hat contains nu
     hats = [eq[x.name].rhs.subs(inner) for x in CONJUGATE]
     out = numeric.function(hats, (alpha, rho, q, theta, *MOMENTS))
-    into = numeric.function([eq[x.name].rhs for x in ORDER], (lam, sigma, rho, *CONJUGATE))
-    return out, into
+    return out, numeric.function([eq[x.name].rhs for x in ORDER], (lam, sigma, rho, *CONJUGATE))
 
 
 def conjugates(p: Parameters, state: State, averages: Averages) -> dict[str, float]:

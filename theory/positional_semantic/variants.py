@@ -18,7 +18,6 @@ from functools import cache
 from typing import Annotated, Any
 
 import numpy as np
-import scipy.optimize
 
 from theory import scope
 from theory.arguments import checked
@@ -34,41 +33,30 @@ Degree = Annotated[int, Allowed(choices=DEGREES)]
 LOW_DEGREE_DAMPING = 0.8
 LOW_DEGREE_ITERATIONS = 2000
 LOW_DEGREE_TOLERANCE = 1e-10
-# Degree nine, Haegemans and Piessens 1977: rows x, y, weight of each set of mirror images, to three
-# digits, which is enough to find the solution of the moment equations that is meant.
-ROUGH = [(2.85, 0.94, 0.0057), (1.39, 1.81, 0.033), (4.33, 6.63, 9.4e-7)]
-ROUGH += [(1.34, 0, 0.156), (0, 0.865, 0.255), (0, 2.77, 0.0109)]
+# Degree nine, Haegemans and Piessens 1977: rows x, y, weight of each set of mirror images, which
+# solve the 15 moment equations.
+NINE = [
+    (2.8524841441526654, 0.938695016837976, 0.0056736858282812825),
+    (1.392672825530371, 1.805789775737658, 0.032973915741809405),
+    (4.329399359783665, 6.633150001697311, 9.400916252550505e-07),
+    (1.3369588790906308, 0.0, 0.15649404094802888),
+    (0.0, 0.8651238873612095, 0.25529268131936605),
+    (0.0, 2.7706754719307134, 0.01091619440917317),
+]
 
 
 @cache
 def rule(degree: Degree = 7) -> tuple[np.ndarray, np.ndarray]:
     """Nodes ``(2, n)`` and weights ``(n,)`` for two independent standard normals.
 
-    Degree 7 is Stroud's E_2^{r^2} 7-1 with 12 nodes; degree 9, with 18, solves its 15 moment
-    equations.
+    Degree 7 is Stroud's E_2^{r^2} 7-1 with 12 nodes; degree 9 has 18.
     """
-    if degree == 7:
-        r, s, t = np.sqrt(6), *(np.sqrt((9 + k * 3 * np.sqrt(5)) / 4) for k in (-1, 1))
-        shares = (5 + 2 * np.sqrt(5)) / 45, (5 - 2 * np.sqrt(5)) / 45
-        rows = [(r, 0, 1 / 36), (0, r, 1 / 36), (s, s, shares[0]), (t, t, shares[1])]
-    else:
-        rough = np.array(ROUGH)
-        free = rough != 0
-        even = [(i, j) for i in range(0, 9, 2) for j in range(0, 9 - i, 2)]
-        normal = {0: 1, 2: 1, 4: 3, 6: 15, 8: 105}
-
-        def gaps(x: np.ndarray) -> np.ndarray:
-            full = np.zeros_like(rough)
-            full[free] = x
-            a, b, weight = full.T
-            images = weight * 2.0 ** free[:, :2].sum(1)
-            return np.array([images @ (a**i * b**j) / (normal[i] * normal[j]) - 1 for i, j in even])
-
-        rough[free] = scipy.optimize.fsolve(gaps, rough[free], xtol=1e-12)
-        rows = [tuple(row) for row in rough]
+    r, s, t = np.sqrt(6), *(np.sqrt((9 + k * 3 * np.sqrt(5)) / 4) for k in (-1, 1))
+    shares = (5 + 2 * np.sqrt(5)) / 45, (5 - 2 * np.sqrt(5)) / 45
+    seven = [(r, 0, 1 / 36), (0, r, 1 / 36), (s, s, shares[0]), (t, t, shares[1])]
     sets = [
         (a * u, b * v, weight)
-        for u, v, weight in rows
+        for u, v, weight in (seven if degree == 7 else NINE)
         for a in ((1, -1) if u else (1,))
         for b in ((1, -1) if v else (1,))
     ]
@@ -178,7 +166,7 @@ def input_channel(
     D, rho = p.sigma**2 * hats["V_hat"], p.sigma**2
     spread = p.sigma * np.sqrt(hats["q_hat"] + rho * hats["theta_hat"] ** 2)
     Q = regulariser.minimise(D, hats["m_hat"] + spread * POINTS)
-    slope = float(WEIGHTS @ (Q * POINTS)) / spread  # E dQ/db by parts avoids derivatives at kinks
+    slope = (WEIGHTS @ (Q * POINTS)) / spread  # E dQ/db by parts avoids derivatives at kinks
     averages = (
         p.sigma**2 * WEIGHTS @ Q**2,
         WEIGHTS @ Q,
@@ -212,6 +200,6 @@ def solve_regularised(
         state, (averaged, hats, Q), _ = damped(
             step, branch, start, REGULARISER_DAMPING, REGULARISER_TOLERANCE, REGULARISER_ITERATIONS
         )
-    penalty = float(WEIGHTS @ regulariser.value(Q))
+    penalty = WEIGHTS @ regulariser.value(Q)
     loss = p.complexity * averaged.numbers["E_M"] - hats["q_hat"] * state.V / 2 + penalty
     return Solution(state, float(loss), float(WEIGHTS[Q == 0].sum()))

@@ -73,7 +73,7 @@ def training(_: Table) -> list[Check]:
     logits = module(torch.as_tensor(tokens))
     loss = torch.nn.functional.cross_entropy(logits, torch.as_tensor(answers))
     slopes = torch.autograd.grad(loss, [module.w, module.V])
-    gradient = learner.gradient(factual_recall.token_counts(P, tokens).astype(float), answers)
+    gradient = learner.gradient(factual_recall.token_counts(P, tokens), answers)
     return [
         identity(f"training gradient of {name}", "engine", mine, theirs.numpy(), *AUTOGRAD)
         for name, mine, theirs in zip("wV", gradient, slopes, strict=True)
@@ -140,40 +140,39 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Iterator[Check | str]:
             exact = time_of_share(p, part, share)
             time = crossing(losses, share)
             what = f"time of {label}% of the {part.name} loss"
-            angle = times.angle_of_share(p, part, share)
-            by_angle = exactly.evaluate(known | {"theta": angle})
-            for by, equation, one, other, tolerance, why in (
-                ("by quadrature, against the integrator", "hitting_time_exact", by_angle, events[label], 1e-7, BY_QUADRATURE),
-                ("by the quadrature used elsewhere", "flow", exact, events[label], 1e-8, AMPLIFIED),
-                ("in closed form", "hitting_time", closed_form(p, part, share), exact, 10 * p.epsilon, "corrections of relative order epsilon"),
-            ):  # fmt: skip
-                yield identity(f"{what} {by}", equation, one, other, tolerance, why)
+            by_angle = exactly.evaluate(known | {"theta": times.angle_of_share(p, part, share)})
+            by = f"{what} by quadrature, against the integrator"
+            yield identity(by, "hitting_time_exact", by_angle, events[label], 1e-7, BY_QUADRATURE)
+            by = f"{what} by the quadrature used elsewhere"
+            yield identity(by, "flow", exact, events[label], 1e-8, AMPLIFIED)
+            by, small = f"{what} in closed form", closed_form(p, part, share)
+            why = "corrections of relative order epsilon"
+            yield identity(by, "hitting_time", small, exact, 10 * p.epsilon, why)
             if np.isnan(time).any():
                 yield f"  {what}: not reached by all seeds in {int(runs.step[-1])} steps"
                 continue
-            slow = float(crossing(slower, share)[0])
+            slow = crossing(slower, share)[0]
             lag = p.eta * known["lambda_recall"]
             why = FINITE_STEPS if lag < 0.01 else "finite learning rate: eta lambda"
-            of_flow = f"{what} by the flow, students"
-            descent = f"{what} by full-batch descent, students"
-            yield identity(of_flow, "flow", exact, time.mean(), max(0.01, lag), why)
-            yield sampled(descent, "flow", slow / p.eta, time / p.eta, band=BATCH_NOISE)
-            at, spread = (x / p.eta for x in (time.mean(), time.std(ddof=1)))
-            steps = f"{exact / p.eta:.0f}, {slow / p.eta:.1f}, {at:.1f} (s.d. {spread:.1f})"
-            yield f"  {what}: {steps}"
+            by = f"{what} by the flow, students"
+            yield identity(by, "flow", exact, time.mean(), max(0.01, lag), why)
+            steps, by = time / p.eta, f"{what} by full-batch descent, students"
+            yield sampled(by, "flow", slow / p.eta, steps, band=BATCH_NOISE)
+            at = f"{steps.mean():.1f} (s.d. {steps.std(ddof=1):.1f})"
+            yield f"  {what}: {exact / p.eta:.0f}, {slow / p.eta:.1f}, {at}"
     half, last = (
         crossing(runs[f"loss_{q}"], s).mean() for q, s in (("relation", 0.1), ("subject", 0.9))
     )
     if half < last:
-        middle = float(runs.loss.interp(t=(half + last) / 2).mean())
-        height = float(dynamics.losses()["plateau"].evaluate(p.values()))
-        there = float(flow().solve(p, at=[(half + last) / 2], t=last).loss[0])
+        time = (half + last) / 2
+        middle = float(runs.loss.interp(t=time).mean())
+        height = dynamics.losses()["plateau"].number(p.values())
+        there = float(flow().solve(p, at=[time], t=last).loss[0])
         yield f"plateau: ln D = {height:.4f}, flow half way {there:.4f}, students {middle:.4f}"
-        one, why = "flow half way along the plateau", "what is left of the relation, and what is gained of the subject"  # fmt: skip
-        other = "loss half way along the plateau"
-        lagging = "the same lag on a curve that falls slowly"
-        yield identity(one, "plateau", height, there, 0.02, why)
-        yield identity(other, "flow", there, middle, 0.01, lagging)
+        why = "what is left of the relation, and what is gained of the subject"
+        yield identity("flow half way along the plateau", "plateau", height, there, 0.02, why)
+        why = "the same lag on a curve that falls slowly"
+        yield identity("loss half way along the plateau", "flow", there, middle, 0.01, why)
     begun = dynamics.losses()["initial_loss"].evaluate(p.values())
     measured = float(runs.loss.isel(t=0).mean())
     why = "single precision"
@@ -198,8 +197,7 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
         sweeps[name] = rows = []
         for value in grid:
             p = SMALL.replace(**{name: value})
-            last = max(time_of_share(p, part, 0.5) for part in PARTS)
-            p = p.run_to(1.3 * last + 60 * p.eta)
+            p = p.run_to(1.3 * max(time_of_share(p, part, 0.5) for part in PARTS) + 60 * p.eta)
             runs = train(p, seeds=SEEDS, progress=progress)
             euler = flow().descend(p, p.eta, p.steps).expand_dims("seed")
             lengths = [np.diff([crossing(x[of], 0.5) for of in halves], axis=0)[0] / p.eta for x in (euler, runs)]  # fmt: skip
@@ -215,7 +213,7 @@ def scaling(progress: bool = False) -> tuple[list[Check], list[str], dict[str, A
     y = [r["flow"] * SMALL.eta for r in rows]
     rates = {times.rates[q.name].name: times.constants(SMALL, q)["lambda_recall"] for q in PARTS}
     length = times.equations()["plateau_length"]
-    grown = np.diff([float(length.evaluate({**rates, "epsilon": np.exp(-k)})) for k in (1, 2)])[0]
+    grown = np.diff([length.number({**rates, "epsilon": np.exp(-k)}) for k in (1, 2)])[0]
     what = "plateau length grows by 1/lambda_s - 1/lambda_r per e-fold of 1/epsilon"
     why = "epsilon^2 ln epsilon at the largest epsilon, 1e-2"
     slope = np.polyfit(x, y, 1)[0]
@@ -235,10 +233,8 @@ def draw(sweeps: dict[str, Any]) -> Any:
         # Only some sizes are allowed: one mark each.
         axis.plot(fine, lengths, "k_" if whole else "k--", ms=22, label="flow")
         slow = [r["descent"] for r in rows]
-        words = r"descent, finite $\eta$"
-        axis.plot(values, slow, "x", color="C1", ms=7, label=words)
-        marks = [r["students"] for r in rows]
-        drawn = axis.plot(values, marks, "o", mfc="none", color="C0")
+        axis.plot(values, slow, "x", color="C1", ms=7, label=r"descent, finite $\eta$")
+        drawn = axis.plot(values, [r["students"] for r in rows], "o", mfc="none", color="C0")
         drawn[0].set_label("students")
         axis.set(xlabel=label, ylabel="plateau length [steps]")
         axis.set_xscale("linear" if whole else "log")

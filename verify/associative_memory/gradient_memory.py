@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from sympy import Indexed, Sum
+from torch import Tensor
 
 from simulate.gradient_flow import Weights, integrate, rates
 from theory.associative_memory.gradient_memory import Parameters, equations, margin
@@ -31,12 +32,12 @@ class Inputs:
         self.e, self.u = rng.normal(size=(N, D)), rng.normal(size=(K, D))
         self.W = torch.tensor(rng.normal(size=(D, D)), requires_grad=True)
 
-    def loss(self, scores: torch.Tensor) -> torch.Tensor:
+    def loss(self, scores: Tensor) -> Tensor:
         """Mean cross-entropy of scores ``(key, class)``."""
         truth = torch.tensor(self.law.T * self.key[:, None])
         return -(truth * torch.log_softmax(scores, dim=1)).sum()
 
-    def scores(self, W: torch.Tensor) -> torch.Tensor:
+    def scores(self, W: Tensor) -> Tensor:
         """``u_k^T W e_z``, shape ``(key, class)``."""
         return torch.tensor(self.e) @ W.T @ torch.tensor(self.u).T
 
@@ -107,10 +108,10 @@ def steps(eq: Table) -> list[Check]:
     target = torch.arange(p.N) % p.K
     hit = torch.nn.functional.one_hot(target, p.K).T.bool()
 
-    def risk(weights: Weights) -> torch.Tensor:
+    def risk(weights: Weights) -> Tensor:
         return torch.nn.functional.cross_entropy(weights["W"].T, target)
 
-    def gaps(W: torch.Tensor) -> torch.Tensor:
+    def gaps(W: Tensor) -> Tensor:
         return (W.gather(0, target[None]) - W)[~hit]
 
     zero = {"W": torch.zeros(p.K, p.N, dtype=torch.float64)}

@@ -26,7 +26,7 @@ def gradient_checks() -> list[Check]:
     token = [o.gradients["W_O"][K:, K:N] for o in steps]
     remap = [o.gradients["W_O"][K:, N + K :] for o in steps]
     keys = [-o.gradients["W_2"][N : N + K, :K] / (small.first_step * N * P.T) for o in steps]
-    first = {x: float(equations()["first_gradient"].evaluate(v | {"delta_kz": x})) for x in (0, 1)}
+    first = {x: equations()["first_gradient"].number(v | {"delta_kz": x}) for x in (0, 1)}
     return [
         sampled(
             "first gradient, token block, z -> z",
@@ -43,13 +43,13 @@ def gradient_checks() -> list[Check]:
         sampled(
             "lead of z -> z, token block",
             "first_gain",
-            float(equations()["first_gain"].evaluate(v)),
+            equations()["first_gain"].number(v),
             [q[other].mean() - np.diag(q).mean() for q in token],
         ),
         sampled(
             "lead of z -> z, remap block",
             "first_gain_remap",
-            float(equations()["first_gain_remap"].evaluate(v)),
+            equations()["first_gain_remap"].number(v),
             [q[other].mean() - np.diag(q).mean() for q in remap],
         ),
         sampled(

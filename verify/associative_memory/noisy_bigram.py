@@ -27,11 +27,10 @@ def feed_forward() -> Iterator[Check]:
             one_step(p, seed=N)["feed_forward"],
         )
     large = Parameters(N=10**6, n=8)
-    leading = 1 - float(equations()["bigram_fail"].evaluate(large.values()))
     yield identity(
         "  exact against leading order at N = 1e6",
         "bigram_fail",
-        leading,
+        1 - equations()["bigram_fail"].number(large.values()),
         feed_forward_success(large),
         1e-4,
         "n^2/N = 6e-5",
@@ -57,7 +56,7 @@ def value_memory() -> Iterator[Check]:
         yield identity(
             f"  finite N against the limit, n = 4 N, N = {N:.0e}",
             "value_recovered",
-            float(equations()["value_recovered"].evaluate(large.values())),
+            equations()["value_recovered"].number(large.values()),
             value_recovered(large),
             100 / N,
             "collapse on n/N: the distance is measured to be 30/N to 50/N",
@@ -72,14 +71,13 @@ def ablation() -> list[Check]:
     for number in range(1200):
         learner.step(number)
     measured = learner.measure()
-    a = learner.p.a
     return [
         near(f"whole model predicts {kind}", "slides", wanted, measured[name], 0.02 / wanted, why)
         for kind, wanted, name, why in (
             ("the noise token", 1.0, "distributional", "noise is the more frequent label"),
             (
                 "the noise token with its probability a",
-                a,
+                learner.p.a,
                 "p_noise",
                 "two standard errors of the last batches, 0.04 each",
             ),

@@ -1,7 +1,5 @@
 """When a softmax head finds the key: students against the integral; and their balance."""
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 
@@ -40,7 +38,7 @@ def balance(p: Parameters, runs: xr.Dataset) -> np.ndarray:
     """Change of the balance over the integral of its rate along the same run. It would be conserved
     if every value were shown.
     """
-    known: dict[str, Any] = {x.name: getattr(p, x.name) for x in stated.symbols}
+    known = {x.name: getattr(p, x.name) for x in stated.symbols}
     known |= {name: runs[name].values for name in ("delta_K", "delta_V", "A")}
     known["u_unseen"] = equations()["retrieval_unseen"].evaluate(known)
     change = equations()["retrieval_balance"].evaluate(known)[..., -1]

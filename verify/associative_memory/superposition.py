@@ -40,29 +40,12 @@ def moment_checks() -> Iterator[Check]:
     for p in MOMENTS:
         recalled = recall(p, seed=1)
         kind = "one output per key" if p.M is None else f"{p.M} outputs"
-        names = (
-            ("interference_right", "interference_wrong")
-            if p.M is None
-            else ("classes_right", "classes_wrong")
-        )
-        means = [
-            float(equations()[f"score_mean_{which}"].evaluate({"q_x": 1.0}))
-            for which in ("right", "wrong")
-        ]
-        yield from [
-            sampled(f"mean right score, {kind}", "score_mean_right", means[0], recalled["right"]),
-            sampled(
-                f"mean wrong score, {kind}",
-                "score_mean_wrong",
-                means[1],
-                recalled["wrong"],
-                scale=1.0,
-            ),
-        ]
-        for name, scores, mean in zip(
-            names, (recalled["right"], recalled["wrong"]), means, strict=True
-        ):
-            exact = float(equations()[name].evaluate(p.values()))
+        for which in ("right", "wrong"):
+            scores, of_mean = recalled[which], f"score_mean_{which}"
+            mean = equations()[of_mean].number({"q_x": 1.0})
+            yield sampled(f"mean {which} score, {kind}", of_mean, mean, scores, scale=1.0)
+            name = f"{'interference' if p.M is None else 'classes'}_{which}"
+            exact = equations()[name].number(p.values())
             yield sampled(f"variance of {name}", name, exact, (scores - mean) ** 2)
 
 
@@ -93,7 +76,7 @@ def accuracy_checks() -> Iterator[Check]:
         "growth of the sphere formula's error with d, recall near 3/4",
         "recall_sphere",
         0.0,
-        float(np.max(np.diff(errors))),
+        np.max(np.diff(errors)),
         "asymptotically exact along N ln N = const d^2",
     )
 
@@ -129,18 +112,16 @@ def zipf_checks() -> list[Check]:
     x = np.log(sizes) - np.mean(np.log(sizes))
     slopes = (x / (x**2).sum()) @ np.log(errors)  # one exponent per draw
     b = {"b_zipf": a - 1}
-    law = float(equations()["zipf_exponent"].evaluate(b))
+    law = equations()["zipf_exponent"].number(b)
 
     def beyond(P: float) -> float:
         """Probability mass of keys beyond rank P; the sum is replaced by an integral that starts
         half a step earlier.
         """
-        return float(equations()["zipf_lost"].evaluate({**b, "P_stored": P + 0.5}))
+        return equations()["zipf_lost"].number({**b, "P_stored": P + 0.5})
 
     lost = np.array([beyond(d // 4) - beyond(keys) for d in sizes]) / (1 - beyond(keys))
     exact = float(x @ np.log(lost) / (x**2).sum())
-    everything = zipf_error(64, a, keys, M, keys, 10).mean()
-    more = zipf_error(64, a, keys, M, 16, 160, seed=1)
     return [
         sampled(
             "exponent of the error under Zipf frequencies in d, d/4 keys stored",
@@ -168,13 +149,13 @@ def zipf_checks() -> list[Check]:
             f"error under Zipf frequencies, d/4 keys stored, others guessed among {M}, d = 64",
             "zipf_lost",
             (1 - 1 / M) * lost[-1],
-            more,
+            zipf_error(64, a, keys, M, 16, 160, seed=1),
         ),
         at_most(
             "error with d/4 keys stored over that with equal weights on all",
             "zipf_lost",
             0.5,
-            float(errors[-1].mean() / everything),
+            errors[-1].mean() / zipf_error(64, a, keys, M, keys, 10).mean(),
             "d = 64",
         ),
     ]
@@ -189,7 +170,7 @@ def capacity_checks() -> list[Check]:
         "ratio of successive gaps between half load and capacity law, d = 1e3, 1e6, 1e9",
         "capacity",
         1.0,
-        float(np.max(gaps[1:] / gaps[:-1])),
+        np.max(gaps[1:] / gaps[:-1]),
         "ln ln N / ln N dies out slowly",
     )
     close = near(

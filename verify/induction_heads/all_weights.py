@@ -127,11 +127,10 @@ def against_law(
             )
             x = np.log(list(sizes))
             excess = [(table[N][0][name] - table[N][1][name]) / N for N in sizes]
-            line = np.polyval(np.polyfit(x, excess, 1), np.log(largest))
             yield identity(
                 f"all-weights law of {name} corrected from N <= {max(sizes)}, {label}, N = {largest}",
                 "flow of five numbers",
-                predicted + largest * line,
+                predicted + largest * np.polyval(np.polyfit(x, excess, 1), np.log(largest)),
                 flow,
                 *CORRECTED["T_gamma" if name == "T_gamma" else "others"],
             )
@@ -174,7 +173,7 @@ def of_batches(
     steps = int(1.4 * flow_times(N, query, right)["T_drop"] / RATE)
     p = orthonormal(N, query, "all", RATE, steps, right=right)
     where = f"{QUERIES[query]}, N = {N}" + (f", B = {right}" if right > 1 else "")
-    predicted = float(dropped(predict(p)).values[0])
+    predicted = dropped(predict(p)).values[0]
     small, large = (
         dropped(train(p.replace(batch_size=b), seeds=seeds, **more)).values for b in batches
     )
@@ -225,8 +224,7 @@ def standard_transformer(**more: Any) -> Iterator[str]:
     ]
     each = np.stack([drops[n] for n in STANDARD_PAIRS])
     if np.isfinite(each).all():
-        sizes = np.repeat(STANDARD_PAIRS, each.shape[1])
-        slope, low, high = flow_laws.log_fit(sizes, each.ravel())
+        slope, low, high = flow_laws.log_fit(np.repeat(STANDARD_PAIRS, each.shape[1]), each.ravel())
         yield f"  standard transformer: steps ~ pairs^{slope:.2f} [{low:.2f}, {high:.2f}], AdamW"
 
 

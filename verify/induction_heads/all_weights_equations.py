@@ -156,7 +156,7 @@ def by_equations(eq: Table, theta: np.ndarray, size: int, pair: int, mask: str) 
     scores = np.zeros(2 * size + 1)
 
     def score(name: str, **more: int) -> float:
-        return float(eq[f"all_key_{name}{end}"].evaluate(numbers | more))
+        return eq[f"all_key_{name}{end}"].number(numbers | more)
 
     scores[2 * pair - 2], scores[2 * pair - 1] = score("own_item"), score("own_label")
     for apart in range(1, size - pair + 1):
@@ -176,7 +176,7 @@ def by_equations(eq: Table, theta: np.ndarray, size: int, pair: int, mask: str) 
             known[f"{kind[0].replace('o', 'c')}_{place}"] = [
                 equation.evaluate(known | {"k": m}) for m in range(1, size + 1)
             ]
-    return float(eq["all_loss"].evaluate(known))
+    return eq["all_loss"].number(known)
 
 
 @listed
@@ -184,12 +184,11 @@ def row_by_row(eq: Table, masks: tuple[str, ...] = tuple(MASKS)) -> Iterator[Che
     """The equations against the network, at pairs with earlier and later pairs."""
     for mask in masks:
         theta, size, pair = point(3), 4, 3
-        measured = Network(size, pair, mask)(theta)[0]
         yield identity(
             f"all-weights loss by its equations, {mask} mask",
             "all_loss",
             by_equations(eq, theta, size, pair, mask),
-            measured,
+            Network(size, pair, mask)(theta)[0],
             EXACT,
             EXACT_WHY,
         )
@@ -234,16 +233,14 @@ def five_numbers(eq: Table) -> Iterator[Check]:
         exact = dict(zip(NAMES, loss_and_gradient(theta, size, size)[1], strict=True))
         for told, n in zip(slope(*state.values(), size), FIVE, strict=True):
             scale = size**2 if n in ("alpha_3", "beta_2") else size
-            gaps[n].append(scale * abs(float(told) - exact[n]))
+            gaps[n].append(scale * abs(told - exact[n]))
     for n, found in gaps.items():
         label = f"slope of {n} in the flow of five, order of its error in 1/N"
         yield rates(0.0, found, 1 / np.array(LARGE)).check(label, "plateau_loss")
     j, size, grown = np.arange(1, 60), 60, 3.5
     sums = {
         "plateau_Phi": float((2 * j * (2 * j + 1) / (2 * j + grown) ** 3).sum()),
-        "plateau_delta": float(
-            (j * (2 * j + 1) * (1 / (2 * j) ** 2 - 1 / (2 * j + grown) ** 2)).sum()
-        )
+        "plateau_delta": (j * (2 * j + 1) * (1 / (2 * j) ** 2 - 1 / (2 * j + grown) ** 2)).sum()
         / size,
     }
     yield from [
@@ -262,7 +259,7 @@ def five_numbers(eq: Table) -> Iterator[Check]:
         "all-weights plateau phi as a limit",
         "plateau_phi",
         eq["plateau_phi"].evaluate({"e": grown}),
-        2 * float(eq["plateau_Phi"].evaluate({"N": far, "e": grown})) - np.log(far),
+        2 * eq["plateau_Phi"].number({"N": far, "e": grown}) - np.log(far),
         1e-6,
         "e/N, and rounding of ln N",
     )
@@ -282,12 +279,11 @@ def layer(eq: Table) -> Iterator[Check]:
         theta = pseudo(gamma_2=Gamma / 2, gamma_3=Gamma / 2, gamma_4=fourth)
         slopes = loss_and_gradient(theta, size, size if query == "last" else query)[1]
         exact = dict(zip(NAMES, slopes, strict=True))
-        rate = -size * float(exact["gamma_2"] + exact["gamma_3"])
         yield identity(
             f"all-weights first layer in time, {query}",
             name,
-            float(sp.diff(eq[name].rhs, t).subs(t, tau)),
-            rate,
+            sp.diff(eq[name].rhs, t).subs(t, tau),
+            -size * (exact["gamma_2"] + exact["gamma_3"]),
             20 * np.log(size) / size,
             "ln N / N",
         )

@@ -68,10 +68,9 @@ def running_sums() -> Iterator[Check]:
     """Loss and gradient in O(N) against the network, both masks, with one right pair and more."""
     for mask in all_weights.MASKS:
         told = [loss_and_gradient(point(N), N, B, mask) for N, B in NETWORKS]
-        there = [Network(N, "last", mask, B)(point(N)) for N, B in NETWORKS]
         sums, network = (
             np.concatenate([np.append(slopes, loss) for loss, slopes in side])
-            for side in (told, there)
+            for side in (told, [Network(N, "last", mask, B)(point(N)) for N, B in NETWORKS])
         )
         name = f"loss and gradient of all weights on a burst, {mask} mask"
         yield identity(name, "burst_loss", sums, network, EXACT, EXACT_WHY)
@@ -80,7 +79,7 @@ def running_sums() -> Iterator[Check]:
 def by_equations(eq: Table, theta: np.ndarray, size: int, right: int, mask: str) -> float:
     """Loss from the equations only: scores, softmax, retrieved tokens, output, sum of squares."""
     end = ENDS[mask]
-    known: dict[str, Any] = dict(zip(NAMES, theta.tolist(), strict=True))
+    known = dict(zip(NAMES, theta.tolist(), strict=True))
     known |= {"N": size, "B": right}
 
     def attended(name: str, **more: int) -> float:
@@ -103,7 +102,7 @@ def by_equations(eq: Table, theta: np.ndarray, size: int, right: int, mask: str)
             form = eq[f"burst_{name}_{x}{end}"]
             known[f"{short}_{x}"] = [form.evaluate(known | {"l": l}) for l in others]
     known |= {f"C_{x}": eq[f"burst_output_right_{x}{end}"].evaluate(known) for x in KINDS}
-    return float(eq["burst_loss"].evaluate(known))
+    return eq["burst_loss"].number(known)
 
 
 @listed
@@ -208,7 +207,7 @@ def transformers(settings: Sequence[Parameters], **more: Any) -> Iterator[Check]
             eval_every=1,
         )
         runs = train(shown, seeds=[0], dtype="float64", **more)
-        there = float(first_crossing(runs.alpha, 0.5).values[0])
+        there = first_crossing(runs.alpha, 0.5).values[0]
         what = f"time of alpha = 0.5, transformer, N = {p.N}, B = {p.B}"
         yield identity(what, "burst_time", time, there, *NEXT)
 
@@ -232,7 +231,7 @@ def mixtures() -> Iterator[Check]:
             batch_size=1,
         )
         runs = contexts.burst_descent(p, right, chances, 0, step)
-        there = float(first_crossing(runs.alpha.expand_dims("seed"), 0.5).values[0])
+        there = first_crossing(runs.alpha.expand_dims("seed"), 0.5).values[0]
         label = f"time of alpha = 0.5, mixture of contexts, N = {N}, {what}"
         yield identity(label, "burst_time", time, there, *NEXT)
 
@@ -240,9 +239,8 @@ def mixtures() -> Iterator[Check]:
 def timescales(request: Request) -> Report:
     """All settings; all weights are trained with ``--full``."""
     request.of_its_own()
-    show = request.progress
     checks, notes = emergence(
-        stated, GRID, "alpha", emergence_time, "burst_time", seeds=(0, 1), progress=show
+        stated, GRID, "alpha", emergence_time, "burst_time", seeds=(0, 1), progress=request.progress
     )
     checks += [*of_bursts(), *transformers(GRID, **request.training), *mixtures()]
     rows, more = everything(full=request.full, **request.training)

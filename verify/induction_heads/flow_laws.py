@@ -82,7 +82,7 @@ def log_fit(
 ) -> tuple[float, float, float]:
     """Exponent of a power law with its 95% interval (Student t on log-log residuals)."""
     fit = scipy.stats.linregress(np.log(sizes), np.log(values))
-    half = float(scipy.stats.t.ppf(0.975, len(values) - 2) * fit.stderr)
+    half = scipy.stats.t.ppf(0.975, len(values) - 2) * fit.stderr
     return float(fit.slope), float(fit.slope - half), float(fit.slope + half)
 
 
@@ -100,9 +100,9 @@ def fitted() -> Iterator[Check]:
         betas = [0.5 if name == "T_beta" else emergence.beta_of(0.5, n) for n in FIT]
         # The leading law 2 N^2 I(limit) is subtracted, so that the O(1) term is not lost to
         # rounding.
-        law = 2 * float(emergence.gaussian(limit))
+        law = 2 * emergence.gaussian(limit)
         beyond = [
-            2 * n**2 * float(emergence.gaussian(b) - emergence.gaussian(limit))
+            2 * n**2 * (emergence.gaussian(b) - emergence.gaussian(limit))
             + n * emergence.Path(n).excess(b)
             for n, b in zip(FIT, betas, strict=True)
         ]
@@ -123,13 +123,11 @@ def fitted() -> Iterator[Check]:
 def constants() -> Iterator[Check]:
     """Fitted constants of T_gamma, T_beta, T_alpha, T_drop against the derived ones."""
     yield from fitted()
-    gamma = [times(n)["T_gamma"] for n in (64, 128)]
-    layer = ih.equations()["T_gamma"].evaluate({"N": np.array([64.0, 128.0])})
     yield identity(
         "T_gamma at N = 64, 128",
         "T_gamma",
-        layer,
-        gamma,
+        ih.equations()["T_gamma"].evaluate({"N": np.array([64.0, 128.0])}),
+        [times(n)["T_gamma"] for n in (64, 128)],
         1e-6,
         "next term O(1/N^2), here 1e-8 of N ln 2",
     )
@@ -151,7 +149,7 @@ def constants() -> Iterator[Check]:
     yield identity(
         "L t at t = 1e6, N = 4",
         "loss_tail",
-        late * float(ih.equations()["loss_tail"].evaluate({"t": late})),
+        late * ih.equations()["loss_tail"].number({"t": late}),
         late * float(curve.loss[0]),
         0.01,
         "corrections ln t / t^(1/2)",
@@ -234,12 +232,11 @@ def network(**more: Any) -> Iterator[Check | str]:
         yield f"  {label}" + "  ".join(f"{name} {reached[name]:.5f}" for name in exact)
     limits = [(name, exact[name], [times_[r][name] for r in RATES]) for name in exact]
     for name, flow, measured in limits:
-        error = np.abs(np.array(measured) - flow)
         yield near(
             f"order of convergence of {name} in the rate",
             "flow (B.5)",
             1.0,
-            float(np.polyfit(np.log(RATES), np.log(error), 1)[0]),
+            np.polyfit(np.log(RATES), np.log(np.abs(np.array(measured) - flow)), 1)[0],
             0.15,
             "Euler is of order 1; second-order terms at rate 0.4",
         )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
+from torch import Tensor
 
 from simulate.induction_heads import student as task
 from simulate.induction_heads import train
@@ -32,7 +33,7 @@ from verify.induction_heads.flow_laws import dropped, limit
 SHIFT = 1e-2  # shift of an inner product; relative error of the coefficient 1e-5 (measured)
 
 
-def _shifts(size: int, own: float) -> torch.Tensor:
+def _shifts(size: int, own: float) -> Tensor:
     """Shifts of single entries of a symmetric matrix, in units of their standard deviation:
     (entries, size, size).
     """
@@ -49,7 +50,7 @@ def _deviation(name: str) -> float:
     return float(np.sqrt(gaussian.equations()[f"gram_variance_{name}"].evaluate({"D": 1})))
 
 
-def realised(*grams: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def realised(*grams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Items, labels and codes in 2N dimensions with given inner products.
 
     Parameters
@@ -69,14 +70,14 @@ def realised(*grams: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Te
     return tokens[:, :size], tokens[:, size:], torch.cat([plus + minus, plus - minus], -1) / 2
 
 
-def shifted(size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def shifted(size: int) -> tuple[Tensor, Tensor, Tensor]:
     """Frames with one inner product shifted up or down."""
     tokens = _shifts(2 * size, _deviation("own"))
     plain, swapped = (_shifts(size, _deviation(name)) for name in ("own", "swapped"))
     still = tokens.new_zeros(len(tokens), size, size)
     tokens = torch.cat([tokens, tokens.new_zeros(2 * len(plain), 2 * size, 2 * size)])
 
-    def both(*shifts: torch.Tensor) -> torch.Tensor:
+    def both(*shifts: Tensor) -> Tensor:
         shift = SHIFT * torch.cat(shifts)
         eye = torch.eye(shift.shape[-1], dtype=shift.dtype)
         return torch.cat([eye + shift, eye - shift])
@@ -127,7 +128,7 @@ HALF_FILLED = (4, 8)  # sizes at N = D/2, as the paper's
 LOSS_DIMENSIONS = (64, 128)
 GROUPS, DRAWS = 32, 2000
 LAW_SIZE, LAW_PACES, LAW_RTOL = 2048, (64, 128), 1e-6  # values of D / N^(1/2)
-TOLERANCES: dict[str, Callable[[int], tuple[float, str]]] = {
+TOLERANCES = {
     "last": lambda N: (math.log(N) / N, "ln N / N: the order that the law leaves out"),
     "uniform": lambda N: (1 / math.log(N), "1 / ln N: the order that the law leaves out"),
 }
@@ -287,12 +288,11 @@ def leading_order(seeds: Iterable[int] = LARGE_SEEDS, **more: Any) -> Iterator[C
         predicted = all_weights_times(p)["T_drop"] / p.time_per_step
         steps = int(LONGER * predicted)
         p = p.replace(steps=steps, eval_every=max(1, steps // 100))
-        steps_of = dropped(train(p, seeds=seeds, **more)).values
         yield sampled(
             f"steps to the drop on Gaussian data by leading order, N = {N}, D = {D}, eta = {eta:g}",
             "leading order in 1/D",
             predicted,
-            steps_of / p.time_per_step,
+            dropped(train(p, seeds=seeds, **more)).values / p.time_per_step,
             band=band,
         )
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import sympy as sp
 import torch
+from torch import Tensor
 
 from simulate.induction_heads.student import NAMES, attention, project
 from theory import induction_heads as ih
@@ -113,16 +114,14 @@ def uniform_query(eq: Table) -> list[Check]:
     pairs = range(1, N + 1)
     points = [Point(N, pair, "strict", 0) for pair in pairs]  # the same parameters for all q
     slope = eq["initial_slope"].rhs
-    predicted = [
-        float(slope.subs({N_symbol: N, q: pair}).doit().subs(gamma, 0.8)) for pair in pairs
-    ]
+    predicted = [slope.subs({N_symbol: N, q: pair}).doit().subs(gamma, 0.8) for pair in pairs]
     measured = [-Network(N, pair, "strict")(start)[1][NAMES.index("beta_2")] for pair in pairs]
     mean = eq["mean_initial_slope"].rhs.subs(N_symbol, N).doit().subs(gamma, 0.8)
     loss, gradient = loss_and_gradient(points[0].theta.detach().numpy(), N)
     losses, gradients = (np.mean([getattr(x, n) for x in points], 0) for n in ("loss", "gradient"))
     rows = (
         ("slope of beta at the start, every q", "initial_slope", predicted, measured),
-        ("  mean over q", "mean_initial_slope", float(mean), np.mean(measured)),
+        ("  mean over q", "mean_initial_slope", mean, np.mean(measured)),
         ("loss averaged over q", "loss_query", loss, losses),
         ("  its gradient", "loss_query", gradient, gradients),
     )
@@ -152,7 +151,7 @@ def three_parameters(eq: Table) -> list[Check]:
     return sides.checks()
 
 
-def output_loss(s: torch.Tensor, c: torch.Tensor, F: float) -> torch.Tensor:
+def output_loss(s: Tensor, c: Tensor, F: float) -> Tensor:
     """Loss of the output by the attention exp(score) = s on the right label, and gamma = c."""
     return c**2 * (s**2 + F) / (s + F) ** 2 - 2 * c * s / (s + F) + 1
 
@@ -186,7 +185,7 @@ def conserved(eq: Table) -> list[Check]:
         v = x.values()
         slopes = zip((alpha, beta), x.gradient, strict=False)
         moved.append(sum(x.number(sp.diff(C, w)) * slope for w, slope in slopes))
-        star = float(eq["gamma_star"].evaluate(v))
+        star = eq["gamma_star"].number(v)
         loss, gradient = network(pseudo(alpha_3=v["alpha"], beta_2=v["beta"], gamma_3=star))
         best.append(gradient[NAMES.index("gamma_3")])
         least.add("loss at gamma_star", "loss_star", v, loss)

@@ -36,7 +36,7 @@ ITEMS = (64, 256, 1024)
 def of_race() -> list[Check]:
     """Whatever the number of items."""
     settings = [Parameters(C=C) for C in ITEMS]
-    level = float(np.log(settings[0].L + 1))
+    level = np.log(settings[0].L + 1)
     half = ("attention", emergence_time, "iw_clock")
     solved = ("logit", solved_time, "iw_half")
     return [
@@ -75,8 +75,7 @@ where = functools.partial(setting, stated)
 
 def when(runs: xr.Dataset, variable: str, level: float, of: xr.DataArray) -> xr.DataArray:
     """Values at the times at which a variable reaches a level, seed by seed."""
-    times = first_crossing(runs[variable], level).values
-    rows = zip(of.transpose("seed", "t"), times, strict=True)
+    rows = zip(of.transpose("seed", "t"), first_crossing(runs[variable], level).values, strict=True)
     return xr.DataArray([float(row.interp(t=time)) for row, time in rows], dims="seed")
 
 
@@ -112,7 +111,7 @@ def lost(p: Any, seeds: Sequence[int], progress: bool) -> tuple[list[Check], str
     told = lost_time(p)
     begun = 2 * emergence_time(p.replace(head_decay=0.0))
     runs, slow = trained(p, LONGER * told, seeds, progress)
-    exact = float(fallen(slow, begun)[0])
+    exact = fallen(slow, begun)[0]
     measured = fallen(runs, begun)
     name = "time at which attention falls below 0.5"
     checks = [
@@ -146,20 +145,15 @@ def clocks(seeds: Sequence[int], progress: bool) -> tuple[Check, str]:
     return rate.check("power of the step in the memory's clock", "iw_memory_clock"), note
 
 
-def perceptrons(seeds: Sequence[int], few: int = 64, many: int = 512) -> str:
+def perceptrons(seeds: Sequence[int]) -> str:
     """The same exponent for a perceptron in place of the table."""
+    few, many = 64, 512
     with one_thread():
-        pairs = [
-            (contexts.perceptron_clocks(few, seed=k), contexts.perceptron_clocks(many, seed=k))
-            for k in seeds
-        ]
-    powers = {
-        name: np.log([b[name] / a[name] for a, b in pairs]) / np.log(many / few)
-        for name in ("whole", "half")
-    }
-    said = (
-        f"{x.mean():.3f} +- {x.std(ddof=1) / np.sqrt(len(x)):.3f} ({k})" for k, x in powers.items()
-    )
+        clocks = [[contexts.perceptron_clocks(K, seed=k) for K in (few, many)] for k in seeds]
+    said = []
+    for name in ("whole", "half"):
+        x = np.log([b[name] / a[name] for a, b in clocks]) / np.log(many / few)
+        said.append(f"{x.mean():.3f} +- {x.std(ddof=1) / np.sqrt(len(x)):.3f} ({name})")
     return (
         f"exponent of a perceptron's clock, K = {few} to {many}, until the residual is {contexts.LEFT:g} "
         f"(whole) or half of its start: {', '.join(said)}; theirs {OTHERS}"
@@ -170,7 +164,7 @@ def transformer(p: Any) -> Check:
     """Time of the head on sequences."""
     told = emergence_time(p)
     runs = contexts.pool_descent(p.run_to(LONGER * told), 0).expand_dims("seed")
-    there = float(first_crossing(runs.attention, 0.5).values[0])
+    there = first_crossing(runs.attention, 0.5).values[0]
     name = "time of attention = 0.5 on sequences"
     return identity(name, "iw_clock", told, there, FOLLOWS, "steps and batches of one student")
 

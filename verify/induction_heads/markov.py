@@ -71,7 +71,7 @@ def transformer(p: Any) -> Check:
     p = p.run_to(LONGER * emergence_time(p))
     runs = contexts.chain_descent(p, LENGTH, GAP, 0).expand_dims("seed")
     slow = flows()[stated.name].descend(p, p.eta, p.steps).expand_dims("seed")
-    there, told = (float(first_crossing(x.attention_first, 0.5).values[0]) for x in (runs, slow))
+    there, told = (first_crossing(x.attention_first, 0.5).values[0] for x in (runs, slow))
     name = f"time of attention_first = 0.5 on sequences of {LENGTH} tokens"
     return identity(name, "flow", told, there, NEXT.high, FINITE)
 

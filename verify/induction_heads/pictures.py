@@ -66,8 +66,7 @@ def sizes(runs: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray]:
     """Smallest of the three pseudo-parameters, and largest of the other sixteen."""
     size = np.abs(runs.pseudo)
     three = size.sel(parameter=list(THREE))
-    others = size.drop_sel(parameter=list(THREE))
-    return three.min("parameter"), others.max("parameter")
+    return three.min("parameter"), size.drop_sel(parameter=list(THREE)).max("parameter")
 
 
 def lead(runs: xr.Dataset) -> float:
@@ -138,8 +137,7 @@ def mechanism(p: StandardParameters | None = None, **more: Any) -> list[Check]:
     runs = standard.train(p, seeds=SEEDS, **more)
     tokens, block = p.vocabulary, p.block
     each = tokens + block  # directions of the embeddings, and of the output of every head
-    first = runs.scores_1.values[:, tokens:, tokens:]
-    past = np.where(np.tri(block, dtype=bool), first, -np.inf)
+    past = np.where(np.tri(block, dtype=bool), runs.scores_1.values[:, tokens:, tokens:], -np.inf)
     shares = {
         "layer 1 finds the position before": past[:, 1:].argmax(2) == np.arange(block - 1),
         "layer 2 finds the token that layer 1 wrote": runs.scores_2.values[
@@ -156,7 +154,7 @@ def mechanism(p: StandardParameters | None = None, **more: Any) -> list[Check]:
             f"{what}, standard transformer, share of rows",
             "Sec. 2.3",
             1.0,
-            float(hit.mean(1).min()),
+            hit.mean(1).min(),
             0.05,
             f"one row in {hit.shape[1]} may lie at the edge of what was trained; least over seeds",
         )

@@ -26,9 +26,8 @@ def of_times() -> Iterator[Check]:
         "T_alpha_theta": (1, [path.of_alpha(LEVEL) for path in paths]),
     }
     for name, (order, found) in times.items():
-        told = [float(ih.equations()[name].evaluate({"N": N, "theta": LEVEL})) for N in SIZES]
-        shares = np.array(found) / told
-        rate = rates(1.0, shares, 1 / np.array(SIZES), order, rounding=ROUNDING)
+        told = [ih.equations()[name].number({"N": N, "theta": LEVEL}) for N in SIZES]
+        rate = rates(1.0, np.array(found) / told, 1 / np.array(SIZES), order, rounding=ROUNDING)
         yield rate.check(f"power of 1/N in the share of {name} that it leaves out", name)
 
 

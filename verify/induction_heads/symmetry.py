@@ -8,7 +8,7 @@ rotations that are not symmetries, it does not (controls).
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -48,7 +48,7 @@ def labels_left_alone(D: int) -> list[Rotation]:
     return [(e, np.eye(D, dtype=int), f) for e, _, f in whole_group(D)]
 
 
-CONTROLS: dict[str, Callable[[int], list[Rotation]]] = {
+CONTROLS = {
     "only block-diagonal F": only_diagonal_codes,
     "only sign-diagonal E": only_signs,
     "items rotated, labels not": labels_left_alone,
@@ -86,8 +86,7 @@ class Sample:
 
 def outside(gradient: dict[str, torch.Tensor]) -> float:
     """Largest entry outside the 19 directions, over the largest entry."""
-    D = gradient["W3"].shape[1]
-    inside = assemble(dict(zip(NAMES, project(gradient), strict=True)), D)
+    inside = assemble(dict(zip(NAMES, project(gradient), strict=True)), gradient["W3"].shape[1])
     largest = max(float(g.abs().max()) for g in gradient.values())
     return max(float((gradient[k] - inside[k]).abs().max()) for k in gradient) / largest
 
@@ -107,7 +106,7 @@ def theorem_1(_: Table) -> Iterator[Check]:
             "invariant directions, by characters",
             "Theorem 1",
             19,
-            float(structure.dimension(D)),
+            structure.dimension(D),
             0.0,
             f"integers; D = {D}, {len(structure.group('token', D)) * len(structure.group('position', D))} elements",
         )
@@ -124,18 +123,16 @@ def theorem_1(_: Table) -> Iterator[Check]:
             why,
         )
         values = dict(zip(NAMES, project(average).tolist(), strict=True))
-        still = [values[name] for name in NAMES if name not in structure.reachable()]
         yield vanishing(
             f"gradient along beta_3..beta_6, D = {D}, {mask} mask",
             "W2_22, W2_24",
-            still,
+            [values[name] for name in NAMES if name not in structure.reachable()],
             0.0,
             "exactly zero: the query has no position",
         )
-        smallest = min(abs(values[name]) for name in structure.reachable())
         yield control(
             f"smallest of the other 15, D = {D}, {mask} mask",
-            smallest,
+            min(abs(values[name]) for name in structure.reachable()),
             1e-6,
             "the other 15 do move",
         )
@@ -143,7 +140,7 @@ def theorem_1(_: Table) -> Iterator[Check]:
     yield control("single sample", outside(lone.gradient(whole_group(2)[:1])), FLOOR)
     for name, subgroup in CONTROLS.items():
         worst = [outside(Sample(3, 2, 1, seed=s).gradient(subgroup(2))) for s in range(10)]
-        yield control(name, float(np.median(worst)), FLOOR)
+        yield control(name, np.median(worst), FLOOR)
     lone.student.W1.data[0, 2] += 0.3
     yield control("0.3 in one forbidden entry of W1", outside(lone.gradient(whole_group(2))), FLOOR)
 

@@ -135,7 +135,7 @@ def emergence(p: Parameters, runs: xr.Dataset, **more: Any) -> Noted:
             f"smallest loss without the head, {label}",
             "Hypothesis 1",
             HEADLESS,
-            float(runs.loss_others.min()),
+            runs.loss_others.min(),
             "no drop without the three directions",
         )
     )

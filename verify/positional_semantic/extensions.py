@@ -16,7 +16,7 @@ from theory.positional_semantic import Parameters, solve
 from theory.positional_semantic.extensions import Point
 from theory.positional_semantic.extensions import solve as solve_extended
 from verify.check import Z_MAX, Band, Check, at_least, estimated, listed, sampled
-from verify.positional_semantic.minima import at_infinity, over_d, shift
+from verify.positional_semantic.minima import at_infinity, over_d, shift, trained
 
 # Quantitative checks of the figures of App. E: slices and the other target (Figs. 8, 9), the
 # extensions (Figs. 10-14), Adam from random weights (Fig. 15)
@@ -89,16 +89,12 @@ def slices(**more: Any) -> Iterator[Check]:
     for where, (change, branches) in SLICES.items():
         p = BASE.replace(**change)
         for branch in branches:
-            runs = [
-                train(p.replace(d=d, start=branch), SLICE_SEEDS, alpha=[ALPHA], **more).train_loss
-                for d in SIZES
-            ]
-            point = solve(p.replace(alpha=ALPHA), branch).summary()
+            runs = trained(p.replace(start=branch), SIZES, SLICE_SEEDS, [ALPHA], **more)
             yield sampled(
                 f"train loss of the {branch} branch {where}, alpha = {ALPHA:g}",
                 "training_loss",
-                point["train_loss"],
-                at_infinity(over_d(runs, SIZES)).isel(alpha=0).values,
+                solve(p.replace(alpha=ALPHA), branch).summary()["train_loss"],
+                at_infinity(runs.train_loss).isel(alpha=0).values,
                 required=SEE,
             )
 
@@ -132,8 +128,7 @@ def rank_two(**more: Any) -> Iterator[Check]:
     ratio = of["mixed"] / np.minimum(of["positional"], of["semantic"])
     for alpha in RANK_2_ALPHAS:
         name = f"test error of rank 2 from a mixed start over the better one, alpha = {alpha:g}"
-        ratios = ratio.sel(alpha=alpha).values
-        yield sampled(name, "App. E.3", 1.0, ratios, band=BANDS.get(name))
+        yield sampled(name, "App. E.3", 1.0, ratio.sel(alpha=alpha).values, band=BANDS.get(name))
 
 
 def ends(omega: float, **more: Any) -> dict[str, np.ndarray]:
@@ -166,7 +161,7 @@ def adam(**more: Any) -> Iterator[Check]:
             f"runs of Adam from random weights that end in {where}",
             "App. E.4",
             1.0,
-            float(ends_at.sum()),
+            ends_at.sum(),
             f"of {len(ADAM_SEEDS)} runs, beside informed starts on the same sentences",
         )
         for where, ends_at in ends(ADAM.omega, **more).items()
@@ -253,8 +248,7 @@ def limits(p: Parameters, sizes: Sequence[int], seeds: Iterable[int]) -> xr.Data
         runs.append(
             xr.Dataset({k: ("seed", [r[k] for r in rows]) for k in rows[0]}, {"seed": seeds})
         )
-    joined = over_d(runs, sizes).to_dataarray("name")
-    return at_infinity(joined).to_dataset("name")
+    return at_infinity(over_d(runs, sizes).to_dataarray("name")).to_dataset("name")
 
 
 @listed

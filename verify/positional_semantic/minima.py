@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import joblib
 import numpy as np
 import xarray as xr
 
-from simulate import pool
 from simulate.positional_semantic import student as task
 from simulate.positional_semantic import train
 from simulate.positional_semantic.gamp import gamp
@@ -29,6 +29,13 @@ def over_d(runs: Sequence[Any], sizes: Sequence[int]) -> Any:
         coords="minimal",
         compat="override",
     )
+
+
+def trained(
+    p: Parameters, sizes: Sequence[int], seeds: Sequence[int], alpha: Any, **options: Any
+) -> xr.Dataset:
+    """Students of several sizes, over ``d``."""
+    return over_d([train(p.replace(d=d), seeds, alpha=alpha, **options) for d in sizes], sizes)
 
 
 def at_infinity(samples: xr.DataArray) -> xr.DataArray:
@@ -115,13 +122,7 @@ def band(p: Parameters, name: str) -> Band | None:
 
 def each(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> list[Any]:
     """Map a function over arguments on all cores."""
-    jobs = [lambda tick, a=a: _ticked(function(*a), tick) for a in arguments]
-    return pool.run(jobs, [1] * len(jobs), progress=False, what="fits", unit="fit")
-
-
-def _ticked(result: Any, tick: Callable[[int], None]) -> Any:
-    tick(1)
-    return result
+    return joblib.Parallel(n_jobs=-1)(joblib.delayed(function)(*a) for a in arguments)
 
 
 def order_parameters(
@@ -162,11 +163,8 @@ def minima(
     options: dict[str, Any],
 ) -> xr.DataArray:
     """Final values of students of one branch, at d = infinity, over (name, seed)."""
-    runs = [
-        train(p.replace(d=d, start=branch), seeds, alpha=alpha, **options)[[*names]].isel(alpha=0)
-        for d in sizes
-    ]
-    return at_infinity(over_d(runs, sizes).to_dataarray("name"))
+    runs = trained(p.replace(start=branch), sizes, seeds, alpha, **options)
+    return at_infinity(runs[[*names]].isel(alpha=0).to_dataarray("name"))
 
 
 def untied_keys(
@@ -194,20 +192,14 @@ def untied_keys(
         "test_mse_half": solution.test_full / 2,
     }
     students = p.replace(start="semantic", tied=False)
-    runs = over_d(
-        [train(students.replace(d=d), seeds, alpha=UNTIED, **options).isel(alpha=0) for d in sizes],
-        sizes,
-    )
-    limit = at_infinity(
-        runs.assign(cosine=runs.theta / np.sqrt(runs.q) / p.sigma)[[*predicted]].to_dataarray(
-            "name"
-        )
-    )
+    runs = trained(students, sizes, seeds, UNTIED, **options).isel(alpha=0)
+    runs = runs.assign(cosine=runs.theta / np.sqrt(runs.q) / p.sigma)
+    limit = at_infinity(runs[[*predicted]].to_dataarray("name"))
     return [
         sampled(
             f"{x} of untied queries, semantic at alpha = {UNTIED:g}",
             "Eqs. (122)-(137)",
-            float(v),
+            v,
             limit.sel(name=x).values,
         )
         for x, v in predicted.items()
@@ -219,24 +211,21 @@ def concentration(
     p: Parameters, sizes: Sequence[int], seeds: list[int], options: dict[str, Any]
 ) -> Iterator[Check | str]:
     """Scatter between seeds as a function of d: order parameters concentrate as d^(-1/2)."""
-    spreads = []
+    drawn = p.replace(start="semantic", teacher="gaussian")
+    theta = trained(drawn, sizes, seeds, 2.0, **options).theta
+    spreads = theta.std(("seed", "alpha"), ddof=1).values
     yield from ("", "standard deviation over seeds, semantic at alpha = 2, teacher as drawn:")
-    for d in sizes:
-        values = train(
-            p.replace(d=d, start="semantic", teacher="gaussian"), seeds, alpha=2.0, **options
-        ).theta.values
-        spreads.append(values.std(ddof=1))
-        yield f"  d = {d}: theta {values.mean():.4f} +- {spreads[-1]:.4f}"
+    for d, spread in zip(sizes, spreads, strict=True):
+        yield f"  d = {d}: theta {float(theta.sel(d=d).mean()):.4f} +- {spread:.4f}"
     x = np.log(sizes) - np.log(sizes).mean()
-    slope = float(x @ np.log(spreads) / (x @ x))
+    slope = x @ np.log(spreads) / (x @ x)
     # The logarithm of a standard deviation from k samples has standard error 1/sqrt(2 (k - 1)).
-    error = float(1 / np.sqrt((x @ x) * 2 * (len(seeds) - 1)))
     yield estimated(
         "exponent of the scatter of theta in d",
         "Sec. 4: concentration",
         -0.5,
         slope,
-        error,
+        1 / np.sqrt((x @ x) * 2 * (len(seeds) - 1)),
         required=SLOPES,
         reason="|z| <= 4, from the scatter of a standard deviation",
     )
@@ -285,13 +274,13 @@ def message_passing(
             at_infinity(xr.DataArray(variances, dims=("d", "seed"), coords={"d": halves})).values,
             required=SEE_V,
         )
-        last = {
-            k: np.median([r[k] for rows in overlaps.values() for r in rows])
+        step, slope = (
+            np.median([r[k] for rows in overlaps.values() for r in rows])
             for k in ("step", "gradient")
-        }
+        )
         yield (
             f"message passing, {branch} ({q.prox} prox), d = {', '.join(map(str, halves))}, "
-            f"{len(few)} seeds: last step {last['step']:.1e}, gradient of the risk {last['gradient']:.1e} "
+            f"{len(few)} seeds: last step {step:.1e}, gradient of the risk {slope:.1e} "
             "(medians, per sqrt(d))"
         )
 

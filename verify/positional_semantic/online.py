@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
+from torch import Tensor
 
 from simulate.positional_semantic import online as students
 from theory import titles
@@ -43,7 +44,7 @@ STUDENT = ("q", "m", "theta")
 
 
 @cache
-def tokens(sigma: float) -> tuple[torch.Tensor, torch.Tensor]:
+def tokens(sigma: float) -> tuple[Tensor, Tensor]:
     """Entries of both tokens in three dimensions, shape ``(sentence, 2, 3)``, and weights."""
     axes, shares = zip(*map(gauss_hermite, NODES), strict=True)
     x = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, 3)
@@ -55,7 +56,7 @@ def tokens(sigma: float) -> tuple[torch.Tensor, torch.Tensor]:
     )
 
 
-def sentence(p: Parameters, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def sentence(p: Parameters, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Loss of every sentence with a Gram matrix of sigma^2, its fields, and weights of the mean."""
     x, weight = tokens(p.sigma)
     z = x @ w + torch.tensor([1.0, -1.0], dtype=w.dtype) * w[1]
@@ -66,7 +67,7 @@ def sentence(p: Parameters, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
     return p.sigma**2 / 2 * gap.square().sum((1, 2)), z, weight
 
 
-def state(p: Parameters, w: torch.Tensor) -> dict[str, float]:
+def state(p: Parameters, w: Tensor) -> dict[str, float]:
     """Order parameters of weights."""
     return {"q": p.sigma**2 * float(w @ w), "m": float(w[1]), "theta": p.sigma**2 * float(w[0])}
 
@@ -89,7 +90,7 @@ def rates_of_overlaps(table: Table) -> list[Check]:
             "theta": p.sigma**2 * float(moved[0]),
         }
         known = p.values() | {**state(p, w), "noise": noise}
-        sides.add("population loss", "population_loss", known, float(loss.detach()))
+        sides.add("population loss", "population_loss", known, loss.detach())
         sides.add("squared slopes of a sentence", "noise", known, noise)
         for x in STUDENT:
             sides.add(f"rate of {x}", f"d{x}_dt", known, step[x])
@@ -107,12 +108,12 @@ def growth(table: Table) -> Iterator[Check]:
             known = numbers_at(p)
             near_zero = known | {x: CLOSE}
             for end in ("", "_held"):
-                rate = float(equations()[f"d{x}_dt{end}"].evaluate(near_zero)) / CLOSE
+                rate = equations()[f"d{x}_dt{end}"].number(near_zero) / CLOSE
                 equation = f"growth_{x}{end}"
                 yield near(
                     f"growth of {x}{end.replace('_', ', norm ')}, {p.target}",
                     equation,
-                    float(table[equation].evaluate(known)),
+                    table[equation].number(known),
                     rate,
                     1e-3,
                     "next order in the overlap",
@@ -121,13 +122,11 @@ def growth(table: Table) -> Iterator[Check]:
     p = Parameters(omega=0.3, scale=SMALL, batch=None)
     known = numbers_at(p)
     for x in STUDENT:
-        measured = _per_overlap(known, x)
-        predicted = float(table[f"growth_{x}_small"].evaluate(known))
         yield near(
             f"growth of small weights, {x}",
             f"growth_{x}_small",
-            predicted,
-            measured,
+            table[f"growth_{x}_small"].number(known),
+            _per_overlap(known, x),
             1e-4,
             "next order in the norm",
         )
@@ -136,8 +135,8 @@ def growth(table: Table) -> Iterator[Check]:
 def _per_overlap(known: Mapping[str, Any], x: str) -> float:
     """Rate per weight in a direction, at zero overlaps and without the noise of steps."""
     if x == "q":
-        return float(equations()["dq_dt"].evaluate(known)) / (2 * known["q"])
-    return float(equations()[f"growth_{x}"].evaluate(known))
+        return equations()["dq_dt"].number(known) / (2 * known["q"])
+    return equations()[f"growth_{x}"].number(known)
 
 
 def escape(table: Table) -> list[Check]:

@@ -48,8 +48,7 @@ def read(path: Path | str) -> tuple[Parameters, str, xr.Dataset]:
         omega=float(match["omega"]),
         target="alternative" if match["other"] else "standard",
     )
-    columns = {x: x for x in ("alpha", *State._fields)}
-    return p, BRANCH[match["branch"]], tables.read(path, columns)
+    return p, BRANCH[match["branch"]], tables.read(path, {x: x for x in ("alpha", *State._fields)})
 
 
 def changes(path: Path | str) -> dict[str, Any]:
@@ -80,8 +79,7 @@ def _change(p: Parameters, degree: int, row: xr.Dataset) -> dict[str, float]:
     """Change of the order parameters of a row over one undamped step."""
     here = State(*(float(row[x]) for x in State._fields))
     # Overlaps below what they resolve are rounding errors of a branch without.
-    zero = {x: 0.0 for x in ("m", "theta") if abs(getattr(here, x)) < RESOLVED}
-    here = here._replace(**zero)
+    here = here._replace(**{x: 0.0 for x in ("m", "theta") if abs(getattr(here, x)) < RESOLVED})
     p = p.replace(alpha=float(row.alpha))
     try:
         new = update(p, here, variants.low_degree_averages(p, here, degree))

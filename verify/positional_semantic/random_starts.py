@@ -6,6 +6,7 @@ each informed start. A random student ends in a minimum if its training loss is 
 informed student there (App. E.4; `extensions.ends`), else in neither.
 """
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -68,19 +69,12 @@ def ensemble(
     sizes: Iterable[int] = SIZES,
 ) -> xr.Dataset:
     """All students, over ``(student, d, omega, alpha, seed)``."""
-    places: dict[str, list[Any]] = {"d": [*sizes], "omega": [*omegas], "alpha": [*alphas]}
-    cells = [
-        train(of.replace(d=d, omega=omega, alpha=alpha), [*seeds]).assign_coords(
-            student=name, d=d, omega=omega, alpha=alpha
-        )
-        for name, of in STUDENTS.items()
-        for d in places["d"]
-        for omega in places["omega"]
-        for alpha in places["alpha"]
-    ]
-    rows = [c.expand_dims(["student", *places]) for c in cells]
-    whole = xr.merge([xr.combine_by_coords(rows, combine_attrs="drop")])
-    return whole.sel(student=[*STUDENTS])
+    rows = []
+    for (name, of), *place in itertools.product(STUDENTS.items(), sizes, omegas, alphas):
+        at: Any = dict(zip(("d", "omega", "alpha"), place, strict=True))
+        cell = train(of.replace(**at), [*seeds]).assign_coords(student=name, **at)
+        rows.append(cell.expand_dims(["student", *at]))
+    return xr.merge([xr.combine_by_coords(rows, combine_attrs="drop")]).sel(student=[*STUDENTS])
 
 
 def renew() -> None:
@@ -179,8 +173,7 @@ def report(request: Request) -> Report:
             "setting of App. E.4"
         )
     if request.seeds:
-        seeds = request.seed_list("")
-        runs, of = ensemble(seeds), "trained here"
+        runs, of = ensemble(request.seed_list("")), "trained here"
     else:
         runs, of = shipped(), "that come with the code"
     found, least = ends(runs), settled(runs)
@@ -207,74 +200,55 @@ def predictions(
     runs: xr.Dataset, shares_of: Callable[..., dict[str, float]] | None = None
 ) -> xr.DataArray:
     """Shares by the flow over ``(end, omega, alpha, d)``."""
-    of = shares_of or predicted
-    places = {x: runs[x].values for x in CELL}
-    cells = [
-        (float(w), float(a), int(d))
-        for w in places["omega"]
-        for a in places["alpha"]
-        for d in places["d"]
-    ]
-    shares = [[of(*cell)[name] for name in ENDS] for cell in cells]
-    values = np.reshape(shares, (*(v.size for v in places.values()), len(ENDS)))
-    shares_at = xr.DataArray(values, {**places, "end": [*ENDS]}, (*CELL, "end"))
-    return shares_at.transpose("end", *CELL)
+    places = {x: runs[x].values.tolist() for x in CELL}
+    shares = itertools.starmap(shares_of or predicted, itertools.product(*places.values()))
+    values = np.reshape(
+        [[of[end] for end in ENDS] for of in shares], (*map(len, places.values()), -1)
+    )
+    return xr.DataArray(values, {**places, "end": [*ENDS]}, (*CELL, "end")).transpose("end", *CELL)
 
 
-def cells(found: xr.DataArray) -> Any:
-    """Every cell: its place and its ends over ``(end, seed)``."""
-    stacked = found.stack(cell=(*CELL, "student"))
-    for k in range(stacked.sizes["cell"]):
-        cell = stacked.isel(cell=k)
-        yield {x: cell[x].item() for x in (*CELL, "student")}, cell
+def largest(flow: xr.DataArray) -> str:
+    """The end that most starts reach."""
+    return ENDS[int(flow.argmax("end"))]
 
 
 @listed
 def rows(found: xr.DataArray, flow: xr.DataArray) -> Iterator[list[str]]:
     """The table."""
-    for labels, cell in cells(found):
-        n = cell.sizes["seed"]
+    n, counts = found.sizes["seed"], found.sum("seed").stack(cell=(*CELL, "student"))
+    for *place, student in counts.cell.values.tolist():
         shares = []
-        for name in ENDS:
-            count = int(cell.sel(end=name).sum())
-            low, high = interval(count, n)
+        for count in counts.sel(cell=(*place, student)).values:
+            low, high = interval(int(count), n)
             shares.append(f"{count / n:.2f} [{low:.2f}, {high:.2f}]")
-        there = flow.sel({x: labels[x] for x in CELL})
-        best = str(there.end[int(there.values.argmax())].item())
-        place = [f"{labels[x]:g}" for x in CELL]
-        yield [*place, labels["student"], *shares, best, f"{float(there.max()):.2f}"]
+        there = flow.sel(dict(zip(CELL, place, strict=True)))
+        best = largest(there), f"{float(there.max()):.2f}"
+        yield [*(f"{x:g}" for x in place), student, *shares, *best]
 
 
-def difference(first: xr.DataArray, second: xr.DataArray, paired: bool) -> tuple[float, float]:
-    """Largest difference of shares in standard errors, over cells and ends, and its size."""
-    gap = first.mean("seed") - second.mean("seed")
-    n = first.sizes["seed"]
-    if paired:
-        variance = (first - second).var("seed", ddof=1) / n
-    else:
-        both = (first.mean("seed") + second.mean("seed")) / 2
-        variance = both * (1 - both) * 2 / n
+def alike(where: str, gap: xr.DataArray, variance: xr.DataArray) -> list[Check]:
+    """Two kinds of students have the same shares, by the variance of single seeds."""
+    n, apart = gap.sizes["seed"], np.abs(gap.mean("seed"))
     # One seed in n is the least that a share can be told by.
-    z = np.abs(gap) / np.sqrt(np.maximum(variance, 1 / n**2))
-    return float(z.max()), float(np.abs(gap).max())
+    z = float((apart / np.sqrt(np.maximum(variance / n, 1 / n**2))).max())
+    most = f"shares differ by {float(apart.max()):.2f} at most"
+    reason = f"in standard errors, the largest of all cells; {most}"
+    return [at_most(f"shares of ends {where}", "App. E.4", Z_MAX, z, reason)]
 
 
 def sizes(found: xr.DataArray) -> list[Check]:
     """Both sizes have the same shares: other sentences, so that seeds are independent."""
     small, large = (found.isel(d=k, drop=True) for k in (0, -1))
-    z, most = difference(small, large, paired=False)
-    reason = f"in standard errors, the largest of all cells; shares differ by {most:.2f} at most"
-    return [
-        at_most("shares of ends at one size and at twice the size", "App. E.4", Z_MAX, z, reason)
-    ]
+    share = (small.mean("seed") + large.mean("seed")) / 2
+    return alike("at one size and at twice the size", small - large, 2 * share * (1 - share))
 
 
 def optimisers(found: xr.DataArray) -> list[Check]:
     """Descent and Adam have the same shares, on the same sentences from the same start."""
     one, other = (found.sel(student=name, drop=True) for name in OPTIMISERS)
-    z, most = difference(one, other, paired=True)
-    reason = f"in standard errors, the largest of all cells; shares differ by {most:.2f} at most"
-    return [at_most("shares of ends by descent and by Adam", "App. E.4", Z_MAX, z, reason)]
+    gap = one - other
+    return alike("by descent and by Adam", gap, gap.var("seed", ddof=1))
 
 
 def fewer(found: xr.DataArray) -> list[Check]:
@@ -292,8 +266,7 @@ def by_flow(found: xr.DataArray, flow: xr.DataArray) -> Iterator[Check]:
     for omega in found.omega.values:
         cell = found.sel(omega=omega, alpha=MANY, student="descent", drop=True).isel(d=-1)
         there = flow.sel(omega=omega, alpha=MANY, drop=True).isel(d=-1)
-        end = str(there.end[int(there.values.argmax())].item())
-        arrived = cell.sel(end=end).values
+        arrived = cell.sel(end=largest(there)).values
         share, n = float(arrived.mean()), arrived.size
         yield estimated(
             f"share of ends where the flow says, omega = {omega:g}, alpha = {MANY:g}",
@@ -318,11 +291,10 @@ def draw(found: xr.DataArray, flow: xr.DataArray) -> Any:
             for j, name in enumerate(OPTIMISERS):
                 counts = found.sel(omega=omega, end=end, student=name).isel(d=-1).sum("seed")
                 share = counts.values / n
-                between = np.array([interval(int(c), n) for c in counts.values]).T
                 axis.errorbar(
                     counts.alpha * (1 + 0.06 * (j - 0.5)),
                     share,
-                    np.abs(between - share),
+                    np.abs(np.array([interval(int(c), n) for c in counts.values]).T - share),
                     fmt="os^D"[k + 1 if j else k],
                     color=f"C{k}",
                     mfc="none" if j else f"C{k}",

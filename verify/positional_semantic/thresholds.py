@@ -34,6 +34,7 @@ from verify.positional_semantic.minima import (
     at_infinity,
     crossing,
     over_d,
+    trained,
 )
 from verify.report import Report, Request
 
@@ -70,25 +71,17 @@ def report(request: Request) -> Report:
         centre = getattr(next(iter(predicted.values())), name)
         gaps[name] = over_d([_gap(name, p.replace(d=d), centre, of, options) for d in sizes], sizes)
         measured, error = crossing(at_infinity(gaps[name]))
-        width = float(scipy.stats.t.ppf(0.975, len(of) - 1)) * error
+        width = scipy.stats.t.ppf(0.975, len(of) - 1) * error
         low, high = measured - width, measured + width
         notes.append(
             f"{name}: {measured:.4f}, 95% interval [{low:.4f}, {high:.4f}], {len(of)} seeds"
         )
         numbers[name] = {"measured": measured, "standard_error": error, "interval_95": [low, high]}
         for selection, predictions in predicted.items():
-            value = getattr(predictions, name)
-            numbers[name][selection] = value
-            checks.append(
-                estimated(
-                    f"{name} by the {selection} prox",
-                    "training_loss" if name == "alpha_c" else "test_error",
-                    value,
-                    measured,
-                    error,
-                    len(of),
-                )
-            )
+            numbers[name][selection] = value = getattr(predictions, name)
+            what = f"{name} by the {selection} prox"
+            equation = "training_loss" if name == "alpha_c" else "test_error"
+            checks.append(estimated(what, equation, value, measured, error, len(of)))
         if not np.isfinite(error):
             notes.append(
                 f"  not resolved: with single seeds left out it leaves [{gaps[name].alpha.values[0]:.3g}, "
@@ -98,24 +91,22 @@ def report(request: Request) -> Report:
         notes.append(
             f"  the interval contains the prediction of: {', '.join(inside) or 'no selection'}"
         )
-    if not request.full:
+    if request.full:
+        trained_as = p, sizes, seeds, options
+        checks += minima.order_parameters(*trained_as) + minima.untied_keys(*trained_as)
+        for measured_by in (minima.concentration, minima.message_passing):
+            more_checks, remarks = measured_by(*trained_as)
+            checks += more_checks
+            notes += remarks
+        if not request.given:
+            checks += extensions.everything(**options)
+    else:
         notes += request.left_out(
             f"{SEEDS} seeds, order parameters at both minima, untied keys, concentration, message "
             "passing, low rank and Adam (an hour of training)"
         )
-        return Report(
-            checks, notes, numbers={"thresholds": numbers}, draw=lambda: draw(p, gaps, numbers)
-        )
-    checks += minima.order_parameters(p, sizes, seeds, options)
-    checks += minima.untied_keys(p, sizes, seeds, options)
-    scaling, remarks = minima.concentration(p, sizes, seeds, options)
-    passing, ends = minima.message_passing(p, sizes, seeds, options)
-    shown = [] if request.given else extensions.everything(**options)
     return Report(
-        [*checks, *scaling, *passing, *shown],
-        [*notes, *remarks, *ends],
-        numbers={"thresholds": numbers},
-        draw=lambda: draw(p, gaps, numbers),
+        checks, notes, numbers={"thresholds": numbers}, draw=lambda: draw(p, gaps, numbers)
     )
 
 
@@ -148,13 +139,7 @@ def overlaps(
     centre = thresholds(p.replace(prox="global")).alpha_c
     alphas = [alpha for kind, alpha, _ in (*POINTS, WHERE_SELECTIONS_DIFFER) if kind == branch]
     parts = [
-        over_d(
-            [
-                train(q.replace(d=d, start=branch), seeds, alpha=complexity, **options)[name]
-                for d in sizes
-            ],
-            sizes,
-        )
+        trained(q.replace(start=branch), sizes, seeds, complexity, **options)[name]
         for q, complexity in (
             (p.replace(n_test=1), [f * centre for f in FACTORS["alpha_c"]]),
             (p, sorted(alphas)),
@@ -182,11 +167,10 @@ def draw(p: Parameters, gaps: dict[str, xr.DataArray], numbers: dict[str, Any], 
                 lw=1,
                 label=f"students, $d = {d}$",
             )
-        limit = 1e4 * at_infinity(gap)
         plotting.means(
             axis,
             gap.alpha,
-            limit.transpose("alpha", "seed"),
+            (1e4 * at_infinity(gap)).transpose("alpha", "seed"),
             fmt="ko-",
             ms=3,
             capsize=2,

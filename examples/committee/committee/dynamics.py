@@ -158,8 +158,7 @@ def plateau() -> dict[sp.Symbol, sp.Expr]:
 
 def error_there() -> sp.Expr:
     """Generalisation error on the plateau."""
-    form = K / 6 - K**2 / sp.pi * sp.asin(1 / (2 * K))
-    return written_as(form, loss().subs(plateau()))
+    return written_as(K / 6 - K**2 / sp.pi * sp.asin(1 / (2 * K)), loss().subs(plateau()))
 
 
 @cache
@@ -175,14 +174,13 @@ def escape_rate() -> sp.Expr:
     point = plateau()
     away = {R: (1 - 1 / K) * x * point[R], S: -x * point[R] / K, Q: (1 - 1 / K) * y, C: -y / K}
     near = {z: point[z] + away[z] for z in STATE}
-    apart = [(drift()[R] - drift()[S]) / point[R], drift()[Q] - drift()[C]]
     block = sp.Matrix(
         [
             [
                 plain(sum(sp.diff(f, z) * sp.diff(near[z], w) for z in STATE).subs(point))
                 for w in (x, y)
             ]
-            for f in apart
+            for f in [(drift()[R] - drift()[S]) / point[R], drift()[Q] - drift()[C]]
         ]
     )
     form = 2 * K / (sp.pi * sp.sqrt(2 * K - 1) * sp.sqrt(2 * K + 1) ** 3)
@@ -213,8 +211,7 @@ def block(order: int) -> sp.Matrix:
 
     slopes = {z: [slope_at_end(f, z) for f in moved] for z in STATE}
     for whole, half in ((R, Q), (S, C)):
-        pairs = zip(slopes[whole], slopes[half], strict=True)
-        closed = all(vanishes(a + 2 * b) for a, b in pairs)
+        closed = all(vanishes(a + 2 * b) for a, b in zip(slopes[whole], slopes[half], strict=True))
         proved(closed, "the end does not close in Q - 2 R and C - 2 S")
     return sp.Matrix([slopes[Q], slopes[C]]).T
 

@@ -57,7 +57,7 @@ def overlaps(table: Table) -> Iterator[Check]:
     curve = flow().solve(EARLY, at=[steps / EARLY.N], alpha=TIME)
     for name, scale in (("R", None), ("S", 0.3), ("Q", None), ("C", 0.3), ("loss", None)):
         small, large = (np.array([x[name] for x in runs]) for runs in made)
-        expected = float(curve[name].values[-1])
+        expected = curve[name].values[-1]
         equation = "error" if name == "loss" else f"d{name}_dalpha"
         what = f"{name} of students, alpha = {TIME:g}"
         yield sampled(what, equation, expected, 2 * large - small, scale=scale)
@@ -103,13 +103,12 @@ def stability(table: Table) -> Iterator[Check]:
     """The fixed point is stable below the largest learning rate and unstable above it."""
     for K in (2, 5):
         p = Parameters(K=K, R_0=1 - 1e-4, Q_0=1.0)
-        largest = float(table["eta_max"].evaluate(p.values()))
+        largest = table["eta_max"].number(p.values())
         for share, word, sign in ((0.95, "below", 1), (1.05, "above", -1)):
             curve = flow().solve(p.replace(eta=share * largest), at=[0.0, 20.0, 60.0], alpha=60.0)
             growth = sign * np.log(float(curve.loss[-1] / curve.loss[1]))
             label = f"growth of the error {word} the largest eta, K = {K}"
-            why = "decays below, grows above"
-            yield at_most(label, "eta_max", 0.0, growth, why)
+            yield at_most(label, "eta_max", 0.0, growth, "decays below, grows above")
 
 
 report = reporting(laws, stability, overlaps, specialisation, equations=equations)

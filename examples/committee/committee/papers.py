@@ -17,7 +17,7 @@ def plateau(source: Source, left: Any, right: Any) -> None:
     curve = flow().solve(p, alpha=60.0)
     left.semilogy(runs.alpha, runs.loss.transpose("alpha", "seed"), "C0", lw=0.7, alpha=0.6)
     left.semilogy(curve.alpha, curve.loss, "k--", label="flow")
-    level = float(dynamics.phases()["plateau_error"].evaluate(p.values()))
+    level = dynamics.phases()["plateau_error"].number(p.values())
     left.axhline(level, color="0.6", ls=":", label="plateau, small $\\eta$")
     left.set(xlabel="examples over N, $\\alpha$", ylabel="generalisation error")
     for k, name in enumerate("RSQC"):

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import scipy.optimize
-import xarray as xr
 
 from committee import dynamics
 from committee import dynamics as phases
 from committee.dynamics import STATE, K, R, S, eta, flow, loss, rates, sigma
 from committee.parameters import COMMITTEE, Parameters, applies
-from theory import Onset, numeric, of_onset, scope, sweep, until
+from theory import Onset, numeric, of_onset, scope, until
 from theory.catalogue import catalogue
 from theory.onset import tabulated
 
@@ -53,8 +52,7 @@ def error_left(p: Parameters) -> float:
 
 
 @until("alpha")
-@scope.guard(COMMITTEE)
-@sweep.over_fields
+@scope.pointwise(COMMITTEE)
 def onset(p: Parameters, until: float | None = None) -> Onset:
     """Numbers and curves of one committee.
 
@@ -76,7 +74,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         ("plateau_error", "generalisation error on the plateau, small eta"),
         ("eta_max", "learning rate above which the end is lost"),
     ):
-        rows[name] = float(phases.phases()[name].evaluate(known)), text
+        rows[name] = phases.phases()[name].number(known), text
     end, half = LONGEST / rows["escape_rate"][0], float("nan")
     alike = abs(p.R_0 - p.S_0) <= ALIKE
     if p.R_0 - p.S_0 >= 0.5:
@@ -113,7 +111,7 @@ emergence_times = of_onset(onset)
 
 def draw(result: Onset, axes: Any) -> None:
     """Generalisation error with its plateau (left), and the four overlaps (right)."""
-    curve: xr.Dataset = result.curves()["flow"]
+    curve = result.curves()["flow"]
     left, right = axes
     left.semilogy(curve.alpha, curve.loss, "C0", label="flow")
     level = result.numbers["plateau_error"]

@@ -106,7 +106,7 @@ def one_head(sides: Sides) -> None:
         for text, u in ((spectrum, np.linspace(0.3, 0.6, D)), (",".join("1" * D), np.full(D, 0.4))):
             x = point("one head", Parameters(spectrum=text, N=N, H=1), {"v": v, "U": np.diag(u)})
             known = x.known | {"u": u}
-            dv = float(x.rates["v"])
+            dv = x.rates["v"]
             du = x.rates["U"].diagonal()
             sides.add("rate of the value of one head", "merged_dvalue_dt", known, dv)
             every(sides, "rate of its directions", "merged_du_dt", known, du)
@@ -159,8 +159,7 @@ def drawn(table: Table) -> list[Check]:
         X, answers = students.sample(DRAWN, SEED, k)
         losses.append(float((answers - students.attention(whole, X)).square().mean()))
     known = DRAWN.values() | {"W": students.matrix(weights).numpy()}
-    label = "loss on drawn prompts"
-    return [against(table, sampled, label, "loss", known, losses, required=0.01)]
+    return [against(table, sampled, "loss on drawn prompts", "loss", known, losses, required=0.01)]
 
 
 def derived(_: Table) -> list[Check]:

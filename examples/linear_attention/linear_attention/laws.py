@@ -70,7 +70,7 @@ def by_steps(table: Table, name: str, p: Parameters, direction: int, where: str)
         p.replace(eta=eta, eval_every=1, steps=round(p.eta * p.steps / eta)) for eta in ETAS
     ]
     paths = [train(q, **ALONE).learned.isel(seed=0, direction=direction) for q in settings]
-    told = [float(table[name].evaluate(q.modes[direction])) for q in settings]
+    told = [table[name].number(q.modes[direction]) for q in settings]
     rate = rates(told, [smooth_crossing(x, 0.5) for x in paths], ETAS, 2)
     return rate.check(f"power of the step in what its delay leaves out, {where}", name)
 
@@ -97,8 +97,7 @@ def flow(table: Table) -> Rows:
     v, u = float(begun["v"][0]), float(begun["U"].norm())
     known |= {"kappa": v**2 - u**2, "s_0": v * u / known["D"] ** 0.5}
     label = "drop of an unbalanced head"
-    time = drop(ALIGNED, 0, begun)
-    yield row(identity, label, "T_unbalanced", known, time, *ODE)
+    yield row(identity, label, "T_unbalanced", known, drop(ALIGNED, 0, begun), *ODE)
 
 
 def early(table: Table) -> Rows:
@@ -115,8 +114,7 @@ def early(table: Table) -> Rows:
     known |= {"v": v.numpy(), "u": u.numpy(), "t": t}
     for x, measured in zip("vu", now, strict=True):
         label = f"{x} of every head, early"
-        why = "W of 1e-5 by then"
-        yield row(label, f"merged_{x}_early", known, measured, 1e-4, why)
+        yield row(label, f"merged_{x}_early", known, measured, 1e-4, "W of 1e-5 by then")
     p = Parameters()
     begun = student.start(p, 0)
     (last,), _ = follow(p, begun, 20)
@@ -172,8 +170,7 @@ def predicted(p: Parameters, seed: int, drops: int | None = None, eta: float = 0
     """Times of the first drops (or all) from the start of every head."""
     begun, known = student.start(p, seed), p.values()
     v, K, Q = (begun[n].numpy() for n in "vKQ")
-    times = any_start(v, K, Q, known["lambda"], known["a"], eta)
-    return np.array([*islice(times, drops)])
+    return np.array([*islice(any_start(v, K, Q, known["lambda"], known["a"], eta), drops)])
 
 
 def between(p: Parameters, seed: int, expected: np.ndarray) -> list[float]:
@@ -186,14 +183,13 @@ def heights(table: Table, p: Parameters, seed: int, expected: np.ndarray) -> Row
     """Plateaus of the loss."""
     for m, loss in enumerate(between(p, seed, expected), 1):
         label = f"loss after drop {m}, R = {p.R}"
-        known = p.learned(m * p.R)
-        yield against(table, near, label, "plateau", known, loss, *LEFT)
+        yield against(table, near, label, "plateau", p.learned(m * p.R), loss, *LEFT)
 
 
 def aligned(table: Table) -> Rows:
     """Times of aligned heads: the flow of all weights."""
     p = STAIRCASE
-    expected = [float(table["t_aligned"].evaluate(mode)) for mode in p.modes]
+    expected = [table["t_aligned"].number(mode) for mode in p.modes]
     times, _ = staircase(p, 0, 100, 4)
     yield identity("drops of aligned heads", "t_aligned", expected, times, *ODE)
     t_d = separate.equations()["t_aligned"]
@@ -227,12 +223,11 @@ def exponents(table: Table) -> Rows:
     each = [STAIRS.replace(start=s) for s in LARGER]
     x = np.log(1 / np.array(LARGER))
     times = [[staircase(p, k, 2 * predicted(p, k, 1)[0], 1)[0][0] for p in each] for k in SEEDS]
-    leading = np.log([float(table["t_leading"].evaluate(p.values())) for p in each])
+    leading = np.log([table["t_leading"].number(p.values()) for p in each])
     expected = np.polyfit(x, leading, 1)[0]
     powers = np.polyfit(x, np.log(times).T, 1)[0]
     label = "fitted power of 1/start, separate"
-    why = "starts up to 0.02, over one decade"
-    yield near(label, "t_leading", expected, powers, 0.03, why)
+    yield near(label, "t_leading", expected, powers, 0.03, "starts up to 0.02, over one decade")
 
 
 def separate_students(table: Table, **more: Any) -> list[Check]:

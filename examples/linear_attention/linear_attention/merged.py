@@ -61,10 +61,9 @@ def dynamics() -> dict[str, Equation]:
         merged_du_dt=(of(u[d], t), value * pull),
     )
     small = ("W = 0 in the force", "any head; v and u at t = 0")
-    place = "merged: early dynamics"
     return {
         **S.table("merged: gradient flow and conservation law", HEADS, status="exact", **heads),
-        **S.table(place, *small, status="leading order", **early),
+        **S.table("merged: early dynamics", *small, status="leading order", **early),
         **S.table("merged: any Lambda", ONE, status="exact", **one_head),
     }
 
@@ -164,8 +163,7 @@ def drop() -> dict[str, Equation]:
 def white_flow() -> Flow:
     """The logistic flow."""
     given = "zhang2025, merged: white data, time course", "exact", (WHITE, BALANCED)
-    start = {scale: s_0}
-    return Flow("merged_white", t, {scale: balanced()}, start, *given, scope=WHITE_DATA)
+    return Flow("merged_white", t, {scale: balanced()}, {scale: s_0}, *given, scope=WHITE_DATA)
 
 
 flows, sections, equations = catalogue(

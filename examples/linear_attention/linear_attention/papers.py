@@ -52,7 +52,7 @@ def contrast(source: Source, axis: Any) -> Any:
     each = [Parameters(start=float(s)) for s in STARTS]
     t_1 = separate.equations()["t_aligned"]
     axis.loglog(1 / STARTS, [merged_time(p) for p in each], "o-", ms=3, label="merged, flow")
-    aligned = [float(t_1.evaluate(p.values())) for p in each]
+    aligned = [t_1.number(p.values()) for p in each]
     axis.loglog(1 / STARTS, aligned, "s-", ms=3, label="separate, aligned head, flow")
     for n, seed in enumerate(source.seeds[:4]):
         times = [predicted(p.replace(attention="separate"), seed, 1)[0] for p in each]

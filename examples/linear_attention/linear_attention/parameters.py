@@ -85,9 +85,9 @@ class Parameters(Stepped):
     def quantities(self) -> dict[str, Any]:
         """Numbers by symbol name, with derived quantities."""
         x, (a, c) = self.eigenvalues, (equations()[n] for n in "ac")
-        known: dict[str, Any] = {**super().quantities(), "D": x.size, "lambda": x}
+        known = {**super().quantities(), "D": x.size, "lambda": x}
         known |= {"tr_Lambda": float(x.sum()), "gamma": float(np.sqrt((x**4).sum()))}
-        known |= {"a": a.evaluate(known | {lam[d]: x}), "c": float(c.evaluate(known))}
+        known |= {"a": a.evaluate(known | {lam[d]: x}), "c": c.number(known)}
         known |= {"P_0": self.start**2, "u_0": self.start, "s_0": self.start**2 / x.size**0.5}
         each = {n: enumerate(known[n].tolist(), 1) for n in ("lambda", "a")}
         return known | {f"{n}_{k}": y for n, of in each.items() for k, y in of}

@@ -81,8 +81,7 @@ def matrix(weights: Mapping[str, Tensor]) -> Tensor:
     """W of the reduced model: sum over heads of v U, or of v K^T Q."""
     if "U" in weights:
         return torch.tensordot(weights["v"], weights["U"], 1)
-    valued = weights["v"][:, None, None] * weights["K"]
-    return valued.flatten(0, 1).T @ weights["Q"].flatten(0, 1)
+    return (weights["v"][:, None, None] * weights["K"]).flatten(0, 1).T @ weights["Q"].flatten(0, 1)
 
 
 def start(p: Parameters, seed: int) -> Weights:
@@ -93,7 +92,7 @@ def start(p: Parameters, seed: int) -> Weights:
     D, rows = x.size, (p.H, p.R, x.size)
     shapes = {"v": (p.H,), **({"U": (p.H, D, D)} if merged else {"K": rows, "Q": rows})}
     drawn = {n: torch.as_tensor(random.standard_normal(s)) for n, s in shapes.items()}
-    along = torch.as_tensor(x**2).diag() / float((x**4).sum()) ** 0.5  # Lambda^2, normalised
+    along = torch.as_tensor(x**2).diag() / (x**4).sum() ** 0.5  # Lambda^2, normalised
     if p.begin == "aligned":
         one = along if merged else torch.eye(p.H * p.R, D, dtype=torch.float64).view(rows)
         drawn = {n: one.expand(s) for n, s in shapes.items() if n != "v"}
@@ -144,8 +143,7 @@ def invariants(weights: Mapping[str, Tensor]) -> Weights:
         U = weights["U"].flatten(1)
         return {"merged_invariant": torch.outer(v, v) - U @ U.T}
     K, Q = weights["K"], weights["Q"]
-    norm = v**2 - K.square().sum((1, 2))
-    return {"separate_norm": norm, "separate_rows": K @ K.mT - Q @ Q.mT}
+    return {"separate_norm": v**2 - K.square().sum((1, 2)), "separate_rows": K @ K.mT - Q @ Q.mT}
 
 
 class Student:
@@ -160,7 +158,7 @@ class Student:
 
     def step(self, number: int) -> None:
         """One step of descent."""
-        loss: Callable[[Weights], Tensor] = self.population
+        loss = self.population
         if self.p.student != "population":
             X, y = (x.to(self.device, self.dtype) for x in sample(self.p, self.seed, number))
             whole = (lambda w: w) if self.p.student == "tokens" else partial(embedded, D=self.D)
@@ -176,14 +174,13 @@ class Student:
             zeroed = embedded(small, self.D)
             others = torch.stack([(w - zeroed[n]).abs().max() for n, w in self.weights.items()])
         W = matrix(small)
-        measured = {
+        return {
             "loss": self.population(small),
             "learned": W.diagonal() / self.final.to(W),
             "rest": (W - W.diag().diag()).norm(),
             "others": others.max(),
             "invariant": torch.cat([x.flatten() for x in invariants(small).values()]),
         }
-        return {n: x.double().cpu().numpy() for n, x in measured.items()}
 
     def state(self) -> Weights:
         """The weights."""

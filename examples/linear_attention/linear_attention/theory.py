@@ -17,18 +17,7 @@ import xarray as xr
 from linear_attention import merged, separate
 from linear_attention import statement as S
 from linear_attention.parameters import DROPS, Parameters, applies
-from theory import (
-    Allowed,
-    Equation,
-    Flow,
-    Onset,
-    ParameterError,
-    checked,
-    of_onset,
-    scope,
-    sweep,
-    until,
-)
+from theory import Allowed, Equation, Flow, Onset, ParameterError, checked, of_onset, scope, until
 from theory.catalogue import called, family
 from theory.numeric import function
 from theory.onset import tabulated
@@ -65,8 +54,7 @@ Positive = Annotated[np.ndarray, Allowed(above=0)]
 
 
 @until("t")
-@scope.guard(DROPS)
-@sweep.over_fields
+@scope.pointwise(DROPS)
 def onset(p: Parameters, until: float | None = None) -> Onset:
     """Times of the drops from an aligned start, by the scalar equations at any Lambda.
 
@@ -87,7 +75,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     logistic = merged.equations()["T_drop"]
     t_d = separate.equations()["t_aligned"]
     text = "merged: time at which three quarters of the drop are gone"
-    rows: dict[str, tuple[Any, ...]] = {"T_drop": (merged_time(p), text, "t")}
+    rows = {"T_drop": (merged_time(p), text, "t")}
     if (p.eigenvalues == 1).all():
         text = "merged: the same in closed form, Lambda = I"
         rows["T_white"] = _ahead(p, "T_white", logistic, p.values()), text, "t"
@@ -127,7 +115,7 @@ emergence_times = of_onset(onset)
 def _ahead(p: Parameters, name: str, law: Equation, values: dict[str, Any]) -> float:
     """Time from its formula; refused if the start lies beyond the event."""
     with np.errstate(invalid="ignore"):  # beyond the end of the drop
-        time = float(law.evaluate(values))
+        time = law.number(values)
     if not time > 0:
         raise ParameterError(BEYOND.format(start=p.start, name=name))
     return time
@@ -135,7 +123,7 @@ def _ahead(p: Parameters, name: str, law: Equation, values: dict[str, Any]) -> f
 
 def plateau(p: Parameters, drops: int) -> float:
     """Loss after a number of drops."""
-    return float(S.equations()["plateau"].evaluate(p.learned(drops)))
+    return S.equations()["plateau"].number(p.learned(drops))
 
 
 def level(p: Parameters) -> float:
@@ -153,9 +141,8 @@ def merged_time(p: Parameters) -> float:
     """
     x, flow = p.eigenvalues, merged.flow(p.eigenvalues.size)
     end = 3 * np.log(10 / p.start) / p.values()["gamma"] * (1 + x[0] / x[-1])
-    events = {"drop": flow.observables["loss"] - level(p)}
-    curve = flow.solve(p, at=[0], events=events, t=end)
-    if float(curve.loss[0]) <= level(p):
+    curve = flow.solve(p, at=[0], events={"drop": flow.observables["loss"] - level(p)}, t=end)
+    if curve.loss[0] <= level(p):
         raise ParameterError(BEYOND.format(start=p.start, name="T_drop"))
     if np.isnan(time := float(curve["drop"])):
         raise ParameterError(f"T_drop: the loss does not drop before t = {end:g}")
@@ -203,7 +190,7 @@ class Head:
 
         def after(t: float) -> Head:
             v, tau, _ = run(scipy.optimize.brentq(lambda s: run(s)[2] - t, 0, end, xtol=1e-14))
-            return self.at(float(v), tau, x)
+            return self.at(v, tau, x)
 
         return float(run(end)[2]), after
 
@@ -251,13 +238,12 @@ def drops(
 def _drops(
     v: np.ndarray, K: np.ndarray, Q: np.ndarray, eigenvalues: np.ndarray, a: np.ndarray, eta: float
 ) -> Iterator[float]:
-    left = [Head(float(x), (k + q) / 2, (k - q) / 2) for x, k, q in zip(v, K, Q, strict=True)]
+    left = [Head(x, (k + q) / 2, (k - q) / 2) for x, k, q in zip(v, K, Q, strict=True)]
     known = separate.dynamics()
     open_, now = eigenvalues.astype(float).copy(), 0.0
     while left and open_.any():
         courses = [head.course(open_) for head in left]
-        first = int(np.argmin([blown for blown, _ in courses]))
-        blown, _ = courses.pop(first)
+        blown, _ = courses.pop(int(np.argmin([blown for blown, _ in courses])))
         taken = np.flatnonzero(open_)[: K.shape[1]]
         here = {"lambda_1": eigenvalues[taken[0]], "a_1": a[taken[0]], "eta": eta}
         here["u_0"] = 1 / (here["lambda_1"] ** 2 * blown)

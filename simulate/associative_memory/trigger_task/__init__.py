@@ -27,7 +27,7 @@ from simulate.associative_memory.trigger_task.student import (
     synthetic_table,
     table_of_text,
 )
-from simulate.learner import Module, Unstacked
+from simulate.learner import Module, Unstacked, losses
 from simulate.streams import keyed
 from theory.associative_memory.trigger_task import Parameters
 from theory.parameters import ParameterError
@@ -97,8 +97,7 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
     layers = 2 if p.student == "simplified" else 3 * p.layers
     logits = p.T * p.N * (4 * p.batch_size + 3 * p.n_test)
     weights = 6 * (2 * p.N + p.T) * p.d + 40 * layers * p.d**2
-    probes = 3 * (p.N**2 + p.T**2)
-    numbers = layers * (8 * stream + 5 * scores) + logits + weights + probes
+    numbers = layers * (8 * stream + 5 * scores) + logits + weights + (3 * (p.N**2 + p.T**2))
     return (
         table
         + laws
@@ -118,16 +117,11 @@ class Learner(Module):
         p, seed = self.p, self.seed
         self.table = table or student.synthetic_table(p.N)
         torch.manual_seed(seed)
-        if p.student == "simplified":
-            self.student = Simplified(p, keyed(seed, 0)).to(self.device, self.dtype)
-            self.optimizer = torch.optim.SGD(
-                self.student.parameters(), lr=p.eta, momentum=0.9, weight_decay=1e-4
-            )
-        else:
-            self.student = Transformer(p).to(self.device, self.dtype)
-            self.optimizer = torch.optim.AdamW(
-                self.student.parameters(), lr=p.eta, weight_decay=0.01
-            )
+        simplified = p.student == "simplified"
+        made = Simplified(p, keyed(seed, 0)) if simplified else Transformer(p)
+        self.student = made.to(self.device, self.dtype)
+        by = partial(torch.optim.SGD, momentum=0.9, weight_decay=1e-4)
+        self.optimizer = (by if simplified else torch.optim.AdamW)(made.parameters(), lr=p.eta)
         self.test = student.sample(p, p.n_test, self.table, keyed(seed, 1))
         self.triggers = self._put(student.fixed_triggers(p, self.table))
 
@@ -138,20 +132,12 @@ class Learner(Module):
         """One optimiser step on one batch."""
         data = student.sample(self.p, self.p.batch_size, self.table, keyed(self.seed, 2, number))
         tokens = self._put(data.tokens)
-        logits = self.student(tokens[:, :-1])
-        losses = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none"
-        )
-        kept = (
-            self._put(data.predictable).flatten()
-            if self.p.loss_on == "repeats"
-            else torch.ones_like(losses) > 0
-        )
+        each = losses(self.student(tokens[:, :-1]), tokens)
+        repeats = self.p.loss_on == "repeats"
+        kept = self._put(data.predictable) if repeats else torch.ones_like(each)
         self.optimizer.zero_grad()
-        (losses * kept).sum().div(kept.sum().clamp(min=1)).backward()
-        if (
-            self.p.schedule == "staged"
-        ):  # one third of the run for each matrix, in the order of emergence
+        (each * kept).sum().div(kept.sum().clamp(min=1)).backward()
+        if self.p.schedule == "staged":  # a third of the run for each, in the order of emergence
             active = TRAINED[min(3 * number // self.p.steps, 2)]
             for name, weight in self.student.named_parameters():
                 if name in TRAINED and name != active:
@@ -164,18 +150,15 @@ class Learner(Module):
         tokens = self._put(self.test.tokens)
         known = self._put(self.test.predictable)
         logits = torch.cat([self.student(part) for part in tokens[:, :-1].split(128)])
-        losses = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none"
-        )
-        losses = losses.reshape(known.shape)
+        each = losses(logits, tokens)
         free = ~(tokens[:, :-1, None] == self._put(self.test.triggers)[:, None]).any(-1)
         hits = (logits.argmax(-1) == tokens[:, 1:])[known].double()
         measured = {
-            "loss": float(losses[known].mean()),
-            "in_context_accuracy": float(hits.mean()),
-            "bigram_loss": float(losses[free].mean()),
+            "loss": each[known].mean(),
+            "in_context_accuracy": hits.mean(),
+            "bigram_loss": each[free].mean(),
         }
-        probes = dict.fromkeys([name for name in MEANING if name.startswith("probe")], np.nan)
+        probes: dict[str, Any] = {x: np.nan for x in MEANING if x.startswith("probe")}
         if isinstance(self.student, Simplified):
             every = torch.arange(self.p.N, device=self.device)  # each may be a trigger, if drawn
             probes = self.student.probes(self.triggers if self.p.triggers == "fixed" else every)

@@ -138,15 +138,14 @@ def sample(p: Parameters, n: int, table: Table, rng: np.random.Generator) -> Seq
     cumulative = np.cumsum(table.bigram, axis=1)
     tokens = np.empty((n, p.T + 1), dtype=np.int64)
     tokens[:, 0] = _sample(np.broadcast_to(table.unigram, (n, N)), rng)
-    for t in range(p.T):
-        current = tokens[:, t]
-        free = np.minimum((rng.random((n, 1)) > cumulative[current]).sum(1), N - 1)
-        tokens[:, t + 1] = np.where(forced[rows, current] >= 0, forced[rows, current], free)
     seen = np.zeros((n, N), dtype=bool)
     predictable = np.zeros((n, p.T), dtype=bool)
     for t in range(p.T):
         current = tokens[:, t]
-        predictable[:, t] = (forced[rows, current] >= 0) & seen[rows, current]
+        free = np.minimum((rng.random((n, 1)) > cumulative[current]).sum(1), N - 1)
+        follows = forced[rows, current]
+        tokens[:, t + 1] = np.where(follows >= 0, follows, free)
+        predictable[:, t] = (follows >= 0) & seen[rows, current]
         seen[rows, current] = True
     return Sequences(tokens, triggers, outputs, predictable)
 
@@ -210,8 +209,7 @@ class Simplified(nn.Module):
 
     def attend(self, x: Tensor, W: Tensor) -> Tensor:
         """Causal attention ``(n, T, T)`` with queries x and keys W x."""
-        scores = (x @ W) @ x.transpose(1, 2) / self.p.d**0.5
-        return torch.softmax(scores + self.mask, dim=-1)
+        return torch.softmax((x @ W) @ x.transpose(1, 2) / self.p.d**0.5 + self.mask, dim=-1)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits ``(n, T, N)`` of tokens ``(n, T)``."""
@@ -221,7 +219,7 @@ class Simplified(nn.Module):
         return x @ self.unembedding.T
 
     @torch.no_grad()
-    def probes(self, triggers: Tensor) -> dict[str, float]:
+    def probes(self, triggers: Tensor) -> dict[str, Tensor]:
         """Fraction of correct recalls of the three target memories.
 
         ``W_O2``: from every token's value to its output vector. ``W_K2``: from every fixed trigger
@@ -230,12 +228,11 @@ class Simplified(nn.Module):
         """
         e, position = self.tokens, self.positions
         of_values = (self.unembedding @ self.W_O2 @ self.W_V2 @ e.T).argmax(0)
-        remapped = e[triggers] @ self.W_OV1.T
-        of_triggers = (e[triggers] @ self.W_K2 @ remapped.T).argmax(1)
+        of_triggers = (e[triggers] @ self.W_K2 @ (e[triggers] @ self.W_OV1.T).T).argmax(1)
         of_positions = (position[1:] @ self.W_K1 @ position.T).argmax(1)
 
-        def right(recalled: Tensor, n: int) -> float:
-            return float((recalled == torch.arange(n, device=recalled.device)).double().mean())
+        def right(recalled: Tensor, n: int) -> Tensor:
+            return (recalled == torch.arange(n, device=recalled.device)).double().mean()
 
         early = self.p.T // 2
         return {

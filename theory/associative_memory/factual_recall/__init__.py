@@ -10,7 +10,7 @@ from typing import Any
 import mpmath
 import xarray as xr
 
-from theory import Onset, of_onset, prediction, scope, sweep, until
+from theory import Onset, of_onset, prediction, scope, until
 from theory.associative_memory.factual_recall import dynamics, timescales
 from theory.associative_memory.factual_recall.dynamics import (
     PARTS,
@@ -47,8 +47,7 @@ __all__ = [
 
 
 @until("t")
-@scope.guard(RECALL)
-@sweep.over_fields
+@scope.pointwise(RECALL)
 def predict(
     p: Parameters, runs: xr.Dataset | None = None, *, until: float | None = None
 ) -> xr.Dataset:
@@ -95,8 +94,7 @@ SHARES = {"90": (0.9, "90%"), "50": (0.5, "half"), "10": (0.1, "10%")}
 
 
 @until("t")
-@scope.guard(RECALL)
-@sweep.over_fields
+@scope.pointwise(RECALL)
 def onset(p: Parameters, until: float | None = None) -> Onset:
     """Numbers and curves of factual recall.
 
@@ -133,8 +131,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         ("plateau", "loss while only the relation is known, ln D"),
         ("initial_loss", "loss at the start, ln(R D)"),
     ):
-        rows[name] = float(dynamics.losses()[name].evaluate(values)), text
-    ratio = float(timescales.equations()["growth_ratio"].evaluate(values))
+        rows[name] = dynamics.losses()[name].number(values), text
+    ratio = timescales.equations()["growth_ratio"].number(values)
     rows["learning_rate"] = p.eta, "flow time per step"
     rows["growth_ratio"] = ratio, "growth rate of the relation / of the subject"
     text = "steps from half the relation loss to half the subject loss"

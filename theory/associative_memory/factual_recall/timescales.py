@@ -2,7 +2,7 @@
 
 import math
 from functools import cache, partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import scipy.integrate
@@ -18,7 +18,6 @@ from theory import (
     linear_root,
     proved,
     scope,
-    sweep,
     symbol,
     vanishes,
     written_as,
@@ -73,8 +72,7 @@ def speed() -> sp.Expr:
     forms = set()
     for part in PARTS:
         expanded = dynamics.flow().rhs[part.delta]
-        constant = dynamics.equations()[f"ratio_{part.name}"].rhs
-        path = epsilon * sp.sinh(angle) / sp.sqrt(constant)
+        path = epsilon * sp.sinh(angle) / sp.sqrt(dynamics.equations()[f"ratio_{part.name}"].rhs)
         moved = expanded.subs(part.w, epsilon * sp.cosh(angle)) / sp.diff(path, angle)
         mass = dynamics.equations()[f"wrong_{part.name}"].rhs.subs(
             {part.gain: gain, part.choices: K}
@@ -157,8 +155,7 @@ def gain_at_share() -> sp.Expr:
 
 def level(part: Part, of: float) -> sp.Expr:
     """Expression that crosses zero when a part of the loss reaches a share of its initial value."""
-    goal = equations()["gain_at_share"].rhs.subs({share: of, K: part.choices})
-    return part.w * part.delta - goal
+    return part.w * part.delta - equations()["gain_at_share"].rhs.subs({share: of, K: part.choices})
 
 
 @cache
@@ -207,8 +204,8 @@ def constants(p: Parameters, part: Part) -> dict[str, float]:
     """Growth rate, ratio c and number of choices of a part, as numbers."""
     numbers = p.values()
     return {
-        "lambda_recall": float(equations()[f"growth_{part.name}"].evaluate(numbers)),
-        "c_recall": float(dynamics.equations()[f"ratio_{part.name}"].evaluate(numbers)),
+        "lambda_recall": equations()[f"growth_{part.name}"].number(numbers),
+        "c_recall": dynamics.equations()[f"ratio_{part.name}"].number(numbers),
         "K": numbers[part.choices.name],
         "epsilon": p.epsilon,
     }
@@ -218,7 +215,7 @@ def angle_of_share(p: Parameters, part: Part, share: float) -> float:
     """Angle theta at which a part of the loss has fallen to a share of its initial value."""
     numbers = constants(p, part)
     goal = gain_of_share(share, numbers["K"])
-    return 0.5 * float(np.arcsinh(2 * np.sqrt(numbers["c_recall"]) * goal / p.epsilon**2))
+    return 0.5 * np.arcsinh(2 * np.sqrt(numbers["c_recall"]) * goal / p.epsilon**2)
 
 
 def gain_of_share(share: float, choices: float) -> float:
@@ -227,8 +224,7 @@ def gain_of_share(share: float, choices: float) -> float:
     return math.log1p(-math.expm1((share - 1) * math.log(choices)) * choices / left)
 
 
-@scope.guard(RECALL)
-@sweep.over_fields
+@scope.pointwise(RECALL)
 def time_of_share(p: Parameters, part: Part, share: Share) -> float:
     """Flow time at which a part of the loss has decreased to a share of its initial value, at any
     epsilon.
@@ -261,8 +257,7 @@ def time_of_share(p: Parameters, part: Part, share: Share) -> float:
     return float((choices * end + area) / (lam * choices))
 
 
-@scope.guard(RECALL)
-@sweep.over_fields
+@scope.pointwise(RECALL)
 def closed_form(p: Parameters, part: Part, share: Share) -> float:
     """Flow time by the closed form for a small start (`hitting_time`).
 
@@ -271,9 +266,9 @@ def closed_form(p: Parameters, part: Part, share: Share) -> float:
     ParameterError
         For a share so close to 1 that the start is not small compared with its gain.
     """
-    numbers: dict[str, Any] = constants(p, part)
+    numbers = constants(p, part)
     numbers["X_gain"] = gain_of_share(share, numbers["K"])
-    time = float(equations()["hitting_time"].evaluate(numbers))
+    time = equations()["hitting_time"].number(numbers)
     if time < 0:
         raise ParameterError(
             f"share = {share:.17g}: reached while weights are still at their start, epsilon = "

@@ -21,7 +21,6 @@ from theory import (
     numeric,
     prediction,
     scope,
-    sweep,
     until,
 )
 from theory.associative_memory.k_hop import overlaps
@@ -35,7 +34,6 @@ from theory.associative_memory.k_hop.overlaps import (
     flow,
     k,
     mixture,
-    phi,
 )
 from theory.associative_memory.symbols import N, m
 from theory.catalogue import catalogue
@@ -52,7 +50,6 @@ __all__ = [
     "mixture",
     "mixture_time",
     "predict",
-    "probability",
     "sections",
 ]
 
@@ -61,7 +58,6 @@ __all__ = [
 
 Kernels = Annotated[str, Allowed(choices=tuple(overlaps.LEARNERS))]
 Product = Annotated[float, Allowed(above=0, high=0.99999)]  # 1 is never reached
-FixedPoints = Annotated[Sequence[int], Allowed(low=0)]
 LONGEST = {"mixture": 200.0, "sphere": 100.0, "softmax": 1e5}  # longest time of a stage
 
 
@@ -91,8 +87,7 @@ def starting_at(p: Parameters, overlaps: Sequence[float]) -> Any:
     return p.values() | {f"m_{hop}_0": value for hop, value in enumerate(overlaps, 1)}
 
 
-@scope.guard(KERNEL_LEARNERS)
-@sweep.over_fields
+@scope.pointwise(KERNEL_LEARNERS)
 def mixture_time(p: Parameters, product: Product = 0.5) -> float:
     """Time of training on the mixture until the product of all overlaps reaches a value; 0 if it
     starts above.
@@ -109,8 +104,7 @@ def mixture_time(p: Parameters, product: Product = 0.5) -> float:
     return in_time(time_of_product(mixture(p.k), p, product, longest), what, longest)
 
 
-@scope.guard(KERNEL_LEARNERS)
-@sweep.over_fields
+@scope.pointwise(KERNEL_LEARNERS)
 def direct_time(p: Parameters, product: Product = 0.5, kernels: Kernels = "sphere") -> float:
     """Time of direct training from equal overlaps until their product reaches a value, by
     quadrature; 0 if it starts above.
@@ -146,8 +140,7 @@ def direct_time(p: Parameters, product: Product = 0.5, kernels: Kernels = "spher
     return float(value)
 
 
-@scope.guard(KERNEL_LEARNERS)
-@sweep.over_fields
+@scope.pointwise(KERNEL_LEARNERS)
 def curriculum_times(p: Parameters, kernels: Kernels = "sphere") -> list[float]:
     """Time at which each stage 1 .. k of the curriculum ends.
 
@@ -204,35 +197,11 @@ def over_hops(equation: Equation, entries: sp.IndexedBase, values: Sequence, siz
     return spelled.subs({entries[j]: sp.sympify(v, strict=True) for j, v in enumerate(values, 1)})
 
 
-@scope.guard(KERNEL_LEARNERS)
-@sweep.over_fields
-def probability(p: Parameters, fixed_points: FixedPoints) -> float:
-    """Agreement of two sets of hidden permutations that coincide at ``fixed_points[j]`` points of
-    hop j.
-
-    Raises
-    ------
-    ParameterError
-        Unless there is one number per hop at which two permutations can coincide.
-    """
-    points = np.asarray(fixed_points)
-    if points.shape != (p.k,):
-        raise ParameterError(f"fixed_points: has {points.size} hops, must have k = {p.k}")
-    for alike in points.tolist():
-        if alike != int(alike) or alike > p.N or alike == p.N - 1:
-            raise ParameterError(
-                f"fixed_points = {alike:g}: must be whole, at most N = {p.N} and not N - 1"
-            )
-    law = agreement_equations()["agreement"]
-    return float(over_hops(law, phi, points.astype(int).tolist(), p.N))
-
-
 # Predicted curves of a training run of softmax kernels, by stage of the curriculum
 
 
 @until("t")
-@scope.guard(KERNEL_LEARNERS)
-@sweep.over_fields
+@scope.pointwise(KERNEL_LEARNERS)
 def predict(
     p: Parameters, runs: xr.Dataset | None = None, *, until: float | None = None
 ) -> xr.Dataset:

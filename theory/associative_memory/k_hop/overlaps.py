@@ -193,8 +193,7 @@ def by_softmax(slope: sp.Expr) -> sp.Expr:
     right = of_mass * a * (1 - a)  # softmax derivative with respect to its own logit
     wrong = -right / (N - 1)  # the opposite, shared by the column's N - 1 other logits
     of_gap = sp.simplify(sp.diff(mass, gap) / (mass * (1 - mass))) * a * (1 - a) * (right - wrong)
-    rate = sp.diff((N * a - 1) / (N - 1), a) * of_gap
-    return sp.factor(rate.subs(a, (1 + (N - 1) * m) / N))
+    return sp.factor((sp.diff((N * a - 1) / (N - 1), a) * of_gap).subs(a, (1 + (N - 1) * m) / N))
 
 
 LEARNERS = {
@@ -219,11 +218,10 @@ def flow(hops: int, kernels: str = "sphere") -> Flow:
     starts = [symbol(f"m_{q}_0", rf"m_{{{q}}}(0)", positive=True) for q in range(1, hops + 1)]
     product = sp.Mul(*names)
     rate, why, name, clock = LEARNERS[kernels]
-    rates = {q: rate(sp.diff(product, q)).subs(m, q) for q in names}
     return Flow(
         name=f"{name}_{hops}",
         time=t,
-        rhs=rates,
+        rhs={q: rate(sp.diff(product, q)).subs(m, q) for q in names},
         initial=dict(zip(names, starts, strict=True)),
         reference=ref(DERIVED),
         status="exact",

@@ -7,7 +7,6 @@ are as those before a single last pair.
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 import sympy as sp
@@ -54,7 +53,6 @@ from theory.induction_heads.network import ENDS, MASKS, ORTHONORMAL, Row, number
 from theory.induction_heads.symbols import B, N, P, d, k, l, ref, squared_error
 from theory.notation import Forms
 from theory.parameters import ParameterError
-from theory.statement.tree import Node
 
 R = array("R_1", "R", "what a row retrieves of the token of another one, first layer")
 PLACE = "beyond Sec. 7.2: all weights, a burst of right pairs"
@@ -106,8 +104,7 @@ def in_full(expr: sp.Expr, mask: str) -> sp.Expr:
 
 def retrieved(row: Row, token: Row, mask: str) -> sp.Expr:
     """What a row of the first layer retrieves of a token, from the network."""
-    match = partial(overlap, structure.TOKEN, "I", token)
-    weight: Node = network(mask, B).block(2, row, match)
+    weight = network(mask, B).block(2, row, partial(overlap, structure.TOKEN, "I", token))
     return counted(value(weight))
 
 
@@ -186,7 +183,7 @@ def equations() -> dict[str, Equation]:
     rows = {kind: number(kind, N - B + k) for kind in ("item", "label")}
     tokens = {kind: number(kind, N) for kind in rows} | {"other": 2 * l}
     for mask, end in ENDS.items():
-        made: dict[str, Any] = {}
+        made = {}
         for name in right_weights():
             kind, token = name.split("_")
             made[f"burst_first_{name}{end}"] = (

@@ -221,8 +221,7 @@ def _flow(
     """The same flow is integrated once for times and curves, and for learning rates and sizes of
     vectors that it does not depend on.
     """
-    of = loss_of(size, query, mask, right)
-    return descend(of, size, names, speed=dict(speed), **options)
+    return descend(loss_of(size, query, mask, right), size, names, speed=dict(speed), **options)
 
 
 def times(

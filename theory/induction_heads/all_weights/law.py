@@ -47,7 +47,6 @@ from theory.induction_heads.symbols import (
     mean_B2,
     q,
     ref,
-    tau,
     u,
 )
 
@@ -58,29 +57,6 @@ mean_phi = symbol("mean_phi", r"\langle\varphi\rangle", "mean of phi until the d
 variance_phi = symbol("variance_phi", r"\mathrm{Var}\,\varphi", "its variance", positive=True)
 beta_2, gamma_3, alpha_3 = (THETA[n] for n in ("beta_2", "gamma_3", "alpha_3"))
 N_eff = symbol("N_eff", r"N_{\mathrm{eff}}", "effective context length", positive=True)
-
-
-@cache
-def constants() -> dict[str, float]:
-    """Mean and variance of phi(1/u) over u in (0, 1), and the time of gamma_3 = 1/2 divided by N,
-    for the last pair.
-    """
-    of_e = numeric.function(plateau.sums()[phi], [e])
-    moments = [
-        scipy.integrate.quad(
-            lambda v, n=n: float(of_e(1 / v)) ** n, 0, 1, epsabs=1e-12, epsrel=1e-12
-        )[0]
-        for n in (1, 2)
-    ]
-    path = numeric.function(
-        plateau.layer()["last_Gamma"] / 2, [tau]
-    )  # gamma_3 is half of Gamma until t = O(N^2 / ln N)
-    first = scipy.optimize.brentq(lambda v: float(path(v)) - descent.HALF, 0.1, 10, xtol=1e-14)
-    return {
-        "mean_phi": moments[0],
-        "variance_phi": moments[1] - moments[0] ** 2,
-        "T_gamma_over_N": float(first),
-    }
 
 
 @cache
@@ -265,7 +241,7 @@ def effective_length(
     late = predicted(size, right=right, rtol=EFFECTIVE)["T_drop"]
 
     def gap(log_length: float) -> float:
-        length = float(np.exp(log_length))
+        length = np.exp(log_length)
         run = descent.descend(lambda x: loss_and_gradient(x, length), length, FIVE, rtol=EFFECTIVE)
         return math.log(descent.crossings(run, length)["T_drop"] / late)
 
@@ -291,12 +267,12 @@ def slow_drop(
         alpha, first, seventh, tenth, _ = at
         third = np.sqrt(right**2 + (beta**2 + seventh**2 + tenth**2) / 2)
         of_beta, of_alpha, *others = slopes(beta, alpha, first, seventh, tenth, third)
-        grown = float(np.exp(alpha))
-        of_alpha += right**2 * grown * (log_size + float(of_e(grown))) / 4
-        return [float(x / of_beta) for x in (of_alpha, *others, 1)]
+        grown = np.exp(alpha)
+        of_alpha += right**2 * grown * (log_size + of_e(grown)) / 4
+        return [x / of_beta for x in (of_alpha, *others, 1)]
 
     def gone(_: float, at: np.ndarray) -> float:
-        return float(at[0]) - FAR
+        return at[0] - FAR
 
     gone.terminal = True  # type: ignore[attr-defined]
     run = scipy.integrate.solve_ivp(

@@ -156,8 +156,7 @@ def slow_loss() -> sp.Expr:
     """N^2 times the change of the loss by a burst, N to infinity: attention to right labels, and
     attention of rows of the burst to them.
     """
-    one = sp.expand(sp.limit(sp.together(N * kept_score()), N, sp.oo))
-    labels = sp.summation(one, (k, 1, B))
+    labels = sp.summation(sp.expand(sp.limit(sp.together(N * kept_score()), N, sp.oo)), (k, 1, B))
     return sp.factor(-gamma_3 * labels - gamma_4 * N * seen_in_burst())
 
 

@@ -41,8 +41,7 @@ def output() -> sp.Expr:
 
 def time() -> sp.Expr:
     """Time of alpha_3 = 1/2: the drive goes as the square of gamma_4, which is 1 for the last."""
-    last = law.equations()["T_alpha_all_burst"].rhs.subs(B, 1)
-    return last / output() ** 2
+    return law.equations()["T_alpha_all_burst"].rhs.subs(B, 1) / output() ** 2
 
 
 @cache

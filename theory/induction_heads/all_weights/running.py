@@ -106,7 +106,7 @@ def with_gradient(
     callable
         Of an array of the variables, then ``given``; returns the value and its gradient.
     """
-    lines: Forms = {}
+    lines = {}
     for name, form in definitions.items():
         if isinstance(form, AppliedUndef):  # the array inside gets a name of its own
             inside, *where = form.args
@@ -120,8 +120,8 @@ def with_gradient(
         if form.free_symbols & over_pairs and form.func not in (total, mean):
             over_pairs.add(name)
     last = [*lines][-1]
-    slopes: Forms = defaultdict(lambda: sp.S.Zero, {last: sp.S.One})
-    backward: Forms = {}
+    slopes = defaultdict(lambda: sp.S.Zero, {last: sp.S.One})
+    backward = {}
     for name, form in reversed(lines.items()):
         by = sp.Symbol(f"by_{name}")
         backward[by] = slopes[name]

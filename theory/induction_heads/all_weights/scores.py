@@ -174,7 +174,7 @@ def equations() -> dict[str, Equation]:
     queried pair.
     """
     by_name: dict[str, Equation] = {}
-    rows: dict[str, tuple[Place, Place]] = {
+    rows = {
         "item_self": (("item", k), ("item", k)),
         "item_other": (("item", k), ("label", k - d)),
         "label_item": (("label", k), ("item", k)),
@@ -194,10 +194,9 @@ def equations() -> dict[str, Equation]:
             for (row, _), (column, pair) in (rows[name],)
             if to_itself or not name.endswith("self")
         }
-        query = {"item": (2 * q - 1, h), "other": (2 * l, g)}
         first |= {
             f"attention_query_{name}": (T[last, column], spelled(weight, mask))
-            for name, (column, weight) in query.items()
+            for name, (column, weight) in {"item": (2 * q - 1, h), "other": (2 * l, g)}.items()
         }
         keys = (
             "own_item",
@@ -273,5 +272,4 @@ def loss_equations() -> dict[str, Equation]:
             made[f"all_retrieved_{name}{end}"] = (r[k], total)
             made[f"all_output_{name}{end}"] = (c[k], out)
         by_name |= table(ref(PLACE), *given, f"{mask} mask", status="exact", **made)
-    loss = (squared_error, squares)
-    return by_name | table(ref(PLACE), *given, status="exact", all_loss=loss)
+    return by_name | table(ref(PLACE), *given, status="exact", all_loss=(squared_error, squares))

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import sympy as sp
 
-from theory import Allowed, Limit, ParameterError, Scope, gauss_legendre, numeric, scope, sweep
+from theory import Allowed, Limit, ParameterError, Scope, gauss_legendre, numeric, scope
 from theory.associative_memory import ramp
 from theory.induction_heads.bursty import emergence
 from theory.induction_heads.bursty.emergence import B, N, alpha, beta, gamma, stated
@@ -69,8 +69,7 @@ def compiled() -> list[Any]:
     ]
 
 
-@scope.guard(SCOPE)
-@sweep.over_fields
+@scope.pointwise(SCOPE)
 def emergence_time(p: Any) -> float:
     """Time at which alpha is 1/2: `burst_time`, with the rate of the exact flow on its path.
 
@@ -84,12 +83,11 @@ def emergence_time(p: Any) -> float:
     return ramp.over_root(slowness, THETA) + float(delay(p.N, p.B))
 
 
-@scope.guard(SCOPE)
-@sweep.over_fields
+@scope.pointwise(SCOPE)
 def effective_length(p: Any) -> float:
     """Effective context length, `burst_effective_length` at threshold 1/2."""
     equation = emergence.equations()["burst_effective_length"]
-    return float(equation.evaluate({"N": p.N, "B": p.B, "theta": THETA}))
+    return equation.number({"N": p.N, "B": p.B, "theta": THETA})
 
 
 NUMBERS = {
@@ -182,13 +180,12 @@ class Mixture:
 
     def time(self) -> float:
         """Time at which alpha is 1/2, as `emergence_time` for a burst of one size."""
-        root, weights = gauss_legendre(OUTER, 0, float(np.sqrt(THETA)))
+        root, weights = gauss_legendre(OUTER, 0, np.sqrt(THETA))
         rates = [self.slopes(x, self.beta(x))[0][0] for x in root**2]
         return float((2 * weights * root / rates).sum() + self.delay())
 
 
-@scope.guard(SCOPE)
-@sweep.over_fields
+@scope.pointwise(SCOPE)
 def random_time(p: Any, exponent: Exponent = 2.0) -> float:
     """Time at which alpha is 1/2 where a context ends in B right pairs, B = 1 .. ``p.B`` drawn with
     chances B^(-exponent).
@@ -197,8 +194,7 @@ def random_time(p: Any, exponent: Exponent = 2.0) -> float:
     return Mixture(bursts(p.N, np.arange(1, p.B + 1)), zipf(p.B, exponent)).time()
 
 
-@scope.guard(SCOPE)
-@sweep.over_fields
+@scope.pointwise(SCOPE)
 def spread_time(p: Any, window: Share = 0.5, draws: Draws = 256) -> float:
     """Time at which alpha is 1/2 where the B right pairs are at random places among the last
     ``window * N`` pairs; mean rates over drawn contexts.

@@ -53,9 +53,8 @@ def burst_loss() -> Statement:
     labels, items = weighed(label), weighed(item)
     others = 2 * total(lambda o: 1, other)  # no right pair is before them
     every = labels + items + others
-    squares = labels**2 + items**2 + others
     return statement(
-        1 - 2 * gamma * labels / every + gamma**2 * squares / every**2,
+        1 - 2 * gamma * labels / every + gamma**2 * (labels**2 + items**2 + others) / every**2,
         name="bursty",
         title="Induction head with a burst of right pairs",
         paper="musat2025",
@@ -131,8 +130,7 @@ def law() -> sp.Expr:
     """Square of beta as a function of alpha. Its second term is there for B > 1, where rows
     retrieve the queried item from earlier right pairs.
     """
-    gain = (B - 1) * (N - B) / (2 * N + B**2 - 2 * B)
-    form = 2 * alpha + 2 * gain * (1 - sp.exp(-alpha))
+    form = 2 * alpha + 2 * (B - 1) * (N - B) / (2 * N + B**2 - 2 * B) * (1 - sp.exp(-alpha))
     return ramp.squared(form, alpha, beta, [rate(), slope(beta)])
 
 
@@ -143,10 +141,9 @@ def delay() -> sp.Expr:
     """
     u, g = symbol("u", positive=True), sp.Dummy("share")
     decay = sp.diff(first().subs(beta, 0), gamma, 2)
-    growth = sp.Poly(sp.factor((slope(beta, g) / slope(beta)).subs(alpha, 0)), g)
     lost = sum(
         c * sp.integrate(sp.expand(1 - (1 - sp.exp(-u)) ** n), (u, 0, sp.oo))
-        for (n,), c in growth.terms()
+        for (n,), c in sp.Poly(sp.factor((slope(beta, g) / slope(beta)).subs(alpha, 0)), g).terms()
     )
     return sp.factor(lost / decay)
 
@@ -214,8 +211,7 @@ def mean(of: sp.Expr) -> sp.Expr:
 @cache
 def mixture_gamma_star() -> sp.Expr:
     """Value of gamma that minimises the mean loss while attention is still uniform."""
-    before = mean(first().subs(beta, 0))
-    best = sp.solve(sp.diff(before, gamma), gamma)[0]
+    best = sp.solve(sp.diff(mean(first().subs(beta, 0)), gamma), gamma)[0]
     return written_as(N * mean_B / (N + mean_B2 - mean_B), best)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import brentq, minimize_scalar
 
-from theory import Equation, Limit, Scope, gauss_legendre, numeric, only, scope, sweep
+from theory import Equation, Limit, Scope, gauss_legendre, numeric, only, scope
 from theory.induction_heads.in_weights import emergence, transience
 from theory.induction_heads.in_weights.emergence import (
     SIZES,
@@ -71,11 +71,10 @@ def race_equations() -> dict[str, Equation]:
 def compiled() -> dict[str, Any]:
     """Array functions for the paths of head and memory."""
     attention = emergence.attention()
-    on_law = emergence.speed().subs(w, emergence.law() ** (1 / 2))
     given = {
         "read_out": (emergence.law() ** (1 / 2), (beta, n)),
         "attention": (attention, (beta, n)),
-        "speed": (on_law, (beta, n)),
+        "speed": (emergence.speed().subs(w, emergence.law() ** (1 / 2)), (beta, n)),
         "remembered": (emergence.remembered(), (tau, q, c_0)),
         "memory": (emergence.memory(), (known, q, c_0)),
         "still": (transience.still()[0].subs(emergence.a, attention), (beta, n)),
@@ -97,7 +96,7 @@ def sized(p: Any) -> dict[str, float]:
 
 def value(name: str, p: Any, **more: float) -> float:
     """Right-hand side of an equation."""
-    return float(race_equations()[name].evaluate({**sized(p), **more}))
+    return race_equations()[name].number({**sized(p), **more})
 
 
 def clock(p: Any, root: Any) -> Any:
@@ -167,8 +166,7 @@ def followed(p: Any) -> tuple[float, float]:
 
 def slow(p: Any) -> bool:
     """Whether the memory takes long until the head is lost, and the head can follow it."""
-    left = followed(p)[1]
-    takes = compiled()["memory"](left, sized(p)[q.name], p.c_0) / clock(p, end(p))
+    takes = compiled()["memory"](followed(p)[1], sized(p)[q.name], p.c_0) / clock(p, end(p))
     return bool(takes >= FIRM and sized(p)[q.name] * least(p) <= FAST * p.head_decay)
 
 
@@ -225,8 +223,7 @@ applies = scope.applies(
 )
 
 
-@scope.guard(HEAD)
-@sweep.over_fields
+@scope.pointwise(HEAD)
 def emergence_time(p: Any) -> float:
     """Time at which attention is 1/2: one over the residual, integrated over the head's clock.
 
@@ -235,27 +232,23 @@ def emergence_time(p: Any) -> float:
     return seconds(p, end(p))
 
 
-@scope.guard(RACE)
-@sweep.over_fields
+@scope.pointwise(RACE)
 def solved_time(p: Any) -> float:
     """Time at which the residual is half of its initial value, by head or memory."""
     return seconds(p, halved(p))
 
 
-@scope.guard(RACE)
-@sweep.over_fields
+@scope.pointwise(RACE)
 def head_share(p: Any) -> float:
     """Share of the head in the logit at that time."""
-    root = halved(p)
-    return float(head(p, root)) / value("iw_half", p)
+    return float(head(p, halved(p))) / value("iw_half", p)
 
 
-@scope.guard(ITEMS)
-@sweep.over_fields
+@scope.pointwise(ITEMS)
 def critical_items(p: Any) -> float:
     """Items of the pool at which this share is 1/2: with fewer the memory wins."""
     part = value("iw_half", p) / 2
-    needed = float(clock(p, reached(p, part, share=0.0)))
+    needed = clock(p, reached(p, part, share=0.0))
     root = brentq(
         lambda x: compiled()["memory"](part, np.exp(-x), p.c_0) - needed,
         -30.0,
@@ -265,8 +258,7 @@ def critical_items(p: Any) -> float:
     return sized(p)["kappa_labels"] * float(np.exp(2 * root))
 
 
-@scope.guard(LOST)
-@sweep.over_fields
+@scope.pointwise(LOST)
 def lost_time(p: Any) -> float:
     """Time at which attention falls below 1/2 again under weight decay, by `iw_lost`."""
     begun, left = followed(p)
@@ -290,8 +282,7 @@ def lost_time(p: Any) -> float:
     return seconds(p, end(p)) + float(quad(wait, begun, left, epsrel=1e-8)[0]) + behind
 
 
-@scope.guard(EXCLUSION)
-@sweep.over_fields
+@scope.pointwise(EXCLUSION)
 def lost_below(p: Any) -> float:
     """Items of the pool below which the memory drives the head out, by the exact residuals."""
     return sized(p)["kappa_labels"] * (least(p) / p.fading) ** 2

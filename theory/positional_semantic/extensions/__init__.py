@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 import xarray as xr
 
-from theory import Allowed, ParameterError, scope, sweep
+from theory import Allowed, ParameterError, scope
 from theory.positional_semantic import general
 from theory.positional_semantic.branches import Missing, crossing
 from theory.positional_semantic.channel import State
@@ -127,7 +127,7 @@ class Point:
             **self.values._asdict(),
             **self.value_hats,
         }
-        loss = float(equations()["extended_training_loss"].evaluate(given))
+        loss = equations()["extended_training_loss"].number(given)
         # The identity has no ridge, and values of low rank are among the columns of norm.
         return loss if self.p.value else loss - self.p.lam * self.values.q_W / 2
 
@@ -152,8 +152,7 @@ def kinds(p: Parameters) -> list[str]:
     the positions and the other the teacher, from any informed start: the branches with one overlap
     only are saddles.
     """
-    queries = [p.start] if p.rank == 1 else ["semantic", "positional"]
-    return queries + ["values"] * p.value_rank
+    return ([p.start] if p.rank == 1 else ["semantic", "positional"]) + ["values"] * p.value_rank
 
 
 def _values(p: Parameters, x: general.Order) -> Values:
@@ -173,8 +172,7 @@ def step(system: Extended, x: general.Order, values: Values) -> tuple[general.Or
         if kind != "positional":
             hats["m"][:, :, k] = 0
         teacher = {"semantic": 0, "values": 1 + k - p.rank}.get(kind, -1)
-        others = np.arange(1 + p.value_rank) != teacher
-        hats["theta"][:, :, k, others] = 0
+        hats["theta"][:, :, k, np.arange(1 + p.value_rank) != teacher] = 0
     for name in ("q", "V"):
         hats[name] = hats[name] * np.eye(len(columns))
     new, norm, _ = general.input_channel(system, hats)
@@ -184,7 +182,7 @@ def step(system: Extended, x: general.Order, values: Values) -> tuple[general.Or
     change = max(new.distance(x), *(abs(a - b) for a, b in zip(moved, values, strict=True)))
     if p.value_rank:
         values = moved = _values(p, x)
-    here = float(np.trace(x.q[0, 0])) / p.sigma**2
+    here = np.trace(x.q[0, 0]) / p.sigma**2
     return new, moved, Point(p, x, values, hats, value_hats, envelope, test, here, change)
 
 
@@ -202,8 +200,7 @@ def starting(system: Extended) -> tuple[general.Order, Values]:
     return order, Values(0.9, 0.9, 0.3) if p.value else Values()
 
 
-@scope.guard(EXTENDED)
-@sweep.over_fields
+@scope.pointwise(EXTENDED)
 def solve(p: Parameters, near: Point | None = None, points: Points = POINTS) -> Point:
     """Fixed point by damped steps, on the branch of ``p.start``.
 
@@ -245,8 +242,7 @@ def solve(p: Parameters, near: Point | None = None, points: Points = POINTS) -> 
         raise NotConverged(f"did not settle in {ITERATIONS} steps ({point.residual:.1e})")
 
 
-@scope.guard(EXTENDED)
-@sweep.over_fields
+@scope.pointwise(EXTENDED)
 def predict(p: Parameters, runs: xr.Dataset | None = None, points: Points = POINTS) -> xr.Dataset:
     """Predict order parameters, training loss and test error at the end of informed descent, in
     the limit of infinite d.
@@ -279,8 +275,7 @@ def predict(p: Parameters, runs: xr.Dataset | None = None, points: Points = POIN
     return over_alpha(p, runs, ends)
 
 
-@scope.guard(CROSSING)
-@sweep.over_fields
+@scope.pointwise(CROSSING)
 def critical(p: Parameters, points: Points = POINTS) -> float:
     """alpha_c: where the training losses of both branches are equal.
 

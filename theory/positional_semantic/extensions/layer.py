@@ -165,8 +165,7 @@ def correlated() -> Forms:
     """``q`` and ``m`` with the encoding ``C^(-1/2) p``, of squared norm ``1/(1 - c)``, as
     stationary points of the entropic potential.
     """
-    norm = 1 / (1 - c)
-    psi = free_entropy.entropic_potential().subs(m_hat, m_hat * sp.sqrt(norm))
+    psi = free_entropy.entropic_potential().subs(m_hat, m_hat * sp.sqrt(1 / (1 - c)))
     # m = sqrt(1 - c) times the mean field of u; q is conjugate to V_hat/2, V to q_hat.
     q_form = -2 * sp.diff(psi, V_hat)
     m_form = sp.sqrt(1 - c) * sp.diff(psi, m_hat)
@@ -252,8 +251,7 @@ def compiled() -> tuple[Callable[..., Any], ...]:
     """
     eq = equations()
     arguments = (S_12, S_21, Y_12, Y_21, sigma, c, *SLOPES)
-    of_values = [sp.diff(values_loss(), x) for x in SLOPES]
-    slopes = sp.lambdify(arguments, of_values, "numpy", cse=True)
+    slopes = sp.lambdify(arguments, [sp.diff(values_loss(), x) for x in SLOPES], "numpy", cse=True)
     hats = q_W_hat, theta_W_hat, V_W_hat
     out = numeric.function([eq[x.name].rhs for x in hats], (alpha, sigma, *SLOPES.values()))
     curvature = {D_W: eq["D_W"].rhs}
@@ -374,7 +372,7 @@ def output_channel(
     system: Extended, x: general.Order, values: Values
 ) -> tuple[dict[str, np.ndarray], dict[str, float], float, float]:
     """Conjugates in covariance form, those of the values, mean envelope, half the test error."""
-    order = general.Order(*(value[:, 0] for value in vars(x).values()))
+    order = general.Order(*(value[:, 0] for value in x))
     of = general.fields(system, order, system.rho()[:, 0])
     Y = system.target(of.h)
     z, envelope = proximal(system.loss, of.w, Y, order.V, np.array(values), of.mean)
@@ -395,5 +393,5 @@ def value_conjugates(
         return dict.fromkeys(names, 0.0)
     of_values, conjugates, _ = compiled()
     slopes = of_values(*system.attention(z), *Y.T, p.sigma, p.correlation, *values)
-    means = [float(np.mean(x)) for x in slopes]
+    means = [np.mean(x) for x in slopes]
     return dict(zip(names, map(float, conjugates(p.alpha, p.sigma, *means)), strict=True))

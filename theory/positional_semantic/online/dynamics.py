@@ -12,12 +12,13 @@ from dataclasses import replace
 import sympy as sp
 import xarray as xr
 
-from theory import Equations, Flow, prediction, sweep, table, until
+from theory import Equations, Flow, prediction, table, until
 from theory import scope as theory_scope
 from theory.catalogue import cache
 from theory.notation import Forms, symbol
 from theory.positional_semantic.definitions import S_12, S_21, off_diagonal
 from theory.positional_semantic.definitions import equations as layer
+from theory.positional_semantic.free_entropy import gaussian_moments
 from theory.positional_semantic.online import parameters as scope
 from theory.positional_semantic.online.means import (
     SLOPES,
@@ -103,8 +104,7 @@ UNITS = Overlaps(hidden=1, teachers=2)  # the student; the teacher and the posit
 def sentence_loss() -> sp.Expr:
     """Loss of a sentence in the entries of both attention matrices."""
     given = layer()["sentence_loss"]
-    plain = {layer()[name].rhs: x for name, x in (("S_12", S_12), ("S_21", S_21))}
-    return given.rhs.subs(plain)
+    return given.rhs.subs({layer()[name].rhs: x for name, x in (("S_12", S_12), ("S_21", S_21))})
 
 
 def target(expr: sp.Expr) -> sp.Expr:
@@ -180,12 +180,11 @@ def equations() -> Equations:
 
 
 def _flow(name: str, of: Mapping[sp.Symbol, sp.Expr], *more: str) -> Flow:
-    start = {q: sigma**2 * scale**2, m: cos_p * scale, theta: sigma**2 * cos_teacher * scale}
     return Flow(
         name,
         t,
         of,
-        start,
+        {q: sigma**2 * scale**2, m: cos_p * scale, theta: sigma**2 * cos_teacher * scale},
         ref("one-pass descent"),
         "exact",
         (*LIMIT, FRESH, *more),
@@ -221,8 +220,7 @@ def _described(of: Callable[[], Flow], noisy: bool, zero: str | None) -> Flow:
     """Without batches there is no noise of steps: the flow is that of the population gradient."""
     found = of()
     if not noisy:
-        rhs = {x: r.subs(step, 0) for x, r in found.rhs.items()}
-        found = replace(found, rhs=rhs, where={})
+        found = replace(found, rhs={x: r.subs(step, 0) for x, r in found.rhs.items()}, where={})
     return found.held(**{zero: 0.0}) if zero else found
 
 
@@ -286,15 +284,7 @@ def small_loss() -> sp.Expr:
         x: sign * m + theta / rho * h + y
         for x, sign, h, y in zip((z_1, z_2), (1, -1), (h_1, h_2), zeta, strict=True)
     }
-    inside = sp.Poly(sp.expand(second.subs(z)), *zeta)
-    averaged = sum(
-        (
-            c * left ** (sum(powers) // 2)
-            for powers, c in inside.terms()
-            if powers in ((0, 0), (2, 0), (0, 2))
-        ),
-        sp.S.Zero,
-    )
+    averaged = gaussian_moments(sp.expand(second.subs(z)), dict.fromkeys(zeta, left))
     # Over the teacher's fields: odd terms vanish, and the tokens are exchangeable.
     total = sp.S.Zero
     for (i, j, *of_T), c in sp.Poly(sp.expand(averaged), h_1, h_2, T_12, T_21).terms():
@@ -359,8 +349,7 @@ def early_equations() -> Equations:
 
 
 @until("t")
-@theory_scope.guard(ANY)
-@sweep.over_fields
+@theory_scope.pointwise(ANY)
 def predict(
     p: Parameters, runs: xr.Dataset | None = None, *, until: float | None = None
 ) -> xr.Dataset:

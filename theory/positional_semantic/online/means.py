@@ -65,10 +65,9 @@ class Mean(sp.Function):
     def _latex(self, printer: Any) -> str:
         target, student, orders, *state = self.args
         inside = printer.doprint(_monomial(target, TARGET) * _monomial(student, STUDENT))
-        signs = map(printer.doprint, (q, m, theta))
         slopes = "".join(
             rf"\partial_{{{x}}}{f'^{{{n}}}' if n > 1 else ''}"
-            for x, n in zip(signs, orders, strict=True)
+            for x, n in zip(map(printer.doprint, (q, m, theta)), orders, strict=True)
             if n
         )
         numbers = [x for x in state[:3] if x.is_number]
@@ -93,8 +92,7 @@ class Mean(sp.Function):
             return value(target, student, orders, *map(float, state))
         many = np.broadcast_arrays(*(np.asarray(x, float) for x in state))
         points = zip(*(a.ravel().tolist() for a in many), strict=True)
-        means = [value(target, student, orders, *x) for x in points]
-        return np.reshape(means, many[0].shape)[()]
+        return np.reshape([value(target, student, orders, *x) for x in points], many[0].shape)[()]
 
 
 def mean(expr: sp.Expr) -> sp.Expr:
@@ -158,8 +156,7 @@ def _grid(of_student: bool, centre: float, spread: float) -> list[np.ndarray]:
     """Values of `TARGET` or `STUDENT` on the nodes."""
     x, _ = gauss_hermite(NODES)
     first = centre + spread * x[:, None]
-    second = -centre + spread * x[None, :]
-    return [np.asarray(v) for v in _compiled(of_student)(first, second)]
+    return [np.asarray(v) for v in _compiled(of_student)(first, -centre + spread * x[None, :])]
 
 
 @lru_cache(KEPT)

@@ -1,8 +1,7 @@
 """Growth rates, end points, basins and shares of random starts of the online theory."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -34,27 +33,7 @@ class Unsettled(ParameterError):
     """Descent has not come to an end."""
 
 
-@dataclass(frozen=True)
-class End:
-    """End point of descent in the plane of one overlap.
-
-    Attributes
-    ----------
-    q, m, theta, loss : float
-        Order parameters and population loss.
-    transverse : float
-        Growth rate of the overlap that is zero there. If it is positive, descent leaves.
-    """
-
-    q: float
-    m: float
-    theta: float
-    loss: float
-    transverse: float
-
-
-@scope.guard(ANY)
-@sweep.over_fields
+@scope.pointwise(ANY)
 def growth_rates(p: Parameters) -> xr.Dataset:
     """Growth rates of both overlaps while they are small, at the initial norm, and the time until
     they are of order one from ``1/sqrt(d)``: infinite for one that does not grow, NaN for free
@@ -73,13 +52,10 @@ def growth_rates(p: Parameters) -> xr.Dataset:
     results, values = {}, numbers_at(p)
     for x in ("m", "theta"):
         equation = dynamics.early_equations()[f"growth_{x}{'_held' if p.norm == 'held' else ''}"]
-        rate = float(equation.evaluate(values))
-        results[f"growth_{x}"] = rate
+        results[f"growth_{x}"] = rate = equation.number(values)
         escape = dynamics.early_equations()["T_escape"]
-        given = {"d": p.d, "growth": rate}
-        results[f"T_{x}"] = float(escape.evaluate(given)) if rate > 0 else math.inf
-        if p.norm == "free":
-            results[f"T_{x}"] = math.nan
+        time = escape.number({"d": p.d, "growth": rate}) if rate > 0 else math.inf
+        results[f"T_{x}"] = math.nan if p.norm == "free" else time
     return xr.Dataset({name: ((), v) for name, v in results.items()})
 
 
@@ -93,11 +69,10 @@ def numbers_at(p: Parameters) -> Values:
         "T_mean": float(t[0, 0]),
         "T_slope": float(t[1, 1] - math.sqrt(2) * t[2, 0]),
     }
-    return known | {"noise": float(dynamics.equations()["noise"].evaluate(known))}
+    return known | {"noise": dynamics.equations()["noise"].number(known)}
 
 
-@scope.guard(ANY)
-@sweep.over_fields
+@scope.pointwise(ANY)
 def ends(p: Parameters) -> dict[str, dict[str, float]]:
     """End points of descent with ``theta = 0`` (positional) and with ``m = 0`` (semantic).
 
@@ -109,23 +84,23 @@ def ends(p: Parameters) -> dict[str, dict[str, float]]:
     Returns
     -------
     dict
-        By name of the end: ``q``, ``m``, ``theta``, ``loss``, ``transverse``.
+        By name of the end: ``q``, ``m``, ``theta``, population ``loss``, and ``transverse``, the
+        growth rate of the overlap that is zero there: if it is positive, descent leaves.
     """
-    return {name: dict(vars(end_of(p, name))) for name in BRANCHES}
+    return {name: dict(end_of(p, name)) for name in BRANCHES}
 
 
 @lru_cache(256)
-def end_of(p: Parameters, name: str) -> End:
+def end_of(p: Parameters, name: str) -> Mapping[str, float]:
     """One of the `ends`."""
     zero, start = BRANCHES[name]
     last = _settle(flow_of(p, zero), p.replace(**start))
     place = {x: float(last[x]) for x in ("q", "m", "theta")}
     whole = flow_of(p)
-    numbers = sweep.numbers(p, [s.name for s in whole._compiled[0]])
-    _, jacobian, _ = whole._functions(numbers, 1.0)
+    _, jacobian, _ = whole._functions(sweep.numbers(p, [s.name for s in whole._compiled[0]]), 1.0)
     row = [*place].index(zero)
     along = float(jacobian(0.0, np.array([*place.values()]))[row, row])
-    return End(**place, loss=float(last.loss), transverse=along)
+    return {**place, "loss": float(last.loss), "transverse": along}
 
 
 def _settle(of: Flow, p: Parameters) -> xr.Dataset:
@@ -149,14 +124,12 @@ def _settle(of: Flow, p: Parameters) -> xr.Dataset:
         for k in range(1, times.size):
             half, last = curve.isel(t=k - 1), curve.isel(t=k)
             size = math.sqrt(max(float(last.q), float(last.m) ** 2))
-            moved = max(abs(float(last[x] - half[x])) for x in ("m", "theta"))
-            if moved < SETTLED * size:
+            if max(abs(float(last[x] - half[x])) for x in ("m", "theta")) < SETTLED * size:
                 return last
     raise Unsettled(f"{where} still moves at t = {float(times[-1]):.3g}, no end is known")
 
 
-@scope.guard(ANY)
-@sweep.over_fields
+@scope.pointwise(ANY)
 def basin(p: Parameters) -> xr.Dataset:
     """Where descent ends from the start ``cos_p``, ``cos_teacher``.
 
@@ -169,8 +142,7 @@ def basin(p: Parameters) -> xr.Dataset:
     last = _settle(flow_of(p), p).drop_vars("t")
     teacher = abs(last.cosine_teacher)
     positions = abs(last.cosine_p)
-    informed = teacher + positions > INFORMED
-    return last.assign(semantic=(teacher > positions).where(informed))
+    return last.assign(semantic=(teacher > positions).where(teacher + positions > INFORMED))
 
 
 def ended(p: Parameters) -> str:
@@ -199,8 +171,7 @@ def boundary(p: Parameters, radius: float) -> tuple[float, str, str]:
     return (low + high) / 2, below, above
 
 
-@scope.guard(ANY)
-@sweep.over_fields
+@scope.pointwise(ANY)
 def shares(p: Parameters) -> dict[str, float]:
     """Shares of random starts in ``d`` dimensions that end semantic, positional, and in neither.
 
@@ -217,15 +188,13 @@ def shares(p: Parameters) -> dict[str, float]:
     return shares_by_end
 
 
-@scope.guard(ANY)
-@sweep.over_fields
+@scope.pointwise(ANY)
 def share(p: Parameters) -> float:
     """Share of random starts that end semantic (`shares` has all three)."""
     return shares(p)["semantic"]
 
 
-@scope.guard(ANY)
-@sweep.over_fields
+@scope.pointwise(ANY)
 def window(p: Parameters) -> dict[str, float]:
     """Range of omega in which descent from small overlaps starts positional although the semantic
     end has the lower loss.
@@ -262,7 +231,7 @@ def equal_loss(p: Parameters) -> float:
 
     def lower(omega: float) -> float:
         of = {name: end_of(p.replace(omega=omega), name) for name in BRANCHES}
-        return of["positional"].loss - of["semantic"].loss
+        return of["positional"]["loss"] - of["semantic"]["loss"]
 
     try:
         return _zero(lower, 0.05, 0.95)

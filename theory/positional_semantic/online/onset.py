@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory import Onset, of_onset, scope, sweep, until
+from theory import Onset, of_onset, scope, until
 from theory.positional_semantic.online import dynamics
 from theory.positional_semantic.online.dynamics import flow_of
 from theory.positional_semantic.online.numbers import (
@@ -42,8 +42,7 @@ MOST = 40.0  # units of the faster growth: length of a curve
 
 
 @until("t")
-@scope.guard(ANY)
-@sweep.over_fields
+@scope.pointwise(ANY)
 def onset(p: Parameters, until: float | None = None) -> Onset:
     """Growth rates and escape times at small overlaps, ends, and the window of omega in which
     descent starts positional though the semantic end is lower.
@@ -56,7 +55,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         Length of the curve (also ``t=``).
     """
     first = _start(p, until)
-    reasons: dict[str, str] = {}
+    reasons = {}
 
     def known(name: str, found: Callable[[], Any], absent: Any = math.nan) -> Any:
         """A result, or ``absent`` with the reason where descent does not come to an end."""
@@ -68,7 +67,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
 
     numbers, absent = first.numbers, first.absent
     found = {name: known(f"loss_{name}", partial(end_of, p, name), None) for name in BRANCHES}
-    end = {name: vars(of) for name, of in found.items() if of is not None}
+    end = {name: dict(of) for name, of in found.items() if of is not None}
     numbers |= {f"loss_{name}": end.get(name, {}).get("loss", math.nan) for name in BRANCHES}
     low = numbers["omega_growth"] = equal_growth(p)
     high = numbers["omega_loss"] = known("omega_loss", lambda: equal_loss(p))

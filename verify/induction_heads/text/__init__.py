@@ -141,8 +141,8 @@ def copying(runs: Mapping[str, xr.Dataset], steps: Mapping[str, np.ndarray]) -> 
         if there.any():
             gain = (last.loss_first - last.loss_second).values[there]
             yield from [
-                at_least(f"copying score of the head, {name}", SCORES, 0.9, float(last.copying.values[there].min()), "least of the seeds"),
-                at_least(f"loss of the first showing less that of the second, {name}", SCORES, 0.5, float(gain.min()), "least of the seeds"),
+                at_least(f"copying score of the head, {name}", SCORES, 0.9, last.copying.values[there].min(), "least of the seeds"),
+                at_least(f"loss of the first showing less that of the second, {name}", SCORES, 0.5, gain.min(), "least of the seeds"),
             ]  # fmt: skip
 
 

@@ -111,8 +111,7 @@ def weight() -> tuple[sp.Expr, sp.Expr]:
     """
     mode = b / T * v**2 - 2 * b * g * v + ridge * (c + v / sp.sqrt(s)) ** 2
     solution = linear_root(sp.diff(mode, v), v).subs(b, ridge * T / xi)
-    bias = solution.subs(g, 0)
-    return sp.factor(bias), sp.factor(sp.diff(solution, g) / T)
+    return sp.factor(solution.subs(g, 0)), sp.factor(sp.diff(solution, g) / T)
 
 
 def at_mode(of: sp.Expr) -> sp.Expr:

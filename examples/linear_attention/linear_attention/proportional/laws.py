@@ -33,7 +33,7 @@ def errors(p: Parameters, weight: np.ndarray, pool: np.ndarray) -> tuple[float, 
     both = []
     for R in (pool.T @ pool / len(pool), np.eye(p.d)):
         label, beta = moments(p, R)
-        both.append(float(label + ((weight @ beta) * weight - 2 * weight * R).sum() / p.d))
+        both.append(label + ((weight @ beta) * weight - 2 * weight * R).sum() / p.d)
     return both[0], both[1]
 
 
@@ -55,8 +55,7 @@ def fit(p: Parameters, seed: int) -> tuple[float, float]:
     for chunk in np.array_split(np.arange(n), max(1, n * N * d // CHUNK)):
         w = pool[rng.integers(len(pool), size=chunk.size)]
         x = rng.normal(size=(chunk.size, N + 1, d)) / d**0.5
-        noise = p.rho**0.5 * rng.normal(size=(chunk.size, N + 1))
-        y = np.einsum("snd,sd->sn", x, w) + noise
+        y = np.einsum("snd,sd->sn", x, w) + p.rho**0.5 * rng.normal(size=(chunk.size, N + 1))
         tokens.append(x[:, -1])
         contexts.append(np.einsum("sn,snd->sd", y[:, :-1], x[:, :-1]) * d / N)
         labels.append(y[:, -1])
@@ -134,7 +133,7 @@ def spectrum(table: Table) -> Iterator[Check]:
     r = np.linalg.eigvalsh(pool.T @ pool / len(pool))
     for z in (0.1, 1.0):
         known = {"kappa": p.kappa, "z": z}
-        known["M_z"] = float(table["mp_transform"].evaluate(known))
+        known["M_z"] = table["mp_transform"].number(known)
         for name, function in (("transform", 1 / (r + z)), ("slope", -1 / (r + z) ** 2)):
             label = f"mp {name} of a pool, z = {z:g}"
             yield against(table, near, label, f"mp_{name}", known, function.mean(), *why)
@@ -155,10 +154,10 @@ def limits(table: Table) -> Iterator[Check]:
         x = 1e-8
         q = Parameters(alpha=1e6, kappa=1 + s * x**0.5, rho=0.01)
         known = q.values() | {"x_star": x}
-        M = float(table["mp_transform"].evaluate(known | {"z": x}))
-        slope = float(table["mp_slope"].evaluate(known | {"z": x, "M_z": M}))
+        M = table["mp_transform"].number(known | {"z": x})
+        slope = table["mp_slope"].number(known | {"z": x, "M_z": M})
         whole = table["new_unlimited"].evaluate(known | {"M_x": M, "dM_x": slope})
-        excess = (float(whole) - q.rho) / x**0.5
+        excess = (whole - q.rho) / x**0.5
         why = (1e-3, "sqrt(x) = 1e-4")
         label = f"excess at the transition, s = {s:g}"
         yield against(table, near, label, "transition", {"s": s}, excess, *why)

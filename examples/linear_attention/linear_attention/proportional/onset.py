@@ -45,7 +45,7 @@ class Parameters(BaseParameters):
         known = {n: getattr(self, n) for n in ("alpha", "kappa", "tau", "rho")}
 
         def number(name: str, **more: Any) -> float:
-            return float(table[name].evaluate({**known, **more}))
+            return table[name].number({**known, **more})
 
         def at(z: float) -> tuple[float, float]:
             M = number("mp_transform", z=z)
@@ -81,24 +81,22 @@ ERRORS = Scope(
 applies = scope.applies({"errors": ERRORS})
 
 
-@scope.guard(ERRORS)
-@sweep.over_fields
+@scope.pointwise(ERRORS)
 def error_trained(p: Parameters) -> float:
     """Error on fresh sequences of the training tasks (IDG in the paper)."""
     return float(p.values()["error_trained"])
 
 
-@scope.guard(ERRORS)
-@sweep.over_fields
+@scope.pointwise(ERRORS)
 def error_new(p: Parameters) -> float:
     """Error on new tasks (ICL in the paper)."""
-    return float(equations()["error_new"].evaluate(p.values()))
+    return equations()["error_new"].number(p.values())
 
 
 @sweep.over_fields
 def error_unlimited(p: Parameters) -> float:
     """Error on new tasks without limit on training sequences, no ridge."""
-    return float(equations()["new_unlimited"].evaluate(p.values()))
+    return equations()["new_unlimited"].number(p.values())
 
 
 GAPS = np.geomspace(0.9, 0.01, 60)
@@ -108,8 +106,7 @@ LONGER, LONGEST = (1, 10, 100), 1e6  # contexts, in units of the one given; alph
 LINES = "-", "--", "-."
 
 
-@scope.guard(ERRORS)
-@sweep.over_fields
+@scope.pointwise(ERRORS)
 def onset(p: Parameters, until: float | None = None) -> Onset:
     """Errors on trained and on new tasks.
 
@@ -151,9 +148,8 @@ def curves(p: Parameters) -> dict[str, xr.Dataset]:
     both = {"trained": error_trained(p, tau=SEQUENCES), "new": error_new(p, tau=SEQUENCES)}
     alpha = sorted({min(n * p.alpha, LONGEST) for n in LONGER})
     many = [error_unlimited(p, alpha=a, kappa=TASKS) for a in alpha]
-    over = {n: ("tau", e) for n, e in both.items()}
     return {
-        "sequences": xr.Dataset(over, {"tau": SEQUENCES}),
+        "sequences": xr.Dataset({n: ("tau", e) for n, e in both.items()}, {"tau": SEQUENCES}),
         "tasks": xr.Dataset({"new": (("alpha", "kappa"), many)}, {"alpha": alpha, "kappa": TASKS}),
     }
 
@@ -177,7 +173,7 @@ def draw(result: Onset, axes: Any) -> None:
 
 # Tables for the explorer
 
-PLACES: dict[str, list[float]] = {
+PLACES = {
     "kappa": [0.2, 0.5, 0.8, 1.0, 1.25, 2.0, 5.0],
     "ridge": [0.0, 0.01, 0.1, 1.0],
     "tau": [round(float(x), 3) for x in np.geomspace(0.1, 10, 20)],  # none is 1
