@@ -60,7 +60,7 @@ def test_standard_error_of_the_scatter_over_training_sets(monkeypatch):
     monkeypatch.setattr(ensemble, "shipped", runs)
     monkeypatch.setattr(ladder_checks, "data_scatter", drawn)
     monkeypatch.setattr(ladder_checks.Start, "measured", lambda runs: None)
-    found = [ladder_checks.scatter("any", lambda n: None) for _ in range(200)]
+    found = [ladder_checks.scatter("any") for _ in range(200)]
     z = [(c.measured - c.predicted) / c.standard_error for c in found]
     # The mean scatters by 0.07, the deviation by 0.05: four of them, and the curved logarithm.
     assert abs(np.mean(z)) < 0.3 and abs(np.std(z) - 1) < 0.2
@@ -246,7 +246,7 @@ def ladder():
         measured.FULL: types.SimpleNamespace(curves=lambda p, runs: runs)
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measured, "SETTINGS", {"table_1": measured.SETTINGS["table_1"]})
+        patch.setattr(measured, "LADDER", ("table_1",))
         patch.setattr(measured, "GRID", {"eta_1.5": measured.GRID["eta_1.5"]})
         patch.setattr(measured, "LEVELS", levels)
         patch.setattr(measured, "ON_LADDER", tuple(levels))
@@ -319,7 +319,7 @@ def test_counts_are_those_of_a_seed_without_pairs_and_matrices():
     assert (counts.M != whole.M).all()
 
 
-def small_scatter(name, tick):
+def small_scatter(name):
     """A check of redrawn training sets that holds."""
     return estimated(f"scatter over training sets, {name}", "force_noise", 1.0, 1.0, 0.01)
 
@@ -329,11 +329,11 @@ def test_single_training_sets_are_followed(monkeypatch):
     p, runs = ensemble.shipped("draws_2048")
     few = runs.isel(seed=slice(0, 3), data_draw=slice(1, 2)).assign_coords(data_draw=[1])
     monkeypatch.setattr(ensemble, "shipped", lambda name: (p, few))
-    check = ladder_checks.each_training_set("draws_2048", lambda n: None)
+    check = ladder_checks.each_training_set("draws_2048")
     assert check.verdict == "agrees" and check.measured < 4e-3
     crossed = few.assign_coords(data_draw=[0])
     monkeypatch.setattr(ensemble, "shipped", lambda name: (p, crossed))
-    assert ladder_checks.each_training_set("draws_2048", lambda n: None).verdict == "FAIL"
+    assert ladder_checks.each_training_set("draws_2048").verdict == "FAIL"
 
 
 def test_what_leaves_an_aim_or_a_band_fails(ladder):
@@ -423,7 +423,7 @@ def test_terms_are_left_out_one_by_one(monkeypatch):
         return runs
 
     monkeypatch.setattr(measured, "solve", solve)
-    whole, no_pairs = (measured._without(term, lambda done: None) for term in ("whole", "no pairs"))
+    whole, no_pairs = (measured._without(term) for term in ("whole", "no pairs"))
     assert asked[0] is not asked[1] and type(asked[0]) is type(asked[1])
     assert all(float(np.abs(e).max()) == 0 for e in (*whole.errors.values(),))
     assert whole.errors.keys() == no_pairs.errors.keys()

@@ -2,8 +2,9 @@
 general state evolution and message passing.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -113,15 +114,7 @@ def band(p: Parameters, name: str) -> Band | None:
     return None if measured is None else Band(*measured, SELECTION)
 
 
-def each(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """Map a function over arguments on all cores."""
-    jobs = [lambda tick, a=a: _ticked(function(*a), tick) for a in arguments]
-    return pool.run(jobs, [1] * len(jobs), progress=False, what="fits", unit="fit")
-
-
-def _ticked(result: Any, tick: Callable[[int], None]) -> Any:
-    tick(1)
-    return result
+each = partial(pool.each, what="fits", unit="fit")
 
 
 def order_parameters(
