@@ -173,6 +173,11 @@ def near(
     )
 
 
+def rms(name: str, equation: str, errors: Any, bar: float, reason: str) -> Check:
+    """Check that the root mean square of relative errors is below a bar."""
+    return near(name, equation, 0.0, float(np.sqrt(np.mean(errors**2))), bar, reason, 1.0)
+
+
 def vanishing(name: str, equation: str, measured: Any, tolerance: float, reason: str) -> Check:
     """Check that something is zero; the error is its largest absolute value."""
     size = float(np.abs(np.asarray(measured, dtype=float)).max())
