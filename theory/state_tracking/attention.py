@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import sympy as sp
+from sympy import Derivative, Expr, KroneckerDelta, Matrix, Sum, cos, diff, exp, expand, sin
 
 from theory import (
     Equations,
@@ -65,44 +66,44 @@ q1, q2, k1, k2 = (
 logit_block = symbol("l_block", r"l_{ij}^{(n)}", "attention score from block n", real=True)
 
 
-def rotation(angle: sp.Expr) -> sp.Matrix:
+def rotation(angle: Expr) -> Matrix:
     """Rotation matrix of one rotary pair."""
-    return sp.Matrix([[sp.cos(angle), -sp.sin(angle)], [sp.sin(angle), sp.cos(angle)]])
+    return Matrix([[cos(angle), -sin(angle)], [sin(angle), cos(angle)]])
 
 
-def block_logit() -> sp.Expr:
+def block_logit() -> Expr:
     """Contribution of one rotary block to the attention logit, W_Q^T Omega(j-i) W_K / sqrt(d_h)."""
-    query, key = sp.Matrix([q1, q2]), sp.Matrix([k1, k2])
-    return sp.expand((query.T * rotation(w * offset) * key)[0] / sp.sqrt(d_h))
+    query, key = Matrix([q1, q2]), Matrix([k1, k2])
+    return expand((query.T * rotation(w * offset) * key)[0] / sp.sqrt(d_h))
 
 
-def softmax_derivative() -> sp.Expr:
+def softmax_derivative() -> Expr:
     """Derivative d pi_i / d l_k of a softmax row, in terms of the attention entries."""
-    weights = sp.Sum(sp.exp(logit[j]), (j, 1, L))
-    derivative = sp.diff(softmax_row(), logit[k])
+    weights = Sum(exp(logit[j]), (j, 1, L))
+    derivative = diff(softmax_row(), logit[k])
     derivative = derivative.replace(
-        lambda e: isinstance(e, sp.Sum) and e.has(sp.KroneckerDelta),
+        lambda e: isinstance(e, Sum) and e.has(KroneckerDelta),
         lambda e: delta_sum(e.function, *e.limits),
     )
-    return sp.expand(
-        derivative.subs(sp.exp(logit[i]), pi[i] * weights).subs(sp.exp(logit[k]), pi[k] * weights)
+    return expand(
+        derivative.subs(exp(logit[i]), pi[i] * weights).subs(exp(logit[k]), pi[k] * weights)
     )
 
 
 @cache
-def power_of_plane_waves() -> sp.Expr:
+def power_of_plane_waves() -> Expr:
     """|sum_k e^{i omega k}|^2 over k = 1..L, from the geometric sum, for a generic frequency."""
     z = sp.Symbol("z")
-    total = sp.Sum(z**k, (k, 1, L)).doit()
+    total = Sum(z**k, (k, 1, L)).doit()
     generic = next(value for value, condition in total.args if condition == True)  # noqa: E712
     squared = generic * generic.subs(z, 1 / z)  # |z| = 1
-    form = sp.sin(L * w / 2) ** 2 / sp.sin(w / 2) ** 2
-    written_as(form.rewrite(sp.exp), squared.subs(z, sp.exp(sp.I * w)))
+    form = sin(L * w / 2) ** 2 / sin(w / 2) ** 2
+    written_as(form.rewrite(exp), squared.subs(z, exp(sp.I * w)))
     return form
 
 
 @cache
-def generic_lambda() -> sp.Expr:
+def generic_lambda() -> Expr:
     """lambda_n for a frequency that is not a multiple of 2 pi: mean rotation over pairs of
     different positions.
     """
@@ -110,16 +111,16 @@ def generic_lambda() -> sp.Expr:
     return written_as((wave / L - 1) / (L - 1), (wave - L) / (L * (L - 1)))
 
 
-def sum_over_blocks(summand: sp.Expr) -> sp.Sum:
+def sum_over_blocks(summand: Expr) -> Sum:
     """Sum over the rotary blocks."""
-    return sp.Sum(summand, (n, 1, d_h / 2))
+    return Sum(summand, (n, 1, d_h / 2))
 
 
 SPECTRUM = sum_over_blocks((1 - dirichlet_kernel(omega[n], L) ** 2) ** 2)
 
 
 @cache
-def mean_ansatz() -> sp.Expr:
+def mean_ansatz() -> Expr:
     """c(A) under the ansatz, averaged over the initialisation (the squared norm of a block has mean
     2 sigma^2).
     """
@@ -141,19 +142,19 @@ def mean_ansatz() -> sp.Expr:
 
 
 @cache
-def matched_constant() -> sp.Expr:
+def matched_constant() -> Expr:
     """c_omega, from matching the closure L c_omega A (1 - A) to the averaged ansatz at A = 1/L."""
     constant = (mean_ansatz() / (closure() / c_omega)).subs(A, 1 / L)
     return written_as(2 * d_g * N / (L * (L - 1)) * sigma2 * (2 / d_h) * SPECTRUM, constant)
 
 
-def closure() -> sp.Expr:
+def closure() -> Expr:
     """The paper's closure of c(A)."""
     return L * c_omega * A * (1 - A)
 
 
 @cache
-def ansatz() -> sp.Expr:
+def ansatz() -> Expr:
     """c(A) under the ansatz: sum over rotary blocks of squared gradients.
 
     Raises
@@ -176,7 +177,7 @@ def ansatz() -> sp.Expr:
     return total
 
 
-def gradient_squared_under_ansatz(lam: sp.Expr) -> sp.Expr:
+def gradient_squared_under_ansatz(lam: Expr) -> Expr:
     """|grad A|^2 of one rotary block, times d_h, for attention of the ansatz form.
 
     With pi_ii = A and pi_ik = (1-A)/(L-1), the double sum over positions of
@@ -187,11 +188,10 @@ def gradient_squared_under_ansatz(lam: sp.Expr) -> sp.Expr:
     off = (1 - A) / (L - 1)
     diagonal = delta_sum(A * (1 - A), (i, 1, L)) / L
     off_diagonal = -A * off * L * (L - 1) * lam / L
-    key, query = sp.Matrix([k1, k2]), sp.Matrix([q1, q2])
+    key, query = Matrix([k1, k2]), Matrix([q1, q2])
     turned = (rotation(-w * L) * key, rotation(w * L) * query)
     norms = sum(
-        sp.expand(sp.expand((v.T * v)[0]).subs(sp.sin(w * L) ** 2, 1 - sp.cos(w * L) ** 2))
-        for v in turned
+        expand(expand((v.T * v)[0]).subs(sin(w * L) ** 2, 1 - cos(w * L) ** 2)) for v in turned
     )
     return sp.factor((diagonal + off_diagonal) ** 2) * norms
 
@@ -201,23 +201,23 @@ def equations() -> Equations:
     """Equations 5, 14 and 62-73."""
     block = block_logit()
 
-    def by_constant() -> sp.Expr:
+    def by_constant() -> Expr:
         spectrum = c_omega * (SPECTRUM / matched_constant())
         return written_as(
             c_omega * L**3 / (L - 1) * A**2 * (1 - A) ** 2, mean_ansatz().subs(SPECTRUM, spectrum)
         )
 
-    def by_entry() -> sp.Expr:
+    def by_entry() -> Expr:
         slope = delta_gradient(definitions.equations()["A"].rhs, pi[j + L, j])
-        return slope.subs(sp.KroneckerDelta(j, j), 1)
+        return slope.subs(KroneckerDelta(j, j), 1)
 
-    slope = {x: (sp.Derivative(logit_block, x), sp.diff(block, x)) for x in (q1, q2, k1, k2)}
+    slope = {x: (Derivative(logit_block, x), diff(block, x)) for x in (q1, q2, k1, k2)}
     return table(
         ref,
         status="exact",
         attention_logit=(logit_block, block, "Eq. (5)", "one rotary block"),
-        dA_dpi=(sp.Derivative(A, pi[j + L, j]), by_entry, "Eqs. (8), (65)"),
-        softmax_derivative=(sp.Derivative(pi[i], logit[k]), softmax_derivative, "Eq. (66)"),
+        dA_dpi=(Derivative(A, pi[j + L, j]), by_entry, "Eqs. (8), (65)"),
+        softmax_derivative=(Derivative(pi[i], logit[k]), softmax_derivative, "Eq. (66)"),
         **{f"dl_d{x.name}": (*slope[x], "Eq. (67)") for x in (q1, q2)},
         **{f"dl_d{x.name}": (*slope[x], "Eq. (68)") for x in (k1, k2)},
         lambda_2pi=(

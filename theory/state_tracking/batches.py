@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
+from sympy import Expr, Sum
 
 from theory import (
     Allowed,
@@ -63,7 +64,7 @@ time_variance = symbol(
 missed = array("missed", r"\delta f", "force on attention that sequences do not yet have on M")
 
 
-def of_pairs() -> tuple[sp.Expr, sp.Expr]:
+def of_pairs() -> tuple[Expr, Expr]:
     """Variance of a batch mean, and covariance of the means of two batches of an epoch: deviations
     of all sequences sum to zero, so that any two have the same negative covariance.
     """
@@ -74,12 +75,12 @@ def of_pairs() -> tuple[sp.Expr, sp.Expr]:
     return written_as(form, variance), between
 
 
-def error_square() -> sp.Expr:
+def error_square() -> Expr:
     """Squared error of the probabilities of a row with probability g of wrong states, all alike."""
     return written_as(g**2 * N / (N - 1), g**2 + (N - 1) * (g / (N - 1)) ** 2)
 
 
-def over_orders() -> sp.Expr:
+def over_orders() -> Expr:
     """Variance of a sum over steps of responses to batch means."""
     x, y = sp.symbols("x y")  # sum of squares of answers; square of their sum
     variance, between = (f.subs(of_all, 1) for f in of_pairs())
@@ -87,18 +88,18 @@ def over_orders() -> sp.Expr:
     of_sums = written_as(form, variance * x + between * (y - x))
     last = n_train / B
     one = kernel[e, k, i, j]
-    squares = sp.Sum(one**2, (k, 1, last), (i, 1, L), (j, 1, L))
-    sums = sp.Sum(sp.Sum(one, (k, 1, last)) ** 2, (i, 1, L), (j, 1, L))
-    return sp.Sum(of_sums.subs({x: squares, y: sums}), (e, 1, epochs))
+    squares = Sum(one**2, (k, 1, last), (i, 1, L), (j, 1, L))
+    sums = Sum(Sum(one, (k, 1, last)) ** 2, (i, 1, L), (j, 1, L))
+    return Sum(of_sums.subs({x: squares, y: sums}), (e, 1, epochs))
 
 
-def not_yet() -> sp.Expr:
+def not_yet() -> Expr:
     """Force on attention by which a sequence acts on itself in full-batch descent: every step moves
     M along the sequence's own gradient, over n, which changes its error at the same action at later
     steps. In an epoch of batches this move comes later, or came long before.
     """
     move = eta / (n_train * L) * at[l, i, j] * size[l, i]
-    return size[k, i] * sp.Sum(move, (l, 1, k - 1))
+    return size[k, i] * Sum(move, (l, 1, k - 1))
 
 
 @cache

@@ -14,6 +14,7 @@ from functools import cache
 
 import numpy as np
 import sympy as sp
+from sympy import Derivative, Expr, Integral, KroneckerDelta, Sum, exp, sqrt
 
 from theory import Equations, array, delta_sum, symbol, table, written_as
 from theory.special import gauss_hermite, gauss_legendre
@@ -67,15 +68,15 @@ wrong_mass = array("p_w", r"p_{\bar k}", "probability of a wrong state, by posit
 left = array("g", means="probability left to wrong states, by position", nonnegative=True)
 
 
-def own_weight() -> sp.Expr:
+def own_weight() -> Expr:
     """Mean attention weight of a column in the logits of its own sequences: its action at j = i -
     L, plus chance occurrences elsewhere.
     """
-    chance = delta_sum(sp.KroneckerDelta(c, 1), (c, 1, d_g)) / d_g
+    chance = delta_sum(KroneckerDelta(c, 1), (c, 1, d_g)) / d_g
     return pi_i + (1 - pi_i) * chance
 
 
-def noise() -> tuple[sp.Expr, sp.Expr]:
+def noise() -> tuple[Expr, Expr]:
     """Coefficients in the variance of a logit: of the variance of the other columns' entries, and
     of the mean squared deviation of the own column's entry from their mean.
 
@@ -83,11 +84,11 @@ def noise() -> tuple[sp.Expr, sp.Expr]:
     variance of the weight with which the own action occurs at the other positions.
     """
     a, b = sp.symbols("a b", integer=True, positive=True)
-    other = 1 - sp.KroneckerDelta(a, 1)
+    other = 1 - KroneckerDelta(a, 1)
     alone = delta_sum(other, (a, 1, d_g)) / d_g
-    together = delta_sum(other * sp.KroneckerDelta(a, b), (b, 1, d_g), (a, 1, d_g)) / d_g**2
+    together = delta_sum(other * KroneckerDelta(a, b), (b, 1, d_g), (a, 1, d_g)) / d_g**2
     by_others = T * alone + ((1 - pi_i) ** 2 - T) * together
-    mean = delta_sum(sp.KroneckerDelta(a, 1), (a, 1, d_g)) / d_g
+    mean = delta_sum(KroneckerDelta(a, 1), (a, 1, d_g)) / d_g
     by_own = T * (mean - mean**2)
     return (
         written_as((1 - 1 / d_g) * ((1 - 1 / d_g) * T + (1 - pi_i) ** 2 / d_g), by_others),
@@ -95,7 +96,7 @@ def noise() -> tuple[sp.Expr, sp.Expr]:
     )
 
 
-def mixture_variance() -> sp.Expr:
+def mixture_variance() -> Expr:
     """Variance of an entry that is the correct one of its column with probability 1/N."""
     square = (V_k + R**2) / N + (V_w + mean_w**2) * (N - 1) / N
     mean = R / N + mean_w * (N - 1) / N
@@ -107,9 +108,9 @@ def mixture_variance() -> sp.Expr:
 def equations() -> Equations:
     """Logits of a column, their noise, softmax weights, and the rates of the entries."""
     by_others, by_own = noise()
-    normal = sp.exp(-(xi**2) / 2) / sp.sqrt(2 * sp.pi)
+    normal = exp(-(xi**2) / 2) / sqrt(2 * sp.pi)
     line = (xi, -sp.oo, sp.oo)
-    noisy = sp.exp(z_v + sp.sqrt(u_k) * xi)
+    noisy = exp(z_v + sqrt(u_k) * xi)
     v_0 = sp.Symbol("v_0", real=True)
     of_start = sp.Function("z_w")(v_0)
     # Response of a wrong entry without the contribution of its own sequences (weight b_i, slope
@@ -117,7 +118,7 @@ def equations() -> Equations:
     stir = (
         eta
         / L
-        * sp.Sum(
+        * Sum(
             (dressed.spread[i] - beta[i] ** 2) * left[i] / (N - 1) * (1 - left[i] / (N - 1)),
             (i, 1, L),
         )
@@ -126,11 +127,11 @@ def equations() -> Equations:
     weight = written_as(mean_field.logit_equations()["c_R"].rhs.subs(A, pi_i), own_weight())
     noise_k = by_others * V_all + by_own * (V_k + (R - S) ** 2)
     noise_w = by_others * V_all + by_own * (V_w + ((R - S) / (N - 1)) ** 2)
-    average = sp.Integral(sp.exp(of_start + u_w / 2), (v_0, -1, 1)) / 2
-    right = sp.Integral(normal * noisy / (noisy + (N - 1) * W), line)
-    rise = share * sp.Sum(beta[i] * (1 - right_mass[i]), (i, 1, L)) - stir * (v_k - R)
-    fall = -share * sp.Sum(beta[i] * wrong_mass[i], (i, 1, L)) - stir * (v_w - mean_w)
-    off_target = eta / L * sp.Sum(left[i] * (1 - beta[i]) / (d_g - 1), (i, 1, L))
+    average = Integral(exp(of_start + u_w / 2), (v_0, -1, 1)) / 2
+    right = Integral(normal * noisy / (noisy + (N - 1) * W), line)
+    rise = share * Sum(beta[i] * (1 - right_mass[i]), (i, 1, L)) - stir * (v_k - R)
+    fall = -share * Sum(beta[i] * wrong_mass[i], (i, 1, L)) - stir * (v_w - mean_w)
+    off_target = eta / L * Sum(left[i] * (1 - beta[i]) / (d_g - 1), (i, 1, L))
     closed = ("closure", CAVITY)
     return table(
         lambda place: ref(f"{BEYOND}, {place}"),
@@ -155,15 +156,15 @@ def equations() -> Equations:
         right_probability=(p_k, right, "weight of the right entry", *closed, SELF_AVERAGING),
         wrong_probability=(
             p_w,
-            sp.exp(z_w + u_w / 2) * sp.Integral(normal / (noisy + (N - 1) * W), line),
+            exp(z_w + u_w / 2) * Integral(normal / (noisy + (N - 1) * W), line),
             "weight of a wrong entry",
             *closed,
             SELF_AVERAGING,
             "mean over v_k as well",
         ),
-        rate_right=(sp.Derivative(v_k, alpha), rise, "right entry", *closed, dressed.RESPONSE),
-        rate_wrong=(sp.Derivative(v_w, alpha), fall, "wrong entry", *closed, dressed.RESPONSE),
-        rate_S=(sp.Derivative(S, alpha), off_target, "off-target overlap", "closure", "means only"),
+        rate_right=(Derivative(v_k, alpha), rise, "right entry", *closed, dressed.RESPONSE),
+        rate_wrong=(Derivative(v_w, alpha), fall, "wrong entry", *closed, dressed.RESPONSE),
+        rate_S=(Derivative(S, alpha), off_target, "off-target overlap", "closure", "means only"),
         share_variance=(
             of_shares,
             d_g * N / (n_train * L),

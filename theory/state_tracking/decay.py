@@ -9,6 +9,7 @@ import numpy as np
 import scipy.optimize
 import sympy as sp
 import xarray as xr
+from sympy import Expr
 
 from theory import Equations, ParameterError, by_dimension, scope, sweep, symbol, table, written_as
 from theory.numeric import function
@@ -26,7 +27,7 @@ lambert = symbol("W_r", r"W_{N-1}", "root W of W e^W + (N - 1) W = 1/(decay d_g)
 R_inf = symbol("R_inf", r"R_{\infty}", "R in the end", positive=True)
 
 
-def balance() -> sp.Expr:
+def balance() -> Expr:
     """Decay at which R stands still: the `norms.balance` at A = 1, where S has decayed."""
     R_still, S_still = (x.subs({A: 1, norms.steady: R}) for x in norms.overlaps())
     written_as(R, R_still)
@@ -35,7 +36,7 @@ def balance() -> sp.Expr:
     return written_as(form, norms.balance().subs({A: 1, norms.steady: R}))
 
 
-def by_lambert() -> sp.Expr:
+def by_lambert() -> Expr:
     """R by the generalised Lambert function, whose defining equation is the balance."""
     at_one = norms.by_lambert().subs({A: 1, norms.lambert: lambert})
     return written_as((N - 1) / N * lambert, at_one)

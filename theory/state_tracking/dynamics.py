@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import sympy as sp
+from sympy import Expr, Symbol, limit
 
 from theory import (
     Equation,
@@ -56,7 +57,7 @@ Delta_S = symbol("Delta_S", r"\Delta S", "change of S in an epoch", real=True)
 EPOCH = 1 / (d_g * N)  # training time alpha of one epoch
 
 
-def projected_update(teacher: sp.Symbol, student: sp.Symbol) -> sp.Expr:
+def projected_update(teacher: Symbol, student: Symbol) -> Expr:
     """Tr[M*_teacher^T Delta M_student]/N from the update of single entries, expressed in mean
     overlaps.
 
@@ -74,14 +75,14 @@ SCALE = eta * EPOCH * g * N / (N - 1)  # common factor of every update
 
 
 @cache
-def update_on_target() -> sp.Expr:
+def update_on_target() -> Expr:
     """Update of R: mean of the projected update over matrices and their own teachers."""
     on = delta_sum(projected_update(a, b).subs(b, a), (a, 1, d_g)) / d_g
     return written_as(SCALE * (c_R + c_S * tau - 1 / N), on)
 
 
 @cache
-def update_off_target() -> sp.Expr:
+def update_off_target() -> Expr:
     """Update of S: mean over matrices and the teachers of other actions."""
     off = delta_sum((1 - delta(a, b)) * projected_update(a, b), (b, 1, d_g), (a, 1, d_g)) / (
         d_g * (d_g - 1)
@@ -92,7 +93,7 @@ def update_off_target() -> sp.Expr:
 
 
 @cache
-def update_of_pair() -> sp.Expr:
+def update_of_pair() -> Expr:
     """Update of the overlap of a student's matrix with any teacher of a group. It depends on that
     teacher only through its overlap with the matrix's own teacher.
     """
@@ -106,7 +107,7 @@ def update_of_pair() -> sp.Expr:
 
 
 @cache
-def overlap_of_pair() -> sp.Expr:
+def overlap_of_pair() -> Expr:
     """Growth of the overlap with any teacher in terms of the growth of R, since the ratio of the
     two updates is constant.
     """
@@ -116,7 +117,7 @@ def overlap_of_pair() -> sp.Expr:
     )
 
 
-def over_seeds(update: sp.Expr, form: sp.Expr) -> sp.Expr:
+def over_seeds(update: Expr, form: Expr) -> Expr:
     """Update averaged over independent teachers, collected by attention; ``form`` is the printed
     grouping.
     """
@@ -246,14 +247,14 @@ def thermodynamic_limit() -> Flow:
     until R grows to order ln N.
     """
     ratio, length = sp.symbols("gamma ell", positive=True)
-    size = sp.Symbol("N", positive=True)
+    size = Symbol("N", positive=True)
     large = {d_g: ratio * size, L: length * size, N: size}
 
-    def leading(expr: sp.Expr, order: sp.Expr) -> sp.Expr:
-        return sp.limit(sp.simplify((expr / order).subs(large)), size, sp.oo) * order
+    def leading(expr: Expr, order: Expr) -> Expr:
+        return limit(sp.simplify((expr / order).subs(large)), size, sp.oo) * order
 
     full = flow()
-    g_limit = sp.limit(mean_field.equations()["g"].rhs.subs(N, size), size, sp.oo)
+    g_limit = limit(mean_field.equations()["g"].rhs.subs(N, size), size, sp.oo)
     return Flow(
         name="state_tracking, thermodynamic limit",
         time=alpha,

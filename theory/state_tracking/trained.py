@@ -13,7 +13,7 @@ from functools import cache
 from typing import Self
 
 import numpy as np
-import sympy as sp
+from sympy import Expr, KroneckerDelta, Sum
 
 from theory.equation import Equation, table
 from theory.notation import array, symbol
@@ -52,26 +52,26 @@ mean_response = array("J_mean", r"\bar{J}", "response of probabilities, mean ove
 excess_loss = symbol("l_excess", r"\ell^{\mathcal{E}}", "what this adds to the mean loss")
 
 
-def beyond_expected() -> sp.Expr:
+def beyond_expected() -> Expr:
     """Summed over the groups of a state and a step, with their shares: about the known mean of each
     group, less what independent uniform actions have.
     """
     rows, by_group = share[GROUP], (a, 1, d_g)
     means = pairs[s, i, j, a, b] * pairs[s, i, k, a, c] / rows
-    same = sp.KroneckerDelta(j, k) * weight_covariance() * sp.Sum(rows * within(), by_group)
-    return triples[s, i, j, b, k, c] - sp.Sum(means, by_group) - same
+    same = KroneckerDelta(j, k) * weight_covariance() * Sum(rows * within(), by_group)
+    return triples[s, i, j, b, k, c] - Sum(means, by_group) - same
 
 
-def loss() -> sp.Expr:
+def loss() -> Expr:
     """Half the response contracted with the covariance of logits."""
-    elsewhere = (1 - sp.KroneckerDelta(i, j)) * (1 - sp.KroneckerDelta(i, k))
+    elsewhere = (1 - KroneckerDelta(i, j)) * (1 - KroneckerDelta(i, k))
     entries = M[b, r, s] * mean_response[s, r, q] * M[c, q, s]
     groups = ((s, 1, N), (i, 1, L))
     places = ((j, 1, L), (k, 1, L))
     actions = ((b, 1, d_g), (c, 1, d_g))
     states = ((r, 1, N), (q, 1, N))
     weights = elsewhere * pi[i, j] * pi[i, k] * excess[s, i, j, b, k, c]
-    return sp.Sum(weights * entries, *groups, *places, *actions, *states) / 2
+    return Sum(weights * entries, *groups, *places, *actions, *states) / 2
 
 
 @cache
@@ -80,7 +80,7 @@ def equations() -> dict[str, Equation]:
     groups = ((i, 1, L), (a, 1, d_g))
     response = fixed_disorder.equations()["response"].rhs
     of_group = response.xreplace({fixed_disorder.prob[x]: plain[(*GROUP, x)] for x in (r, q)})
-    average = sp.Sum(share[GROUP] * of_group, *groups) / sp.Sum(share[GROUP], *groups)
+    average = Sum(share[GROUP] * of_group, *groups) / Sum(share[GROUP], *groups)
     exact = table(
         ref(BEYOND), status="exact", covariance_excess=(excess[s, i, j, b, k, c], beyond_expected())
     )
