@@ -18,6 +18,7 @@ from functools import cache
 import numpy as np
 import scipy.stats
 import sympy as sp
+from numpy import ndarray
 from sympy import Expr, Sum, Symbol, exp, expand, symbols
 
 from theory import Equations, array, delta_sum, gauss_hermite, scope, symbol, table, written_as
@@ -202,15 +203,15 @@ class Kinds:
         States and actions.
     """
 
-    share: np.ndarray
-    k: np.ndarray
-    offset: np.ndarray
+    share: ndarray
+    k: ndarray
+    offset: ndarray
     N: int
     d_g: int
 
     def slopes(
-        self, own: np.ndarray, right: np.ndarray, wrong: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        self, own: ndarray, right: ndarray, wrong: ndarray
+    ) -> tuple[ndarray, ndarray, ndarray, ndarray, ndarray]:
         """Derivatives of the losses of positions by entries of every kind and by attention on the
         own action, sums of squared probabilities, and mean probabilities of states by kind.
 
@@ -270,7 +271,7 @@ class Arrivals:
         counts = (1, 1, right_many, wrong_many[:, None] * self.of_part)
         self.steps = Steps(p, p.eta, p.updates, counts)
 
-    def _entries(self, start: Start) -> list[np.ndarray]:
+    def _entries(self, start: Start) -> list[ndarray]:
         """Mean entries by kind at the start: the smallest that have the overlaps and the sum."""
         k = self.kinds.k
         one = np.ones_like(k)
@@ -284,7 +285,7 @@ class Arrivals:
         lift = np.linalg.lstsq(gram, sums, rcond=None)[0].T
         return [lift @ a for a in along]
 
-    def gradients(self) -> list[np.ndarray]:
+    def gradients(self) -> list[ndarray]:
         """Derivative of the loss by single weights."""
         p, d, (W_Q, W_K, right, wrong) = self.p, self.p.d_g, self.state
         attention, on_own, elsewhere = self.attention.parts(W_Q, W_K)
@@ -320,7 +321,7 @@ class Arrivals:
 
 
 @scope.guard(ARRIVALS)
-def emergence_steps(p: Parameters, start: Start) -> np.ndarray:
+def emergence_steps(p: Parameters, start: Start) -> ndarray:
     """Steps of the optimiser until A = 1/2, from sizes and starts alone.
 
     Under Adam the mean of five starts is off by some per cent, single starts by up to a fifth

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import sympy as sp
+from numpy import ndarray
 from sympy import Derivative, Expr, KroneckerDelta, Matrix, Sum, cos, diff, exp, expand, sin
 
 from theory import (
@@ -275,14 +276,14 @@ class Attention:
         self.turns = turns.reshape(p.L**2, -1).view(float)
         self.L = p.L
 
-    def forward(self, W_Q: np.ndarray, W_K: np.ndarray) -> np.ndarray:
+    def forward(self, W_Q: ndarray, W_K: ndarray) -> ndarray:
         """Softmax of the rotary logits."""
         pairs = W_Q.view(complex) * W_K.view(complex).conj()
         l = (pairs.view(float) @ self.turns.T).reshape(-1, self.L, self.L)
         weight = np.exp(l - l.max(2, keepdims=True))
         return weight / weight.sum(2, keepdims=True)
 
-    def parts(self, W_Q: np.ndarray, W_K: np.ndarray) -> tuple[np.ndarray, ...]:
+    def parts(self, W_Q: ndarray, W_K: ndarray) -> tuple[ndarray, ...]:
         """Attention, its diagonal (weight on correct actions), and the sum of squares of the other
         entries.
         """
@@ -290,9 +291,7 @@ class Attention:
         own = np.einsum("bii->bi", at)
         return at, own, (at**2).sum(2) - own**2
 
-    def backward(
-        self, W_Q: np.ndarray, W_K: np.ndarray, at: np.ndarray, force: np.ndarray
-    ) -> list[np.ndarray]:
+    def backward(self, W_Q: ndarray, W_K: ndarray, at: ndarray, force: ndarray) -> list[ndarray]:
         """Gradients with respect to W_Q and W_K from those with respect to the attention
         entries.
         """

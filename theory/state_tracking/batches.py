@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
+from numpy import ndarray
 from sympy import Expr, Sum
 
 from theory import (
@@ -147,9 +148,9 @@ class Orders:
         Standard deviation over orders.
     """
 
-    half: np.ndarray
-    half_bias: np.ndarray
-    half_sd: np.ndarray
+    half: ndarray
+    half_bias: ndarray
+    half_sd: ndarray
 
 
 class Never(Exception):
@@ -194,18 +195,18 @@ class Path:
         for J in reversed(self.jacobians):
             self.answers.insert(0, self.answers[0] + J @ self.answers[0])
 
-    def _unpacked(self, x: np.ndarray) -> list[np.ndarray]:
+    def _unpacked(self, x: ndarray) -> list[ndarray]:
         W_Q, W_K, *others = np.split(x, [self.p.d_h, *range(self.heads, self.size)], 1)
         return [W_Q, W_K, *(y[:, 0] for y in others)]
 
     def _A(self) -> float:
         return float(self.system.attention.parts(*self.system.state[:2])[1].mean())
 
-    def attention(self, n: int) -> np.ndarray:
+    def attention(self, n: int) -> ndarray:
         """Attention at a step."""
         return self.system.attention.forward(*self._unpacked(self.states[n])[:2])[0]
 
-    def _jacobian(self, n: int) -> np.ndarray:
+    def _jacobian(self, n: int) -> ndarray:
         """Derivatives of the rates; first index the variable, second the rate."""
         eye = SMALL * np.eye(self.size)
         system = Dressed(self.p, self.start)
@@ -214,7 +215,7 @@ class Path:
         up, down = np.split(_packed(system.rates()), 2)
         return (up - down) / (2 * SMALL)
 
-    def errors(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+    def errors(self, n: int) -> tuple[ndarray, ndarray]:
         """Probability of wrong states by position at a step, and variance of the force of a
         sequence.
         """
@@ -224,7 +225,7 @@ class Path:
         of_wrong = equations()["force_variance"].lambdify(g, V, N, d_g)
         return wrong, of_wrong(wrong, self.system.state[4], p.N, p.d_g)
 
-    def slopes(self, state: np.ndarray) -> np.ndarray:
+    def slopes(self, state: ndarray) -> ndarray:
         """Derivatives of all attention entries by the state, shape (L^2, state)."""
         L, attention = self.p.L, self.system.attention
         W_Q, W_K, *_ = self._unpacked(state)
@@ -232,12 +233,12 @@ class Path:
         by_heads = attention.backward(W_Q, W_K, attention.forward(W_Q, W_K), one)
         return np.pad(np.concatenate(by_heads, 1), ((0, 0), (0, self.size - self.heads)))
 
-    def to_force(self, n: int, slopes: np.ndarray) -> np.ndarray:
+    def to_force(self, n: int, slopes: ndarray) -> ndarray:
         """Response of the time to a force on attention at a step."""
         L = self.p.L
         return -self.p.eta / L * (slopes @ self.answers[n + 1]).reshape(L, L)
 
-    def bend(self, n: int, along: np.ndarray) -> np.ndarray:
+    def bend(self, n: int, along: ndarray) -> ndarray:
         """Mixed second derivative of every attention entry, along the vector of the time's response
         and along a direction given for each entry.
         """
@@ -247,7 +248,7 @@ class Path:
         return ((up - down) * along).sum(1) / (2 * step)
 
 
-def _packed(state: list[np.ndarray]) -> np.ndarray:
+def _packed(state: list[ndarray]) -> ndarray:
     return np.concatenate([x.reshape(len(x), -1) for x in state], 1)
 
 

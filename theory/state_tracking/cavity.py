@@ -14,6 +14,7 @@ from functools import cache
 
 import numpy as np
 import sympy as sp
+from numpy import ndarray
 from sympy import Derivative, Expr, Integral, KroneckerDelta, Sum, exp, sqrt
 
 from theory import Equations, array, delta_sum, symbol, table, written_as
@@ -222,17 +223,17 @@ class Logits:
         ``column_right`` and ``column_wrong``.
     """
 
-    at: np.ndarray
-    own: np.ndarray
-    elsewhere: np.ndarray
-    weight: np.ndarray
-    R: np.ndarray
-    mean_w: np.ndarray
-    V_w: np.ndarray
-    u_k: np.ndarray
-    u_w: np.ndarray
-    z_k: np.ndarray
-    z_w: np.ndarray
+    at: ndarray
+    own: ndarray
+    elsewhere: ndarray
+    weight: ndarray
+    R: ndarray
+    mean_w: ndarray
+    V_w: ndarray
+    u_k: ndarray
+    u_w: ndarray
+    z_k: ndarray
+    z_w: ndarray
 
 
 class Cavity:
@@ -286,7 +287,7 @@ class Cavity:
             start.S.astype(float),
         ]
 
-    def _mean(self, f: np.ndarray) -> np.ndarray:
+    def _mean(self, f: ndarray) -> ndarray:
         """Average over shares and initial values (the last two axes)."""
         return (f @ self.of_v) @ self.of_share
 
@@ -319,7 +320,7 @@ class Cavity:
             z_w=f["wrong"](b, v_w[:, None], other, self.zeta[..., None, None], p.N),
         )
 
-    def rates(self) -> list[np.ndarray]:
+    def rates(self) -> list[ndarray]:
         """Change of the state per epoch."""
         p, f = self.p, column_forms()
         W_Q, W_K, v_k, v_w, S = self.state
@@ -342,7 +343,7 @@ class Cavity:
         heads = self.attention.backward(W_Q, W_K, x.at, forces(p, x.at, wrong, x.V_w, x.R, S))
         return [*(-p.eta * d for d in heads), *(p.eta * r / (p.d_g * p.N) for r in by_alpha)]
 
-    def observe(self) -> dict[str, np.ndarray]:
+    def observe(self) -> dict[str, ndarray]:
         """Order parameters, logits, loss and accuracies per seed."""
         p, x = self.p, self._logits()
         right, other = self._mean(x.z_k), self._mean(x.z_w)
@@ -360,7 +361,7 @@ class Cavity:
             other=(other, self._mean(x.z_w**2) - other**2 + x.u_w),
         )
 
-    def _accuracy(self, found: Logits) -> np.ndarray:
+    def _accuracy(self, found: Logits) -> ndarray:
         """Probability that the correct logit is the largest, per seed and position.
 
         The N - 1 wrong logits are independent draws of a column's wrong entries plus noise. Their
@@ -379,7 +380,7 @@ class Cavity:
         return each @ self.of_fine_share
 
 
-def _between(nodes: np.ndarray, points: np.ndarray) -> np.ndarray:
+def _between(nodes: ndarray, points: ndarray) -> ndarray:
     """Matrix from the values of a polynomial at nodes to those at points."""
     basis = np.polynomial.legendre.legvander
     degree = len(nodes) - 1

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import sympy as sp
+from numpy import ndarray
 from sympy import Expr, Subs, Symbol, atan, exp, log, sqrt
 
 from theory import (
@@ -145,7 +146,7 @@ LARGEST = 1e150  # largest D whose square does not overflow
 
 @by_dimension()
 @arguments.checked
-def lock_function(z: Annotated[Any, ANYTHING]) -> np.ndarray:
+def lock_function(z: Annotated[Any, ANYTHING]) -> ndarray:
     """Lock function H(z): odd, universal, and equal to z + sqrt(pi/2) zeta(1/2) + 2/z for large z.
 
     Parameters
@@ -183,7 +184,7 @@ def _point(values: Mapping[str, Any]) -> str:
 @scope.guard(FLOW)
 @sweep.over_fields
 @np.errstate(over="ignore", invalid="ignore")  # overflow is detected at the end
-def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
+def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, ndarray]:
     """Composite solution, parametrised by D = R - S.
 
     Parameters

@@ -11,6 +11,7 @@ from functools import cache
 
 import numpy as np
 import sympy as sp
+from numpy import ndarray
 from sympy import Derivative, Expr, Symbol, diff, exp, expand, log
 
 from theory import Equations, array, delta_sum, symbol, table, written_as
@@ -195,8 +196,8 @@ def forms() -> dict[str, Callable]:
 
 
 def forces(
-    p: Parameters, at: np.ndarray, wrong: np.ndarray, V: np.ndarray, R: np.ndarray, S: np.ndarray
-) -> np.ndarray:
+    p: Parameters, at: ndarray, wrong: ndarray, V: ndarray, R: ndarray, S: ndarray
+) -> ndarray:
     """Derivatives of the dressed loss with respect to all attention entries."""
     f = forms()
     noise = f["spread"]((at**2).sum(2), p.d_g) * V[:, None]
@@ -206,13 +207,13 @@ def forces(
 
 
 def summary(
-    A: np.ndarray,
-    R: np.ndarray,
-    S: np.ndarray,
-    loss: np.ndarray,
-    steps: np.ndarray,
-    **logits: tuple[np.ndarray, np.ndarray],
-) -> dict[str, np.ndarray]:
+    A: ndarray,
+    R: ndarray,
+    S: ndarray,
+    loss: ndarray,
+    steps: ndarray,
+    **logits: tuple[ndarray, ndarray],
+) -> dict[str, ndarray]:
     """Observables from numbers per (seed, position), means and variances of logits among them, and
     accuracies of ``steps``. Variances over rows include the variance of the means.
     """
@@ -222,7 +223,7 @@ def summary(
     return {**overlaps, **means, **variances, "loss": loss.mean(1), "steps": steps}
 
 
-def accuracies(p: Parameters, steps: np.ndarray) -> dict[str, np.ndarray]:
+def accuracies(p: Parameters, steps: ndarray) -> dict[str, ndarray]:
     """Accuracy of one step and of a whole rollout, from that of every step (the last axis)."""
     return {"accuracy": steps.mean(-1), "rollout_accuracy": rollout(steps, p.N)[..., -1]}
 
@@ -246,7 +247,7 @@ class Dressed:
 
     BY_SEED = ("pull", "zeta")
 
-    def __init__(self, p: Parameters, start: Start, pull: np.ndarray | float = 0.0) -> None:
+    def __init__(self, p: Parameters, start: Start, pull: ndarray | float = 0.0) -> None:
         self.p, self.attention = p, Attention(p)
         self.pull = pull + np.zeros((len(start.R), 1, 1))
         pooled = (start.variance_right + (p.N - 1) * start.variance_wrong) / p.N
@@ -255,7 +256,7 @@ class Dressed:
         ]
         self.zeta = start.zeta[:, None]
 
-    def _means(self) -> tuple[np.ndarray, ...]:
+    def _means(self) -> tuple[ndarray, ...]:
         """Attention, its diagonal, logit variance per variance of M, correct logit and margin, per
         seed and position.
         """
@@ -265,7 +266,7 @@ class Dressed:
         spread = forms()["spread"](elsewhere + on_right**2, self.p.d_g)
         return attention, on_right, spread, correct, forms()["margin"](correct, self.zeta, self.p.N)
 
-    def rates(self) -> list[np.ndarray]:
+    def rates(self) -> list[ndarray]:
         """Change of the state per epoch."""
         p, f = self.p, forms()
         W_Q, W_K, R, S, V = self.state
@@ -281,7 +282,7 @@ class Dressed:
         heads = self.attention.backward(W_Q, W_K, attention, force)
         return [*(-p.eta * d for d in heads), *(p.eta * x / (p.d_g * p.N) for x in by_alpha)]
 
-    def observe(self) -> dict[str, np.ndarray]:
+    def observe(self) -> dict[str, ndarray]:
         """Order parameters, logits, loss and accuracies per seed."""
         p, f = self.p, forms()
         _, _, R, S, V = self.state

@@ -14,6 +14,7 @@ from functools import cache
 
 import numpy as np
 import sympy as sp
+from numpy import ndarray
 from sympy import Add, Expr, KroneckerDelta, Sum, Symbol, diff, exp, expand, sqrt
 
 from theory import Equation, array, delta_gradient, delta_sum, symbol, table, written_as
@@ -291,13 +292,13 @@ class FixedDisorder:
             self.left *= 1 - 1 / np.maximum(self.left * many, 1)
         self.counts = counts
 
-    def _weights(self, at: np.ndarray) -> np.ndarray:
+    def _weights(self, at: ndarray) -> ndarray:
         """Mean weights (B, s, i a, b) of the actions in every group."""
         from theory.state_tracking import kernels
 
         return np.stack([kernels.weights(*each[:4]) for each in self._each(at)]).swapaxes(2, 3)
 
-    def rates(self) -> list[np.ndarray]:
+    def rates(self) -> list[ndarray]:
         """Change of the state per step of plain descent, with coupled weight decay."""
         p, slopes = self.p, self.gradients()
         if p.weight_decay:
@@ -306,13 +307,13 @@ class FixedDisorder:
             g *= -p.eta
         return slopes
 
-    def _each(self, at: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
+    def _each(self, at: ndarray) -> Iterator[tuple[ndarray, ...]]:
         """Arguments of the kernels for every student: attention, counts, M and teachers."""
         M = np.ascontiguousarray(self.state[2])
         unit = [self.unit] * len(at)
         return zip(at, self.counts, unit, self.share, self.left, M, self.target, strict=True)
 
-    def gradients(self) -> list[np.ndarray]:
+    def gradients(self) -> list[ndarray]:
         """Derivatives of the loss by the state."""
         from theory.state_tracking import kernels
 
@@ -324,7 +325,7 @@ class FixedDisorder:
             force[student] = kernels.gradients(*each, *of_student)
         return [*self.attention.backward(W_Q, W_K, at, force), d_M]
 
-    def _force(self, at: np.ndarray, error: np.ndarray) -> np.ndarray:
+    def _force(self, at: ndarray, error: ndarray) -> ndarray:
         """Derivatives (B, i, j) of the loss of the groups' mean logits with respect to
         attention.
         """
@@ -333,7 +334,7 @@ class FixedDisorder:
         every = zip(self._each(at), self.state[2] @ error.swapaxes(2, 3), strict=True)
         return np.stack([kernels.force(*each[1:4], met) for each, met in every])
 
-    def observe(self) -> dict[str, np.ndarray]:
+    def observe(self) -> dict[str, ndarray]:
         """Order parameters, logits, loss and accuracies per seed."""
         from theory.state_tracking import kernels
 
@@ -359,7 +360,7 @@ class FixedDisorder:
         )
         return found | answers
 
-    def _answers(self, every: list[tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:
+    def _answers(self, every: list[tuple[ndarray, ...]]) -> dict[str, ndarray]:
         """Accuracies by seed and step, and of rollouts where they are known: logits of new
         sequences are taken as Gaussian about their means for state, step and action.
         """
@@ -369,7 +370,7 @@ class FixedDisorder:
         first = np.stack([accuracy_kernels.accuracies(x[0], *x[5:], *rule) for x in every])
         return {"steps": first.mean((2, 3)), **self._rolled(first)}
 
-    def _rolled(self, first: np.ndarray) -> dict[str, np.ndarray]:
+    def _rolled(self, first: ndarray) -> dict[str, ndarray]:
         """Effect on rollout accuracy of the accuracies by seed, step, state and action; zero to
         second order.
         """

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
+from numpy import ndarray
 from scipy.special import softmax
 from sympy import Expr, Sum, Symbol, expand, factorial, symbols
 
@@ -169,7 +170,7 @@ class FourthOrder(FixedDisorder):
         self.cumulants = np.stack([x.reshape(B, N, L * d, 1) for x in orders], 1)
         self.rows = given.share.reshape(B, N, L * d, 1).astype(float)
 
-    def _rolled(self, first: np.ndarray) -> dict[str, np.ndarray]:
+    def _rolled(self, first: ndarray) -> dict[str, ndarray]:
         """Rollout accuracy as a chain over the states of each student: an error at a state recurs
         whenever a rollout returns to it.
         """
@@ -182,7 +183,7 @@ class FourthOrder(FixedDisorder):
             mass = led / self.p.d_g + back[:, None]
         return {"rollout_accuracy": mass.sum(1)}
 
-    def gradients(self) -> list[np.ndarray]:
+    def gradients(self) -> list[ndarray]:
         """Derivatives of the loss by the state."""
         p, d = self.p, self.p.d_g
         W_Q, W_K, M = self.state
@@ -194,7 +195,7 @@ class FourthOrder(FixedDisorder):
         P = softmax(weights @ M, -1)
         T3, T4 = ((pi**k).sum(2) - on_right**k for k in (3, 4))
 
-        def by_group(of_step: np.ndarray) -> np.ndarray:
+        def by_group(of_step: ndarray) -> ndarray:
             return np.repeat(of_step, d, axis=1)[:, None, :, None]
 
         two, three, four = self.cumulants.swapaxes(0, 1)
@@ -236,7 +237,7 @@ class FourthOrder(FixedDisorder):
         rows = self.rows
         w2, w4 = rows * coefficient[0], rows * mixed
 
-        def outer(left: np.ndarray) -> np.ndarray:
+        def outer(left: ndarray) -> ndarray:
             return left.swapaxes(2, 3) @ P
 
         diagonal = (w2 * P + 2 * w4 * P * (s - k2)).sum(2)
@@ -255,7 +256,7 @@ class FourthOrder(FixedDisorder):
         # Attention: in the mean logits, and in the scatter.
         force = self._force(pi, error)
 
-        def by_step(found: np.ndarray) -> np.ndarray:
+        def by_step(found: ndarray) -> ndarray:
             return (rows[..., 0] * found).reshape(B, N, p.L, d).sum((1, 3))[..., None]
 
         two, three, four, pair, k2, q = (y[..., 0] for y in (two, three, four, pair, k2, q))

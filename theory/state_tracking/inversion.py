@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy import ndarray
 
 from theory import Allowed, arguments, by_dimension, scope, sweep
 from theory.arguments import Times
@@ -20,7 +21,7 @@ ROUNDING = 4e-16  # of numbers up to 1
 
 @scope.guard(FLOW)
 @by_dimension(along="alpha")
-def states(p: Any, alpha: Any, **swept: Any) -> dict[str, np.ndarray]:
+def states(p: Any, alpha: Any, **swept: Any) -> dict[str, ndarray]:
     """A, R and S of the exact solution at given times, for many parameter points.
 
     Parameters
@@ -58,15 +59,15 @@ def states(p: Any, alpha: Any, **swept: Any) -> dict[str, np.ndarray]:
     return {"A": A, "R": S + D, "S": S}
 
 
-def _still(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
+def _still(points: Points, times: ndarray) -> tuple[ndarray, ...]:
     """A, D and S at points where attention, or everything, is constant."""
     c = points[:, None]
     return np.broadcast_arrays(c.A_0, *_coast(c, c.A_0, c.D_0, c.S_0, times))
 
 
 def _coast(
-    c: Points, A: np.ndarray, D: np.ndarray, S: np.ndarray, after: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+    c: Points, A: ndarray, D: ndarray, S: ndarray, after: ndarray
+) -> tuple[ndarray, ndarray]:
     """D and S at a time ``after`` the given state, at constant attention (`late_time`,
     ``coasting_margin``).
     """
@@ -80,7 +81,7 @@ def _coast(
     return D + c.pace * A * mass, S + rate * mass
 
 
-def _reach(points: Points, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _reach(points: Points, end: float) -> tuple[ndarray, ndarray, ndarray]:
     """Integration limits in s that cover the times up to ``end``, and the s at which A
     reaches 1.
     """
@@ -109,7 +110,7 @@ def _reach(points: Points, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 @np.errstate(over="ignore", invalid="ignore")  # times may overflow
-def _moving(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
+def _moving(points: Points, times: ndarray) -> tuple[ndarray, ...]:
     """A, D and S at points where attention changes: monotone inversion of alpha(s), then constant
     attention once A = 1.
     """
@@ -134,14 +135,14 @@ def _moving(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
     return np.where(over, 1.0, -np.expm1(-E)), np.where(over, D_late, D), np.where(over, S_late, S)
 
 
-def legendre(t: np.ndarray, *series: np.ndarray) -> list[np.ndarray]:
+def legendre(t: ndarray, *series: ndarray) -> list[ndarray]:
     """Legendre series with different coefficients for every t."""
     most = max(c.shape[-1] for c in series)
     basis = np.polynomial.legendre.legvander(t, most - 1)
     return [np.einsum("...j,...j", basis[..., : c.shape[-1]], c) for c in series]
 
 
-def solve_monotone(of: Any, wanted: np.ndarray) -> np.ndarray:
+def solve_monotone(of: Any, wanted: ndarray) -> ndarray:
     """Solve ``value(t) = wanted`` for an increasing function on [-1, 1] by bracketed Newton
     steps, to rounding; ``of(t)`` gives value and slope.
     """

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
-import xarray as xr
 from sympy import Derivative, Expr, Symbol, cancel, diff, exp, log, sec, sqrt
+from xarray import Dataset
 
 from theory import (
     Equation,
@@ -311,7 +311,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     )
 
 
-def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
+def curves(p: Parameters, end: float) -> dict[str, Dataset]:
     """Order parameters over alpha up to ``end``: exact solution of the flow, and approximations."""
     curve = inversion.solve(p, np.linspace(0, end, 601))
     times = {"alpha": curve.alpha.values}
@@ -327,9 +327,9 @@ def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
     early = {x: along(early_equations()[f"early_{x}"]) for x in "ARS"}
     return {
         "flow (15)": curve,
-        "early time": xr.Dataset(early, times),
-        "onset": xr.Dataset({"A": along(equations()["onset_A"])}, times),
-        "sharp onset": xr.Dataset({"A": ("alpha", sharp)}, times),
+        "early time": Dataset(early, times),
+        "onset": Dataset({"A": along(equations()["onset_A"])}, times),
+        "sharp onset": Dataset({"A": ("alpha", sharp)}, times),
     }
 
 

@@ -11,6 +11,7 @@ from functools import cache
 
 import numpy as np
 import sympy as sp
+from numpy import ndarray
 from sympy import Expr, KroneckerDelta, Sum, Symbol, exp
 
 from theory import Equations, array, delta_gradient, delta_sum, proved, symbol, table
@@ -177,7 +178,7 @@ def prompt_equations() -> Equations:
 # Rewards of one student over all sequences of actions
 
 
-def through(P: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+def through(P: ndarray, slopes: ndarray) -> ndarray:
     """Derivatives by the logits of a softmax from those by its probabilities."""
     return P * (slopes - (P * slopes).sum(-1, keepdims=True))
 
@@ -197,7 +198,7 @@ class Prompts:
         Steps of a rollout.
     """
 
-    def __init__(self, M: np.ndarray, at: np.ndarray, table: np.ndarray, steps: int) -> None:
+    def __init__(self, M: ndarray, at: ndarray, table: ndarray, steps: int) -> None:
         self.M, self.table, self.steps = M, table, steps
         (d, N), L = table.shape, len(at)
         self.actions = np.indices((d,) * L).reshape(L, -1).T
@@ -216,17 +217,17 @@ class Prompts:
         self.rewards = (self.laws[-1] * self.right).sum(2)  # expected, of every prompt
 
     @property
-    def right_ones(self) -> np.ndarray:
+    def right_ones(self) -> ndarray:
         """Probability of the right next state, shape (steps, sequences, N)."""
         true = self.table[self.actions[:, : self.steps].T]
         return np.take_along_axis(self.P, true[..., None], 3)[..., 0]
 
     @property
-    def visits(self) -> np.ndarray:
+    def visits(self) -> ndarray:
         """Probability of a sequence and a sampled state by step, (steps, sequences, N)."""
         return np.array([law.mean(1) / len(law) for law in self.laws[:-1]])
 
-    def slopes(self, gains: np.ndarray | float) -> np.ndarray:
+    def slopes(self, gains: ndarray | float) -> ndarray:
         """Derivatives of the mean reward by P, the reward of every prompt times its gain."""
         worth = self.right * np.asarray(gains)[..., None]
         out = np.empty_like(self.P)
@@ -235,7 +236,7 @@ class Prompts:
             worth = worth @ self.P[step].swapaxes(1, 2)
         return out / self.rewards.size
 
-    def by_weights(self, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def by_weights(self, slopes: ndarray) -> tuple[ndarray, ndarray]:
         """Derivatives by M and attention of an objective with these derivatives by P."""
         by_logit = through(self.P, slopes)
         d_M = np.einsum("tnb,tnsr->sbr", self.weights, by_logit, optimize=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
-import xarray as xr
 from sympy import Expr, Integral, Product, Sum, Symbol, exp, sqrt
+from xarray import DataArray, Dataset
 
 from theory import (
     Equations,
@@ -207,8 +207,8 @@ def _step() -> Callable:
 
 @arguments.checked
 def with_accuracy(
-    curve: xr.Dataset, p: Parameters, variance_correct: Any = None, variance_other: Any = None
-) -> xr.Dataset:
+    curve: Dataset, p: Parameters, variance_correct: Any = None, variance_other: Any = None
+) -> Dataset:
     """Add ``accuracy`` (17) and ``rollout_accuracy`` (18) to a trajectory that contains the mean
     logits.
 
@@ -229,7 +229,7 @@ def with_accuracy(
     if missing := {"logit_correct", "logit_other"} - {*curve.variables}:
         raise ParameterError(f"curve: variable {', '.join(sorted(missing))} is missing")
     gap = curve.logit_correct - curve.logit_other
-    constant = xr.DataArray(mean_field.initial_variance(p))
+    constant = DataArray(mean_field.initial_variance(p))
     s_k, s_o = (
         np.sqrt(constant if v is None else _along(gap, name, v))
         for name, v in (("variance_correct", variance_correct), ("variance_other", variance_other))
@@ -239,20 +239,20 @@ def with_accuracy(
     return curve.assign(accuracy=accuracies, rollout_accuracy=final)
 
 
-def _along(curve: xr.DataArray, name: str, value: Any) -> xr.DataArray:
+def _along(curve: DataArray, name: str, value: Any) -> DataArray:
     """Check that numbers are positive, and give them the curve's dimensions if they have none."""
-    if isinstance(value, xr.DataArray):
+    if isinstance(value, DataArray):
         arguments.array(name, value.values, POSITIVE)
         return value
     plain = arguments.array(name, value, POSITIVE)
     if plain.shape not in ((), curve.shape):
         raise ParameterError(f"{name}: has shape {plain.shape}, must be {curve.shape} as the curve")
-    return xr.DataArray(plain, dims=curve.dims[: plain.ndim])
+    return DataArray(plain, dims=curve.dims[: plain.ndim])
 
 
 @scope.guard(FLOW)
 @sweep.over_fields
-def trajectory(p: Parameters, alpha: float, **options: Any) -> xr.Dataset:
+def trajectory(p: Parameters, alpha: float, **options: Any) -> Dataset:
     """The theory of a training run over ``alpha``: order parameters, logits, loss, accuracies.
 
     Parameters

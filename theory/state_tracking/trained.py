@@ -13,6 +13,7 @@ from functools import cache
 from typing import Self
 
 import numpy as np
+from numpy import ndarray
 from sympy import Expr, KroneckerDelta, Sum
 
 from theory.equation import Equation, table
@@ -130,7 +131,7 @@ class Covariances:
         If they need more memory than there is.
     """
 
-    def __init__(self, p: Parameters, given: Realisation, left: np.ndarray) -> None:
+    def __init__(self, p: Parameters, given: Realisation, left: ndarray) -> None:
         self.p = p
         sets = given.sequences or ()
         memory.require(excess_memory, p, "covariances of a training set", times=len(sets))
@@ -145,8 +146,8 @@ class Covariances:
         return part
 
     def _counted(
-        self, data: task.Sequences, given: Realisation, left: np.ndarray, student: int
-    ) -> np.ndarray:
+        self, data: task.Sequences, given: Realisation, left: ndarray, student: int
+    ) -> ndarray:
         """Excess of one student, shape (s, b c, i j k)."""
         p, (n, L), d = self.p, data.actions.shape, self.p.d_g
         if given.pairs is None:
@@ -173,8 +174,8 @@ class Covariances:
         return out.reshape(p.N, d * d, L**3)
 
     def slopes(
-        self, at: np.ndarray, P: np.ndarray, rows: np.ndarray, M: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        self, at: ndarray, P: ndarray, rows: ndarray, M: ndarray
+    ) -> tuple[ndarray, ndarray, ndarray]:
         """Derivatives of what the excess adds to the loss: by probabilities P per share of a group,
         by M as it stands beside them, and by attention.
 
@@ -245,7 +246,7 @@ class Counted(FourthOrder):
         if known and entries(p) <= MOST:
             self.covariances = Covariances(p, given, self.left)
 
-    def _answers(self, every: list[tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:
+    def _answers(self, every: list[tuple[ndarray, ...]]) -> dict[str, ndarray]:
         """Accuracies on all words where they can be listed: of few actions, logits are far from
         Gaussian and those of different states go together.
         """
@@ -255,14 +256,14 @@ class Counted(FourthOrder):
         return {"steps": np.array(steps), "rollout_accuracy": np.array(ends)}
 
 
-def on_all_words(at: np.ndarray, M: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, float]:
+def on_all_words(at: ndarray, M: ndarray, target: ndarray) -> tuple[ndarray, float]:
     """Shares over all words and first states: of right answers by step, beside the right states;
     of rollouts by the likeliest next states that end right.
     """
     (N, d, _), L = M.shape, len(at)
     words = np.indices((d,) * L).reshape(L, -1)
 
-    def likeliest(row: np.ndarray, entries: np.ndarray) -> np.ndarray:
+    def likeliest(row: ndarray, entries: ndarray) -> ndarray:
         z = np.zeros((1, N))
         for weight in row:  # words one letter longer
             z = (z[:, None] + weight * entries).reshape(-1, N)
@@ -316,7 +317,7 @@ class Trained(Counted):
             self.state = self.steps(self.state, self.gradients())
         self.epochs += 1
 
-    def observe(self) -> dict[str, np.ndarray]:
+    def observe(self) -> dict[str, ndarray]:
         """Order parameters, logits, loss and accuracies per seed, over the whole training set."""
         self.see(self.whole, self.p.n_train)
         return super().observe()

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy import ndarray
 from sympy import KroneckerDelta
+from torch import Tensor
 from torch.distributions import Categorical, kl_divergence
 
 from simulate.state_tracking.student import Student
@@ -35,7 +37,7 @@ def dressed_derivatives(sides: Sides) -> None:
         [0.4, 0.1, 0.2, 0.3], dtype=torch.float64, requires_grad=True
     )  # the first is the right action
 
-    def loss(detach: bool) -> torch.Tensor:
+    def loss(detach: bool) -> Tensor:
         c_R = row[0] + (1 - row[0]) / d_g
         right = c_R * R + (1 - c_R) * S
         z = torch.cat([right[None], ((zeta - right) / (N - 1)).expand(N - 1)])
@@ -58,7 +60,7 @@ def dressed_derivatives(sides: Sides) -> None:
     p, student, path = x.p, x.student, x.states
     weights = dict(student.named_parameters())
 
-    def of_M(M: torch.Tensor) -> torch.Tensor:
+    def of_M(M: Tensor) -> Tensor:
         seen = (x.actions, path[:, :-1])
         logits = torch.func.functional_call(student, {**weights, "M": M}, seen)
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), path[:, 1:].flatten())
@@ -78,12 +80,12 @@ def dressed_derivatives(sides: Sides) -> None:
     )
 
 
-def policy(margin: torch.Tensor) -> Categorical:
+def policy(margin: Tensor) -> Categorical:
     """Next states of the mean-field student; the first is right."""
     return Categorical(logits=torch.cat([margin[None], torch.zeros(N - 1, dtype=margin.dtype)]))
 
 
-def last_is_right(success: torch.Tensor) -> torch.Tensor:
+def last_is_right(success: Tensor) -> Tensor:
     """Probability of the right state after all steps; from a wrong state it is reached as any state
     that is not the right next one.
     """
@@ -161,7 +163,7 @@ def of_blocks(x: Inputs) -> dict[str, Any]:
     return known | {"q_1": q[0], "q_2": q[1], "k_1": k[0], "k_2": k[1]}
 
 
-def chain(eq: Table, x: Inputs, pi: np.ndarray) -> dict[str, np.ndarray]:
+def chain(eq: Table, x: Inputs, pi: ndarray) -> dict[str, ndarray]:
     """grad_W A from the pieces (65)-(68), for any attention matrix."""
     p, numbers = x.p, of_blocks(x)
     softmax = eq["softmax_derivative"]
@@ -186,19 +188,19 @@ class Pinned(torch.nn.Module):
         self.target = A * eye + (1 - A) / (student.p.L - 1) * (1 - eye)
         self.tokens = torch.zeros(1, student.p.L, dtype=torch.long)  # irrelevant here
 
-    def forward(self) -> torch.Tensor:
+    def forward(self) -> Tensor:
         """Mean attention on the right action."""
         real = self.student.attention(self.tokens, self.tokens)[0].log()
         return torch.softmax(real - real.detach() + self.target.log(), dim=1).diagonal().mean()
 
 
-def ansatz_factor(student: Student, A: float, W_Q: torch.Tensor, W_K: torch.Tensor) -> np.ndarray:
+def ansatz_factor(student: Student, A: float, W_Q: Tensor, W_K: Tensor) -> ndarray:
     """d_g N |grad_W A|^2 under the ansatz, by autograd, for a batch of keys and queries
     ``(draws, d_h, 1)``.
     """
     module = Pinned(student, A)
 
-    def value(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    def value(q: Tensor, k: Tensor) -> Tensor:
         return torch.func.functional_call(module, {"student.W_Q": q, "student.W_K": k}, ())
 
     gradients = torch.func.vmap(torch.func.grad(value, argnums=(0, 1)))(W_Q, W_K)

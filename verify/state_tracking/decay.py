@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import torch
-import xarray as xr
+from numpy import ndarray
+from xarray import Dataset
 
 from simulate.state_tracking import rewards as continued
 from simulate.state_tracking import train
@@ -30,7 +31,7 @@ ALIKE = 0.01  # S over R
 
 
 @measured
-def ends(p: Parameters, seeds: Iterable[int], **training: Any) -> np.ndarray:
+def ends(p: Parameters, seeds: Iterable[int], **training: Any) -> ndarray:
     """R and S of students in the end."""
     steps = round(AGE / (p.eta * p.weight_decay))
     runs = train(p.replace(epochs=steps, eval_every=steps), seeds, **training)
@@ -105,7 +106,7 @@ def aged(p: Parameters, rate: float, age: float) -> Parameters:
     return p.replace(weight_decay=float(f"{rate:.6g}"), epochs=steps, eval_every=steps)
 
 
-def ends_of_phases(runs: xr.Dataset) -> list[float]:
+def ends_of_phases(runs: Dataset) -> list[float]:
     """A, R and the squared norm of keys in the end, mean over seeds."""
     squares = [(runs[f"{w}_end"] ** 2).sum(("head", "model")).mean() for w in ("W_Q", "W_K")]
     return [*(float(runs[x].isel(alpha=-1).mean()) for x in "AR"), float(np.mean(squares))]
@@ -114,7 +115,7 @@ def ends_of_phases(runs: xr.Dataset) -> list[float]:
 @measured
 def from_scratch(
     p: Parameters, rate: float, age: float, seeds: Iterable[int], **training: Any
-) -> np.ndarray:
+) -> ndarray:
     """`ends_of_phases` of students that start anew."""
     return np.array(ends_of_phases(train(aged(p, rate, age), seeds, keep=True, **training)))
 
@@ -122,7 +123,7 @@ def from_scratch(
 @measured
 def from_learned(
     p: Parameters, rate: float, age: float, seeds: Iterable[int], **training: Any
-) -> np.ndarray:
+) -> ndarray:
     """`ends_of_phases` of students that go on from what they learned under the decay `LEARNED`."""
     start = train(aged(p, LEARNED, AGES["learned"]), seeds, keep=True, **training)
     return np.array(
@@ -212,7 +213,7 @@ ITERATIONS, DISTANCE = 40, 1e-4  # of the power method, and of its differences
 BAND = Band(-0.06, 0.01, UNEQUAL)
 
 
-def full_sharpness(p: Parameters, runs: xr.Dataset) -> float:
+def full_sharpness(p: Parameters, runs: Dataset) -> float:
     """Largest eigenvalue of the Hessian in all weights, with decay, of the student of one seed, by
     the power method on differences of gradients.
     """
@@ -238,7 +239,7 @@ def full_sharpness(p: Parameters, runs: xr.Dataset) -> float:
     return eigenvalue + p.weight_decay
 
 
-def settled(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -> xr.Dataset:
+def settled(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -> Dataset:
     """Students in the learned state under a decay."""
     age = AGES["learned"]
     learned = train(aged(p, LEARNED, age), seeds, keep=True, **training)
@@ -247,7 +248,7 @@ def settled(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -
 
 
 @measured
-def sharpnesses(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -> np.ndarray:
+def sharpnesses(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -> ndarray:
     """`full_sharpness` of the learned state, per seed."""
     runs = settled(p, rate, seeds, **training)
     q = aged(p, rate, AGES["kept"])
@@ -257,7 +258,7 @@ def sharpnesses(p: Parameters, rate: float, seeds: Iterable[int], **training: An
 @measured
 def wandering(
     p: Parameters, rate: float, eta: float, seeds: Iterable[int], **training: Any
-) -> np.ndarray:
+) -> ndarray:
     """Range of A over the second half of a run from the learned state, per seed."""
     q = aged(p, rate, AGES["kept"])
     q = q.replace(eta=float(eta), epochs=STEPS, eval_every=1)
@@ -268,7 +269,7 @@ def wandering(
 
 
 @measured
-def last_attention(p: Parameters, eta: float, seeds: Iterable[int], **training: Any) -> np.ndarray:
+def last_attention(p: Parameters, eta: float, seeds: Iterable[int], **training: Any) -> ndarray:
     """A of students from scratch in the end, per seed."""
     q = p.replace(eta=float(eta), unit="step")
     q = q.run_to(12 / q.eta)

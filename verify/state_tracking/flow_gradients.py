@@ -4,9 +4,12 @@ mean-field loss and its derivatives by entries of M; updates of the overlaps R a
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
+from numpy import ndarray
+from torch import Tensor
 
 from simulate.state_tracking.student import Student
 from theory.equation import Equation
@@ -45,12 +48,12 @@ class Inputs:
         self.A = torch.tensor(0.37, dtype=torch.float64, requires_grad=True)
         self.tau = task.teacher_overlap(self.perms)
 
-    def attention(self) -> torch.Tensor:
+    def attention(self) -> Tensor:
         """Attention of the ansatz: A on the right action, uniform elsewhere."""
         eye = torch.eye(self.p.L, dtype=torch.float64)
         return self.A * eye + (1 - self.A) / (self.p.L - 1) * (1 - eye)
 
-    def mean_logits(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def mean_logits(self) -> tuple[Tensor, Tensor]:
         """Mean correct and mean other logit over all inputs, through the student's own logic
         module.
         """
@@ -62,17 +65,17 @@ class Inputs:
         other = (logits.sum(2, keepdim=True) - correct) / (self.p.N - 1)
         return correct.mean(), other.mean()
 
-    def overlaps(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def overlaps(self) -> tuple[Tensor, Tensor]:
         """R and S by definition (9): traces, pair by pair."""
         traces = torch.einsum("ars,brs->ab", self.teachers, self.M) / self.p.N
         off = ~torch.eye(self.p.d_g, dtype=torch.bool)
         return traces.diagonal().mean(), traces[off].mean()
 
-    def loss(self) -> torch.Tensor:
+    def loss(self) -> Tensor:
         """Mean-field loss: cross-entropy of a logit vector made of the two means."""
         return cross_entropy(*self.mean_logits(), self.p.N)
 
-    def values(self) -> dict[str, float]:
+    def values(self) -> Any:
         """Numbers by symbol name at this point."""
         p, A = self.p, self.A.item()
         R, S, correct, other = (x.item() for x in (*self.overlaps(), *self.mean_logits()))
@@ -86,13 +89,13 @@ class Inputs:
         }
 
 
-def cross_entropy(correct: torch.Tensor, other: torch.Tensor, N: int) -> torch.Tensor:
+def cross_entropy(correct: Tensor, other: Tensor, N: int) -> Tensor:
     """Cross-entropy of the vector (correct, other, ..., other)."""
     logits = torch.cat([correct[None], other.expand(N - 1)])
     return torch.nn.functional.cross_entropy(logits[None], torch.tensor([0]))
 
 
-def grad(of: torch.Tensor, by: torch.Tensor) -> np.ndarray:
+def grad(of: Tensor, by: Tensor) -> ndarray:
     """Gradient as an array."""
     return torch.autograd.grad(of, by, retain_graph=True)[0].numpy()
 
@@ -107,7 +110,7 @@ def flow_increments(eq: Table) -> list[Check]:
     x = Inputs()
     p, student = x.p, x.student
 
-    def state() -> torch.Tensor:
+    def state() -> Tensor:
         x.A = student.attention(x.actions[:1], x.states[:1, :-1])[0].diagonal().mean()
         return torch.stack([x.A, *x.overlaps()])
 
@@ -120,7 +123,7 @@ def flow_increments(eq: Table) -> list[Check]:
     values |= {"c_omega": factor / (p.L * values["A"] * (1 - values["A"]))}
     start = [w.detach().clone() for w in weights]
 
-    def slope(h: float) -> np.ndarray:
+    def slope(h: float) -> ndarray:
         for w, w0, g in zip(weights, start, steps, strict=True):
             w.data = w0 - p.eta * p.d_g * p.N * h * g
         return ((state() - before) / h).detach().numpy()
