@@ -65,6 +65,7 @@ q1, q2, k1, k2 = (
     )
 )
 logit_block = symbol("l_block", r"l_{ij}^{(n)}", "attention score from block n", real=True)
+QUERY, KEY = Matrix([q1, q2]), Matrix([k1, k2])
 
 
 def rotation(angle: Expr) -> Matrix:
@@ -74,8 +75,7 @@ def rotation(angle: Expr) -> Matrix:
 
 def block_logit() -> Expr:
     """Contribution of one rotary block to the attention logit, W_Q^T Omega(j-i) W_K / sqrt(d_h)."""
-    query, key = Matrix([q1, q2]), Matrix([k1, k2])
-    return expand((query.T * rotation(w * offset) * key)[0] / sp.sqrt(d_h))
+    return expand((QUERY.T * rotation(w * offset) * KEY)[0] / sp.sqrt(d_h))
 
 
 def softmax_derivative() -> Expr:
@@ -118,6 +118,7 @@ def sum_over_blocks(summand: Expr) -> Sum:
 
 
 SPECTRUM = sum_over_blocks((1 - dirichlet_kernel(omega[n], L) ** 2) ** 2)
+PULL = d_g * N / d_h * A**2 * (1 - A) ** 2
 
 
 @cache
@@ -126,20 +127,10 @@ def mean_ansatz() -> Expr:
     2 sigma^2).
     """
     gap = (1 - generic_lambda()).subs(power_of_plane_waves(), (L * dirichlet_kernel(w, L)) ** 2)
-    gap = written_as(L / (L - 1) * (1 - dirichlet_kernel(w, L) ** 2), gap)
-    mean = (d_g * N / d_h * A**2 * (1 - A) ** 2 * (L / (L - 1)) ** 2 * 4 * sigma2) * SPECTRUM
-    return written_as(
-        mean,
-        d_g
-        * N
-        / d_h
-        * A**2
-        * (1 - A) ** 2
-        * 4
-        * sigma2
-        * (gap / (1 - dirichlet_kernel(w, L) ** 2)) ** 2
-        * SPECTRUM,
-    )
+    apart = 1 - dirichlet_kernel(w, L) ** 2
+    gap = written_as(L / (L - 1) * apart, gap)
+    mean = PULL * 4 * sigma2 * SPECTRUM
+    return written_as(mean * (L / (L - 1)) ** 2, mean * (gap / apart) ** 2)
 
 
 @cache
@@ -170,12 +161,9 @@ def ansatz() -> Expr:
     )
     per_block = per_block.subs(entries, W_K2[n] + W_Q2[n])
     blocks = sum_over_blocks((1 - lambda_[n]) ** 2 * (W_K2[n] + W_Q2[n]))
-    total = d_g * N / d_h * A**2 * (1 - A) ** 2 * blocks
-    proved(
-        vanishes(d_g * N / d_h * per_block / total.subs(blocks, 1) - blocks.function),
-        "c(A) is not the sum of its blocks",
-    )
-    return total
+    scaled = d_g * N / d_h * per_block / PULL
+    proved(vanishes(scaled - blocks.function), "c(A) is not the sum of its blocks")
+    return PULL * blocks
 
 
 def gradient_squared_under_ansatz(lam: Expr) -> Expr:
@@ -189,8 +177,7 @@ def gradient_squared_under_ansatz(lam: Expr) -> Expr:
     off = (1 - A) / (L - 1)
     diagonal = delta_sum(A * (1 - A), (i, 1, L)) / L
     off_diagonal = -A * off * L * (L - 1) * lam / L
-    key, query = Matrix([k1, k2]), Matrix([q1, q2])
-    turned = (rotation(-w * L) * key, rotation(w * L) * query)
+    turned = (rotation(-w * L) * KEY, rotation(w * L) * QUERY)
     norms = sum(
         expand(expand((v.T * v)[0]).subs(sin(w * L) ** 2, 1 - cos(w * L) ** 2)) for v in turned
     )

@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 import sympy as sp
 from numpy import ndarray
-from sympy import Derivative, Expr, Integral, KroneckerDelta, Sum, exp, sqrt
+from sympy import Derivative, Expr, Integral, KroneckerDelta, Sum, exp, oo, sqrt
 
 from theory import Equations, array, delta_sum, symbol, table, written_as
 from theory.special import gauss_hermite, gauss_legendre
@@ -110,7 +110,7 @@ def equations() -> Equations:
     """Logits of a column, their noise, softmax weights, and the rates of the entries."""
     by_others, by_own = noise()
     normal = exp(-(xi**2) / 2) / sqrt(2 * sp.pi)
-    line = (xi, -sp.oo, sp.oo)
+    line = (xi, -oo, oo)
     noisy = exp(z_v + sqrt(u_k) * xi)
     v_0 = sp.Symbol("v_0", real=True)
     of_start = sp.Function("z_w")(v_0)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import sympy as sp
 from numpy import ndarray
-from sympy import Expr, Subs, Symbol, atan, exp, log, sqrt
+from sympy import Expr, Function, Subs, Symbol, atan, exp, log, sqrt
 
 from theory import (
     Equations,
@@ -109,7 +109,7 @@ def training_time() -> Expr:
     """alpha(D), with the margin equal to m_0 until D is of order 1, and to that of A = 1, S = S_inf
     afterwards.
     """
-    of_T = sp.Function("T")(D)
+    of_T = Function("T")(D)
     settled = exact.equations()["margin_of_D"].rhs.subs({A: 1, S: S_inf})
     late = exp(settled) / N
     written_as(exp(settled) / (N - 1), late.diff(D))  # the integral of e^m/(N-1) over D once A = 1
@@ -119,13 +119,13 @@ def training_time() -> Expr:
 @cache
 def equations() -> Equations:
     """Lock function, composite solution, and the time of A = a at large L."""
-    of_D = sp.Function("alpha")(D)
+    of_D = Function("alpha")(D)
     start = "m_0 is the margin at alpha = 0"
     return table(
         ref,
         status="leading order",
         lock=(H(x), sp.Integral(lock(t), (t, 0, x)), BEYOND, "exact"),
-        proper_time_composite=(sp.Function("T")(D), proper_time, BEYOND, "epsilon > 0", ERROR),
+        proper_time_composite=(Function("T")(D), proper_time, BEYOND, "epsilon > 0", ERROR),
         alpha_composite=(of_D, training_time, BEYOND, INDEPENDENT, "epsilon > 0", start, ERROR),
         alpha_level_large_L=(
             alpha_level,
@@ -230,9 +230,7 @@ def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, ndarray]:
     saturated += (np.sqrt(np.pi / 2) * ZETA_HALF - lock_function(root * numbers["D_0"])) / root
     numbers["S_inf"] = numbers["S_0"] + (saturated + numbers["D_0"]) / numbers["d_g"]
     numbers["m_0"] = c.margin(c.A_0, c.D_0, c.S_0)[0]
-    alpha = equations()["alpha_composite"].evaluate(
-        numbers | {sp.Function("T")(exact.D): T, "D": D}
-    )
+    alpha = equations()["alpha_composite"].evaluate(numbers | {Function("T")(exact.D): T, "D": D})
     S = c.off_target(D, T)
     if np.isnan(alpha).any():
         raise ParameterError(

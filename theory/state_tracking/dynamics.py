@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import sympy as sp
-from sympy import Expr, Symbol, limit
+from sympy import Expr, Symbol, limit, oo
 
 from theory import (
     Equation,
@@ -251,10 +251,10 @@ def thermodynamic_limit() -> Flow:
     large = {d_g: ratio * size, L: length * size, N: size}
 
     def leading(expr: Expr, order: Expr) -> Expr:
-        return limit(sp.simplify((expr / order).subs(large)), size, sp.oo) * order
+        return limit(sp.simplify((expr / order).subs(large)), size, oo) * order
 
     full = flow()
-    g_limit = limit(mean_field.equations()["g"].rhs.subs(N, size), size, sp.oo)
+    g_limit = limit(mean_field.equations()["g"].rhs.subs(N, size), size, oo)
     return Flow(
         name="state_tracking, thermodynamic limit",
         time=alpha,

@@ -5,7 +5,7 @@ separatrix.
 from functools import cache
 
 import sympy as sp
-from sympy import Expr, Integral, diff, exp, log, sqrt
+from sympy import Expr, Function, Integral, diff, exp, log, sqrt
 
 from theory import Equations, function, proved, symbol, table, vanishes, written_as
 from theory.state_tracking import mean_field
@@ -171,13 +171,13 @@ def along(upper: Expr, integrand: Expr) -> Integral:
 @cache
 def equations() -> Equations:
     """First integral, solution by quadratures, time of A = a, separatrix."""
-    of_A = sp.Function("A")(D)
+    of_A = Function("A")(D)
     of_T = T_of(D)
-    of_S = sp.Function("S")(D)
+    of_S = Function("S")(D)
 
     def time() -> Expr:
         inverse_g = sp.together(1 / mean_field.equations()["g"].rhs)
-        return along(D, inverse_g.subs(m, sp.Function("m")(D)) / of_A) / (eta * pace)
+        return along(D, inverse_g.subs(m, Function("m")(D)) / of_A) / (eta * pace)
 
     def dead() -> Expr:
         square = square_at(sp.S.Zero).subs(D_0**2, -2 * (log(1 - A_0) + epsilon) / kappa)
@@ -199,7 +199,7 @@ def equations() -> Equations:
         proper_time=(of_T, along(D, 1 / of_A), "dT = pace eta g dalpha"),
         S_of_D=(of_S, lambda: off_target().subs(T, of_T)),
         margin_of_D=(m, margin, "R = S + D"),
-        alpha_of_D=(sp.Function("alpha")(D), time),
+        alpha_of_D=(Function("alpha")(D), time),
         D_of_level=(
             D_level2,
             lambda: square_at(level),

@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 import sympy as sp
 from numpy import ndarray
-from sympy import Add, Expr, KroneckerDelta, Sum, Symbol, diff, exp, expand, sqrt
+from sympy import Add, Expr, KroneckerDelta, Sum, Symbol, diff, exp, expand, oo, sqrt
 
 from theory import Equation, array, delta_gradient, delta_sum, symbol, table, written_as
 from theory.special import gauss_hermite
@@ -225,7 +225,7 @@ def equations() -> dict[str, Equation]:
         lead=(lead[r], ahead),
         group_accuracy=(
             group_accuracy,
-            sp.Integral(normal * first, (xi, -sp.oo, sp.oo)),
+            sp.Integral(normal * first, (xi, -oo, oo)),
             "scatter of different states independent, Gaussian",
         ),
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
-from sympy import Expr, Sum, exp, expand, expand_log, log, sqrt
+from sympy import Expr, Function, Sum, exp, expand, expand_log, log, oo, sqrt
 
 from theory import Equations, by_dimension, linear_root, scope, sweep, symbol, table, written_as
 from theory.numeric import wright_omega
@@ -91,14 +91,14 @@ def off_target() -> Sum:
         D_0 * sqrt(n * kappa / 2)
     )  # Gaussian integral from D_0 on
     written_as(-exp(-n * kappa * D_0**2 / 2), term.diff(D_0))
-    written_as(sp.S.Zero, term.subs(D_0, sp.oo))
-    return S_0 + Sum(ratio**n * term, (n, 1, sp.oo)) / d_g
+    written_as(sp.S.Zero, term.subs(D_0, oo))
+    return S_0 + Sum(ratio**n * term, (n, 1, oo)) / d_g
 
 
 def constant() -> Expr:
     """C = lim (R + e^m/N - eta alpha), as the integral over D of the derivative."""
-    a = sp.Function("A")(D)
-    off = exact.equations()["S_of_D"].rhs.subs({exact.drift: 0, sp.Function("T")(D): T})
+    a = Function("A")(D)
+    off = exact.equations()["S_of_D"].rhs.subs({exact.drift: 0, Function("T")(D): T})
     S_rate = off.diff(T) / a + off.diff(D)  # dT/dD = 1/A
     z_rate = S_rate + ((a + (1 - a) / d_g) * D).diff(D).subs(
         a.diff(D), kappa * (1 - a) * D
@@ -109,16 +109,17 @@ def constant() -> Expr:
         .rhs.diff(D)
         .subs(exp(-kappa * (D**2 - D_0**2) / 2), (1 - A) / (1 - A_0)),
     )
-    weight = exp(sp.Function("m")(D)) / (N - 1)
-    inverse_g = 1 / mean_field.equations()["g"].rhs.subs(m, sp.Function("m")(D))
+    weight = exp(Function("m")(D)) / (N - 1)
+    inverse_g = 1 / mean_field.equations()["g"].rhs.subs(m, Function("m")(D))
     form = -(1 - 1 / d_g) * (1 - a) * (1 / a + weight * (1 + 1 / a - kappa * D**2))
     form = written_as(
         form, 1 + S_rate + weight * z_rate - inverse_g / a
     )  # R' = 1 + S', m' = N/(N-1) z'
-    return R_0 + exp(m_0) / N + sp.Integral(form.subs(D, x), (x, D_0, sp.oo))
+    return R_0 + exp(m_0) / N + sp.Integral(form.subs(D, x), (x, D_0, oo))
 
 
 WHEN = eta * alpha + C
+CLOCK = R + exp((N * R - zeta) / (N - 1)) / N  # linear in alpha at A = 1
 X_LATE = (N * WHEN - zeta) / (N - 1)  # X of the margin at A = 1
 
 
@@ -134,12 +135,12 @@ def locked_clock() -> tuple[Expr, Expr]:
     at_one = expand((N - 1) / N * X + zeta / N)  # <z_k> in terms of the margin
     of_R = at_one.subs(X, of_X).subs(X, X_LATE)
     in_R = expand(((N - 1) * of_m.subs(m, (N * R - zeta) / (N - 1)) + zeta) / N)  # X in units of R
-    return of_R, written_as(R + exp((N * R - zeta) / (N - 1)) / N, in_R)
+    return of_R, written_as(CLOCK, in_R)
 
 
 def late_integral() -> Expr:
-    """Integral of the flow at A = 1: R + e^((N R - zeta)/(N-1))/N, linear in alpha."""
-    written_as(R + exp((N * R - zeta) / (N - 1)) / N, locked_clock()[1])
+    """Integral of the flow at A = 1, the `CLOCK`."""
+    written_as(CLOCK, locked_clock()[1])
     return WHEN
 
 
@@ -153,7 +154,7 @@ def late_growth() -> Expr:
 def late_decay() -> Expr:
     """Loss ln(1 + 1/W) at late times, where the Lambert function W is large and linear in alpha."""
     W = sp.Symbol("W", positive=True)
-    return sp.limit(log(1 + 1 / W) * W, W, sp.oo) / (sp.diff(X_LATE, alpha) * alpha)
+    return sp.limit(log(1 + 1 / W) * W, W, oo) / (sp.diff(X_LATE, alpha) * alpha)
 
 
 def saturated() -> Expr:
@@ -175,7 +176,7 @@ def equations() -> Equations:
         coasting_lift=(lift, lambda: clock()[0], FROZEN, "rate of the correct logit per eta g"),
         coasting_clock=(X, lambda: clock()[2], FROZEN),
         coasting_margin=(m, lambda: clock()[3], FROZEN),
-        late_integral=(R + exp((N * R - zeta) / (N - 1)) / N, late_integral, LOCKED),
+        late_integral=(CLOCK, late_integral, LOCKED),
         late_R=(R, lambda: locked_clock()[0], LOCKED),
         late_constant=(C, constant, INDEPENDENT),
         late_loss=(loss, falling, LOCKED, "mean-field loss (10)"),

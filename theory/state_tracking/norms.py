@@ -6,7 +6,7 @@ the decays above which nothing is learned, or what was learned is lost.
 from dataclasses import replace
 
 import sympy as sp
-from sympy import Expr, Matrix, Symbol, cancel, diff, exp, expand, log, sqrt
+from sympy import Expr, Symbol, cancel, diff, exp, expand, log, sqrt
 
 from theory import Equations, Flow, array, linear_root, symbol, table, written_as
 from theory.catalogue import cache
@@ -59,8 +59,7 @@ WIDEST = L / (L - 1)  # gap of a block whose waves average out over positions
 
 def right_score() -> Expr:
     """Score of the right action, which is L places back, by one block, times the root of d_h."""
-    key, query = Matrix([k1, k2]), Matrix([q1, q2])
-    form = expand((query.T * rotation(-w * L) * key)[0])
+    form = expand((attention.QUERY.T * rotation(-w * L) * attention.KEY)[0])
     return written_as(form, sqrt(d_h) * attention.block_logit().subs(attention.offset, -L))
 
 

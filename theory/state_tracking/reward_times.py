@@ -5,7 +5,19 @@ many steps to roll out; the penalty weight that stops students.
 from functools import cache
 
 import sympy as sp
-from sympy import Expr, Integral, Symbol, diff, expand_log, log, powsimp, simplify, solve
+from sympy import (
+    Expr,
+    Function,
+    Integral,
+    Symbol,
+    diff,
+    expand_log,
+    log,
+    oo,
+    powsimp,
+    simplify,
+    solve,
+)
 
 from theory import Equations, proved, symbol, table, vanishes, written_as
 from theory.state_tracking import exact, mean_field
@@ -50,7 +62,7 @@ def wait() -> tuple[Expr, Expr]:
     """Time with rewards while x is small, where x grows as v times the clock: (L > 2, L = 2)."""
     lag = Symbol("lag", positive=True)  # L - 2
     slow = clock_of("outcome").subs(s, 1 / N) * speed
-    inverse = Integral(1 / slow.subs(L, lag + 2), (x, x_0, sp.oo)).doit()
+    inverse = Integral(1 / slow.subs(L, lag + 2), (x, x_0, oo)).doit()
     long = written_as(N / (L * (L - 2) * speed * x_0 ** (L - 2)), inverse.subs(lag, L - 2))
     short = Integral(1 / slow.subs(L, 2), (x, x_0, 1)).doit()
     return long, written_as(N / (2 * speed) * log(1 / x_0), short)
@@ -75,7 +87,7 @@ def best_horizon() -> Expr:
 def even_success() -> Expr:
     """s at which a step with rewards is worth a supervised one, for many states, where x -> s."""
     size = Symbol("size", positive=True)
-    many = sp.limit(excess().subs(N, size), size, sp.oo)
+    many = sp.limit(excess().subs(N, size), size, oo)
     value = Symbol("s", positive=True)
     worth = clock_of("outcome").subs(x, many).subs(s, value)
     form = L ** (-1 / L)
@@ -92,14 +104,14 @@ def equations() -> Equations:
     def waiting() -> Expr:
         density = exact.equations()["alpha_of_D"].rhs
         (inner,) = density.atoms(Integral)
-        timed = Integral(inner.function / sp.Function("c")(exact.x), *inner.limits)
+        timed = Integral(inner.function / Function("c")(exact.x), *inner.limits)
         return density.subs(inner, timed)
 
     return table(
         ref,
         status="closure",
         rewards_time=(
-            sp.Function("alpha")(D),
+            Function("alpha")(D),
             waiting,
             BEYOND + ": quadrature on the orbit",
             *closure,

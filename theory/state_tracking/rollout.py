@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
-from sympy import Expr, Integral, Product, Sum, Symbol, exp, sqrt
+from sympy import Expr, Integral, Product, Sum, Symbol, exp, oo, sqrt
 from xarray import DataArray, Dataset
 
 from theory import (
@@ -95,7 +95,7 @@ u = symbol("u", means="a logit in units of its deviation", real=True)
 x = Symbol("x", real=True)
 NORMAL = exp(-(u**2) / 2) / sqrt(2 * sp.pi)
 BELOW = function(r"\Phi", "standard normal distribution function")
-LINE = (-sp.oo, sp.oo)
+LINE = (-oo, oo)
 
 
 def constant_gain() -> Expr:
@@ -132,7 +132,7 @@ def equations() -> Equations:
         return closed_form(L)
 
     by_density = Integral(density_of_right(), (x, *LINE))
-    below = Integral(NORMAL.subs(u, y), (y, -sp.oo, u))
+    below = Integral(NORMAL.subs(u, y), (y, -oo, u))
     one = "one accuracy for all positions"
     alike = "wrong states lead anywhere alike"
     return table(
