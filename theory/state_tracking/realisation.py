@@ -213,11 +213,6 @@ class Realisation:
         return replace(cls.joined(parts), seeds=(*map(int, seeds),), data_draw=p.data_draw)
 
     @classmethod
-    def of_words(cls, p: Parameters, seeds: Sequence[int], words: Words) -> Self:
-        """Realisation of students trained on the words of a file; errors as in `of_seeds`."""
-        return cls.of_seeds(p, seeds, words=words)
-
-    @classmethod
     def of(cls, p: Parameters, runs: Dataset) -> Self:
         """Realisation of the students of an ensemble over ``(seed, alpha)``.
 
@@ -234,7 +229,7 @@ class Realisation:
         given = configuration.get("given_permutations")
         if "given_words" in configuration:
             raise ParameterError(
-                "runs: trained on a file's words; pass given = Realisation.of_words(p, seeds, words)"
+                "runs: trained on a file's words; pass given = Realisation.of_seeds(p, seeds, words=words)"
             )
         counted = cls.of_seeds(p, np.atleast_1d(runs.seed.values).tolist(), given)
         counted.belongs(p, runs)
