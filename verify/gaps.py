@@ -117,31 +117,26 @@ class Gaps:
         present = np.isfinite(self.each) if self.std is None else self.samples[None]
         kinds, group = np.unique(present[:, used], axis=1, return_inverse=True)
         for number, kind in enumerate(kinds.T):
-            times = used[group.ravel() == number]
+            times, some = used[group.ravel() == number], kind.astype(bool)
+            each = self.each[some][:, times]
+            mean = each.mean(0)
+            at = int(np.argmax(np.abs(mean)))
+            k, one = int(times[at]), each[:, at]
+            measured = float(self.students[some, k].mean())
             if self.std is not None:
-                k = times[np.argmax(np.abs(self.each[0, times]))]
-                gap = self.each[0, k]
-                measured = self.students[0, k]
                 samples = float(kind[0])
                 variance = self.std.values[k] ** 2 / samples
                 samples = np.inf if self.own else samples
-                skew, points, length = 0.0, len(times), np.pi * len(times)
                 # Neighbours may be independent: the longest path.
+                skew, points, length = 0.0, len(times), np.pi * len(times)
             else:
-                each, samples = self.each[kind][:, times], int(kind.sum())
-                mean = each.mean(0)
-                at = int(np.argmax(np.abs(mean)))
-                k = times[at]
-                gap = mean[at]
-                measured = self.students[kind][:, times[at]].mean()
-                variance = each[:, at].var(ddof=1) / samples if samples > 1 else np.nan
+                samples = int(kind.sum())
+                variance = one.var(ddof=1) / samples if samples > 1 else np.nan
                 # The gap is theory minus measured.
-                skew, (points, length) = -skewness(each[:, at]), path(each - mean)
+                skew, (points, length) = -skewness(one), path(each - mean)
             error = float(np.sqrt(variance + self.error[k]))
-            predicted = float(measured + gap)
-            yield Part(
-                int(k), samples, predicted, float(measured), error, float(skew), points, length
-            )
+            predicted = float(measured + mean[at])
+            yield Part(k, samples, predicted, measured, error, skew, points, length)
 
     def check(self, name: str, label: str, band: Band | None) -> Check:
         """The largest deviation along the curve; of several parts, the least likely one."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy import ndarray
+from torch.nn.utils import parameters_to_vector
 from xarray import Dataset
 
 from simulate.state_tracking import rewards as continued
@@ -144,13 +145,13 @@ def rows(
     seeds, edges = [*seeds], decay_thresholds(p)
     lost = float(edges.decay_lost)
     scratch = float(edges.decay_unlearned)
-    kept, gone = (
-        dict(zip("ARP", from_learned(p, f * lost, AGES[name], seeds, **training), strict=True))
-        for name, f in (("kept", KEPT), ("lost", LOST))
+    ways = (
+        *(("kept", from_learned, KEPT * lost), ("lost", from_learned, LOST * lost)),
+        *(("grows", from_scratch, GROWS * scratch), ("dies", from_scratch, DIES * scratch)),
     )
-    grown, dead = (
-        dict(zip("ARP", from_scratch(p, f * scratch, AGES[name], seeds, **training), strict=True))
-        for name, f in (("grows", GROWS), ("dies", DIES))
+    kept, gone, grown, dead = (
+        dict(zip("ARP", way(p, rate, AGES[name], seeds, **training), strict=True))
+        for name, way, rate in ways
     )
     theory = late_states(p.replace(weight_decay=KEPT * lost)).sel(state="learned")
     of_A, guess = "decay_of_A", 1 / p.L + NEAR_GUESSING
@@ -220,22 +221,21 @@ def full_sharpness(p: Parameters, runs: Dataset) -> float:
     learner = Learner(p, [*runs.seed.values], torch.device("cpu"), torch.float64)
     go_on(learner, runs)
     weights = [*learner.students.parameters()]
-    start = [w.detach().clone() for w in weights]
-    rng = torch.Generator().manual_seed(0)
-    along = [torch.randn(w.shape, generator=rng, dtype=w.dtype) for w in weights]
-    eigenvalue = np.nan
+    start = parameters_to_vector(weights).detach()
+
+    def slope(at: torch.Tensor) -> torch.Tensor:
+        for w, part in zip(weights, at.split([w.numel() for w in weights]), strict=True):
+            w.data.copy_(part.view_as(w))
+        learner.full.gradients(learner.students)
+        return parameters_to_vector([w.grad for w in weights if w.grad is not None])
+
+    rng, eigenvalue = torch.Generator().manual_seed(0), np.nan
+    moved = torch.randn(len(start), generator=rng, dtype=start.dtype)
     for _ in range(ITERATIONS):
-        norm = torch.stack([x.square().sum() for x in along]).sum().sqrt()
-        along, sides = [x / norm for x in along], []
-        for sign in (1, -1):
-            with torch.no_grad():
-                for w, before, x in zip(weights, start, along, strict=True):
-                    w.copy_(before + sign * DISTANCE * x)
-            learner.full.gradients(learner.students)
-            sides.append([w.grad.clone() for w in weights if w.grad is not None])
-        moved = [(a - b) / (2 * DISTANCE) for a, b in zip(*sides, strict=True)]
-        eigenvalue = float(sum((a * b).sum() for a, b in zip(moved, along, strict=True)))
-        along = moved
+        along = moved / moved.norm()
+        up, down = (slope(start + sign * DISTANCE * along) for sign in (1, -1))
+        moved = (up - down) / (2 * DISTANCE)
+        eigenvalue = float(moved @ along)
     return eigenvalue + p.weight_decay
 
 
