@@ -57,46 +57,25 @@ def exact_solution(p: Parameters) -> Noted:
     """
     half = quadrature.emergence_time(p.values())
     solution = st.flow(p.teachers).solve(p, at=[0.0], events=HALF, alpha=1.5 * float(half))
-    checks = [
-        identity(
-            "time of A = 1/2 by the exact solution",
-            "kappa, pace, margin_of_D",
-            half,
-            solution.alpha_half.item(),
-            1e-9,
-            "event times of the integrator",
-        )
-    ]
-    size = 1e8
+    size, events = 1e8, "event times of the integrator"
     # All sizes at once at this c_omega, as an independent number.
-    v = {"N": size, "d_g": size, "L": size, "tau": 1 / size, "A_0": 1 / size, "eta": p.eta}
-    v |= {"c_omega": st.c_omega(p), "R_0": 0.0, "S_0": 0.0, "zeta": 0.0}
-    star = float(onset_equations()["alpha_star"].evaluate(v))
-    times = star * np.array([0.05, 0.9])
+    v = dict.fromkeys(("N", "d_g", "L"), size) | dict.fromkeys(("tau", "A_0"), 1 / size)
+    v |= dict.fromkeys(("R_0", "S_0", "zeta"), 0.0) | {"eta": p.eta, "c_omega": st.c_omega(p)}
+    times = onset_equations()["alpha_star"].evaluate(v) * np.array([0.05, 0.9])
     grown = inversion.states(v, times)["A"]
-    sharp, printed = (
-        onset_equations()[q].evaluate(v | {"alpha": times}) for q in ("onset_sharp", "onset_A")
+    sharp, printed, departure = (
+        onset_equations()[q].evaluate(v | {"alpha": times})
+        for q in ("onset_sharp", "onset_A", "onset_departure")
     )
-    departure = onset_equations()["onset_departure"].evaluate(v | {"alpha": times[0]})
-    checks += [
-        identity(
-            "A L at 0.9 alpha_star, L = 1e8",
-            "onset_sharp",
-            size * sharp[1],
-            size * grown[1],
-            1e-5,
-            "1/L over the distance to the pole, squared",
-        ),
-        identity(
-            "ln(A/A_(81)) at 0.05 alpha_star, L = 1e8",
-            "onset_departure",
-            departure,
-            np.log(grown[0] / printed[0]),
-            5e-3,
-            "next term: 4/15 of (eta alpha)^2 c_omega/2",
-        ),
-    ]
-    return checks, [
+    rows = (
+        ("time of A = 1/2 by the exact solution", "kappa, pace, margin_of_D",
+         half, solution.alpha_half.item(), 1e-9, events),
+        ("A L at 0.9 alpha_star, L = 1e8", "onset_sharp",
+         size * sharp[1], size * grown[1], 1e-5, "1/L over the distance to the pole, squared"),
+        ("ln(A/A_(81)) at 0.05 alpha_star, L = 1e8", "onset_departure",
+         departure[0], np.log(grown[0] / printed[0]), 5e-3, "next term: 4/15 of (eta alpha)^2 c_omega/2"),
+    )  # fmt: skip
+    return [identity(*row) for row in rows], [
         f"L = 1e8, alpha = 0.9 alpha_star: A L = {size * grown[1]:.5g} by the flow, {size * sharp[1]:.5g} by "
         f"1/cos^2, {size * printed[1]:.5g} by (81)"
     ]
@@ -123,8 +102,10 @@ def report(request: Request) -> Report:
 
 def emergence(p: Parameters, runs: xr.Dataset) -> Noted:
     """Times of A = 1/2 and rollout = 1/2, and the onset rate, against theory."""
-    exact = onset_equations()["onset_coefficient"].evaluate(p.values())
-    scale = float(onset_equations()["onset_time_scale"].evaluate(p.values()))
+    exact, scale = (
+        float(onset_equations()[x].evaluate(p.values()))
+        for x in ("onset_coefficient", "onset_time_scale")
+    )
     fine = np.linspace(0, 0.1 * scale, 41)
     flow = st.flow(p.teachers).solve(p, at=fine, alpha=float(fine[-1]))
     from_flow = onset_fit(flow.alpha.values, flow.A.values, float(fine[-1]), degree=5)[1]
@@ -176,25 +157,11 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Noted:
                 )
     more, remarks = exact_solution(p)
     checks, notes = checks + more, notes + remarks
-    half = [
-        float(
-            st.flow()
-            .solve(p.replace(eta=e), at=[0.0], events=HALF, alpha=40 * scale * p.eta / e)
-            .alpha_half
-        )
-        * e
-        for e in (p.eta / 2, p.eta)
-    ]
-    checks.append(
-        identity(
-            "eta x time of A = 1/2 does not depend on eta",
-            "flow (15)",
-            half[0],
-            half[1],
-            1e-9,
-            "event times of the integrator",
-        )
-    )
+    rates_of = p.eta * np.array([0.5, 1.0])
+    half = st.flow().solve(p, at=[0.0], events=HALF, alpha=80 * scale, eta=rates_of).alpha_half
+    name = "eta x time of A = 1/2 does not depend on eta"
+    why = "event times of the integrator"
+    checks.append(identity(name, "flow (15)", *(rates_of * half.values), 1e-9, why))
     return checks, notes
 
 
