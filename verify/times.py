@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 from numpy import ndarray
-from xarray import Dataset
+from xarray import DataArray, Dataset
 
 from theory import ParameterError, scope
 from theory.parameters import number, shown
@@ -92,7 +92,7 @@ def _rise(sides: Sequence[ndarray]) -> float:
     return sum(np.sign(of).mean() for of in (crossing if any(crossing) else ends) if of)
 
 
-def _crossing(curve: xr.DataArray, level: float, time: str, side: int) -> tuple:
+def _crossing(curve: DataArray, level: float, time: str, side: int) -> tuple:
     """First crossing along the time, of every other index, and what there is to say of each."""
 
     def first(row: ndarray) -> tuple[float, str]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy import ndarray
-from torch import nn
+from torch import Tensor, nn
 
 from simulate import learner, pool, training
 from simulate.state_tracking.gradients import engine
@@ -185,7 +185,7 @@ class Learner(learner.Learner):
     def state(self, b: int) -> learner.State:
         """Weights and optimiser state."""
         of_optimiser = {
-            i: {k: v[b] if v.ndim else v for k, v in kept.items() if isinstance(v, torch.Tensor)}
+            i: {k: v[b] if v.ndim else v for k, v in kept.items() if isinstance(v, Tensor)}
             for i, kept in self.optimizer.state_dict()["state"].items()
         }
         return {

@@ -17,9 +17,21 @@ from functools import cache
 
 import numpy as np
 import scipy.stats
-import sympy as sp
 from numpy import ndarray
-from sympy import Expr, Sum, Symbol, exp, expand, symbols
+from sympy import (
+    Expr,
+    Indexed,
+    KroneckerDelta,
+    Product,
+    Sum,
+    Symbol,
+    diff,
+    exp,
+    expand,
+    log,
+    simplify,
+    symbols,
+)
 
 from theory import Equations, array, delta_sum, gauss_hermite, scope, symbol, table, written_as
 from theory.optimisers import Steps
@@ -71,7 +83,7 @@ def mean_entry() -> Expr:
     return (arrivals[c] * right[c] + (d_g - arrivals[c]) * wrong[c]) / d_g
 
 
-def logit(entry: sp.Indexed) -> Expr:
+def logit(entry: Indexed) -> Expr:
     """The right action counts with its attention, the mean over all actions with the remaining
     attention; the initial value of an entry is replaced by its mean over actions.
     """
@@ -80,7 +92,7 @@ def logit(entry: sp.Indexed) -> Expr:
 
 def binomial() -> Expr:
     """Each action leads to a state with probability 1/N."""
-    ways = sp.Product((d_g - one) / (one + 1), (one, 0, k - 1))
+    ways = Product((d_g - one) / (one + 1), (one, 0, k - 1))
     return ways * (1 / N) ** k * (1 - 1 / N) ** (d_g - k)
 
 
@@ -101,7 +113,7 @@ def loss() -> Expr:
     """Cross-entropy over right states, and the contribution of random entries of M to second order
     in their size.
     """
-    known = over_right(sp.log(Z[c]) - z_right[c])
+    known = over_right(log(Z[c]) - z_right[c])
     return known + T * V / 2 * (1 - 1 / d_g) * (1 - squares)
 
 
@@ -110,7 +122,7 @@ def squared_weight() -> Expr:
     show it.
     """
     place, b = symbols("at b", integer=True, positive=True)
-    here = delta_sum(sp.KroneckerDelta(place, b), (place, 1, d_g)) / d_g
+    here = delta_sum(KroneckerDelta(place, b), (place, 1, d_g)) / d_g
     return T * here + (1 - T) * here**2
 
 
@@ -121,7 +133,7 @@ def deviation() -> Expr:
     logit_ = Symbol("x", real=True)
     others = Symbol("others", positive=True)
     soft = exp(logit_) / (exp(logit_) + others)
-    rise = sp.diff(soft, logit_).subs(others, exp(logit_) * (1 - p_kind) / p_kind)
+    rise = diff(soft, logit_).subs(others, exp(logit_) * (1 - p_kind) / p_kind)
     rise = written_as(p_kind * (1 - p_kind), rise)
     spread = written_as(T / d_g * (1 - 1 / d_g), squared_weight() - 1 / d_g**2)
     return spread * rise / N
@@ -140,7 +152,7 @@ def over_sets() -> Expr:
     others = arriving * d_g / (d_g - 1)
     square = expand((p_kind - y) ** 2).subs(y**2, y).subs(y, others)
     whole = both * p_kind**2 / d_g + (1 - 1 / d_g) * chance * square
-    return sp.simplify(whole) / (N * n_train * L)
+    return simplify(whole) / (N * n_train * L)
 
 
 def entry_scatter() -> Expr:

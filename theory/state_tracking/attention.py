@@ -10,7 +10,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 import sympy as sp
 from numpy import ndarray
-from sympy import Derivative, Expr, KroneckerDelta, Matrix, Sum, cos, diff, exp, expand, sin
+from sympy import (
+    Derivative,
+    Expr,
+    KroneckerDelta,
+    Limit,
+    Matrix,
+    Sum,
+    Symbol,
+    cos,
+    diff,
+    exp,
+    expand,
+    factor,
+    limit,
+    sin,
+    sqrt,
+)
 
 from theory import (
     Equations,
@@ -75,7 +91,7 @@ def rotation(angle: Expr) -> Matrix:
 
 def block_logit() -> Expr:
     """Contribution of one rotary block to the attention logit, W_Q^T Omega(j-i) W_K / sqrt(d_h)."""
-    return expand((QUERY.T * rotation(w * offset) * KEY)[0] / sp.sqrt(d_h))
+    return expand((QUERY.T * rotation(w * offset) * KEY)[0] / sqrt(d_h))
 
 
 def softmax_derivative() -> Expr:
@@ -94,7 +110,7 @@ def softmax_derivative() -> Expr:
 @cache
 def power_of_plane_waves() -> Expr:
     """|sum_k e^{i omega k}|^2 over k = 1..L, from the geometric sum, for a generic frequency."""
-    z = sp.Symbol("z")
+    z = Symbol("z")
     total = Sum(z**k, (k, 1, L)).doit()
     generic = next(value for value, condition in total.args if condition == True)  # noqa: E712
     squared = generic * generic.subs(z, 1 / z)  # |z| = 1
@@ -181,7 +197,7 @@ def gradient_squared_under_ansatz(lam: Expr) -> Expr:
     norms = sum(
         expand(expand((v.T * v)[0]).subs(sin(w * L) ** 2, 1 - cos(w * L) ** 2)) for v in turned
     )
-    return sp.factor((diagonal + off_diagonal) ** 2) * norms
+    return factor((diagonal + off_diagonal) ** 2) * norms
 
 
 @cache
@@ -209,8 +225,8 @@ def equations() -> Equations:
         **{f"dl_d{x.name}": (*slope[x], "Eq. (67)") for x in (q1, q2)},
         **{f"dl_d{x.name}": (*slope[x], "Eq. (68)") for x in (k1, k2)},
         lambda_2pi=(
-            sp.Limit(lambda_[n], w, 2 * sp.pi),
-            lambda: sp.limit(generic_lambda(), w, 2 * sp.pi),
+            Limit(lambda_[n], w, 2 * sp.pi),
+            lambda: limit(generic_lambda(), w, 2 * sp.pi),
             "below Eq. (69)",
             "the same at every multiple of 2 pi, by periodicity",
         ),

@@ -11,9 +11,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import sympy as sp
 from numpy import ndarray
-from sympy import Expr, Sum
+from sympy import Expr, Sum, Symbol, solve, symbols
 
 from theory import (
     Allowed,
@@ -69,8 +68,8 @@ def of_pairs() -> tuple[Expr, Expr]:
     """Variance of a batch mean, and covariance of the means of two batches of an epoch: deviations
     of all sequences sum to zero, so that any two have the same negative covariance.
     """
-    pair = sp.Symbol("pair")
-    (between,) = sp.solve(n_train * of_all + n_train * (n_train - 1) * pair, pair)
+    pair = Symbol("pair")
+    (between,) = solve(n_train * of_all + n_train * (n_train - 1) * pair, pair)
     variance = (B * of_all + B * (B - 1) * between) / B**2
     form = of_all * (1 / B - 1 / n_train) * n_train / (n_train - 1)
     return written_as(form, variance), between
@@ -83,7 +82,7 @@ def error_square() -> Expr:
 
 def over_orders() -> Expr:
     """Variance of a sum over steps of responses to batch means."""
-    x, y = sp.symbols("x y")  # sum of squares of answers; square of their sum
+    x, y = symbols("x y")  # sum of squares of answers; square of their sum
     variance, between = (f.subs(of_all, 1) for f in of_pairs())
     form = (n_train / B * x - y) / (n_train - 1)
     of_sums = written_as(form, variance * x + between * (y - x))

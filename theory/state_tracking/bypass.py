@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import sympy as sp
 from scipy.integrate import solve_ivp
-from sympy import Expr, Integer, Rational, Symbol, factor
+from sympy import Expr, Integer, Rational, Symbol, factor, limit
 
 from theory import Equations, Limit, ParameterError, Scope, numeric, scope, sweep, symbol, table
 from theory.algebra import replaced
@@ -182,7 +182,7 @@ def guess() -> Expr:
     point = {order_parameters()["theta"]: POINT["theta"], h: POINT["h"], N: 9, d_g: 7}
     if abs((of_flow - loss.subs(x, sp.exp(-h))).subs(point).evalf(30)) > 1e-25:
         raise ArithmeticError("not the loss of a guess from the state")
-    return sp.limit(loss, x, 0)
+    return limit(loss, x, 0)
 
 
 @cache

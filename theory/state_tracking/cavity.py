@@ -15,7 +15,19 @@ from functools import cache
 import numpy as np
 import sympy as sp
 from numpy import ndarray
-from sympy import Derivative, Expr, Integral, KroneckerDelta, Sum, exp, oo, sqrt
+from sympy import (
+    Derivative,
+    Expr,
+    Function,
+    Integral,
+    KroneckerDelta,
+    Sum,
+    Symbol,
+    exp,
+    oo,
+    sqrt,
+    symbols,
+)
 
 from theory import Equations, array, delta_sum, symbol, table, written_as
 from theory.special import gauss_hermite, gauss_legendre
@@ -84,7 +96,7 @@ def noise() -> tuple[Expr, Expr]:
     Others: variance of sum_j pi_j X_j [g_j is not the own action], X drawn per action. Own:
     variance of the weight with which the own action occurs at the other positions.
     """
-    a, b = sp.symbols("a b", integer=True, positive=True)
+    a, b = symbols("a b", integer=True, positive=True)
     other = 1 - KroneckerDelta(a, 1)
     alone = delta_sum(other, (a, 1, d_g)) / d_g
     together = delta_sum(other * KroneckerDelta(a, b), (b, 1, d_g), (a, 1, d_g)) / d_g**2
@@ -112,8 +124,8 @@ def equations() -> Equations:
     normal = exp(-(xi**2) / 2) / sqrt(2 * sp.pi)
     line = (xi, -oo, oo)
     noisy = exp(z_v + sqrt(u_k) * xi)
-    v_0 = sp.Symbol("v_0", real=True)
-    of_start = sp.Function("z_w")(v_0)
+    v_0 = Symbol("v_0", real=True)
+    of_start = Function("z_w")(v_0)
     # Response of a wrong entry without the contribution of its own sequences (weight b_i, slope
     # b_i).
     stir = (

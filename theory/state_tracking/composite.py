@@ -9,7 +9,22 @@ from typing import Annotated, Any
 import numpy as np
 import sympy as sp
 from numpy import ndarray
-from sympy import Expr, Function, Subs, Symbol, atan, exp, log, sqrt
+from sympy import (
+    Derivative,
+    Expr,
+    Function,
+    Integral,
+    Subs,
+    Symbol,
+    atan,
+    diff,
+    exp,
+    expand,
+    limit,
+    log,
+    sqrt,
+    symbols,
+)
 
 from theory import (
     Equations,
@@ -65,7 +80,7 @@ def large_L() -> Expr:
     Obtained from the composite T(D) by inserting D_a and epsilon, with kappa = kappa_L L, and g =
     (N-1)/N until D is of order 1.
     """
-    e, depth = sp.symbols("e depth", positive=True)  # L^(-1/2) and -ln(1-a)
+    e, depth = symbols("e depth", positive=True)  # L^(-1/2) and -ln(1-a)
     begun = exact.equations()["epsilon"].rhs.subs({D_0: 0, A_0: e**2})
     up = sqrt(2 * (depth - begun) / (steep / e**2))  # D_a
     target = exact.equations()["D_of_level"].rhs.subs(
@@ -76,9 +91,9 @@ def large_L() -> Expr:
     onset_part = onset_part.replace(atan, lambda y: sp.pi / 2 - atan(1 / y))  # y > 0 is large
     series = truncated(onset_part, 2, e)
     argument = up * sqrt(steep) / e
-    proved(sp.limit(sp.diff(argument, e), e, 0) == 0, "the lock has a term of order 1/L")
+    proved(limit(diff(argument, e), e, 0) == 0, "the lock has a term of order 1/L")
     locking = e / sqrt(steep) * H(sqrt(2 * depth))
-    total = sp.expand(series + locking)
+    total = expand(series + locking)
     size_at_level = sqrt(-2 * log(1 - level))
     form = (
         sp.pi / sqrt(2)
@@ -97,7 +112,7 @@ def proper_time() -> Expr:
     both = waited() + (H(sqrt(kappa) * D) - H(sqrt(kappa) * D_0)) / sqrt(kappa)
     split = 1 / rise() + lock(sqrt(kappa) * D)
     derivative = both.diff(D).subs(
-        Subs(sp.Derivative(H(t), t), t, sqrt(kappa) * D), lock(sqrt(kappa) * D)
+        Subs(Derivative(H(t), t), t, sqrt(kappa) * D), lock(sqrt(kappa) * D)
     )
     derivative = derivative.doit().replace(Subs, lambda f, v, p: lock(p[0]))
     up = Symbol("rise", positive=True)
@@ -124,7 +139,7 @@ def equations() -> Equations:
     return table(
         ref,
         status="leading order",
-        lock=(H(x), sp.Integral(lock(t), (t, 0, x)), BEYOND, "exact"),
+        lock=(H(x), Integral(lock(t), (t, 0, x)), BEYOND, "exact"),
         proper_time_composite=(Function("T")(D), proper_time, BEYOND, "epsilon > 0", ERROR),
         alpha_composite=(of_D, training_time, BEYOND, INDEPENDENT, "epsilon > 0", start, ERROR),
         alpha_level_large_L=(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 import sympy as sp
-from sympy import Expr
+from sympy import Expr, Rational, exp
 from xarray import Dataset
 
 from theory import Equations, ParameterError, by_dimension, scope, sweep, symbol, table, written_as
@@ -32,7 +32,7 @@ def balance() -> Expr:
     R_still, S_still = (x.subs({A: 1, norms.steady: R}) for x in norms.overlaps())
     written_as(R, R_still)
     written_as(sp.S.Zero, S_still)
-    form = 1 / (d_g * N * R * (1 + sp.exp(N * R / (N - 1)) / (N - 1)))
+    form = 1 / (d_g * N * R * (1 + exp(N * R / (N - 1)) / (N - 1)))
     return written_as(form, norms.balance().subs({A: 1, norms.steady: R}))
 
 
@@ -288,7 +288,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     learned = late.sel(state="learned")
     growth = float(late.decay_growth)
     with_norms, end = norms.flow(p.teachers), horizon(p, growth)
-    half = {"half": A - sp.Rational(1, 2)}
+    half = {"half": A - Rational(1, 2)}
     time = float(with_norms.solve(p, alpha=end, events=half, at=[0.0]).half)
     if p.A_0 is not None and p.A_0 >= 0.5:
         time = 0.0

@@ -2,8 +2,7 @@
 
 from functools import cache
 
-import sympy as sp
-from sympy import Expr, KroneckerDelta, Sum, Symbol, exp, factorial
+from sympy import Expr, KroneckerDelta, Sum, Symbol, cancel, combsimp, exp, factorial, log
 
 from theory import Equations, array, delta_sum, function, symbol, table, written_as
 from theory.state_tracking.symbols import (
@@ -52,7 +51,7 @@ def equations() -> Equations:
         M_star[c, p, q] * M[a, p, q], *entries, (a, 1, d_g), (c, 1, d_g)
     )  # c labels teachers, a students
     step = function(r"\sigma", "permutation of the states by an action")
-    cross_entropy = sp.log(Sum(exp(z[i + 1, r]), (r, 1, N))) - z[i + 1, state[i - L]]
+    cross_entropy = log(Sum(exp(z[i + 1, r]), (r, 1, N))) - z[i + 1, state[i - L]]
     weights = Sum(pi[i, j] * KroneckerDelta(action[j], a), (j, 1, L))
     scores = Sum(output[i, a] * M[a, r, s], (a, 1, d_g))
     cost = Sum(cross_entropy, (i, L + 1, 2 * L)) / L
@@ -98,7 +97,7 @@ def mean_of_triples() -> Expr:
         (c, 1, d_g),
         (a, 1, d_g),
     )
-    return sp.cancel(triples / (d_g * (d_g - 1) * (d_g - 2)))
+    return cancel(triples / (d_g * (d_g - 1) * (d_g - 2)))
 
 
 @cache
@@ -106,7 +105,7 @@ def all_fixed_points() -> Expr:
     """Sum of the traces of all permutations in S_N, in units of N!; (N-1)! permutations fix a given
     state.
     """
-    return sp.combsimp(Sum(factorial(N - 1), (r, 1, N)).doit() / factorial(N))
+    return combsimp(Sum(factorial(N - 1), (r, 1, N)).doit() / factorial(N))
 
 
 def distinct_overlap() -> Expr:

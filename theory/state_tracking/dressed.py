@@ -12,7 +12,20 @@ from functools import cache
 import numpy as np
 import sympy as sp
 from numpy import ndarray
-from sympy import Derivative, Expr, Symbol, diff, exp, expand, log
+from sympy import (
+    Derivative,
+    Expr,
+    KroneckerDelta,
+    Sum,
+    Symbol,
+    diff,
+    exp,
+    expand,
+    expand_log,
+    log,
+    simplify,
+    sqrt,
+)
 
 from theory import Equations, array, delta_sum, symbol, table, written_as
 from theory.special import gaussian_accuracy
@@ -79,9 +92,9 @@ def noise_cost() -> tuple[Expr, Expr]:
     quenched = written_as(
         2 * g - g**2 * N / (N - 1), (second[0] + (N - 1) * second[1]).subs(z_k, z_kbar + margin)
     )
-    normal = exp(-(x**2) / (2 * size)) / sp.sqrt(2 * sp.pi * size)
+    normal = exp(-(x**2) / (2 * size)) / sqrt(2 * sp.pi * size)
     shifted = (normal * exp(x)).subs(x, x + size)  # mean of e^x by completing the square
-    gain = sp.expand_log(log(sp.simplify(shifted / normal)), force=True)
+    gain = expand_log(log(simplify(shifted / normal)), force=True)
     return quenched, written_as(sp.S.One, gain * 2 / size)
 
 
@@ -92,7 +105,7 @@ def response() -> Expr:
     The entry contributes to the logit with the attention on its action: pi_j at position j, plus
     the attention at other positions where the same action occurs by chance.
     """
-    there = pi[i, j] + (1 - pi[i, j]) * delta_sum(sp.KroneckerDelta(c, 1), (c, 1, d_g)) / d_g
+    there = pi[i, j] + (1 - pi[i, j]) * delta_sum(KroneckerDelta(c, 1), (c, 1, d_g)) / d_g
     total = expand(pi[i, j] * there)
     return total.coeff(pi[i, j], 2) * mean_field.participation + total.coeff(
         pi[i, j], 1
@@ -129,7 +142,7 @@ def equations() -> Equations:
         through_margin,
     )
     p_w = g / (N - 1)
-    decay = -2 * eta * sp.Sum(curvature[i] * spread[i], (i, 1, L)) / L * V
+    decay = -2 * eta * Sum(curvature[i] * spread[i], (i, 1, L)) / L * V
     one_position = written_as((1 - 1 / d_g) * mean_field.participation + 1 / d_g, response())
     assumed = (SECOND_ORDER, "noise independent of the means")
     independent = "entries of M independent with variance V_M"

@@ -5,7 +5,19 @@ from dataclasses import replace
 from typing import Any
 
 import sympy as sp
-from sympy import Expr, Symbol, limit, oo
+from sympy import (
+    Derivative,
+    Expr,
+    KroneckerDelta,
+    Symbol,
+    cancel,
+    expand,
+    integrate,
+    limit,
+    oo,
+    simplify,
+    symbols,
+)
 
 from theory import (
     Equation,
@@ -46,7 +58,7 @@ from theory.state_tracking.symbols import (
     zeta,
 )
 
-delta = sp.KroneckerDelta
+delta = KroneckerDelta
 Delta_S_ab = symbol("Delta_S_ab", r"\Delta S_{ab}", "change of S_ab in an epoch", real=True)
 S_ab = symbol(
     "S_ab", "S_{ab}", "overlap of the matrix of action a with the teacher of b", real=True
@@ -64,7 +76,7 @@ def projected_update(teacher: Symbol, student: Symbol) -> Expr:
     Products of teacher entries summed over the matrix give Tr[M*_a^T M*_c]; a constant entry gives
     Tr[M*^T J] = N, as every permutation matrix has N ones.
     """
-    step = sp.expand(mean_field.entry_equations()["update_M"].rhs)
+    step = expand(mean_field.entry_equations()["update_M"].rhs)
     everyone = delta_sum(definitions.mean_overlap(teacher, c), (c, 1, d_g))
     constant = step.subs({mean_field.OWN: 0, mean_field.ALL: 0})
     to_own = step.coeff(mean_field.OWN) * definitions.mean_overlap(teacher, student)
@@ -112,9 +124,7 @@ def overlap_of_pair() -> Expr:
     two updates is constant.
     """
     ratio = update_of_pair() / update_of_pair().subs(definitions.tau_ab, 1)
-    return written_as(
-        (N * definitions.tau_ab - 1) / (N - 1) * (R - R_0), sp.cancel(ratio) * (R - R_0)
-    )
+    return written_as((N * definitions.tau_ab - 1) / (N - 1) * (R - R_0), cancel(ratio) * (R - R_0))
 
 
 def over_seeds(update: Expr, form: Expr) -> Expr:
@@ -164,7 +174,7 @@ def equations() -> Equations:
         ),
         # One epoch of descent on W moves A by -eta |grad A|^2 dl/dA, and c(A) = d_g N |grad A|^2.
         dA_dalpha_chain=(
-            sp.Derivative(A, alpha),
+            Derivative(A, alpha),
             lambda: -eta * c_A * mean_field.equations()["dloss_dA"].rhs,
             "Eqs. (60)-(64)",
             "small steps",
@@ -246,12 +256,12 @@ def thermodynamic_limit() -> Flow:
     The attention equation is of order L; its leading term is kept. Valid while e^m << N, that is
     until R grows to order ln N.
     """
-    ratio, length = sp.symbols("gamma ell", positive=True)
+    ratio, length = symbols("gamma ell", positive=True)
     size = Symbol("N", positive=True)
     large = {d_g: ratio * size, L: length * size, N: size}
 
     def leading(expr: Expr, order: Expr) -> Expr:
-        return limit(sp.simplify((expr / order).subs(large)), size, oo) * order
+        return limit(simplify((expr / order).subs(large)), size, oo) * order
 
     full = flow()
     g_limit = limit(mean_field.equations()["g"].rhs.subs(N, size), size, oo)
@@ -280,7 +290,7 @@ def early_equations() -> Equations:
     """A, R and S to first order in the logits."""
     at_start = {A: A_0, R: 0, S: 0, zeta: 0}
     rate = {x: sp.factor(rhs.subs(at_start)) for x, rhs in flow().expanded.items()}
-    grown = {f"early_{x.name}": (x, sp.integrate(rate[x], (alpha, 0, alpha))) for x in (R, S)}
+    grown = {f"early_{x.name}": (x, integrate(rate[x], (alpha, 0, alpha))) for x in (R, S)}
     return table(ref("Eq. (78)"), *ASSUMED, status="leading order", early_A=(A, A_0), **grown)
 
 

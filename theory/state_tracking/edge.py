@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import sympy as sp
 import xarray as xr
-from sympy import Derivative, Expr, diff, sqrt
+from sympy import Derivative, Expr, Matrix, diff, sqrt
 
 from theory import Equations, Flow, scope, sweep, symbol, table, written_as
 from theory.arguments import Positive
@@ -131,7 +130,7 @@ def _hessian() -> Any:
     flow = norms.flow()
     rates = amplitudes() | {x: r for x, r in flow.rhs.items() if x in (R, S)}
     spelled = [flow._spell(rates[x]).subs(A, of_A()).subs(norms.zeta_now, 0) for x in STATE]
-    jacobian = -sp.Matrix(spelled).jacobian(STATE) / (eta * d_g * N)
+    jacobian = -Matrix(spelled).jacobian(STATE) / (eta * d_g * N)
     return function([*jacobian], (*STATE, *OTHERS))
 
 

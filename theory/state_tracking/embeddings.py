@@ -9,7 +9,7 @@ tokens move apart before their mean moves. No theory here describes the attentio
 from functools import cache
 
 import sympy as sp
-from sympy import Expr, KroneckerDelta, Sum, Symbol
+from sympy import Add, Derivative, Expr, KroneckerDelta, Sum, Symbol, cancel, expand
 
 from theory import Equations, array, delta_gradient, delta_sum, proved, symbol, table, vanishes
 from theory.state_tracking.symbols import alpha, d_h, eta, ref
@@ -82,7 +82,7 @@ def drift() -> Expr:
 def _flat(expr: Expr, index: Symbol, size: Expr) -> Expr:
     """Sum over an index, with all inner sums written over tokens and heads."""
     total = sp.S.Zero
-    for term in sp.Add.make_args(sp.expand(expr)):
+    for term in Add.make_args(expand(expr)):
         factor, (inner,) = term.as_independent(Sum)[0], term.atoms(Sum)
         total += Sum(factor * inner.function, *sorted([(index, 1, size), *inner.limits], key=str))
     return total
@@ -111,7 +111,7 @@ def shares() -> Expr:
     )
     by_own = gram.subs(KroneckerDelta(token, other), 1)
     mean = delta_sum(gram, (other, 1, tokens)) / tokens
-    return sp.cancel(by_own / mean)
+    return cancel(by_own / mean)
 
 
 @cache
@@ -124,6 +124,6 @@ def equations() -> Equations:
         head_vector=(x[token, head], vector(token, head)),
         embedding_kept=(kept[one, two], columns, "constant along the gradient flow"),
         embedding_drift=(gained, drift, "one step of descent"),
-        head_vector_rate=(sp.Derivative(x[token, head], alpha), rate, "per unit of step size"),
+        head_vector_rate=(Derivative(x[token, head], alpha), rate, "per unit of step size"),
         own_share=(own_share, shares, "mean over embeddings at the start"),
     )

@@ -5,7 +5,7 @@ separatrix.
 from functools import cache
 
 import sympy as sp
-from sympy import Expr, Function, Integral, diff, exp, log, sqrt
+from sympy import Expr, Function, Integral, Symbol, diff, exp, log, sqrt, together
 
 from theory import Equations, function, proved, symbol, table, vanishes, written_as
 from theory.state_tracking import mean_field
@@ -119,7 +119,7 @@ def rise() -> Expr:
     E = epsilon + kappa * D**2 / 2
     start = 1 - exp(-E.subs(D, D_0))
     written_as(1 - exp(-E), attention_of_difference().subs(A_0, start))
-    small = sp.Symbol("e", positive=True)
+    small = Symbol("e", positive=True)
     return written_as(E, diff(1 - exp(-small * E), small).subs(small, 0))
 
 
@@ -176,7 +176,7 @@ def equations() -> Equations:
     of_S = Function("S")(D)
 
     def time() -> Expr:
-        inverse_g = sp.together(1 / mean_field.equations()["g"].rhs)
+        inverse_g = together(1 / mean_field.equations()["g"].rhs)
         return along(D, inverse_g.subs(m, Function("m")(D)) / of_A) / (eta * pace)
 
     def dead() -> Expr:

@@ -15,7 +15,26 @@ from functools import cache
 import numpy as np
 import sympy as sp
 from numpy import ndarray
-from sympy import Add, Expr, KroneckerDelta, Sum, Symbol, diff, exp, expand, oo, sqrt
+from sympy import (
+    Add,
+    Derivative,
+    Dummy,
+    Expr,
+    Indexed,
+    Integral,
+    KroneckerDelta,
+    Product,
+    Sum,
+    Symbol,
+    diff,
+    erf,
+    exp,
+    expand,
+    log,
+    oo,
+    sqrt,
+    symbols,
+)
 
 from theory import Equation, array, delta_gradient, delta_sum, symbol, table, written_as
 from theory.special import gauss_hermite
@@ -98,7 +117,7 @@ def weight_covariance() -> Expr:
 
 def within() -> Expr:
     """Factor 1 - 1/n of the variance that remains about the mean of n independent rows."""
-    size, other = sp.symbols("n_rows other", integer=True, positive=True)
+    size, other = symbols("n_rows other", integer=True, positive=True)
     of_mean = delta_sum(KroneckerDelta(n, other), (other, 1, size), (n, 1, size)) / size**2
     return expand(1 - of_mean).subs(size, SIZE)
 
@@ -115,9 +134,9 @@ def slope(expr: Expr, along: Symbol) -> Expr:
         quotient.subs({exp(z[x]): plain[x] * total for x in (r, along)}),
     )
     derivative = sp.S.Zero
-    for entry in expr.atoms(sp.Indexed):
+    for entry in expr.atoms(Indexed):
         if entry.base == plain:
-            one = sp.Dummy()  # SymPy treats entries at r and q as possibly equal
+            one = Dummy()  # SymPy treats entries at r and q as possibly equal
             by_entry = diff(expr.xreplace({entry: one}), one).xreplace({one: entry})
             derivative += by_entry * rule.subs(r, entry.indices[0])
     return derivative
@@ -178,10 +197,10 @@ def equations() -> dict[str, Equation]:
     # Probability that each other logit lies below the correct one, given the latter's noise.
     winning = Sum(M_star[a, q, s] * C[s, q, q], (q, 1, N))
     ahead = right + sqrt(scatter[GROUP] * winning) * xi - mean[at_r]
-    below = (1 + sp.erf(lead[r] / sqrt(2 * variance))) / 2
+    below = (1 + erf(lead[r] / sqrt(2 * variance))) / 2
     normal = exp(-(xi**2) / 2) / sqrt(2 * sp.pi)
-    first = sp.Product(below ** (1 - M_star[a, r, s]), (r, 1, N))
-    loss = sp.log(Sum(exp(mean[at_r]), (r, 1, N))) - right
+    first = Product(below ** (1 - M_star[a, r, s]), (r, 1, N))
+    loss = log(Sum(exp(mean[at_r]), (r, 1, N))) - right
     price = scatter[GROUP] / 2 * contracted(slope(plain[q], p))
     slopes = slope(plain[r], q).xreplace({plain[x]: prob[x] for x in (r, q)})
     exact = table(
@@ -217,7 +236,7 @@ def equations() -> dict[str, Equation]:
         response=(J[r, q], slopes),
         group_loss=(group_loss, loss + price),
         rate_M=(
-            sp.Derivative(M[b, r, s], alpha),
+            Derivative(M[b, r, s], alpha),
             -eta * d_g * N * Sum(rows, (i, 1, L), (a, 1, d_g)),
             UNIFORM,
         ),
@@ -225,7 +244,7 @@ def equations() -> dict[str, Equation]:
         lead=(lead[r], ahead),
         group_accuracy=(
             group_accuracy,
-            sp.Integral(normal * first, (xi, -oo, oo)),
+            Integral(normal * first, (xi, -oo, oo)),
             "scatter of different states independent, Gaussian",
         ),
     )

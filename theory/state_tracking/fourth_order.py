@@ -11,10 +11,20 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import sympy as sp
 from numpy import ndarray
 from scipy.special import softmax
-from sympy import Expr, Sum, Symbol, expand, factorial, symbols
+from sympy import (
+    Expr,
+    KroneckerDelta,
+    Poly,
+    Sum,
+    Symbol,
+    expand,
+    factor,
+    factorial,
+    symbols,
+    utilities,
+)
 
 from theory import Equation, array, table, written_as
 from theory.state_tracking import fixed_disorder
@@ -45,7 +55,7 @@ def remaining(order: int) -> Expr:
     """
     n = Symbol("rows", positive=True)
     by_itself, other = 1 - 1 / n, -1 / n
-    return sp.factor(by_itself**order + (n - 1) * other**order).subs(n, SIZE)
+    return factor(by_itself**order + (n - 1) * other**order).subs(n, SIZE)
 
 
 def cumulant(*orders: int) -> Expr:
@@ -53,14 +63,14 @@ def cumulant(*orders: int) -> Expr:
     their generating function, whose series ends since the function begins at second order.
     """
     along = symbols(f"u:{len(orders)}")
-    every = sp.utilities.iterables.cartes(*(range(n + 1) for n in orders))
+    every = utilities.iterables.cartes(*(range(n + 1) for n in orders))
     whole = sum(
         moment(*n) * prod(u**m / factorial(m) for u, m in zip(along, n, strict=True))
         for n in every
         if sum(n) > 1
     )
     logarithm = sum(-((-whole) ** n) / n for n in range(1, sum(orders) // 2 + 1))
-    coefficient = sp.Poly(logarithm, *along).coeff_monomial(orders)
+    coefficient = Poly(logarithm, *along).coeff_monomial(orders)
     return expand(coefficient * prod(map(factorial, orders)))
 
 
@@ -113,7 +123,7 @@ def next_mass() -> Expr:
 def equations() -> dict[str, Equation]:
     """Cumulants, the mean loss of a group, and the rollout over the states of one student."""
     mean = Sum(plain[q] * (M[b, q, s] - mean_M[s, q]), (q, 1, N))
-    elsewhere = 1 - sp.KroneckerDelta(i, j)
+    elsewhere = 1 - KroneckerDelta(i, j)
     both_forms = moment(2, 2) - moment(2, 0) * moment(0, 2) - 2 * moment(1, 1) ** 2
     exact = table(
         ref(BEYOND),

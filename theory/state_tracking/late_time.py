@@ -7,7 +7,28 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
-from sympy import Expr, Function, Sum, exp, expand, expand_log, log, oo, sqrt
+from sympy import (
+    Expr,
+    Function,
+    Integral,
+    LambertW,
+    Rational,
+    Sum,
+    Symbol,
+    diff,
+    erfc,
+    exp,
+    expand,
+    expand_log,
+    limit,
+    log,
+    oo,
+    polylog,
+    simplify,
+    solve,
+    sqrt,
+    symbols,
+)
 
 from theory import Equations, by_dimension, linear_root, scope, sweep, symbol, table, written_as
 from theory.numeric import wright_omega
@@ -69,10 +90,10 @@ def clock() -> tuple[Expr, Expr, Expr, Expr]:
     left = m + exp(m) / (N - 1)
     written_as(1 / mean_field.equations()["g"].rhs, left.diff(m))
     of_alpha = left.subs(m, m_0) + N / (N - 1) * lift * eta * alpha
-    W, shifted = sp.symbols("W shifted", positive=True)
+    W, shifted = symbols("W shifted", positive=True)
     in_W = expand_log(left.subs(m, log((N - 1) * W)), force=True)
-    (solved,) = sp.solve(expand(in_W - log(N - 1)) - shifted, W)
-    written_as(wright_omega(shifted).rewrite(sp.LambertW), solved)
+    (solved,) = solve(expand(in_W - log(N - 1)) - shifted, W)
+    written_as(wright_omega(shifted).rewrite(LambertW), solved)
     form = log(
         (N - 1) * wright_omega(X - log(N - 1))
     )  # X minus the Lambert function, written without cancellation
@@ -87,7 +108,7 @@ def off_target() -> Sum:
     attention = exact.equations()["A_of_D"].rhs
     ratio = (1 - A_0) * exp(kappa * D_0**2 / 2)
     written_as(ratio * exp(-kappa * D**2 / 2), 1 - attention)
-    term = sqrt(sp.pi / (2 * n * kappa)) * sp.erfc(
+    term = sqrt(sp.pi / (2 * n * kappa)) * erfc(
         D_0 * sqrt(n * kappa / 2)
     )  # Gaussian integral from D_0 on
     written_as(-exp(-n * kappa * D_0**2 / 2), term.diff(D_0))
@@ -115,7 +136,7 @@ def constant() -> Expr:
     form = written_as(
         form, 1 + S_rate + weight * z_rate - inverse_g / a
     )  # R' = 1 + S', m' = N/(N-1) z'
-    return R_0 + exp(m_0) / N + sp.Integral(form.subs(D, x), (x, D_0, oo))
+    return R_0 + exp(m_0) / N + Integral(form.subs(D, x), (x, D_0, oo))
 
 
 WHEN = eta * alpha + C
@@ -153,15 +174,15 @@ def late_growth() -> Expr:
 
 def late_decay() -> Expr:
     """Loss ln(1 + 1/W) at late times, where the Lambert function W is large and linear in alpha."""
-    W = sp.Symbol("W", positive=True)
-    return sp.limit(log(1 + 1 / W) * W, W, oo) / (sp.diff(X_LATE, alpha) * alpha)
+    W = Symbol("W", positive=True)
+    return limit(log(1 + 1 / W) * W, W, oo) / (diff(X_LATE, alpha) * alpha)
 
 
 def saturated() -> Expr:
     """S at D = infinity for D_0 = 0; the sum of y^n/n^s is the polylogarithm Li_s(y)."""
     (total,) = off_target().atoms(Sum)
-    centred = sp.simplify(total.function.subs(D_0, 0) / (1 - A_0) ** n * sqrt(n))
-    return S_0 + centred * sp.polylog(sp.Rational(1, 2), 1 - A_0) / d_g
+    centred = simplify(total.function.subs(D_0, 0) / (1 - A_0) ** n * sqrt(n))
+    return S_0 + centred * polylog(Rational(1, 2), 1 - A_0) / d_g
 
 
 @cache

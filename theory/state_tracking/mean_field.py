@@ -5,7 +5,20 @@
 from functools import cache
 
 import sympy as sp
-from sympy import Derivative, Expr, KroneckerDelta, Sum, diff, exp, expand, log, symbols
+from sympy import (
+    Derivative,
+    Expr,
+    KroneckerDelta,
+    Sum,
+    Symbol,
+    diff,
+    exp,
+    expand,
+    factor,
+    log,
+    series,
+    symbols,
+)
 
 from theory import (
     Equations,
@@ -140,7 +153,7 @@ def equations() -> Equations:
         status="exact",
         loss=(loss, value, "Eq. (10)", "closure", MEAN_FIELD),
         loss_of_margin=(loss, log(of_margin), "Eq. (10), by the margin", "closure", MEAN_FIELD),
-        margin=(m, sp.factor(z_k - other), "below Eq. (15)"),
+        margin=(m, factor(z_k - other), "below Eq. (15)"),
         g=(g, wrong_mass, "Eqs. (15), (59)", "softmax of the mean logits"),
         dloss_dz_k=(Derivative(loss, z_k), opposite * g, "Eq. (43)", MEAN_FIELD),
         dloss_dz_kbar=(Derivative(loss, z_kbar), g, "Eq. (43)", MEAN_FIELD),
@@ -183,12 +196,12 @@ def initial_participation() -> Expr:
 
     The third order vanishes, since W_Q and -W_Q are equally likely.
     """
-    small = sp.Symbol("epsilon", positive=True)
+    small = Symbol("epsilon", positive=True)
     mean, square = symbols("lbar l2bar")  # mean of l_j and of l_j^2 along a row
     # exp(eps l) to second order, summed over a row of L entries.
     weight = 1 + small * mean + small**2 * square / 2
     weight2 = 1 + 2 * small * mean + 2 * small**2 * square
-    row = sp.series(weight2 / (L * weight**2), small, 0, 3).removeO().subs(small, 1)
+    row = series(weight2 / (L * weight**2), small, 0, 3).removeO().subs(small, 1)
     # <l_ij l_ij'> = sigma^4 (2/d_h) sum_n cos(omega_n (j - j')), whose mean over j, j' is a
     # Dirichlet kernel squared.
     blocks = (n, 1, d_h / 2)

@@ -6,7 +6,25 @@ the decays above which nothing is learned, or what was learned is lost.
 from dataclasses import replace
 
 import sympy as sp
-from sympy import Expr, Symbol, cancel, diff, exp, expand, log, sqrt
+from sympy import (
+    Derivative,
+    Expr,
+    Sum,
+    Symbol,
+    cancel,
+    cos,
+    diff,
+    exp,
+    expand,
+    limit,
+    log,
+    numer,
+    simplify,
+    sin,
+    solve,
+    sqrt,
+    together,
+)
 
 from theory import Equations, Flow, array, linear_root, symbol, table, written_as
 from theory.catalogue import cache
@@ -79,7 +97,7 @@ def moved(quantity: Expr) -> Expr:
     score, of = right_score(), in_weights(quantity)
     rates = {x: push * diff(score, x) - loss_rate * x for x in WEIGHTS}
     motion = expand(sum(diff(of, x) * rate for x, rate in rates.items()))
-    return expand(motion.subs(sp.sin(w * L) ** 2, 1 - sp.cos(w * L) ** 2))
+    return expand(motion.subs(sin(w * L) ** 2, 1 - cos(w * L) ** 2))
 
 
 def rate(quantity: Expr, form: Expr) -> Expr:
@@ -126,7 +144,7 @@ def pushing() -> Expr:
     return d_g * N * eta * force * slope * in_block
 
 
-def lead_of_blocks() -> sp.Sum:
+def lead_of_blocks() -> Sum:
     """Lead of the right action: other positions are turned against it, on average over all pairs
     by lambda_n.
     """
@@ -147,7 +165,7 @@ def equations() -> Equations:
     """Score and norms of a block and their rates; lead and attention."""
 
     def rate_of(x: Expr) -> Expr:
-        return sp.Derivative(x, alpha)
+        return Derivative(x, alpha)
 
     return table(
         ref(BEYOND),
@@ -278,7 +296,7 @@ def by_lambert() -> Expr:
     weight = A**2 + (1 - A**2) / d_g
     form = (N - 1) / N * lambert / weight
     defining = (lambert * exp(lambert) + (N - 1) * lambert) / weight
-    written_as(1 / (d_g * defining), sp.simplify(balance().subs(steady, form)))
+    written_as(1 / (d_g * defining), simplify(balance().subs(steady, form)))
     return form
 
 
@@ -333,8 +351,8 @@ def lost_large() -> Expr:
     """Largest decay with a learned state, where margins are small: at A = 2/3."""
     inverse = Symbol("inverse", positive=True)
     each = (of_attention() / sqrt(kappa)).subs(kappa, inverse**-2)
-    small = sp.limit(each, inverse, 0)
-    (attention,) = sp.solve(sp.numer(sp.together(diff(log(small), A))), A)
+    small = limit(each, inverse, 0)
+    (attention,) = solve(numer(together(diff(log(small), A))), A)
     form = 2 * sqrt(3) / 9 * (N - 1) * sqrt(kappa) / (d_g * N**2)
     return written_as(form, small.subs(A, attention) * sqrt(kappa))
 

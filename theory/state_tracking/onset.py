@@ -5,7 +5,25 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
-from sympy import Derivative, Expr, Symbol, cancel, diff, exp, log, sec, sqrt
+from sympy import (
+    Derivative,
+    Expr,
+    Poly,
+    Rational,
+    Symbol,
+    atan,
+    cancel,
+    cos,
+    diff,
+    exp,
+    limit,
+    log,
+    oo,
+    sec,
+    series,
+    sqrt,
+    tan,
+)
 from xarray import Dataset
 
 from theory import (
@@ -67,7 +85,7 @@ departure = symbol("departure", r"\ln(A/A_{(81)})", "what Eq. (81) lacks in ln A
 SHARP = ("N, d_g, L to infinity", "A_0 = 1/L, R_0 = S_0 = zeta = 0", "before the onset: A small")
 LARGE = ("N, d_g, L large", "A small", "R - S linear in time")
 SHOWN = ("N", "L", "d_g", "d_h", "eta", "c_omega", "A_0", "R_0", "S_0", "zeta")  # in titles
-HALF = {"alpha_half": A - sp.Rational(1, 2)}
+HALF = {"alpha_half": A - Rational(1, 2)}
 FAR = 1e6  # approximations are drawn no further up: Matplotlib cannot place what overflows
 
 
@@ -81,8 +99,8 @@ def secant() -> Expr:
     ArithmeticError
         If the form does not solve the equation.
     """
-    phase = sqrt(kappa * epsilon / 2) * T + sp.atan(D_0 * sqrt(kappa / (2 * epsilon)))
-    path = sqrt(2 * epsilon / kappa) * sp.tan(phase)
+    phase = sqrt(kappa * epsilon / 2) * T + atan(D_0 * sqrt(kappa / (2 * epsilon)))
+    path = sqrt(2 * epsilon / kappa) * tan(phase)
     up = Symbol("rise", positive=True)  # epsilon > 0: above the separatrix
     proved(
         vanishes((path.diff(T) - rise().subs(D, path)).subs(epsilon, up)),
@@ -101,7 +119,7 @@ def sharp() -> Expr:
     """
     size = Symbol("size", positive=True)
     centred = exact.equations()["epsilon"].rhs.subs({D_0: 0, A_0: 1 / size})
-    coefficient = sp.limit(centred * size, size, sp.oo)
+    coefficient = limit(centred * size, size, oo)
     steep = at_large_sizes(exact.equations()["kappa"].rhs.subs(tau, 1 / N) / L)
     at_start = (
         secant()
@@ -153,7 +171,7 @@ def early_difference() -> Expr:
 @cache
 def exponent() -> Expr:
     """Coefficient of alpha^2 in ln(A L), the antiderivative of d ln A/dalpha."""
-    return sp.Poly(growth() / A, alpha).integrate().coeff_monomial(alpha**2)
+    return Poly(growth() / A, alpha).integrate().coeff_monomial(alpha**2)
 
 
 @cache
@@ -186,7 +204,7 @@ def gain_of_flow() -> Expr:
 def departure_of_sharp() -> Expr:
     """Leading term of the difference between the sharp onset and Eq. (81)."""
     phase = Symbol("phase", positive=True)
-    small = sp.series(-2 * log(sp.cos(phase)), phase, 0, 6).removeO()  # ln sec^2
+    small = series(-2 * log(cos(phase)), phase, 0, 6).removeO()  # ln sec^2
     small = small.subs(phase, eta * sqrt(c_omega / 2) * alpha)
     written_as(sec(eta * sqrt(c_omega / 2) * alpha) ** 2, sharp() * L)
     return written_as(eta**4 * c_omega**2 * alpha**4 / 24, small - log(exp(exponent() * alpha**2)))

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import xarray as xr
-from xarray import Dataset
+from xarray import DataArray, Dataset
 
 from theory import ParameterError, prediction, scope, sweep, until
 from theory.parameters import Allowed, number
@@ -194,7 +193,7 @@ def labelled(name: str, values: Any, given: Mapping[str, Any], **attributes: str
     given : mapping of str to array_like
         Swept fields and overridden derived quantities, which broadcast.
     """
-    if isinstance(values, xr.DataArray):
+    if isinstance(values, DataArray):
         return values.rename(name).assign_attrs(attributes).to_dataset()
     arrays = {field: np.asarray(v) for field, v in given.items()}
     dims, coordinates = sweep.axes(arrays, np.shape(values), {f: f for f in arrays})

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 
 import sympy as sp
-from sympy import Expr, exp, factorial
+from sympy import Expr, binomial, exp, factorial, ff, log
 from sympy.utilities.iterables import partitions
 
 from theory import Allowed, Flow, number
@@ -24,9 +24,9 @@ def occupancies(others: int) -> Iterator[tuple[Expr, int, dict[int, int]]]:
     """
     for right in range(others + 1):
         to_wrong = others - right
-        chance = sp.binomial(others, right) * (1 / N) ** right * (1 - 1 / N) ** to_wrong
+        chance = binomial(others, right) * (1 / N) ** right * (1 - 1 / N) ** to_wrong
         for shares in partitions(to_wrong):
-            ways = sp.ff(N - 1, sum(shares.values())) * factorial(to_wrong)
+            ways = ff(N - 1, sum(shares.values())) * factorial(to_wrong)
             for size, states in shares.items():
                 ways /= factorial(size) ** states * factorial(states)
             yield chance * ways / (N - 1) ** to_wrong, right, dict(shares)
@@ -43,7 +43,7 @@ def loss(length: int) -> Expr:
         correct = (R - S) * (A + share * right)
         empty = N - 1 - sum(wrong.values())
         mass = sum(states * exp((R - S) * share * n) for n, states in wrong.items()) + empty
-        total += weight * (sp.log(exp(correct) + mass) - correct)
+        total += weight * (log(exp(correct) + mass) - correct)
     return total
 
 

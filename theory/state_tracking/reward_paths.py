@@ -10,9 +10,8 @@ action (`theory.state_tracking.fixed_disorder`), so that steps are independent g
 from functools import cache
 
 import numpy as np
-import sympy as sp
 from numpy import ndarray
-from sympy import Expr, KroneckerDelta, Sum, Symbol, exp
+from sympy import Expr, KroneckerDelta, Sum, Symbol, diff, exp, log
 
 from theory import Equations, array, delta_gradient, delta_sum, proved, symbol, table
 from theory.state_tracking.definitions import pi
@@ -72,7 +71,7 @@ def divergence_slope() -> Expr:
     """
     one = Symbol("one", positive=True)
     entry = moves[t, a, r, s]
-    by_entry = sp.diff(one * sp.log(one / old[t, a, r, s]), one).xreplace({one: entry})
+    by_entry = diff(one * log(one / old[t, a, r, s]), one).xreplace({one: entry})
     constant = by_entry.xreplace({entry: old[t, a, r, s]})
     proved(not constant.has(r), "what drops out depends on the next state")
     return -penalty / d_g * visits[t, s] * (by_entry - constant).xreplace({a: b})

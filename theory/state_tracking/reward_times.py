@@ -10,8 +10,11 @@ from sympy import (
     Function,
     Integral,
     Symbol,
+    cancel,
     diff,
     expand_log,
+    factor,
+    limit,
     log,
     oo,
     powsimp,
@@ -54,7 +57,7 @@ def speed_of_excess() -> Expr:
     by_margin = excess().diff(s) * success_of_margin().diff(m)
     start = {R: 0, S: 0, zeta: 0}
     speed = (by_margin * moving).subs(g, mean_field.equations()["g"].rhs).subs(m, 0).subs(start)
-    return sp.factor(speed)
+    return factor(speed)
 
 
 @cache
@@ -87,7 +90,7 @@ def best_horizon() -> Expr:
 def even_success() -> Expr:
     """s at which a step with rewards is worth a supervised one, for many states, where x -> s."""
     size = Symbol("size", positive=True)
-    many = sp.limit(excess().subs(N, size), size, oo)
+    many = limit(excess().subs(N, size), size, oo)
     value = Symbol("s", positive=True)
     worth = clock_of("outcome").subs(x, many).subs(s, value)
     form = L ** (-1 / L)
@@ -149,7 +152,7 @@ fold = symbol("fold", means="slope of the balance: 0 where the way on opens", re
 def step_divergence() -> Expr:
     """Divergence of a step: of the right state, and of N - 1 wrong ones that are alike."""
     wrong = [(1 - value) / (N - 1) for value in (s, s_0)]
-    every = s * log(s / s_0) + (N - 1) * wrong[0] * log(sp.cancel(wrong[0] / wrong[1]))
+    every = s * log(s / s_0) + (N - 1) * wrong[0] * log(cancel(wrong[0] / wrong[1]))
     return written_as(s * log(s / s_0) + (1 - s) * log((1 - s) / (1 - s_0)), every)
 
 

@@ -5,7 +5,22 @@ training, by another clock.
 from functools import cache
 
 import sympy as sp
-from sympy import Expr, KroneckerDelta, Sum, diff, exp, sqrt
+from sympy import (
+    Add,
+    Expr,
+    Integer,
+    KroneckerDelta,
+    Poly,
+    Sum,
+    Symbol,
+    binomial,
+    diff,
+    exp,
+    expand,
+    log,
+    solve,
+    sqrt,
+)
 
 from theory import (
     Equations,
@@ -64,7 +79,7 @@ def expected(steps: Expr = L) -> Expr:
 @cache
 def success() -> Expr:
     """s by x."""
-    (solutions,) = sp.solve(excess() - x, s)
+    (solutions,) = solve(excess() - x, s)
     return written_as((1 + (N - 1) * x) / N, solutions)
 
 
@@ -79,7 +94,7 @@ def prove_orbit() -> None:
     ArithmeticError
         If a rate depends on the margin in another way.
     """
-    slope = -diff(sp.log(1 / success_of_margin()), m)
+    slope = -diff(log(1 / success_of_margin()), m)
     mass = mean_field.equations()["g"].rhs
     proved(vanishes(slope - mass), "the loss does not fall with the margin as g says")
     for rate in supervised("tau").rhs.values():
@@ -182,10 +197,10 @@ def scatter_gain() -> Expr:
     """Rows differ in s. Labels push a row by 1 - s, rewards by s (1 - s) times what the other steps
     of its rollout give, on average: means of a polynomial of degree two.
     """
-    off = sp.Symbol("off", real=True)  # s of a row less the mean: mean 0, mean square `scatter`
+    off = Symbol("off", real=True)  # s of a row less the mean: mean 0, mean square `scatter`
 
     def mean(value: Expr) -> Expr:
-        c = sp.Poly(sp.expand(value), off)
+        c = Poly(expand(value), off)
         return c.coeff_monomial(1) + c.coeff_monomial(off**2) * scatter
 
     slope = success_of_margin().diff(m)
@@ -212,7 +227,7 @@ def normalised_gain() -> Expr:
     share = k / G
     spread = sqrt(share * (1 - share))
     mean_score = share * (1 - share) / spread / J + (1 - share) * share / spread / (1 - J)
-    chance = sp.binomial(G, k) * J**k * (1 - J) ** (G - k)
+    chance = binomial(G, k) * J**k * (1 - J) ** (G - k)
     value = written_as(spread / (J * (1 - J)), mean_score)
     return Sum(chance * value, (k, 1, G - 1))  # all alike: no advantage
 
@@ -233,7 +248,7 @@ def gain(size: int, normalised: bool) -> Expr:
     if size > MOST_GROUP:
         return normalised_limit()
     summed = normalised_gain()
-    return sp.Add(*(summed.function.subs({G: size, k: n}) for n in range(1, size)))
+    return Add(*(summed.function.subs({G: size, k: n}) for n in range(1, size)))
 
 
 @cache
@@ -256,7 +271,7 @@ def full_clock(
     steps : int, optional
         Steps of a rollout, if not L.
     """
-    length = L if steps is None else sp.Integer(steps)
+    length = L if steps is None else Integer(steps)
     plain = clock_of(reward, length)
     if size is None:
         return plain.subs(x, excess())

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
-from sympy import Expr, Integral, Product, Sum, Symbol, exp, oo, sqrt
+from sympy import Expr, Function, Integer, Integral, Product, Sum, Symbol, exp, oo, rsolve, sqrt
 from xarray import DataArray, Dataset
 
 from theory import (
@@ -85,7 +85,7 @@ def prove_closed_form() -> None:
     )
     step = closed_form(L) * last + wrong[L]
     proved(
-        vanishes(following - step) and closed_form(sp.Integer(1)).doit() == right[0],
+        vanishes(following - step) and closed_form(Integer(1)).doit() == right[0],
         "the closed form does not solve the recursion",
     )
 
@@ -100,8 +100,8 @@ LINE = (-oo, oo)
 
 def constant_gain() -> Expr:
     """Solution of the recursion with the same accuracy at all positions."""
-    path = sp.Function("rho")
-    solved = sp.rsolve(
+    path = Function("rho")
+    solved = rsolve(
         path(t + 1) - path(t) * (accuracy - UNIFORM) - UNIFORM, path(t), {path(0): 1}
     ).subs(t, L)
     return written_as((N - 1) / N * ((N * accuracy - 1) / (N - 1)) ** L + 1 / N, solved)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy import ndarray
+from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 from xarray import Dataset
 
@@ -223,7 +224,7 @@ def full_sharpness(p: Parameters, runs: Dataset) -> float:
     weights = [*learner.students.parameters()]
     start = parameters_to_vector(weights).detach()
 
-    def slope(at: torch.Tensor) -> torch.Tensor:
+    def slope(at: Tensor) -> Tensor:
         for w, part in zip(weights, at.split([w.numel() for w in weights]), strict=True):
             w.data.copy_(part.view_as(w))
         learner.full.gradients(learner.students)

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import xarray as xr
 from numpy import ndarray
-from xarray import Dataset
+from xarray import DataArray, Dataset
 
 from theory import ParameterError, titles
 from theory import state_tracking as st
@@ -209,7 +208,7 @@ def half_times(curves: Dataset) -> ndarray:
 
 def rms(predicted: ndarray, measured: ndarray) -> float:
     """Root mean square of the relative error, over students whose times are known."""
-    return float(((xr.DataArray(predicted) / measured - 1) ** 2).mean()) ** 0.5
+    return float(((DataArray(predicted) / measured - 1) ** 2).mean()) ** 0.5
 
 
 def table(
