@@ -79,16 +79,6 @@ def check_permutations(perms: ndarray, p: Parameters) -> ndarray:
     return array.astype(np.int64)
 
 
-def cyclic_group(N: int) -> ndarray:
-    """Z_N acting on itself, shape ``(N, N)``."""
-    return groups.table(f"Z_{N}")
-
-
-def symmetric_group(n: int) -> ndarray:
-    """S_n acting on itself from the left, shape ``(n!, n!)``."""
-    return groups.table(f"S_{n}_regular")
-
-
 def draw_sequences(perms: ndarray, n: int, L: int, rng: np.random.Generator) -> Sequences:
     """Draw ``n`` sequences: actions and first state uniform, later states by applying the
     actions.

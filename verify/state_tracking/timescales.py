@@ -152,9 +152,9 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Noted:
     checks += exact_solution(p)
     rates_of = p.eta * np.array([0.5, 1.0])
     half = st.flow().solve(p, at=[0.0], events=HALF, alpha=80 * scale, eta=rates_of).alpha_half
+    one, two = rates_of * half.values
     name = "eta x time of A = 1/2 does not depend on eta"
-    why = "event times of the integrator"
-    checks.append(identity(name, "flow (15)", *(rates_of * half.values), 1e-9, why))
+    checks.append(identity(name, "flow (15)", one, two, 1e-9, "event times of the integrator"))
     return checks, notes
 
 
