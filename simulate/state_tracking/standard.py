@@ -321,7 +321,7 @@ def memory(p: StandardParameters, itemsize: int = 4) -> float:
     scores = p.heads * length
     trained = p.blocks * (8 * p.d_model + 8 * width + 6 * p.d_ff + 5 * scores) + 4 * p.d_model
     tested = 4 * p.d_model + 4 * width + 3 * p.d_ff + 3 * scores + p.blocks * scores  # no gradients
-    rows = max(p.sequences_per_step * trained, p.n_test * tested) * length
+    rows = max((p.batch_size or p.n_train) * trained, p.n_test * tested) * length
     logits = p.n_test * p.L * p.N * (7 * itemsize + 16)
     block = 4 * p.d_model * width + (2 + (p.mlp == "glu")) * p.d_model * p.d_ff
     weights = p.blocks * block + (p.d_g + 2 * p.N + 2 * p.L) * p.d_model
