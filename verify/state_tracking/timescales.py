@@ -149,6 +149,9 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Noted:
                         band=bands(table, p)[variable],
                     )
                 )
+                notes.append(
+                    f" {level}: rms relative error over single seeds {np.sqrt(np.mean((1 / ratio - 1) ** 2)):.1%}"
+                )
     checks += exact_solution(p)
     rates_of = p.eta * np.array([0.5, 1.0])
     half = st.flow().solve(p, at=[0.0], events=HALF, alpha=80 * scale, eta=rates_of).alpha_half
