@@ -9,8 +9,8 @@ from torch import Tensor
 
 from simulate.state_tracking.gradients import Attention, Grouped, Plain
 from simulate.state_tracking.student import Student, Students
-from theory.numeric import dirichlet_kernel, function
-from theory.state_tracking import Parameters, attention, task
+from theory.numeric import function
+from theory.state_tracking import Parameters, attention, norms, task
 from theory.state_tracking.symbols import W_K2, W_Q2, L, N, d_g, d_h
 from theory.state_tracking.symbols import A as A_
 
@@ -118,9 +118,7 @@ def ansatz_factor(p: Parameters, A: ndarray, W_Q: Tensor, W_K: Tensor) -> ndarra
 @functools.cache
 def lambda_of_frequencies(p: Parameters) -> ndarray:
     """Eigenvalues lambda_n of Eq. (70), shape ``(d_h/2,)``, 1 at multiples of 2 pi."""
-    power = (L * dirichlet_kernel(attention.w, L)) ** 2
-    form = attention.equations()["lambda"].rhs.subs(attention.power_of_plane_waves(), power)
-    return function(form, [attention.w, L])(p.frequencies, p.L)
+    return 1 - function(norms.gap_of_block(), [norms.w, L])(p.frequencies, p.L)
 
 
 def untrained_statistics(p: Parameters, seed: int) -> dict[str, float]:

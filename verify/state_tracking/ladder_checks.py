@@ -101,6 +101,7 @@ OFF = {
 }
 
 
+CRUDE = "closure c(A), one logit variance, of no order"
 WIDTH = 4.0  # standard errors of this level
 
 
@@ -233,11 +234,10 @@ def each_training_set(name: str) -> Check:
 def off(setting: str, levels: dict[str, Fidelity]) -> Iterator[Check]:
     """Errors of the paper's levels on these seeds against their measured bands."""
     title = ensemble.SETTINGS[setting].title
-    why = "closure c(A), one logit variance, of no order"
     for level in (PAPER, OWN):
         for name, centre in zip(OFF_BY, OFF[setting, level], strict=True):
             half = WIDTH * float(scipy.stats.sem(levels[CAVITY].errors[name]))
-            band = Band(centre - half, centre + half, why)
+            band = Band(centre - half, centre + half, CRUDE)
             label = f"{MEASURES[name]} by {TITLES[level].replace(', ', ' ')}, {title}"
             error = levels[level].errors[name].mean()
             yield near(label, "flow (15)", 0.0, error, 0.0, "", 1.0, band)
