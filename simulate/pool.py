@@ -8,7 +8,8 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,24 @@ def run(
                 joblib.delayed(_in_worker)(parent, job, done, k, threads)
                 for k, job in enumerate(jobs)
             )
+
+
+def each(
+    function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], what: str, unit: str
+) -> list[Any]:
+    """Map a picklable function over tuples of arguments on all cores; ``what`` and ``unit`` as for
+    `run`.
+    """
+    jobs = [partial(_ticked, function, given) for given in arguments]
+    return run(jobs, [1] * len(jobs), progress=False, what=what, unit=unit)
+
+
+def _ticked(
+    function: Callable[..., Any], given: tuple[Any, ...], tick: Callable[[int], None]
+) -> Any:
+    result = function(*given)
+    tick(1)
+    return result
 
 
 def _in_worker(

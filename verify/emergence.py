@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.interpolate
 import scipy.stats
-import xarray as xr
+from numpy import ndarray
+from xarray import DataArray
 
 from theory.parameters import ParameterError, number, shown
 from verify import timed
@@ -26,11 +27,11 @@ class Times:
         Length of the runs.
     """
 
-    values: np.ndarray
+    values: ndarray
     end: float
 
     @property
-    def seen(self) -> np.ndarray:
+    def seen(self) -> ndarray:
         """Times of the uncensored seeds."""
         return self.values[np.isfinite(self.values)]
 
@@ -55,7 +56,7 @@ class Times:
         return f"{name}: {self.seen.mean():.4f}, 95% interval [{low:.4f}, {high:.4f}] over {self.seen.size} seeds{note}"
 
 
-def first_crossing(trajectory: xr.DataArray, level: float) -> Times:
+def first_crossing(trajectory: DataArray, level: float) -> Times:
     """First upward crossing of ``level`` along time, by linear interpolation between
     evaluations.
 
@@ -66,7 +67,7 @@ def first_crossing(trajectory: xr.DataArray, level: float) -> Times:
         numbers, each once, a value is infinite or no real number, or the level is none.
     """
     level = number("level", level)
-    if not isinstance(trajectory, xr.DataArray):
+    if not isinstance(trajectory, DataArray):
         raise ParameterError(f"trajectory = {shown(trajectory)}: must be a DataArray: runs.A")
     if len({*trajectory.dims} - {*timed.UNTIMED}) != 1:
         several = ", ".join(str(d) for d in trajectory.dims if d not in timed.UNTIMED)
@@ -81,7 +82,7 @@ def first_crossing(trajectory: xr.DataArray, level: float) -> Times:
     return Times(np.array([crossed(row, times, level)[0] for row in rows]), float(times[-1]))
 
 
-def crossed(row: np.ndarray, times: np.ndarray, level: float, side: int = 1) -> tuple[float, str]:
+def crossed(row: ndarray, times: ndarray, level: float, side: int = 1) -> tuple[float, str]:
     """First time at which a curve is above a level (below it, for ``side`` = -1), and what else
     there is to say: in which case a time is missing, or is the first that was measured.
     """
@@ -101,7 +102,7 @@ def crossed(row: np.ndarray, times: np.ndarray, level: float, side: int = 1) -> 
     return times[j - 1] + share * (times[j] - times[j - 1]), ""
 
 
-def smooth_crossing(path: xr.DataArray, level: float) -> float:
+def smooth_crossing(path: DataArray, level: float) -> float:
     """First crossing of a level by one curve without noise, by a cubic spline through all its
     points: its error is of fourth order in their distance. NaN if there is none.
     """
@@ -110,7 +111,7 @@ def smooth_crossing(path: xr.DataArray, level: float) -> float:
     return float(found[0]) if len(found) else np.nan
 
 
-def power(sizes: Any, times: Any) -> np.ndarray:
+def power(sizes: Any, times: Any) -> ndarray:
     """Exponents of times in a size, by least squares of logarithms, seed by seed; NaN where a time
     is.
     """

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy import ndarray
 
 from verify.check import Check, estimated
 from verify.verdict import Z_MAX, detectable_effect, normal_z, samples_needed
@@ -103,12 +104,12 @@ class Rate:
         )
 
 
-def fitted(h: np.ndarray, order: float | None, gaps: list[np.ndarray], floors: np.ndarray) -> Rate:
+def fitted(h: ndarray, order: float | None, gaps: list[ndarray], floors: ndarray) -> Rate:
     """The exponent of differences."""
     n, seeds = len(h), len(gaps[0])
     samples = float(seeds) if seeds > 1 else np.inf
 
-    def logs(parts: list[np.ndarray]) -> np.ndarray:
+    def logs(parts: list[ndarray]) -> ndarray:
         """Logarithms of root mean squares."""
         return np.log(
             [
@@ -122,7 +123,7 @@ def fitted(h: np.ndarray, order: float | None, gaps: list[np.ndarray], floors: n
     whole = seeds * logs(gaps) - (seeds - 1) * fewer.mean(0)  # without the share of noise
     sizes = np.exp(whole)
 
-    def scatter(of: np.ndarray) -> np.ndarray:
+    def scatter(of: ndarray) -> ndarray:
         """Standard errors of linear combinations of the logarithms."""
         scattered = (1 - 1 / len(fewer)) * (((fewer - fewer.mean(0)) @ of.T) ** 2).sum(0)
         return np.sqrt(scattered + ((of * floors / sizes) ** 2).sum(1))
@@ -137,7 +138,7 @@ def fitted(h: np.ndarray, order: float | None, gaps: list[np.ndarray], floors: n
     best = int(np.argmin(np.hypot(scatter(fits)[1:], np.diff(fits @ whole)))) + 1
     chance = float(scatter(fits)[best])
 
-    def found(x: np.ndarray) -> Rate:
+    def found(x: ndarray) -> Rate:
         local = np.diff(x) / np.diff(np.log(h))
         first, power = (float(fits[k] @ x) for k in (0, best))
         spread = abs(power - first) if seeds > 1 else abs(float(local[-1] - local[-2]))

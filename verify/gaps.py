@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
+from numpy import ndarray
+from xarray import DataArray
 
 from verify import check
 from verify.check import Band, Check
@@ -66,28 +68,28 @@ class Gaps:
         Whether these standard deviations are the theory's, and known.
     """
 
-    gap: xr.DataArray
-    measured: xr.DataArray
-    runs: xr.DataArray
+    gap: DataArray
+    measured: DataArray
+    runs: DataArray
     time: str
-    error: np.ndarray
+    error: ndarray
     scale: float
-    std: xr.DataArray | None = None
-    n: xr.DataArray | None = None
+    std: DataArray | None = None
+    n: DataArray | None = None
     own: bool = False
 
     @cached_property
-    def each(self) -> np.ndarray:
+    def each(self) -> ndarray:
         """Differences as an array of students and times."""
         return np.atleast_2d(self.gap.values)
 
     @cached_property
-    def students(self) -> np.ndarray:
+    def students(self) -> ndarray:
         """Measured values at the same places."""
         return np.broadcast_to(np.atleast_2d(self.measured.values), self.each.shape)
 
     @cached_property
-    def samples(self) -> np.ndarray:
+    def samples(self) -> ndarray:
         """Number of students with values at each time."""
         count = np.isfinite(self.each).sum(0)
         if self.std is None or self.n is None:
@@ -95,12 +97,12 @@ class Gaps:
         return np.where((count > 0) & self.std.notnull(), self.n.fillna(0), 0)
 
     @property
-    def used(self) -> np.ndarray:
+    def used(self) -> ndarray:
         """Whether the check looks at a time: two students if there are any that scatter."""
         return self.samples > 1 if (self.samples > 1).any() else self.samples > 0
 
     @property
-    def deviation(self) -> xr.DataArray:
+    def deviation(self) -> DataArray:
         """Mean in standard deviations; NaN without scatter."""
         several = "seed" in self.gap.dims
         mean = self.gap.mean("seed") if several else self.gap
@@ -115,31 +117,26 @@ class Gaps:
         present = np.isfinite(self.each) if self.std is None else self.samples[None]
         kinds, group = np.unique(present[:, used], axis=1, return_inverse=True)
         for number, kind in enumerate(kinds.T):
-            times = used[group.ravel() == number]
+            times, some = used[group.ravel() == number], kind.astype(bool)
+            each = self.each[some][:, times]
+            mean = each.mean(0)
+            at = int(np.argmax(np.abs(mean)))
+            k, one = int(times[at]), each[:, at]
+            measured = float(self.students[some, k].mean())
             if self.std is not None:
-                k = times[np.argmax(np.abs(self.each[0, times]))]
-                gap = self.each[0, k]
-                measured = self.students[0, k]
                 samples = float(kind[0])
                 variance = self.std.values[k] ** 2 / samples
                 samples = np.inf if self.own else samples
-                skew, points, length = 0.0, len(times), np.pi * len(times)
                 # Neighbours may be independent: the longest path.
+                skew, points, length = 0.0, len(times), np.pi * len(times)
             else:
-                each, samples = self.each[kind][:, times], int(kind.sum())
-                mean = each.mean(0)
-                at = int(np.argmax(np.abs(mean)))
-                k = times[at]
-                gap = mean[at]
-                measured = self.students[kind][:, times[at]].mean()
-                variance = each[:, at].var(ddof=1) / samples if samples > 1 else np.nan
+                samples = int(kind.sum())
+                variance = one.var(ddof=1) / samples if samples > 1 else np.nan
                 # The gap is theory minus measured.
-                skew, (points, length) = -skewness(each[:, at]), path(each - mean)
+                skew, (points, length) = -skewness(one), path(each - mean)
             error = float(np.sqrt(variance + self.error[k]))
-            predicted = float(measured + gap)
-            yield Part(
-                int(k), samples, predicted, float(measured), error, float(skew), points, length
-            )
+            predicted = float(measured + mean[at])
+            yield Part(k, samples, predicted, measured, error, skew, points, length)
 
     def check(self, name: str, label: str, band: Band | None) -> Check:
         """The largest deviation along the curve; of several parts, the least likely one."""
@@ -191,7 +188,7 @@ class Gaps:
         return float(self.gap[self.time][part.k])
 
     @property
-    def times(self) -> np.ndarray:
+    def times(self) -> ndarray:
         """All times of the runs with a value, also those outside the curve."""
         count = self.runs.notnull()
         some = count.any("seed") if "seed" in count.dims else count

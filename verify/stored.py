@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 import numpy as np
+from numpy import ndarray
 
 from theory.parameters import BaseParameters, ParameterError
 from theory.registry import TABLE, Model
@@ -133,7 +134,7 @@ def _report(kept: dict[str, Any]) -> Report:
 
 ARRAYS = "kept"  # in a store of runs
 _store: ContextVar[Path | None] = ContextVar("store", default=None)
-_functions: list[Callable[..., np.ndarray]] = []
+_functions: list[Callable[..., ndarray]] = []
 P = ParamSpec("P")
 
 
@@ -153,7 +154,7 @@ def arrays(store: Path) -> Iterator[None]:
         _store.reset(token)
 
 
-def kept(function: Callable[P, np.ndarray]) -> Callable[P, np.ndarray]:
+def kept(function: Callable[P, ndarray]) -> Callable[P, ndarray]:
     """Function whose array is computed once for the same arguments and the same code.
 
     Arguments by position (parameters, numbers, lists of numbers) identify the result, with a digest
@@ -162,7 +163,7 @@ def kept(function: Callable[P, np.ndarray]) -> Callable[P, np.ndarray]:
     _functions.append(function)
 
     @functools.wraps(function)
-    def computed(*args: P.args, **training: P.kwargs) -> np.ndarray:
+    def computed(*args: P.args, **training: P.kwargs) -> ndarray:
         folder = _store.get()
         if folder is None:
             return function(*args, **training)
@@ -180,7 +181,7 @@ def kept(function: Callable[P, np.ndarray]) -> Callable[P, np.ndarray]:
 
 
 @functools.cache
-def _code(function: Callable[..., np.ndarray]) -> str:
+def _code(function: Callable[..., ndarray]) -> str:
     """Digest of the definitions that a function may use."""
     packages = {wing: digests.ROOT / wing for wing in digests.WINGS}
     files = digests.imported([function.__module__], packages, digests.ASIDE).values()

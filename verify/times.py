@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
+from numpy import ndarray
+from xarray import DataArray, Dataset
 
 from theory import ParameterError, scope
 from theory.parameters import number, shown
@@ -12,13 +14,13 @@ from verify.emergence import crossed
 
 
 def emergence_times(
-    runs: xr.Dataset,
-    theory: xr.Dataset,
+    runs: Dataset,
+    theory: Dataset,
     *,
     time: str | None = None,
     beyond: bool = False,
     **levels: float,
-) -> xr.Dataset:
+) -> Dataset:
     """When variables first reach a level, in students and in theory: ``emergence_times(runs,
     st.predict(p, runs), A=0.5).to_dataframe()``.
 
@@ -74,13 +76,13 @@ def emergence_times(
                 strict=True,
             )
         }
-        datasets.append(xr.Dataset(first).expand_dims(quantity=[label]))
+        datasets.append(Dataset(first).expand_dims(quantity=[label]))
     times = xr.concat(datasets, "quantity")
     order = ["measured", "predicted", "measured_note", "predicted_note"]
     return times[order].assign(deviation=times.measured / times.predicted - 1)
 
 
-def _rise(sides: Sequence[np.ndarray]) -> float:
+def _rise(sides: Sequence[ndarray]) -> float:
     """Share of curves, rows of an array, that first cross zero upwards less that of those that do
     downwards, in sum over students and theory; where none crosses, by their ends.
     """
@@ -90,10 +92,10 @@ def _rise(sides: Sequence[np.ndarray]) -> float:
     return sum(np.sign(of).mean() for of in (crossing if any(crossing) else ends) if of)
 
 
-def _crossing(curve: xr.DataArray, level: float, time: str, side: int) -> tuple:
+def _crossing(curve: DataArray, level: float, time: str, side: int) -> tuple:
     """First crossing along the time, of every other index, and what there is to say of each."""
 
-    def first(row: np.ndarray) -> tuple[float, str]:
+    def first(row: ndarray) -> tuple[float, str]:
         return crossed(row, curve[time].values, level, side)
 
     return xr.apply_ufunc(
@@ -106,7 +108,7 @@ def _crossing(curve: xr.DataArray, level: float, time: str, side: int) -> tuple:
     )
 
 
-def exponents(times: xr.Dataset, along: str) -> xr.Dataset:
+def exponents(times: Dataset, along: str) -> Dataset:
     """Exponent of each time in a swept field: least squares of its logarithm, seed by seed.
 
     Parameters
@@ -128,7 +130,7 @@ def exponents(times: xr.Dataset, along: str) -> xr.Dataset:
     ParameterError
         If `along` is no dimension with at least two positive values.
     """
-    if not isinstance(times, xr.Dataset):
+    if not isinstance(times, Dataset):
         raise ParameterError(f"times = {shown(times)}: must be a Dataset, of emergence_times")
     if along not in times.dims or times.sizes[along] < 2 or not bool((times[along] > 0).all()):
         raise ParameterError(f"along = {along!r}: must be a dimension with two positive values")
@@ -136,7 +138,7 @@ def exponents(times: xr.Dataset, along: str) -> xr.Dataset:
     weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
     slopes = (weights * np.log(times[["measured", "predicted"]])).sum(along, skipna=False)
     slopes = slopes.assign(gap=slopes.measured - slopes.predicted)
-    out = xr.Dataset()
+    out = Dataset()
     for name, slope in slopes.items():
         seeds = slope.count("seed") if "seed" in slope.dims else 1
         out[name] = slope.mean("seed") if "seed" in slope.dims else slope

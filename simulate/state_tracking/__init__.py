@@ -12,15 +12,12 @@ from simulate.state_tracking.student import (
 from simulate.statement import of
 from theory.state_tracking import Parameters
 from theory.state_tracking.bypass import stated as with_bypass
-from theory.state_tracking.task import cyclic_group, symmetric_group
 
 __all__ = [
     "SYSTEMS",
     "GLUStudent",
     "Parameters",
     "Student",
-    "cyclic_group",
-    "symmetric_group",
     "teacher_weights",
     "train",
     "with_full_embedding",

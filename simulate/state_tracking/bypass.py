@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
-import xarray as xr
+from numpy import ndarray
 from torch import Tensor
+from xarray import Dataset
 
 from simulate.learner import Descent
 from simulate.streams import keyed
@@ -15,7 +16,7 @@ from theory.state_tracking import task
 from theory.state_tracking.bypass import LENGTH
 
 
-def teachers(N: int, d_g: int, random: np.random.Generator) -> np.ndarray:
+def teachers(N: int, d_g: int, random: np.random.Generator) -> ndarray:
     """Permutations that lead from every state to different ones: shifts of a ring whose states are
     named at random.
     """
@@ -72,9 +73,7 @@ class Student:
 
 
 @torch.no_grad()
-def measured(
-    student: Student, perms: np.ndarray, actions: Tensor, states: Tensor
-) -> dict[str, float]:
+def measured(student: Student, perms: ndarray, actions: Tensor, states: Tensor) -> dict[str, float]:
     """Attention, mass on states that some action leads to, and R and S by intervention: the logit
     of the right state less the mean, with attention moved to the right action or to another one.
 
@@ -100,7 +99,7 @@ def measured(
     return {name: float(x) for name, x in quantities.items()}
 
 
-def descent(p: Any, seed: int) -> xr.Dataset:
+def descent(p: Any, seed: int) -> Dataset:
     """Curves of `measured` over the flow's time, trained from zero on fresh sequences."""
     perms = teachers(p.N, p.d_g, keyed(seed, 0))
     student = Student(p)
@@ -113,7 +112,7 @@ def descent(p: Any, seed: int) -> xr.Dataset:
         optimizer.zero_grad()
         student.loss(*data).backward()
         optimizer.step()
-    return xr.Dataset(
+    return Dataset(
         {name: ("t", [x[name] for x in records]) for name in records[0]},
         {"t": p.eta * np.arange(p.steps + 1)},
     )

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from numpy import ndarray
+from torch import Tensor, nn
 
 from simulate import learner, pool, training
 from simulate.state_tracking.gradients import engine
@@ -19,7 +20,7 @@ from theory.state_tracking.task import Words, read
 GPU_STACK = 128  # seeds trained together; at Table 1 each needs about 10 MB
 
 
-def tables(p: Parameters, permutations: np.ndarray | None) -> dict[str, Any]:
+def tables(p: Parameters, permutations: ndarray | None) -> dict[str, Any]:
     """What given permutations add to the identity of a run.
 
     Raises
@@ -38,7 +39,7 @@ def tables(p: Parameters, permutations: np.ndarray | None) -> dict[str, Any]:
 
 def identity(
     p: Parameters,
-    permutations: np.ndarray | None = None,
+    permutations: ndarray | None = None,
     words: Words | None = None,
     keep: bool = False,
 ) -> dict[str, Any]:
@@ -118,7 +119,7 @@ class Learner(learner.Learner):
         seeds: Sequence[int],
         device: torch.device,
         dtype: torch.dtype,
-        permutations: np.ndarray | None = None,
+        permutations: ndarray | None = None,
         words: Words | None = None,
         keep: bool = False,
     ) -> None:
@@ -160,7 +161,7 @@ class Learner(learner.Learner):
                 group["lr"] = self.p.eta * self.p.share(update, self.p.updates)
             self.optimizer.step()
 
-    def batch(self, update: int) -> list[np.ndarray] | None:
+    def batch(self, update: int) -> list[ndarray] | None:
         """Sequences of a step by number, for every student; None for all."""
         if self.p.batches == 1:
             return None
@@ -177,14 +178,14 @@ class Learner(learner.Learner):
         for g in gradients:
             g.mul_(share.view(-1, *[1] * (g.ndim - 1)))
 
-    def measure(self) -> dict[str, np.ndarray]:
+    def measure(self) -> dict[str, ndarray]:
         """Quantities in `measure.MEANING`."""
         return measure(self.students, self.full, self.test_data, self.teachers)
 
     def state(self, b: int) -> learner.State:
         """Weights and optimiser state."""
         of_optimiser = {
-            i: {k: v[b] if v.ndim else v for k, v in kept.items() if isinstance(v, torch.Tensor)}
+            i: {k: v[b] if v.ndim else v for k, v in kept.items() if isinstance(v, Tensor)}
             for i, kept in self.optimizer.state_dict()["state"].items()
         }
         return {

@@ -4,12 +4,13 @@ import functools
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch import Tensor
 
 from simulate.state_tracking.gradients import Attention, Grouped, Plain
 from simulate.state_tracking.student import Student, Students
-from theory.numeric import dirichlet_kernel, function
-from theory.state_tracking import Parameters, attention, task
+from theory.numeric import function
+from theory.state_tracking import Parameters, attention, norms, task
 from theory.state_tracking.symbols import W_K2, W_Q2, L, N, d_g, d_h
 from theory.state_tracking.symbols import A as A_
 
@@ -91,7 +92,7 @@ def predictions(
 
 
 @torch.no_grad()
-def attention_factor(students: Students) -> tuple[np.ndarray, np.ndarray]:
+def attention_factor(students: Students) -> tuple[ndarray, ndarray]:
     """Attention factor d_g N |grad_W A|^2, exactly and by Eq. (69) from the current weights; NaN if
     the embedding is learned.
     """
@@ -104,7 +105,7 @@ def attention_factor(students: Students) -> tuple[np.ndarray, np.ndarray]:
     return p.d_g * p.N * square.cpu().numpy(), ansatz_factor(p, A, W_Q.double(), W_K.double())  # type: ignore[union-attr]
 
 
-def ansatz_factor(p: Parameters, A: np.ndarray, W_Q: Tensor, W_K: Tensor) -> np.ndarray:
+def ansatz_factor(p: Parameters, A: ndarray, W_Q: Tensor, W_K: Tensor) -> ndarray:
     """Attention factor c(A) of Eq. (69) for given weights; 0 for L = 1, where A is constant."""
     if p.L == 1:
         return np.zeros(len(A))
@@ -115,11 +116,9 @@ def ansatz_factor(p: Parameters, A: np.ndarray, W_Q: Tensor, W_K: Tensor) -> np.
 
 
 @functools.cache
-def lambda_of_frequencies(p: Parameters) -> np.ndarray:
+def lambda_of_frequencies(p: Parameters) -> ndarray:
     """Eigenvalues lambda_n of Eq. (70), shape ``(d_h/2,)``, 1 at multiples of 2 pi."""
-    power = (L * dirichlet_kernel(attention.w, L)) ** 2
-    form = attention.equations()["lambda"].rhs.subs(attention.power_of_plane_waves(), power)
-    return function(form, [attention.w, L])(p.frequencies, p.L)
+    return 1 - function(norms.gap_of_block(), [norms.w, L])(p.frequencies, p.L)
 
 
 def untrained_statistics(p: Parameters, seed: int) -> dict[str, float]:
@@ -139,7 +138,7 @@ def untrained_statistics(p: Parameters, seed: int) -> dict[str, float]:
 
 def measure(
     students: Students, engine: Grouped | Plain, test: tuple[Tensor, Tensor], teachers: Tensor
-) -> dict[str, np.ndarray]:
+) -> dict[str, ndarray]:
     """All quantities in `MEANING` at one time, each with a first axis over students.
 
     Parameters
@@ -153,7 +152,7 @@ def measure(
     teachers : Tensor, shape (B, d_g, N, N)
         Permutation matrices.
     """
-    quantities: dict[str, Tensor | np.ndarray] = {
+    quantities: dict[str, Tensor | ndarray] = {
         **engine.statistics(students),
         **overlaps(students.M, teachers),
     }

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -43,24 +42,24 @@ class Row(types.Type):
 
 @register_model(Row)
 class _Model(models.PrimitiveModel):
-    def __init__(self, manager: Any, row: Row) -> None:
+    def __init__(self, manager, row: Row) -> None:
         number = manager.lookup(row.dtype).get_value_type()
         super().__init__(manager, row, ir.ArrayType(ir.VectorType(number, LANES), row.parts))
 
 
-def _joined(builder: Any, kind: Any, vectors: Any) -> Any:
+def _joined(builder, kind, vectors):
     joined = cgutils.get_null_value(kind)
     for k, vector in enumerate(vectors):
         joined = builder.insert_value(joined, vector, k)
     return joined
 
 
-def _parts(builder: Any, row: Any) -> list[Any]:
+def _parts(builder, row):
     return [builder.extract_value(row, k) for k in range(row.type.count)]
 
 
 def _elementwise(emit: Callable) -> Callable:
-    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def build(context, builder, sig, args):
         given = zip(*(_parts(builder, row) for row in args), strict=True)
         kind = context.get_value_type(sig.return_type)
         return _joined(builder, kind, (emit(builder, *vectors) for vectors in given))
@@ -68,12 +67,12 @@ def _elementwise(emit: Callable) -> Callable:
     return build
 
 
-def _binary(emit: Callable) -> Any:
+def _binary(emit: Callable):
     return intrinsic(lambda context, x, y: (x(x, y), _elementwise(emit)))
 
 
 def _called(name: str) -> Callable:
-    def emit(builder: Any, *x: Any) -> Any:
+    def emit(builder, *x):
         kind = x[0].type
         bits = 32 if kind.element == ir.FloatType() else 64
         function = ir.FunctionType(kind, [kind] * len(x))
@@ -83,26 +82,26 @@ def _called(name: str) -> Callable:
     return emit
 
 
-def _larger(builder: Any, x: Any, y: Any) -> Any:
+def _larger(builder, x, y):
     """A NaN in x stays."""
     return builder.select(builder.fcmp_ordered("<", x, y), y, x)
 
 
-def _sum(builder: Any, x: Any, y: Any) -> Any:
+def _sum(builder, x, y):
     return builder.fadd(x, y)
 
 
 _fused = _called("fmuladd")  # x y + z, rounded once where the machine can
 
 
-def _exponential(builder: Any, x: Any) -> Any:
+def _exponential(builder, x):
     """``2^k 2^f`` with ``|f| <= 1/2``, the second by a Chebyshev series whose error is
     below one unit in the last place. At the least k the power, and therefore the result, is 0.
     """
     single = x.type.element == ir.FloatType()
     order, bits, bias, shift = (5, 32, 127, 23) if single else (11, 64, 1023, 52)
 
-    def constant(value: float) -> Any:
+    def constant(value: float):
         rounded = float(np.float32(value)) if single else float(value)
         return ir.Constant(x.type, [rounded] * LANES)
 
@@ -136,7 +135,7 @@ def multiply_add(context, x, y, z):
     return x(x, y, z), _elementwise(_fused)
 
 
-def _doubled(builder: Any, x: Any) -> Any:
+def _doubled(builder, x):
     return builder.fpext(x, ir.VectorType(ir.DoubleType(), LANES))
 
 
@@ -146,14 +145,14 @@ def doubled(context, x):
     return Row(types.float64, x.parts)(x), _elementwise(_doubled)
 
 
-def _spread(builder: Any, number: Any, kind: Any) -> Any:
+def _spread(builder, number, kind):
     """A vector with the same number in all lanes."""
     undefined = ir.Constant(kind, ir.Undefined)
     one = builder.insert_element(undefined, number, INT(0))
     return _shuffled(builder, one, undefined, [0] * LANES)
 
 
-def _shuffled(builder: Any, x: Any, y: Any, lanes: list[int]) -> Any:
+def _shuffled(builder, x, y, lanes: list[int]):
     return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(INT, len(lanes)), lanes))
 
 
@@ -162,16 +161,14 @@ def spread(context, number, parts):
     """A row of the same number."""
     row = Row(number, len(parts))
 
-    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def build(context, builder, sig, args):
         kind = context.get_value_type(row)
         return _joined(builder, kind, [_spread(builder, args[0], kind.element)] * kind.count)
 
     return row(number, parts), build
 
 
-def _addresses(
-    context: Any, builder: Any, array: Any, data: Any, place: Any, row: Any
-) -> list[Any]:
+def _addresses(context, builder, array, data, place, row):
     """Of the vectors of a row that begins at a place of a contiguous array."""
     start = builder.gep(make_array(array)(context, builder, data).data, [place])
     kind = context.get_value_type(row)
@@ -186,7 +183,7 @@ def load(context, array, places, parts):
     row = Row(array.dtype, len(parts))
     block = Row(array.dtype, many * len(parts))
 
-    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def build(context, builder, sig, args):
         places = cgutils.unpack_tuple(builder, args[1]) if many > 1 else [args[1]]
         pointers = [
             pointer
@@ -205,7 +202,7 @@ def load(context, array, places, parts):
 def store(context, array, place, row):
     """Write a row to a place of a contiguous array."""
 
-    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def build(context, builder, sig, args):
         pointers = _addresses(context, builder, sig.args[0], args[0], args[1], row)
         for vector, pointer in zip(_parts(builder, args[2]), pointers, strict=True):
             builder.store(vector, pointer, align=4)
@@ -220,7 +217,7 @@ def add_to(context, array, places, block, count):
     many = len(places)
     row = Row(block.dtype, block.parts // many)
 
-    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def build(context, builder, sig, args):
         vectors = iter(_parts(builder, args[2]))
         for k, place in enumerate(cgutils.unpack_tuple(builder, args[1])):
             counts = builder.icmp_unsigned(">", args[3], ir.Constant(args[3].type, k))
@@ -234,12 +231,12 @@ def add_to(context, array, places, block, count):
     return types.none(array, types.UniTuple(types.uint64, many), block, types.uint64), build
 
 
-def _across(fold: Callable) -> Any:
+def _across(fold: Callable):
     """What folding every row of a block gives, spread over the row: over vectors first, then over
     lanes at distance 8, 4, 2, 1.
     """
 
-    def folded(builder: Any, vectors: list[Any]) -> list[Any]:
+    def folded(builder, vectors):
         first, *others = vectors
         for vector in others:
             first = fold(builder, first, vector)
@@ -248,7 +245,7 @@ def _across(fold: Callable) -> Any:
             first = fold(builder, first, _shuffled(builder, first, first, lanes))
         return [first] * len(vectors)
 
-    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def build(context, builder, sig, args):
         vectors, many = _parts(builder, args[0]), sig.args[1].count
         rows = (folded(builder, vectors[k : k + many]) for k in range(0, len(vectors), many))
         return _joined(builder, args[0].type, [vector for row in rows for vector in row])
@@ -256,7 +253,7 @@ def _across(fold: Callable) -> Any:
     return intrinsic(lambda context, block, parts: (block(block, parts), build))
 
 
-def _inverse(builder: Any, x: Any) -> Any:
+def _inverse(builder, x):
     return builder.fdiv(ir.Constant(x.type, [1.0] * LANES), x)
 
 
@@ -268,7 +265,7 @@ inverse = intrinsic(lambda context, x: (x(x), _elementwise(_inverse)))
 def number(context, row):
     """The first number of a row."""
 
-    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def build(context, builder, sig, args):
         return builder.extract_element(_parts(builder, args[0])[0], INT(0))
 
     return row.dtype(row), build

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch import Tensor, nn
 
 from simulate import training
@@ -277,7 +278,7 @@ class Learner(Module):
 
     p: StandardParameters
 
-    def build(self, permutations: np.ndarray | None = None) -> None:
+    def build(self, permutations: ndarray | None = None) -> None:
         """Teachers are drawn if none are given."""
         p, seed, device = self.p, self.seed, self.device
         stream = task.streams(seed, p.data_draw)
@@ -306,7 +307,7 @@ class Learner(Module):
                 group["lr"] = self.p.eta * self.p.share(update, self.p.updates)
             self.optimizer.step()
 
-    def measure(self) -> dict[str, np.ndarray]:
+    def measure(self) -> dict[str, ndarray]:
         """Quantities in `MEANING`."""
         quantities = measure(self.student, *self.test)
         return {name: v.double().cpu().numpy() for name, v in quantities.items()}
@@ -320,7 +321,7 @@ def memory(p: StandardParameters, itemsize: int = 4) -> float:
     scores = p.heads * length
     trained = p.blocks * (8 * p.d_model + 8 * width + 6 * p.d_ff + 5 * scores) + 4 * p.d_model
     tested = 4 * p.d_model + 4 * width + 3 * p.d_ff + 3 * scores + p.blocks * scores  # no gradients
-    rows = max(p.sequences_per_step * trained, p.n_test * tested) * length
+    rows = max((p.batch_size or p.n_train) * trained, p.n_test * tested) * length
     logits = p.n_test * p.L * p.N * (7 * itemsize + 16)
     block = 4 * p.d_model * width + (2 + (p.mlp == "glu")) * p.d_model * p.d_ff
     weights = p.blocks * block + (p.d_g + 2 * p.N + 2 * p.L) * p.d_model
@@ -332,7 +333,7 @@ def memory(p: StandardParameters, itemsize: int = 4) -> float:
     return itemsize * (rows + 12 * weights) + logits + kept
 
 
-def identity(p: StandardParameters, permutations: np.ndarray | None = None) -> dict[str, Any]:
+def identity(p: StandardParameters, permutations: ndarray | None = None) -> dict[str, Any]:
     """Given permutations, if any, identify a run."""
     return solvable.tables(p, permutations)
 
@@ -365,7 +366,7 @@ def seen(student: Student, actions: Tensor, states: Tensor, redirect: Tensor | N
 class Measured(solvable.Learner):
     """Solvable students, measured as standard transformers are."""
 
-    def measure(self) -> dict[str, np.ndarray]:
+    def measure(self) -> dict[str, ndarray]:
         """Quantities in `MEANING`."""
         students = zip(self.students.members, *self.test_data, strict=True)
         each = [measure(partial(seen, one), *test) for one, *test in students]

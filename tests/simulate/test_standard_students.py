@@ -248,10 +248,3 @@ def test_fields_that_do_nothing_are_refused(change):
         StandardParameters(**change)
     assert "\n" not in str(caught.value)
     assert isinstance(Transformer(StandardParameters.two_blocks()), nn.Module)
-
-
-def test_tokens_count_what_is_predicted():
-    """Per step a batch, per epoch the training set, L tokens each."""
-    p = StandardParameters(L=6, batch_size=256, n_train=1000)
-    assert p.tokens(10) == 10 * 256 * 6
-    assert p.replace(unit="epoch").tokens(10) == 10 * 1000 * 6

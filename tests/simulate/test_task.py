@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from simulate.state_tracking import Parameters, cyclic_group, symmetric_group, train
+from simulate.state_tracking import Parameters, train
 from simulate.state_tracking.learner import Learner
 from theory.parameters import ParameterError
-from theory.state_tracking import task
+from theory.state_tracking import groups, task
 
 LIMIT = (
     4  # standard errors: a correct program exceeds it once in 16000 seeds, and the seeds are fixed
@@ -189,10 +189,10 @@ def test_current_states_are_uniform_whatever_the_actions():
 @pytest.mark.parametrize(
     "table",
     [
-        cyclic_group(1),
-        cyclic_group(2),
-        cyclic_group(7),
-        *(symmetric_group(n) for n in (1, 2, 3, 4)),
+        groups.table("Z_1"),
+        groups.table("Z_2"),
+        groups.table("Z_7"),
+        *(groups.table(f"S_{n}_regular") for n in (1, 2, 3, 4)),
     ],
 )
 def test_groups_act_on_themselves(table):
@@ -207,13 +207,13 @@ def test_groups_act_on_themselves(table):
 
 
 def test_cyclic_commutes_and_symmetric_does_not():
-    assert (cyclic_group(5) == cyclic_group(5).T).all()
-    assert len(symmetric_group(4)) == 24
-    assert (symmetric_group(3) != symmetric_group(3).T).any()
+    assert (groups.table("Z_5") == groups.table("Z_5").T).all()
+    assert len(groups.table("S_4_regular")) == 24
+    assert (groups.table("S_3_regular") != groups.table("S_3_regular").T).any()
 
 
 def test_a_given_action_trains(tiny):
-    p, table = tiny.replace(N=6, d_g=6), symmetric_group(3)
+    p, table = tiny.replace(N=6, d_g=6), groups.table("S_3_regular")
     result = train(p, permutations=table, progress=False, workers=1)
     assert result.tau.item() == 0  # distinct elements of a regular action agree nowhere
     assert result.loss.isel(alpha=-1).item() < result.loss.isel(alpha=0).item()

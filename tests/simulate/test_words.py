@@ -48,7 +48,7 @@ def test_students_learn_the_words_and_theory_counts_them(read, tmp_path):
     """
     p, found = read
     runs = train(p, seeds=[0, 1], words=found, store=tmp_path, **ALONE)
-    given = Realisation.of_words(p, [0, 1], found)
+    given = Realisation.of_seeds(p, [0, 1], words=found)
     curve = st.predict(p, runs, level="fixed_disorder", given=given)
     other = st.predict(
         p, runs, level="fixed_disorder", given=Realisation.of_seeds(p, [0, 1], found.permutations)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import sympy as sp
 import torch
+from spelled import Spelled, generated
 from test_fixed_disorder import P, begin
 
 from theory import lowered as lowered_module
@@ -13,7 +14,6 @@ from theory.lowered import Lowered, NotLowered, number
 from theory.parameters import ParameterError
 from theory.state_tracking.fixed_disorder import FixedDisorder
 from theory.state_tracking.realisation import Realisation, Start
-from theory.state_tracking.trained import Spelled, generated
 
 i, j, k, l, n, m, seed = sp.symbols("i j k l n m seed", integer=True, positive=True)
 y = sp.Symbol("y", real=True)
@@ -108,8 +108,6 @@ def test_rates_of_the_quenched_theory_by_hand(size):
     by_hand, lowered = FixedDisorder(p, start, given).rates(), Spelled(p, start, given).rates()
     for x, expected in zip(by_hand, lowered, strict=True):
         np.testing.assert_allclose(x, expected, rtol=0, atol=3e-7 * np.abs(expected).max())
-    with pytest.raises(ParameterError, match="pairs = None"):
-        Spelled(p, start, given.without_pairs())
 
 
 def test_rates_in_torch():

@@ -136,10 +136,11 @@ SMALL = st.Parameters(N=6, L=4, d_g=6, d_h=8, n_train=64, n_test=32, eval_every=
 @pytest.fixture(scope="module")
 def students(tmp_path_factory):
     """Two students of drawn teachers, and two of the group Z_6 acting on itself."""
-    from simulate.state_tracking import cyclic_group, train
+    from simulate.state_tracking import train
+    from theory.state_tracking.groups import table
 
     store = {"store": tmp_path_factory.mktemp("runs"), "progress": False}
-    own = {}, {"permutations": cyclic_group(6)}
+    own = {}, {"permutations": table("Z_6")}
     return [train(SMALL, range(3, 5), alpha=5.0, **more, **store) for more in own]
 
 

@@ -177,7 +177,7 @@ def test_exact_solution_of_the_flow():
     """Every row: the time of A = 1/2 by two roads, the onset of a large system, where (81)
     departs.
     """
-    found, _ = tracking.exact_solution(Tracking.demo())
+    found = tracking.exact_solution(Tracking.demo())
     assert len(found) > 2 and [c.name for c in found if not c.within] == []
 
 

@@ -54,7 +54,7 @@ def test_standard_error_of_the_scatter_over_training_sets(monkeypatch):
     monkeypatch.setattr(ensemble, "shipped", runs)
     monkeypatch.setattr(ladder_checks, "data_scatter", drawn)
     monkeypatch.setattr(ladder_checks.Start, "measured", lambda runs: None)
-    found = [ladder_checks.scatter("any", lambda n: None) for _ in range(200)]
+    found = [ladder_checks.scatter("any") for _ in range(200)]
     z = [(c.measured - c.predicted) / c.standard_error for c in found]
     # The mean scatters by 0.07, the deviation by 0.05: four of them, and the curved logarithm.
     assert abs(np.mean(z)) < 0.3 and abs(np.std(z) - 1) < 0.2
@@ -208,11 +208,11 @@ def test_single_training_sets_are_followed(monkeypatch):
     p, runs = ensemble.shipped("draws_2048")
     few = runs.isel(seed=slice(0, 3), data_draw=slice(1, 2)).assign_coords(data_draw=[1])
     monkeypatch.setattr(ensemble, "shipped", lambda name: (p, few))
-    check = ladder_checks.each_training_set("draws_2048", lambda n: None)
+    check = ladder_checks.each_training_set("draws_2048")
     assert check.verdict == "agrees" and check.measured < 4e-3
     crossed = few.assign_coords(data_draw=[0])
     monkeypatch.setattr(ensemble, "shipped", lambda name: (p, crossed))
-    assert ladder_checks.each_training_set("draws_2048", lambda n: None).verdict == "FAIL"
+    assert ladder_checks.each_training_set("draws_2048").verdict == "FAIL"
 
 
 def test_renewed_ensembles_are_read_back(monkeypatch, tmp_path):

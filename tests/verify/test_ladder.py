@@ -67,7 +67,7 @@ def ladder():
         measured.FULL: types.SimpleNamespace(curves=lambda p, runs: runs)
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measured, "SETTINGS", {"table_1": measured.SETTINGS["table_1"]})
+        patch.setattr(measured, "LADDER", ("table_1",))
         patch.setattr(measured, "GRID", {"eta_1.5": measured.GRID["eta_1.5"]})
         patch.setattr(measured, "LEVELS", levels)
         patch.setattr(measured, "ON_LADDER", tuple(levels))
@@ -130,7 +130,7 @@ def test_every_term_can_be_left_out():
         assert np.ptp(without[term].share) == 0
 
 
-def small_scatter(name, tick):
+def small_scatter(name):
     """A check of redrawn training sets that holds."""
     return estimated(f"scatter over training sets, {name}", "force_noise", 1.0, 1.0, 0.01)
 
@@ -199,7 +199,7 @@ def test_terms_are_left_out_one_by_one(monkeypatch):
         return runs
 
     monkeypatch.setattr(measured, "solve", solve)
-    whole, no_pairs = (measured._without(term, lambda done: None) for term in ("whole", "no pairs"))
+    whole, no_pairs = (measured._without(term) for term in ("whole", "no pairs"))
     assert asked[0] is not asked[1] and type(asked[0]) is type(asked[1])
     assert all(float(np.abs(e).max()) == 0 for e in (*whole.errors.values(),))
     assert whole.errors.keys() == no_pairs.errors.keys()

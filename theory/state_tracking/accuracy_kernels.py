@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.extending import intrinsic
+from numpy import ndarray
 from scipy.special import ndtr
 
 from theory.compiled import njit
@@ -37,7 +38,7 @@ def _polynomial(*coefficients: float) -> Any:
     return intrinsic(lambda context, x: (x(x), emit))
 
 
-def _even(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[float], float]:
+def _even(function: Callable[[ndarray], ndarray]) -> Callable[[float], float]:
     """Machine code of an even function up to FAR."""
     end = (FAR**2 - MIDDLE) / (FAR**2 + MIDDLE)
     fitted = np.polynomial.Chebyshev.interpolate(
@@ -168,20 +169,6 @@ def _below(low, step, wrong, width, first):
 
 
 @njit(**HOW)
-def _power(x, exponent):
-    """Raise numbers to a whole power by squares, all of them at once."""
-    square = x.copy()
-    x[:] = 1
-    while exponent > 0:
-        if exponent % 2 == 1:
-            for n in range(len(x)):
-                x[n] *= square[n]
-        for n in range(len(x)):
-            square[n] *= square[n]
-        exponent //= 2
-
-
-@njit(**HOW)
 def column_accuracies(z_k, z_w, u_k, u_w, fine, middle, of_v, others, points, nodes, weight):
     """Probability that a column's correct logit is above all others, by step and share.
 
@@ -215,8 +202,7 @@ def column_accuracies(z_k, z_w, u_k, u_w, fine, middle, of_v, others, points, no
             else:
                 _below(low, step, wrong, width, first)
             for n in range(points):
-                first[n] = max(first[n], 0.0)
-            _power(first, others)
+                first[n] = max(first[n], 0.0) ** others
             total = 0.0
             for m in range(K):
                 for n in range(len(nodes)):

@@ -9,6 +9,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import sympy as sp
+from numpy import ndarray
+from sympy import (
+    Derivative,
+    Expr,
+    KroneckerDelta,
+    Limit,
+    Matrix,
+    Sum,
+    Symbol,
+    cos,
+    diff,
+    exp,
+    expand,
+    factor,
+    limit,
+    sin,
+    sqrt,
+)
 
 from theory import (
     Equations,
@@ -63,46 +81,46 @@ q1, q2, k1, k2 = (
     )
 )
 logit_block = symbol("l_block", r"l_{ij}^{(n)}", "attention score from block n", real=True)
+QUERY, KEY = Matrix([q1, q2]), Matrix([k1, k2])
 
 
-def rotation(angle: sp.Expr) -> sp.Matrix:
+def rotation(angle: Expr) -> Matrix:
     """Rotation matrix of one rotary pair."""
-    return sp.Matrix([[sp.cos(angle), -sp.sin(angle)], [sp.sin(angle), sp.cos(angle)]])
+    return Matrix([[cos(angle), -sin(angle)], [sin(angle), cos(angle)]])
 
 
-def block_logit() -> sp.Expr:
+def block_logit() -> Expr:
     """Contribution of one rotary block to the attention logit, W_Q^T Omega(j-i) W_K / sqrt(d_h)."""
-    query, key = sp.Matrix([q1, q2]), sp.Matrix([k1, k2])
-    return sp.expand((query.T * rotation(w * offset) * key)[0] / sp.sqrt(d_h))
+    return expand((QUERY.T * rotation(w * offset) * KEY)[0] / sqrt(d_h))
 
 
-def softmax_derivative() -> sp.Expr:
+def softmax_derivative() -> Expr:
     """Derivative d pi_i / d l_k of a softmax row, in terms of the attention entries."""
-    weights = sp.Sum(sp.exp(logit[j]), (j, 1, L))
-    derivative = sp.diff(softmax_row(), logit[k])
+    weights = Sum(exp(logit[j]), (j, 1, L))
+    derivative = diff(softmax_row(), logit[k])
     derivative = derivative.replace(
-        lambda e: isinstance(e, sp.Sum) and e.has(sp.KroneckerDelta),
+        lambda e: isinstance(e, Sum) and e.has(KroneckerDelta),
         lambda e: delta_sum(e.function, *e.limits),
     )
-    return sp.expand(
-        derivative.subs(sp.exp(logit[i]), pi[i] * weights).subs(sp.exp(logit[k]), pi[k] * weights)
+    return expand(
+        derivative.subs(exp(logit[i]), pi[i] * weights).subs(exp(logit[k]), pi[k] * weights)
     )
 
 
 @cache
-def power_of_plane_waves() -> sp.Expr:
+def power_of_plane_waves() -> Expr:
     """|sum_k e^{i omega k}|^2 over k = 1..L, from the geometric sum, for a generic frequency."""
-    z = sp.Symbol("z")
-    total = sp.Sum(z**k, (k, 1, L)).doit()
+    z = Symbol("z")
+    total = Sum(z**k, (k, 1, L)).doit()
     generic = next(value for value, condition in total.args if condition == True)  # noqa: E712
     squared = generic * generic.subs(z, 1 / z)  # |z| = 1
-    form = sp.sin(L * w / 2) ** 2 / sp.sin(w / 2) ** 2
-    written_as(form.rewrite(sp.exp), squared.subs(z, sp.exp(sp.I * w)))
+    form = sin(L * w / 2) ** 2 / sin(w / 2) ** 2
+    written_as(form.rewrite(exp), squared.subs(z, exp(sp.I * w)))
     return form
 
 
 @cache
-def generic_lambda() -> sp.Expr:
+def generic_lambda() -> Expr:
     """lambda_n for a frequency that is not a multiple of 2 pi: mean rotation over pairs of
     different positions.
     """
@@ -110,50 +128,41 @@ def generic_lambda() -> sp.Expr:
     return written_as((wave / L - 1) / (L - 1), (wave - L) / (L * (L - 1)))
 
 
-def sum_over_blocks(summand: sp.Expr) -> sp.Sum:
+def sum_over_blocks(summand: Expr) -> Sum:
     """Sum over the rotary blocks."""
-    return sp.Sum(summand, (n, 1, d_h / 2))
+    return Sum(summand, (n, 1, d_h / 2))
 
 
 SPECTRUM = sum_over_blocks((1 - dirichlet_kernel(omega[n], L) ** 2) ** 2)
+PULL = d_g * N / d_h * A**2 * (1 - A) ** 2
 
 
 @cache
-def mean_ansatz() -> sp.Expr:
+def mean_ansatz() -> Expr:
     """c(A) under the ansatz, averaged over the initialisation (the squared norm of a block has mean
     2 sigma^2).
     """
     gap = (1 - generic_lambda()).subs(power_of_plane_waves(), (L * dirichlet_kernel(w, L)) ** 2)
-    gap = written_as(L / (L - 1) * (1 - dirichlet_kernel(w, L) ** 2), gap)
-    mean = (d_g * N / d_h * A**2 * (1 - A) ** 2 * (L / (L - 1)) ** 2 * 4 * sigma2) * SPECTRUM
-    return written_as(
-        mean,
-        d_g
-        * N
-        / d_h
-        * A**2
-        * (1 - A) ** 2
-        * 4
-        * sigma2
-        * (gap / (1 - dirichlet_kernel(w, L) ** 2)) ** 2
-        * SPECTRUM,
-    )
+    apart = 1 - dirichlet_kernel(w, L) ** 2
+    gap = written_as(L / (L - 1) * apart, gap)
+    mean = PULL * 4 * sigma2 * SPECTRUM
+    return written_as(mean * (L / (L - 1)) ** 2, mean * (gap / apart) ** 2)
 
 
 @cache
-def matched_constant() -> sp.Expr:
+def matched_constant() -> Expr:
     """c_omega, from matching the closure L c_omega A (1 - A) to the averaged ansatz at A = 1/L."""
     constant = (mean_ansatz() / (closure() / c_omega)).subs(A, 1 / L)
     return written_as(2 * d_g * N / (L * (L - 1)) * sigma2 * (2 / d_h) * SPECTRUM, constant)
 
 
-def closure() -> sp.Expr:
+def closure() -> Expr:
     """The paper's closure of c(A)."""
     return L * c_omega * A * (1 - A)
 
 
 @cache
-def ansatz() -> sp.Expr:
+def ansatz() -> Expr:
     """c(A) under the ansatz: sum over rotary blocks of squared gradients.
 
     Raises
@@ -168,15 +177,12 @@ def ansatz() -> sp.Expr:
     )
     per_block = per_block.subs(entries, W_K2[n] + W_Q2[n])
     blocks = sum_over_blocks((1 - lambda_[n]) ** 2 * (W_K2[n] + W_Q2[n]))
-    total = d_g * N / d_h * A**2 * (1 - A) ** 2 * blocks
-    proved(
-        vanishes(d_g * N / d_h * per_block / total.subs(blocks, 1) - blocks.function),
-        "c(A) is not the sum of its blocks",
-    )
-    return total
+    scaled = d_g * N / d_h * per_block / PULL
+    proved(vanishes(scaled - blocks.function), "c(A) is not the sum of its blocks")
+    return PULL * blocks
 
 
-def gradient_squared_under_ansatz(lam: sp.Expr) -> sp.Expr:
+def gradient_squared_under_ansatz(lam: Expr) -> Expr:
     """|grad A|^2 of one rotary block, times d_h, for attention of the ansatz form.
 
     With pi_ii = A and pi_ik = (1-A)/(L-1), the double sum over positions of
@@ -187,13 +193,11 @@ def gradient_squared_under_ansatz(lam: sp.Expr) -> sp.Expr:
     off = (1 - A) / (L - 1)
     diagonal = delta_sum(A * (1 - A), (i, 1, L)) / L
     off_diagonal = -A * off * L * (L - 1) * lam / L
-    key, query = sp.Matrix([k1, k2]), sp.Matrix([q1, q2])
-    turned = (rotation(-w * L) * key, rotation(w * L) * query)
+    turned = (rotation(-w * L) * KEY, rotation(w * L) * QUERY)
     norms = sum(
-        sp.expand(sp.expand((v.T * v)[0]).subs(sp.sin(w * L) ** 2, 1 - sp.cos(w * L) ** 2))
-        for v in turned
+        expand(expand((v.T * v)[0]).subs(sin(w * L) ** 2, 1 - cos(w * L) ** 2)) for v in turned
     )
-    return sp.factor((diagonal + off_diagonal) ** 2) * norms
+    return factor((diagonal + off_diagonal) ** 2) * norms
 
 
 @cache
@@ -201,28 +205,28 @@ def equations() -> Equations:
     """Equations 5, 14 and 62-73."""
     block = block_logit()
 
-    def by_constant() -> sp.Expr:
+    def by_constant() -> Expr:
         spectrum = c_omega * (SPECTRUM / matched_constant())
         return written_as(
             c_omega * L**3 / (L - 1) * A**2 * (1 - A) ** 2, mean_ansatz().subs(SPECTRUM, spectrum)
         )
 
-    def by_entry() -> sp.Expr:
+    def by_entry() -> Expr:
         slope = delta_gradient(definitions.equations()["A"].rhs, pi[j + L, j])
-        return slope.subs(sp.KroneckerDelta(j, j), 1)
+        return slope.subs(KroneckerDelta(j, j), 1)
 
-    slope = {x: (sp.Derivative(logit_block, x), sp.diff(block, x)) for x in (q1, q2, k1, k2)}
+    slope = {x: (Derivative(logit_block, x), diff(block, x)) for x in (q1, q2, k1, k2)}
     return table(
         ref,
         status="exact",
         attention_logit=(logit_block, block, "Eq. (5)", "one rotary block"),
-        dA_dpi=(sp.Derivative(A, pi[j + L, j]), by_entry, "Eqs. (8), (65)"),
-        softmax_derivative=(sp.Derivative(pi[i], logit[k]), softmax_derivative, "Eq. (66)"),
+        dA_dpi=(Derivative(A, pi[j + L, j]), by_entry, "Eqs. (8), (65)"),
+        softmax_derivative=(Derivative(pi[i], logit[k]), softmax_derivative, "Eq. (66)"),
         **{f"dl_d{x.name}": (*slope[x], "Eq. (67)") for x in (q1, q2)},
         **{f"dl_d{x.name}": (*slope[x], "Eq. (68)") for x in (k1, k2)},
         lambda_2pi=(
-            sp.Limit(lambda_[n], w, 2 * sp.pi),
-            lambda: sp.limit(generic_lambda(), w, 2 * sp.pi),
+            Limit(lambda_[n], w, 2 * sp.pi),
+            lambda: limit(generic_lambda(), w, 2 * sp.pi),
             "below Eq. (69)",
             "the same at every multiple of 2 pi, by periodicity",
         ),
@@ -275,14 +279,14 @@ class Attention:
         self.turns = turns.reshape(p.L**2, -1).view(float)
         self.L = p.L
 
-    def forward(self, W_Q: np.ndarray, W_K: np.ndarray) -> np.ndarray:
+    def forward(self, W_Q: ndarray, W_K: ndarray) -> ndarray:
         """Softmax of the rotary logits."""
         pairs = W_Q.view(complex) * W_K.view(complex).conj()
         l = (pairs.view(float) @ self.turns.T).reshape(-1, self.L, self.L)
         weight = np.exp(l - l.max(2, keepdims=True))
         return weight / weight.sum(2, keepdims=True)
 
-    def parts(self, W_Q: np.ndarray, W_K: np.ndarray) -> tuple[np.ndarray, ...]:
+    def parts(self, W_Q: ndarray, W_K: ndarray) -> tuple[ndarray, ...]:
         """Attention, its diagonal (weight on correct actions), and the sum of squares of the other
         entries.
         """
@@ -290,9 +294,7 @@ class Attention:
         own = np.einsum("bii->bi", at)
         return at, own, (at**2).sum(2) - own**2
 
-    def backward(
-        self, W_Q: np.ndarray, W_K: np.ndarray, at: np.ndarray, force: np.ndarray
-    ) -> list[np.ndarray]:
+    def backward(self, W_Q: ndarray, W_K: ndarray, at: ndarray, force: ndarray) -> list[ndarray]:
         """Gradients with respect to W_Q and W_K from those with respect to the attention
         entries.
         """

@@ -10,27 +10,22 @@ import mpmath
 import numpy as np
 import scipy.integrate
 import sympy as sp
+from numpy import ndarray
 
 from theory import numeric
 from theory.state_tracking import exact
 from theory.state_tracking.dynamics import flow
-from theory.state_tracking.fixed_disorder import FixedDisorder
-from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.quadrature import emergence_time
-from theory.state_tracking.realisation import Realisation, Start
 from theory.state_tracking.symbols import A, N, S, d_g, zeta
-from theory.state_tracking.trained import Spelled
 from theory.timing import measured, row
 
 POINTS, LOOPED, REFERENCES, DIGITS = 10_000, 100, 12, 20
 RTOL, ATOL = 1e-10, 1e-12
 HORIZON = 1e6  # end of integration in alpha; the loop does not know the event time in advance
 AGREE = 1e-9  # relative, against mpmath
-CALLS = 21  # evaluations of the rates of the fixed-disorder theory
-ROUNDED = 1.2e-7  # relative; pairs are in single precision
 
 
-def sample(points: int, seed: int = 0) -> dict[str, np.ndarray]:
+def sample(points: int, seed: int = 0) -> dict[str, ndarray]:
     """Random parameter points: sizes of the paper's robustness sweeps, initial values above the
     separatrix.
     """
@@ -54,7 +49,7 @@ def sample(points: int, seed: int = 0) -> dict[str, np.ndarray]:
     return v | {"R_0": v["S_0"] + rng.uniform(0.5 * edge, 0.1)}
 
 
-def integrator(values: Mapping[str, np.ndarray]) -> Callable[[int], float]:
+def integrator(values: Mapping[str, ndarray]) -> Callable[[int], float]:
     """Event time of one point by LSODA with a terminal event; right-hand side compiled for plain
     floats.
     """
@@ -65,7 +60,7 @@ def integrator(values: Mapping[str, np.ndarray]) -> Callable[[int], float]:
     )
     rates = sp.lambdify([*system.state, *free], list(system.expanded.values()), "math", cse=True)
 
-    def event(_: float, state: np.ndarray) -> float:
+    def event(_: float, state: ndarray) -> float:
         return state[0] - 0.5
 
     event.terminal = True  # type: ignore[attr-defined]
@@ -131,24 +126,6 @@ def reference(values: Mapping[str, float], level: Any = "0.5", digits: int = DIG
         return total / (v["eta"] * v["pace"])
 
 
-def rates(p: Parameters, calls: int) -> list[dict[str, Any]]:
-    """Rows for the rates of the fixed-disorder theory of one student: median time per call of
-    generated and hand-written code.
-    """
-    rng = np.random.default_rng(0)
-    start = Start.drawn(p, 1, rng)
-    given = Realisation.drawn(p, start, rng)
-    (slow, lowered), (fast, by_hand) = (
-        measured(kind(p, start, given).rates, calls) for kind in (Spelled, FixedDisorder)
-    )
-    pairs = zip(lowered, by_hand, strict=True)
-    apart = max(float(np.abs(x - y).max() / np.abs(x).max()) for x, y in pairs)
-    return [
-        row("rates, lowered", 1, slow, 0.0, ROUNDED),
-        row("rates, by hand", 1, fast, apart, ROUNDED),
-    ]
-
-
 def benchmark() -> dict[str, Any]:
     """Run the benchmark.
 
@@ -167,23 +144,18 @@ def benchmark() -> dict[str, Any]:
     loop_spent, looped = measured(lambda: np.array([solve(k) for k in range(LOOPED)]), 1)
     true = [reference({q: x[k] for q, x in values.items()}) for k in range(REFERENCES)]
 
-    def error(times: np.ndarray) -> float:
+    def error(times: ndarray) -> float:
         return max(float(abs(t / r - 1)) for t, r in zip(times, true, strict=False))
 
     apart = float(np.max(np.abs(looped / crossing[:LOOPED] - 1)))
     solved = row("exact solution, quadrature", POINTS, spent, error(crossing), AGREE)
     loop = row("LSODA loop, terminal event", LOOPED, loop_spent, error(looped), AGREE)
-    by_equations, by_hand = rates(Parameters(), CALLS)
-    times_of = by_equations["seconds"] / by_hand["seconds"]
     return {
         "ratio": loop["microseconds_per_point"] / solved["microseconds_per_point"],
         "agree": solved["within"] and loop["within"],
         "apart": apart,
-        "lowered": times_of,
-        "rows": [solved, loop, by_equations, by_hand],
+        "rows": [solved, loop],
         "note": f"time of A = 1/2; exact: median of 3 runs over {POINTS} points; LSODA (rtol {RTOL:g}, atol {ATOL:g}) timed on the "
         f"first {LOOPED} of them; error: largest relative one on the first {REFERENCES}, against mpmath with {DIGITS} digits; "
-        f"over all {LOOPED} the two differ by up to {apart:.1e}, the integrator's own error; "
-        f"rates of the fixed-disorder theory at Table 1, median of {CALLS} calls: lowered from its equations {times_of:.2g} times those by hand, "
-        "whose pairs are in single precision",
+        f"over all {LOOPED} the two differ by up to {apart:.1e}, the integrator's own error",
     }

@@ -6,21 +6,21 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy import ndarray
+from scipy.optimize.elementwise import find_root
 
 from theory import Allowed, arguments, by_dimension, scope, sweep
 from theory.arguments import Times
 from theory.special import log_linear
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.quadrature import CHUNK, NAMES, NODES, TO_INTEGRAL, TO_LEGENDRE, Points
+from theory.state_tracking.quadrature import CHUNK, NAMES, NODES, TO_INTEGRAL, Points
 from theory.state_tracking.scope import FLOW
-
-ROUNDING = 4e-16  # of numbers up to 1
 
 
 @scope.guard(FLOW)
 @by_dimension(along="alpha")
-def states(p: Any, alpha: Any, **swept: Any) -> dict[str, np.ndarray]:
+def states(p: Any, alpha: Any, **swept: Any) -> dict[str, ndarray]:
     """A, R and S of the exact solution at given times, for many parameter points.
 
     Parameters
@@ -58,15 +58,15 @@ def states(p: Any, alpha: Any, **swept: Any) -> dict[str, np.ndarray]:
     return {"A": A, "R": S + D, "S": S}
 
 
-def _still(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
+def _still(points: Points, times: ndarray) -> tuple[ndarray, ...]:
     """A, D and S at points where attention, or everything, is constant."""
     c = points[:, None]
     return np.broadcast_arrays(c.A_0, *_coast(c, c.A_0, c.D_0, c.S_0, times))
 
 
 def _coast(
-    c: Points, A: np.ndarray, D: np.ndarray, S: np.ndarray, after: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+    c: Points, A: ndarray, D: ndarray, S: ndarray, after: ndarray
+) -> tuple[ndarray, ndarray]:
     """D and S at a time ``after`` the given state, at constant attention (`late_time`,
     ``coasting_margin``).
     """
@@ -80,7 +80,7 @@ def _coast(
     return D + c.pace * A * mass, S + rate * mass
 
 
-def _reach(points: Points, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _reach(points: Points, end: float) -> tuple[ndarray, ndarray, ndarray]:
     """Integration limits in s that cover the times up to ``end``, and the s at which A
     reaches 1.
     """
@@ -109,7 +109,7 @@ def _reach(points: Points, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 @np.errstate(over="ignore", invalid="ignore")  # times may overflow
-def _moving(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
+def _moving(points: Points, times: ndarray) -> tuple[ndarray, ...]:
     """A, D and S at points where attention changes: monotone inversion of alpha(s), then constant
     attention once A = 1.
     """
@@ -118,52 +118,31 @@ def _moving(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
     row = np.arange(start.size)[:, None]
     k = np.clip((run.alpha[:, None, :] <= times[:, None]).sum(-1) - 1, 0, run.alpha.shape[1] - 2)
     half = np.diff(run.edge)[row, k] / 2
-    grown, rate = (
-        half[..., None] * (run.alpha_rate @ to.T)[row, k] for to in (TO_INTEGRAL, TO_LEGENDRE)
-    )
-    wanted = times - run.alpha[row, k]
-    inside = solve_monotone(lambda t: legendre(t, grown, rate), wanted)
+    grown = half[..., None] * (run.alpha_rate @ TO_INTEGRAL.T)[row, k]
+    ends = (legendre(np.full(half.shape, t), grown) for t in (-1.0, 1.0))
+    wanted = np.clip(times - run.alpha[row, k], *ends)
+    series = grown.reshape(-1, grown.shape[-1])
+
+    def gap(t: ndarray, time: ndarray, number: ndarray) -> ndarray:
+        return legendre(t, series[number.astype(int)]) - time
+
+    numbers = np.arange(wanted.size).reshape(wanted.shape)
+    found = find_root(gap, (-1.0, 1.0), args=(wanted, numbers)).x
+    inside = np.nan_to_num(found)  # in the middle of a panel in which times overflow
     s = run.edge[row, k] + half * (1 + inside)
     c = points[:, None]
     D, E, _ = c.chart(s)
-    (within,) = legendre(inside, (run.T_rate @ TO_INTEGRAL.T)[row, k])
-    T = run.T[row, k] + half * within
+    T = run.T[row, k] + half * legendre(inside, (run.T_rate @ TO_INTEGRAL.T)[row, k])
     S = c.off_target(D, T)
     over = (times > run.alpha[:, -1:]) & (stop == locked)[:, None]
     D_late, S_late = _coast(c, np.ones_like(D), D, S, times - run.alpha[:, -1:])
     return np.where(over, 1.0, -np.expm1(-E)), np.where(over, D_late, D), np.where(over, S_late, S)
 
 
-def legendre(t: np.ndarray, *series: np.ndarray) -> list[np.ndarray]:
+def legendre(t: ndarray, series: ndarray) -> ndarray:
     """Legendre series with different coefficients for every t."""
-    most = max(c.shape[-1] for c in series)
-    basis = np.polynomial.legendre.legvander(t, most - 1)
-    return [np.einsum("...j,...j", basis[..., : c.shape[-1]], c) for c in series]
-
-
-def solve_monotone(of: Any, wanted: np.ndarray) -> np.ndarray:
-    """Solve ``value(t) = wanted`` for an increasing function on [-1, 1] by bracketed Newton
-    steps, to rounding; ``of(t)`` gives value and slope.
-    """
-    low = np.full(wanted.shape, -1.0)
-    high = np.full(wanted.shape, 1.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = np.clip(np.nan_to_num(2 * wanted / of(high)[0], nan=1.0) - 1, low, high)  # a line
-    finest = ROUNDING * np.abs(wanted)  # where it is flat, t is known less well
-    for _ in range(100):
-        value, slope = of(t)
-        gap = value - wanted
-        low = np.where(gap < 0, t, low)
-        high = np.where(gap < 0, high, t)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            step = t - gap / slope
-        step = np.where((step >= low) & (step <= high), step, (low + high) / 2)
-        step = np.where(np.abs(gap) > finest, step, t)  # also where the value is no number
-        done = np.all(np.abs(step - t) <= ROUNDING)
-        t = step
-        if done:
-            break
-    return t
+    basis = np.polynomial.legendre.legvander(t, series.shape[-1] - 1)
+    return np.einsum("...j,...j", basis, series)
 
 
 @scope.guard(FLOW)

@@ -337,12 +337,3 @@ class StandardParameters(Parameters):
             only = type(self).__dataclass_fields__[name].default
             if value != only:
                 raise ParameterError(f"{name} = {value!r}: must be {only!r} for {why}")
-
-    @property
-    def sequences_per_step(self) -> int:
-        """Sequences of a step of the optimiser (the last of an epoch may be smaller)."""
-        return self.batch_size or self.n_train
-
-    def tokens(self, epochs: Any) -> Any:
-        """Predicted tokens seen after so many epochs, or steps where those are counted."""
-        return epochs * self.L * (self.sequences_per_step if self.unit == "step" else self.n_train)

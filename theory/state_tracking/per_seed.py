@@ -10,7 +10,7 @@ from theory.state_tracking.dressed import Dressed
 from theory.state_tracking.fixed_disorder import FixedDisorder
 from theory.state_tracking.integrate import data_scatter, half_times, solve
 from theory.state_tracking.realisation import Realisation, Start
-from theory.state_tracking.trained import Spelled, Trained, system
+from theory.state_tracking.trained import Trained, system
 
 __all__ = [
     "Arrivals",
@@ -20,7 +20,6 @@ __all__ = [
     "Orders",
     "Realisation",
     "FixedDisorder",
-    "Spelled",
     "Start",
     "Trained",
     "batch_times",

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-import xarray as xr
+from numpy import ndarray
+from xarray import Dataset
 
 from theory import scope
 from theory.parameters import Allowed, ParameterError, number
@@ -43,16 +44,16 @@ class Start:
         Variance of the entries of M at the teachers' ones, and of the other entries.
     """
 
-    W_Q: np.ndarray
-    W_K: np.ndarray
-    R: np.ndarray
-    S: np.ndarray
-    zeta: np.ndarray
-    variance_right: np.ndarray
-    variance_wrong: np.ndarray
+    W_Q: ndarray
+    W_K: ndarray
+    R: ndarray
+    S: ndarray
+    zeta: ndarray
+    variance_right: ndarray
+    variance_wrong: ndarray
 
     @classmethod
-    def measured(cls, runs: xr.Dataset) -> Self:
+    def measured(cls, runs: Dataset) -> Self:
         """Initial values of the seeds of an ensemble over ``(seed, alpha)``.
 
         Raises
@@ -161,10 +162,10 @@ class Realisation:
         Training sets of the seeds.
     """
 
-    teachers: np.ndarray
-    M: np.ndarray
-    share: np.ndarray
-    pairs: np.ndarray | None = None
+    teachers: ndarray
+    M: ndarray
+    share: ndarray
+    pairs: ndarray | None = None
     seeds: tuple[int, ...] | None = None
     data_draw: int | None = None
     sequences: tuple[task.Sequences, ...] | None = None
@@ -174,7 +175,7 @@ class Realisation:
         cls,
         p: Parameters,
         seeds: Sequence[int],
-        permutations: np.ndarray | None = None,
+        permutations: ndarray | None = None,
         words: Words | None = None,
     ) -> Self:
         """Realisation of the students that training with these parameters and seeds produces.
@@ -212,12 +213,7 @@ class Realisation:
         return replace(cls.joined(parts), seeds=(*map(int, seeds),), data_draw=p.data_draw)
 
     @classmethod
-    def of_words(cls, p: Parameters, seeds: Sequence[int], words: Words) -> Self:
-        """Realisation of students trained on the words of a file; errors as in `of_seeds`."""
-        return cls.of_seeds(p, seeds, words=words)
-
-    @classmethod
-    def of(cls, p: Parameters, runs: xr.Dataset) -> Self:
+    def of(cls, p: Parameters, runs: Dataset) -> Self:
         """Realisation of the students of an ensemble over ``(seed, alpha)``.
 
         Raises
@@ -233,13 +229,13 @@ class Realisation:
         given = configuration.get("given_permutations")
         if "given_words" in configuration:
             raise ParameterError(
-                "runs: trained on a file's words; pass given = Realisation.of_words(p, seeds, words)"
+                "runs: trained on a file's words; pass given = Realisation.of_seeds(p, seeds, words=words)"
             )
         counted = cls.of_seeds(p, np.atleast_1d(runs.seed.values).tolist(), given)
         counted.belongs(p, runs)
         return counted
 
-    def belongs(self, p: Parameters, runs: xr.Dataset | None) -> None:
+    def belongs(self, p: Parameters, runs: Dataset | None) -> None:
         """Raise an error if parameters or runs belong to other students.
 
         Raises
@@ -274,12 +270,12 @@ class Realisation:
                     f"start at {start[worst]:.5g}: they have other teachers or other weights"
                 )
 
-    def overlap(self) -> np.ndarray:
+    def overlap(self) -> ndarray:
         """Overlap R of every student at time 0, shape (B,)."""
         return np.einsum("bsar,bars->b", self.one_hot(), self.M) / self.teachers[0].size
 
     @classmethod
-    def counted(cls, teachers: np.ndarray, M: np.ndarray, data: task.Sequences) -> Self:
+    def counted(cls, teachers: ndarray, M: ndarray, data: task.Sequences) -> Self:
         """Realisation of one student from its training set."""
         actions, states = data.actions, data.states
         (n, L), (d_g, N) = actions.shape, teachers.shape
@@ -352,12 +348,12 @@ class Realisation:
         matrices = [matched(x, start, k, rng) for k, x in enumerate(self.teachers)]
         return replace(self, M=np.stack(matrices))
 
-    def one_hot(self) -> np.ndarray:
+    def one_hot(self) -> ndarray:
         """Teachers as matrices of shape ``(B, N, d_g, N)``: current state, action, next state."""
         return (self.teachers.swapaxes(1, 2)[..., None] == np.arange(self.M.shape[2])).astype(float)
 
 
-def matched(teachers: np.ndarray, start: Start, k: int, rng: np.random.Generator) -> np.ndarray:
+def matched(teachers: ndarray, start: Start, k: int, rng: np.random.Generator) -> ndarray:
     """Random M ``(d_g, N, N)`` with R, S, zeta and the variances of entries of seed k of a
     start.
     """

@@ -5,6 +5,22 @@ training, by another clock.
 from functools import cache
 
 import sympy as sp
+from sympy import (
+    Add,
+    Expr,
+    Integer,
+    KroneckerDelta,
+    Poly,
+    Sum,
+    Symbol,
+    binomial,
+    diff,
+    exp,
+    expand,
+    log,
+    solve,
+    sqrt,
+)
 
 from theory import (
     Equations,
@@ -38,15 +54,15 @@ BEYOND = "beyond the paper: rewards"
 
 
 @cache
-def success_of_margin() -> sp.Expr:
+def success_of_margin() -> Expr:
     """Probability of the right state, exp of minus the supervised loss: what g leaves."""
-    probability = sp.exp(-mean_field.equations()["loss_of_margin"].rhs)
+    probability = exp(-mean_field.equations()["loss_of_margin"].rhs)
     written_as(1 - mean_field.equations()["g"].rhs, probability)
-    return written_as(1 / (1 + (N - 1) * sp.exp(-m)), probability)
+    return written_as(1 / (1 + (N - 1) * exp(-m)), probability)
 
 
 @cache
-def excess() -> sp.Expr:
+def excess() -> Expr:
     """Gain of one step of the rollout recursion: accuracy after a right state minus that after a
     wrong one.
     """
@@ -54,16 +70,16 @@ def excess() -> sp.Expr:
 
 
 @cache
-def expected(steps: sp.Expr = L) -> sp.Expr:
+def expected(steps: Expr = L) -> Expr:
     """Expected reward after some steps, by x: the rollout accuracy (18) with s for the accuracy."""
     of_s = rollout.equations()["rollout_mean"].rhs.subs(L, steps).subs(accuracy, s)
     return written_as((N - 1) / N * x**steps + 1 / N, of_s.subs(s, success()))
 
 
 @cache
-def success() -> sp.Expr:
+def success() -> Expr:
     """s by x."""
-    (solutions,) = sp.solve(excess() - x, s)
+    (solutions,) = solve(excess() - x, s)
     return written_as((1 + (N - 1) * x) / N, solutions)
 
 
@@ -78,17 +94,17 @@ def prove_orbit() -> None:
     ArithmeticError
         If a rate depends on the margin in another way.
     """
-    slope = -sp.diff(sp.log(1 / success_of_margin()), m)
+    slope = -diff(log(1 / success_of_margin()), m)
     mass = mean_field.equations()["g"].rhs
     proved(vanishes(slope - mass), "the loss does not fall with the margin as g says")
     for rate in supervised("tau").rhs.values():
         proved(
-            sp.diff(rate / g, g) == 0 and not rate.has(m),
+            diff(rate / g, g) == 0 and not rate.has(m),
             "a rate of the flow is not proportional to g",
         )
 
 
-def pace_of(objective: sp.Expr) -> sp.Expr:
+def pace_of(objective: Expr) -> Expr:
     """Clock of an objective by x: its slope in the margin over that of -loss = ln s, so its slope
     in ln s.
     """
@@ -97,7 +113,7 @@ def pace_of(objective: sp.Expr) -> sp.Expr:
 
 
 @cache
-def clock_of(reward: str, steps: sp.Expr = L) -> sp.Expr:
+def clock_of(reward: str, steps: Expr = L) -> Expr:
     """Clock by x and s for each kind of reward, without baseline.
 
     Parameters
@@ -117,10 +133,10 @@ def clock_of(reward: str, steps: sp.Expr = L) -> sp.Expr:
         return _by_excess(pace_of(success()), sp.S.One)
     one = expected(t).diff(x) * excess().diff(s)
     shape = written_as(t * x ** (t - 1), one)
-    return sp.Sum(shape, (t, 1, steps)) / steps * s
+    return Sum(shape, (t, 1, steps)) / steps * s
 
 
-def _by_excess(derived: sp.Expr, shape: sp.Expr) -> sp.Expr:
+def _by_excess(derived: Expr, shape: Expr) -> Expr:
     """A clock as a function of x times s."""
     written_as(shape * success(), derived)
     return shape * s
@@ -177,14 +193,14 @@ MOST_GROUP = 256  # rollouts of a group whose sum over k is spelled out
 
 
 @cache
-def scatter_gain() -> sp.Expr:
+def scatter_gain() -> Expr:
     """Rows differ in s. Labels push a row by 1 - s, rewards by s (1 - s) times what the other steps
     of its rollout give, on average: means of a polynomial of degree two.
     """
-    off = sp.Symbol("off", real=True)  # s of a row less the mean: mean 0, mean square `scatter`
+    off = Symbol("off", real=True)  # s of a row less the mean: mean 0, mean square `scatter`
 
-    def mean(value: sp.Expr) -> sp.Expr:
-        c = sp.Poly(sp.expand(value), off)
+    def mean(value: Expr) -> Expr:
+        c = Poly(expand(value), off)
         return c.coeff_monomial(1) + c.coeff_monomial(off**2) * scatter
 
     slope = success_of_margin().diff(m)
@@ -195,35 +211,35 @@ def scatter_gain() -> sp.Expr:
 
 
 @cache
-def baseline_gain() -> sp.Expr:
+def baseline_gain() -> Expr:
     """Mean of sum_j (delta_ij - 1/G) R_j over the score of rollout i: only the own reward is
     correlated with it.
     """
-    correlated = delta_sum(sp.KroneckerDelta(i, j) * (sp.KroneckerDelta(i, j) - 1 / G), (j, 1, G))
+    correlated = delta_sum(KroneckerDelta(i, j) * (KroneckerDelta(i, j) - 1 / G), (j, 1, G))
     return written_as(1 - 1 / G, correlated)
 
 
 @cache
-def normalised_gain() -> sp.Expr:
+def normalised_gain() -> Expr:
     """Rewards less their mean, over their standard deviation in the group. The mean score of a
     right rollout is grad J / J, that of a wrong one -grad J / (1 - J).
     """
     share = k / G
-    spread = sp.sqrt(share * (1 - share))
+    spread = sqrt(share * (1 - share))
     mean_score = share * (1 - share) / spread / J + (1 - share) * share / spread / (1 - J)
-    chance = sp.binomial(G, k) * J**k * (1 - J) ** (G - k)
+    chance = binomial(G, k) * J**k * (1 - J) ** (G - k)
     value = written_as(spread / (J * (1 - J)), mean_score)
-    return sp.Sum(chance * value, (k, 1, G - 1))  # all alike: no advantage
+    return Sum(chance * value, (k, 1, G - 1))  # all alike: no advantage
 
 
 @cache
-def normalised_limit() -> sp.Expr:
+def normalised_limit() -> Expr:
     """The share of a large group is J."""
-    of_share = sp.sqrt(J * (1 - J)) / (J * (1 - J))
-    return written_as(1 / sp.sqrt(J * (1 - J)), of_share)
+    of_share = sqrt(J * (1 - J)) / (J * (1 - J))
+    return written_as(1 / sqrt(J * (1 - J)), of_share)
 
 
-def gain(size: int, normalised: bool) -> sp.Expr:
+def gain(size: int, normalised: bool) -> Expr:
     """Factor of the clock from a baseline, or from a normalisation, over ``size`` rollouts; a large
     group is taken as infinite.
     """
@@ -232,7 +248,7 @@ def gain(size: int, normalised: bool) -> sp.Expr:
     if size > MOST_GROUP:
         return normalised_limit()
     summed = normalised_gain()
-    return sp.Add(*(summed.function.subs({G: size, k: n}) for n in range(1, size)))
+    return Add(*(summed.function.subs({G: size, k: n}) for n in range(1, size)))
 
 
 @cache
@@ -241,7 +257,7 @@ def full_clock(
     size: int | None = None,
     normalised: bool = False,
     steps: int | None = None,
-) -> sp.Expr:
+) -> Expr:
     """Clock as a function of s alone, with baseline or normalisation.
 
     Parameters
@@ -255,7 +271,7 @@ def full_clock(
     steps : int, optional
         Steps of a rollout, if not L.
     """
-    length = L if steps is None else sp.Integer(steps)
+    length = L if steps is None else Integer(steps)
     plain = clock_of(reward, length)
     if size is None:
         return plain.subs(x, excess())
@@ -276,7 +292,7 @@ def flow(
     """
     base = supervised("tau")
     timed = full_clock(reward, size, normalised, steps).subs(s, 1 - g)
-    if steps is None and timed.has(sp.Sum):
+    if steps is None and timed.has(Sum):
         raise ParameterError(f"steps = None: must be a number for reward = {reward!r}")
     return Flow(
         name=f"state_tracking, reward: {reward}",

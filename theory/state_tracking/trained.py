@@ -10,13 +10,13 @@ multiplies is then a sum over groups, which is counted once.
 
 import copy
 from functools import cache
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-import sympy as sp
+from numpy import ndarray
+from sympy import Expr, KroneckerDelta, Sum
 
 from theory.equation import Equation, table
-from theory.lowered import Lowered
 from theory.notation import array, symbol
 from theory.optimisers import Steps
 from theory.parameters import ParameterError
@@ -26,8 +26,6 @@ from theory.state_tracking.definitions import pi
 from theory.state_tracking.fixed_disorder import (
     GROUP,
     FixedDisorder,
-    force,
-    mean,
     pairs,
     plain,
     share,
@@ -55,26 +53,26 @@ mean_response = array("J_mean", r"\bar{J}", "response of probabilities, mean ove
 excess_loss = symbol("l_excess", r"\ell^{\mathcal{E}}", "what this adds to the mean loss")
 
 
-def beyond_expected() -> sp.Expr:
+def beyond_expected() -> Expr:
     """Summed over the groups of a state and a step, with their shares: about the known mean of each
     group, less what independent uniform actions have.
     """
     rows, by_group = share[GROUP], (a, 1, d_g)
     means = pairs[s, i, j, a, b] * pairs[s, i, k, a, c] / rows
-    same = sp.KroneckerDelta(j, k) * weight_covariance() * sp.Sum(rows * within(), by_group)
-    return triples[s, i, j, b, k, c] - sp.Sum(means, by_group) - same
+    same = KroneckerDelta(j, k) * weight_covariance() * Sum(rows * within(), by_group)
+    return triples[s, i, j, b, k, c] - Sum(means, by_group) - same
 
 
-def loss() -> sp.Expr:
+def loss() -> Expr:
     """Half the response contracted with the covariance of logits."""
-    elsewhere = (1 - sp.KroneckerDelta(i, j)) * (1 - sp.KroneckerDelta(i, k))
+    elsewhere = (1 - KroneckerDelta(i, j)) * (1 - KroneckerDelta(i, k))
     entries = M[b, r, s] * mean_response[s, r, q] * M[c, q, s]
     groups = ((s, 1, N), (i, 1, L))
     places = ((j, 1, L), (k, 1, L))
     actions = ((b, 1, d_g), (c, 1, d_g))
     states = ((r, 1, N), (q, 1, N))
     weights = elsewhere * pi[i, j] * pi[i, k] * excess[s, i, j, b, k, c]
-    return sp.Sum(weights * entries, *groups, *places, *actions, *states) / 2
+    return Sum(weights * entries, *groups, *places, *actions, *states) / 2
 
 
 @cache
@@ -83,7 +81,7 @@ def equations() -> dict[str, Equation]:
     groups = ((i, 1, L), (a, 1, d_g))
     response = fixed_disorder.equations()["response"].rhs
     of_group = response.xreplace({fixed_disorder.prob[x]: plain[(*GROUP, x)] for x in (r, q)})
-    average = sp.Sum(share[GROUP] * of_group, *groups) / sp.Sum(share[GROUP], *groups)
+    average = Sum(share[GROUP] * of_group, *groups) / Sum(share[GROUP], *groups)
     exact = table(
         ref(BEYOND), status="exact", covariance_excess=(excess[s, i, j, b, k, c], beyond_expected())
     )
@@ -133,7 +131,7 @@ class Covariances:
         If they need more memory than there is.
     """
 
-    def __init__(self, p: Parameters, given: Realisation, left: np.ndarray) -> None:
+    def __init__(self, p: Parameters, given: Realisation, left: ndarray) -> None:
         self.p = p
         sets = given.sequences or ()
         memory.require(excess_memory, p, "covariances of a training set", times=len(sets))
@@ -148,8 +146,8 @@ class Covariances:
         return part
 
     def _counted(
-        self, data: task.Sequences, given: Realisation, left: np.ndarray, student: int
-    ) -> np.ndarray:
+        self, data: task.Sequences, given: Realisation, left: ndarray, student: int
+    ) -> ndarray:
         """Excess of one student, shape (s, b c, i j k)."""
         p, (n, L), d = self.p, data.actions.shape, self.p.d_g
         if given.pairs is None:
@@ -176,8 +174,8 @@ class Covariances:
         return out.reshape(p.N, d * d, L**3)
 
     def slopes(
-        self, at: np.ndarray, P: np.ndarray, rows: np.ndarray, M: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        self, at: ndarray, P: ndarray, rows: ndarray, M: ndarray
+    ) -> tuple[ndarray, ndarray, ndarray]:
         """Derivatives of what the excess adds to the loss: by probabilities P per share of a group,
         by M as it stands beside them, and by attention.
 
@@ -248,7 +246,7 @@ class Counted(FourthOrder):
         if known and entries(p) <= MOST:
             self.covariances = Covariances(p, given, self.left)
 
-    def _answers(self, every: list[tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:
+    def _answers(self, every: list[tuple[ndarray, ...]]) -> dict[str, ndarray]:
         """Accuracies on all words where they can be listed: of few actions, logits are far from
         Gaussian and those of different states go together.
         """
@@ -258,14 +256,14 @@ class Counted(FourthOrder):
         return {"steps": np.array(steps), "rollout_accuracy": np.array(ends)}
 
 
-def on_all_words(at: np.ndarray, M: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, float]:
+def on_all_words(at: ndarray, M: ndarray, target: ndarray) -> tuple[ndarray, float]:
     """Shares over all words and first states: of right answers by step, beside the right states;
     of rollouts by the likeliest next states that end right.
     """
     (N, d, _), L = M.shape, len(at)
     words = np.indices((d,) * L).reshape(L, -1)
 
-    def likeliest(row: np.ndarray, entries: np.ndarray) -> np.ndarray:
+    def likeliest(row: ndarray, entries: ndarray) -> ndarray:
         z = np.zeros((1, N))
         for weight in row:  # words one letter longer
             z = (z[:, None] + weight * entries).reshape(-1, N)
@@ -319,7 +317,7 @@ class Trained(Counted):
             self.state = self.steps(self.state, self.gradients())
         self.epochs += 1
 
-    def observe(self) -> dict[str, np.ndarray]:
+    def observe(self) -> dict[str, ndarray]:
         """Order parameters, logits, loss and accuracies per seed, over the whole training set."""
         self.see(self.whole, self.p.n_train)
         return super().observe()
@@ -334,56 +332,3 @@ def system(
     if not p.steady or p.batches > 1:
         return Trained(p, start, given, accuracies)
     return (Counted if _counts(p) else FixedDisorder)(p, start, given, accuracies)
-
-
-# Rates of the fixed-disorder theory as generated from its equations
-
-rate = sp.IndexedBase("rate_M")  # rate per epoch
-
-
-@cache
-def generated(xp: Any = np) -> Lowered:
-    """Array code generated from the equations: change of M per epoch and force on attention, from
-    ``M``, ``M_star``, ``pi``, ``nu`` and ``pairs`` of a stack of students, and the sizes.
-
-    An empty group is treated as one row; it has no pairs and no fluctuations, and does not
-    contribute.
-
-    Parameters
-    ----------
-    xp : module
-        Array module, as `theory.lowered.Lowered`.
-    """
-    eq = fixed_disorder.equations()
-    logit = sp.exp(mean[(*GROUP, r)])
-    student = sp.Symbol("student", integer=True, positive=True)
-    steps = ("mean_weight", "group_logit", "mean_entry", "entry_covariance", "scatter")
-    later = ("logit_lift", "mean_probability", "response", "force")
-    made = {eq[name].lhs: eq[name].rhs for name in steps}
-    made[plain[r]] = logit / sp.Sum(logit, (r, 1, N))
-    made |= {eq[name].lhs: eq[name].rhs for name in later}
-    made[rate[b, r, s]] = eq["rate_M"].rhs / (d_g * N)
-    return Lowered(made, (rate[b, r, s], force[i, j]), (student, *GROUP), xp)
-
-
-class Spelled(FixedDisorder):
-    """`FixedDisorder` for counted training sets, with rates generated from the equations."""
-
-    def __init__(self, p: Parameters, start: Start, given: Realisation) -> None:
-        super().__init__(p, start, given)
-        if given.pairs is None:
-            raise ParameterError("pairs = None: must be counts of a training set")
-        self.numbers = {
-            **{"N": p.N, "L": p.L, "d_g": p.d_g, "n_train": p.n_train, "eta": p.eta},
-            "nu": np.maximum(given.share, 1 / (p.n_train * p.L)),
-            "pairs": given.pairs.astype(float),
-            "M_star": self.teachers.transpose(0, 2, 3, 1),
-        }
-
-    def gradients(self) -> list[np.ndarray]:
-        """Derivatives of the loss by the state."""
-        W_Q, W_K, M = self.state
-        pi = self.attention.forward(W_Q, W_K)
-        d_M, by_at = generated()({**self.numbers, "pi": pi, "M": M.transpose(0, 2, 3, 1)})
-        heads = self.attention.backward(W_Q, W_K, pi, by_at)
-        return [*heads, -d_M.transpose(0, 3, 1, 2) / self.p.eta]

@@ -2,11 +2,11 @@
 general state evolution and message passing.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import joblib
 import numpy as np
 import xarray as xr
 
@@ -120,9 +120,7 @@ def band(p: Parameters, name: str) -> Band | None:
     return None if measured is None else Band(*measured, SELECTION)
 
 
-def each(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """Map a function over arguments on all cores."""
-    return joblib.Parallel(n_jobs=-1)(joblib.delayed(function)(*a) for a in arguments)
+each = partial(pool.each, what="fits", unit="fit")
 
 
 def order_parameters(

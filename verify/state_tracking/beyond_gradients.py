@@ -3,13 +3,14 @@ the variance of M; a penalty on the divergence from an old policy, its value and
 attention by keys and queries, and the constants c.
 """
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
+from numpy import ndarray
 from sympy import KroneckerDelta
+from torch import Tensor
 from torch.distributions import Categorical, kl_divergence
 
 from simulate.state_tracking.student import Student
@@ -18,7 +19,7 @@ from theory.state_tracking import Parameters, definitions, dressed, task
 from theory.state_tracking.symbols import i as i_symbol
 from theory.state_tracking.symbols import k as k_symbol
 from verify.check import Check, Sides, identity, listed, sampled
-from verify.report import Table
+from verify.report import Table, sided
 from verify.state_tracking.flow_gradients import AUTOGRAD, DRAWS, EXACT, GENERATOR, Inputs, P
 
 N, L, WEIGHT = 6, 4, 0.2  # states, steps and weight of the penalty
@@ -26,8 +27,8 @@ BEFORE = 0.4  # margin of the right state where rewards took over
 MARGINS = (0.9, 1.7, 3.1)
 
 
-@listed
-def dressed_derivatives(eq: Table) -> Iterator[Check]:
+@sided(*AUTOGRAD)
+def dressed_derivatives(sides: Sides) -> None:
     """Forces of the dressed loss by autograd of its definition, and the decay of M's variance by an
     exact Hessian.
     """
@@ -36,7 +37,7 @@ def dressed_derivatives(eq: Table) -> Iterator[Check]:
         [0.4, 0.1, 0.2, 0.3], dtype=torch.float64, requires_grad=True
     )  # the first is the right action
 
-    def loss(detach: bool) -> torch.Tensor:
+    def loss(detach: bool) -> Tensor:
         c_R = row[0] + (1 - row[0]) / d_g
         right = c_R * R + (1 - c_R) * S
         z = torch.cat([right[None], ((zeta - right) / (N - 1)).expand(N - 1)])
@@ -46,83 +47,45 @@ def dressed_derivatives(eq: Table) -> Iterator[Check]:
         return torch.logsumexp(z, 0) - right + (noise.detach() if detach else noise) * cost / 2
 
     (whole,), (part,) = (torch.autograd.grad(loss(detach), row) for detach in (False, True))
-    margin = eq["margin_position"].evaluate(
-        {"pi_i": 0.4, "N": N, "d_g": d_g, "R": R, "S": S, "zeta": zeta}
-    )
-    values = {
-        "N": N,
-        "d_g": d_g,
-        "R": R,
-        "S": S,
-        "g": eq["g"].evaluate({"N": N, "m": margin}),
-        "V_M": V,
-        "v_i": V * ((1 - 1 / d_g) * 0.3 + 1 / d_g),
-    }
-    values["h_i"] = eq["noise_cost"].evaluate(values)
-    entry = dressed.pi[dressed.i, dressed.j]
-    against = [eq["dloss_dpi_noise"].evaluate(values | {entry: x}) for x in row.tolist()]
-    yield from [
-        identity(
-            "force on the right action",
-            "dloss_dpi_margin",
-            eq["dloss_dpi_margin"].evaluate(values),
-            part[0].item(),
-            *AUTOGRAD,
-        ),
-        identity(
-            "force against concentration",
-            "dloss_dpi_noise",
-            against,
-            (whole - part).numpy(),
-            *AUTOGRAD,
-        ),
-    ]
+    values = {"N": N, "d_g": d_g, "R": R, "S": S, "zeta": zeta, "pi_i": 0.4, "V_M": V}
+    values["v_i"] = V * ((1 - 1 / d_g) * 0.3 + 1 / d_g)
+    for symbol, name in (("m", "margin_position"), ("g", "g"), ("h_i", "noise_cost")):
+        values[symbol] = sides.table[name].evaluate(values)
+    entries = {dressed.pi[dressed.i, dressed.j]: row.detach().numpy()}
+    sides.add("force on the right action", "dloss_dpi_margin", values, part[0])
+    sides.add("force against concentration", "dloss_dpi_noise", values | entries, whole - part)
     # Every sequence of a small task at M = 0, where all logits are equal: curvature of the loss
     # along single entries.
-    p = Parameters(N=3, L=2, d_g=3, d_h=4, eta=0.7)
-    rng = np.random.default_rng(GENERATOR)
-    student = Student(
-        p, {**task.draw_weights(p, rng), "M": np.zeros((p.d_g, p.N, p.N))}, torch.float64
-    )
-    perms = task.draw_permutations(p, rng)
-    starts = np.arange(p.N)
-    every = np.array(list(itertools.product(range(p.d_g), range(p.d_g), starts)))
-    states = task.visited(perms, every[:, : p.L], every[:, 2])
-    actions = torch.as_tensor(every[:, : p.L])
-    path = torch.as_tensor(states)
+    x = Inputs(Parameters(N=3, L=2, d_g=3, d_h=4, eta=0.7))
+    p, student, path = x.p, x.student, x.states
     weights = dict(student.named_parameters())
 
-    def of_M(M: torch.Tensor) -> torch.Tensor:
-        logits = torch.func.functional_call(
-            student, {**weights, "M": M.reshape(student.M.shape)}, (actions, path[:, :-1])
-        )
+    def of_M(M: Tensor) -> Tensor:
+        seen = (x.actions, path[:, :-1])
+        logits = torch.func.functional_call(student, {**weights, "M": M}, seen)
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), path[:, 1:].flatten())
 
-    hessian = torch.autograd.functional.hessian(
-        of_M, torch.zeros(student.M.numel(), dtype=torch.float64)
-    )
-    bend = torch.as_tensor(hessian).diagonal().mean().item()
-    attention = student.attention(actions[:1], path[:1, :-1])[0].detach().numpy()
-    spread = eq["spread"].evaluate({"participation": (attention**2).sum(1), "d_g": p.d_g})
-    curvature = np.full(p.L, eq["curvature"].evaluate({"g": 1 - 1 / p.N, "N": p.N}))
-    rate = eq["dV_dalpha"].evaluate(
-        {"spread": spread, "curvature": curvature, "eta": p.eta, "V_M": V, "L": p.L}
-    )
-    yield identity(
+    hessian = torch.func.hessian(of_M)(torch.zeros_like(x.M)).reshape((x.M.numel(),) * 2)
+    attention = student.attention(x.actions[:1], path[:1, :-1])[0]
+    known = {"participation": attention.square().sum(1).detach().numpy(), "g": 1 - 1 / p.N}
+    known |= {"V_M": V, "N": p.N, "L": p.L, "d_g": p.d_g, "eta": p.eta}
+    for name in ("spread", "curvature"):
+        known[name] = sides.table[name].evaluate(known) + np.zeros(p.L)
+    bend = hessian.diagonal().mean()
+    sides.add(
         "decay of the variance of M at M = 0",
         "dV_dalpha",
-        rate,
-        -2 * p.eta * p.d_g * p.N * bend * V,
-        *AUTOGRAD,
+        known,
+        (-2 * p.eta * p.d_g * p.N * bend * V).detach(),
     )
 
 
-def policy(margin: torch.Tensor) -> Categorical:
+def policy(margin: Tensor) -> Categorical:
     """Next states of the mean-field student; the first is right."""
     return Categorical(logits=torch.cat([margin[None], torch.zeros(N - 1, dtype=margin.dtype)]))
 
 
-def last_is_right(success: torch.Tensor) -> torch.Tensor:
+def last_is_right(success: Tensor) -> Tensor:
     """Probability of the right state after all steps; from a wrong state it is reached as any state
     that is not the right next one.
     """
@@ -132,12 +95,11 @@ def last_is_right(success: torch.Tensor) -> torch.Tensor:
     return right
 
 
-def clocks(eq: Table) -> list[Check]:
+def clocks(sides: Sides) -> None:
     """Divergence of a step, the clock of a reward with a penalty, and the weight that stops it, by
     the margin of the mean-field student.
     """
     old = policy(torch.tensor(BEFORE, dtype=torch.float64))
-    sides = Sides(eq, *AUTOGRAD)
     for value in MARGINS:
         margin = torch.tensor(value, dtype=torch.float64, requires_grad=True)
         new = policy(margin)
@@ -146,18 +108,17 @@ def clocks(eq: Table) -> list[Check]:
             float(torch.autograd.grad(x, margin, retain_graph=True)[0])
             for x in (last_is_right(new.probs[0]), L * divergence, gain)
         )
-        numbers = {"N": N, "L": L, "penalty": WEIGHT, "success_0": float(old.probs[0])}
-        numbers["success"] = float(new.probs[0].detach())
-        clock = (pace - WEIGHT * drag) / unit
-        sides.add("divergence of a step", "divergence", numbers, float(divergence.detach()))
-        sides.add("clock with a penalty, by the margin", "penalty_clock", numbers, clock)
-        sides.add(
-            "weight that stops students, by the margin", "penalty_balance", numbers, pace / drag
-        )
-    return sides.checks()
+        numbers = {"N": N, "L": L, "penalty": WEIGHT, "success_0": old.probs[0].item()}
+        numbers["success"] = new.probs[0].item()
+        for name, equation, measured in (
+            ("divergence of a step", "divergence", divergence.item()),
+            ("clock with a penalty, by the margin", "penalty_clock", (pace - WEIGHT * drag) / unit),
+            ("weight that stops students, by the margin", "penalty_balance", pace / drag),
+        ):
+            sides.add(name, equation, numbers, measured)
 
 
-def transitions(eq: Table) -> list[Check]:
+def transitions(eq: Table) -> Check:
     """Slope by every logit, through the softmax, of minus the divergence in the states that are
     visited.
     """
@@ -181,12 +142,14 @@ def transitions(eq: Table) -> list[Check]:
     (slope,) = Lowered({entry.lhs: entry.rhs}, [entry.lhs])(values)
     by_logit = P * (slope - (P * slope).sum(2, keepdims=True))
     name = "slope of the penalty, through the softmax"
-    return [identity(name, "divergence_slope", by_logit, measured, *AUTOGRAD)]
+    return identity(name, "divergence_slope", by_logit, measured, *AUTOGRAD)
 
 
-def penalty_derivatives(eq: Table) -> list[Check]:
+@sided(*AUTOGRAD)
+def penalty_derivatives(sides: Sides) -> list[Check]:
     """A penalty on the mean-field student and on all transitions."""
-    return clocks(eq) + transitions(eq)
+    clocks(sides)
+    return [transitions(sides.table)]
 
 
 # Derivatives of attention by keys and queries against autograd, and the constants c
@@ -200,7 +163,7 @@ def of_blocks(x: Inputs) -> dict[str, Any]:
     return known | {"q_1": q[0], "q_2": q[1], "k_1": k[0], "k_2": k[1]}
 
 
-def chain(eq: Table, x: Inputs, pi: np.ndarray) -> dict[str, np.ndarray]:
+def chain(eq: Table, x: Inputs, pi: ndarray) -> dict[str, ndarray]:
     """grad_W A from the pieces (65)-(68), for any attention matrix."""
     p, numbers = x.p, of_blocks(x)
     softmax = eq["softmax_derivative"]
@@ -210,18 +173,8 @@ def chain(eq: Table, x: Inputs, pi: np.ndarray) -> dict[str, np.ndarray]:
     right = pi.diagonal()[:, None]
     d_softmax = softmax.evaluate({same: np.eye(p.L), pi_i: right, pi_k: pi})
     d_A = eq["dA_dpi"].evaluate({"L": p.L})
-    out = {}
-    for w in "qk":
-        parts = [
-            np.einsum(
-                "ij,ijn->n",
-                d_A * d_softmax,
-                np.broadcast_to(eq[f"dl_d{w}_{c}"].evaluate(numbers), (p.L, p.L, p.d_h // 2)),
-            )
-            for c in (1, 2)
-        ]
-        out[w] = np.stack(parts, 1).ravel()
-    return out
+    slopes = {w: np.stack([eq[f"dl_d{w}_{c}"].evaluate(numbers) for c in (1, 2)], -1) for w in "qk"}
+    return {w: np.tensordot(d_A * d_softmax, slope).ravel() for w, slope in slopes.items()}
 
 
 class Pinned(torch.nn.Module):
@@ -235,27 +188,24 @@ class Pinned(torch.nn.Module):
         self.target = A * eye + (1 - A) / (student.p.L - 1) * (1 - eye)
         self.tokens = torch.zeros(1, student.p.L, dtype=torch.long)  # irrelevant here
 
-    def forward(self) -> torch.Tensor:
+    def forward(self) -> Tensor:
         """Mean attention on the right action."""
         real = self.student.attention(self.tokens, self.tokens)[0].log()
         return torch.softmax(real - real.detach() + self.target.log(), dim=1).diagonal().mean()
 
 
-def ansatz_factor(student: Student, A: float, W_Q: torch.Tensor, W_K: torch.Tensor) -> np.ndarray:
+def ansatz_factor(student: Student, A: float, W_Q: Tensor, W_K: Tensor) -> ndarray:
     """d_g N |grad_W A|^2 under the ansatz, by autograd, for a batch of keys and queries
     ``(draws, d_h, 1)``.
     """
     module = Pinned(student, A)
 
-    def value(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    def value(q: Tensor, k: Tensor) -> Tensor:
         return torch.func.functional_call(module, {"student.W_Q": q, "student.W_K": k}, ())
 
     gradients = torch.func.vmap(torch.func.grad(value, argnums=(0, 1)))(W_Q, W_K)
-    return (
-        student.p.d_g
-        * student.p.N
-        * sum(g.square().sum((1, 2)) for g in gradients).detach().numpy()
-    )
+    squares = sum(g.square().sum((1, 2)) for g in gradients).detach().numpy()
+    return student.p.d_g * student.p.N * squares
 
 
 def attention_derivatives(eq: Table) -> list[Check]:
@@ -265,11 +215,7 @@ def attention_derivatives(eq: Table) -> list[Check]:
     x = Inputs()
     p, student = x.p, x.student
     pi = student.attention(x.actions[:1], x.states[:1, :-1])[0]
-    by_autograd = dict(
-        zip(
-            "qk", torch.autograd.grad(pi.diagonal().mean(), [student.W_Q, student.W_K]), strict=True
-        )
-    )
+    by_autograd = torch.autograd.grad(pi.diagonal().mean(), [student.W_Q, student.W_K])
     pieces = chain(eq, x, pi.detach().numpy())
     blocks = of_blocks(x)
     logits = eq["attention_logit"].evaluate(blocks).sum(-1)
@@ -282,19 +228,15 @@ def attention_derivatives(eq: Table) -> list[Check]:
     values = {"A": 0.37, "N": p.N, "d_g": p.d_g, "d_h": p.d_h, "lambda": lam, **norms}
     return [
         identity("attention", "attention_logit", rows, pi.detach().numpy(), *EXACT),
-        identity(
-            "grad A by W_Q",
-            "dl_dq_1, dl_dq_2, softmax_derivative, dA_dpi",
-            pieces["q"],
-            by_autograd["q"][:, 0].numpy(),
-            *AUTOGRAD,
-        ),
-        identity(
-            "grad A by W_K",
-            "dl_dk_1, dl_dk_2, softmax_derivative, dA_dpi",
-            pieces["k"],
-            by_autograd["k"][:, 0].numpy(),
-            *AUTOGRAD,
+        *(
+            identity(
+                f"grad A by W_{w.upper()}",
+                f"dl_d{w}_1, dl_d{w}_2, softmax_derivative, dA_dpi",
+                pieces[w],
+                by_w[:, 0].numpy(),
+                *AUTOGRAD,
+            )
+            for w, by_w in zip("qk", by_autograd, strict=True)
         ),
         identity("lambda_n, mean over pairs i != k", "lambda", lam[1:], double_sum, *EXACT),
         identity(
@@ -313,10 +255,8 @@ def attention_constant(eq: Table) -> Iterator[Check]:
     settings.
     """
     for name, p in (("tiny", P), ("Table 2", Parameters.table_2())):
-        rng = np.random.default_rng(GENERATOR)
-        student = Student(
-            p.replace(N=2, d_g=2), task.draw_weights(p.replace(N=2, d_g=2), rng), torch.float64
-        )
+        rng, few = np.random.default_rng(GENERATOR), p.replace(N=2, d_g=2)
+        student = Student(few, task.draw_weights(few, rng), torch.float64)
         scale = (
             p.d_g * p.N / 4
         )  # the factor d_g N of the full size; attention does not depend on N and d_g

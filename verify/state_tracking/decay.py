@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-import xarray as xr
+from numpy import ndarray
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector
+from xarray import Dataset
 
 from simulate.state_tracking import rewards as continued
 from simulate.state_tracking import train
@@ -30,7 +33,7 @@ ALIKE = 0.01  # S over R
 
 
 @measured
-def ends(p: Parameters, seeds: Iterable[int], **training: Any) -> np.ndarray:
+def ends(p: Parameters, seeds: Iterable[int], **training: Any) -> ndarray:
     """R and S of students in the end."""
     steps = round(AGE / (p.eta * p.weight_decay))
     runs = train(p.replace(epochs=steps, eval_every=steps), seeds, **training)
@@ -105,7 +108,7 @@ def aged(p: Parameters, rate: float, age: float) -> Parameters:
     return p.replace(weight_decay=float(f"{rate:.6g}"), epochs=steps, eval_every=steps)
 
 
-def ends_of_phases(runs: xr.Dataset) -> list[float]:
+def ends_of_phases(runs: Dataset) -> list[float]:
     """A, R and the squared norm of keys in the end, mean over seeds."""
     squares = [(runs[f"{w}_end"] ** 2).sum(("head", "model")).mean() for w in ("W_Q", "W_K")]
     return [*(float(runs[x].isel(alpha=-1).mean()) for x in "AR"), float(np.mean(squares))]
@@ -114,7 +117,7 @@ def ends_of_phases(runs: xr.Dataset) -> list[float]:
 @measured
 def from_scratch(
     p: Parameters, rate: float, age: float, seeds: Iterable[int], **training: Any
-) -> np.ndarray:
+) -> ndarray:
     """`ends_of_phases` of students that start anew."""
     return np.array(ends_of_phases(train(aged(p, rate, age), seeds, keep=True, **training)))
 
@@ -122,7 +125,7 @@ def from_scratch(
 @measured
 def from_learned(
     p: Parameters, rate: float, age: float, seeds: Iterable[int], **training: Any
-) -> np.ndarray:
+) -> ndarray:
     """`ends_of_phases` of students that go on from what they learned under the decay `LEARNED`."""
     start = train(aged(p, LEARNED, AGES["learned"]), seeds, keep=True, **training)
     return np.array(
@@ -143,13 +146,13 @@ def rows(
     seeds, edges = [*seeds], decay_thresholds(p)
     lost = float(edges.decay_lost)
     scratch = float(edges.decay_unlearned)
-    kept, gone = (
-        dict(zip("ARP", from_learned(p, f * lost, AGES[name], seeds, **training), strict=True))
-        for name, f in (("kept", KEPT), ("lost", LOST))
+    ways = (
+        *(("kept", from_learned, KEPT * lost), ("lost", from_learned, LOST * lost)),
+        *(("grows", from_scratch, GROWS * scratch), ("dies", from_scratch, DIES * scratch)),
     )
-    grown, dead = (
-        dict(zip("ARP", from_scratch(p, f * scratch, AGES[name], seeds, **training), strict=True))
-        for name, f in (("grows", GROWS), ("dies", DIES))
+    kept, gone, grown, dead = (
+        dict(zip("ARP", way(p, rate, AGES[name], seeds, **training), strict=True))
+        for name, way, rate in ways
     )
     theory = late_states(p.replace(weight_decay=KEPT * lost)).sel(state="learned")
     of_A, guess = "decay_of_A", 1 / p.L + NEAR_GUESSING
@@ -212,33 +215,32 @@ ITERATIONS, DISTANCE = 40, 1e-4  # of the power method, and of its differences
 BAND = Band(-0.06, 0.01, UNEQUAL)
 
 
-def full_sharpness(p: Parameters, runs: xr.Dataset) -> float:
+def full_sharpness(p: Parameters, runs: Dataset) -> float:
     """Largest eigenvalue of the Hessian in all weights, with decay, of the student of one seed, by
     the power method on differences of gradients.
     """
     learner = Learner(p, [*runs.seed.values], torch.device("cpu"), torch.float64)
     go_on(learner, runs)
     weights = [*learner.students.parameters()]
-    start = [w.detach().clone() for w in weights]
-    rng = torch.Generator().manual_seed(0)
-    along = [torch.randn(w.shape, generator=rng, dtype=w.dtype) for w in weights]
-    eigenvalue = np.nan
+    start = parameters_to_vector(weights).detach()
+
+    def slope(at: Tensor) -> Tensor:
+        for w, part in zip(weights, at.split([w.numel() for w in weights]), strict=True):
+            w.data.copy_(part.view_as(w))
+        learner.full.gradients(learner.students)
+        return parameters_to_vector([w.grad for w in weights if w.grad is not None])
+
+    rng, eigenvalue = torch.Generator().manual_seed(0), np.nan
+    moved = torch.randn(len(start), generator=rng, dtype=start.dtype)
     for _ in range(ITERATIONS):
-        norm = torch.stack([x.square().sum() for x in along]).sum().sqrt()
-        along, sides = [x / norm for x in along], []
-        for sign in (1, -1):
-            with torch.no_grad():
-                for w, before, x in zip(weights, start, along, strict=True):
-                    w.copy_(before + sign * DISTANCE * x)
-            learner.full.gradients(learner.students)
-            sides.append([w.grad.clone() for w in weights if w.grad is not None])
-        moved = [(a - b) / (2 * DISTANCE) for a, b in zip(*sides, strict=True)]
-        eigenvalue = float(sum((a * b).sum() for a, b in zip(moved, along, strict=True)))
-        along = moved
+        along = moved / moved.norm()
+        up, down = (slope(start + sign * DISTANCE * along) for sign in (1, -1))
+        moved = (up - down) / (2 * DISTANCE)
+        eigenvalue = float(moved @ along)
     return eigenvalue + p.weight_decay
 
 
-def settled(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -> xr.Dataset:
+def settled(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -> Dataset:
     """Students in the learned state under a decay."""
     age = AGES["learned"]
     learned = train(aged(p, LEARNED, age), seeds, keep=True, **training)
@@ -247,7 +249,7 @@ def settled(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -
 
 
 @measured
-def sharpnesses(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -> np.ndarray:
+def sharpnesses(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -> ndarray:
     """`full_sharpness` of the learned state, per seed."""
     runs = settled(p, rate, seeds, **training)
     q = aged(p, rate, AGES["kept"])
@@ -257,7 +259,7 @@ def sharpnesses(p: Parameters, rate: float, seeds: Iterable[int], **training: An
 @measured
 def wandering(
     p: Parameters, rate: float, eta: float, seeds: Iterable[int], **training: Any
-) -> np.ndarray:
+) -> ndarray:
     """Range of A over the second half of a run from the learned state, per seed."""
     q = aged(p, rate, AGES["kept"])
     q = q.replace(eta=float(eta), epochs=STEPS, eval_every=1)
@@ -268,7 +270,7 @@ def wandering(
 
 
 @measured
-def last_attention(p: Parameters, eta: float, seeds: Iterable[int], **training: Any) -> np.ndarray:
+def last_attention(p: Parameters, eta: float, seeds: Iterable[int], **training: Any) -> ndarray:
     """A of students from scratch in the end, per seed."""
     q = p.replace(eta=float(eta), unit="step")
     q = q.run_to(12 / q.eta)

@@ -4,16 +4,19 @@ mean-field loss and its derivatives by entries of M; updates of the overlaps R a
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
+from numpy import ndarray
+from torch import Tensor
 
 from simulate.state_tracking.student import Student
 from theory.equation import Equation
 from theory.state_tracking import Parameters, dynamics, task
 from theory.state_tracking.mean_field import ALL, OWN
 from verify.check import Check, Sides, identity, listed, sampled
-from verify.report import Table
+from verify.report import Table, sided
 
 # All inputs of a tiny task, on which the checks of gradients evaluate equations and autograd
 
@@ -45,12 +48,12 @@ class Inputs:
         self.A = torch.tensor(0.37, dtype=torch.float64, requires_grad=True)
         self.tau = task.teacher_overlap(self.perms)
 
-    def attention(self) -> torch.Tensor:
+    def attention(self) -> Tensor:
         """Attention of the ansatz: A on the right action, uniform elsewhere."""
         eye = torch.eye(self.p.L, dtype=torch.float64)
         return self.A * eye + (1 - self.A) / (self.p.L - 1) * (1 - eye)
 
-    def mean_logits(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def mean_logits(self) -> tuple[Tensor, Tensor]:
         """Mean correct and mean other logit over all inputs, through the student's own logic
         module.
         """
@@ -62,60 +65,37 @@ class Inputs:
         other = (logits.sum(2, keepdim=True) - correct) / (self.p.N - 1)
         return correct.mean(), other.mean()
 
-    def overlaps(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def overlaps(self) -> tuple[Tensor, Tensor]:
         """R and S by definition (9): traces, pair by pair."""
-        p = self.p
-        trace = (
-            torch.stack(
-                [torch.stack([torch.trace(t.T @ m) for m in self.M]) for t in self.teachers]
-            )
-            / p.N
-        )
-        R = trace.diagonal().mean()
-        return R, (trace.sum() - trace.diagonal().sum()) / (p.d_g * (p.d_g - 1))
+        traces = torch.einsum("ars,brs->ab", self.teachers, self.M) / self.p.N
+        off = ~torch.eye(self.p.d_g, dtype=torch.bool)
+        return traces.diagonal().mean(), traces[off].mean()
 
-    def loss(self) -> torch.Tensor:
+    def loss(self) -> Tensor:
         """Mean-field loss: cross-entropy of a logit vector made of the two means."""
         return cross_entropy(*self.mean_logits(), self.p.N)
 
-    def values(self) -> dict[str, float]:
+    def values(self) -> Any:
         """Numbers by symbol name at this point."""
-        R, S = (v.detach() for v in self.overlaps())
-        correct, other = (v.detach() for v in self.mean_logits())
-        p, A = self.p, float(self.A.detach())
+        p, A = self.p, self.A.item()
+        R, S, correct, other = (x.item() for x in (*self.overlaps(), *self.mean_logits()))
         c_R = A + (1 - A) / p.d_g
-        numbers = {
-            "N": p.N,
-            "L": p.L,
-            "d_g": p.d_g,
-            "d_h": p.d_h,
-            "eta": p.eta,
-            "A": A,
-            "R": float(R),
-            "S": float(S),
-            "z_k": float(correct),
-            "z_kbar": float(other),
-            "m": float(correct - other),
-            "c_R": c_R,
-            "c_S": 1 - c_R,
-            "tau": self.tau,
-            "zeta": float(self.M.detach().sum() / (p.d_g * p.N)),
-            "pi_i": A,
-        }
         # Softmax of the mean logits: probability of wrong states.
-        vector = torch.tensor(
-            [numbers["z_k"]] + [numbers["z_kbar"]] * (p.N - 1), dtype=torch.float64
-        )
-        return numbers | {"g": float(1 - torch.softmax(vector, 0)[0])}
+        wrong = (p.N - 1) / (p.N - 1 + np.exp(correct - other))
+        return p.values() | {
+            **{"A": A, "pi_i": A, "R": R, "S": S, "c_R": c_R, "c_S": 1 - c_R, "tau": self.tau},
+            **{"z_k": correct, "z_kbar": other, "m": correct - other, "g": wrong},
+            "zeta": self.M.sum().item() / (p.d_g * p.N),
+        }
 
 
-def cross_entropy(correct: torch.Tensor, other: torch.Tensor, N: int) -> torch.Tensor:
+def cross_entropy(correct: Tensor, other: Tensor, N: int) -> Tensor:
     """Cross-entropy of the vector (correct, other, ..., other)."""
     logits = torch.cat([correct[None], other.expand(N - 1)])
     return torch.nn.functional.cross_entropy(logits[None], torch.tensor([0]))
 
 
-def grad(of: torch.Tensor, by: torch.Tensor) -> np.ndarray:
+def grad(of: Tensor, by: Tensor) -> ndarray:
     """Gradient as an array."""
     return torch.autograd.grad(of, by, retain_graph=True)[0].numpy()
 
@@ -130,23 +110,20 @@ def flow_increments(eq: Table) -> list[Check]:
     x = Inputs()
     p, student = x.p, x.student
 
-    def state() -> torch.Tensor:
+    def state() -> Tensor:
         x.A = student.attention(x.actions[:1], x.states[:1, :-1])[0].diagonal().mean()
         return torch.stack([x.A, *x.overlaps()])
 
     before = state()
     weights = [student.W_Q, student.W_K, student.M]
     steps = torch.autograd.grad(x.loss(), weights, retain_graph=True)
-    factor = (
-        p.d_g
-        * p.N
-        * sum(float(g.square().sum()) for g in torch.autograd.grad(before[0], weights[:2]))
-    )
+    by_heads = torch.autograd.grad(before[0], weights[:2])
+    factor = p.d_g * p.N * sum(g.square().sum().item() for g in by_heads)
     values = x.values()
-    values["c_omega"] = factor / (p.L * values["A"] * (1 - values["A"]))
+    values |= {"c_omega": factor / (p.L * values["A"] * (1 - values["A"]))}
     start = [w.detach().clone() for w in weights]
 
-    def slope(h: float) -> np.ndarray:
+    def slope(h: float) -> ndarray:
         for w, w0, g in zip(weights, start, steps, strict=True):
             w.data = w0 - p.eta * p.d_g * p.N * h * g
         return ((state() - before) / h).detach().numpy()
@@ -194,151 +171,81 @@ def flow_at_paper_overlap(eq: Table) -> Iterator[Check]:
         )
 
 
-def mean_logits(eq: Table) -> list[Check]:
+@sided(EXACT[0], "exact average over all inputs, float64")
+def mean_logits(sides: Sides) -> None:
     """Mean logits (11, 12, 35) over all inputs."""
-    x = Inputs()
-    values, (correct, other) = x.values(), (v.detach() for v in x.mean_logits())
-    sides = Sides(eq, EXACT[0], "exact average over all inputs, float64")
-    sides.add("mean correct logit", "logit_correct", values, correct)
-    sides.add("  at one position", "logit_correct_position", values, correct)
-    sides.add("mean other logit", "logit_other", values, other)
-    return sides.checks()
+    values = Inputs().values()
+    sides.add("mean correct logit", "logit_correct", values, values["z_k"])
+    sides.add("  at one position", "logit_correct_position", values, values["z_k"])
+    sides.add("mean other logit", "logit_other", values, values["z_kbar"])
 
 
-def loss_derivatives(eq: Table) -> list[Check]:
+@sided(*AUTOGRAD)
+def loss_derivatives(sides: Sides) -> None:
     """Loss (10) and its derivatives with respect to the logits (43) and A (61)."""
     x = Inputs()
-    values = x.values()
-    z = [
-        torch.tensor(values[k], dtype=torch.float64, requires_grad=True) for k in ("z_k", "z_kbar")
-    ]
-    loss = cross_entropy(z[0], z[1], x.p.N)
-    sides = Sides(eq, *AUTOGRAD)
+    correct, other = z = x.mean_logits()
+    loss, values = cross_entropy(*z, x.p.N), x.values()
     for name, equation, measured in (
-        ("mean-field loss", "loss", float(loss.detach())),
-        ("mean-field loss by the margin", "loss_of_margin", float(loss.detach())),
-        ("margin", "margin", values["z_k"] - values["z_kbar"]),
+        ("mean-field loss", "loss", loss.item()),
+        ("mean-field loss by the margin", "loss_of_margin", loss.item()),
+        ("margin", "margin", values["m"]),
         ("mass on wrong states", "g", values["g"]),
-        ("dl/dz_k", "dloss_dz_k", grad(loss, z[0])),
-        ("dl/dz_kbar", "dloss_dz_kbar", grad(loss, z[1])),
-        ("dl/dA through all inputs", "dloss_dA", grad(x.loss(), x.A)),
+        ("dl/dz_k", "dloss_dz_k", grad(loss, correct)),
+        ("dl/dz_kbar", "dloss_dz_kbar", grad(loss, other)),
+        ("dl/dA through all inputs", "dloss_dA", grad(loss, x.A)),
     ):
         sides.add(name, equation, values, measured)
-    return sides.checks()
 
 
-def of_entries(equation: Equation, x: Inputs) -> np.ndarray:
-    """Evaluate an equation in the entries of M* for every (b, r, s) at once."""
-    teachers = x.teachers.numpy()
-    return equation.evaluate(x.values() | {OWN: teachers, ALL: teachers.sum(0)})
-
-
-def entry_derivatives(eq: Table) -> list[Check]:
-    """Derivatives with respect to single entries of M (47-49) and their update (52)."""
-    x = Inputs()
-    R, S = x.overlaps()
-    correct, other = x.mean_logits()
-    step = -x.p.eta * grad(x.loss(), x.M)
-    pairs = [
-        ("dR/dM", "dR_dM", grad(R, x.M)),
-        ("dS/dM", "dS_dM", grad(S, x.M)),
-        ("dz_k/dM through all inputs", "dz_k_dM", grad(correct, x.M)),
-        ("dz_kbar/dM through all inputs", "dz_kbar_dM", grad(other, x.M)),
-        ("update of M through all inputs", "update_M", step),
-    ]
-    return [
-        identity(name, e, of_entries(eq[e], x), measured, *AUTOGRAD) for name, e, measured in pairs
-    ]
-
-
-def projected(x: Inputs) -> tuple[float, float]:
-    """Changes of R and S in one epoch of descent on the mean-field loss; exact, as they are linear
-    in M.
+@sided(*AUTOGRAD)
+def entry_derivatives(sides: Sides) -> None:
+    """Derivatives with respect to single entries of M (47-49) and their update (52), for every
+    (b, r, s) at once.
     """
-    R, S = x.overlaps()
+    x = Inputs()
+    teachers = x.teachers.numpy()
+    values = x.values() | {OWN: teachers, ALL: teachers.sum(0)}
+    names = ("dR", "dS", "dz_k", "dz_kbar")
+    for k, (name, of) in enumerate(zip(names, (*x.overlaps(), *x.mean_logits()), strict=True)):
+        label = f"{name}/dM" + " through all inputs" * (k > 1)
+        sides.add(label, f"{name}_dM", values, grad(of, x.M))
     step = -x.p.eta * grad(x.loss(), x.M)
-    return float((grad(R, x.M) * step).sum()), float((grad(S, x.M) * step).sum())
+    sides.add("update of M through all inputs", "update_M", values, step)
 
 
 def overlap_updates(eq: Table) -> list[Check]:
-    """Updates of R and S with the drawn teachers' tau (54, 56), and sigma = tau (58)."""
+    """Updates of R and S, linear in M, with the drawn teachers' tau (54, 56), and
+    sigma = tau (58).
+    """
     x = Inputs()
-    values, (dR, dS) = x.values(), projected(x)
+    values, step = x.values(), -x.p.eta * grad(x.loss(), x.M)
     teachers = x.teachers.numpy()
     triples = [
         np.trace(teachers[a].T @ teachers[c])
         for a, b, c in itertools.permutations(range(x.p.d_g), 3)
     ]
     sides, exact = Sides(eq, *AUTOGRAD), Sides(eq, *EXACT)
-    sides.add("update of R", "delta_R", values, dR)
-    sides.add("update of S", "delta_S", values, dS)
+    for name, overlap in zip("RS", x.overlaps(), strict=True):
+        change = (grad(overlap, x.M) * step).sum()
+        sides.add(f"update of {name}", f"delta_{name}", values, change)
     exact.add("sigma = tau", "sigma_overlap", values, np.mean(triples) / x.p.N)
     return [*sides.checks(), *exact.checks()]
 
 
 def seed_means(eq: Table) -> list[Check]:
     """Updates averaged over drawn teachers (59), and the mean overlaps (77 and for independent
-    draws).
-
-    All draws start from M = 0, with the same logits and hence the same g; one autograd call gives
-    the descent step of every draw.
+    draws). The update for a draw's own tau is a row of `overlap_updates`.
     """
-    p = P.replace(L=2)
-    x, rng = Inputs(p), np.random.default_rng(GENERATOR)
-    kinds = {kind: p.replace(permutations=kind) for kind in ("iid", "distinct")}
-    drawn = {
-        kind: np.stack([task.draw_permutations(q, rng) for _ in range(DRAWS)])
-        for kind, q in kinds.items()
-    }
-    perms = torch.tensor(drawn["iid"])
-    M = torch.zeros(DRAWS, p.d_g, p.N, p.N, dtype=torch.float64, requires_grad=True)
-    o = x.student.retrieve(x.attention()[None], x.actions).detach()
-    current = x.states[None, :, 0].expand(DRAWS, -1)
-    correct = total = torch.zeros(DRAWS, dtype=torch.float64)
-    for t in range(p.L):
-        following = perms[torch.arange(DRAWS)[:, None], x.actions[:, t], current]
-        state = torch.nn.functional.one_hot(current, p.N).double()
-        weight = (o[None, :, t, :, None] * state[:, :, None, :]).flatten(
-            2
-        )  # (draw, input, action and state)
-        logits = weight @ M.permute(0, 1, 3, 2).flatten(1, 2)
-        correct = correct + logits.gather(2, following[..., None]).mean(1)[:, 0] / p.L
-        total = total + logits.sum(2).mean(1) / p.L
-        current = following
-    other = (total - correct) / (p.N - 1)
-    wide = torch.cat([correct[:, None], other[:, None].expand(-1, p.N - 1)], 1)
-    loss = torch.nn.functional.cross_entropy(
-        wide, torch.zeros(DRAWS, dtype=torch.long), reduction="sum"
-    )
-    step = -p.eta * torch.autograd.grad(loss, M)[0]
-    teachers = torch.nn.functional.one_hot(perms, p.N).transpose(2, 3).double()
-    on_target = (teachers * step).sum((1, 2, 3)) / (p.d_g * p.N)
-    every = (teachers.sum(1) * step.sum(1)).sum((1, 2))
-    off = (every / p.N - on_target * p.d_g) / (p.d_g * (p.d_g - 1))
-    values = x.values() | {"g": 1 - 1 / p.N}
-    overlaps = {
-        kind: [task.teacher_overlap(perm) for perm in perms] for kind, perms in drawn.items()
-    }
-    return [
-        sampled(
-            "update of R, mean over teachers",
-            "delta_R_mean",
-            eq["delta_R_mean"].evaluate(values),
-            on_target,
-        ),
-        sampled(
-            "update of S, mean over teachers",
-            "delta_S_mean",
-            eq["delta_S_mean"].evaluate(values),
-            off,
-        ),
-        *(
-            sampled(
-                f"mean teacher overlap, {kind}",
-                f"tau_bar_{kind}",
-                eq[f"tau_bar_{kind}"].evaluate({"N": P.N}),
-                values_drawn,
-            )
-            for kind, values_drawn in overlaps.items()
-        ),
+    rng, overlaps = np.random.default_rng(GENERATOR), {}
+    for kind in ("iid", "distinct"):
+        p = P.replace(permutations=kind)
+        drawn = (task.draw_permutations(p, rng) for _ in range(DRAWS))
+        overlaps[kind] = np.array([task.teacher_overlap(perms) for perms in drawn])
+    values = Inputs().values() | {"g": 1 - 1 / P.N, "tau": overlaps["iid"]}
+    rows = [
+        (f"update of {x}, mean over teachers", f"delta_{x}_mean", eq[f"delta_{x}"].evaluate(values))
+        for x in "RS"
     ]
+    rows += [(f"mean teacher overlap, {x}", f"tau_bar_{x}", y) for x, y in overlaps.items()]
+    return [sampled(name, e, eq[e].evaluate(values), found) for name, e, found in rows]

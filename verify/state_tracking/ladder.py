@@ -1,12 +1,13 @@
 """Errors of every level of theory, per seed, at every setting of the shipped ensembles."""
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import xarray as xr
+from numpy import ndarray
+from scipy.stats import sem
+from xarray import Dataset
 
 from simulate import pool
 from theory.state_tracking import Parameters
@@ -18,37 +19,13 @@ from verify.emergence import first_crossing
 from verify.state_tracking import ensemble
 
 PAPER, OWN, CAVITY = "flow", "own_start", "cavity"
-
-
-DRAWN = "disorder_drawn"
-COUNTS = "disorder_counts"
-FULL = "fixed_disorder"
-
-
+DRAWN, COUNTS, FULL = "disorder_drawn", "disorder_counts", "fixed_disorder"
 TITLES = {name: level.title for name, level in LEVELS.items()}
-
-
-LADDER = ("table_1", "table_2", "unequal")
-
-
-SETTINGS = {name: ensemble.SETTINGS[name] for name in LADDER}
-
-
-GRID = ensemble.GRID
-
-
-EVERY = 3  # evaluations used; with a third of them no error changes by more than its standard error
-
-
-EVERY_ON_GRID = 2
-
-
+LADDER, GRID = ("table_1", "table_2", "unequal"), ensemble.GRID
+# Evaluations used on ladder and grid: no error changes by more than its standard error.
+EVERY, EVERY_ON_GRID = 3, 2
 TAKEN_APART = "mixed"  # setting at which every term of the fixed-disorder theory is omitted in turn
-
-
 LOCKING, LOCKED = 0.2, 0.9  # range of attention during locking
-
-
 MEASURES = {
     "half_time": "time of A = 1/2",
     "rollout_half_time": "rollout half-time",
@@ -81,7 +58,7 @@ def times(p: Parameters) -> dict[str, tuple[str, float]]:
     }
 
 
-def _left(system: FixedDisorder, left: np.ndarray | float) -> FixedDisorder:
+def _left(system: FixedDisorder, left: ndarray | float) -> FixedDisorder:
     """Variant with another share of the scatter within groups."""
     system.left = left + 0 * system.left
     return system
@@ -117,7 +94,7 @@ class Fidelity:
         error of the students' mean, unpaired and paired by seed (68% for a perfect theory).
     """
 
-    errors: dict[str, np.ndarray]
+    errors: dict[str, ndarray]
     inside: float
     paired: float
     scatter: dict[str, float] = field(default_factory=dict)
@@ -129,19 +106,17 @@ class Fidelity:
         x = self.errors[name]
         if not len(x):
             return np.nan, np.nan
-        n = np.sqrt(len(x))
         if name in ABSOLUTE:
-            return float(x.mean()), float(x.std(ddof=1) / n)
-        rms = float(np.sqrt((x**2).mean()))
-        return rms, float((x**2).std(ddof=1) / n / (2 * rms)) if rms else 0.0
+            return float(x.mean()), float(sem(x))
+        return (rms := _rms(x)), float(sem(x**2) / (2 * rms)) if rms else 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """Dictionary for JSON: value, standard error and errors per seed of each measure."""
-        measures = {}
-        for name in MEASURES:
-            value, error = self.summary(name)
-            per_seed = self.errors[name]
-            measures[name] = {"value": value, "standard_error": error, "per_seed": per_seed}
+        parts = ("value", "standard_error", "per_seed")
+        measures = {
+            name: dict(zip(parts, (*self.summary(name), self.errors[name]), strict=True))
+            for name in MEASURES
+        }
         shares = {"mean_rollout_within_one_se": self.inside, "paired": self.paired}
         return {**measures, **shares, "scatter": self.scatter}
 
@@ -149,7 +124,7 @@ class Fidelity:
 Ladder = dict[str, dict[str, Fidelity]]
 
 
-def judge(p: Parameters, theory: xr.Dataset, runs: xr.Dataset) -> Fidelity:
+def judge(p: Parameters, theory: Dataset, runs: Dataset) -> Fidelity:
     """Compare curves per seed with the students; of several draws their mean, with the relative
     scatter of both times.
     """
@@ -166,34 +141,30 @@ def judge(p: Parameters, theory: xr.Dataset, runs: xr.Dataset) -> Fidelity:
             scatter[name] = _rms((crossed.std(0, ddof=1) / crossed.mean(0))[timed])
     for name in ("A", "loss", "rollout_accuracy"):
         errors[name] = np.abs(theory[name].values - runs[name].values).max(1)
-    ratios = {}
-    locks = (runs.A.values > LOCKED).any(1)
-    for name in ("variance_other", "variance_correct"):
-        ratios[name] = (theory[name].values / runs[name].values - 1)[locks]
-        errors[name] = np.array(
-            [_rms(r[a > LOCKED]) for r, a in zip(ratios[name], runs.A.values[locks], strict=True)]
-        )
+    locked = runs.A.values > LOCKED
+    locks, variances = np.flatnonzero(locked.any(1)), ("variance_other", "variance_correct")
+    for name in variances:
+        ratio = theory[name].values / runs[name].values - 1
+        errors[name] = np.array([_rms(ratio[k, locked[k]]) for k in locks])
     errors["at_equal_A"] = np.array(
         [
-            max(_at_equal_A(theory.isel(seed=k), runs.isel(seed=k), name) for name in ratios)
-            for k in np.flatnonzero(locks)
+            max(_at_equal_A(theory.isel(seed=k), runs.isel(seed=k), name) for name in variances)
+            for k in locks
         ]
     )
     gap = theory.rollout_accuracy.values - runs.rollout_accuracy.values
     shares = []
     for sample in (runs.rollout_accuracy.values, gap):
-        error = np.maximum(
-            sample.std(0, ddof=1) / np.sqrt(len(gap)), 0.5 / ensemble.TESTED
-        )  # sampling error of the test set
+        error = np.maximum(sem(sample), 0.5 / ensemble.TESTED)  # sampling error of the test set
         shares.append(float((np.abs(gap.mean(0)) <= error).mean()))
     return Fidelity(errors, shares[0], shares[1], scatter)
 
 
-def _rms(x: np.ndarray) -> float:
+def _rms(x: ndarray) -> float:
     return float(np.sqrt((x**2).mean())) if x.size else np.nan
 
 
-def _at_equal_A(theory: xr.Dataset, run: xr.Dataset, name: str) -> float:
+def _at_equal_A(theory: Dataset, run: Dataset, name: str) -> float:
     """Rms relative error of a variance during locking, compared at equal attention."""
     during = (run.A.values > LOCKING) & (run.A.values < LOCKED)
     rising = slice(0, int(np.argmax(theory.A.values > (1 + LOCKED) / 2)) + 1)
@@ -203,33 +174,27 @@ def _at_equal_A(theory: xr.Dataset, run: xr.Dataset, name: str) -> float:
     return _rms(interpolated / run[name].values[during] - 1)
 
 
-def _one(setting: str, level: str, tick: Callable[[int], None]) -> Fidelity:
+def _shipped(setting: str) -> tuple[Parameters, Dataset]:
+    """Students of a setting at the evaluations used."""
     p, runs = ensemble.shipped(setting)
     every = EVERY if setting in LADDER else EVERY_ON_GRID
-    runs = runs.isel(alpha=slice(None, None, every))
-    errors = judge(p, LEVELS[level].curves(p, runs), runs)
-    tick(1)
-    return errors
+    return p, runs.isel(alpha=slice(None, None, every))
 
 
-def _without(term: str, tick: Callable[[int], None]) -> Fidelity:
-    p, runs = ensemble.shipped(TAKEN_APART)
-    runs = runs.isel(alpha=slice(None, None, EVERY_ON_GRID))
+def _one(setting: str, level: str) -> Fidelity:
+    p, runs = _shipped(setting)
+    return judge(p, LEVELS[level].curves(p, runs), runs)
+
+
+def _without(term: str) -> Fidelity:
+    p, runs = _shipped(TAKEN_APART)
     system = TERMS[term](p, Start.measured(runs), Realisation.of(p, runs))
-    errors = judge(p, solve(system, runs.epoch.values), runs)
-    tick(1)
-    return errors
+    return judge(p, solve(system, runs.epoch.values), runs)
 
 
 def terms() -> dict[str, Fidelity]:
     """Errors of the fixed-disorder theory without one of its terms, at one setting."""
-    errors = pool.run(
-        [functools.partial(_without, term) for term in TERMS],
-        [1] * len(TERMS),
-        progress=False,
-        what="terms of the theory",
-        unit="term",
-    )
+    errors = pool.each(_without, [(term,) for term in TERMS], "terms of the theory", "term")
     return dict(zip(TERMS, errors, strict=True))
 
 
@@ -238,24 +203,13 @@ def ladder(whole: bool = True) -> tuple[Ladder, Ladder]:
     parallel, the longest first.
     """
     order = (DRAWN, FULL, COUNTS, *LEVELS)
-    wanted = ((SETTINGS, ON_LADDER), (GRID if whole else {}, ON_GRID))
+    wanted = ((LADDER, ON_LADDER), (GRID if whole else {}, ON_GRID))
     tasks = [(s, level) for settings, levels in wanted for s in settings for level in levels]
     tasks.sort(key=lambda task: order.index(task[1]))
-    done = dict(
-        zip(
-            tasks,
-            pool.run(
-                [functools.partial(_one, *t) for t in tasks],
-                [1] * len(tasks),
-                progress=False,
-                what="levels of theory",
-                unit="level",
-            ),
-            strict=True,
-        )
-    )
-    errors, grid = (
+    errors = pool.each(_one, tasks, "levels of theory", "level")
+    done = dict(zip(tasks, errors, strict=True))
+    on_ladder, on_grid = (
         {setting: {level: done[setting, level] for level in levels} for setting in settings}
         for settings, levels in wanted
     )
-    return errors, grid
+    return on_ladder, on_grid

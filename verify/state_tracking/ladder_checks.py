@@ -1,6 +1,6 @@
 """What errors of the levels have to be, and how often the sampling of a training set matters."""
 
-import functools
+import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -90,46 +90,18 @@ MISSED_DRAWN = {
 # The paper's levels on the same seeds, mean over seeds: of predicted / measured - 1 for times, and
 # of max |A| and max |loss|. At fixed seeds only other training sets would change these numbers; the
 # error of a level that does not know them shows by how much.
+OFF_BY = ("half_time", "rollout_half_time", "A", "loss")
 OFF = {
-    ("table_1", PAPER): {
-        "half_time": 0.2221,
-        "rollout_half_time": -0.3076,
-        "A": 0.2727,
-        "loss": 0.2397,
-    },
-    ("table_1", OWN): {
-        "half_time": 0.1200,
-        "rollout_half_time": -0.3297,
-        "A": 0.2046,
-        "loss": 0.0689,
-    },
-    ("table_2", PAPER): {
-        "half_time": 0.0795,
-        "rollout_half_time": -0.2711,
-        "A": 0.1772,
-        "loss": 0.2245,
-    },
-    ("table_2", OWN): {
-        "half_time": -0.0152,
-        "rollout_half_time": -0.3129,
-        "A": 0.1423,
-        "loss": 0.2775,
-    },
-    ("unequal", PAPER): {
-        "half_time": 0.1380,
-        "rollout_half_time": -0.1777,
-        "A": 0.2354,
-        "loss": 0.1149,
-    },
-    ("unequal", OWN): {
-        "half_time": 0.0774,
-        "rollout_half_time": -0.1944,
-        "A": 0.1557,
-        "loss": 0.0803,
-    },
+    ("table_1", PAPER): (0.2221, -0.3076, 0.2727, 0.2397),
+    ("table_1", OWN): (0.1200, -0.3297, 0.2046, 0.0689),
+    ("table_2", PAPER): (0.0795, -0.2711, 0.1772, 0.2245),
+    ("table_2", OWN): (-0.0152, -0.3129, 0.1423, 0.2775),
+    ("unequal", PAPER): (0.1380, -0.1777, 0.2354, 0.1149),
+    ("unequal", OWN): (0.0774, -0.1944, 0.1557, 0.0803),
 }
 
 
+CRUDE = "closure c(A), one logit variance, of no order"
 WIDTH = 4.0  # standard errors of this level
 
 
@@ -143,14 +115,8 @@ def checks(errors: Ladder, grid: Ladder) -> Iterator[Check]:
     for setting, levels in grid.items():
         yield from [*aims(setting, levels), *drawn_aims(setting, levels)]
     yield from [calibration(grid, name) for name in SCATTERED]
-    redrawn = [
-        functools.partial(check, name)
-        for name in ("draws_2048", "draws_8192")
-        for check in (each_training_set, scatter)
-    ]
-    yield from pool.run(
-        redrawn, [1] * len(redrawn), progress=False, what="training sets redrawn", unit="ensemble"
-    )
+    redrawn = itertools.product(("draws_2048", "draws_8192"), (each_training_set, scatter))
+    yield from pool.each(_check, redrawn, "training sets redrawn", "ensemble")
 
 
 def ladder_checks(errors: Ladder) -> list[Check]:
@@ -224,28 +190,27 @@ def calibration(grid: Ladder, name: str) -> Check:
 
     The mean of squared errors over the squared scatter of the draws follows an F distribution.
     """
-    ratios, expected, variance = [], 0.0, 0.0
-    for levels in grid.values():
-        errors = levels[DRAWN].errors[name]
-        count, drawn_ = len(errors), len(errors) * (DRAWS - 1)
-        scatter_ = levels[DRAWN].scatter[name] ** 2 * (1 + 1 / DRAWS)
-        ratios.append(float((errors**2).mean()) / scatter_)
-        mean, spread = scipy.stats.f.stats(count, drawn_, moments="mv")
-        expected = expected + mean / len(grid)
-        variance = variance + spread / len(grid) ** 2
-    predicted = float(np.sqrt(expected))
+    drawn = [levels[DRAWN] for levels in grid.values()]
+    counts = np.array([len(x.errors[name]) for x in drawn])
+    ratios = [(x.errors[name] ** 2).mean() / x.scatter[name] ** 2 for x in drawn]
+    mean, variance = scipy.stats.f.stats(counts, counts * (DRAWS - 1), moments="mv")
+    predicted = float(mean.mean() ** 0.5)
     return estimated(
         f"{MEASURES[name]} of single seeds over the scatter predicted, whole grid",
         TITLES[DRAWN],
         predicted,
-        float(np.sqrt(np.mean(ratios))),
-        float(np.sqrt(variance)) / (2 * predicted),
+        float((np.mean(ratios) / (1 + 1 / DRAWS)) ** 0.5),
+        float(variance.sum() ** 0.5) / len(drawn) / (2 * predicted),
         required=0.5,
         reason="|z| <= 4; the ratio of rms of 14 settings is known to an eighth",
     )
 
 
-def each_training_set(name: str, tick: Callable[[int], None]) -> Check:
+def _check(name: str, make: Callable[[str], Check]) -> Check:
+    return make(name)
+
+
+def each_training_set(name: str) -> Check:
     """Rms relative error of the time of A = 1/2 over all seeds and training sets of an ensemble."""
     p, runs = ensemble.shipped(name)
     errors = []
@@ -270,26 +235,15 @@ def off(setting: str, levels: dict[str, Fidelity]) -> Iterator[Check]:
     """Errors of the paper's levels on these seeds against their measured bands."""
     title = ensemble.SETTINGS[setting].title
     for level in (PAPER, OWN):
-        for name, centre in OFF.get((setting, level), {}).items():
-            errors = levels[level].errors[name]
-            ours = levels[CAVITY].errors[name]
-            half = WIDTH * float(ours.std(ddof=1) / np.sqrt(len(ours)))
-            band = Band(
-                centre - half, centre + half, "closure c(A), one logit variance, of no order"
-            )
-            yield near(
-                f"{MEASURES[name]} by {TITLES[level].replace(', ', ' ')}, {title}",
-                "flow (15)",
-                0.0,
-                float(errors.mean()),
-                0.0,
-                "",
-                1.0,
-                band,
-            )
+        for name, centre in zip(OFF_BY, OFF[setting, level], strict=True):
+            half = WIDTH * float(scipy.stats.sem(levels[CAVITY].errors[name]))
+            band = Band(centre - half, centre + half, CRUDE)
+            label = f"{MEASURES[name]} by {TITLES[level].replace(', ', ' ')}, {title}"
+            error = levels[level].errors[name].mean()
+            yield near(label, "flow (15)", 0.0, error, 0.0, "", 1.0, band)
 
 
-def scatter(name: str, tick: Callable[[int], None]) -> Check:
+def scatter(name: str) -> Check:
     """Relative scatter of the time of A = 1/2 over redrawn training sets, pooled over seeds:
     dressed theory against students.
     """
@@ -297,24 +251,18 @@ def scatter(name: str, tick: Callable[[int], None]) -> Check:
     times = np.array(
         [first_crossing(runs.A.sel(data_draw=draw), 0.5).values for draw in runs.data_draw]
     )
-    measured = (times.std(0, ddof=1) / times.mean(0), len(times))
-    forces = np.random.default_rng(0)
-    drawn = data_scatter(
-        p, Start.measured(runs.isel(data_draw=0)), FORCES, forces, 1.2 * float(runs.alpha[-1])
-    )
-    pooled, spread = [], 0.0
-    for scatters, draws in ((drawn, FORCES), measured):
-        pooled.append(float(np.sqrt((scatters**2).mean())))
-        spread += 1 / (
-            2 * scatters.size * (draws - 1)
-        )  # variance of the log of a pooled standard deviation
-    relative = float(np.sqrt(spread))
+    measured = times.std(0, ddof=1) / times.mean(0)
+    start, rng = Start.measured(runs.isel(data_draw=0)), np.random.default_rng(0)
+    drawn = data_scatter(p, start, FORCES, rng, 1.2 * float(runs.alpha[-1]))
+    predicted, found = _rms(drawn), _rms(measured)
+    # Variance of the log of a pooled standard deviation.
+    spread = sum(1 / (2 * x.size * (n - 1)) for x, n in ((drawn, FORCES), (measured, len(times))))
     return estimated(
         f"scatter of the time of A = 1/2 over training sets, n = {p.n_train}",
         "force_noise",
-        pooled[0],
-        pooled[1],
-        relative * pooled[0],
+        predicted,
+        found,
+        predicted * spread**0.5,
         required=0.5,
         reason="|z| <= 4; the students' scatter is known to 9%",
     )

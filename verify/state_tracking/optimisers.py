@@ -8,6 +8,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import xarray as xr
+from numpy import ndarray
+from scipy.stats import sem
 
 from simulate.state_tracking import train
 from theory import Optimiser, clocks
@@ -18,8 +21,8 @@ from theory.state_tracking.integrate import solve
 from theory.state_tracking.levels import LEVELS
 from theory.state_tracking.realisation import Realisation, Start
 from theory.state_tracking.trained import system
-from verify.check import Check, at_least, estimated, listed, near
-from verify.emergence import first_crossing, smooth_crossing
+from verify.check import Check, at_least, estimated, listed, near, rms
+from verify.emergence import first_crossing, power, smooth_crossing
 from verify.measured import measured
 from verify.rates import rates
 from verify.state_tracking.ensemble import TESTED
@@ -68,25 +71,26 @@ def cases() -> dict[tuple[str, str], Parameters]:
 
 
 @measured
-def student_times(p: Parameters, seeds: Iterable[int], **training: Any) -> np.ndarray:
+def student_times(p: Parameters, seeds: Iterable[int], **training: Any) -> ndarray:
     """Times in the order of `NAMES`, one row per seed; NaN where a student does not get there."""
-    runs = train(p, seeds, **training)
+    return _times(p, train(p, seeds, **training))
+
+
+def _times(p: Parameters, curves: xr.Dataset) -> ndarray:
     asked = [times(p)[name] for name in NAMES]
-    return np.stack([first_crossing(runs[of], level).values for of, level in asked], 1)
+    return np.stack([first_crossing(curves[of], level).values for of, level in asked], 1)
 
 
 @kept
-def predicted(p: Parameters, seed: int, last: float) -> np.ndarray:
+def predicted(p: Parameters, seed: int, last: float) -> ndarray:
     """These times of one seed in theory, followed to a last time."""
     epochs = np.arange(0, p.epochs + 1, p.eval_every)
     epochs = epochs[p.alpha(epochs) <= last]
     theory = system(p, Start.of_seeds(p, [seed]), Realisation.of_seeds(p, [seed]))
-    curves = solve(theory, epochs)
-    asked = [times(p)[name] for name in NAMES]
-    return np.array([first_crossing(curves[of], level).values[0] for of, level in asked])
+    return _times(p, solve(theory, epochs))[0]
 
 
-def errors(p: Parameters, seeds: Iterable[int], **training: Any) -> dict[str, np.ndarray]:
+def errors(p: Parameters, seeds: Iterable[int], **training: Any) -> dict[str, ndarray]:
     """Relative errors of the predicted times, per seed: NaN where neither theory nor student gets
     there within the run, infinite where one alone does.
     """
@@ -103,13 +107,11 @@ def rows(title: str, p: Parameters, seeds: Iterable[int], **training: Any) -> It
     """Root mean squares of these errors against bars set beforehand."""
     for name, errors_of in errors(p, seeds, **training).items():
         reached = errors_of[~np.isnan(errors_of)]
-        size = float(np.sqrt(np.mean(reached**2)))
         why = "bar set beforehand; fluctuations within groups of rows are kept to fourth order"
         if reached.size < errors_of.size:
             why += f"; {errors_of.size - reached.size} of {errors_of.size} do not get there"
         label = f"{NAMES[name]} per seed, rms, {title}"
-        level = LEVELS["fixed_disorder"].title
-        yield near(label, level, 0.0, size, BARS[name], why, 1.0)
+        yield rms(label, LEVELS["fixed_disorder"].title, reached, BARS[name], why)
 
 
 # Rows of every optimiser at every setting, by title.
@@ -138,58 +140,46 @@ ADAM_SEEDS = range(200, 206)
 
 
 @measured
-def student_steps(p: Parameters, seeds: Iterable[int], **training: Any) -> np.ndarray:
+def student_steps(p: Parameters, seeds: Iterable[int], **training: Any) -> ndarray:
     """Steps of students until A = 1/2."""
     return first_crossing(train(p, seeds, **training).A, 0.5).values * p.d_g * p.N
 
 
 @kept
-def theory_steps(p: Parameters, seeds: Iterable[int]) -> np.ndarray:
+def theory_steps(p: Parameters, seeds: Iterable[int]) -> ndarray:
     """The same in theory, from the starts of seeds."""
     return emergence_steps(p, Start.of_seeds(p, seeds))
 
 
 @kept
-def over_starts(p: Parameters, draws: int, seeds: Iterable[int]) -> np.ndarray:
+def over_starts(p: Parameters, draws: int, seeds: Iterable[int]) -> ndarray:
     """Steps until A = 1/2 in theory for so many drawn starts, and for the starts of seeds."""
     drawn = Start.drawn(p, draws, np.random.default_rng(0))
     return np.stack([emergence_steps(p, x) for x in (drawn, Start.of_seeds(p, seeds))])
 
 
-def from_sizes(
-    p: Parameters, theory: np.ndarray, students: np.ndarray
-) -> tuple[float, float, float]:
+def from_sizes(p: Parameters, theory: ndarray, students: ndarray) -> tuple[float, float, float]:
     """Mean steps from sizes alone; mean steps of students, corrected for their few starts: the mean
     theory of `OTHERS` plus the students' mean deviation from theory; and the standard error of the
     difference of the two.
     """
-    drawn, others = over_starts(p, DRAWS, OTHERS)
-    beside = students - theory  # scatter at a given start
-    parts = (drawn, others, beside)
-    error = float(np.sqrt(sum(x.var(ddof=1) / x.size for x in parts)))
-    return float(drawn.mean()), float(others.mean() + beside.mean()), error
+    parts = (
+        *over_starts(p, DRAWS, OTHERS),
+        students - theory,
+    )  # the last: scatter at a given start
+    drawn, others, beside = (float(x.mean()) for x in parts)
+    return drawn, others + beside, float(np.linalg.norm([sem(x) for x in parts]))
 
 
 def at_setting(title: str, p: Parameters, **training: Any) -> list[Check]:
     """Mean over the seeds of a setting."""
     students = student_times(p, SEEDS, **training)[:, 0] * p.d_g * p.N
     theory = theory_steps(p, SEEDS)
+    name, off = "mean time of A = 1/2 under Adam", theory.mean() / students.mean() - 1
+    means = from_sizes(p, theory, students)
     return [
-        near(
-            f"mean time of A = 1/2 under Adam, {title}",
-            "kind_loss",
-            0.0,
-            float(theory.mean() / students.mean() - 1),
-            AIM,
-            "aim set beforehand",
-            1.0,
-        ),
-        estimated(
-            f"mean time of A = 1/2 under Adam from sizes alone, {title}",
-            "kind_loss",
-            *from_sizes(p, theory, students),
-            len(students),
-        ),
+        near(f"{name}, {title}", "kind_loss", 0.0, off, AIM, "aim set beforehand", 1.0),
+        estimated(f"{name} from sizes alone, {title}", "kind_loss", *means, len(students)),
     ]
 
 
@@ -202,9 +192,8 @@ def exponent(field: str, p: Parameters, seeds: Iterable[int], **training: Any) -
         if field == "eta":
             moved = moved.replace(epochs=round(p.epochs * p.eta / value))
         students = student_steps(moved, seeds, **training)
-        ends.append([float(x.mean()) for x in (theory_steps(moved, seeds), students)])
-    first, last = np.array(ends)
-    return tuple(np.log(last / first) / np.log(high / low))
+        ends.append([theory_steps(moved, seeds).mean(), students.mean()])
+    return tuple(power([low, high], ends))
 
 
 def exponent_rows(field: str, **training: Any) -> list[Check]:
@@ -251,18 +240,19 @@ def gaps(how: Optimiser, eta: float) -> tuple[float, float]:
     """Relative deviation of this clock from that of the equivalent plain descent, with and without
     the correction by the memory of gradients.
     """
-    same = clocks.as_plain(how, eta)
+    same, rate = clocks.as_plain(how, eta), eta / (1 - how.momentum)
     plain = Optimiser(schedule=how.schedule)
-    length = CLOCK * (2 if how.schedule == "cosine" else 1)
+    ways = ((how, eta, rate), (plain, same.eta, same.eta), (plain, rate, rate))
     deviations, other, bare = (
-        of_flow(rule, rate, round(length / effective))
-        for rule, rate, effective in (
-            (how, eta, eta / (1 - how.momentum)),
-            (plain, same.eta, same.eta),
-            (plain, eta / (1 - how.momentum), eta / (1 - how.momentum)),
-        )
+        of_flow(rule, step, round(CLOCK * _longer(how) / effective))
+        for rule, step, effective in ways
     )
     return (deviations - same.delay) / other - 1, deviations / bare - 1
+
+
+def _longer(how: Optimiser) -> int:
+    """Length of a run over that at a constant rate."""
+    return 2 if how.schedule == "cosine" else 1
 
 
 @listed
@@ -276,7 +266,7 @@ def on_flow() -> Iterator[Check]:
 
 
 @measured
-def times_of_clocks(p: Parameters, seeds: Iterable[int], **training: Any) -> np.ndarray:
+def times_of_clocks(p: Parameters, seeds: Iterable[int], **training: Any) -> ndarray:
     """Clock at which A = 1/2, per seed."""
     runs = train(p, seeds, **training)
     clock = clocks.clock_of(p, p.eta, p.updates)[runs.epoch.values]
@@ -289,47 +279,33 @@ def of_students(
     """Mean relative deviation from the equivalent plain descent of the same seeds; and of that
     plain descent from one at the rate of momentum.
     """
-    same = clocks.as_plain(how, p.eta)
-    rate = p.eta / (1 - how.momentum)
-    clock_length = length * (2 if how.schedule == "cosine" else 1)
-    fields = dict(momentum=how.momentum, nesterov=how.nesterov, schedule=how.schedule)
+    same, rate = clocks.as_plain(how, p.eta), p.eta / (1 - how.momentum)
+    p = p.replace(schedule=how.schedule)
     runs = (
-        (p.replace(**fields), rate),
-        (p.replace(eta=same.eta, schedule=how.schedule), same.eta),
-        (p.replace(eta=rate, schedule=how.schedule), rate),
+        (p.replace(momentum=how.momentum, nesterov=how.nesterov), rate),
+        (p.replace(eta=same.eta), same.eta),
+        (p.replace(eta=rate), rate),
     )
     times = []
     for q, effective in runs:
-        steps = round(clock_length / effective)
+        steps = round(length * _longer(how) / effective)
         q = q.replace(epochs=steps, eval_every=max(1, steps // 400))
         times.append(times_of_clocks(q, seeds, **training))
     momentum, plain, bare = times
-    gap = (momentum - same.delay) / plain - 1
-    worth = momentum / bare - 1
+    gap, worth = (momentum - same.delay) / plain - 1, momentum / bare - 1
     return float(gap.mean()), float(worth.mean())
 
 
 def on_students(name: str, **training: Any) -> list[Check]:
     """Times of A = 1/2 of the same seeds, trained with momentum and by plain descent."""
-    gap, worth = of_students(
-        BALLS[name], STUDENTS.replace(eta=ETA), MOMENTUM_SEEDS, LENGTH, **training
-    )
+    p = STUDENTS.replace(eta=ETA)
+    gap, worth = of_students(BALLS[name], p, MOMENTUM_SEEDS, LENGTH, **training)
+    memory = f"time of A = 1/2 with memory over that of plain descent, {name}"
+    shift = f"shift that memory makes, in tolerances of that, {name}"
+    why = "the check can detect it"
     return [
-        near(
-            f"time of A = 1/2 with memory over that of plain descent, {name}",
-            "plain_rate",
-            1.0,
-            1 + gap,
-            NEXT,
-            "second order in the rate",
-        ),
-        at_least(
-            f"shift that memory makes, in tolerances of that, {name}",
-            "plain_rate",
-            3.0,
-            abs(worth) / NEXT,
-            "the check can detect it",
-        ),
+        near(memory, "plain_rate", 1.0, 1 + gap, NEXT, "second order in the rate"),
+        at_least(shift, "plain_rate", 3.0, abs(worth) / NEXT, why),
     ]
 
 

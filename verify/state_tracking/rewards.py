@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xarray as xr
+from numpy import ndarray
+from xarray import Dataset
 
 from simulate import runs as store
 from simulate.state_tracking import SYSTEMS
@@ -17,7 +18,7 @@ from theory.state_tracking.realisation import Realisation, Start
 from theory.state_tracking.reward_onset import clock
 from theory.state_tracking.trained import system
 from verify.admission import admitted
-from verify.check import Band, Check, at_most, listed, near, sampled
+from verify.check import Band, Check, at_most, listed, rms, sampled
 from verify.emergence import first_crossing
 from verify.report import Request
 
@@ -48,7 +49,7 @@ def train(
     seeds: Iterable[int] | None = None,
     alpha: float | None = None,
     **options: object,
-) -> xr.Dataset:
+) -> Dataset:
     """Students of one kind, trained unless they are in the store."""
     until = KINDS[kind][1] if alpha is None else alpha
     system = SYSTEMS["student" if kind == "supervised" else "rewards"]
@@ -56,17 +57,26 @@ def train(
     return system.train(parameters(kind, base), seeds, until=until, **options)  # type: ignore[arg-type]
 
 
-def shipped(kind: str) -> xr.Dataset:
+def place(kind: str) -> Path:
+    """File of an ensemble."""
+    return SHIPPED / f"rewards_{kind}.nc"
+
+
+def shipped(kind: str) -> Dataset:
     """Ensemble that comes with the code."""
-    return admitted(path := SHIPPED / f"rewards_{kind}.nc", store.read(path))
+    return admitted(path := place(kind), store.read(path))
+
+
+def keep(runs: Dataset, names: Iterable[str], command: str, path: Path) -> None:
+    """Write some quantities in single precision."""
+    few = runs[[name for name in names if name in runs]].assign_attrs(command=command)
+    store.write(few.astype("float32", keep_attrs=True), path)
 
 
 def renew(kinds: Iterable[str] = KINDS, progress: bool = True) -> None:
-    """Train the shipped ensembles again and write them in single precision."""
+    """Train the shipped ensembles again."""
     for kind in kinds:
-        runs = train(kind, progress=progress)
-        few = runs[[name for name in KEPT if name in runs]].assign_attrs(command=COMMAND)
-        store.write(few.astype("float32", keep_attrs=True), SHIPPED / f"rewards_{kind}.nc")
+        keep(train(kind, progress=progress), KEPT, COMMAND, place(kind))
 
 
 # Rewards against labels
@@ -93,18 +103,18 @@ EARLY = 0.3  # s below which attention is still small
 ENOUGH = 3  # measurements inside a window
 
 
-def at_equal_R(labels: xr.Dataset, run: xr.Dataset, name: str) -> np.ndarray:
+def at_equal_R(labels: Dataset, run: Dataset, name: str) -> ndarray:
     """A quantity of the supervised student where it has the overlap R of the rewarded one."""
     return np.interp(run.R.values, labels.R.values, labels[name].values)
 
 
-def rewarded(run: xr.Dataset) -> xr.Dataset:
+def rewarded(run: Dataset) -> Dataset:
     """The part of a run that rewards train."""
     return run.isel(alpha=run.rewarded.values > 0.5)
 
 
 def measured_clock(
-    p: Parameters, labels: xr.Dataset, run: xr.Dataset, window: tuple[float, float]
+    p: Parameters, labels: Dataset, run: Dataset, window: tuple[float, float]
 ) -> tuple[float, float]:
     """Supervised time per time with rewards, between the same overlaps R, while s is in a window;
     and the mean of the law at the student's own s and its variance over rows. NaN if the run does
@@ -124,61 +134,46 @@ def measured_clock(
 
 
 @listed
-def clocks(kind: str, p: Parameters, labels: xr.Dataset, runs: xr.Dataset) -> Iterator[Check]:
+def clocks(kind: str, p: Parameters, labels: Dataset, runs: Dataset) -> Iterator[Check]:
     """Ratio of the clocks in every window that all seeds pass."""
     for window in WINDOWS:
-        pairs = np.array(
-            [
-                measured_clock(p, labels.sel(seed=k), runs.sel(seed=k), window)
-                for k in runs.seed.values
-            ]
-        )
-        if np.isnan(pairs).any():
-            continue
-        law = pairs[:, 1].mean()
-        yield sampled(
-            f"clock of rewards, {kind}, s = {window[0]:g} to {window[1]:g}",
-            EQUATION[kind],
-            float(law),
-            pairs[:, 0] / pairs[:, 1] * law,
-            band=BAND,
-        )
+        both = [
+            measured_clock(p, labels.sel(seed=k), runs.sel(seed=k), window)
+            for k in runs.seed.values
+        ]
+        clocks, laws = np.transpose(both)
+        if np.isfinite(clocks).all():
+            law, (low, high) = laws.mean(), window
+            name = f"clock of rewards, {kind}, s = {low:g} to {high:g}"
+            yield sampled(name, EQUATION[kind], law, clocks / laws * law, band=BAND)
 
 
-def orbits(kind: str, labels: xr.Dataset, runs: xr.Dataset) -> list[Check]:
+def orbits(kind: str, labels: Dataset, runs: Dataset) -> list[Check]:
     """A and S of both students of a seed where their overlaps R are equal."""
     return [row for level in MEET[kind] for row in _orbit(kind, level, labels, runs)]
 
 
-def _orbit(kind: str, level: float, labels: xr.Dataset, runs: xr.Dataset) -> list[Check]:
-    orbit: dict[str, list[tuple[float, float]]] = {"A": [], "S": []}
-    scale = {"A": 1.0, "S": 0.0}
+def _orbit(kind: str, level: float, labels: Dataset, runs: Dataset) -> Iterator[Check]:
+    met = []  # of every seed: A and S of the labelled and of the rewarded student, and R
     for k in runs.seed.values:
         run = rewarded(runs.sel(seed=k))
-        labelled = labels.sel(seed=k)
         meeting = int(np.argmax(run.success.values >= level))
         if not run.success.values[meeting] >= level:
-            return []
-        scale["S"] = max(scale["S"], abs(float(run.R[meeting])))
-        for name, pairs in orbit.items():
-            pairs.append((at_equal_R(labelled, run, name)[meeting], float(run[name][meeting])))
-    out = []
-    for name, pairs in orbit.items():
-        label, reward = np.array(pairs).T
-        out.append(
-            sampled(
-                f"orbit of rewards, {name} at equal R, {kind}, s = {level:g}",
-                f"d{name}_dalpha",
-                float(label.mean()),
-                reward - label + label.mean(),
-                band=EMERGING if name == "A" and level < EARLY else ORBIT,
-                scale=scale[name],
-            )
-        )
-    return out
+            return
+        labelled = [at_equal_R(labels.sel(seed=k), run, name)[meeting] for name in "AS"]
+        met.append([*labelled, *(float(run[name][meeting]) for name in "ASR")])
+    A, S, A_rewarded, S_rewarded, R = np.transpose(met)
+    for name, label, reward, scale, band in (
+        ("A", A, A_rewarded, 1.0, EMERGING if level < EARLY else ORBIT),
+        ("S", S, S_rewarded, abs(R).max(), ORBIT),
+    ):
+        title = f"orbit of rewards, {name} at equal R, {kind}, s = {level:g}"
+        mean = label.mean()
+        shifted = reward - label + mean
+        yield sampled(title, f"d{name}_dalpha", mean, shifted, band=band, scale=scale)
 
 
-def scratch(labels: xr.Dataset, runs: xr.Dataset) -> Check:
+def scratch(labels: Dataset, runs: Dataset) -> Check:
     """What rewards of guesses move R, by what labels do in the same time."""
     last = float(runs.alpha[-1])
     moved = np.abs(runs.R.isel(alpha=-1) - runs.R.isel(alpha=0)).max()
@@ -193,7 +188,7 @@ def scratch(labels: xr.Dataset, runs: xr.Dataset) -> Check:
 
 
 @listed
-def compare(ensembles: dict[str, xr.Dataset], base: Parameters) -> Iterator[Check]:
+def compare(ensembles: dict[str, Dataset], base: Parameters) -> Iterator[Check]:
     """All rows for given ensembles by kind; `supervised` is one of them."""
     labels = ensembles["supervised"]
     for kind, runs in ensembles.items():
@@ -220,7 +215,6 @@ def clock_checks(request: Request) -> list[Check]:
 # Single students under rewards against the fixed-disorder theory
 
 SINGLE_SEEDS = (7301, 7302, 7303)  # trained after theory and bars were committed
-FILE = SHIPPED / "rewards_seeds.nc"
 SINGLE_COMMAND = 'python -c "from verify.state_tracking import rewards; rewards.renew_singles()"'
 # Curve, level of it, and bar on the rms over seeds of the relative error of its time, set from
 # three other seeds: 0.5% and 1.6%. A rollout's noise matters most where the clock is slow.
@@ -241,36 +235,32 @@ def single_parameters(kl: float = 0.0) -> Parameters:
     return parameters("outcome").replace(kl=kl)
 
 
-def file(kl: float = 0.0) -> Path:
-    """File of the students with this weight of the penalty."""
-    return FILE.with_stem(f"{FILE.stem}_kl_{kl:g}") if kl else FILE
+def kind_of(kl: float) -> str:
+    """Name of the students with this weight of the penalty."""
+    return f"seeds_kl_{kl:g}" if kl else "seeds"
 
 
-def shipped_singles(kl: float = 0.0) -> xr.Dataset:
+def shipped_singles(kl: float = 0.0) -> Dataset:
     """Students with a reward for the last state that come with the code."""
-    return admitted(file(kl), store.read(file(kl)))
+    return shipped(kind_of(kl))
 
 
-def renew_singles(weights: Iterable[float] = (0.0, *PENALTIES), progress: bool = True) -> None:
-    """Train the shipped students again and write them in single precision."""
-    for kl in weights:
+def renew_singles() -> None:
+    """Train the shipped students again."""
+    names = (*KEPT, "zeta", "W_Q_start", "W_K_start", "M_variance_correct", "M_variance_other")
+    for kl in (0.0, *PENALTIES):
         until = LAST if kl else KINDS["outcome"][1]
         seeds = SINGLE_SEEDS[:2] if kl else SINGLE_SEEDS
-        runs = SYSTEMS["rewards"].train(
-            single_parameters(kl), seeds, until=until, progress=progress
-        )
-        names = (*KEPT, "zeta", "W_Q_start", "W_K_start")
-        few = runs[[*names, "M_variance_correct", "M_variance_other"]]
-        few = few.assign_attrs(command=SINGLE_COMMAND).astype("float32", keep_attrs=True)
-        store.write(few, file(kl))
+        runs = SYSTEMS["rewards"].train(single_parameters(kl), seeds, until=until)
+        keep(runs, names, SINGLE_COMMAND, place(kind_of(kl)))
 
 
-def errors(p: Parameters, runs: xr.Dataset) -> dict[str, np.ndarray]:
+def errors(p: Parameters, runs: Dataset) -> dict[str, ndarray]:
     """Relative errors of the predicted times, per seed."""
     return _errors(predict(p, runs, level="fixed_disorder", accuracies=False), runs)
 
 
-def _errors(ours: xr.Dataset, runs: xr.Dataset) -> dict[str, np.ndarray]:
+def _errors(ours: Dataset, runs: Dataset) -> dict[str, ndarray]:
     relative = {}
     for title, (name, level, _) in TIMES.items():
         predicted, measured = (first_crossing(x[name], level).values for x in (ours, runs))
@@ -278,7 +268,7 @@ def _errors(ours: xr.Dataset, runs: xr.Dataset) -> dict[str, np.ndarray]:
     return relative
 
 
-def in_groups(seeds: Iterable[int] = SEEDS) -> dict[str, np.ndarray]:
+def in_groups(seeds: Iterable[int] = SEEDS) -> dict[str, ndarray]:
     """The same of shipped students with normalised groups, which the theory has not seen before."""
     seeds, p = [*seeds], parameters("grpo")
     runs = shipped("grpo").sel(seed=seeds)
@@ -287,23 +277,19 @@ def in_groups(seeds: Iterable[int] = SEEDS) -> dict[str, np.ndarray]:
 
 
 @listed
-def rows(
-    by_title: dict[str, np.ndarray], kind: str = "reward for the last state"
-) -> Iterator[Check]:
+def rows(by_title: dict[str, ndarray], kind: str = "reward for the last state") -> Iterator[Check]:
     """Root mean squares of these errors against the bars."""
     for title, error in by_title.items():
-        size = float(np.sqrt(np.mean(error**2)))
         name = f"{title} per seed, rms, {kind}"
-        yield near(name, "reward_slope", 0.0, size, TIMES[title][2], WHY, 1.0)
+        yield rms(name, "reward_slope", error, TIMES[title][2], WHY)
 
 
-def stopped(kl: float, runs: xr.Dataset) -> Check:
+def stopped(kl: float, runs: Dataset) -> Check:
     """Error of s at the end under a penalty."""
     ours = predict(single_parameters(kl), runs, level="fixed_disorder", accuracies=False)
     error = (ours.success / runs.success - 1).isel(alpha=-1).values
-    size = float(np.sqrt(np.mean(error**2)))
     name = f"last success per seed, rms, penalty {kl:g}"
-    return near(name, "divergence_slope", 0.0, size, LAST_BAR, WHY, 1.0)
+    return rms(name, "divergence_slope", error, LAST_BAR, WHY)
 
 
 @listed

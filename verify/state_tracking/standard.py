@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import scipy.stats
-import xarray as xr
+from numpy import ndarray
+from xarray import DataArray, Dataset
 
 from theory.state_tracking import Parameters, task
 from theory.state_tracking.quadrature import emergence_time
@@ -31,7 +32,6 @@ ONE_HEAD = "1 head"
 ROTARY = "rotary positions"
 CLEAR = 3.0  # standard errors of a normal mean, by which a bound must hold
 VISIBLE = 0.99  # of what attention allows: less than half a pair of state and action is missing
-AFTER = 200  # steps after which students of two heads have answered
 RIGHT = 0.95  # of rollouts: all but noise of the test set
 # A pair of which attention has just come near the limit may not be known yet, or be known already.
 PAIRS = Band(
@@ -41,7 +41,7 @@ ALONG = {"L": ("L = 3", "base", "L = 9"), "N": ("N = 4", "base", "N = 16")}
 ALONG["d_g"] = ("d_g = 4", "base", "d_g = 16")
 
 
-def stages(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
+def stages(p: Parameters, runs: Dataset) -> Dataset:
     """Stages of learning, seed by seed.
 
     Parameters
@@ -87,23 +87,23 @@ def stages(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
         "seen": _lasting(runs.visible, VISIBLE),
         "right": _lasting(runs.rollout_accuracy, RIGHT),
     }
-    return xr.Dataset({k: ("seed", v) for k, v in measured.items()}, {"seed": runs.seed})
+    return Dataset({k: ("seed", v) for k, v in measured.items()}, {"seed": runs.seed})
 
 
-def _crossing(curve: xr.DataArray, level: Any) -> np.ndarray:
+def _crossing(curve: DataArray, level: Any) -> ndarray:
     level = np.broadcast_to(level, curve.sizes["seed"])
-    above = curve.transpose("seed", "epoch") - xr.DataArray(level, dims="seed")
+    above = curve.transpose("seed", "epoch") - DataArray(level, dims="seed")
     return first_crossing(above, 0.0).values
 
 
-def _at(curve: xr.DataArray, epochs: np.ndarray) -> np.ndarray:
+def _at(curve: DataArray, epochs: ndarray) -> ndarray:
     rows = curve.transpose("seed", "epoch").values
     return np.array(
         [np.interp(t, curve.epoch.values, row) for t, row in zip(epochs, rows, strict=True)]
     )
 
 
-def _lasting(curve: xr.DataArray, level: float) -> np.ndarray:
+def _lasting(curve: DataArray, level: float) -> ndarray:
     """First measurement from which on a curve stays at a level or above; NaN without one."""
     later = curve.transpose("seed", "epoch").values[:, ::-1] >= level
     stay = np.logical_and.accumulate(later, 1).sum(1)
@@ -114,7 +114,7 @@ def _lasting(curve: xr.DataArray, level: float) -> np.ndarray:
 WHY = "held if the distance is one that so few seeds show (9 times in 10, by chance once in 700)"
 
 
-def beyond(name: str, bound: float, values: np.ndarray, side: int) -> Check:
+def beyond(name: str, bound: float, values: ndarray, side: int) -> Check:
     """That a mean over seeds is above (side 1) or below (-1) a bound: FAIL if it is on the other
     side beyond doubt, undecided unless the distance reaches the minimum detectable effect.
     """
@@ -233,22 +233,6 @@ def allowed(runs: Ensembles) -> list[Check]:
     ]
 
 
-def leads(runs: xr.Dataset) -> str:
-    """Which moves first once rollouts begin to be right: correlation of the changes of accuracy
-    with those of what attention allows, between measurements, over all seeds.
-    """
-    late = runs.sel(epoch=slice(AFTER, None))
-    moved, known = (
-        late[q].transpose("seed", "epoch").diff("epoch").values for q in ("visible", "accuracy")
-    )
-    pairs = ((moved, known), (moved[:, :-1], known[:, 1:]), (moved[:, 1:], known[:, :-1]))
-    at_once, after, before = (np.corrcoef(x.ravel(), y.ravel())[0, 1] for x, y in pairs)
-    return (
-        f"1 head, from step {AFTER} on: changes of accuracy correlate with those of what attention allows "
-        f"by {at_once:.2f} at once, {after:.2f} one measurement later, {before:.2f} one earlier"
-    )
-
-
 def report(runs: Ensembles | None = None) -> Report:
     """All rows and tables, for the shipped ensembles or for given ones."""
     runs = ensembles.shipped() if runs is None else runs
@@ -282,7 +266,7 @@ def report(runs: Ensembles | None = None) -> Report:
             picture(checks),
         ),
     }
-    return Report(checks, [leads(runs[ONE_HEAD])], tables=tables)
+    return Report(checks, tables=tables)
 
 
 HEADER = ["setting", "attention: step", "thousand tokens", "logic / attention"]
@@ -312,7 +296,7 @@ def table(by_setting: Ensembles) -> Iterator[list[str]]:
         yield [setting, _said(t.attention.values, 0), _said(tokens, 0), *said]
 
 
-def _end(curve: xr.DataArray) -> str:
+def _end(curve: DataArray) -> str:
     last = curve.isel(epoch=-1).values
     return "not measured" if np.isnan(last).all() else _said(last, 2)
 
@@ -351,7 +335,7 @@ def architectures(by_setting: Ensembles) -> Iterator[list[str]]:
         yield row
 
 
-def _said(values: np.ndarray, digits: int) -> str:
+def _said(values: ndarray, digits: int) -> str:
     """Mean and standard error over the seeds that got there, and how many did not."""
     there = values[np.isfinite(values)]
     if len(there) < 2:

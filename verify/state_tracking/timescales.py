@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy import ndarray
 
 from simulate.state_tracking import train
 from theory import state_tracking as st
@@ -39,65 +40,42 @@ EXPONENTS = {
     "N": Band(0.025, 0.203, CLOSURE),
     "d_h": Band(-0.148, 0.306, CLOSURE),
 }
+TICKS = (2, 3, 5, 7, 10, 15, 20, 30)  # of times in the figure
 WINDOW = 0.4  # fraction of the onset time scale, in which the quartic term stays below the noise
 
 
-def onset_fit(alpha: np.ndarray, values: np.ndarray, window: float, degree: int = 2) -> np.ndarray:
+def onset_fit(alpha: ndarray, values: ndarray, window: float, degree: int = 2) -> ndarray:
     """Coefficients of alpha, alpha^2, ... of ln(A/A_0) on ``alpha <= window``."""
     inside = (alpha <= window) & (alpha > 0)
     powers = alpha[inside, None] ** np.arange(1, degree + 1)
     return np.linalg.lstsq(powers, np.log(values[inside] / values[0]), rcond=None)[0]
 
 
-def exact_solution(p: Parameters) -> Noted:
+def exact_solution(p: Parameters) -> list[Check]:
     """Exact solution against the integrated flow, and the departure of (81) from the flow of a
     large system.
     """
     half = quadrature.emergence_time(p.values())
     solution = st.flow(p.teachers).solve(p, at=[0.0], events=HALF, alpha=1.5 * float(half))
-    checks = [
-        identity(
-            "time of A = 1/2 by the exact solution",
-            "kappa, pace, margin_of_D",
-            half,
-            solution.alpha_half.item(),
-            1e-9,
-            "event times of the integrator",
-        )
-    ]
-    size = 1e8
+    size, events = 1e8, "event times of the integrator"
     # All sizes at once at this c_omega, as an independent number.
-    v = {"N": size, "d_g": size, "L": size, "tau": 1 / size, "A_0": 1 / size, "eta": p.eta}
-    v |= {"c_omega": st.c_omega(p), "R_0": 0.0, "S_0": 0.0, "zeta": 0.0}
-    star = float(onset_equations()["alpha_star"].evaluate(v))
-    times = star * np.array([0.05, 0.9])
+    v = dict.fromkeys(("N", "d_g", "L"), size) | dict.fromkeys(("tau", "A_0"), 1 / size)
+    v |= dict.fromkeys(("R_0", "S_0", "zeta"), 0.0) | {"eta": p.eta, "c_omega": st.c_omega(p)}
+    times = onset_equations()["alpha_star"].evaluate(v) * np.array([0.05, 0.9])
     grown = inversion.states(v, times)["A"]
-    sharp, printed = (
-        onset_equations()[q].evaluate(v | {"alpha": times}) for q in ("onset_sharp", "onset_A")
+    sharp, printed, departure = (
+        onset_equations()[q].evaluate(v | {"alpha": times})
+        for q in ("onset_sharp", "onset_A", "onset_departure")
     )
-    departure = onset_equations()["onset_departure"].evaluate(v | {"alpha": times[0]})
-    checks += [
-        identity(
-            "A L at 0.9 alpha_star, L = 1e8",
-            "onset_sharp",
-            size * sharp[1],
-            size * grown[1],
-            1e-5,
-            "1/L over the distance to the pole, squared",
-        ),
-        identity(
-            "ln(A/A_(81)) at 0.05 alpha_star, L = 1e8",
-            "onset_departure",
-            departure,
-            np.log(grown[0] / printed[0]),
-            5e-3,
-            "next term: 4/15 of (eta alpha)^2 c_omega/2",
-        ),
-    ]
-    return checks, [
-        f"L = 1e8, alpha = 0.9 alpha_star: A L = {size * grown[1]:.5g} by the flow, {size * sharp[1]:.5g} by "
-        f"1/cos^2, {size * printed[1]:.5g} by (81)"
-    ]
+    rows = (
+        ("time of A = 1/2 by the exact solution", "kappa, pace, margin_of_D",
+         half, solution.alpha_half.item(), 1e-9, events),
+        ("A L at 0.9 alpha_star, L = 1e8", "onset_sharp",
+         size * sharp[1], size * grown[1], 1e-5, "1/L over the distance to the pole, squared"),
+        ("ln(A/A_(81)) at 0.05 alpha_star, L = 1e8", "onset_departure",
+         departure[0], np.log(grown[0] / printed[0]), 5e-3, "next term: 4/15 of (eta alpha)^2 c_omega/2"),
+    )  # fmt: skip
+    return [identity(*row) for row in rows]
 
 
 def report(request: Request) -> Report:
@@ -121,8 +99,10 @@ def report(request: Request) -> Report:
 
 def emergence(p: Parameters, runs: xr.Dataset) -> Noted:
     """Times of A = 1/2 and rollout = 1/2, and the onset rate, against theory."""
-    exact = onset_equations()["onset_coefficient"].evaluate(p.values())
-    scale = float(onset_equations()["onset_time_scale"].evaluate(p.values()))
+    exact, scale = (
+        float(onset_equations()[x].evaluate(p.values()))
+        for x in ("onset_coefficient", "onset_time_scale")
+    )
     fine = np.linspace(0, 0.1 * scale, 41)
     flow = st.flow(p.teachers).solve(p, at=fine, alpha=float(fine[-1]))
     from_flow = onset_fit(flow.alpha.values, flow.A.values, float(fine[-1]), degree=5)[1]
@@ -172,27 +152,12 @@ def emergence(p: Parameters, runs: xr.Dataset) -> Noted:
                 notes.append(
                     f" {level}: rms relative error over single seeds {np.sqrt(np.mean((1 / ratio - 1) ** 2)):.1%}"
                 )
-    more, remarks = exact_solution(p)
-    checks, notes = checks + more, notes + remarks
-    half = [
-        float(
-            st.flow()
-            .solve(p.replace(eta=e), at=[0.0], events=HALF, alpha=40 * scale * p.eta / e)
-            .alpha_half
-        )
-        * e
-        for e in (p.eta / 2, p.eta)
-    ]
-    checks.append(
-        identity(
-            "eta x time of A = 1/2 does not depend on eta",
-            "flow (15)",
-            half[0],
-            half[1],
-            1e-9,
-            "event times of the integrator",
-        )
-    )
+    checks += exact_solution(p)
+    rates_of = p.eta * np.array([0.5, 1.0])
+    half = st.flow().solve(p, at=[0.0], events=HALF, alpha=80 * scale, eta=rates_of).alpha_half
+    one, two = rates_of * half.values
+    name = "eta x time of A = 1/2 does not depend on eta"
+    checks.append(identity(name, "flow (15)", one, two, 1e-9, "event times of the integrator"))
     return checks, notes
 
 
@@ -203,7 +168,7 @@ def scaling(**training: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
     checks, sweeps = [], {}
     notes = ["", "time of A = 1/2, students (mean over seeds) and flow:"]
     for name, (grid, make) in SWEEPS.items():
-        exponents: dict[str, list[np.ndarray]] = {
+        exponents: dict[str, list[ndarray]] = {
             "students": [],
             "by Eq. (15)": [],
             "with noise of M": [],
@@ -246,37 +211,19 @@ def draw(sweeps: dict[str, Any]) -> Any:
     marks.
     """
     figure, axes = plotting.figure(1, len(sweeps), height=2.7)
-    axes = np.atleast_1d(axes)
-    for axis, (name, (grid, _, students)) in zip(axes, sweeps.items(), strict=True):
-        fine = np.geomspace(grid[0], grid[-1], 25)
-        if name != "eta":
-            fine = np.unique(2 * np.round(fine / 2) if name == "d_h" else np.round(fine)).astype(
-                int
-            )
-        curve = [float(quadrature.emergence_time(SWEEPS[name][1](v.item()))) for v in fine]
-        axis.loglog(fine, curve, "k--" if name == "eta" else "k.--", ms=4, lw=1, label="flow (15)")
-        for value, times in zip(grid, students, strict=True):
-            axis.plot(np.full(len(times), value), times, ".", color="C0", alpha=0.35, ms=4)
-        axis.plot([], [], ".", color="C0", alpha=0.35, ms=4, label="students, one mark each")
-        axis.plot(
-            grid, [np.nanmean(t) for t in students], "o-", color="C0", ms=4, label="students, mean"
-        )
+    for axis, (name, (grid, flow, students)) in zip(
+        np.atleast_1d(axes), sweeps.items(), strict=True
+    ):
+        axis.loglog(grid, flow, "k.--", ms=4, lw=1, label="flow (15)")
+        marks = axis.plot(grid, np.array(students), ".", color="C0", alpha=0.35, ms=4)
+        marks[0].set_label("students, one mark each")
+        axis.plot(grid, np.nanmean(students, 1), "o-", color="C0", ms=4, label="students, mean")
         label = {"eta": r"learning rate $\eta$", "N": "$N = d_g$", "L": "$L$", "d_h": "$d_h$"}[name]
-        axis.set(
-            xlabel=label,
-            ylabel=r"time of $A = 1/2$, in $\alpha$",
-            xticks=grid,
-            xticklabels=[f"{g:g}" for g in grid],
-        )
+        axis.set(xlabel=label, ylabel=r"time of $A = 1/2$, in $\alpha$")
+        axis.set(xticks=grid, xticklabels=[f"{g:g}" for g in grid])
+        axis.set(yticks=TICKS, yticklabels=[f"{t:g}" for t in TICKS], ylim=(1.5, 33))
         axis.minorticks_off()
-    every = np.concatenate(
-        [np.ravel(v) for _, theory, students in sweeps.values() for v in (theory, *students)]
-    )
-    ticks = np.array([1, 2, 3, 5, 7, 10, 15, 20, 30])
-    for axis in axes:
-        axis.set(yticks=ticks, yticklabels=[f"{t}" for t in ticks])
-        axis.set_ylim(0.9 * np.nanmin(every), 1.1 * np.nanmax(every))
-    plotting.below(axes[0])
+    plotting.below(np.atleast_1d(axes)[0])
     shared = {n: v for n, v in SMALL.values().items() if n in ("N", "L", "d_g", "d_h", "eta")}
     plotting.headline(
         figure,

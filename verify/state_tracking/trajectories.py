@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import xarray as xr
+from xarray import DataArray, Dataset
 
 from simulate.state_tracking.measure import untrained_statistics
 from theory import state_tracking as st
@@ -32,12 +32,6 @@ UNTRAINED = 512  # untrained students, a few milliseconds each
 EVERY = 6  # interval of evaluations at which our theory gives accuracies
 JUDGED = "cavity"  # level that is judged; the figure has the best one
 ACCURATE = {"accuracy": "next token", "rollout_accuracy": "rollout"}
-LOCKED = 0.95  # attention above which a logit is nearly a single entry of M
-
-
-def theory_curve(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
-    """Theory at the evaluation times of an ensemble."""
-    return st.trajectory(p, float(runs.alpha[-1]), at=runs.alpha.values)
 
 
 @listed
@@ -76,7 +70,7 @@ def untrained(p: Parameters) -> Iterator[Check]:
         )
 
 
-def closure_curves(p: Parameters, runs: xr.Dataset) -> dict[str, xr.DataArray]:
+def closure_curves(p: Parameters, runs: Dataset) -> dict[str, DataArray]:
     """The attention factor of every run as measured (63), under the ansatz (69), and under the
     closure.
     """
@@ -89,14 +83,14 @@ def closure_curves(p: Parameters, runs: xr.Dataset) -> dict[str, xr.DataArray]:
     }
 
 
-def with_empirical_logits(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
+def with_empirical_logits(p: Parameters, runs: Dataset) -> Dataset:
     """Eqs. (17)-(18) evaluated with the measured logit means and variances of every run (Figs. 6b,
     9).
     """
     return with_accuracy(runs, p, runs.variance_correct, runs.variance_other)
 
 
-def position_dependent_rollout(p: Parameters, runs: xr.Dataset) -> xr.DataArray:
+def position_dependent_rollout(p: Parameters, runs: Dataset) -> DataArray:
     """Eq. (85) evaluated with the measured accuracy of every step."""
     final = rollout(runs.step_accuracy.transpose(..., "step").values, p.N)[..., -1]
     return runs.rollout_accuracy.copy(data=final)
@@ -118,7 +112,7 @@ def report(request: Request) -> Report:
     return compared
 
 
-def beyond(p: Parameters, runs: xr.Dataset, said: str) -> Report:
+def beyond(p: Parameters, runs: Dataset, said: str) -> Report:
     """Students that Eq. (15) does not describe, beside the best level alone."""
     ours = st.predict(p, runs)
     held = compare(ours, runs)
@@ -128,7 +122,7 @@ def beyond(p: Parameters, runs: xr.Dataset, said: str) -> Report:
     )
 
 
-def against(p: Parameters, runs: xr.Dataset) -> Report:
+def against(p: Parameters, runs: Dataset) -> Report:
     """Compare two levels of theory with every seed, check exact properties, and measure the errors
     of uncontrolled approximations.
     """
@@ -142,25 +136,16 @@ def against(p: Parameters, runs: xr.Dataset) -> Report:
         by_quadrature(p),
         *untrained(p),
     ]
-    notes = [
-        held.spoken(),
-        "",
-        *closures(p, runs),
-        *kurtoses(runs),
-        *rollouts(p, runs, theory_curve(p, runs)),
-    ]
     return Report(
         checks,
-        notes,
+        [held.spoken()],
         {fidelity.TITLE: fidelity.table(fidelity.climb(p, runs))},
         {"inside_two_sd": held.inside()},
         lambda: draw(p, runs, *predicted(p, runs, fidelity.BEST)),
     )
 
 
-def predicted(
-    p: Parameters, runs: xr.Dataset, level: str = JUDGED
-) -> tuple[xr.Dataset, xr.Dataset]:
+def predicted(p: Parameters, runs: Dataset, level: str = JUDGED) -> tuple[Dataset, Dataset]:
     """Our theory of single seeds: order parameters, loss and logits at every evaluation, accuracies
     (expensive) at one in `EVERY`.
     """
@@ -170,7 +155,7 @@ def predicted(
     ]
 
 
-def best(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -> Comparison:
+def best(p: Parameters, runs: Dataset, ours: Dataset, rates: Dataset) -> Comparison:
     """Compare the judged level with the seeds."""
     table = bands(OURS, p)
     parts = [
@@ -182,12 +167,12 @@ def best(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -
     )
 
 
-def noisy(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
+def noisy(p: Parameters, runs: Dataset) -> Dataset:
     """Dressed theory (variance of M and exact attention) from every seed's own initial values."""
     return st.predict(p, runs, level="dressed")
 
 
-def pictures(p: Parameters, runs: xr.Dataset, where: str = "") -> list[Check]:
+def pictures(p: Parameters, runs: Dataset, where: str = "") -> list[Check]:
     """Quantitative checks of the figures of attention and rollout."""
     half = (
         runs.attention.isel(alpha=np.abs(runs.A - 0.5).argmin("alpha"))
@@ -252,7 +237,7 @@ def by_quadrature(p: Parameters) -> Check:
     )
 
 
-def conserved(runs: xr.Dataset) -> Check:
+def conserved(runs: Dataset) -> Check:
     """The overlap zeta, which is conserved by training."""
     drift = float(np.abs(runs.zeta - runs.zeta.isel(alpha=0)).max())
     rounding = 10 * np.finfo("float32").eps * float(runs.epoch[-1]) ** 0.5
@@ -265,55 +250,6 @@ def conserved(runs: xr.Dataset) -> Check:
     )
 
 
-@listed
-def closures(p: Parameters, runs: xr.Dataset) -> Iterator[str]:
-    """Deviation of ansatz and closure from the measured attention factor."""
-    curves = closure_curves(p, runs)
-    measured = curves["measured (63)"]
-    yield from [
-        "attention factor d_g N |grad A|^2, rms deviation over seeds and times relative to its rms:"
-    ]
-    for name, curve in list(curves.items())[1:]:
-        off = float(np.sqrt(((curve - measured) ** 2).mean() / (measured**2).mean()))
-        yield f"  {name.replace('$', '').replace(chr(92), '')}: {off:.1%}"
-
-
-def kurtoses(runs: xr.Dataset) -> list[str]:
-    """Deviation of the logits from a Gaussian."""
-    locked = (runs.A > LOCKED).argmax("alpha")  # per seed; 0 if never reached, and then left out
-    moments = {
-        "before training": runs.isel(alpha=0),
-        f"when A first exceeds {LOCKED}": runs.isel(alpha=locked).where(locked > 0),
-        "at the end": runs.isel(alpha=-1),
-    }
-    return [
-        "excess kurtosis of the logits, mean over seeds (normal 0, uniform -1.2), correct and other:",
-        *(
-            f"  {when}: {float(then.kurtosis_correct.mean()):.2f}, {float(then.kurtosis_other.mean()):.2f}"
-            for when, then in moments.items()
-        ),
-    ]
-
-
-def rollouts(p: Parameters, runs: xr.Dataset, curve: xr.Dataset) -> list[str]:
-    """Deviation of each step of the rollout theory from the students' rollouts."""
-    levels = {
-        "(17)-(18) with measured logit means and variances": with_empirical_logits(
-            p, runs
-        ).rollout_accuracy,
-        "(85) with the measured accuracy of every step": position_dependent_rollout(p, runs),
-        "(17)-(18) with theory means, initial variance": curve.rollout_accuracy,
-    }
-    gaps = {
-        name: float(np.abs((level - runs.rollout_accuracy).mean("seed")).max())
-        for name, level in levels.items()
-    }
-    return [
-        f"rollout accuracy by {name}: largest deviation of the mean {gap:.3f}"
-        for name, gap in gaps.items()
-    ]
-
-
 TIME = r"$\alpha$ = epochs / $(d_g N)$"
 CURVES = {
     "A": "attention $A$",
@@ -323,7 +259,7 @@ CURVES = {
 }
 
 
-def single(axis: Any, name: str, runs: xr.Dataset, ours: xr.Dataset) -> None:
+def single(axis: Any, name: str, runs: Dataset, ours: Dataset) -> None:
     """One quantity of students, wide and pale, and the theory of each over them."""
     plotting.band(axis, runs[name], "C0", "students", width=2.5)
     lines = axis.plot(ours.alpha, ours[name].transpose("alpha", "seed"), color="C1", lw=0.8)
@@ -332,7 +268,7 @@ def single(axis: Any, name: str, runs: xr.Dataset, ours: xr.Dataset) -> None:
 
 
 @plotting.panels(1, len(CURVES), height=2.9)
-def apart(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, *axes: Any) -> Any:
+def apart(p: Parameters, runs: Dataset, ours: Dataset, *axes: Any) -> Any:
     """Order parameters and loss; few seeds are drawn as single lines."""
     for axis, name in zip(axes, CURVES, strict=True):
         single(axis, name, runs, ours)
@@ -341,7 +277,7 @@ def apart(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, *axes: Any) -> Any:
 
 
 @plotting.panels(2, 3, height=2.9)
-def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset, axes: Any) -> Any:
+def draw(p: Parameters, runs: Dataset, ours: Dataset, rates: Dataset, axes: Any) -> Any:
     """Figure with six panels: order parameters, loss, accuracies, attention factor; few seeds are
     drawn as single lines.
     """
