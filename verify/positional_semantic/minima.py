@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from simulate import pool
 from simulate.positional_semantic import student as task
 from simulate.positional_semantic import train
 from simulate.positional_semantic.gamp import gamp
