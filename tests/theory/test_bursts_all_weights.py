@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sympy as sp
-from large_sizes import constants
 
 from theory import induction_heads as ih
 from theory.algebra import vanishes
@@ -69,7 +68,7 @@ def test_large_sizes(right):
     """4 N^2 / B^2 over ln N and two corrections is right to (ln N)^-3; with the second one off by
     20% it would not be.
     """
-    eq, c = law.equations()["T_drop_all_burst"].rhs, constants()
+    eq, c = law.equations()["T_drop_all_burst"].rhs, law.constants()
     gaps = []
     for log in (40.0, 400.0):
         form = (eq / N**2).subs(B, right).subs(sp.log(N), log)
@@ -93,7 +92,7 @@ def test_bursts_of_random_size():
     assert found / each[1] == pytest.approx(1 / mean**2, rel=0.05)
     assert sum(c * each[b] for b, c in chances.items()) > 1.2 * found
     assert 1 / square < 0.9 * found / each[1]
-    form = (law.equations()["T_drop_all_bursts"].rhs / law.of_size(1)).subs(constants())
+    form = (law.equations()["T_drop_all_bursts"].rhs / law.of_size(1)).subs(law.constants())
     x = sp.Symbol("x", positive=True)
     assert sp.limit(form.subs(sp.log(N), 1 / x), x, 0) == 1 / law.mean_B**2
 
@@ -112,7 +111,7 @@ def test_effective_length():
     # The formula, where logarithms are large: it and the law in the same limit.
     log, eq = 200.0, law.equations()["N_eff_all"].rhs
     share = sp.sqrt(eq / N**2).subs(B, 4)
-    c = constants()
+    c = law.constants()
     known = {law.mean_phi: c["mean_phi"], law.variance_phi: c["variance_phi"]}
     share = share.subs(sp.log(N / 4), log - np.log(4)).subs(sp.log(N), log).subs(known)
     shorter = law.slow_drop(log + float(np.log(float(share))))

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import scipy.integrate
 import sympy as sp
-from large_sizes import constants
 from later import Later
 
 from theory.algebra import vanishes
@@ -139,7 +138,7 @@ def test_large_sizes_for_the_last_pair():
     """4 N^2 / (ln N + c1 + c2 / ln N) is right to (ln N)^-3; with c2 wrong by 20% it would not
     be.
     """
-    eq, c = law.equations(), constants()
+    eq, c = law.equations(), law.constants()
     gap = {}
     for L in (40.0, 400.0):
         exact = law.slow_drop(L)
@@ -259,7 +258,7 @@ def test_sharing_the_output_costs_time():
 
 def test_time_of_gamma_for_the_last_pair():
     """gamma_3 = 1/2 after 0.93372 N: the closed form of the first layer against the flow of all."""
-    found = constants()["T_gamma_over_N"]
+    found = law.constants()["T_gamma_over_N"]
     run = times.flow_of(
         256, until=lambda loss, theta: theta[NAMES.index("gamma_3")] > 0.6
     )  # long before the drop

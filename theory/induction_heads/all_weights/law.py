@@ -47,6 +47,7 @@ from theory.induction_heads.symbols import (
     mean_B2,
     q,
     ref,
+    tau,
     u,
 )
 
@@ -57,6 +58,29 @@ mean_phi = symbol("mean_phi", r"\langle\varphi\rangle", "mean of phi until the d
 variance_phi = symbol("variance_phi", r"\mathrm{Var}\,\varphi", "its variance", positive=True)
 beta_2, gamma_3, alpha_3 = (THETA[n] for n in ("beta_2", "gamma_3", "alpha_3"))
 N_eff = symbol("N_eff", r"N_{\mathrm{eff}}", "effective context length", positive=True)
+
+
+@cache
+def constants() -> dict[str, float]:
+    """Mean and variance of phi(1/u) over u in (0, 1), and the time of gamma_3 = 1/2 divided by N,
+    for the last pair.
+    """
+    of_e = numeric.function(plateau.sums()[phi], [e])
+    moments = [
+        scipy.integrate.quad(
+            lambda v, n=n: float(of_e(1 / v)) ** n, 0, 1, epsabs=1e-12, epsrel=1e-12
+        )[0]
+        for n in (1, 2)
+    ]
+    path = numeric.function(
+        plateau.layer()["last_Gamma"] / 2, [tau]
+    )  # gamma_3 is half of Gamma until t = O(N^2 / ln N)
+    first = scipy.optimize.brentq(lambda v: float(path(v)) - descent.HALF, 0.1, 10, xtol=1e-14)
+    return {
+        "mean_phi": moments[0],
+        "variance_phi": moments[1] - moments[0] ** 2,
+        "T_gamma_over_N": float(first),
+    }
 
 
 @cache
