@@ -40,10 +40,13 @@ class Double(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call the function with the wider type."""
-        args, kwargs = tree_map(
-            lambda x: WIDE.get(x, x) if isinstance(x, torch.dtype) else x, (args, kwargs or {})
-        )
-        return (Tensor.double if func in CASTS else func)(*args, **kwargs)
+        kwargs = {k: wider(x) for k, x in (kwargs or {}).items()}
+        return (Tensor.double if func in CASTS else func)(*map(wider, args), **kwargs)
+
+
+def wider(x: Any) -> Any:
+    """The type that an argument is read as, if it is a type."""
+    return WIDE.get(x, x) if isinstance(x, torch.dtype) else x
 
 
 def widened(x: Any, dtype: torch.dtype = torch.float64) -> Any:

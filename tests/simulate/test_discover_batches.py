@@ -43,7 +43,7 @@ CASES = {  # module, statement, parameters, whether inputs differ
     "retrieval": (
         lambda: retrieval(3, 3, 2),
         systems.retrieval,
-        dict(N=3, M=3, P=2, eta=1.0, batch_size=8, steps=40, eval_every=4),
+        dict(N=3, M=3, P=2, eta=1.0, batch_size=8, steps=16, eval_every=4),
         False,
     ),
     "noisy": (noisy, lambda: find(NOISY).statement, dict(steps=40, eval_every=4), True),

@@ -27,10 +27,7 @@ from simulate.ensemble.copies import SYSTEM
 from theory.parameters import ParameterError, Stepped
 from theory.runtime import cli
 
-FORKED = [
-    "induction_heads.all",
-    "associative_memory.noisy_bigram",
-]  # processes cost seconds; all students in the long form
+FORKED = ["induction_heads.all"]  # processes cost seconds; all students in the long form
 NAMES = [pytest.param(name, marks=() if name in FIRST else pytest.mark.slow) for name in STUDENTS]
 
 

@@ -328,7 +328,7 @@ def test_linear_layer_wins_over_students_in_the_positional_regime(omega, alpha):
 
 def test_long_steps_leave_the_initial_well(tmp_path):
     """And steps within the limit of the theory's scope do not, of descent and of Adam."""
-    p = Parameters(d=100, start="positional", steps=300, n_test=1)
+    p = Parameters(d=100, start="positional", steps=100, n_test=1)
 
     def ends(**words):
         alone = dict(alpha=[1.0], store=tmp_path, workers=1, progress=False)

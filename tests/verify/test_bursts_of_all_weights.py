@@ -15,10 +15,12 @@ import xarray as xr
 
 from theory.induction_heads.all_weights import burst, recent
 from theory.induction_heads.all_weights import descent as times
+from theory.induction_heads.all_weights import law as laws
 from verify.check import failed
 from verify.induction_heads import all_weights, bursty
 
 exact, flow_times, euler = map(functools.cache, (recent.exact, all_weights.flow_times, times.euler))
+of_recent, of_burst = map(functools.cache, (recent.predicted, laws.predicted))
 
 
 @pytest.mark.parametrize("mask", ["strict", pytest.param("inclusive", marks=pytest.mark.slow)])
@@ -56,6 +58,7 @@ def test_law_of_recent_pairs(late, monkeypatch):
     flow = exact(32, 0.125, rtol=1e-5)
     moved = {n: (1 + late) * x for n, x in flow.items()}
     monkeypatch.setattr(recent, "exact", lambda *asked, **more: moved)
+    monkeypatch.setattr(recent, "predicted", of_recent)
     checks, notes = bursty.of_places(((32, 0.125),))
     assert [c.within for c in checks] == 2 * [not late] and len(notes) == 1
 
@@ -66,6 +69,7 @@ def test_law_is_held_to_the_flow(late, monkeypatch):
     flow = flow_times(32, "last", 2)
     moved = {n: (1 + late) * x for n, x in flow.items()}
     monkeypatch.setattr(all_weights, "flow_times", lambda *asked: moved)
+    monkeypatch.setattr(laws, "predicted", of_burst)
     checks, notes = bursty.against_law(((32, 2),))
     assert [c.within for c in checks] == 2 * [not late] and len(notes) == 1
 

@@ -23,14 +23,16 @@ def four():
 
 @pytest.fixture(scope="module")
 def printed(four, tmp_path_factory):
-    """Lines of the demo and the files of its folder."""
-    folder, said = tmp_path_factory.mktemp("demo"), []
+    """Lines of the demo, the files of its folder, and its report of trajectories."""
+    folder, said, made = tmp_path_factory.mktemp("demo"), [], []
+    collect = demo.report.collect
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo.students, "main", lambda words: store.write(four[1], words[-1]))
         patch.setattr(gradients, "GRADIENTS", gradients.GRADIENTS[:2])  # which has its own tests
         patch.setattr(demo.progress, "say", lambda text: said.extend(text.splitlines()))
+        patch.setattr(demo.report, "collect", lambda *of: made.append(collect(*of)) or made[-1])
         assert demo.main(["--folder", str(folder)]) == 0
-    return said, {path.name for path in folder.iterdir()}
+    return said, {path.name for path in folder.iterdir()}, made[-1]
 
 
 def test_what_the_table_tells_is_no_warning(four):
@@ -42,7 +44,7 @@ def test_what_the_table_tells_is_no_warning(four):
 
 def test_thirty_lines_that_fit(printed):
     """Hundred columns; nothing undecided, no negative zero; files that lines name are there."""
-    lines, files = printed
+    lines, files, _ = printed
     assert len(lines) <= 30 and max(map(len, lines)) <= 100
     text = re.sub(r"in /\S+", "", "\n".join(lines))  # without the folder, whose name may be any
     assert "undecided" not in text and not re.search(r"-0(\.0+)?(?![\d.])", text)
@@ -52,7 +54,7 @@ def test_thirty_lines_that_fit(printed):
 
 def test_result_first_and_last(printed, four):
     """Who learned when: the times of the students, and errors of both theories, as in the table."""
-    lines, _ = printed
+    lines, *_ = printed
     first, last = (k for k, line in enumerate(lines) if line.startswith("RESULT"))
     assert first <= 3 and last == len(lines) - 2
     p, runs = four
@@ -82,14 +84,9 @@ def test_the_level_that_explains(four):
     assert fidelity.climb(p, with_batches) == {}
 
 
-def test_report_shows_the_levels(four, tmp_path):
+def test_report_shows_the_levels(printed):
     """The result comes first, then the levels; undecided rows are counted, not shown."""
-    p, runs = four
-    store.write(runs, tmp_path / "students.nc")
-    model = demo.registry.find("state_tracking")
-    made = demo.report.collect(
-        demo.report.Request(model, runs=tmp_path / "students.nc"), "trajectories"
-    )
+    *_, made = printed
     result, levels, *rest = made.text().split("\n\n")
     assert len(result.splitlines()) <= 10 and result.startswith("result: ")
     assert levels.startswith(fidelity.TITLE) and fidelity.BEST in levels

@@ -16,7 +16,7 @@ from theory.associative_memory.factual_recall import Parameters
 from theory.parameters import ParameterError
 from verify import gradients, laws, timescales, trajectories
 from verify.associative_memory import factual_recall as recall_timescales
-from verify.associative_memory import gradient_steps, k_hop, noisy_bigram, superposition
+from verify.associative_memory import gradient_steps, k_hop, superposition
 from verify.check import identity
 from verify.report import reporting
 
@@ -118,12 +118,10 @@ def test_trajectories_of_a_given_ensemble(tmp_path, capsys):
 
 
 def test_laws_that_cost_nothing(monkeypatch):
-    """Agreement by enumeration, kernels, training times (the mixture of a hop less), sample sizes,
-    exact moments (fewer draws).
-    """
+    """Agreement by enumeration, kernels, training times (the mixture of a hop less)."""
     whole = k_hop.mixture_time
     monkeypatch.setattr(k_hop, "mixture_time", lambda p: whole(p.replace(k=p.k - 1)))
-    found = [*k_hop.agreement(), *k_hop.kernels(), *k_hop.times(), *noisy_bigram.feed_forward()]
+    found = [*k_hop.agreement(), *k_hop.kernels(), *k_hop.times()]
     assert [c.name for c in found if not c.within] == [] and len(found) > 10
 
 

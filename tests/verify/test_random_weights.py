@@ -108,8 +108,9 @@ def once(function):
 
 
 @pytest.mark.parametrize("gates, sigma, wrong", [(0, 0.3, 0.5), (1, 0.1, 0.0)])
-def test_what_scatters_about_class_means_is_counted(gates, sigma, wrong, monkeypatch):
+def test_what_scatters_about_class_means_is_counted(gates, sigma, wrong, store, monkeypatch):
     """Without a saddle, where half of it left out is seen, and at one, where all of it is."""
+    monkeypatch.chdir(store)
     stated = gated(gates=gates, N=4)
     p = model.offered(stated).Parameters(sigma=sigma)
     p = p.run_to(checks.length(stated, p))
@@ -129,7 +130,7 @@ def test_a_mean_shift_is_that_over_amplitudes():
     made = kept.derived(stated := gated(gates=1, N=4))
     p = model.offered(stated).Parameters(sigma=1e-3)
     found = passage.passage(made, p, level := 0.7, 10_000)
-    sizes = scipy.stats.halfnorm.ppf((np.arange(20) + 0.5) / 20) / passage.MEAN_LOG
+    sizes = scipy.stats.halfnorm.ppf((np.arange(8) + 0.5) / 8) / passage.MEAN_LOG
     each = [
         passage.beside(made, p, dataclasses.replace(found, along=s * found.along), level)
         for s in sizes

@@ -52,7 +52,7 @@ def test_powers_are_recovered(order, share, count):
 def test_seeds_give_a_standard_error(seeds):
     """Of different seeds at every step: the error covers the deviation, a wrong order fails."""
     rng, away = np.random.default_rng(seeds), []
-    for number in range(40):
+    for number in range(16):
 
         def network(h, number=number):
             values = power(1)(h) + 0.01 * h * rng.normal(size=seeds)

@@ -43,7 +43,7 @@ def typed(*words, **environment):
 )
 def test_environments(environment, code, line):
     """Settings with which kernels would take hours are refused, small terminals are served."""
-    found = typed("theory.onset", "state_tracking", "--quiet", **environment)
+    found = typed("theory.onset", "associative_memory", "--quiet", **environment)
     assert found == (code, [line] if line else [])
 
 
