@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import json
 import re
 import subprocess
@@ -36,9 +38,38 @@ def _gradients_again(model, tmp_path, monkeypatch):
     }
 
 
-def test_evidence_run_again(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def fresh():
+    """Verdicts of the quickest command in a process of its own, and modules that it loaded."""
+    script = (
+        "import sys\nfrom theory.registry import find\nfrom verify.report import Request, collect\n"
+        "found = collect(Request(find('associative_memory')), 'gradients').checks\n"
+        "print({c.id: c.verdict for c in found}, [\n"
+        "    n for n, m in sys.modules.items() if not hasattr(m, '__path__')\n"
+        "    and n.partition('.')[0] in ('theory', 'simulate', 'verify')], sep='\\n')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    return [ast.literal_eval(line) for line in done.stdout.splitlines()]
+
+
+def test_evidence_run_again(fresh):
     """The quickest command gives what is stored."""
-    _gradients_again(MODELS["associative_memory"], tmp_path, monkeypatch)
+    checks = stored(MODELS["associative_memory"].paper)["gradients"]["checks"]
+    assert fresh[0] == {r["id"]: r["verdict"] for r in checks}
+
+
+def test_the_same_code_is_not_run_again(tmp_path, monkeypatch):
+    """Unless asked; other code is."""
+    model, ran = MODELS["associative_memory"], []
+    monkeypatch.setattr(evidence, "place", lambda model: tmp_path / "e.json")
+    monkeypatch.setattr(evidence, "collect", lambda *_: ran.append(1) or Report([]))
+    monkeypatch.setattr(evidence, "arrays", contextlib.nullcontext)  # of code that takes long
+    for code, anew, count in (("a", False, 1), ("a", False, 1), ("a", True, 2), ("b", False, 3)):
+        monkeypatch.setattr(evidence, "sources", lambda *_, code=code: code)
+        evidence.renew(model, ["gradients"], False, anew)
+        assert len(ran) == count
 
 
 @pytest.mark.slow
@@ -115,7 +146,7 @@ def test_cited_tests_are_run(tmp_path, monkeypatch):
         evidence.tested(["tests/test_other.py::test_one"])
 
 
-def test_sources_of_a_command_are_what_it_imports(tmp_path):
+def test_sources_of_a_command_are_what_it_imports(tmp_path, fresh):
     """A change elsewhere leaves a digest as it is; one in what is imported, however deep, does not.
     Nothing that a command loads is missed.
     """
@@ -135,17 +166,8 @@ def test_sources_of_a_command_are_what_it_imports(tmp_path):
         "room",
         "room.near",
     ]
-    script = (
-        "import sys\nfrom theory.registry import find\nfrom verify.report import Request, collect\n"
-        "collect(Request(find('associative_memory')), 'gradients')\n"
-        "print(*(n for n, m in sys.modules.items() if not hasattr(m, '__path__')\n"
-        "        and n.partition('.')[0] in ('theory', 'simulate', 'verify')))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
-    )
     known = digests.modules(MODELS["associative_memory"], "gradients")
-    assert set(done.stdout.split()) - set(digests.ASIDE) <= known.keys()
+    assert set(fresh[1]) - set(digests.ASIDE) <= known.keys()
     assert not [name for name in known if "positional" in name]
     predictions = {"theory.prediction", "theory.statement.model", "theory.statement.onset"}
     assert predictions <= digests.modules(MODELS["induction_heads"], "trajectories").keys()

@@ -106,9 +106,8 @@ def test_parameters_beside_runs_are_refused(store, words):
 
 
 @pytest.mark.parametrize("content", [b"not a netCDF file", b""])
-def test_a_foreign_file_is_one_line(tmp_path, content):
+def test_a_foreign_file_is_refused(tmp_path, content):
     path = tmp_path / "foreign.nc"
     path.write_bytes(content)
-    with pytest.raises(ParameterError, match=str(path)) as caught:
+    with pytest.raises(ParameterError, match=str(path)):
         trajectories.main(["--runs", str(path)])
-    assert "\n" not in str(caught.value)
