@@ -112,10 +112,10 @@ def test_layers_and_their_gap(monkeypatch, one, two, failing):
     """Each of the three conditions on in-context accuracy fails where it is not met, and only
     there.
     """
-    runs = tuple(
-        xr.Dataset({"in_context_accuracy": (("seed", "step"), [[0.1, x]])}) for x in (one, two)
+    runs = iter(
+        [xr.Dataset({"in_context_accuracy": (("seed", "step"), [[0.1, x]])}) for x in (one, two)]
     )
-    monkeypatch.setattr(trigger_task, "layers", lambda progress=False: runs)
+    monkeypatch.setattr(trigger_task, "train", lambda p, seeds, progress: next(runs))
     failed = {LAYERS[c.id] for c in trigger_task.transformers() if not c.within}
     assert failed == set(failing)
 

@@ -64,9 +64,8 @@ def test_scatter_that_does_not_fall_with_d_fails(power, monkeypatch):
 
     def train(p, seeds, alpha, **options):
         asked.append((p.start, p.teacher, alpha))
-        return SimpleNamespace(
-            theta=xr.DataArray(0.5 + p.d**power * rng.permutation(np.linspace(-1, 1, len(seeds))))
-        )
+        scatter = p.d**power * rng.permutation(np.linspace(-1, 1, len(seeds)))
+        return xr.Dataset({"theta": (("seed", "alpha"), 0.5 + scatter[:, None])})
 
     monkeypatch.setattr(minima, "train", train)
     (row,), _ = minima.concentration(Sentences(), (200, 400, 800), list(range(64)), {})
