@@ -70,9 +70,9 @@ def answers(name):
     return found
 
 
-LONG = ("positional_semantic.online", "induction_heads.bursty")  # as long as five others
+HEAVY = ("positional_semantic.online", "induction_heads.bursty")  # as long as five others
 systems = pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in sorted(TABLE)]
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in HEAVY)) for n in sorted(TABLE)]
 )
 
 
