@@ -263,7 +263,10 @@ class System:
             jobs.Job(
                 f"seed {','.join(str(run.seed) for run in stack)}",
                 length,
-                functools.partial(train_stack, self, stack, where, precision, store, own),
+                # absolute, as workers stay while folders change
+                functools.partial(
+                    train_stack, self, stack, where, precision, store.absolute(), own
+                ),
                 len(stack) * needed(p),
                 config,
                 functools.partial(seconds_per_step, self, stack, where, precision, own),

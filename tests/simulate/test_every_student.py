@@ -177,14 +177,17 @@ def test_where_students_are_trained_changes_nothing(way, tmp_path, expected):
 
 @pytest.mark.parametrize("where", ["workers", pytest.param("cluster", marks=pytest.mark.slow)])
 def test_where_copies_are_trained_changes_nothing(where, tmp_path, monkeypatch):
-    """In two processes, which the test before has started, or by dask, in stacks of two."""
+    """In two processes, which the test before has started in another folder, or by dask, in stacks
+    of two.
+    """
     made = functools.partial(
         ensemble, Line, (X, Y), seeds=4, steps=12, optimizer="adam", progress=False
     )
     expected = bits(made(store=tmp_path / "one"))
     monkeypatch.setattr("simulate.ensemble.copies.SYSTEM", dataclasses.replace(SYSTEM, stack=2))
     if where == "workers":
-        assert bits(made(store=tmp_path / "two", workers=2)) == expected
+        monkeypatch.chdir(tmp_path)
+        assert bits(made(store="two", workers=2)) == expected
         return
     with cluster() as address:
         assert bits(made(store=tmp_path / "two", scheduler=address)) == expected
