@@ -28,11 +28,8 @@ MOST_TERMS = 10**6  # terms of a sum evaluated term by term: about a second in d
 
 
 class dirichlet_kernel(sp.Function):
-    r"""Normalised Dirichlet kernel ``sin(n x/2) / (n sin(x/2))``, continued to its limit at
-    multiples of 2 pi.
-
-    A separate function is needed because the ratio of sines is 0/0 at multiples of 2 pi, where some
-    rotary frequencies lie.
+    """Normalised Dirichlet kernel ``sin(n x/2) / (n sin(x/2))``, continued to its limit at
+    multiples of 2 pi, where the ratio is 0/0 and some rotary frequencies lie.
     """
 
     @classmethod
@@ -184,12 +181,7 @@ def compiled(
     arguments: Sequence[sp.Basic], expressions: Any, modules: str = "numpy", cse: bool = True
 ) -> Callable:
     """Code of one expression, a list of them, or a matrix, which share their common parts: the one
-    call of ``sympy.lambdify``, with all functions that have numbers.
-
-    Raises
-    ------
-    ParameterError
-        Naming what has no numerical value.
+    call of ``sympy.lambdify``, with all functions that have numbers. What has none is refused.
     """
     table, *libraries = MODULES[modules]
     many = isinstance(expressions, list)
@@ -242,13 +234,7 @@ def system(arguments: Sequence[sp.Symbol], expressions: list[sp.Expr]) -> Callab
 
 
 def real(name: str, value: Any) -> Any:
-    """A value without the imaginary part of zero that it may have.
-
-    Raises
-    ------
-    ParameterError
-        If it is complex.
-    """
+    """A value without the imaginary part of zero that it may have; a complex one is refused."""
     if not np.iscomplexobj(value):
         return value
     if np.any(np.imag(value) != 0):

@@ -225,19 +225,8 @@ class Scope:
 
 
 def refuse(lines: Sequence[str], proposal: str = "") -> None:
-    """Raise an error for broken assumptions, or warn if the caller passed ``beyond=True``.
-
-    Parameters
-    ----------
-    lines : sequence of str
-        Broken assumptions, as returned by `Scope.applies`.
-    proposal : str
-        What to type instead, appended to the error.
-
-    Raises
-    ------
-    ParameterError
-        With the first line.
+    """Raise an error with the first of broken assumptions (lines of `Scope.applies`) and what to
+    type instead, or warn of each if the caller passed ``beyond=True``.
     """
     known = _insisted.get()
     if lines and known is None:
