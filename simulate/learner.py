@@ -144,7 +144,7 @@ def _tensors(state: State) -> Iterator[tuple[str, torch.Tensor]]:
 
 def as_array(value: Any) -> np.ndarray:
     """A number, array or tensor as an array; tensors in double precision."""
-    return np.asarray(value.double().cpu() if isinstance(value, torch.Tensor) else value)
+    return np.asarray(value.cpu().double() if isinstance(value, torch.Tensor) else value)
 
 
 def losses(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:

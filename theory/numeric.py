@@ -186,37 +186,38 @@ def compiled(
     table, *libraries = MODULES[modules]
     many = isinstance(expressions, list)
     parts = sp.Tuple(*expressions) if many else sp.sympify(expressions, strict=True)
-    every = nodes(parts)
-    for part in every:
+    distinct = nodes(parts)
+    for part in distinct:
         if isinstance(part, AppliedUndef | sp.DiracDelta | sp.Derivative | sp.Subs):
             raise ParameterError(f"{part.func.__name__}: has no numerical value")
     special: dict[str, Any] = {}
-    if roots := {x: x.evalf(MOST_DIGITS) for x in every if isinstance(x, sp.CRootOf)}:
+    if roots := {x: x.evalf(MOST_DIGITS) for x in distinct if isinstance(x, sp.CRootOf)}:
         parts = parts.xreplace(roots)
+        distinct = nodes(parts)
 
     def known(part: sp.Expr) -> bool:
-        head = part.func
+        head, count = part.func, len(part.args)
         if head is sp.Piecewise and modules == "numpy":
             return not part.has(BooleanFunction)  # `and` of arrays of several shapes is SymPy's
-        own = head.__name__ in table or hasattr(head, "_imp_")
-        return own or _printed(head, len(part.args), modules)
+        return head.__name__ in table or hasattr(head, "_imp_") or _printed(head, count, modules)
 
-    calls = [part for part in every if isinstance(part, sp.Function | sp.Product)]
+    calls = [part for part in distinct if isinstance(part, sp.Function | sp.Product)]
     for part in sorted((x for x in calls if not known(x)), key=sp.count_ops, reverse=True):
         used = sorted(part.free_symbols, key=str)
         special[name := f"special{len(special)}"] = _special(part, used, modules)
         parts = parts.xreplace({part: sp.Function(name)(*used)})
     other = _renamed(arguments, parts, special)
-    if other:
-        arguments, parts = [other.get(a, a) for a in arguments], parts.xreplace(other)
-    pieces = modules == "numpy" and any(isinstance(x, sp.Piecewise) for x in every)
+    arguments, parts = [other.get(a, a) for a in arguments], parts.xreplace(other)
+    pieces = modules == "numpy" and any(isinstance(x, sp.Piecewise) for x in distinct)
     # Shared first, what lambdify reads and prints again is short.
     shared, rest = sp.cse(list(parts) if many else parts, list=False) if cse else ((), parts)
-    own = {x.func.__name__: x.func._imp_ for x in calls if hasattr(x.func, "_imp_")}
+    heads = {x.func for x in calls if hasattr(x.func, "_imp_")}
+    implemented = {head.__name__: head._imp_ for head in heads}
+    if len(implemented) < len(heads):
+        raise ParameterError(f"one name for two functions, of {', '.join(sorted(implemented))}")
+    names = [{**table, **implemented, **special}, *libraries]
     try:
-        made = sp.lambdify(
-            arguments, rest, [{**table, **own, **special}, *libraries], cse=lambda _: (shared, rest)
-        )
+        made = sp.lambdify(arguments, rest, names, cse=lambda _: (shared, rest))
     except PrintMethodNotImplementedError as error:
         name = str(error).partition("\n")[0].rpartition(".")[2].strip("'>")
         raise ParameterError(f"{name}: has no numerical value") from None

@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from xarray import Dataset
+import xarray as xr
 
 from theory.parameters import ParameterError
 
@@ -24,7 +24,7 @@ DENSE, STEP = 0.25, 0.02
 CODE = {"code", "versions"}
 
 
-def admitted(path: Path, runs: Dataset) -> Dataset:
+def admitted(path: Path, runs: xr.Dataset) -> xr.Dataset:
     """The runs of a shipped file.
 
     Raises
@@ -38,7 +38,7 @@ def admitted(path: Path, runs: Dataset) -> Dataset:
     return runs
 
 
-def rules(runs: Dataset) -> dict[str, bool]:
+def rules(runs: xr.Dataset) -> dict[str, bool]:
     """Whether each rule is obeyed, in words."""
     seeds, told = runs.seed.values, runs.attrs
     found = {

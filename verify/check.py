@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
-from numpy import ndarray
 
 from theory.equation import Equation
 from verify.verdict import (  # noqa: F401
@@ -68,14 +67,16 @@ class Sides:
 
     def __init__(self, table: Mapping[str, Equation], tolerance: float, reason: str) -> None:
         self.table, self.tolerance, self.reason = table, tolerance, reason
-        self.collected: dict[tuple[str, str], list[ndarray]] = defaultdict(list)
+        self.collected: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
 
     def add(self, label: str, equation: str, values: Any, measured: Any) -> None:
         """Add the value of an equation and the measured value: numbers or arrays."""
         both = np.broadcast_arrays(self.table[equation].evaluate(values), np.asarray(measured))
         self.collected[label, equation].append(np.reshape(both, (2, -1)))
 
-    def each(self, label: str, equation: str, values: Any, letters: str, measured: ndarray) -> None:
+    def each(
+        self, label: str, equation: str, values: Any, letters: str, measured: np.ndarray
+    ) -> None:
         """Every entry of an array, its indices, counted from 1, called by letters."""
         for place, one in np.ndenumerate(measured):
             indices = {letter: k + 1 for letter, k in zip(letters, place, strict=True)}

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from xarray import DataArray, Dataset
 
 from theory import ParameterError, scope
 from theory.parameters import shown
@@ -38,7 +37,7 @@ class Comparison:
     """
 
     checks: list[Check]
-    deviations: Dataset
+    deviations: xr.Dataset
     beyond: str = ""
     notes: list[str] = field(default_factory=list)
 
@@ -79,8 +78,8 @@ class Comparison:
 
 
 def compare(
-    curve: Dataset,
-    runs: Dataset,
+    curve: xr.Dataset,
+    runs: xr.Dataset,
     bands: Mapping[str, Band] | None = None,
     label: str = "",
     *,
@@ -177,10 +176,10 @@ def compare(
             f"the theory is not exact ({status}): bands={{...}} allows what it is known to be off by; "
             "python -m verify.trajectories knows that of its model"
         )
-    return Comparison(checks, Dataset(deviations), broken, notes)
+    return Comparison(checks, xr.Dataset(deviations), broken, notes)
 
 
-def _shared(curve: Dataset, runs: Dataset, time: str, notes: list[str]) -> list[str]:
+def _shared(curve: xr.Dataset, runs: xr.Dataset, time: str, notes: list[str]) -> list[str]:
     """Variables to compare; of common ones that cannot be, a note.
 
     Raises
@@ -205,17 +204,17 @@ def _shared(curve: Dataset, runs: Dataset, time: str, notes: list[str]) -> list[
     return shared
 
 
-def _named(data: Dataset) -> str:
+def _named(data: xr.Dataset) -> str:
     return ", ".join(map(str, data.data_vars)) or "none"
 
 
 def _gaps(
     theory: Any,
     between: Any,
-    measured: DataArray,
-    runs: Dataset,
+    measured: xr.DataArray,
+    runs: xr.Dataset,
     precision: float,
-    spread: DataArray | None = None,
+    spread: xr.DataArray | None = None,
 ) -> Gaps | None:
     """Theory, with its error between the points of a curve and the standard deviation over students
     that it gives, minus measured; None if there is no value.

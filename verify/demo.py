@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from xarray import Dataset
+import xarray as xr
 
 from simulate.state_tracking import __main__ as students
 from theory import latex, onset, registry, scope
@@ -34,7 +34,7 @@ explained why theories differ: what each knows of a student, and how far off it 
 NEXT = "NEXT      python -m verify.trajectories: twenty students; docs/start.md: first steps"
 
 
-def result(p: st.Parameters, runs: Dataset) -> tuple[str, str]:
+def result(p: st.Parameters, runs: xr.Dataset) -> tuple[str, str]:
     """Table of the students' times beside the predicted ones, and what it says as a sentence."""
     with warnings.catch_warnings(action="ignore", category=scope.FarOff):  # the table says how far
         theories = [st.predict(p, runs, level=x, accuracies=False) for x in ("flow", BEST)]
@@ -52,7 +52,7 @@ def result(p: st.Parameters, runs: Dataset) -> tuple[str, str]:
     )
 
 
-def steps(folder: Path, p: st.Parameters, runs: Dataset) -> Iterator[str]:
+def steps(folder: Path, p: st.Parameters, runs: xr.Dataset) -> Iterator[str]:
     """All that is made of the students, one line each; the tables go into files."""
     yield f"STEPS     All tables and figures are in {folder}."
     yield (

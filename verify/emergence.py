@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.interpolate
 import scipy.stats
-from numpy import ndarray
-from xarray import DataArray
+import xarray as xr
 
 from theory.parameters import ParameterError, number, shown
 from verify import timed
@@ -27,11 +26,11 @@ class Times:
         Length of the runs.
     """
 
-    values: ndarray
+    values: np.ndarray
     end: float
 
     @property
-    def seen(self) -> ndarray:
+    def seen(self) -> np.ndarray:
         """Times of the uncensored seeds."""
         return self.values[np.isfinite(self.values)]
 
@@ -56,7 +55,7 @@ class Times:
         return f"{name}: {self.seen.mean():.4f}, 95% interval [{low:.4f}, {high:.4f}] over {self.seen.size} seeds{note}"
 
 
-def first_crossing(trajectory: DataArray, level: float) -> Times:
+def first_crossing(trajectory: xr.DataArray, level: float) -> Times:
     """First upward crossing of ``level`` along time, by linear interpolation between
     evaluations.
 
@@ -67,7 +66,7 @@ def first_crossing(trajectory: DataArray, level: float) -> Times:
         numbers, each once, a value is infinite or no real number, or the level is none.
     """
     level = number("level", level)
-    if not isinstance(trajectory, DataArray):
+    if not isinstance(trajectory, xr.DataArray):
         raise ParameterError(f"trajectory = {shown(trajectory)}: must be a DataArray: runs.A")
     if len({*trajectory.dims} - {*timed.UNTIMED}) != 1:
         several = ", ".join(str(d) for d in trajectory.dims if d not in timed.UNTIMED)
@@ -82,7 +81,7 @@ def first_crossing(trajectory: DataArray, level: float) -> Times:
     return Times(np.array([crossed(row, times, level)[0] for row in rows]), float(times[-1]))
 
 
-def crossed(row: ndarray, times: ndarray, level: float, side: int = 1) -> tuple[float, str]:
+def crossed(row: np.ndarray, times: np.ndarray, level: float, side: int = 1) -> tuple[float, str]:
     """First time at which a curve is above a level (below it, for ``side`` = -1), and what else
     there is to say: in which case a time is missing, or is the first that was measured.
     """
@@ -102,7 +101,7 @@ def crossed(row: ndarray, times: ndarray, level: float, side: int = 1) -> tuple[
     return times[j - 1] + share * (times[j] - times[j - 1]), ""
 
 
-def smooth_crossing(path: DataArray, level: float) -> float:
+def smooth_crossing(path: xr.DataArray, level: float) -> float:
     """First crossing of a level by one curve without noise, by a cubic spline through all its
     points: its error is of fourth order in their distance. NaN if there is none.
     """
@@ -111,7 +110,7 @@ def smooth_crossing(path: DataArray, level: float) -> float:
     return float(found[0]) if len(found) else np.nan
 
 
-def power(sizes: Any, times: Any) -> ndarray:
+def power(sizes: Any, times: Any) -> np.ndarray:
     """Exponents of times in a size, by least squares of logarithms, seed by seed; NaN where a time
     is.
     """

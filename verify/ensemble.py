@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xarray import Dataset
+import xarray as xr
 
 from simulate import runs as store
 from simulate.systems import of_model as systems
@@ -45,9 +45,9 @@ class Source:
     needed: Mapping[str, tuple[str, ...]]
     until: float | None = None
     sizes: Callable[[Any], Mapping[str, int]] = lambda p: {}
-    shipped: Callable[[], tuple[Any, Dataset]] | None = None
+    shipped: Callable[[], tuple[Any, xr.Dataset]] | None = None
 
-    def read(self, path: Path) -> tuple[Any, Dataset]:
+    def read(self, path: Path) -> tuple[Any, xr.Dataset]:
         """Parameters and ensemble of a stored file or folder."""
         return store.ensemble(path, self.system.name, type(self.base), self.needed, self.sizes)
 
@@ -73,7 +73,7 @@ def of(model: Model) -> Source:
     return model.wing("verify", place).SOURCE if place else of_system(systems(model)[0])
 
 
-def get(request: Request) -> tuple[Any, Dataset]:
+def get(request: Request) -> tuple[Any, xr.Dataset]:
     """Parameters and ensemble for a request.
 
     Raises

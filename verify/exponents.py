@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy import ndarray
 
 from verify.check import Check, estimated
 from verify.verdict import Z_MAX, detectable_effect, normal_z, samples_needed
@@ -104,12 +103,12 @@ class Rate:
         )
 
 
-def fitted(h: ndarray, order: float | None, gaps: list[ndarray], floors: ndarray) -> Rate:
+def fitted(h: np.ndarray, order: float | None, gaps: list[np.ndarray], floors: np.ndarray) -> Rate:
     """The exponent of differences."""
     n, seeds = len(h), len(gaps[0])
     samples = float(seeds) if seeds > 1 else np.inf
 
-    def logs(parts: list[ndarray]) -> ndarray:
+    def logs(parts: list[np.ndarray]) -> np.ndarray:
         """Logarithms of root mean squares."""
         return np.log(
             [
@@ -123,7 +122,7 @@ def fitted(h: ndarray, order: float | None, gaps: list[ndarray], floors: ndarray
     whole = seeds * logs(gaps) - (seeds - 1) * fewer.mean(0)  # without the share of noise
     sizes = np.exp(whole)
 
-    def scatter(of: ndarray) -> ndarray:
+    def scatter(of: np.ndarray) -> np.ndarray:
         """Standard errors of linear combinations of the logarithms."""
         scattered = (1 - 1 / len(fewer)) * (((fewer - fewer.mean(0)) @ of.T) ** 2).sum(0)
         return np.sqrt(scattered + ((of * floors / sizes) ** 2).sum(1))
@@ -138,7 +137,7 @@ def fitted(h: ndarray, order: float | None, gaps: list[ndarray], floors: ndarray
     best = int(np.argmin(np.hypot(scatter(fits)[1:], np.diff(fits @ whole)))) + 1
     chance = float(scatter(fits)[best])
 
-    def found(x: ndarray) -> Rate:
+    def found(x: np.ndarray) -> Rate:
         local = np.diff(x) / np.diff(np.log(h))
         first, power = (float(fits[k] @ x) for k in (0, best))
         spread = abs(power - first) if seeds > 1 else abs(float(local[-1] - local[-2]))

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from numpy import ndarray
-from xarray import DataArray
 
 from verify import check
 from verify.check import Band, Check
@@ -68,28 +66,28 @@ class Gaps:
         Whether these standard deviations are the theory's, and known.
     """
 
-    gap: DataArray
-    measured: DataArray
-    runs: DataArray
+    gap: xr.DataArray
+    measured: xr.DataArray
+    runs: xr.DataArray
     time: str
-    error: ndarray
+    error: np.ndarray
     scale: float
-    std: DataArray | None = None
-    n: DataArray | None = None
+    std: xr.DataArray | None = None
+    n: xr.DataArray | None = None
     own: bool = False
 
     @cached_property
-    def each(self) -> ndarray:
+    def each(self) -> np.ndarray:
         """Differences as an array of students and times."""
         return np.atleast_2d(self.gap.values)
 
     @cached_property
-    def students(self) -> ndarray:
+    def students(self) -> np.ndarray:
         """Measured values at the same places."""
         return np.broadcast_to(np.atleast_2d(self.measured.values), self.each.shape)
 
     @cached_property
-    def samples(self) -> ndarray:
+    def samples(self) -> np.ndarray:
         """Number of students with values at each time."""
         count = np.isfinite(self.each).sum(0)
         if self.std is None or self.n is None:
@@ -97,12 +95,12 @@ class Gaps:
         return np.where((count > 0) & self.std.notnull(), self.n.fillna(0), 0)
 
     @property
-    def used(self) -> ndarray:
+    def used(self) -> np.ndarray:
         """Whether the check looks at a time: two students if there are any that scatter."""
         return self.samples > 1 if (self.samples > 1).any() else self.samples > 0
 
     @property
-    def deviation(self) -> DataArray:
+    def deviation(self) -> xr.DataArray:
         """Mean in standard deviations; NaN without scatter."""
         several = "seed" in self.gap.dims
         mean = self.gap.mean("seed") if several else self.gap
@@ -188,7 +186,7 @@ class Gaps:
         return float(self.gap[self.time][part.k])
 
     @property
-    def times(self) -> ndarray:
+    def times(self) -> np.ndarray:
         """All times of the runs with a value, also those outside the curve."""
         count = self.runs.notnull()
         some = count.any("seed") if "seed" in count.dims else count

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Literal, ParamSpec
 
 import numpy as np
-from numpy import ndarray
 
 from theory.parameters import BaseParameters
 from theory.runtime import output, progress
@@ -44,7 +43,7 @@ def students(which: Students) -> Iterator[None]:
         _students.reset(token)
 
 
-def measured(function: Callable[P, ndarray]) -> Callable[P, ndarray]:
+def measured(function: Callable[P, np.ndarray]) -> Callable[P, np.ndarray]:
     """Function whose arrays come with the code.
 
     Arguments by position (parameters, numbers, lists of numbers) identify the result; arguments by
@@ -52,7 +51,7 @@ def measured(function: Callable[P, ndarray]) -> Callable[P, ndarray]:
     """
 
     @functools.wraps(function)
-    def looked_up(*args: P.args, **training: P.kwargs) -> ndarray:
+    def looked_up(*args: P.args, **training: P.kwargs) -> np.ndarray:
         which = _students.get()
         key = [_plain(x) for x in args]
         place = _place(function)
@@ -73,7 +72,7 @@ def measured(function: Callable[P, ndarray]) -> Callable[P, ndarray]:
     return looked_up
 
 
-def arguments(function: Callable[..., ndarray]) -> list[list[Any]]:
+def arguments(function: Callable[..., np.ndarray]) -> list[list[Any]]:
     """Arguments of the arrays of a function that come with the code."""
     with output.intact(place := _place(function)):
         return [row["arguments"] for row in _read(place).get(function.__name__, [])]
@@ -108,7 +107,7 @@ def _write(place: Path, rows: dict[str, Any]) -> None:
         temporary.write_text(lines + "\n")
 
 
-def _short(values: ndarray) -> Any:
+def _short(values: np.ndarray) -> Any:
     """Nine digits; what was not reached is NaN."""
     return [_short(x) for x in values] if np.ndim(values) else float(f"{values:.9g}")
 

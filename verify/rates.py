@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import sympy as sp
 import xarray as xr
-from numpy import ndarray
-from xarray import DataArray, Dataset
 
 from theory import ParameterError, plugins, registry
 from theory.arguments import listed
@@ -33,7 +31,7 @@ FINER = 16  # times as many at most, where these do not decide
 def rates(
     theory: Any,
     measured: Any,
-    steps: Sequence[float] | ndarray,
+    steps: Sequence[float] | np.ndarray,
     order: float | None = 1,
     *,
     rounding: float = ROUNDING,
@@ -84,22 +82,22 @@ def rates(
     return fitted(h[falling], order, *_gaps([[v[k] for v in values] for k in falling], rounding))
 
 
-def _values(name: str, side: Any, h: ndarray) -> list[DataArray]:
+def _values(name: str, side: Any, h: np.ndarray) -> list[xr.DataArray]:
     """One array per step; the variables of a dataset become a dimension."""
     if callable(side):
         side = [side(float(step)) for step in h]
-    elif isinstance(side, Dataset | DataArray | int | float | np.generic) or (
-        isinstance(side, ndarray) and not side.ndim
+    elif isinstance(side, xr.Dataset | xr.DataArray | int | float | np.generic) or (
+        isinstance(side, np.ndarray) and not side.ndim
     ):
         side = [side] * len(h)
     if not hasattr(side, "__len__") or len(side) != len(h):
         raise ParameterError(
             f"{name}: must be a function of the step, or {len(h)} values, one each"
         )
-    return [x.to_dataarray() if isinstance(x, Dataset) else DataArray(x) for x in side]
+    return [x.to_dataarray() if isinstance(x, xr.Dataset) else xr.DataArray(x) for x in side]
 
 
-def _gaps(pairs: list[list[DataArray]], rounding: float) -> tuple[list[ndarray], ndarray]:
+def _gaps(pairs: list[list[xr.DataArray]], rounding: float) -> tuple[list[np.ndarray], np.ndarray]:
     """Differences over seeds and values, in units of each variable's largest value; and their
     rounding errors.
     """
@@ -141,12 +139,12 @@ def _gaps(pairs: list[list[DataArray]], rounding: float) -> tuple[list[ndarray],
     return [x.reshape(max(*seeds, 1), -1) for x in rows], np.array(floors) + between
 
 
-def _at(x: DataArray, time: Any, at: ndarray) -> DataArray:
+def _at(x: xr.DataArray, time: Any, at: np.ndarray) -> xr.DataArray:
     """A curve at times, between its own by cubic interpolation."""
     return x.interp({time: at}, "cubic" if x[time].size > 3 and len(at) > 3 else "linear")
 
 
-def _between(x: DataArray, time: Any, at: ndarray) -> float:
+def _between(x: xr.DataArray, time: Any, at: np.ndarray) -> float:
     """Error of `_at`, relative to the largest value: what every second time would add, which is
     more than the error of all.
     """
@@ -213,7 +211,7 @@ def of_flow(flow: Flow, p: Any, end: float) -> Iterator[Check | str]:
     names = [x.name for x in flow.state]
 
     @functools.cache
-    def descent(step: float) -> Dataset:
+    def descent(step: float) -> xr.Dataset:
         with np.errstate(over="ignore", invalid="ignore"):
             return flow.descend(p, step, round(end / step))[names]
 
@@ -231,12 +229,12 @@ def of_flow(flow: Flow, p: Any, end: float) -> Iterator[Check | str]:
     exact = flow.solve(p, at=[0.0], until=end, events=events)[[*events]]
     end = min(end, MANY * float(exact.to_array().max()))
 
-    def crossings(step: float) -> Dataset:
+    def crossings(step: float) -> xr.Dataset:
         path = descent(step)
         found = {f"half-way {n}": smooth_crossing(path[n], x) for n, x in levels.items()}
-        return Dataset(found).fillna(2 * end)  # of one that never comes: off at every step
+        return xr.Dataset(found).fillna(2 * end)  # of one that never comes: off at every step
 
-    def curve(step: float) -> Dataset:
+    def curve(step: float) -> xr.Dataset:
         return flow.solve(p, at=step * np.arange(round(end / step) + 1), until=end)[names]
 
     for what, theory, measured in (

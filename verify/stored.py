@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 import numpy as np
-from numpy import ndarray
 
 from theory.parameters import BaseParameters, ParameterError
 from theory.registry import TABLE, Model
@@ -134,7 +133,7 @@ def _report(kept: dict[str, Any]) -> Report:
 
 ARRAYS = "kept"  # in a store of runs
 _store: ContextVar[Path | None] = ContextVar("store", default=None)
-_functions: list[Callable[..., ndarray]] = []
+_functions: list[Callable[..., np.ndarray]] = []
 P = ParamSpec("P")
 
 
@@ -154,7 +153,7 @@ def arrays(store: Path) -> Iterator[None]:
         _store.reset(token)
 
 
-def kept(function: Callable[P, ndarray]) -> Callable[P, ndarray]:
+def kept(function: Callable[P, np.ndarray]) -> Callable[P, np.ndarray]:
     """Function whose array is computed once for the same arguments and the same code.
 
     Arguments by position (parameters, numbers, lists of numbers) identify the result, with a digest
@@ -163,7 +162,7 @@ def kept(function: Callable[P, ndarray]) -> Callable[P, ndarray]:
     _functions.append(function)
 
     @functools.wraps(function)
-    def computed(*args: P.args, **training: P.kwargs) -> ndarray:
+    def computed(*args: P.args, **training: P.kwargs) -> np.ndarray:
         folder = _store.get()
         if folder is None:
             return function(*args, **training)
@@ -181,7 +180,7 @@ def kept(function: Callable[P, ndarray]) -> Callable[P, ndarray]:
 
 
 @functools.cache
-def _code(function: Callable[..., ndarray]) -> str:
+def _code(function: Callable[..., np.ndarray]) -> str:
     """Digest of the definitions that a function may use."""
     packages = {wing: digests.ROOT / wing for wing in digests.WINGS}
     files = digests.imported([function.__module__], packages, digests.ASIDE).values()

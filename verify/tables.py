@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy import ndarray
-from xarray import Dataset
+import xarray as xr
 
 from theory import notation, registry, scope
 from theory.parameters import (
@@ -42,7 +41,9 @@ SUMMARIES = {"mean", "median", "std", "sd", "se", "sem", "var", "min", "max", "n
 MOST = 2**26  # bytes of a table
 
 
-def read(path: Path | str, columns: Any = None, rows: Mapping[str, str] | None = None) -> Dataset:
+def read(
+    path: Path | str, columns: Any = None, rows: Mapping[str, str] | None = None
+) -> xr.Dataset:
     """Read curves from a CSV file with a header, one row per time (and seed), or from arrays in a
     NumPy file (``.npz``; shapes as in `arrays`).
 
@@ -202,9 +203,9 @@ def _number(word: str) -> float | None:
         return None
 
 
-def _numbers(path: Path, cells: Any) -> ndarray:
+def _numbers(path: Path, cells: Any) -> np.ndarray:
     """Words as numbers; blank ones are NaN."""
-    if isinstance(cells, ndarray):
+    if isinstance(cells, np.ndarray):
         if cells.dtype.kind not in "iuf":
             raise ParameterError(f"{path}: holds an array of {cells.dtype}, must be real numbers")
         return cells
@@ -220,7 +221,7 @@ def _numbers(path: Path, cells: Any) -> ndarray:
     return np.array(values)
 
 
-def _archive(path: Path) -> dict[str, ndarray]:
+def _archive(path: Path) -> dict[str, np.ndarray]:
     """Arrays of a file of `numpy.savez`."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -228,14 +229,14 @@ def _archive(path: Path) -> dict[str, ndarray]:
         if memory.exceeds(2 * size):
             raise ParameterError(f"{path}: holds {memory.amount(size)}, more than memory does")
         with np.load(path) as arrays:
-            return {n: v for n in arrays.files if isinstance(v := arrays[n], ndarray)}
+            return {n: v for n in arrays.files if isinstance(v := arrays[n], np.ndarray)}
     except (ParameterError, OSError):
         raise
     except Exception as error:  # of zip files, headers and types
         raise ParameterError(f"{path}: no arrays of numbers ({error_summary(error)})") from None
 
 
-def arrays(curves: Mapping[str, Any], what: str = "arrays") -> Dataset:
+def arrays(curves: Mapping[str, Any], what: str = "arrays") -> xr.Dataset:
     """Curves from arrays, for `compare` and `emergence_times`.
 
     Parameters
@@ -298,7 +299,7 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> Dataset:
                     f"{values[time].size}), else transpose it first"
                 )
             shapes = {n: (("seed", time)[-values[n].ndim :], values[n]) for n in names}
-            data = Dataset(shapes, index)
+            data = xr.Dataset(shapes, index)
         if several:
             seeds = curves.get("seed", range(data.seed.size))
             data = data.assign_coords(seed=_labels(what, seeds))
@@ -314,7 +315,7 @@ def arrays(curves: Mapping[str, Any], what: str = "arrays") -> Dataset:
     return data.isel(seed=0, drop=True) if data.sizes.get("seed") == 1 else data
 
 
-def _labels(what: str, seeds: Any) -> ndarray:
+def _labels(what: str, seeds: Any) -> np.ndarray:
     """Numbers of students, or their names."""
     labels = pd.Series(seeds)
     with contextlib.suppress(ValueError, TypeError):
@@ -324,7 +325,7 @@ def _labels(what: str, seeds: Any) -> ndarray:
     return labels.to_numpy() if labels.dtype.kind in "iuf" else labels.to_numpy(str)
 
 
-def published(means: Dataset, students: int) -> Dataset:
+def published(means: xr.Dataset, students: int) -> xr.Dataset:
     """Means and standard deviations over students, as papers print them, for `compare`:
     ``published(read("figure.csv", {"t": "t", "x": "x_mean", "x_std": "x_std"}), 20)``.
 
@@ -342,7 +343,7 @@ def published(means: Dataset, students: int) -> Dataset:
         If no variable has a standard deviation.
     """
     students = number("students", students, Allowed(low=2), int)
-    if not isinstance(means, Dataset):
+    if not isinstance(means, xr.Dataset):
         raise ParameterError(f"means = {shown(means)}: must be a Dataset, of read or arrays")
     numbers = {f"{x}_n": students + 0 * means[x] for x in map(str, means) if f"{x}_std" in means}
     if not numbers or "seed" in means.dims:
@@ -352,7 +353,7 @@ def published(means: Dataset, students: int) -> Dataset:
     return means.assign(numbers)
 
 
-def against(model: registry.Model, p: Any, runs: Dataset) -> Comparison:
+def against(model: registry.Model, p: Any, runs: xr.Dataset) -> Comparison:
     """A flow of a model (its first one), solved at given parameters, against curves of a table.
 
     Raises

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import scipy.interpolate
 import xarray as xr
-from numpy import ndarray
-from xarray import DataArray, Dataset
 
 from theory import ParameterError, prediction
 from theory.parameters import shown
@@ -21,7 +19,7 @@ APART = 10  # ratio of the lengths of runs and theory at which their units of ti
 
 def pair(
     curve: Any, runs: Any, time: str | None = None, what: str = "the curve"
-) -> tuple[Dataset, Dataset, str]:
+) -> tuple[xr.Dataset, xr.Dataset, str]:
     """A theory curve and runs over the same time, which is renamed as in the curve, and of the same
     seeds if the curve has seeds. Those without any value are not counted among them.
 
@@ -56,7 +54,7 @@ def pair(
     return curve, runs, time
 
 
-def _named(curve: Dataset, runs: Dataset, time: str | None, what: str) -> Any:
+def _named(curve: xr.Dataset, runs: xr.Dataset, time: str | None, what: str) -> Any:
     """Runs with their time named as in the curve, and its name."""
     ours = [str(d) for d in curve.dims if d not in UNTIMED]
     theirs = ", ".join(map(str, runs.dims))
@@ -112,7 +110,7 @@ def axis(whose: str, data: Any, name: str) -> Any:
     return data.assign_coords({name: (name, times, data[name].attrs)}).sortby(name)
 
 
-def other_unit(curve: Dataset, runs: Dataset, time: str, end: float) -> list[str]:
+def other_unit(curve: xr.Dataset, runs: xr.Dataset, time: str, end: float) -> list[str]:
     """Hint that runs may have another unit of time, if they end far from where theory does."""
     last = float(runs[time].max())
     if APART * abs(end) >= abs(last) >= abs(end) / APART:
@@ -124,7 +122,7 @@ def other_unit(curve: Dataset, runs: Dataset, time: str, end: float) -> list[str
     ]
 
 
-def numbers(whose: str, data: Dataset, names: Iterable[str]) -> Dataset:
+def numbers(whose: str, data: xr.Dataset, names: Iterable[str]) -> xr.Dataset:
     """Some variables of a dataset, loaded, as float64; blanks are NaN.
 
     Raises
@@ -145,30 +143,30 @@ def numbers(whose: str, data: Dataset, names: Iterable[str]) -> Dataset:
     return data.astype(float)
 
 
-def _used(data: Dataset) -> set[Any]:
+def _used(data: xr.Dataset) -> set[Any]:
     """Seeds with any value."""
     some = [v.notnull().any({*v.dims} - {"seed"}) for v in data.values() if "seed" in v.dims]
     return {seed for mask in some for seed in mask.seed.values[mask.values].tolist()}
 
 
-def _seeds(data: Dataset) -> list[Any]:
+def _seeds(data: xr.Dataset) -> list[Any]:
     return data.seed.values.tolist() if "seed" in data.dims and "seed" in data.coords else []
 
 
-def precision(*values: DataArray) -> float:
+def precision(*values: xr.DataArray) -> float:
     """Relative rounding error of single- or half-precision data; 0 of others."""
     kinds = [v.dtype for v in values if v.dtype.kind == "f" and v.dtype.itemsize < 8]
     return max((float(np.finfo(kind).eps) for kind in kinds), default=0.0)
 
 
-def at(curve: DataArray, time: str, times: ndarray) -> DataArray:
+def at(curve: xr.DataArray, time: str, times: np.ndarray) -> xr.DataArray:
     """A curve at other times inside its range: cubic between its points (linear for fewer than
     four), blank beside a blank.
     """
     known = curve[time].values
     times = np.clip(times, known[0], known[-1])
 
-    def row(values: ndarray) -> ndarray:
+    def row(values: np.ndarray) -> np.ndarray:
         linear = np.interp(times, known, values)
         valid = np.isfinite(values)
         if valid.sum() < 4:
@@ -181,7 +179,7 @@ def at(curve: DataArray, time: str, times: ndarray) -> DataArray:
     ).rename(_=time)
 
 
-def error(curve: DataArray, time: str, times: ndarray) -> DataArray:
+def error(curve: xr.DataArray, time: str, times: np.ndarray) -> xr.DataArray:
     """Upper estimate of the error of `at`, zero at the curve's points: what changes without every
     second point. Cubics over half the spacing err a sixteenth.
     """

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
-from numpy import ndarray
-from xarray import DataArray, Dataset
 
 from theory import ParameterError, scope
 from theory.parameters import number, shown
@@ -14,13 +12,13 @@ from verify.emergence import crossed
 
 
 def emergence_times(
-    runs: Dataset,
-    theory: Dataset,
+    runs: xr.Dataset,
+    theory: xr.Dataset,
     *,
     time: str | None = None,
     beyond: bool = False,
     **levels: float,
-) -> Dataset:
+) -> xr.Dataset:
     """When variables first reach a level, in students and in theory: ``emergence_times(runs,
     st.predict(p, runs), A=0.5).to_dataframe()``.
 
@@ -76,13 +74,13 @@ def emergence_times(
                 strict=True,
             )
         }
-        datasets.append(Dataset(first).expand_dims(quantity=[label]))
+        datasets.append(xr.Dataset(first).expand_dims(quantity=[label]))
     times = xr.concat(datasets, "quantity")
     order = ["measured", "predicted", "measured_note", "predicted_note"]
     return times[order].assign(deviation=times.measured / times.predicted - 1)
 
 
-def _rise(sides: Sequence[ndarray]) -> float:
+def _rise(sides: Sequence[np.ndarray]) -> float:
     """Share of curves, rows of an array, that first cross zero upwards less that of those that do
     downwards, in sum over students and theory; where none crosses, by their ends.
     """
@@ -92,10 +90,10 @@ def _rise(sides: Sequence[ndarray]) -> float:
     return sum(np.sign(of).mean() for of in (crossing if any(crossing) else ends) if of)
 
 
-def _crossing(curve: DataArray, level: float, time: str, side: int) -> tuple:
+def _crossing(curve: xr.DataArray, level: float, time: str, side: int) -> tuple:
     """First crossing along the time, of every other index, and what there is to say of each."""
 
-    def first(row: ndarray) -> tuple[float, str]:
+    def first(row: np.ndarray) -> tuple[float, str]:
         return crossed(row, curve[time].values, level, side)
 
     return xr.apply_ufunc(
@@ -108,7 +106,7 @@ def _crossing(curve: DataArray, level: float, time: str, side: int) -> tuple:
     )
 
 
-def exponents(times: Dataset, along: str) -> Dataset:
+def exponents(times: xr.Dataset, along: str) -> xr.Dataset:
     """Exponent of each time in a swept field: least squares of its logarithm, seed by seed.
 
     Parameters
@@ -130,7 +128,7 @@ def exponents(times: Dataset, along: str) -> Dataset:
     ParameterError
         If `along` is no dimension with at least two positive values.
     """
-    if not isinstance(times, Dataset):
+    if not isinstance(times, xr.Dataset):
         raise ParameterError(f"times = {shown(times)}: must be a Dataset, of emergence_times")
     if along not in times.dims or times.sizes[along] < 2 or not bool((times[along] > 0).all()):
         raise ParameterError(f"along = {along!r}: must be a dimension with two positive values")
@@ -138,7 +136,7 @@ def exponents(times: Dataset, along: str) -> Dataset:
     weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
     slopes = (weights * np.log(times[["measured", "predicted"]])).sum(along, skipna=False)
     slopes = slopes.assign(gap=slopes.measured - slopes.predicted)
-    out = Dataset()
+    out = xr.Dataset()
     for name, slope in slopes.items():
         seeds = slope.count("seed") if "seed" in slope.dims else 1
         out[name] = slope.mean("seed") if "seed" in slope.dims else slope

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from xarray import Dataset
+import xarray as xr
 
 from theory import Flow, titles
 from theory.runtime import cli, plotting
@@ -36,8 +36,8 @@ Panels = Mapping[str, Mapping[str, tuple[str, str]]]
 def overlay(
     axes: Iterable[Any],
     panels: Panels,
-    runs: Dataset,
-    curve: Dataset,
+    runs: xr.Dataset,
+    curve: xr.Dataset,
     clock: str,
     theory: str = "flow",
 ) -> None:
@@ -65,13 +65,13 @@ def overlay(
         plotting.below(axis)
 
 
-def in_steps(data: Dataset, eta: float) -> Dataset:
+def in_steps(data: xr.Dataset, eta: float) -> xr.Dataset:
     """The same over steps, in place of ``t``."""
     return data.assign_coords(t=data.t / eta)
 
 
 def trajectories(
-    predict: Callable[..., Dataset], flow: Callable[[], Flow], panels: Panels, band: Band
+    predict: Callable[..., xr.Dataset], flow: Callable[[], Flow], panels: Panels, band: Band
 ) -> Callable[[Request], Report]:
     """Make the function ``report`` of a model's ``trajectories``.
 
@@ -102,7 +102,7 @@ def trajectories(
             draw=lambda: draw(p, runs),
         )
 
-    def draw(p: Any, runs: Dataset) -> Any:
+    def draw(p: Any, runs: xr.Dataset) -> Any:
         """Students as bands, the flow as lines, over steps."""
         figure, axes = plotting.figure(1, len(panels), height=2.9)
         curve = flow().solve(p, t=float(runs.t[-1]))

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.optimize
 import scipy.stats
-from numpy import ndarray
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 Z_MAX = 4.0
@@ -47,14 +46,14 @@ class Shape(NamedTuple):
 SINGLE = Shape()
 
 
-def skewness(values: ndarray) -> float:
+def skewness(values: np.ndarray) -> float:
     """Third standardised moment, unbiased for normal values; zero if there is no scatter."""
     x = np.asarray(values, dtype=float)
     scatters = x.size > 2 and np.isfinite(x).all() and np.ptp(x) > 0
     return float(scipy.stats.skew(x, bias=False)) if scatters else 0.0
 
 
-def path(deviations: ndarray) -> tuple[int, float]:
+def path(deviations: np.ndarray) -> tuple[int, float]:
     """Number of points and length of the curve that normalised deviations describe.
 
     Parameters

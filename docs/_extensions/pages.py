@@ -28,7 +28,7 @@ from theory.runtime import output
 logger = logging.getLogger(__name__)
 
 
-def explored() -> bool:
+def with_explorer() -> bool:
     """Whether pages of the explorer are made, which takes seconds each."""
     return os.environ.get("DOCS_EXECUTION") not in ("off", "stored")
 
@@ -41,7 +41,7 @@ def explorable() -> list[registry.Model]:
 
 def explorers() -> str:
     """Links to the explorer's pages, where they are made."""
-    if not explored():
+    if not with_explorer():
         return "Left out of this quick build."
     made = [
         f'<li><a href="explore/{m.name}.html">{html.escape(m.title)}</a></li>' for m in explorable()
@@ -53,7 +53,7 @@ def explore(app: Sphinx, *_: Any) -> None:
     """Write the explorer's pages while those of the site are written, as many at once as those are
     read: first the ones with tables, which take longest.
     """
-    if not explored() or app.builder.format != "html":
+    if not with_explorer() or app.builder.format != "html":
         return
     folder = Path(app.outdir) / "explore"
     folder.mkdir(exist_ok=True, parents=True)

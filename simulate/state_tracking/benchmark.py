@@ -10,8 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
+import numpy as np
 import torch
-from numpy import ndarray
 from torch.utils.benchmark import Timer
 from torch.utils.benchmark.utils.common import Measurement
 
@@ -209,7 +209,7 @@ def _jax(p: Parameters, where: str, threads: int, seeds: int, lookups: bool) -> 
 
 
 def jax_loss(
-    p: Parameters, actions: ndarray, states: ndarray, weights: dict[str, Any], lookups: bool
+    p: Parameters, actions: np.ndarray, states: np.ndarray, weights: dict[str, Any], lookups: bool
 ) -> Any:
     """`Student.loss` in JAX, for embeddings held at one: logits from entries of M looked up by
     action and state, or from mixed matrices, as the paper writes it.

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy import ndarray
+import xarray as xr
 from torch import Tensor
-from xarray import Dataset
 
 from simulate.learner import Descent
 from simulate.streams import keyed
@@ -16,7 +15,7 @@ from theory.state_tracking import task
 from theory.state_tracking.bypass import LENGTH
 
 
-def teachers(N: int, d_g: int, random: np.random.Generator) -> ndarray:
+def teachers(N: int, d_g: int, random: np.random.Generator) -> np.ndarray:
     """Permutations that lead from every state to different ones: shifts of a ring whose states are
     named at random.
     """
@@ -73,7 +72,9 @@ class Student:
 
 
 @torch.no_grad()
-def measured(student: Student, perms: ndarray, actions: Tensor, states: Tensor) -> dict[str, float]:
+def measured(
+    student: Student, perms: np.ndarray, actions: Tensor, states: Tensor
+) -> dict[str, float]:
     """Attention, mass on states that some action leads to, and R and S by intervention: the logit
     of the right state less the mean, with attention moved to the right action or to another one.
 
@@ -99,7 +100,7 @@ def measured(student: Student, perms: ndarray, actions: Tensor, states: Tensor) 
     return {name: float(x) for name, x in quantities.items()}
 
 
-def descent(p: Any, seed: int) -> Dataset:
+def descent(p: Any, seed: int) -> xr.Dataset:
     """Curves of `measured` over the flow's time, trained from zero on fresh sequences."""
     perms = teachers(p.N, p.d_g, keyed(seed, 0))
     student = Student(p)
@@ -112,7 +113,7 @@ def descent(p: Any, seed: int) -> Dataset:
         optimizer.zero_grad()
         student.loss(*data).backward()
         optimizer.step()
-    return Dataset(
+    return xr.Dataset(
         {name: ("t", [x[name] for x in records]) for name in records[0]},
         {"t": p.eta * np.arange(p.steps + 1)},
     )

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy import ndarray
 from torch import Tensor, nn
 
 from simulate import learner, pool, training
@@ -20,7 +19,7 @@ from theory.state_tracking.task import Words, read
 GPU_STACK = 128  # seeds trained together; at Table 1 each needs about 10 MB
 
 
-def tables(p: Parameters, permutations: ndarray | None) -> dict[str, Any]:
+def tables(p: Parameters, permutations: np.ndarray | None) -> dict[str, Any]:
     """What given permutations add to the identity of a run.
 
     Raises
@@ -39,7 +38,7 @@ def tables(p: Parameters, permutations: ndarray | None) -> dict[str, Any]:
 
 def identity(
     p: Parameters,
-    permutations: ndarray | None = None,
+    permutations: np.ndarray | None = None,
     words: Words | None = None,
     keep: bool = False,
 ) -> dict[str, Any]:
@@ -119,7 +118,7 @@ class Learner(learner.Learner):
         seeds: Sequence[int],
         device: torch.device,
         dtype: torch.dtype,
-        permutations: ndarray | None = None,
+        permutations: np.ndarray | None = None,
         words: Words | None = None,
         keep: bool = False,
     ) -> None:
@@ -161,7 +160,7 @@ class Learner(learner.Learner):
                 group["lr"] = self.p.eta * self.p.share(update, self.p.updates)
             self.optimizer.step()
 
-    def batch(self, update: int) -> list[ndarray] | None:
+    def batch(self, update: int) -> list[np.ndarray] | None:
         """Sequences of a step by number, for every student; None for all."""
         if self.p.batches == 1:
             return None
@@ -178,7 +177,7 @@ class Learner(learner.Learner):
         for g in gradients:
             g.mul_(share.view(-1, *[1] * (g.ndim - 1)))
 
-    def measure(self) -> dict[str, ndarray]:
+    def measure(self) -> dict[str, np.ndarray]:
         """Quantities in `measure.MEANING`."""
         return measure(self.students, self.full, self.test_data, self.teachers)
 

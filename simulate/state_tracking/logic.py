@@ -20,7 +20,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy import ndarray
 from torch import Tensor
 
 from simulate.state_tracking.rows import LANES, LARGEST, _gradients, _moments
@@ -46,13 +45,13 @@ class Groups:
         Number of states.
     """
 
-    actions: ndarray
-    targets: ndarray
-    bounds: ndarray
+    actions: np.ndarray
+    targets: np.ndarray
+    bounds: np.ndarray
     N: int
 
     @classmethod
-    def of(cls, data: list[Sequences], N: int, chosen: Sequence[ndarray] | None = None) -> Self:
+    def of(cls, data: list[Sequences], N: int, chosen: Sequence[np.ndarray] | None = None) -> Self:
         """Group all sequences, or those ``chosen`` by number; once for the same ones, as
         current states are fixed under teacher forcing.
         """

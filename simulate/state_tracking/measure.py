@@ -4,7 +4,6 @@ import functools
 
 import numpy as np
 import torch
-from numpy import ndarray
 from torch import Tensor
 
 from simulate.state_tracking.gradients import Attention, Grouped, Plain
@@ -92,7 +91,7 @@ def predictions(
 
 
 @torch.no_grad()
-def attention_factor(students: Students) -> tuple[ndarray, ndarray]:
+def attention_factor(students: Students) -> tuple[np.ndarray, np.ndarray]:
     """Attention factor d_g N |grad_W A|^2, exactly and by Eq. (69) from the current weights; NaN if
     the embedding is learned.
     """
@@ -105,7 +104,7 @@ def attention_factor(students: Students) -> tuple[ndarray, ndarray]:
     return p.d_g * p.N * square.cpu().numpy(), ansatz_factor(p, A, W_Q.double(), W_K.double())  # type: ignore[union-attr]
 
 
-def ansatz_factor(p: Parameters, A: ndarray, W_Q: Tensor, W_K: Tensor) -> ndarray:
+def ansatz_factor(p: Parameters, A: np.ndarray, W_Q: Tensor, W_K: Tensor) -> np.ndarray:
     """Attention factor c(A) of Eq. (69) for given weights; 0 for L = 1, where A is constant."""
     if p.L == 1:
         return np.zeros(len(A))
@@ -116,7 +115,7 @@ def ansatz_factor(p: Parameters, A: ndarray, W_Q: Tensor, W_K: Tensor) -> ndarra
 
 
 @functools.cache
-def lambda_of_frequencies(p: Parameters) -> ndarray:
+def lambda_of_frequencies(p: Parameters) -> np.ndarray:
     """Eigenvalues lambda_n of Eq. (70), shape ``(d_h/2,)``, 1 at multiples of 2 pi."""
     return 1 - function(norms.gap_of_block(), [norms.w, L])(p.frequencies, p.L)
 
@@ -138,7 +137,7 @@ def untrained_statistics(p: Parameters, seed: int) -> dict[str, float]:
 
 def measure(
     students: Students, engine: Grouped | Plain, test: tuple[Tensor, Tensor], teachers: Tensor
-) -> dict[str, ndarray]:
+) -> dict[str, np.ndarray]:
     """All quantities in `MEANING` at one time, each with a first axis over students.
 
     Parameters
@@ -152,7 +151,7 @@ def measure(
     teachers : Tensor, shape (B, d_g, N, N)
         Permutation matrices.
     """
-    quantities: dict[str, Tensor | ndarray] = {
+    quantities: dict[str, Tensor | np.ndarray] = {
         **engine.statistics(students),
         **overlaps(students.M, teachers),
     }

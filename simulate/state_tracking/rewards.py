@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy import ndarray
+import xarray as xr
 from torch import Tensor
-from xarray import Dataset
 
 from simulate import learner
 from simulate.state_tracking import learner as supervised
@@ -29,7 +28,7 @@ TESTED_AT_ONCE = 256  # test sequences whose transition probabilities are held a
 
 
 def identity(
-    p: Parameters, permutations: ndarray | None = None, start: Dataset | None = None
+    p: Parameters, permutations: np.ndarray | None = None, start: xr.Dataset | None = None
 ) -> dict[str, Any]:
     """Identity of a run: reward and rollouts, given permutations, and the weights it starts from.
 
@@ -53,13 +52,13 @@ def identity(
     return identifying
 
 
-def digest(start: Dataset) -> str:
+def digest(start: xr.Dataset) -> str:
     """Digest of the weights that runs start from."""
     weights = final_weights(start)
     return hashlib.sha256(b"".join(weights[name].tobytes() for name in WEIGHTS)).hexdigest()[:16]
 
 
-def final_weights(start: Dataset) -> dict[str, ndarray]:
+def final_weights(start: xr.Dataset) -> dict[str, np.ndarray]:
     """Final weights of supervised runs, over seeds."""
     if missing := [name for name in WEIGHTS if f"{name}_end" not in start]:
         raise ParameterError(f"start: {missing[0]}_end is missing; train it with keep=True")
@@ -69,7 +68,7 @@ def final_weights(start: Dataset) -> dict[str, ndarray]:
 
 
 @torch.no_grad()
-def go_on(learner_: supervised.Learner, start: Dataset) -> None:
+def go_on(learner_: supervised.Learner, start: xr.Dataset) -> None:
     """Give students the final weights of runs of the same seeds."""
     given = final_weights(start.sel(seed=list(learner_.seeds)))
     for name in WEIGHTS:
@@ -105,8 +104,8 @@ class Learner(supervised.Learner):
         seed: int,
         device: torch.device,
         dtype: torch.dtype,
-        permutations: ndarray | None = None,
-        start: Dataset | None = None,
+        permutations: np.ndarray | None = None,
+        start: xr.Dataset | None = None,
     ) -> None:
         super().__init__(p, [seed], device, dtype, permutations)
         self.attention = Attention(p, dtype, device)
@@ -233,7 +232,7 @@ class Learner(supervised.Learner):
         """Mean probability of the right next state."""
         return self.policy()[0]
 
-    def measure(self) -> dict[str, ndarray]:
+    def measure(self) -> dict[str, np.ndarray]:
         """Quantities in `MEANING`."""
         names = ("success", "success_variance", "expected_reward", "rewarded")
         own = dict(zip(names, map(np.float64, (*self.policy(), self.rewarded)), strict=True))
@@ -284,7 +283,7 @@ SYSTEM = dataclasses.replace(
 # such as another weight decay
 
 
-def continued_identity(p: Parameters, start: Dataset | None = None) -> dict[str, Any]:
+def continued_identity(p: Parameters, start: xr.Dataset | None = None) -> dict[str, Any]:
     """Identity of a run: the weights it starts from; it keeps its final weights.
 
     Raises
@@ -316,7 +315,7 @@ class ContinuedLearner(supervised.Learner):
         seeds: Sequence[int],
         device: torch.device,
         dtype: torch.dtype,
-        start: Dataset,
+        start: xr.Dataset,
     ) -> None:
         super().__init__(p, seeds, device, dtype, keep=True)
         go_on(self, start)

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy import ndarray
 from torch import Tensor, nn
 
 from simulate import training
@@ -278,7 +277,7 @@ class Learner(Module):
 
     p: StandardParameters
 
-    def build(self, permutations: ndarray | None = None) -> None:
+    def build(self, permutations: np.ndarray | None = None) -> None:
         """Teachers are drawn if none are given."""
         p, seed, device = self.p, self.seed, self.device
         stream = task.streams(seed, p.data_draw)
@@ -307,7 +306,7 @@ class Learner(Module):
                 group["lr"] = self.p.eta * self.p.share(update, self.p.updates)
             self.optimizer.step()
 
-    def measure(self) -> dict[str, ndarray]:
+    def measure(self) -> dict[str, np.ndarray]:
         """Quantities in `MEANING`."""
         quantities = measure(self.student, *self.test)
         return {name: v.double().cpu().numpy() for name, v in quantities.items()}
@@ -333,7 +332,7 @@ def memory(p: StandardParameters, itemsize: int = 4) -> float:
     return itemsize * (rows + 12 * weights) + logits + kept
 
 
-def identity(p: StandardParameters, permutations: ndarray | None = None) -> dict[str, Any]:
+def identity(p: StandardParameters, permutations: np.ndarray | None = None) -> dict[str, Any]:
     """Given permutations, if any, identify a run."""
     return solvable.tables(p, permutations)
 
@@ -366,7 +365,7 @@ def seen(student: Student, actions: Tensor, states: Tensor, redirect: Tensor | N
 class Measured(solvable.Learner):
     """Solvable students, measured as standard transformers are."""
 
-    def measure(self) -> dict[str, ndarray]:
+    def measure(self) -> dict[str, np.ndarray]:
         """Quantities in `MEANING`."""
         students = zip(self.students.members, *self.test_data, strict=True)
         each = [measure(partial(seen, one), *test) for one, *test in students]

@@ -4,7 +4,6 @@ and the teacher (Sec. 3.3).
 
 import numpy as np
 import torch
-from numpy import ndarray
 from torch import Tensor, nn
 
 from theory.parameters import ParameterError
@@ -45,7 +44,7 @@ class Student(nn.Module):
     def __init__(
         self,
         p: Parameters,
-        weights: dict[str, ndarray],
+        weights: dict[str, np.ndarray],
         dtype: torch.dtype = torch.float32,
         learn_embedding: bool = False,
     ) -> None:
@@ -179,7 +178,7 @@ class GLUStudent(Student):
 
 
 def with_full_embedding(
-    p: Parameters, weights: dict[str, ndarray], dtype: torch.dtype = torch.float32
+    p: Parameters, weights: dict[str, np.ndarray], dtype: torch.dtype = torch.float32
 ) -> Student:
     """Equivalent student with one-hot embeddings and key/query matrices with tied columns (Eqs.
     23-24).
@@ -189,7 +188,7 @@ def with_full_embedding(
     return Student(wide, {**weights, **tied, "embedding": np.eye(wide.d_model)}, dtype)
 
 
-def teacher_weights(p: Parameters, perms: ndarray, gap: float = 40.0) -> dict[str, ndarray]:
+def teacher_weights(p: Parameters, perms: np.ndarray, gap: float = 40.0) -> dict[str, np.ndarray]:
     """Weights of the same architecture that solve the task (Sec. 3.3).
 
     Keys are constant and queries are the keys rotated by the lag, so that attention peaks at offset

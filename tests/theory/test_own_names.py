@@ -80,6 +80,7 @@ def test_numbers_of_parameters():
         (sp.re(x) + sp.Max(x, 2) + sp.floor(x), 1.5, 4.5),
         (sp.Product(x + N, (N, 1, 3)), 1, 24.0),
         (x * sp.CRootOf(y**5 - y + 3, 0), 2, -2.68258706338140),
+        (sp.polylog(sp.CRootOf(y**3 - y - 1, 0), x), 0.5, 0.645125846024199),
         (sp.Piecewise((sp.sin(x) / x, sp.Ne(x, 0)), (1, True)), 0, 1.0),
     ],
     ids=str,
@@ -136,6 +137,16 @@ def test_functions_without_numbers_are_refused():
             own({x: expr}, {x: 1}).solve({}, t=1)
         with pytest.raises(ParameterError, match=message):
             Equation("e", x, expr, "own", "exact").evaluate({"x": 1})
+
+
+def test_a_name_is_one_function():
+    """Of functions with code of their own, neither is taken for the other."""
+    one, two = (
+        type("f", (sp.Function,), {"_imp_": staticmethod(lambda v, k=k: v + k)}) for k in (1, 2)
+    )
+    assert Equation("e", x, one(x) + one(2 * x), "own", "exact").evaluate({"x": 1.0}) == 5
+    with pytest.raises(ParameterError, match="^one name for two functions, of f$"):
+        Equation("e", x, one(x) + two(x), "own", "exact").evaluate({"x": 1.0})
 
 
 def test_what_is_no_expression_is_refused_in_one_line():

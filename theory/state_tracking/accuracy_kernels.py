@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.extending import intrinsic
-from numpy import ndarray
 from scipy.special import ndtr
 
 from theory.compiled import njit
@@ -38,7 +37,7 @@ def _polynomial(*coefficients: float) -> Any:
     return intrinsic(lambda context, x: (x(x), emit))
 
 
-def _even(function: Callable[[ndarray], ndarray]) -> Callable[[float], float]:
+def _even(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[float], float]:
     """Machine code of an even function up to FAR."""
     end = (FAR**2 - MIDDLE) / (FAR**2 + MIDDLE)
     fitted = np.polynomial.Chebyshev.interpolate(

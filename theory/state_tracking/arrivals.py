@@ -17,21 +17,7 @@ from functools import cache
 
 import numpy as np
 import scipy.stats
-from numpy import ndarray
-from sympy import (
-    Expr,
-    Indexed,
-    KroneckerDelta,
-    Product,
-    Sum,
-    Symbol,
-    diff,
-    exp,
-    expand,
-    log,
-    simplify,
-    symbols,
-)
+import sympy as sp
 
 from theory import Equations, array, delta_sum, gauss_hermite, scope, symbol, table, written_as
 from theory.optimisers import Steps
@@ -76,86 +62,86 @@ gap = symbol("gap_kind", r"v^{+}-v^{-}", "right less wrong entry of a kind", rea
 scatter = symbol("scatter_kind", "V", "variance over actions of entries to a state", positive=True)
 
 
-def mean_entry() -> Expr:
+def mean_entry() -> sp.Expr:
     """Mean over actions: those that lead to the state have their right entry there, the others a
     wrong one.
     """
     return (arrivals[c] * right[c] + (d_g - arrivals[c]) * wrong[c]) / d_g
 
 
-def logit(entry: Indexed) -> Expr:
+def logit(entry: sp.Indexed) -> sp.Expr:
     """The right action counts with its attention, the mean over all actions with the remaining
     attention; the initial value of an entry is replaced by its mean over actions.
     """
     return pi_i * entry + (1 - pi_i) * mean[c] + offset[c]
 
 
-def binomial() -> Expr:
+def binomial() -> sp.Expr:
     """Each action leads to a state with probability 1/N."""
-    ways = Product((d_g - one) / (one + 1), (one, 0, k - 1))
+    ways = sp.Product((d_g - one) / (one + 1), (one, 0, k - 1))
     return ways * (1 / N) ** k * (1 - 1 / N) ** (d_g - k)
 
 
-def over_states(power: int) -> Expr:
+def over_states(power: int) -> sp.Expr:
     """Sum of powers of exp(logit): all states as if they were wrong, one of them replaced by the
     right state.
     """
-    everyone = N * Sum(share[e] * exp(power * z_wrong[e]), (e, 1, kinds))
-    return everyone - exp(power * z_wrong[c]) + exp(power * z_right[c])
+    everyone = N * sp.Sum(share[e] * sp.exp(power * z_wrong[e]), (e, 1, kinds))
+    return everyone - sp.exp(power * z_wrong[c]) + sp.exp(power * z_right[c])
 
 
-def over_right(form: Expr) -> Expr:
+def over_right(form: sp.Expr) -> sp.Expr:
     """Mean over actions of a function of the kind of the right state."""
-    return Sum(N * share[c] * arrivals[c] / d_g * form, (c, 1, kinds))
+    return sp.Sum(N * share[c] * arrivals[c] / d_g * form, (c, 1, kinds))
 
 
-def loss() -> Expr:
+def loss() -> sp.Expr:
     """Cross-entropy over right states, and the contribution of random entries of M to second order
     in their size.
     """
-    known = over_right(log(Z[c]) - z_right[c])
+    known = over_right(sp.log(Z[c]) - z_right[c])
     return known + T * V / 2 * (1 - 1 / d_g) * (1 - squares)
 
 
-def squared_weight() -> Expr:
+def squared_weight() -> sp.Expr:
     """Mean square of the weight of an action: from one place, and from pairs of places that both
     show it.
     """
-    place, b = symbols("at b", integer=True, positive=True)
-    here = delta_sum(KroneckerDelta(place, b), (place, 1, d_g)) / d_g
+    place, b = sp.symbols("at b", integer=True, positive=True)
+    here = delta_sum(sp.KroneckerDelta(place, b), (place, 1, d_g)) / d_g
     return T * here + (1 - T) * here**2
 
 
-def deviation() -> Expr:
+def deviation() -> sp.Expr:
     """Slope of a single gradient in its own entry, less the slope of the mean over actions: squared
     weight times the derivative of the probability by the logit, at one of N states.
     """
-    logit_ = Symbol("x", real=True)
-    others = Symbol("others", positive=True)
-    soft = exp(logit_) / (exp(logit_) + others)
-    rise = diff(soft, logit_).subs(others, exp(logit_) * (1 - p_kind) / p_kind)
+    logit_ = sp.Symbol("x", real=True)
+    others = sp.Symbol("others", positive=True)
+    soft = sp.exp(logit_) / (sp.exp(logit_) + others)
+    rise = sp.diff(soft, logit_).subs(others, sp.exp(logit_) * (1 - p_kind) / p_kind)
     rise = written_as(p_kind * (1 - p_kind), rise)
     spread = written_as(T / d_g * (1 - 1 / d_g), squared_weight() - 1 / d_g**2)
     return spread * rise / N
 
 
-def over_sets() -> Expr:
+def over_sets() -> sp.Expr:
     """Variance of the mean over rows of weight times (p - y). A row of the entry's own action,
     where its state is wrong, has the attention on it and chance; another row has chance alone, and
     the state is right (y = y^2 = 1) for the share of the other actions that arrive.
     """
-    y, w, T_elsewhere = symbols("y w at")
+    y, w, T_elsewhere = sp.symbols("y w at")
     elsewhere = squared_weight().subs(T, T_elsewhere)
     # Mean and mean square of the weight at the places other than the own one, which has pi_i.
     chance = (elsewhere * (1 - pi_i) ** 2).subs(T_elsewhere, (T - pi_i**2) / (1 - pi_i) ** 2)
-    both = expand((pi_i + w) ** 2).subs(w**2, chance).subs(w, (1 - pi_i) / d_g)
+    both = sp.expand((pi_i + w) ** 2).subs(w**2, chance).subs(w, (1 - pi_i) / d_g)
     others = arriving * d_g / (d_g - 1)
-    square = expand((p_kind - y) ** 2).subs(y**2, y).subs(y, others)
+    square = sp.expand((p_kind - y) ** 2).subs(y**2, y).subs(y, others)
     whole = both * p_kind**2 / d_g + (1 - 1 / d_g) * chance * square
-    return simplify(whole) / (N * n_train * L)
+    return sp.simplify(whole) / (N * n_train * L)
 
 
-def entry_scatter() -> Expr:
+def entry_scatter() -> sp.Expr:
     """Variance of an entry that is right for the share of actions that arrive."""
     start = V * (1 - 1 / d_g)
     at_right, at_wrong = start + gap**2, off_square
@@ -215,15 +201,15 @@ class Kinds:
         States and actions.
     """
 
-    share: ndarray
-    k: ndarray
-    offset: ndarray
+    share: np.ndarray
+    k: np.ndarray
+    offset: np.ndarray
     N: int
     d_g: int
 
     def slopes(
-        self, own: ndarray, right: ndarray, wrong: ndarray
-    ) -> tuple[ndarray, ndarray, ndarray, ndarray, ndarray]:
+        self, own: np.ndarray, right: np.ndarray, wrong: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Derivatives of the losses of positions by entries of every kind and by attention on the
         own action, sums of squared probabilities, and mean probabilities of states by kind.
 
@@ -283,7 +269,7 @@ class Arrivals:
         counts = (1, 1, right_many, wrong_many[:, None] * self.of_part)
         self.steps = Steps(p, p.eta, p.updates, counts)
 
-    def _entries(self, start: Start) -> list[ndarray]:
+    def _entries(self, start: Start) -> list[np.ndarray]:
         """Mean entries by kind at the start: the smallest that have the overlaps and the sum."""
         k = self.kinds.k
         one = np.ones_like(k)
@@ -297,7 +283,7 @@ class Arrivals:
         lift = np.linalg.lstsq(gram, sums, rcond=None)[0].T
         return [lift @ a for a in along]
 
-    def gradients(self) -> list[ndarray]:
+    def gradients(self) -> list[np.ndarray]:
         """Derivative of the loss by single weights."""
         p, d, (W_Q, W_K, right, wrong) = self.p, self.p.d_g, self.state
         attention, on_own, elsewhere = self.attention.parts(W_Q, W_K)
@@ -333,7 +319,7 @@ class Arrivals:
 
 
 @scope.guard(ARRIVALS)
-def emergence_steps(p: Parameters, start: Start) -> ndarray:
+def emergence_steps(p: Parameters, start: Start) -> np.ndarray:
     """Steps of the optimiser until A = 1/2, from sizes and starts alone.
 
     Under Adam the mean of five starts is off by some per cent, single starts by up to a fifth

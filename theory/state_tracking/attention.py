@@ -9,24 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import sympy as sp
-from numpy import ndarray
-from sympy import (
-    Derivative,
-    Expr,
-    KroneckerDelta,
-    Limit,
-    Matrix,
-    Sum,
-    Symbol,
-    cos,
-    diff,
-    exp,
-    expand,
-    factor,
-    limit,
-    sin,
-    sqrt,
-)
 
 from theory import (
     Equations,
@@ -81,46 +63,46 @@ q1, q2, k1, k2 = (
     )
 )
 logit_block = symbol("l_block", r"l_{ij}^{(n)}", "attention score from block n", real=True)
-QUERY, KEY = Matrix([q1, q2]), Matrix([k1, k2])
+QUERY, KEY = sp.Matrix([q1, q2]), sp.Matrix([k1, k2])
 
 
-def rotation(angle: Expr) -> Matrix:
+def rotation(angle: sp.Expr) -> sp.Matrix:
     """Rotation matrix of one rotary pair."""
-    return Matrix([[cos(angle), -sin(angle)], [sin(angle), cos(angle)]])
+    return sp.Matrix([[sp.cos(angle), -sp.sin(angle)], [sp.sin(angle), sp.cos(angle)]])
 
 
-def block_logit() -> Expr:
+def block_logit() -> sp.Expr:
     """Contribution of one rotary block to the attention logit, W_Q^T Omega(j-i) W_K / sqrt(d_h)."""
-    return expand((QUERY.T * rotation(w * offset) * KEY)[0] / sqrt(d_h))
+    return sp.expand((QUERY.T * rotation(w * offset) * KEY)[0] / sp.sqrt(d_h))
 
 
-def softmax_derivative() -> Expr:
+def softmax_derivative() -> sp.Expr:
     """Derivative d pi_i / d l_k of a softmax row, in terms of the attention entries."""
-    weights = Sum(exp(logit[j]), (j, 1, L))
-    derivative = diff(softmax_row(), logit[k])
+    weights = sp.Sum(sp.exp(logit[j]), (j, 1, L))
+    derivative = sp.diff(softmax_row(), logit[k])
     derivative = derivative.replace(
-        lambda e: isinstance(e, Sum) and e.has(KroneckerDelta),
+        lambda e: isinstance(e, sp.Sum) and e.has(sp.KroneckerDelta),
         lambda e: delta_sum(e.function, *e.limits),
     )
-    return expand(
-        derivative.subs(exp(logit[i]), pi[i] * weights).subs(exp(logit[k]), pi[k] * weights)
+    return sp.expand(
+        derivative.subs(sp.exp(logit[i]), pi[i] * weights).subs(sp.exp(logit[k]), pi[k] * weights)
     )
 
 
 @cache
-def power_of_plane_waves() -> Expr:
+def power_of_plane_waves() -> sp.Expr:
     """|sum_k e^{i omega k}|^2 over k = 1..L, from the geometric sum, for a generic frequency."""
-    z = Symbol("z")
-    total = Sum(z**k, (k, 1, L)).doit()
+    z = sp.Symbol("z")
+    total = sp.Sum(z**k, (k, 1, L)).doit()
     generic = next(value for value, condition in total.args if condition == True)  # noqa: E712
     squared = generic * generic.subs(z, 1 / z)  # |z| = 1
-    form = sin(L * w / 2) ** 2 / sin(w / 2) ** 2
-    written_as(form.rewrite(exp), squared.subs(z, exp(sp.I * w)))
+    form = sp.sin(L * w / 2) ** 2 / sp.sin(w / 2) ** 2
+    written_as(form.rewrite(sp.exp), squared.subs(z, sp.exp(sp.I * w)))
     return form
 
 
 @cache
-def generic_lambda() -> Expr:
+def generic_lambda() -> sp.Expr:
     """lambda_n for a frequency that is not a multiple of 2 pi: mean rotation over pairs of
     different positions.
     """
@@ -128,9 +110,9 @@ def generic_lambda() -> Expr:
     return written_as((wave / L - 1) / (L - 1), (wave - L) / (L * (L - 1)))
 
 
-def sum_over_blocks(summand: Expr) -> Sum:
+def sum_over_blocks(summand: sp.Expr) -> sp.Sum:
     """Sum over the rotary blocks."""
-    return Sum(summand, (n, 1, d_h / 2))
+    return sp.Sum(summand, (n, 1, d_h / 2))
 
 
 SPECTRUM = sum_over_blocks((1 - dirichlet_kernel(omega[n], L) ** 2) ** 2)
@@ -138,7 +120,7 @@ PULL = d_g * N / d_h * A**2 * (1 - A) ** 2
 
 
 @cache
-def mean_ansatz() -> Expr:
+def mean_ansatz() -> sp.Expr:
     """c(A) under the ansatz, averaged over the initialisation (the squared norm of a block has mean
     2 sigma^2).
     """
@@ -150,19 +132,19 @@ def mean_ansatz() -> Expr:
 
 
 @cache
-def matched_constant() -> Expr:
+def matched_constant() -> sp.Expr:
     """c_omega, from matching the closure L c_omega A (1 - A) to the averaged ansatz at A = 1/L."""
     constant = (mean_ansatz() / (closure() / c_omega)).subs(A, 1 / L)
     return written_as(2 * d_g * N / (L * (L - 1)) * sigma2 * (2 / d_h) * SPECTRUM, constant)
 
 
-def closure() -> Expr:
+def closure() -> sp.Expr:
     """The paper's closure of c(A)."""
     return L * c_omega * A * (1 - A)
 
 
 @cache
-def ansatz() -> Expr:
+def ansatz() -> sp.Expr:
     """c(A) under the ansatz: sum over rotary blocks of squared gradients.
 
     Raises
@@ -182,7 +164,7 @@ def ansatz() -> Expr:
     return PULL * blocks
 
 
-def gradient_squared_under_ansatz(lam: Expr) -> Expr:
+def gradient_squared_under_ansatz(lam: sp.Expr) -> sp.Expr:
     """|grad A|^2 of one rotary block, times d_h, for attention of the ansatz form.
 
     With pi_ii = A and pi_ik = (1-A)/(L-1), the double sum over positions of
@@ -195,9 +177,10 @@ def gradient_squared_under_ansatz(lam: Expr) -> Expr:
     off_diagonal = -A * off * L * (L - 1) * lam / L
     turned = (rotation(-w * L) * KEY, rotation(w * L) * QUERY)
     norms = sum(
-        expand(expand((v.T * v)[0]).subs(sin(w * L) ** 2, 1 - cos(w * L) ** 2)) for v in turned
+        sp.expand(sp.expand((v.T * v)[0]).subs(sp.sin(w * L) ** 2, 1 - sp.cos(w * L) ** 2))
+        for v in turned
     )
-    return factor((diagonal + off_diagonal) ** 2) * norms
+    return sp.factor((diagonal + off_diagonal) ** 2) * norms
 
 
 @cache
@@ -205,28 +188,28 @@ def equations() -> Equations:
     """Equations 5, 14 and 62-73."""
     block = block_logit()
 
-    def by_constant() -> Expr:
+    def by_constant() -> sp.Expr:
         spectrum = c_omega * (SPECTRUM / matched_constant())
         return written_as(
             c_omega * L**3 / (L - 1) * A**2 * (1 - A) ** 2, mean_ansatz().subs(SPECTRUM, spectrum)
         )
 
-    def by_entry() -> Expr:
+    def by_entry() -> sp.Expr:
         slope = delta_gradient(definitions.equations()["A"].rhs, pi[j + L, j])
-        return slope.subs(KroneckerDelta(j, j), 1)
+        return slope.subs(sp.KroneckerDelta(j, j), 1)
 
-    slope = {x: (Derivative(logit_block, x), diff(block, x)) for x in (q1, q2, k1, k2)}
+    slope = {x: (sp.Derivative(logit_block, x), sp.diff(block, x)) for x in (q1, q2, k1, k2)}
     return table(
         ref,
         status="exact",
         attention_logit=(logit_block, block, "Eq. (5)", "one rotary block"),
-        dA_dpi=(Derivative(A, pi[j + L, j]), by_entry, "Eqs. (8), (65)"),
-        softmax_derivative=(Derivative(pi[i], logit[k]), softmax_derivative, "Eq. (66)"),
+        dA_dpi=(sp.Derivative(A, pi[j + L, j]), by_entry, "Eqs. (8), (65)"),
+        softmax_derivative=(sp.Derivative(pi[i], logit[k]), softmax_derivative, "Eq. (66)"),
         **{f"dl_d{x.name}": (*slope[x], "Eq. (67)") for x in (q1, q2)},
         **{f"dl_d{x.name}": (*slope[x], "Eq. (68)") for x in (k1, k2)},
         lambda_2pi=(
-            Limit(lambda_[n], w, 2 * sp.pi),
-            lambda: limit(generic_lambda(), w, 2 * sp.pi),
+            sp.Limit(lambda_[n], w, 2 * sp.pi),
+            lambda: sp.limit(generic_lambda(), w, 2 * sp.pi),
             "below Eq. (69)",
             "the same at every multiple of 2 pi, by periodicity",
         ),
@@ -279,14 +262,14 @@ class Attention:
         self.turns = turns.reshape(p.L**2, -1).view(float)
         self.L = p.L
 
-    def forward(self, W_Q: ndarray, W_K: ndarray) -> ndarray:
+    def forward(self, W_Q: np.ndarray, W_K: np.ndarray) -> np.ndarray:
         """Softmax of the rotary logits."""
         pairs = W_Q.view(complex) * W_K.view(complex).conj()
         l = (pairs.view(float) @ self.turns.T).reshape(-1, self.L, self.L)
         weight = np.exp(l - l.max(2, keepdims=True))
         return weight / weight.sum(2, keepdims=True)
 
-    def parts(self, W_Q: ndarray, W_K: ndarray) -> tuple[ndarray, ...]:
+    def parts(self, W_Q: np.ndarray, W_K: np.ndarray) -> tuple[np.ndarray, ...]:
         """Attention, its diagonal (weight on correct actions), and the sum of squares of the other
         entries.
         """
@@ -294,7 +277,9 @@ class Attention:
         own = np.einsum("bii->bi", at)
         return at, own, (at**2).sum(2) - own**2
 
-    def backward(self, W_Q: ndarray, W_K: ndarray, at: ndarray, force: ndarray) -> list[ndarray]:
+    def backward(
+        self, W_Q: np.ndarray, W_K: np.ndarray, at: np.ndarray, force: np.ndarray
+    ) -> list[np.ndarray]:
         """Gradients with respect to W_Q and W_K from those with respect to the attention
         entries.
         """

@@ -11,8 +11,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
-from sympy import Expr, Sum, Symbol, solve, symbols
+import sympy as sp
 
 from theory import (
     Allowed,
@@ -64,42 +63,42 @@ time_variance = symbol(
 missed = array("missed", r"\delta f", "force on attention that sequences do not yet have on M")
 
 
-def of_pairs() -> tuple[Expr, Expr]:
+def of_pairs() -> tuple[sp.Expr, sp.Expr]:
     """Variance of a batch mean, and covariance of the means of two batches of an epoch: deviations
     of all sequences sum to zero, so that any two have the same negative covariance.
     """
-    pair = Symbol("pair")
-    (between,) = solve(n_train * of_all + n_train * (n_train - 1) * pair, pair)
+    pair = sp.Symbol("pair")
+    (between,) = sp.solve(n_train * of_all + n_train * (n_train - 1) * pair, pair)
     variance = (B * of_all + B * (B - 1) * between) / B**2
     form = of_all * (1 / B - 1 / n_train) * n_train / (n_train - 1)
     return written_as(form, variance), between
 
 
-def error_square() -> Expr:
+def error_square() -> sp.Expr:
     """Squared error of the probabilities of a row with probability g of wrong states, all alike."""
     return written_as(g**2 * N / (N - 1), g**2 + (N - 1) * (g / (N - 1)) ** 2)
 
 
-def over_orders() -> Expr:
+def over_orders() -> sp.Expr:
     """Variance of a sum over steps of responses to batch means."""
-    x, y = symbols("x y")  # sum of squares of answers; square of their sum
+    x, y = sp.symbols("x y")  # sum of squares of answers; square of their sum
     variance, between = (f.subs(of_all, 1) for f in of_pairs())
     form = (n_train / B * x - y) / (n_train - 1)
     of_sums = written_as(form, variance * x + between * (y - x))
     last = n_train / B
     one = kernel[e, k, i, j]
-    squares = Sum(one**2, (k, 1, last), (i, 1, L), (j, 1, L))
-    sums = Sum(Sum(one, (k, 1, last)) ** 2, (i, 1, L), (j, 1, L))
-    return Sum(of_sums.subs({x: squares, y: sums}), (e, 1, epochs))
+    squares = sp.Sum(one**2, (k, 1, last), (i, 1, L), (j, 1, L))
+    sums = sp.Sum(sp.Sum(one, (k, 1, last)) ** 2, (i, 1, L), (j, 1, L))
+    return sp.Sum(of_sums.subs({x: squares, y: sums}), (e, 1, epochs))
 
 
-def not_yet() -> Expr:
+def not_yet() -> sp.Expr:
     """Force on attention by which a sequence acts on itself in full-batch descent: every step moves
     M along the sequence's own gradient, over n, which changes its error at the same action at later
     steps. In an epoch of batches this move comes later, or came long before.
     """
     move = eta / (n_train * L) * at[l, i, j] * size[l, i]
-    return size[k, i] * Sum(move, (l, 1, k - 1))
+    return size[k, i] * sp.Sum(move, (l, 1, k - 1))
 
 
 @cache
@@ -147,9 +146,9 @@ class Orders:
         Standard deviation over orders.
     """
 
-    half: ndarray
-    half_bias: ndarray
-    half_sd: ndarray
+    half: np.ndarray
+    half_bias: np.ndarray
+    half_sd: np.ndarray
 
 
 class Never(Exception):
@@ -194,18 +193,18 @@ class Path:
         for J in reversed(self.jacobians):
             self.answers.insert(0, self.answers[0] + J @ self.answers[0])
 
-    def _unpacked(self, x: ndarray) -> list[ndarray]:
+    def _unpacked(self, x: np.ndarray) -> list[np.ndarray]:
         W_Q, W_K, *others = np.split(x, [self.p.d_h, *range(self.heads, self.size)], 1)
         return [W_Q, W_K, *(y[:, 0] for y in others)]
 
     def _A(self) -> float:
         return float(self.system.attention.parts(*self.system.state[:2])[1].mean())
 
-    def attention(self, n: int) -> ndarray:
+    def attention(self, n: int) -> np.ndarray:
         """Attention at a step."""
         return self.system.attention.forward(*self._unpacked(self.states[n])[:2])[0]
 
-    def _jacobian(self, n: int) -> ndarray:
+    def _jacobian(self, n: int) -> np.ndarray:
         """Derivatives of the rates; first index the variable, second the rate."""
         eye = SMALL * np.eye(self.size)
         system = Dressed(self.p, self.start)
@@ -214,7 +213,7 @@ class Path:
         up, down = np.split(_packed(system.rates()), 2)
         return (up - down) / (2 * SMALL)
 
-    def errors(self, n: int) -> tuple[ndarray, ndarray]:
+    def errors(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Probability of wrong states by position at a step, and variance of the force of a
         sequence.
         """
@@ -224,7 +223,7 @@ class Path:
         of_wrong = equations()["force_variance"].lambdify(g, V, N, d_g)
         return wrong, of_wrong(wrong, self.system.state[4], p.N, p.d_g)
 
-    def slopes(self, state: ndarray) -> ndarray:
+    def slopes(self, state: np.ndarray) -> np.ndarray:
         """Derivatives of all attention entries by the state, shape (L^2, state)."""
         L, attention = self.p.L, self.system.attention
         W_Q, W_K, *_ = self._unpacked(state)
@@ -232,12 +231,12 @@ class Path:
         by_heads = attention.backward(W_Q, W_K, attention.forward(W_Q, W_K), one)
         return np.pad(np.concatenate(by_heads, 1), ((0, 0), (0, self.size - self.heads)))
 
-    def to_force(self, n: int, slopes: ndarray) -> ndarray:
+    def to_force(self, n: int, slopes: np.ndarray) -> np.ndarray:
         """Response of the time to a force on attention at a step."""
         L = self.p.L
         return -self.p.eta / L * (slopes @ self.answers[n + 1]).reshape(L, L)
 
-    def bend(self, n: int, along: ndarray) -> ndarray:
+    def bend(self, n: int, along: np.ndarray) -> np.ndarray:
         """Mixed second derivative of every attention entry, along the vector of the time's response
         and along a direction given for each entry.
         """
@@ -247,7 +246,7 @@ class Path:
         return ((up - down) * along).sum(1) / (2 * step)
 
 
-def _packed(state: list[ndarray]) -> ndarray:
+def _packed(state: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([x.reshape(len(x), -1) for x in state], 1)
 
 

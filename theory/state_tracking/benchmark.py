@@ -10,7 +10,6 @@ import mpmath
 import numpy as np
 import scipy.integrate
 import sympy as sp
-from numpy import ndarray
 
 from theory import numeric
 from theory.state_tracking import exact
@@ -25,7 +24,7 @@ HORIZON = 1e6  # end of integration in alpha; the loop does not know the event t
 AGREE = 1e-9  # relative, against mpmath
 
 
-def sample(points: int, seed: int = 0) -> dict[str, ndarray]:
+def sample(points: int, seed: int = 0) -> dict[str, np.ndarray]:
     """Random parameter points: sizes of the paper's robustness sweeps, initial values above the
     separatrix.
     """
@@ -49,7 +48,7 @@ def sample(points: int, seed: int = 0) -> dict[str, ndarray]:
     return v | {"R_0": v["S_0"] + rng.uniform(0.5 * edge, 0.1)}
 
 
-def integrator(values: Mapping[str, ndarray]) -> Callable[[int], float]:
+def integrator(values: Mapping[str, np.ndarray]) -> Callable[[int], float]:
     """Event time of one point by LSODA with a terminal event; right-hand side compiled for plain
     floats.
     """
@@ -60,7 +59,7 @@ def integrator(values: Mapping[str, ndarray]) -> Callable[[int], float]:
     )
     rates = sp.lambdify([*system.state, *free], list(system.expanded.values()), "math", cse=True)
 
-    def event(_: float, state: ndarray) -> float:
+    def event(_: float, state: np.ndarray) -> float:
         return state[0] - 0.5
 
     event.terminal = True  # type: ignore[attr-defined]
@@ -144,7 +143,7 @@ def benchmark() -> dict[str, Any]:
     loop_spent, looped = measured(lambda: np.array([solve(k) for k in range(LOOPED)]), 1)
     true = [reference({q: x[k] for q, x in values.items()}) for k in range(REFERENCES)]
 
-    def error(times: ndarray) -> float:
+    def error(times: np.ndarray) -> float:
         return max(float(abs(t / r - 1)) for t, r in zip(times, true, strict=False))
 
     apart = float(np.max(np.abs(looped / crossing[:LOOPED] - 1)))

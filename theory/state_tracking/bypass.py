@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import sympy as sp
 from scipy.integrate import solve_ivp
-from sympy import Expr, Integer, Rational, Symbol, factor, limit
 
 from theory import Equations, Limit, ParameterError, Scope, numeric, scope, sweep, symbol, table
 from theory.algebra import replaced
@@ -102,10 +101,10 @@ h_rate = symbol("h_bypass_rate", r"\dot h(0)", "rate of h at the start", real=Tr
 specific = symbol("specificity", r"1-S/R", "specificity of logic, by intervention", real=True)
 plateau = symbol("bypass_plateau", r"\ell_{1}", "loss of the guess from the state alone", real=True)
 START = "zero weights, attention uniform"
-POINT = {"theta": Rational(3, 10), "D": Rational(7, 10), "h": Rational(2, 5)}
+POINT = {"theta": sp.Rational(3, 10), "D": sp.Rational(7, 10), "h": sp.Rational(2, 5)}
 
 
-def by_two(expr: Expr) -> Expr:
+def by_two(expr: sp.Expr) -> sp.Expr:
     """An expression in the statement's order parameters as one in theta, D and h.
 
     Raises
@@ -117,13 +116,13 @@ def by_two(expr: Expr) -> Expr:
         order_parameters()[x] for x in ("theta", "delta_M_1", "delta_M_0", "delta_U")
     )
 
-    def split(share: Expr) -> Forms:
+    def split(share: sp.Expr) -> Forms:
         return {to_own: D + (1 - share) * h, other: (1 - share) * h, alone: share * h / b}
 
-    point = {theta: POINT["theta"], D: POINT["D"], h: POINT["h"], b: Rational(4, 5)}
-    point |= {N: Integer(9), d_g: Integer(7)}
+    point = {theta: POINT["theta"], D: POINT["D"], h: POINT["h"], b: sp.Rational(4, 5)}
+    point |= {N: sp.Integer(9), d_g: sp.Integer(7)}
     numbers = []
-    for share in (sp.S.Zero, Rational(1, 3)):
+    for share in (sp.S.Zero, sp.Rational(1, 3)):
         at = point | {x: form.subs(point) for x, form in split(share).items()}
         numbers.append(replaced(expr, {x: value.evalf(40) for x, value in at.items()}))
     if abs(numbers[0] - numbers[1]) > 1e-25:
@@ -133,13 +132,13 @@ def by_two(expr: Expr) -> Expr:
     return replaced(expr, split(sp.S.Zero))
 
 
-def order_parameters() -> dict[str, Symbol]:
+def order_parameters() -> dict[str, sp.Symbol]:
     """Order parameters of the statement by name."""
     return {q.name: q for q in kept.derived(stated).flow.state}
 
 
 @cache
-def rates() -> dict[str, Expr]:
+def rates() -> dict[str, sp.Expr]:
     """Rates of theta, D and h, which close."""
     rhs, of = kept.derived(stated).flow.rhs, order_parameters()
     to_own, other, alone = (rhs[of[n]] for n in ("delta_M_1", "delta_M_0", "delta_U"))
@@ -147,14 +146,14 @@ def rates() -> dict[str, Expr]:
     return {name: by_two(expr) for name, expr in whole.items()}
 
 
-def start(name: str) -> Expr:
+def start(name: str) -> sp.Expr:
     """Rate at zero weights."""
-    return factor(
+    return sp.factor(
         rates()[name].xreplace(dict.fromkeys((D, h, order_parameters()["theta"]), sp.S.Zero))
     )
 
 
-def specific_at() -> Expr:
+def specific_at() -> sp.Expr:
     """1 - S/R by intervention, at D and h: R is the logit of the right state less the mean over
     states, with attention moved to the right action, and S with attention moved to another one.
     """
@@ -163,12 +162,12 @@ def specific_at() -> Expr:
     return 1 - S / R
 
 
-def specificity() -> Expr:
+def specificity() -> sp.Expr:
     """That at the start, where D and h are as their rates."""
-    return factor(specific_at().subs({D: start("D"), h: start("h")}))
+    return sp.factor(specific_at().subs({D: start("D"), h: start("h")}))
 
 
-def guess() -> Expr:
+def guess() -> sp.Expr:
     """Loss of the best guess from the state alone: D = 0, h to infinity.
 
     Raises
@@ -176,13 +175,13 @@ def guess() -> Expr:
     ArithmeticError
         If the loss at D = 0 is another one.
     """
-    x = Symbol("x", positive=True)
+    x = sp.Symbol("x", positive=True)
     loss = sp.log(d_g + (N - d_g) * x)  # x = exp(-h)
     of_flow = by_two(kept.derived(stated).flow.observables["loss"]).subs(D, 0)
     point = {order_parameters()["theta"]: POINT["theta"], h: POINT["h"], N: 9, d_g: 7}
     if abs((of_flow - loss.subs(x, sp.exp(-h))).subs(point).evalf(30)) > 1e-25:
         raise ArithmeticError("not the loss of a guess from the state")
-    return limit(loss, x, 0)
+    return sp.limit(loss, x, 0)
 
 
 @cache

@@ -14,20 +14,6 @@ from functools import cache
 
 import numpy as np
 import sympy as sp
-from numpy import ndarray
-from sympy import (
-    Derivative,
-    Expr,
-    Function,
-    Integral,
-    KroneckerDelta,
-    Sum,
-    Symbol,
-    exp,
-    oo,
-    sqrt,
-    symbols,
-)
 
 from theory import Equations, array, delta_sum, symbol, table, written_as
 from theory.special import gauss_hermite, gauss_legendre
@@ -81,27 +67,27 @@ wrong_mass = array("p_w", r"p_{\bar k}", "probability of a wrong state, by posit
 left = array("g", means="probability left to wrong states, by position", nonnegative=True)
 
 
-def own_weight() -> Expr:
+def own_weight() -> sp.Expr:
     """Mean attention weight of a column in the logits of its own sequences: its action at j = i -
     L, plus chance occurrences elsewhere.
     """
-    chance = delta_sum(KroneckerDelta(c, 1), (c, 1, d_g)) / d_g
+    chance = delta_sum(sp.KroneckerDelta(c, 1), (c, 1, d_g)) / d_g
     return pi_i + (1 - pi_i) * chance
 
 
-def noise() -> tuple[Expr, Expr]:
+def noise() -> tuple[sp.Expr, sp.Expr]:
     """Coefficients in the variance of a logit: of the variance of the other columns' entries, and
     of the mean squared deviation of the own column's entry from their mean.
 
     Others: variance of sum_j pi_j X_j [g_j is not the own action], X drawn per action. Own:
     variance of the weight with which the own action occurs at the other positions.
     """
-    a, b = symbols("a b", integer=True, positive=True)
-    other = 1 - KroneckerDelta(a, 1)
+    a, b = sp.symbols("a b", integer=True, positive=True)
+    other = 1 - sp.KroneckerDelta(a, 1)
     alone = delta_sum(other, (a, 1, d_g)) / d_g
-    together = delta_sum(other * KroneckerDelta(a, b), (b, 1, d_g), (a, 1, d_g)) / d_g**2
+    together = delta_sum(other * sp.KroneckerDelta(a, b), (b, 1, d_g), (a, 1, d_g)) / d_g**2
     by_others = T * alone + ((1 - pi_i) ** 2 - T) * together
-    mean = delta_sum(KroneckerDelta(a, 1), (a, 1, d_g)) / d_g
+    mean = delta_sum(sp.KroneckerDelta(a, 1), (a, 1, d_g)) / d_g
     by_own = T * (mean - mean**2)
     return (
         written_as((1 - 1 / d_g) * ((1 - 1 / d_g) * T + (1 - pi_i) ** 2 / d_g), by_others),
@@ -109,7 +95,7 @@ def noise() -> tuple[Expr, Expr]:
     )
 
 
-def mixture_variance() -> Expr:
+def mixture_variance() -> sp.Expr:
     """Variance of an entry that is the correct one of its column with probability 1/N."""
     square = (V_k + R**2) / N + (V_w + mean_w**2) * (N - 1) / N
     mean = R / N + mean_w * (N - 1) / N
@@ -121,17 +107,17 @@ def mixture_variance() -> Expr:
 def equations() -> Equations:
     """Logits of a column, their noise, softmax weights, and the rates of the entries."""
     by_others, by_own = noise()
-    normal = exp(-(xi**2) / 2) / sqrt(2 * sp.pi)
-    line = (xi, -oo, oo)
-    noisy = exp(z_v + sqrt(u_k) * xi)
-    v_0 = Symbol("v_0", real=True)
-    of_start = Function("z_w")(v_0)
+    normal = sp.exp(-(xi**2) / 2) / sp.sqrt(2 * sp.pi)
+    line = (xi, -sp.oo, sp.oo)
+    noisy = sp.exp(z_v + sp.sqrt(u_k) * xi)
+    v_0 = sp.Symbol("v_0", real=True)
+    of_start = sp.Function("z_w")(v_0)
     # Response of a wrong entry without the contribution of its own sequences (weight b_i, slope
     # b_i).
     stir = (
         eta
         / L
-        * Sum(
+        * sp.Sum(
             (dressed.spread[i] - beta[i] ** 2) * left[i] / (N - 1) * (1 - left[i] / (N - 1)),
             (i, 1, L),
         )
@@ -140,11 +126,11 @@ def equations() -> Equations:
     weight = written_as(mean_field.logit_equations()["c_R"].rhs.subs(A, pi_i), own_weight())
     noise_k = by_others * V_all + by_own * (V_k + (R - S) ** 2)
     noise_w = by_others * V_all + by_own * (V_w + ((R - S) / (N - 1)) ** 2)
-    average = Integral(exp(of_start + u_w / 2), (v_0, -1, 1)) / 2
-    right = Integral(normal * noisy / (noisy + (N - 1) * W), line)
-    rise = share * Sum(beta[i] * (1 - right_mass[i]), (i, 1, L)) - stir * (v_k - R)
-    fall = -share * Sum(beta[i] * wrong_mass[i], (i, 1, L)) - stir * (v_w - mean_w)
-    off_target = eta / L * Sum(left[i] * (1 - beta[i]) / (d_g - 1), (i, 1, L))
+    average = sp.Integral(sp.exp(of_start + u_w / 2), (v_0, -1, 1)) / 2
+    right = sp.Integral(normal * noisy / (noisy + (N - 1) * W), line)
+    rise = share * sp.Sum(beta[i] * (1 - right_mass[i]), (i, 1, L)) - stir * (v_k - R)
+    fall = -share * sp.Sum(beta[i] * wrong_mass[i], (i, 1, L)) - stir * (v_w - mean_w)
+    off_target = eta / L * sp.Sum(left[i] * (1 - beta[i]) / (d_g - 1), (i, 1, L))
     closed = ("closure", CAVITY)
     return table(
         lambda place: ref(f"{BEYOND}, {place}"),
@@ -169,15 +155,15 @@ def equations() -> Equations:
         right_probability=(p_k, right, "weight of the right entry", *closed, SELF_AVERAGING),
         wrong_probability=(
             p_w,
-            exp(z_w + u_w / 2) * Integral(normal / (noisy + (N - 1) * W), line),
+            sp.exp(z_w + u_w / 2) * sp.Integral(normal / (noisy + (N - 1) * W), line),
             "weight of a wrong entry",
             *closed,
             SELF_AVERAGING,
             "mean over v_k as well",
         ),
-        rate_right=(Derivative(v_k, alpha), rise, "right entry", *closed, dressed.RESPONSE),
-        rate_wrong=(Derivative(v_w, alpha), fall, "wrong entry", *closed, dressed.RESPONSE),
-        rate_S=(Derivative(S, alpha), off_target, "off-target overlap", "closure", "means only"),
+        rate_right=(sp.Derivative(v_k, alpha), rise, "right entry", *closed, dressed.RESPONSE),
+        rate_wrong=(sp.Derivative(v_w, alpha), fall, "wrong entry", *closed, dressed.RESPONSE),
+        rate_S=(sp.Derivative(S, alpha), off_target, "off-target overlap", "closure", "means only"),
         share_variance=(
             of_shares,
             d_g * N / (n_train * L),
@@ -235,17 +221,17 @@ class Logits:
         ``column_right`` and ``column_wrong``.
     """
 
-    at: ndarray
-    own: ndarray
-    elsewhere: ndarray
-    weight: ndarray
-    R: ndarray
-    mean_w: ndarray
-    V_w: ndarray
-    u_k: ndarray
-    u_w: ndarray
-    z_k: ndarray
-    z_w: ndarray
+    at: np.ndarray
+    own: np.ndarray
+    elsewhere: np.ndarray
+    weight: np.ndarray
+    R: np.ndarray
+    mean_w: np.ndarray
+    V_w: np.ndarray
+    u_k: np.ndarray
+    u_w: np.ndarray
+    z_k: np.ndarray
+    z_w: np.ndarray
 
 
 class Cavity:
@@ -299,7 +285,7 @@ class Cavity:
             start.S.astype(float),
         ]
 
-    def _mean(self, f: ndarray) -> ndarray:
+    def _mean(self, f: np.ndarray) -> np.ndarray:
         """Average over shares and initial values (the last two axes)."""
         return (f @ self.of_v) @ self.of_share
 
@@ -332,7 +318,7 @@ class Cavity:
             z_w=f["wrong"](b, v_w[:, None], other, self.zeta[..., None, None], p.N),
         )
 
-    def rates(self) -> list[ndarray]:
+    def rates(self) -> list[np.ndarray]:
         """Change of the state per epoch."""
         p, f = self.p, column_forms()
         W_Q, W_K, v_k, v_w, S = self.state
@@ -355,7 +341,7 @@ class Cavity:
         heads = self.attention.backward(W_Q, W_K, x.at, forces(p, x.at, wrong, x.V_w, x.R, S))
         return [*(-p.eta * d for d in heads), *(p.eta * r / (p.d_g * p.N) for r in by_alpha)]
 
-    def observe(self) -> dict[str, ndarray]:
+    def observe(self) -> dict[str, np.ndarray]:
         """Order parameters, logits, loss and accuracies per seed."""
         p, x = self.p, self._logits()
         right, other = self._mean(x.z_k), self._mean(x.z_w)
@@ -373,7 +359,7 @@ class Cavity:
             other=(other, self._mean(x.z_w**2) - other**2 + x.u_w),
         )
 
-    def _accuracy(self, found: Logits) -> ndarray:
+    def _accuracy(self, found: Logits) -> np.ndarray:
         """Probability that the correct logit is the largest, per seed and position.
 
         The N - 1 wrong logits are independent draws of a column's wrong entries plus noise. Their
@@ -392,7 +378,7 @@ class Cavity:
         return each @ self.of_fine_share
 
 
-def _between(nodes: ndarray, points: ndarray) -> ndarray:
+def _between(nodes: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Matrix from the values of a polynomial at nodes to those at points."""
     basis = np.polynomial.legendre.legvander
     degree = len(nodes) - 1

@@ -8,23 +8,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import sympy as sp
-from numpy import ndarray
-from sympy import (
-    Derivative,
-    Expr,
-    Function,
-    Integral,
-    Subs,
-    Symbol,
-    atan,
-    diff,
-    exp,
-    expand,
-    limit,
-    log,
-    sqrt,
-    symbols,
-)
 
 from theory import (
     Equations,
@@ -57,90 +40,96 @@ ZETA_HALF = -1.4603545088095868  # Riemann zeta at 1/2
 ERROR = "error O(L^(-3/2)) in D and alpha, O(1/L) in A, at all times, where N and d_g grow like L"
 
 
-def lock(z: Expr) -> Expr:
+def lock(z: sp.Expr) -> sp.Expr:
     """Difference between 1/A = 1/(1 - e^-E) and its onset form 1/E at E = z^2/2; regular at
     z = 0.
     """
-    return 1 / (1 - exp(-(z**2) / 2)) - 2 / z**2
+    return 1 / (1 - sp.exp(-(z**2) / 2)) - 2 / z**2
 
 
 @cache
-def waited() -> Expr:
+def waited() -> sp.Expr:
     """T(D) while A is small: the integral of 1/A over D, an arc tangent."""
-    up = Symbol("rise", positive=True)
-    inverse = sqrt(2) * atan(sqrt(2) * x * sqrt(kappa) / (2 * sqrt(up))) / (sqrt(kappa) * sqrt(up))
+    up = sp.Symbol("rise", positive=True)
+    inverse = (
+        sp.sqrt(2)
+        * sp.atan(sp.sqrt(2) * x * sp.sqrt(kappa) / (2 * sp.sqrt(up)))
+        / (sp.sqrt(kappa) * sp.sqrt(up))
+    )
     written_as(1 / rise().subs({epsilon: up, D: x}), inverse.diff(x))
     return (inverse.subs(x, D) - inverse.subs(x, D_0)).subs(up, epsilon)
 
 
-def large_L() -> Expr:
+def large_L() -> sp.Expr:
     """Time of A = a, starting at A_0 = 1/L, R_0 = S_0 = zeta = 0, expanded in powers of L^(-1/2) up
     to 1/L.
 
     Obtained from the composite T(D) by inserting D_a and epsilon, with kappa = kappa_L L, and g =
     (N-1)/N until D is of order 1.
     """
-    e, depth = symbols("e depth", positive=True)  # L^(-1/2) and -ln(1-a)
+    e, depth = sp.symbols("e depth", positive=True)  # L^(-1/2) and -ln(1-a)
     begun = exact.equations()["epsilon"].rhs.subs({D_0: 0, A_0: e**2})
-    up = sqrt(2 * (depth - begun) / (steep / e**2))  # D_a
+    up = sp.sqrt(2 * (depth - begun) / (steep / e**2))  # D_a
     target = exact.equations()["D_of_level"].rhs.subs(
-        {D_0: 0, A_0: e**2, level: 1 - exp(-depth), kappa: steep / e**2}
+        {D_0: 0, A_0: e**2, level: 1 - sp.exp(-depth), kappa: steep / e**2}
     )
     written_as(up**2, target)
     onset_part = waited().subs({D_0: 0, D: up}).subs({kappa: steep / e**2, epsilon: begun})
-    onset_part = onset_part.replace(atan, lambda y: sp.pi / 2 - atan(1 / y))  # y > 0 is large
+    onset_part = onset_part.replace(sp.atan, lambda y: sp.pi / 2 - sp.atan(1 / y))  # y > 0 is large
     series = truncated(onset_part, 2, e)
-    argument = up * sqrt(steep) / e
-    proved(limit(diff(argument, e), e, 0) == 0, "the lock has a term of order 1/L")
-    locking = e / sqrt(steep) * H(sqrt(2 * depth))
-    total = expand(series + locking)
-    size_at_level = sqrt(-2 * log(1 - level))
+    argument = up * sp.sqrt(steep) / e
+    proved(sp.limit(sp.diff(argument, e), e, 0) == 0, "the lock has a term of order 1/L")
+    locking = e / sp.sqrt(steep) * H(sp.sqrt(2 * depth))
+    total = sp.expand(series + locking)
+    size_at_level = sp.sqrt(-2 * sp.log(1 - level))
     form = (
-        sp.pi / sqrt(2)
-        + (H(size_at_level) - 2 / size_at_level) / sqrt(L)
-        - sp.pi / (4 * sqrt(2) * L)
-    ) / sqrt(steep)
-    written_as(form.subs(log(1 - level), -depth).subs(L, 1 / e**2), total)
+        sp.pi / sp.sqrt(2)
+        + (H(size_at_level) - 2 / size_at_level) / sp.sqrt(L)
+        - sp.pi / (4 * sp.sqrt(2) * L)
+    ) / sp.sqrt(steep)
+    written_as(form.subs(sp.log(1 - level), -depth).subs(L, 1 / e**2), total)
     return N / ((N - 1) * eta) * form
 
 
 @cache
-def proper_time() -> Expr:
+def proper_time() -> sp.Expr:
     """T(D) from 1/A = 1/E + (1/A - 1/E), with epsilon neglected against kappa D^2/2 in the
     bracket.
     """
-    both = waited() + (H(sqrt(kappa) * D) - H(sqrt(kappa) * D_0)) / sqrt(kappa)
-    split = 1 / rise() + lock(sqrt(kappa) * D)
+    both = waited() + (H(sp.sqrt(kappa) * D) - H(sp.sqrt(kappa) * D_0)) / sp.sqrt(kappa)
+    split = 1 / rise() + lock(sp.sqrt(kappa) * D)
     derivative = both.diff(D).subs(
-        Subs(Derivative(H(t), t), t, sqrt(kappa) * D), lock(sqrt(kappa) * D)
+        sp.Subs(sp.Derivative(H(t), t), t, sp.sqrt(kappa) * D), lock(sp.sqrt(kappa) * D)
     )
-    derivative = derivative.doit().replace(Subs, lambda f, v, p: lock(p[0]))
-    up = Symbol("rise", positive=True)
+    derivative = derivative.doit().replace(sp.Subs, lambda f, v, p: lock(p[0]))
+    up = sp.Symbol("rise", positive=True)
     written_as(split.subs(epsilon, up), derivative.subs(epsilon, up))
     return both
 
 
-def training_time() -> Expr:
+def training_time() -> sp.Expr:
     """alpha(D), with the margin equal to m_0 until D is of order 1, and to that of A = 1, S = S_inf
     afterwards.
     """
-    of_T = Function("T")(D)
+    of_T = sp.Function("T")(D)
     settled = exact.equations()["margin_of_D"].rhs.subs({A: 1, S: S_inf})
-    late = exp(settled) / N
-    written_as(exp(settled) / (N - 1), late.diff(D))  # the integral of e^m/(N-1) over D once A = 1
-    return (of_T + exp(m_0) / (N - 1) * (of_T - D + D_0) + late - late.subs(D, D_0)) / eta
+    late = sp.exp(settled) / N
+    written_as(
+        sp.exp(settled) / (N - 1), late.diff(D)
+    )  # the integral of e^m/(N-1) over D once A = 1
+    return (of_T + sp.exp(m_0) / (N - 1) * (of_T - D + D_0) + late - late.subs(D, D_0)) / eta
 
 
 @cache
 def equations() -> Equations:
     """Lock function, composite solution, and the time of A = a at large L."""
-    of_D = Function("alpha")(D)
+    of_D = sp.Function("alpha")(D)
     start = "m_0 is the margin at alpha = 0"
     return table(
         ref,
         status="leading order",
-        lock=(H(x), Integral(lock(t), (t, 0, x)), BEYOND, "exact"),
-        proper_time_composite=(Function("T")(D), proper_time, BEYOND, "epsilon > 0", ERROR),
+        lock=(H(x), sp.Integral(lock(t), (t, 0, x)), BEYOND, "exact"),
+        proper_time_composite=(sp.Function("T")(D), proper_time, BEYOND, "epsilon > 0", ERROR),
         alpha_composite=(of_D, training_time, BEYOND, INDEPENDENT, "epsilon > 0", start, ERROR),
         alpha_level_large_L=(
             alpha_level,
@@ -161,7 +150,7 @@ LARGEST = 1e150  # largest D whose square does not overflow
 
 @by_dimension()
 @arguments.checked
-def lock_function(z: Annotated[Any, ANYTHING]) -> ndarray:
+def lock_function(z: Annotated[Any, ANYTHING]) -> np.ndarray:
     """Lock function H(z): odd, universal, and equal to z + sqrt(pi/2) zeta(1/2) + 2/z for large z.
 
     Parameters
@@ -199,7 +188,7 @@ def _point(values: Mapping[str, Any]) -> str:
 @scope.guard(FLOW)
 @sweep.over_fields
 @np.errstate(over="ignore", invalid="ignore")  # overflow is detected at the end
-def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, ndarray]:
+def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, np.ndarray]:
     """Composite solution, parametrised by D = R - S.
 
     Parameters
@@ -234,7 +223,7 @@ def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, ndarray]:
     numbers = dict(values.items()) | {q: getattr(c, q)[0] for q in ("kappa", "epsilon", "D_0")}
     root = np.sqrt(numbers["kappa"])
     shape = {
-        H(sqrt(kappa) * q): lock_function(root * v)
+        H(sp.sqrt(kappa) * q): lock_function(root * v)
         for q, v in ((exact.D, D), (D_0, numbers["D_0"]))
     }
     T = equations()["proper_time_composite"].evaluate(numbers | {**shape, "D": D})
@@ -245,7 +234,9 @@ def composite(p: Any, D: Annotated[Any, ANYTHING]) -> dict[str, ndarray]:
     saturated += (np.sqrt(np.pi / 2) * ZETA_HALF - lock_function(root * numbers["D_0"])) / root
     numbers["S_inf"] = numbers["S_0"] + (saturated + numbers["D_0"]) / numbers["d_g"]
     numbers["m_0"] = c.margin(c.A_0, c.D_0, c.S_0)[0]
-    alpha = equations()["alpha_composite"].evaluate(numbers | {Function("T")(exact.D): T, "D": D})
+    alpha = equations()["alpha_composite"].evaluate(
+        numbers | {sp.Function("T")(exact.D): T, "D": D}
+    )
     S = c.off_target(D, T)
     if np.isnan(alpha).any():
         raise ParameterError(

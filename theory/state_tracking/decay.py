@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 import sympy as sp
-from sympy import Expr, Rational, exp
-from xarray import Dataset
+import xarray as xr
 
 from theory import Equations, ParameterError, by_dimension, scope, sweep, symbol, table, written_as
 from theory.numeric import function
@@ -27,16 +26,16 @@ lambert = symbol("W_r", r"W_{N-1}", "root W of W e^W + (N - 1) W = 1/(decay d_g)
 R_inf = symbol("R_inf", r"R_{\infty}", "R in the end", positive=True)
 
 
-def balance() -> Expr:
+def balance() -> sp.Expr:
     """Decay at which R stands still: the `norms.balance` at A = 1, where S has decayed."""
     R_still, S_still = (x.subs({A: 1, norms.steady: R}) for x in norms.overlaps())
     written_as(R, R_still)
     written_as(sp.S.Zero, S_still)
-    form = 1 / (d_g * N * R * (1 + exp(N * R / (N - 1)) / (N - 1)))
+    form = 1 / (d_g * N * R * (1 + sp.exp(N * R / (N - 1)) / (N - 1)))
     return written_as(form, norms.balance().subs({A: 1, norms.steady: R}))
 
 
-def by_lambert() -> Expr:
+def by_lambert() -> sp.Expr:
     """R by the generalised Lambert function, whose defining equation is the balance."""
     at_one = norms.by_lambert().subs({A: 1, norms.lambert: lambert})
     return written_as((N - 1) / N * lambert, at_one)
@@ -186,7 +185,7 @@ def edge(p: Parameters) -> float:
 
 @scope.guard(DECAY_THRESHOLDS)
 @sweep.over_fields
-def decay_thresholds(p: Parameters) -> Dataset:
+def decay_thresholds(p: Parameters) -> xr.Dataset:
     """Weight decay above which nothing is learned from scratch, and the larger one above which a
     learned state is lost. In between students keep what they have learned, but learn nothing from
     scratch.
@@ -208,12 +207,14 @@ def decay_thresholds(p: Parameters) -> Dataset:
         "A_lost": last,
     }
     words = WORDS | {"A_lost": "least attention of a learned state"}
-    return Dataset({name: ((), float(v), {"long_name": words[name]}) for name, v in values.items()})
+    return xr.Dataset(
+        {name: ((), float(v), {"long_name": words[name]}) for name, v in values.items()}
+    )
 
 
 @scope.guard(LATE_STATES)
 @sweep.over_fields
-def late_states(p: Parameters) -> Dataset:
+def late_states(p: Parameters) -> xr.Dataset:
     """Fixed points under coupled weight decay: A = 1/L, where keys and queries have died out, and
     the learned state.
 
@@ -251,7 +252,7 @@ def late_states(p: Parameters) -> Dataset:
     growth = float(norms.steady_equations()["decay_growth"].evaluate(numbers | {"g": wrong}))
     data = {x: ("state", v, {"long_name": MEANING[x]}) for x, v in states.items()}
     grown = ((), growth, {"long_name": MEANING["decay_growth"]})
-    return Dataset(data | {"decay_growth": grown}, coords={"state": ["unlearned", "learned"]})
+    return xr.Dataset(data | {"decay_growth": grown}, coords={"state": ["unlearned", "learned"]})
 
 
 # Emergence under coupled weight decay
@@ -288,7 +289,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     learned = late.sel(state="learned")
     growth = float(late.decay_growth)
     with_norms, end = norms.flow(p.teachers), horizon(p, growth)
-    half = {"half": A - Rational(1, 2)}
+    half = {"half": A - sp.Rational(1, 2)}
     time = float(with_norms.solve(p, alpha=end, events=half, at=[0.0]).half)
     if p.A_0 is not None and p.A_0 >= 0.5:
         time = 0.0
@@ -329,14 +330,14 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     )
 
 
-def branches(p: Parameters) -> Dataset:
+def branches(p: Parameters) -> xr.Dataset:
     """Weight decay at which attention is stationary, as a function of attention, and the stability
     of that state.
     """
     attention = 1 - np.geomspace(1 - 1 / p.L, 1e-4, 400)
     attention[0] = 1 / p.L
     values = {"weight_decay": of_attention(p, attention), "stable": attention > edge(p)}
-    return Dataset({x: ("A", v) for x, v in values.items()}, coords={"A": attention})
+    return xr.Dataset({x: ("A", v) for x, v in values.items()}, coords={"A": attention})
 
 
 def draw(result: Onset, axes: Any) -> None:

@@ -11,21 +11,6 @@ from functools import cache
 
 import numpy as np
 import sympy as sp
-from numpy import ndarray
-from sympy import (
-    Derivative,
-    Expr,
-    KroneckerDelta,
-    Sum,
-    Symbol,
-    diff,
-    exp,
-    expand,
-    expand_log,
-    log,
-    simplify,
-    sqrt,
-)
 
 from theory import Equations, array, delta_sum, symbol, table, written_as
 from theory.special import gaussian_accuracy
@@ -76,43 +61,43 @@ spread = array("spread", r"s^{2}", "logit variance per variance of M, by positio
 curvature = array("curvature", r"q", "response of a wrong entry, by position")
 
 
-def noise_cost() -> tuple[Expr, Expr]:
+def noise_cost() -> tuple[sp.Expr, sp.Expr]:
     """Coefficient of v/2 in <ln Z> (quenched) and in ln <Z> (annealed), for independent logits of
     variance v.
 
     Quenched: the sum of second derivatives of ln Z. Annealed: every term of Z is multiplied by
     the same Gaussian factor.
     """
-    x = Symbol("x", real=True)
-    size = Symbol("v", positive=True)
-    of_right = log(exp(z_k + x) + (N - 1) * exp(z_kbar))
-    of_wrong = log(exp(z_k) + exp(z_kbar + x) + (N - 2) * exp(z_kbar))
-    second = [diff(f, x, 2).subs(x, 0) for f in (of_right, of_wrong)]
-    margin = log((N - 1) * (1 - g) / g)  # margin at which the probability of wrong states is g
+    x = sp.Symbol("x", real=True)
+    size = sp.Symbol("v", positive=True)
+    of_right = sp.log(sp.exp(z_k + x) + (N - 1) * sp.exp(z_kbar))
+    of_wrong = sp.log(sp.exp(z_k) + sp.exp(z_kbar + x) + (N - 2) * sp.exp(z_kbar))
+    second = [sp.diff(f, x, 2).subs(x, 0) for f in (of_right, of_wrong)]
+    margin = sp.log((N - 1) * (1 - g) / g)  # margin at which the probability of wrong states is g
     quenched = written_as(
         2 * g - g**2 * N / (N - 1), (second[0] + (N - 1) * second[1]).subs(z_k, z_kbar + margin)
     )
-    normal = exp(-(x**2) / (2 * size)) / sqrt(2 * sp.pi * size)
-    shifted = (normal * exp(x)).subs(x, x + size)  # mean of e^x by completing the square
-    gain = expand_log(log(simplify(shifted / normal)), force=True)
+    normal = sp.exp(-(x**2) / (2 * size)) / sp.sqrt(2 * sp.pi * size)
+    shifted = (normal * sp.exp(x)).subs(x, x + size)  # mean of e^x by completing the square
+    gain = sp.expand_log(sp.log(sp.simplify(shifted / normal)), force=True)
     return quenched, written_as(sp.S.One, gain * 2 / size)
 
 
-def response() -> Expr:
+def response() -> sp.Expr:
     """Linear response: decay rate of a deviation of one wrong entry, divided by eta q: sum_j pi_j
     E[d z / d M | g_j is its action].
 
     The entry contributes to the logit with the attention on its action: pi_j at position j, plus
     the attention at other positions where the same action occurs by chance.
     """
-    there = pi[i, j] + (1 - pi[i, j]) * delta_sum(KroneckerDelta(c, 1), (c, 1, d_g)) / d_g
-    total = expand(pi[i, j] * there)
+    there = pi[i, j] + (1 - pi[i, j]) * delta_sum(sp.KroneckerDelta(c, 1), (c, 1, d_g)) / d_g
+    total = sp.expand(pi[i, j] * there)
     return total.coeff(pi[i, j], 2) * mean_field.participation + total.coeff(
         pi[i, j], 1
     )  # rows sum to one
 
 
-def sampled_force() -> Expr:
+def sampled_force() -> sp.Expr:
     """Variance over sequences of the force of one sequence on one attention entry, sum_r (p_r -
     y_r) M_r, at p = 1/N.
     """
@@ -132,17 +117,17 @@ def equations() -> Equations:
     mean_loss = mean_field.equations()["loss_of_margin"].rhs
     # Chain rule: pi_ii enters through the margin and the variance, pi_ij only through the variance.
     g_of_m = mean_field.equations()["g"].rhs
-    g_by_m = written_as(-g * (1 - g), diff(g_of_m, m).subs(m, log((N - 1) * (1 - g) / g)))
-    loss_by_m = written_as(-g, diff(mean_loss, m).subs(m, log((N - 1) * (1 - g) / g)))
-    m_by_pi = written_as(N / (N - 1) * (1 - 1 / d_g) * (R - S), diff(margin, pi_i))
-    noise_by_pi = diff(of_logits, mean_field.participation) * 2 * pi[i, j]
-    through_margin = (loss_by_m + v / 2 * diff(quenched, g) * g_by_m) * m_by_pi
+    g_by_m = written_as(-g * (1 - g), sp.diff(g_of_m, m).subs(m, sp.log((N - 1) * (1 - g) / g)))
+    loss_by_m = written_as(-g, sp.diff(mean_loss, m).subs(m, sp.log((N - 1) * (1 - g) / g)))
+    m_by_pi = written_as(N / (N - 1) * (1 - 1 / d_g) * (R - S), sp.diff(margin, pi_i))
+    noise_by_pi = sp.diff(of_logits, mean_field.participation) * 2 * pi[i, j]
+    through_margin = (loss_by_m + v / 2 * sp.diff(quenched, g) * g_by_m) * m_by_pi
     through_margin = written_as(
         -g * N / (N - 1) * (1 - 1 / d_g) * (R - S) * (1 + v * (1 - g) * (1 - g * N / (N - 1))),
         through_margin,
     )
     p_w = g / (N - 1)
-    decay = -2 * eta * Sum(curvature[i] * spread[i], (i, 1, L)) / L * V
+    decay = -2 * eta * sp.Sum(curvature[i] * spread[i], (i, 1, L)) / L * V
     one_position = written_as((1 - 1 / d_g) * mean_field.participation + 1 / d_g, response())
     assumed = (SECOND_ORDER, "noise independent of the means")
     independent = "entries of M independent with variance V_M"
@@ -155,15 +140,15 @@ def equations() -> Equations:
         loss_dressed=(loss_i, mean_loss + v * h / 2, "loss at one position", *assumed),
         margin_position=(m, margin, "margin at one position", "exact"),
         dloss_dpi_margin=(
-            Derivative(loss_i, pi_i),
+            sp.Derivative(loss_i, pi_i),
             through_margin,
             "force on the right action",
             *assumed,
             "without the noise's own part",
         ),
         dloss_dpi_noise=(
-            Derivative(loss_i, pi[i, j]),
-            expand(h / 2 * noise_by_pi),
+            sp.Derivative(loss_i, pi[i, j]),
+            sp.expand(h / 2 * noise_by_pi),
             "force against concentration",
             *assumed,
         ),
@@ -175,7 +160,7 @@ def equations() -> Equations:
             "exact",
             "softmax of the mean logits",
         ),
-        dV_dalpha=(Derivative(V, alpha), decay, "variance of M", "closure", RESPONSE),
+        dV_dalpha=(sp.Derivative(V, alpha), decay, "variance of M", "closure", RESPONSE),
         force_noise=(
             force_noise,
             sampled_force() / n_train,
@@ -209,8 +194,8 @@ def forms() -> dict[str, Callable]:
 
 
 def forces(
-    p: Parameters, at: ndarray, wrong: ndarray, V: ndarray, R: ndarray, S: ndarray
-) -> ndarray:
+    p: Parameters, at: np.ndarray, wrong: np.ndarray, V: np.ndarray, R: np.ndarray, S: np.ndarray
+) -> np.ndarray:
     """Derivatives of the dressed loss with respect to all attention entries."""
     f = forms()
     noise = f["spread"]((at**2).sum(2), p.d_g) * V[:, None]
@@ -220,13 +205,13 @@ def forces(
 
 
 def summary(
-    A: ndarray,
-    R: ndarray,
-    S: ndarray,
-    loss: ndarray,
-    steps: ndarray,
-    **logits: tuple[ndarray, ndarray],
-) -> dict[str, ndarray]:
+    A: np.ndarray,
+    R: np.ndarray,
+    S: np.ndarray,
+    loss: np.ndarray,
+    steps: np.ndarray,
+    **logits: tuple[np.ndarray, np.ndarray],
+) -> dict[str, np.ndarray]:
     """Observables from numbers per (seed, position), means and variances of logits among them, and
     accuracies of ``steps``. Variances over rows include the variance of the means.
     """
@@ -236,7 +221,7 @@ def summary(
     return {**overlaps, **means, **variances, "loss": loss.mean(1), "steps": steps}
 
 
-def accuracies(p: Parameters, steps: ndarray) -> dict[str, ndarray]:
+def accuracies(p: Parameters, steps: np.ndarray) -> dict[str, np.ndarray]:
     """Accuracy of one step and of a whole rollout, from that of every step (the last axis)."""
     return {"accuracy": steps.mean(-1), "rollout_accuracy": rollout(steps, p.N)[..., -1]}
 
@@ -260,7 +245,7 @@ class Dressed:
 
     BY_SEED = ("pull", "zeta")
 
-    def __init__(self, p: Parameters, start: Start, pull: ndarray | float = 0.0) -> None:
+    def __init__(self, p: Parameters, start: Start, pull: np.ndarray | float = 0.0) -> None:
         self.p, self.attention = p, Attention(p)
         self.pull = pull + np.zeros((len(start.R), 1, 1))
         pooled = (start.variance_right + (p.N - 1) * start.variance_wrong) / p.N
@@ -269,7 +254,7 @@ class Dressed:
         ]
         self.zeta = start.zeta[:, None]
 
-    def _means(self) -> tuple[ndarray, ...]:
+    def _means(self) -> tuple[np.ndarray, ...]:
         """Attention, its diagonal, logit variance per variance of M, correct logit and margin, per
         seed and position.
         """
@@ -279,7 +264,7 @@ class Dressed:
         spread = forms()["spread"](elsewhere + on_right**2, self.p.d_g)
         return attention, on_right, spread, correct, forms()["margin"](correct, self.zeta, self.p.N)
 
-    def rates(self) -> list[ndarray]:
+    def rates(self) -> list[np.ndarray]:
         """Change of the state per epoch."""
         p, f = self.p, forms()
         W_Q, W_K, R, S, V = self.state
@@ -295,7 +280,7 @@ class Dressed:
         heads = self.attention.backward(W_Q, W_K, attention, force)
         return [*(-p.eta * d for d in heads), *(p.eta * x / (p.d_g * p.N) for x in by_alpha)]
 
-    def observe(self) -> dict[str, ndarray]:
+    def observe(self) -> dict[str, np.ndarray]:
         """Order parameters, logits, loss and accuracies per seed."""
         p, f = self.p, forms()
         _, _, R, S, V = self.state

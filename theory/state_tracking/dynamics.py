@@ -5,19 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import sympy as sp
-from sympy import (
-    Derivative,
-    Expr,
-    KroneckerDelta,
-    Symbol,
-    cancel,
-    expand,
-    integrate,
-    limit,
-    oo,
-    simplify,
-    symbols,
-)
 
 from theory import (
     Equation,
@@ -58,7 +45,7 @@ from theory.state_tracking.symbols import (
     zeta,
 )
 
-delta = KroneckerDelta
+delta = sp.KroneckerDelta
 Delta_S_ab = symbol("Delta_S_ab", r"\Delta S_{ab}", "change of S_ab in an epoch", real=True)
 S_ab = symbol(
     "S_ab", "S_{ab}", "overlap of the matrix of action a with the teacher of b", real=True
@@ -69,14 +56,14 @@ Delta_S = symbol("Delta_S", r"\Delta S", "change of S in an epoch", real=True)
 EPOCH = 1 / (d_g * N)  # training time alpha of one epoch
 
 
-def projected_update(teacher: Symbol, student: Symbol) -> Expr:
+def projected_update(teacher: sp.Symbol, student: sp.Symbol) -> sp.Expr:
     """Tr[M*_teacher^T Delta M_student]/N from the update of single entries, expressed in mean
     overlaps.
 
     Products of teacher entries summed over the matrix give Tr[M*_a^T M*_c]; a constant entry gives
     Tr[M*^T J] = N, as every permutation matrix has N ones.
     """
-    step = expand(mean_field.entry_equations()["update_M"].rhs)
+    step = sp.expand(mean_field.entry_equations()["update_M"].rhs)
     everyone = delta_sum(definitions.mean_overlap(teacher, c), (c, 1, d_g))
     constant = step.subs({mean_field.OWN: 0, mean_field.ALL: 0})
     to_own = step.coeff(mean_field.OWN) * definitions.mean_overlap(teacher, student)
@@ -87,14 +74,14 @@ SCALE = eta * EPOCH * g * N / (N - 1)  # common factor of every update
 
 
 @cache
-def update_on_target() -> Expr:
+def update_on_target() -> sp.Expr:
     """Update of R: mean of the projected update over matrices and their own teachers."""
     on = delta_sum(projected_update(a, b).subs(b, a), (a, 1, d_g)) / d_g
     return written_as(SCALE * (c_R + c_S * tau - 1 / N), on)
 
 
 @cache
-def update_off_target() -> Expr:
+def update_off_target() -> sp.Expr:
     """Update of S: mean over matrices and the teachers of other actions."""
     off = delta_sum((1 - delta(a, b)) * projected_update(a, b), (b, 1, d_g), (a, 1, d_g)) / (
         d_g * (d_g - 1)
@@ -105,7 +92,7 @@ def update_off_target() -> Expr:
 
 
 @cache
-def update_of_pair() -> Expr:
+def update_of_pair() -> sp.Expr:
     """Update of the overlap of a student's matrix with any teacher of a group. It depends on that
     teacher only through its overlap with the matrix's own teacher.
     """
@@ -119,15 +106,17 @@ def update_of_pair() -> Expr:
 
 
 @cache
-def overlap_of_pair() -> Expr:
+def overlap_of_pair() -> sp.Expr:
     """Growth of the overlap with any teacher in terms of the growth of R, since the ratio of the
     two updates is constant.
     """
     ratio = update_of_pair() / update_of_pair().subs(definitions.tau_ab, 1)
-    return written_as((N * definitions.tau_ab - 1) / (N - 1) * (R - R_0), cancel(ratio) * (R - R_0))
+    return written_as(
+        (N * definitions.tau_ab - 1) / (N - 1) * (R - R_0), sp.cancel(ratio) * (R - R_0)
+    )
 
 
-def over_seeds(update: Expr, form: Expr) -> Expr:
+def over_seeds(update: sp.Expr, form: sp.Expr) -> sp.Expr:
     """Update averaged over independent teachers, collected by attention; ``form`` is the printed
     grouping.
     """
@@ -174,7 +163,7 @@ def equations() -> Equations:
         ),
         # One epoch of descent on W moves A by -eta |grad A|^2 dl/dA, and c(A) = d_g N |grad A|^2.
         dA_dalpha_chain=(
-            Derivative(A, alpha),
+            sp.Derivative(A, alpha),
             lambda: -eta * c_A * mean_field.equations()["dloss_dA"].rhs,
             "Eqs. (60)-(64)",
             "small steps",
@@ -256,15 +245,15 @@ def thermodynamic_limit() -> Flow:
     The attention equation is of order L; its leading term is kept. Valid while e^m << N, that is
     until R grows to order ln N.
     """
-    ratio, length = symbols("gamma ell", positive=True)
-    size = Symbol("N", positive=True)
+    ratio, length = sp.symbols("gamma ell", positive=True)
+    size = sp.Symbol("N", positive=True)
     large = {d_g: ratio * size, L: length * size, N: size}
 
-    def leading(expr: Expr, order: Expr) -> Expr:
-        return limit(simplify((expr / order).subs(large)), size, oo) * order
+    def leading(expr: sp.Expr, order: sp.Expr) -> sp.Expr:
+        return sp.limit(sp.simplify((expr / order).subs(large)), size, sp.oo) * order
 
     full = flow()
-    g_limit = limit(mean_field.equations()["g"].rhs.subs(N, size), size, oo)
+    g_limit = sp.limit(mean_field.equations()["g"].rhs.subs(N, size), size, sp.oo)
     return Flow(
         name="state_tracking, thermodynamic limit",
         time=alpha,
@@ -290,7 +279,7 @@ def early_equations() -> Equations:
     """A, R and S to first order in the logits."""
     at_start = {A: A_0, R: 0, S: 0, zeta: 0}
     rate = {x: sp.factor(rhs.subs(at_start)) for x, rhs in flow().expanded.items()}
-    grown = {f"early_{x.name}": (x, integrate(rate[x], (alpha, 0, alpha))) for x in (R, S)}
+    grown = {f"early_{x.name}": (x, sp.integrate(rate[x], (alpha, 0, alpha))) for x in (R, S)}
     return table(ref("Eq. (78)"), *ASSUMED, status="leading order", early_A=(A, A_0), **grown)
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import sympy as sp
 import xarray as xr
-from sympy import Derivative, Expr, Matrix, diff, sqrt
 
 from theory import Equations, Flow, scope, sweep, symbol, table, written_as
 from theory.arguments import Positive
@@ -43,14 +43,14 @@ def amplitudes() -> Forms:
     blocks = {norms.U[norms.n]: SCORE, norms.W_Q2[norms.n]: NORM, norms.W_K2[norms.n]: NORM}
     blocks |= {norms.push: push, norms.loss_rate: PER_TIME}
     for quantity, rate in ((SCORE, norms.of_score()), (NORM, norms.of_norm(norms.KEYS))):
-        written_as(rate.subs(blocks), sum(diff(quantity, x) * r for x, r in form.items()))
+        written_as(rate.subs(blocks), sum(sp.diff(quantity, x) * r for x, r in form.items()))
     return form
 
 
 @cache
-def of_A() -> Expr:
+def of_A() -> sp.Expr:
     """Attention as a function of the amplitudes."""
-    return norms.attention_of_lead().subs(norms.h, gap / sqrt(d_h) * SCORE)
+    return norms.attention_of_lead().subs(norms.h, gap / sp.sqrt(d_h) * SCORE)
 
 
 @cache
@@ -64,14 +64,14 @@ def flow(teacher_overlap: str = "iid") -> Flow:
     """
     plain = norms.flow(teacher_overlap)
     rates = {x: r for x, r in plain.rhs.items() if x not in (A, norms.P)}
-    scored = sqrt(d_h) / gap * lead()
+    scored = sp.sqrt(d_h) / gap * lead()
     start = {x: plain.initial[norms.P] + sign * scored for x, sign in ((up, 1), (down, -1))}
     known = {A: plain.initial[A], gap: WIDEST}
     return replace(
         plain,
         name="state_tracking, amplitudes",
         rhs={x: r.subs(gap, WIDEST) for x, r in amplitudes().items()} | rates,
-        initial={x: sqrt(v.subs(known)) for x, v in start.items()}
+        initial={x: sp.sqrt(v.subs(known)) for x, v in start.items()}
         | {x: v for x, v in plain.initial.items() if x in rates},
         where={**plain.where, A: of_A().subs(gap, WIDEST)},
         reference=ref(BEYOND),
@@ -80,19 +80,19 @@ def flow(teacher_overlap: str = "iid") -> Flow:
 
 
 @cache
-def of_learned_state() -> Expr:
+def of_learned_state() -> sp.Expr:
     """Sharpness of the learned state under weight decay, along keys and queries: the decay times
     twice the lead of the score times minus the logarithmic slope of the push in the lead.
     """
     spelled = pushing_alike().subs(g, mean_field.equations()["g"].rhs)
     margin = mean_field.margin_of_state()
-    falls = diff(spelled.subs(m, margin), A) * A * (1 - A)  # per lead
+    falls = sp.diff(spelled.subs(m, margin), A) * A * (1 - A)  # per lead
     slope = falls / spelled.subs(m, margin)
     form = 2 * A - 1 + A * (1 - A) * (1 - g) * N / (N - 1) * (1 - 1 / d_g) * (R - S)
     in_margin = form.subs(g, mean_field.equations()["g"].rhs).subs(m, margin)
     written_as(in_margin, -slope)
-    by_up = written_as(gap / sqrt(d_h) * up**2, up * diff(gap / sqrt(d_h) * SCORE, up))
-    full = by_up.subs(up**2, 2 * sqrt(d_h) / gap * lead())  # up^2 = 2 P, down = 0
+    by_up = written_as(gap / sp.sqrt(d_h) * up**2, up * sp.diff(gap / sp.sqrt(d_h) * SCORE, up))
+    full = by_up.subs(up**2, 2 * sp.sqrt(d_h) / gap * lead())  # up^2 = 2 P, down = 0
     # The push equals the decay there, eta d_g N times the weight decay.
     return written_as(2 * lead(), full) * decay * form
 
@@ -104,8 +104,8 @@ def equations() -> Equations:
     return table(
         ref(BEYOND),
         status="closure",
-        lined_up=(Derivative(up, norms.alpha), lambda: rates[up], ANSATZ, norms.ALIKE),
-        opposed=(Derivative(down, norms.alpha), lambda: rates[down], ANSATZ, norms.ALIKE),
+        lined_up=(sp.Derivative(up, norms.alpha), lambda: rates[up], ANSATZ, norms.ALIKE),
+        opposed=(sp.Derivative(down, norms.alpha), lambda: rates[down], ANSATZ, norms.ALIKE),
         sharpness_learned=(
             sharpness_of_loss,
             of_learned_state,
@@ -130,7 +130,7 @@ def _hessian() -> Any:
     flow = norms.flow()
     rates = amplitudes() | {x: r for x, r in flow.rhs.items() if x in (R, S)}
     spelled = [flow._spell(rates[x]).subs(A, of_A()).subs(norms.zeta_now, 0) for x in STATE]
-    jacobian = -Matrix(spelled).jacobian(STATE) / (eta * d_g * N)
+    jacobian = -sp.Matrix(spelled).jacobian(STATE) / (eta * d_g * N)
     return function([*jacobian], (*STATE, *OTHERS))
 
 

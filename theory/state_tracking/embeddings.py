@@ -9,7 +9,6 @@ tokens move apart before their mean moves. No theory here describes the attentio
 from functools import cache
 
 import sympy as sp
-from sympy import Add, Derivative, Expr, KroneckerDelta, Sum, Symbol, cancel, expand
 
 from theory import Equations, array, delta_gradient, delta_sum, proved, symbol, table, vanishes
 from theory.state_tracking.symbols import alpha, d_h, eta, ref
@@ -35,15 +34,15 @@ gained = symbol("embedding_gain", r"\Delta\mathcal{K}", "change of what is kept 
 own_share = symbol("own_share", means="answer to the own force over that to the mean force")
 
 
-def vector(which: Expr, entry: Expr) -> Expr:
+def vector(which: sp.Expr, entry: sp.Expr) -> sp.Expr:
     """Query or key of a token."""
-    return Sum(W[entry, last] * E[which, last], (last, 1, d_model))
+    return sp.Sum(W[entry, last] * E[which, last], (last, 1, d_model))
 
 
 @cache
-def slopes() -> tuple[Expr, Expr]:
+def slopes() -> tuple[sp.Expr, sp.Expr]:
     """Minus derivatives of the loss by an entry of W and of E, by the chain rule."""
-    linear = Sum(
+    linear = sp.Sum(
         force[token, head] * W[head, last] * E[token, last],
         (token, 1, tokens),
         (head, 1, d_h),
@@ -54,13 +53,13 @@ def slopes() -> tuple[Expr, Expr]:
     return by_W.subs(two, head), by_E.subs(other, token)
 
 
-def product(entry: Expr, index: Symbol, size: Expr) -> Expr:
+def product(entry: sp.Expr, index: sp.Symbol, size: sp.Expr) -> sp.Expr:
     """Sum over an index of an entry at column one times that at column two."""
-    return Sum(entry * entry.xreplace({one: two}), (index, 1, size))
+    return sp.Sum(entry * entry.xreplace({one: two}), (index, 1, size))
 
 
 @cache
-def drift() -> Expr:
+def drift() -> sp.Expr:
     """Change of ``sum_tokens E E - sum_heads W W`` in one step; it vanishes to first order.
 
     Raises
@@ -70,7 +69,7 @@ def drift() -> Expr:
     """
     by_W, by_E = slopes()
 
-    def first(entry: Expr, slope: Expr) -> Expr:
+    def first(entry: sp.Expr, slope: sp.Expr) -> sp.Expr:
         return entry * slope.xreplace({one: two}) + entry.xreplace({one: two}) * slope
 
     embeddings = _flat(first(E[token, one], by_E), token, tokens)
@@ -79,39 +78,41 @@ def drift() -> Expr:
     return eta**2 * (product(by_E, token, tokens) - product(by_W, head, d_h))
 
 
-def _flat(expr: Expr, index: Symbol, size: Expr) -> Expr:
+def _flat(expr: sp.Expr, index: sp.Symbol, size: sp.Expr) -> sp.Expr:
     """Sum over an index, with all inner sums written over tokens and heads."""
     total = sp.S.Zero
-    for term in Add.make_args(expand(expr)):
-        factor, (inner,) = term.as_independent(Sum)[0], term.atoms(Sum)
-        total += Sum(factor * inner.function, *sorted([(index, 1, size), *inner.limits], key=str))
+    for term in sp.Add.make_args(sp.expand(expr)):
+        factor, (inner,) = term.as_independent(sp.Sum)[0], term.atoms(sp.Sum)
+        total += sp.Sum(
+            factor * inner.function, *sorted([(index, 1, size), *inner.limits], key=str)
+        )
     return total
 
 
-def rate() -> Expr:
+def rate() -> sp.Expr:
     """Change of a query or key per unit of step: through W and through its own embedding."""
     by_W, by_E = slopes()
     through_W = by_W.xreplace({one: last, token: other})
-    (summed,) = through_W.atoms(Sum)
-    gram = Sum(E[token, last] * E[other, last], (last, 1, d_model))
+    (summed,) = through_W.atoms(sp.Sum)
+    gram = sp.Sum(E[token, last] * E[other, last], (last, 1, d_model))
     proved(summed.function == force[other, head] * E[other, last], "W moves in another way")
-    towards = Sum(gram * force[other, head], (other, 1, tokens))
-    through_E = Sum(W[head, last] * by_E.xreplace({one: last, head: two}), (last, 1, d_model))
+    towards = sp.Sum(gram * force[other, head], (other, 1, tokens))
+    through_E = sp.Sum(W[head, last] * by_E.xreplace({one: last, head: two}), (last, 1, d_model))
     return towards + through_E
 
 
-def shares() -> Expr:
+def shares() -> sp.Expr:
     """Response to the own force over the response to a mean force, which acts on all tokens alike,
     from the mean Gram matrix of independent embeddings of unit variance.
     """
     gram = delta_sum(
-        KroneckerDelta(token, other) * KroneckerDelta(one, two),
+        sp.KroneckerDelta(token, other) * sp.KroneckerDelta(one, two),
         (one, 1, d_model),
         (two, 1, d_model),
     )
-    by_own = gram.subs(KroneckerDelta(token, other), 1)
+    by_own = gram.subs(sp.KroneckerDelta(token, other), 1)
     mean = delta_sum(gram, (other, 1, tokens)) / tokens
-    return cancel(by_own / mean)
+    return sp.cancel(by_own / mean)
 
 
 @cache
@@ -124,6 +125,6 @@ def equations() -> Equations:
         head_vector=(x[token, head], vector(token, head)),
         embedding_kept=(kept[one, two], columns, "constant along the gradient flow"),
         embedding_drift=(gained, drift, "one step of descent"),
-        head_vector_rate=(Derivative(x[token, head], alpha), rate, "per unit of step size"),
+        head_vector_rate=(sp.Derivative(x[token, head], alpha), rate, "per unit of step size"),
         own_share=(own_share, shares, "mean over embeddings at the start"),
     )

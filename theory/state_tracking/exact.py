@@ -5,7 +5,6 @@ separatrix.
 from functools import cache
 
 import sympy as sp
-from sympy import Expr, Function, Integral, Symbol, diff, exp, log, sqrt, together
 
 from theory import Equations, function, proved, symbol, table, vanishes, written_as
 from theory.state_tracking import mean_field
@@ -60,7 +59,7 @@ BEYOND = "beyond the paper: exact solution of Eq. (15)"
 
 
 @cache
-def steepness() -> Expr:
+def steepness() -> sp.Expr:
     """kappa: the ratio of the rates of A and R - S does not contain g, eta or the time, and
     separates.
     """
@@ -70,7 +69,7 @@ def steepness() -> Expr:
 
 
 @cache
-def first_integral() -> Expr:
+def first_integral() -> sp.Expr:
     """Constant of motion ln(1-A) + kappa (R-S)^2/2: what dA/(1-A) = kappa D dD integrates to.
 
     Raises
@@ -79,52 +78,52 @@ def first_integral() -> Expr:
         If its derivative along the flow is not zero.
     """
     rate = flow("tau").rhs
-    motion = log(1 - A) + kappa * (R - S) ** 2 / 2
+    motion = sp.log(1 - A) + kappa * (R - S) ** 2 / 2
     proved(
-        vanishes(sum(diff(motion, q) * rate[q] for q in (A, R, S)).subs(kappa, steepness())),
+        vanishes(sum(sp.diff(motion, q) * rate[q] for q in (A, R, S)).subs(kappa, steepness())),
         "the first integral is not constant along the flow",
     )
     return motion
 
 
 @cache
-def attention_of_difference() -> Expr:
+def attention_of_difference() -> sp.Expr:
     """A as a function of D = R - S, from the first integral."""
     at_start = first_integral().subs({A: A_0, R: S + D_0})
-    left = exp(at_start - first_integral().subs(R, S + D) + log(1 - A))  # 1 - A
-    return written_as(1 - (1 - A_0) * exp(-kappa * (D**2 - D_0**2) / 2), 1 - left)
+    left = sp.exp(at_start - first_integral().subs(R, S + D) + sp.log(1 - A))  # 1 - A
+    return written_as(1 - (1 - A_0) * sp.exp(-kappa * (D**2 - D_0**2) / 2), 1 - left)
 
 
 @cache
-def square_at(value: Expr) -> Expr:
+def square_at(value: sp.Expr) -> sp.Expr:
     """D^2 at a given A; the first integral is linear in D^2."""
-    square = D_0**2 + 2 / kappa * log((1 - A_0) / (1 - value))
-    written_as(value, attention_of_difference().subs(D, sqrt(square)))
+    square = D_0**2 + 2 / kappa * sp.log((1 - A_0) / (1 - value))
+    written_as(value, attention_of_difference().subs(D, sp.sqrt(square)))
     return square
 
 
 @cache
-def height() -> Expr:
+def height() -> sp.Expr:
     """epsilon: the value of E = -ln(1-A) at D = 0."""
-    at_zero = -log(1 - A_0) - kappa * D_0**2 / 2
-    written_as(1 - exp(-at_zero), attention_of_difference().subs(D, 0))
+    at_zero = -sp.log(1 - A_0) - kappa * D_0**2 / 2
+    written_as(1 - sp.exp(-at_zero), attention_of_difference().subs(D, 0))
     return at_zero
 
 
 @cache
-def rise() -> Expr:
+def rise() -> sp.Expr:
     """E = -ln(1-A) as a function of D = R - S: E = epsilon + kappa D^2/2, which equals A to leading
     order while A is small.
     """
     E = epsilon + kappa * D**2 / 2
-    start = 1 - exp(-E.subs(D, D_0))
-    written_as(1 - exp(-E), attention_of_difference().subs(A_0, start))
-    small = Symbol("e", positive=True)
-    return written_as(E, diff(1 - exp(-small * E), small).subs(small, 0))
+    start = 1 - sp.exp(-E.subs(D, D_0))
+    written_as(1 - sp.exp(-E), attention_of_difference().subs(A_0, start))
+    small = sp.Symbol("e", positive=True)
+    return written_as(E, sp.diff(1 - sp.exp(-small * E), small).subs(small, 0))
 
 
 @cache
-def off_target() -> Expr:
+def off_target() -> sp.Expr:
     """S as a function of T and D. With dT = pace eta g dalpha, dD/dT = A and dS/dT = (1-A)/d_g +
     drift.
 
@@ -145,7 +144,7 @@ def off_target() -> Expr:
 
 
 @cache
-def growth() -> tuple[Expr, Expr]:
+def growth() -> tuple[sp.Expr, sp.Expr]:
     """Coefficients ``pace`` and ``drift`` in dD/dalpha = pace eta g A and dS/dalpha = pace eta g
     ((1-A)/d_g + drift).
 
@@ -157,35 +156,35 @@ def growth() -> tuple[Expr, Expr]:
     return speed, written_as((N * tau - 1) / (N * (1 - tau)), off_rate)
 
 
-def margin() -> Expr:
+def margin() -> sp.Expr:
     """Logit margin as a function of A, D and S."""
     lifted = S + (A + (1 - A) / d_g) * D  # c_R + c_S = 1
     return written_as((N * lifted - zeta) / (N - 1), mean_field.margin_of_state().subs(R, S + D))
 
 
-def along(upper: Expr, integrand: Expr) -> Integral:
+def along(upper: sp.Expr, integrand: sp.Expr) -> sp.Integral:
     """Integral over D from its initial value D_0."""
-    return Integral(integrand.subs(D, x), (x, D_0, upper))
+    return sp.Integral(integrand.subs(D, x), (x, D_0, upper))
 
 
 @cache
 def equations() -> Equations:
     """First integral, solution by quadratures, time of A = a, separatrix."""
-    of_A = Function("A")(D)
+    of_A = sp.Function("A")(D)
     of_T = T_of(D)
-    of_S = Function("S")(D)
+    of_S = sp.Function("S")(D)
 
-    def time() -> Expr:
-        inverse_g = together(1 / mean_field.equations()["g"].rhs)
-        return along(D, inverse_g.subs(m, Function("m")(D)) / of_A) / (eta * pace)
+    def time() -> sp.Expr:
+        inverse_g = sp.together(1 / mean_field.equations()["g"].rhs)
+        return along(D, inverse_g.subs(m, sp.Function("m")(D)) / of_A) / (eta * pace)
 
-    def dead() -> Expr:
-        square = square_at(sp.S.Zero).subs(D_0**2, -2 * (log(1 - A_0) + epsilon) / kappa)
+    def dead() -> sp.Expr:
+        square = square_at(sp.S.Zero).subs(D_0**2, -2 * (sp.log(1 - A_0) + epsilon) / kappa)
         return written_as(-2 * epsilon / kappa, square)
 
-    def edge() -> Expr:
+    def edge() -> sp.Expr:
         """Separatrix, epsilon = 0: A reaches 0 exactly when D reaches 0 from below."""
-        return -sqrt(-height().subs(D_0, 0) / height().coeff(D_0**2))
+        return -sp.sqrt(-height().subs(D_0, 0) / height().coeff(D_0**2))
 
     return table(
         ref(BEYOND),
@@ -199,7 +198,7 @@ def equations() -> Equations:
         proper_time=(of_T, along(D, 1 / of_A), "dT = pace eta g dalpha"),
         S_of_D=(of_S, lambda: off_target().subs(T, of_T)),
         margin_of_D=(m, margin, "R = S + D"),
-        alpha_of_D=(Function("alpha")(D), time),
+        alpha_of_D=(sp.Function("alpha")(D), time),
         D_of_level=(
             D_level2,
             lambda: square_at(level),

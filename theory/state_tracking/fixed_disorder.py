@@ -14,27 +14,6 @@ from functools import cache
 
 import numpy as np
 import sympy as sp
-from numpy import ndarray
-from sympy import (
-    Add,
-    Derivative,
-    Dummy,
-    Expr,
-    Indexed,
-    Integral,
-    KroneckerDelta,
-    Product,
-    Sum,
-    Symbol,
-    diff,
-    erf,
-    exp,
-    expand,
-    log,
-    oo,
-    sqrt,
-    symbols,
-)
 
 from theory import Equation, array, delta_gradient, delta_sum, symbol, table, written_as
 from theory.special import gauss_hermite
@@ -96,79 +75,79 @@ GROUP = (s, i, a)
 SIZE = n_train * L * share[GROUP]
 
 
-def mean_weight() -> Expr:
+def mean_weight() -> sp.Expr:
     """Mean weight of an action in the attention output: the frequency of the action at each
     position is given by the pair counts.
     """
     retrieved = definitions.equations()["retrieved"].rhs.subs(a, b)
-    weight = KroneckerDelta(definitions.action[j], b)
+    weight = sp.KroneckerDelta(definitions.action[j], b)
     return retrieved.xreplace({weight: pairs[s, i, j, a, b] / share[GROUP]})
 
 
-def weight_covariance() -> Expr:
+def weight_covariance() -> sp.Expr:
     """Covariance of the weights of actions b and c from one other position, per squared
     attention.
     """
-    action = Symbol("at", integer=True, positive=True)
-    both = KroneckerDelta(action, b) * KroneckerDelta(action, c)
-    once = delta_sum(KroneckerDelta(action, b), (action, 1, d_g)) / d_g
+    action = sp.Symbol("at", integer=True, positive=True)
+    both = sp.KroneckerDelta(action, b) * sp.KroneckerDelta(action, c)
+    once = delta_sum(sp.KroneckerDelta(action, b), (action, 1, d_g)) / d_g
     return delta_sum(both, (action, 1, d_g)) / d_g - once**2
 
 
-def within() -> Expr:
+def within() -> sp.Expr:
     """Factor 1 - 1/n of the variance that remains about the mean of n independent rows."""
-    size, other = symbols("n_rows other", integer=True, positive=True)
-    of_mean = delta_sum(KroneckerDelta(n, other), (other, 1, size), (n, 1, size)) / size**2
-    return expand(1 - of_mean).subs(size, SIZE)
+    size, other = sp.symbols("n_rows other", integer=True, positive=True)
+    of_mean = delta_sum(sp.KroneckerDelta(n, other), (other, 1, size), (n, 1, size)) / size**2
+    return sp.expand(1 - of_mean).subs(size, SIZE)
 
 
-def slope(expr: Expr, along: Symbol) -> Expr:
+def slope(expr: sp.Expr, along: sp.Symbol) -> sp.Expr:
     """Derivative of an expression in softmax probabilities with respect to the logit of state
     ``along``.
     """
-    total = Symbol("Z", positive=True)
-    normaliser = delta_gradient(Sum(exp(z[k]), (k, 1, N)), z[along])
-    quotient = diff(exp(z[r]), z[along]) / total - exp(z[r]) * normaliser / total**2
+    total = sp.Symbol("Z", positive=True)
+    normaliser = delta_gradient(sp.Sum(sp.exp(z[k]), (k, 1, N)), z[along])
+    quotient = sp.diff(sp.exp(z[r]), z[along]) / total - sp.exp(z[r]) * normaliser / total**2
     rule = written_as(
-        plain[r] * (KroneckerDelta(r, along) - plain[along]),
-        quotient.subs({exp(z[x]): plain[x] * total for x in (r, along)}),
+        plain[r] * (sp.KroneckerDelta(r, along) - plain[along]),
+        quotient.subs({sp.exp(z[x]): plain[x] * total for x in (r, along)}),
     )
     derivative = sp.S.Zero
-    for entry in expr.atoms(Indexed):
+    for entry in expr.atoms(sp.Indexed):
         if entry.base == plain:
-            one = Dummy()  # SymPy treats entries at r and q as possibly equal
-            by_entry = diff(expr.xreplace({entry: one}), one).xreplace({one: entry})
+            one = sp.Dummy()  # SymPy treats entries at r and q as possibly equal
+            by_entry = sp.diff(expr.xreplace({entry: one}), one).xreplace({one: entry})
             derivative += by_entry * rule.subs(r, entry.indices[0])
     return derivative
 
 
-def contracted(expr: Expr) -> Expr:
+def contracted(expr: sp.Expr) -> sp.Expr:
     """Contract an expression with the covariance C[q, p] of logits; the remaining index is
     named q.
     """
     result = delta_sum(C[q, p] * expr, (p, 1, N), (q, 1, N))
     result = result.replace(
-        lambda x: isinstance(x, Sum) and x.variables == [p], lambda x: x.xreplace({p: q})
+        lambda x: isinstance(x, sp.Sum) and x.variables == [p], lambda x: x.xreplace({p: q})
     )
-    return expand(result.xreplace({C[q, r]: C[r, q]}))  # C is symmetric
+    return sp.expand(result.xreplace({C[q, r]: C[r, q]}))  # C is symmetric
 
 
-def logit_lift() -> Expr:
+def logit_lift() -> sp.Expr:
     """Correction of a logit due to fluctuations: half the covariance contracted with the second
     derivatives of a probability, divided by the probability. Terms common to all states cancel in
     the softmax and are dropped.
     """
-    second = expand(slope(slope(plain[r], q), p) / plain[r])
-    of_state = [x for x in Add.make_args(contracted(second)) if x.has(r)]
-    form = C[r, r] - 2 * Sum(C[r, q] * plain[q], (q, 1, N))
-    return scatter[GROUP] / 2 * written_as(form, Add(*of_state))
+    second = sp.expand(slope(slope(plain[r], q), p) / plain[r])
+    of_state = [x for x in sp.Add.make_args(contracted(second)) if x.has(r)]
+    form = C[r, r] - 2 * sp.Sum(C[r, q] * plain[q], (q, 1, N))
+    return scatter[GROUP] / 2 * written_as(form, sp.Add(*of_state))
 
 
-def entry_covariance() -> Expr:
+def entry_covariance() -> sp.Expr:
     """Covariance of the weight of action b with the logit of state q, divided by `scatter`."""
     covariance = delta_sum(weight_covariance() * M[c, q, s], (c, 1, d_g))
     mean = covariance.replace(
-        lambda x: isinstance(x, Sum), lambda x: x.function / M[c, q, s] * d_g * mean_M[s, q]
+        lambda x: isinstance(x, sp.Sum), lambda x: x.function / M[c, q, s] * d_g * mean_M[s, q]
     )
     return written_as((M[b, q, s] - mean_M[s, q]) / d_g, mean)
 
@@ -178,29 +157,29 @@ def equations() -> dict[str, Equation]:
     """Mean logits and fluctuations of groups, their probabilities, the rate of M, the force on
     attention, and accuracy.
     """
-    elsewhere = 1 - KroneckerDelta(i, j)
+    elsewhere = 1 - sp.KroneckerDelta(i, j)
     groups = ((s, 1, N), (a, 1, d_g))
     states = ((r, 1, N), (q, 1, N))
-    average = Sum(M[b, r, s], (b, 1, d_g)) / d_g
-    product = Sum(M[b, r, s] * M[b, q, s], (b, 1, d_g)) / d_g
+    average = sp.Sum(M[b, r, s], (b, 1, d_g)) / d_g
+    product = sp.Sum(M[b, r, s] * M[b, q, s], (b, 1, d_g)) / d_g
     at_r, between = (*GROUP, r), (*GROUP, r, q)
     error = prob[at_r] - M_star[a, r, s]
-    lifted = plain[r] * exp(shift[r])
-    right = Sum(M_star[a, r, s] * mean[at_r], (r, 1, N))
+    lifted = plain[r] * sp.exp(shift[r])
+    right = sp.Sum(M_star[a, r, s] * mean[at_r], (r, 1, N))
     variance = scatter[GROUP] * C[s, r, r]
     # The weight of an action is correlated with the probabilities through the logits.
-    response = scatter[GROUP] * Sum(J[between] * entry_covariance(), (q, 1, N))
+    response = scatter[GROUP] * sp.Sum(J[between] * entry_covariance(), (q, 1, N))
     rows = share[GROUP] * (weight[(*GROUP, b)] * error + response)
-    by_pairs = Sum(pairs[s, i, j, a, b] * error * M[b, r, s], *groups, (b, 1, d_g), (r, 1, N))
+    by_pairs = sp.Sum(pairs[s, i, j, a, b] * error * M[b, r, s], *groups, (b, 1, d_g), (r, 1, N))
     left = share[GROUP] * within()
-    by_scatter = Sum(left * J[between] * C[s, r, q], *groups, *states)
+    by_scatter = sp.Sum(left * J[between] * C[s, r, q], *groups, *states)
     # Probability that each other logit lies below the correct one, given the latter's noise.
-    winning = Sum(M_star[a, q, s] * C[s, q, q], (q, 1, N))
-    ahead = right + sqrt(scatter[GROUP] * winning) * xi - mean[at_r]
-    below = (1 + erf(lead[r] / sqrt(2 * variance))) / 2
-    normal = exp(-(xi**2) / 2) / sqrt(2 * sp.pi)
-    first = Product(below ** (1 - M_star[a, r, s]), (r, 1, N))
-    loss = log(Sum(exp(mean[at_r]), (r, 1, N))) - right
+    winning = sp.Sum(M_star[a, q, s] * C[s, q, q], (q, 1, N))
+    ahead = right + sp.sqrt(scatter[GROUP] * winning) * xi - mean[at_r]
+    below = (1 + sp.erf(lead[r] / sp.sqrt(2 * variance))) / 2
+    normal = sp.exp(-(xi**2) / 2) / sp.sqrt(2 * sp.pi)
+    first = sp.Product(below ** (1 - M_star[a, r, s]), (r, 1, N))
+    loss = sp.log(sp.Sum(sp.exp(mean[at_r]), (r, 1, N))) - right
     price = scatter[GROUP] / 2 * contracted(slope(plain[q], p))
     slopes = slope(plain[r], q).xreplace({plain[x]: prob[x] for x in (r, q)})
     exact = table(
@@ -217,13 +196,13 @@ def equations() -> dict[str, Equation]:
         entry_covariance=(C[s, r, q], product - mean_M[s, r] * mean_M[s, q]),
         scatter=(
             scatter[GROUP],
-            within() * Sum(elsewhere * pi[i, j] ** 2, (j, 1, L)),
+            within() * sp.Sum(elsewhere * pi[i, j] ** 2, (j, 1, L)),
             UNIFORM,
             "the mean of a group's rows is known",
         ),
         pairs_expected=(
             pairs[s, i, j, a, b],
-            share[GROUP] * (KroneckerDelta(i, j) * KroneckerDelta(a, b) + elsewhere / d_g),
+            share[GROUP] * (sp.KroneckerDelta(i, j) * sp.KroneckerDelta(a, b) + elsewhere / d_g),
             "infinite training set",
         ),
     )
@@ -232,19 +211,19 @@ def equations() -> dict[str, Equation]:
         SECOND_ORDER,
         status="leading order",
         logit_lift=(shift[r], logit_lift()),
-        mean_probability=(prob[r], lifted / Sum(lifted.xreplace({r: q}), (q, 1, N))),
+        mean_probability=(prob[r], lifted / sp.Sum(lifted.xreplace({r: q}), (q, 1, N))),
         response=(J[r, q], slopes),
         group_loss=(group_loss, loss + price),
         rate_M=(
-            Derivative(M[b, r, s], alpha),
-            -eta * d_g * N * Sum(rows, (i, 1, L), (a, 1, d_g)),
+            sp.Derivative(M[b, r, s], alpha),
+            -eta * d_g * N * sp.Sum(rows, (i, 1, L), (a, 1, d_g)),
             UNIFORM,
         ),
         force=(force[i, j], by_pairs + elsewhere * pi[i, j] * by_scatter, UNIFORM),
         lead=(lead[r], ahead),
         group_accuracy=(
             group_accuracy,
-            Integral(normal * first, (xi, -oo, oo)),
+            sp.Integral(normal * first, (xi, -sp.oo, sp.oo)),
             "scatter of different states independent, Gaussian",
         ),
     )
@@ -311,13 +290,13 @@ class FixedDisorder:
             self.left *= 1 - 1 / np.maximum(self.left * many, 1)
         self.counts = counts
 
-    def _weights(self, at: ndarray) -> ndarray:
+    def _weights(self, at: np.ndarray) -> np.ndarray:
         """Mean weights (B, s, i a, b) of the actions in every group."""
         from theory.state_tracking import kernels
 
         return np.stack([kernels.weights(*each[:4]) for each in self._each(at)]).swapaxes(2, 3)
 
-    def rates(self) -> list[ndarray]:
+    def rates(self) -> list[np.ndarray]:
         """Change of the state per step of plain descent, with coupled weight decay."""
         p, slopes = self.p, self.gradients()
         if p.weight_decay:
@@ -326,13 +305,13 @@ class FixedDisorder:
             g *= -p.eta
         return slopes
 
-    def _each(self, at: ndarray) -> Iterator[tuple[ndarray, ...]]:
+    def _each(self, at: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
         """Arguments of the kernels for every student: attention, counts, M and teachers."""
         M = np.ascontiguousarray(self.state[2])
         unit = [self.unit] * len(at)
         return zip(at, self.counts, unit, self.share, self.left, M, self.target, strict=True)
 
-    def gradients(self) -> list[ndarray]:
+    def gradients(self) -> list[np.ndarray]:
         """Derivatives of the loss by the state."""
         from theory.state_tracking import kernels
 
@@ -344,7 +323,7 @@ class FixedDisorder:
             force[student] = kernels.gradients(*each, *of_student)
         return [*self.attention.backward(W_Q, W_K, at, force), d_M]
 
-    def _force(self, at: ndarray, error: ndarray) -> ndarray:
+    def _force(self, at: np.ndarray, error: np.ndarray) -> np.ndarray:
         """Derivatives (B, i, j) of the loss of the groups' mean logits with respect to
         attention.
         """
@@ -353,7 +332,7 @@ class FixedDisorder:
         every = zip(self._each(at), self.state[2] @ error.swapaxes(2, 3), strict=True)
         return np.stack([kernels.force(*each[1:4], met) for each, met in every])
 
-    def observe(self) -> dict[str, ndarray]:
+    def observe(self) -> dict[str, np.ndarray]:
         """Order parameters, logits, loss and accuracies per seed."""
         from theory.state_tracking import kernels
 
@@ -379,7 +358,7 @@ class FixedDisorder:
         )
         return found | answers
 
-    def _answers(self, every: list[tuple[ndarray, ...]]) -> dict[str, ndarray]:
+    def _answers(self, every: list[tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:
         """Accuracies by seed and step, and of rollouts where they are known: logits of new
         sequences are taken as Gaussian about their means for state, step and action.
         """
@@ -389,7 +368,7 @@ class FixedDisorder:
         first = np.stack([accuracy_kernels.accuracies(x[0], *x[5:], *rule) for x in every])
         return {"steps": first.mean((2, 3)), **self._rolled(first)}
 
-    def _rolled(self, first: ndarray) -> dict[str, ndarray]:
+    def _rolled(self, first: np.ndarray) -> dict[str, np.ndarray]:
         """Effect on rollout accuracy of the accuracies by seed, step, state and action; zero to
         second order.
         """

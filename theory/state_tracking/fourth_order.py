@@ -11,20 +11,8 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
+import sympy as sp
 from scipy.special import softmax
-from sympy import (
-    Expr,
-    KroneckerDelta,
-    Poly,
-    Sum,
-    Symbol,
-    expand,
-    factor,
-    factorial,
-    symbols,
-    utilities,
-)
 
 from theory import Equation, array, table, written_as
 from theory.state_tracking import fixed_disorder
@@ -49,81 +37,81 @@ mass = array("right_mass", r"\varrho", "probability to be in a state and right, 
 mean_right = array("right_mean", r"\bar{\mathcal{A}}", "accuracy by step")
 
 
-def remaining(order: int) -> Expr:
+def remaining(order: int) -> sp.Expr:
     """Cumulant of the deviation of one row from the mean of n independent rows, over the cumulant
     of a row: the weights 1 - 1/n of the row itself and -1/n of the others, to this power.
     """
-    n = Symbol("rows", positive=True)
+    n = sp.Symbol("rows", positive=True)
     by_itself, other = 1 - 1 / n, -1 / n
-    return factor(by_itself**order + (n - 1) * other**order).subs(n, SIZE)
+    return sp.factor(by_itself**order + (n - 1) * other**order).subs(n, SIZE)
 
 
-def cumulant(*orders: int) -> Expr:
+def cumulant(*orders: int) -> sp.Expr:
     """Joint cumulant in moments about the mean, `moment`: the coefficient of the logarithm of
     their generating function, whose series ends since the function begins at second order.
     """
-    along = symbols(f"u:{len(orders)}")
-    every = utilities.iterables.cartes(*(range(n + 1) for n in orders))
+    along = sp.symbols(f"u:{len(orders)}")
+    every = sp.utilities.iterables.cartes(*(range(n + 1) for n in orders))
     whole = sum(
-        moment(*n) * prod(u**m / factorial(m) for u, m in zip(along, n, strict=True))
+        moment(*n) * prod(u**m / sp.factorial(m) for u, m in zip(along, n, strict=True))
         for n in every
         if sum(n) > 1
     )
     logarithm = sum(-((-whole) ** n) / n for n in range(1, sum(orders) // 2 + 1))
-    coefficient = Poly(logarithm, *along).coeff_monomial(orders)
-    return expand(coefficient * prod(map(factorial, orders)))
+    coefficient = sp.Poly(logarithm, *along).coeff_monomial(orders)
+    return sp.expand(coefficient * prod(map(sp.factorial, orders)))
 
 
-def moment(*orders: int) -> Symbol:
+def moment(*orders: int) -> sp.Symbol:
     """Symbol of a moment about the mean."""
-    return Symbol("moment_" + "_".join(map(str, orders)))
+    return sp.Symbol("moment_" + "_".join(map(str, orders)))
 
 
-def over_states(form: Expr, *actions: Symbol) -> Expr:
+def over_states(form: sp.Expr, *actions: sp.Symbol) -> sp.Expr:
     """Moments as means under the softmax."""
     means = {}
     for x in form.free_symbols:
         orders = [int(n) for n in x.name.split("_")[1:]]
         mass_of = plain[r] * prod(moved[e, r] ** n for e, n in zip(actions, orders, strict=True))
-        means[x] = Sum(mass_of, (r, 1, N))
+        means[x] = sp.Sum(mass_of, (r, 1, N))
     return form.xreplace(means)
 
 
-def weights() -> Expr:
+def weights() -> sp.Expr:
     """Mean of the fourth power of a sum over independent places in cumulants of one: places alone,
     and pairs of places, in sums of powers of attention.
     """
-    x, y, u, v = symbols("x y u v")
-    mixed = expand((u * x + v * y) ** 4).coeff(x, 2).coeff(y, 2) / (u * v) ** 2
+    x, y, u, v = sp.symbols("x y u v")
+    mixed = sp.expand((u * x + v * y) ** 4).coeff(x, 2).coeff(y, 2) / (u * v) ** 2
     # Ordered pairs of different places: all pairs less the places themselves.
     pairs = powers[2, *GROUP] ** 2 - powers[4, *GROUP]
     return mixed / 2 * pairs
 
 
-def loss() -> Expr:
+def loss() -> sp.Expr:
     """Mean loss: that of mean logits, and means over actions of cumulants."""
     known = fixed_disorder.equations()["group_loss"].rhs.subs(fixed_disorder.scatter[GROUP], 0)
     alone = sum(
-        powers[n, *GROUP] / factorial(n) * Sum(K[n, b], (b, 1, d_g)) / d_g for n in (2, 3, 4)
+        powers[n, *GROUP] / sp.factorial(n) * sp.Sum(K[n, b], (b, 1, d_g)) / d_g for n in (2, 3, 4)
     )
-    pairs = weights() / factorial(4) * Sum(both[b, c], (b, 1, d_g), (c, 1, d_g)) / d_g**2
+    pairs = weights() / sp.factorial(4) * sp.Sum(both[b, c], (b, 1, d_g), (c, 1, d_g)) / d_g**2
     return known + alone + pairs
 
 
-def next_mass() -> Expr:
+def next_mass() -> sp.Expr:
     """Probability of being right in a state after the next step: right predictions lead on from
     right states; from a wrong state a rollout returns to all right states with equal probability.
     """
     step = right[t, s, a] * M_star[a, r, s] * mass[t, s] / d_g
-    back = (1 - mean_right[t]) / (N - 1) * (1 - Sum(mass[t, s], (s, 1, N))) / N
-    return Sum(step, (s, 1, N), (a, 1, d_g)) + back
+    back = (1 - mean_right[t]) / (N - 1) * (1 - sp.Sum(mass[t, s], (s, 1, N))) / N
+    return sp.Sum(step, (s, 1, N), (a, 1, d_g)) + back
 
 
 @cache
 def equations() -> dict[str, Equation]:
     """Cumulants, the mean loss of a group, and the rollout over the states of one student."""
-    mean = Sum(plain[q] * (M[b, q, s] - mean_M[s, q]), (q, 1, N))
-    elsewhere = 1 - KroneckerDelta(i, j)
+    mean = sp.Sum(plain[q] * (M[b, q, s] - mean_M[s, q]), (q, 1, N))
+    elsewhere = 1 - sp.KroneckerDelta(i, j)
     both_forms = moment(2, 2) - moment(2, 0) * moment(0, 2) - 2 * moment(1, 1) ** 2
     exact = table(
         ref(BEYOND),
@@ -133,7 +121,7 @@ def equations() -> dict[str, Equation]:
             f"kept_{n}": (kept[n], remaining(n), "the mean of a group's rows is known")
             for n in (2, 3, 4)
         },
-        powers=(powers[k, *GROUP], kept[k] * Sum(elsewhere * pi[i, j] ** k, (j, 1, L)), UNIFORM),
+        powers=(powers[k, *GROUP], kept[k] * sp.Sum(elsewhere * pi[i, j] ** k, (j, 1, L)), UNIFORM),
         **{f"cumulant_{n}": (K[n, b], over_states(cumulant(n), b)) for n in (2, 3, 4)},
         cumulant_both=(both[b, c], over_states(written_as(both_forms, cumulant(2, 2)), b, c)),
     )
@@ -145,7 +133,7 @@ def equations() -> dict[str, Equation]:
         "wrong states lead anywhere alike",
         status="closure",
         right_mass=(mass[t + 1, r], next_mass()),
-        mean_right=(mean_right[t], Sum(right[t, s, a], (s, 1, N), (a, 1, d_g)) / (N * d_g)),
+        mean_right=(mean_right[t], sp.Sum(right[t, s, a], (s, 1, N), (a, 1, d_g)) / (N * d_g)),
     )
     return exact | ordered | rolled
 
@@ -180,7 +168,7 @@ class FourthOrder(FixedDisorder):
         self.cumulants = np.stack([x.reshape(B, N, L * d, 1) for x in orders], 1)
         self.rows = given.share.reshape(B, N, L * d, 1).astype(float)
 
-    def _rolled(self, first: ndarray) -> dict[str, ndarray]:
+    def _rolled(self, first: np.ndarray) -> dict[str, np.ndarray]:
         """Rollout accuracy as a chain over the states of each student: an error at a state recurs
         whenever a rollout returns to it.
         """
@@ -193,7 +181,7 @@ class FourthOrder(FixedDisorder):
             mass = led / self.p.d_g + back[:, None]
         return {"rollout_accuracy": mass.sum(1)}
 
-    def gradients(self) -> list[ndarray]:
+    def gradients(self) -> list[np.ndarray]:
         """Derivatives of the loss by the state."""
         p, d = self.p, self.p.d_g
         W_Q, W_K, M = self.state
@@ -205,7 +193,7 @@ class FourthOrder(FixedDisorder):
         P = softmax(weights @ M, -1)
         T3, T4 = ((pi**k).sum(2) - on_right**k for k in (3, 4))
 
-        def by_group(of_step: ndarray) -> ndarray:
+        def by_group(of_step: np.ndarray) -> np.ndarray:
             return np.repeat(of_step, d, axis=1)[:, None, :, None]
 
         two, three, four = self.cumulants.swapaxes(0, 1)
@@ -247,7 +235,7 @@ class FourthOrder(FixedDisorder):
         rows = self.rows
         w2, w4 = rows * coefficient[0], rows * mixed
 
-        def outer(left: ndarray) -> ndarray:
+        def outer(left: np.ndarray) -> np.ndarray:
             return left.swapaxes(2, 3) @ P
 
         diagonal = (w2 * P + 2 * w4 * P * (s - k2)).sum(2)
@@ -266,7 +254,7 @@ class FourthOrder(FixedDisorder):
         # Attention: in the mean logits, and in the scatter.
         force = self._force(pi, error)
 
-        def by_step(found: ndarray) -> ndarray:
+        def by_step(found: np.ndarray) -> np.ndarray:
             return (rows[..., 0] * found).reshape(B, N, p.L, d).sum((1, 3))[..., None]
 
         two, three, four, pair, k2, q = (y[..., 0] for y in (two, three, four, pair, k2, q))

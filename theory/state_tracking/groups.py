@@ -8,7 +8,6 @@ import re
 from functools import cache
 
 import numpy as np
-from numpy import ndarray
 
 REGULAR = "_regular"
 NAME = re.compile(r"[ZDSA]_[1-9]\d{0,3}(x[ZDSA]_[1-9]\d{0,3})*(_regular)?")
@@ -52,14 +51,14 @@ def _elements(kind: str, n: int) -> list[tuple[int, ...]]:
     )
 
 
-def acting_on_itself(elements: ndarray) -> ndarray:
+def acting_on_itself(elements: np.ndarray) -> np.ndarray:
     """Action from the left of a group of permutations on its own elements, by their numbers."""
     number = {tuple(g): k for k, g in enumerate(elements.tolist())}
     return np.array([[number[tuple(gh)] for gh in g[elements].tolist()] for g in elements])
 
 
 @cache
-def table(name: str) -> ndarray:
+def table(name: str) -> np.ndarray:
     """Permutations of a group, shape ``(order, points)``; the first is the identity."""
     elements = np.zeros((1, 1), dtype=np.int64)
     for kind, n in _factors(name):
@@ -71,7 +70,7 @@ def table(name: str) -> ndarray:
     return elements
 
 
-def overlaps(perms: ndarray) -> ndarray:
+def overlaps(perms: np.ndarray) -> np.ndarray:
     """Overlap of every pair of teachers, shape ``(d_g, d_g)``: the share of the states that both
     send to the same state, the fixed points of a^-1 b over N.
     """

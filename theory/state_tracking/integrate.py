@@ -14,8 +14,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
-from numpy import ndarray
-from xarray import Dataset
+import xarray as xr
 
 from theory.arguments import Positive, checked
 from theory.parameters import Allowed, ParameterError
@@ -39,7 +38,7 @@ LONGER, SHORTER, SAFE = 2.0, 0.2, 0.9  # limits of the next stride over the last
 LONGEST = 10**5  # stride, whose epochs are summed one by one
 
 
-def sums(nodes: ndarray, memory: ndarray) -> ndarray:
+def sums(nodes: np.ndarray, memory: np.ndarray) -> np.ndarray:
     """Weights of the values at some epochs in the sum over epochs 0, 1, ... of the polynomial
     through them, each epoch times its entry of ``memory``.
     """
@@ -118,11 +117,11 @@ class Strides:
         self.recent, self.length, self.end = [free, *past], many, self.start + self.change
         self.next = max(1, int(min(fits, LONGER * many, LONGEST)))
 
-    def at(self, epoch: int) -> list[ndarray]:
+    def at(self, epoch: int) -> list[np.ndarray]:
         """State at an epoch of the last stride."""
         return self._arrays(self._reached(epoch))
 
-    def _reached(self, epoch: int) -> ndarray:
+    def _reached(self, epoch: int) -> np.ndarray:
         if epoch == self.epoch or not self.recent:
             return self.start
         if epoch == self.epoch + self.length:
@@ -132,10 +131,10 @@ class Strides:
         return reached
 
     @staticmethod
-    def _flat(arrays: list[ndarray]) -> ndarray:
+    def _flat(arrays: list[np.ndarray]) -> np.ndarray:
         return np.concatenate([x.ravel() for x in arrays])
 
-    def _arrays(self, flat: ndarray) -> list[ndarray]:
+    def _arrays(self, flat: np.ndarray) -> list[np.ndarray]:
         parts = np.split(flat, np.cumsum([math.prod(shape) for shape in self.shapes[:-1]]))
         return [x.reshape(shape) for x, shape in zip(parts, self.shapes, strict=True)]
 
@@ -143,7 +142,7 @@ class Strides:
         self.times[place] = epoch
         np.concatenate([x.ravel() for x in self.system.rates()], out=self.kept[place])
 
-    def _weights(self, places: list[int], many: int, last: bool = False) -> ndarray:
+    def _weights(self, places: list[int], many: int, last: bool = False) -> np.ndarray:
         """Weights of what is kept in the sum of all steps of a stride, or in its last step."""
         weights = np.zeros(ORDER + 2)
         left = self.momentum ** np.arange(many + 1.0)[::-1]  # of a step, at the stride's end
@@ -178,7 +177,7 @@ class Single:
         self.start, self.epoch, self.length = self.system.state, self.epoch + self.length, 1
         self.system.epoch()
 
-    def at(self, epoch: int) -> list[ndarray]:
+    def at(self, epoch: int) -> list[np.ndarray]:
         """State at the last epoch or the one before."""
         return self.system.state if epoch == self.epoch + self.length else self.start
 
@@ -205,7 +204,7 @@ def members(system: System, size: int = 1) -> list[System]:
 
 
 @checked
-def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANCE) -> Dataset:
+def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANCE) -> xr.Dataset:
     """Integrate a system up to the last of the given epochs; returns the observables over ``(seed,
     alpha)`` at these epochs. ``tolerance`` is explained at `TOLERANCE`; steps of
     `Trained` are taken one by one.
@@ -232,7 +231,7 @@ def solve(system: System, epochs: Iterable[int], tolerance: Tolerance = TOLERANC
         accuracies(system.p, every.pop("steps")) | every
     )  # some levels have rollouts of their own
     data = {name: (("seed", "alpha"), x) for name, x in every.items()}
-    return Dataset(data, coords={"alpha": system.p.alpha(epochs), "epoch": ("alpha", epochs)})
+    return xr.Dataset(data, coords={"alpha": system.p.alpha(epochs), "epoch": ("alpha", epochs)})
 
 
 def _paths(system: System, tolerance: float, size: int = 1) -> Iterable[Strides | Single]:
@@ -249,7 +248,7 @@ def half_times(
     epochs: Annotated[int, Allowed(low=0)],
     tolerance: Tolerance = TOLERANCE,
     size: Annotated[int, Allowed(low=1)] = 1,
-) -> ndarray:
+) -> np.ndarray:
     """Time of A = 1/2 per seed, in alpha; NaN if it is not reached within the given epochs.
     ``tolerance`` as for `solve`, ``size`` as for `members`.
     """
@@ -257,11 +256,11 @@ def half_times(
     return system.p.alpha(np.concatenate(half))
 
 
-def half_epochs(path: Strides | Single, epochs: int) -> ndarray:
+def half_epochs(path: Strides | Single, epochs: int) -> np.ndarray:
     """Epoch of A = 1/2 of every member of a path, linear between epochs."""
     system = path.system
 
-    def A(epoch: int) -> ndarray:
+    def A(epoch: int) -> np.ndarray:
         return system.attention.parts(*path.at(epoch)[:2])[1].mean(1)
 
     def A_of(member: int, epoch: int) -> float:
@@ -287,7 +286,7 @@ def data_scatter(
     draws: Annotated[int, Allowed(low=2, high=10**6)],
     rng: np.random.Generator,
     alpha: Positive,
-) -> ndarray:
+) -> np.ndarray:
     """Relative standard deviation of the time of A = 1/2 over draws of the training set alone, per
     seed.
 

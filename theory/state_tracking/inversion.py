@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy import ndarray
 from scipy.optimize.elementwise import find_root
 
 from theory import Allowed, arguments, by_dimension, scope, sweep
@@ -20,7 +19,7 @@ from theory.state_tracking.scope import FLOW
 
 @scope.guard(FLOW)
 @by_dimension(along="alpha")
-def states(p: Any, alpha: Any, **swept: Any) -> dict[str, ndarray]:
+def states(p: Any, alpha: Any, **swept: Any) -> dict[str, np.ndarray]:
     """A, R and S of the exact solution at given times, for many parameter points.
 
     Parameters
@@ -58,15 +57,15 @@ def states(p: Any, alpha: Any, **swept: Any) -> dict[str, ndarray]:
     return {"A": A, "R": S + D, "S": S}
 
 
-def _still(points: Points, times: ndarray) -> tuple[ndarray, ...]:
+def _still(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
     """A, D and S at points where attention, or everything, is constant."""
     c = points[:, None]
     return np.broadcast_arrays(c.A_0, *_coast(c, c.A_0, c.D_0, c.S_0, times))
 
 
 def _coast(
-    c: Points, A: ndarray, D: ndarray, S: ndarray, after: ndarray
-) -> tuple[ndarray, ndarray]:
+    c: Points, A: np.ndarray, D: np.ndarray, S: np.ndarray, after: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """D and S at a time ``after`` the given state, at constant attention (`late_time`,
     ``coasting_margin``).
     """
@@ -80,7 +79,7 @@ def _coast(
     return D + c.pace * A * mass, S + rate * mass
 
 
-def _reach(points: Points, end: float) -> tuple[ndarray, ndarray, ndarray]:
+def _reach(points: Points, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Integration limits in s that cover the times up to ``end``, and the s at which A
     reaches 1.
     """
@@ -109,7 +108,7 @@ def _reach(points: Points, end: float) -> tuple[ndarray, ndarray, ndarray]:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # times may overflow
-def _moving(points: Points, times: ndarray) -> tuple[ndarray, ...]:
+def _moving(points: Points, times: np.ndarray) -> tuple[np.ndarray, ...]:
     """A, D and S at points where attention changes: monotone inversion of alpha(s), then constant
     attention once A = 1.
     """
@@ -123,7 +122,7 @@ def _moving(points: Points, times: ndarray) -> tuple[ndarray, ...]:
     wanted = np.clip(times - run.alpha[row, k], *ends)
     series = grown.reshape(-1, grown.shape[-1])
 
-    def gap(t: ndarray, time: ndarray, number: ndarray) -> ndarray:
+    def gap(t: np.ndarray, time: np.ndarray, number: np.ndarray) -> np.ndarray:
         return legendre(t, series[number.astype(int)]) - time
 
     numbers = np.arange(wanted.size).reshape(wanted.shape)
@@ -139,7 +138,7 @@ def _moving(points: Points, times: ndarray) -> tuple[ndarray, ...]:
     return np.where(over, 1.0, -np.expm1(-E)), np.where(over, D_late, D), np.where(over, S_late, S)
 
 
-def legendre(t: ndarray, series: ndarray) -> ndarray:
+def legendre(t: np.ndarray, series: np.ndarray) -> np.ndarray:
     """Legendre series with different coefficients for every t."""
     basis = np.polynomial.legendre.legvander(t, series.shape[-1] - 1)
     return np.einsum("...j,...j", basis, series)

@@ -7,28 +7,6 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
-from sympy import (
-    Expr,
-    Function,
-    Integral,
-    LambertW,
-    Rational,
-    Sum,
-    Symbol,
-    diff,
-    erfc,
-    exp,
-    expand,
-    expand_log,
-    limit,
-    log,
-    oo,
-    polylog,
-    simplify,
-    solve,
-    sqrt,
-    symbols,
-)
 
 from theory import Equations, by_dimension, linear_root, scope, sweep, symbol, table, written_as
 from theory.numeric import wright_omega
@@ -73,7 +51,7 @@ INDEPENDENT = "independent teachers (tau = 1/N)"
 
 
 @cache
-def clock() -> tuple[Expr, Expr, Expr, Expr]:
+def clock() -> tuple[sp.Expr, sp.Expr, sp.Expr, sp.Expr]:
     """Coasting solution: rate of the correct logit per eta g, the variable X as a function of the
     margin and as a function of alpha, and the margin in terms of X.
 
@@ -87,39 +65,39 @@ def clock() -> tuple[Expr, Expr, Expr, Expr]:
         speed.subs(in_tau),
         sum(mean[c].rhs * rate[q] for c, q in (("c_R", R), ("c_S", S))) / (eta * g),
     )
-    left = m + exp(m) / (N - 1)
+    left = m + sp.exp(m) / (N - 1)
     written_as(1 / mean_field.equations()["g"].rhs, left.diff(m))
     of_alpha = left.subs(m, m_0) + N / (N - 1) * lift * eta * alpha
-    W, shifted = symbols("W shifted", positive=True)
-    in_W = expand_log(left.subs(m, log((N - 1) * W)), force=True)
-    (solved,) = solve(expand(in_W - log(N - 1)) - shifted, W)
-    written_as(wright_omega(shifted).rewrite(LambertW), solved)
-    form = log(
-        (N - 1) * wright_omega(X - log(N - 1))
+    W, shifted = sp.symbols("W shifted", positive=True)
+    in_W = sp.expand_log(left.subs(m, sp.log((N - 1) * W)), force=True)
+    (solved,) = sp.solve(sp.expand(in_W - sp.log(N - 1)) - shifted, W)
+    written_as(wright_omega(shifted).rewrite(sp.LambertW), solved)
+    form = sp.log(
+        (N - 1) * wright_omega(X - sp.log(N - 1))
     )  # X minus the Lambert function, written without cancellation
     return speed, left, of_alpha, form
 
 
 @cache
-def off_target() -> Sum:
+def off_target() -> sp.Sum:
     """S at D = infinity: (1/A - 1)/d_g is expanded as a geometric series in 1 - A and integrated
     term by term.
     """
     attention = exact.equations()["A_of_D"].rhs
-    ratio = (1 - A_0) * exp(kappa * D_0**2 / 2)
-    written_as(ratio * exp(-kappa * D**2 / 2), 1 - attention)
-    term = sqrt(sp.pi / (2 * n * kappa)) * erfc(
-        D_0 * sqrt(n * kappa / 2)
+    ratio = (1 - A_0) * sp.exp(kappa * D_0**2 / 2)
+    written_as(ratio * sp.exp(-kappa * D**2 / 2), 1 - attention)
+    term = sp.sqrt(sp.pi / (2 * n * kappa)) * sp.erfc(
+        D_0 * sp.sqrt(n * kappa / 2)
     )  # Gaussian integral from D_0 on
-    written_as(-exp(-n * kappa * D_0**2 / 2), term.diff(D_0))
-    written_as(sp.S.Zero, term.subs(D_0, oo))
-    return S_0 + Sum(ratio**n * term, (n, 1, oo)) / d_g
+    written_as(-sp.exp(-n * kappa * D_0**2 / 2), term.diff(D_0))
+    written_as(sp.S.Zero, term.subs(D_0, sp.oo))
+    return S_0 + sp.Sum(ratio**n * term, (n, 1, sp.oo)) / d_g
 
 
-def constant() -> Expr:
+def constant() -> sp.Expr:
     """C = lim (R + e^m/N - eta alpha), as the integral over D of the derivative."""
-    a = Function("A")(D)
-    off = exact.equations()["S_of_D"].rhs.subs({exact.drift: 0, Function("T")(D): T})
+    a = sp.Function("A")(D)
+    off = exact.equations()["S_of_D"].rhs.subs({exact.drift: 0, sp.Function("T")(D): T})
     S_rate = off.diff(T) / a + off.diff(D)  # dT/dD = 1/A
     z_rate = S_rate + ((a + (1 - a) / d_g) * D).diff(D).subs(
         a.diff(D), kappa * (1 - a) * D
@@ -128,24 +106,24 @@ def constant() -> Expr:
         kappa * (1 - A) * D,
         exact.equations()["A_of_D"]
         .rhs.diff(D)
-        .subs(exp(-kappa * (D**2 - D_0**2) / 2), (1 - A) / (1 - A_0)),
+        .subs(sp.exp(-kappa * (D**2 - D_0**2) / 2), (1 - A) / (1 - A_0)),
     )
-    weight = exp(Function("m")(D)) / (N - 1)
-    inverse_g = 1 / mean_field.equations()["g"].rhs.subs(m, Function("m")(D))
+    weight = sp.exp(sp.Function("m")(D)) / (N - 1)
+    inverse_g = 1 / mean_field.equations()["g"].rhs.subs(m, sp.Function("m")(D))
     form = -(1 - 1 / d_g) * (1 - a) * (1 / a + weight * (1 + 1 / a - kappa * D**2))
     form = written_as(
         form, 1 + S_rate + weight * z_rate - inverse_g / a
     )  # R' = 1 + S', m' = N/(N-1) z'
-    return R_0 + exp(m_0) / N + Integral(form.subs(D, x), (x, D_0, oo))
+    return R_0 + sp.exp(m_0) / N + sp.Integral(form.subs(D, x), (x, D_0, sp.oo))
 
 
 WHEN = eta * alpha + C
-CLOCK = R + exp((N * R - zeta) / (N - 1)) / N  # linear in alpha at A = 1
+CLOCK = R + sp.exp((N * R - zeta) / (N - 1)) / N  # linear in alpha at A = 1
 X_LATE = (N * WHEN - zeta) / (N - 1)  # X of the margin at A = 1
 
 
 @cache
-def locked_clock() -> tuple[Expr, Expr]:
+def locked_clock() -> tuple[sp.Expr, sp.Expr]:
     """Relation of R and alpha at A = 1, where the mean logit <z_k> equals R and grows at the rate
     eta g.
     """
@@ -153,36 +131,40 @@ def locked_clock() -> tuple[Expr, Expr]:
     written_as(
         sp.S.One, speed.subs(A, 1).subs({q: exact.equations()[q.name].rhs for q in (pace, drift)})
     )
-    at_one = expand((N - 1) / N * X + zeta / N)  # <z_k> in terms of the margin
+    at_one = sp.expand((N - 1) / N * X + zeta / N)  # <z_k> in terms of the margin
     of_R = at_one.subs(X, of_X).subs(X, X_LATE)
-    in_R = expand(((N - 1) * of_m.subs(m, (N * R - zeta) / (N - 1)) + zeta) / N)  # X in units of R
+    in_R = sp.expand(
+        ((N - 1) * of_m.subs(m, (N * R - zeta) / (N - 1)) + zeta) / N
+    )  # X in units of R
     return of_R, written_as(CLOCK, in_R)
 
 
-def late_integral() -> Expr:
-    """Integral of the flow at A = 1, the `CLOCK`."""
-    written_as(CLOCK, locked_clock()[1])
+def late_integral() -> sp.Expr:
+    """Integral of the flow at A = 1, the `CLOCK`, which `locked_clock` derives."""
+    locked_clock()
     return WHEN
 
 
-def late_growth() -> Expr:
+def late_growth() -> sp.Expr:
     """R at late times, where the exponential term dominates."""
     exponential = locked_clock()[1] - R
-    logarithm = linear_root(expand_log(log(exponential), force=True) - log(WHEN), R)
-    return written_as((N - 1) / N * log(N * WHEN) + zeta / N, expand_log(logarithm, force=True))
+    logarithm = linear_root(sp.expand_log(sp.log(exponential), force=True) - sp.log(WHEN), R)
+    return written_as(
+        (N - 1) / N * sp.log(N * WHEN) + zeta / N, sp.expand_log(logarithm, force=True)
+    )
 
 
-def late_decay() -> Expr:
+def late_decay() -> sp.Expr:
     """Loss ln(1 + 1/W) at late times, where the Lambert function W is large and linear in alpha."""
-    W = Symbol("W", positive=True)
-    return limit(log(1 + 1 / W) * W, W, oo) / (diff(X_LATE, alpha) * alpha)
+    W = sp.Symbol("W", positive=True)
+    return sp.limit(sp.log(1 + 1 / W) * W, W, sp.oo) / (sp.diff(X_LATE, alpha) * alpha)
 
 
-def saturated() -> Expr:
+def saturated() -> sp.Expr:
     """S at D = infinity for D_0 = 0; the sum of y^n/n^s is the polylogarithm Li_s(y)."""
-    (total,) = off_target().atoms(Sum)
-    centred = simplify(total.function.subs(D_0, 0) / (1 - A_0) ** n * sqrt(n))
-    return S_0 + centred * polylog(Rational(1, 2), 1 - A_0) / d_g
+    (total,) = off_target().atoms(sp.Sum)
+    centred = sp.simplify(total.function.subs(D_0, 0) / (1 - A_0) ** n * sp.sqrt(n))
+    return S_0 + centred * sp.polylog(sp.Rational(1, 2), 1 - A_0) / d_g
 
 
 @cache
@@ -190,7 +172,7 @@ def equations() -> Equations:
     """Margin at constant attention; R and loss at A = 1 and their late-time forms;
     saturation of S.
     """
-    falling = log(1 + 1 / wright_omega(X_LATE - log(N - 1)))
+    falling = sp.log(1 + 1 / wright_omega(X_LATE - sp.log(N - 1)))
     return table(
         ref(BEYOND),
         status="exact",

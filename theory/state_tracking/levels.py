@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from xarray import Dataset
 
 from theory import Scope, scope
 from theory.state_tracking import inversion
@@ -26,8 +25,8 @@ BEST = "fixed_disorder"  # knows most, and is the default
 DRAWS = 4  # draws of the unknown disorder per seed; their mean adds 1/8 of the variance of one draw
 OWN = ("A", "R", "S", "zeta")
 WEIGHTS = ("R", "S", "zeta", "W_Q_start", "W_K_start", "M_variance_correct")
-Curves = Callable[[Parameters, Dataset], Dataset]
-Known = Callable[[Parameters, Dataset, Start], Sequence[Realisation]]
+Curves = Callable[[Parameters, xr.Dataset], xr.Dataset]
+Known = Callable[[Parameters, xr.Dataset, Start], Sequence[Realisation]]
 
 
 @dataclass(frozen=True)
@@ -63,10 +62,10 @@ class Level:
     def curves(
         self,
         p: Parameters,
-        runs: Dataset,
+        runs: xr.Dataset,
         given: Realisation | None = None,
         accuracies: bool = True,
-    ) -> Dataset:
+    ) -> xr.Dataset:
         """Curves over ``(seed, alpha)`` at the times of the runs; with a dimension ``draw`` where
         the disorder is drawn several times.
 
@@ -92,13 +91,13 @@ class Level:
         return solved[0] if len(solved) == 1 else xr.concat(solved, "draw")
 
 
-def paper(p: Parameters, runs: Dataset) -> Dataset:
+def paper(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     """Eq. (15) with logit variances held at their initial value: one curve for all seeds."""
     curve = trajectory(p, float(runs.alpha[-1]), at=runs.alpha.values)
     return _held(p, curve).expand_dims(seed=runs.seed)
 
 
-def own_start(p: Parameters, runs: Dataset) -> Dataset:
+def own_start(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     """Exact solution of Eq. (15) from every seed's own A, R, S and zeta, with the paper's logits
     and accuracies.
     """
@@ -112,17 +111,17 @@ def own_start(p: Parameters, runs: Dataset) -> Dataset:
     return xr.concat(curves, dim=runs.seed)
 
 
-def _held(p: Parameters, curve: Dataset) -> Dataset:
+def _held(p: Parameters, curve: xr.Dataset) -> xr.Dataset:
     constant = xr.full_like(curve.A, initial_variance(p))
     return curve.assign(variance_correct=constant, variance_other=constant)
 
 
-def _drawn(p: Parameters, runs: Dataset, start: Start) -> list[Realisation]:
+def _drawn(p: Parameters, runs: xr.Dataset, start: Start) -> list[Realisation]:
     """Random teachers, matrices M and training sets, with a seed's initial values."""
     return [Realisation.drawn(p, start, np.random.default_rng(k)) for k in range(DRAWS)]
 
 
-def _counts(p: Parameters, runs: Dataset, start: Start) -> list[Realisation]:
+def _counts(p: Parameters, runs: xr.Dataset, start: Start) -> list[Realisation]:
     """A seed's teachers and counts per state, step and action; M drawn."""
     redrawn = Realisation.of(p, runs).redrawn(start, np.random.default_rng(0))
     return [redrawn.without_pairs()]

@@ -6,25 +6,6 @@ the decays above which nothing is learned, or what was learned is lost.
 from dataclasses import replace
 
 import sympy as sp
-from sympy import (
-    Derivative,
-    Expr,
-    Sum,
-    Symbol,
-    cancel,
-    cos,
-    diff,
-    exp,
-    expand,
-    limit,
-    log,
-    numer,
-    simplify,
-    sin,
-    solve,
-    sqrt,
-    together,
-)
 
 from theory import Equations, Flow, array, linear_root, symbol, table, written_as
 from theory.catalogue import cache
@@ -75,88 +56,88 @@ PER_TIME = eta * decay * d_g * N  # -eta decay per step, d_g N steps per unit of
 WIDEST = L / (L - 1)  # gap of a block whose waves average out over positions
 
 
-def right_score() -> Expr:
+def right_score() -> sp.Expr:
     """Score of the right action, which is L places back, by one block, times the root of d_h."""
-    form = expand((attention.QUERY.T * rotation(-w * L) * attention.KEY)[0])
-    return written_as(form, sqrt(d_h) * attention.block_logit().subs(attention.offset, -L))
+    form = sp.expand((attention.QUERY.T * rotation(-w * L) * attention.KEY)[0])
+    return written_as(form, sp.sqrt(d_h) * attention.block_logit().subs(attention.offset, -L))
 
 
 KEYS = W_K2[n]
 NAMED = {U[n]: right_score, W_Q2[n]: lambda: q1**2 + q2**2, W_K2[n]: lambda: k1**2 + k2**2}
 
 
-def in_weights(form: Expr) -> Expr:
+def in_weights(form: sp.Expr) -> sp.Expr:
     """A form in the score and the norms of a block, in its weights."""
     return form.subs({x: spell() for x, spell in NAMED.items()})
 
 
-def moved(quantity: Expr) -> Expr:
+def moved(quantity: sp.Expr) -> sp.Expr:
     """Rate of a function of a block's weights: each follows ``push`` times the derivative of the
     block's score, and decays.
     """
     score, of = right_score(), in_weights(quantity)
-    rates = {x: push * diff(score, x) - loss_rate * x for x in WEIGHTS}
-    motion = expand(sum(diff(of, x) * rate for x, rate in rates.items()))
-    return expand(motion.subs(sin(w * L) ** 2, 1 - cos(w * L) ** 2))
+    rates = {x: push * sp.diff(score, x) - loss_rate * x for x in WEIGHTS}
+    motion = sp.expand(sum(sp.diff(of, x) * rate for x, rate in rates.items()))
+    return sp.expand(motion.subs(sp.sin(w * L) ** 2, 1 - sp.cos(w * L) ** 2))
 
 
-def rate(quantity: Expr, form: Expr) -> Expr:
+def rate(quantity: sp.Expr, form: sp.Expr) -> sp.Expr:
     """That rate, in the block's score and norms."""
-    written_as(expand(in_weights(form)), moved(quantity))
+    written_as(sp.expand(in_weights(form)), moved(quantity))
     return form
 
 
-def of_score() -> Expr:
+def of_score() -> sp.Expr:
     """Rate of a block's score: it grows by both norms."""
     return rate(U[n], push * (W_Q2[n] + W_K2[n]) - 2 * loss_rate * U[n])
 
 
-def of_norm(norm: Expr) -> Expr:
+def of_norm(norm: sp.Expr) -> sp.Expr:
     """Rate of a squared norm of a block: it grows by the score."""
     return rate(norm, 2 * push * U[n] - 2 * loss_rate * norm)
 
 
-def of_difference() -> Expr:
+def of_difference() -> sp.Expr:
     """Rate of the difference of both norms, from which the loss drops out."""
     return rate(W_Q2[n] - W_K2[n], -2 * loss_rate * (W_Q2[n] - W_K2[n]))
 
 
-def attention_of_lead() -> Expr:
+def attention_of_lead() -> sp.Expr:
     """Attention on the right action if all others share one score, lower by h."""
-    return exp(h) / (exp(h) + L - 1)
+    return sp.exp(h) / (sp.exp(h) + L - 1)
 
 
 @cache
-def lead() -> Expr:
+def lead() -> sp.Expr:
     """The lead by attention."""
-    y = Symbol("y", positive=True)
-    odds = linear_root(expand(A * (y + L - 1) - y), y)
-    log_odds = log(written_as((L - 1) * A / (1 - A), odds))
+    y = sp.Symbol("y", positive=True)
+    odds = linear_root(sp.expand(A * (y + L - 1) - y), y)
+    log_odds = sp.log(written_as((L - 1) * A / (1 - A), odds))
     written_as(A, attention_of_lead().subs(h, log_odds))
     return log_odds
 
 
 @cache
-def pushing() -> Expr:
+def pushing() -> sp.Expr:
     """Rate at which the loss lines up a block, from the slope of A in the block's score."""
-    slope = written_as(A * (1 - A), diff(attention_of_lead(), h).subs(h, lead()))
-    in_block = diff(lead_of_blocks().function, U[n])
+    slope = written_as(A * (1 - A), sp.diff(attention_of_lead(), h).subs(h, lead()))
+    in_block = sp.diff(lead_of_blocks().function, U[n])
     return d_g * N * eta * force * slope * in_block
 
 
-def lead_of_blocks() -> Sum:
+def lead_of_blocks() -> sp.Sum:
     """Lead of the right action: other positions are turned against it, on average over all pairs
     by lambda_n.
     """
-    return attention.sum_over_blocks((1 - lambda_[n]) * U[n] / sqrt(d_h))
+    return attention.sum_over_blocks((1 - lambda_[n]) * U[n] / sp.sqrt(d_h))
 
 
-def gap_of_block() -> Expr:
+def gap_of_block() -> sp.Expr:
     """1 - lambda_n, continued to frequencies that do not tell positions apart."""
     form = L / (L - 1) * (1 - dirichlet_kernel(w, L) ** 2)
     generic = 1 - attention.generic_lambda()
     power = attention.power_of_plane_waves()
-    written_as(form.subs(dirichlet_kernel(w, L), sqrt(power) / L), generic)
+    written_as(form.subs(dirichlet_kernel(w, L), sp.sqrt(power) / L), generic)
     return form
 
 
@@ -164,8 +145,8 @@ def gap_of_block() -> Expr:
 def equations() -> Equations:
     """Score and norms of a block and their rates; lead and attention."""
 
-    def rate_of(x: Expr) -> Expr:
-        return Derivative(x, alpha)
+    def rate_of(x: sp.Expr) -> sp.Expr:
+        return sp.Derivative(x, alpha)
 
     return table(
         ref(BEYOND),
@@ -186,7 +167,7 @@ def equations() -> Equations:
     )
 
 
-def pushing_alike() -> Expr:
+def pushing_alike() -> sp.Expr:
     """That rate where all blocks have one gap."""
     known = {1 - lambda_[n]: gap, force: -mean_field.equations()["dloss_dA"].rhs}
     return pushing().subs(known)
@@ -195,25 +176,25 @@ def pushing_alike() -> Expr:
 @cache
 def blocks_alike() -> Forms:
     """Rates of A and P where all blocks have one gap and equal norms of keys and queries."""
-    total = sqrt(d_h) / gap * lead()  # score of all blocks
+    total = sp.sqrt(d_h) / gap * lead()  # score of all blocks
     alike = {U[n]: total, W_Q2[n]: P, W_K2[n]: P, loss_rate: PER_TIME}
     pull = pushing_alike()
     rates = {
         x: form.subs(push, pull).subs(alike) for x, form in ((A, of_score()), (P, of_norm(KEYS)))
     }
-    each = written_as(gap * A * (1 - A) / sqrt(d_h), 1 / diff(total, A))
+    each = written_as(gap * A * (1 - A) / sp.sqrt(d_h), 1 / sp.diff(total, A))
     form = 2 * each * pull * P - 2 * PER_TIME * A * (1 - A) * lead()
     return {A: written_as(form, each * rates[A]), P: rates[P]}
 
 
 @cache
-def norm_at_start() -> Expr:
+def norm_at_start() -> sp.Expr:
     """P at the start, for which A moves as by the constant c_omega."""
-    aligned = {k1: sqrt(2 * P), k2: 0, q1: 0, q2: 0}
+    aligned = {k1: sp.sqrt(2 * P), k2: 0, q1: 0, q2: 0}
     by_norm = d_g * N / d_h * attention.gradient_squared_under_ansatz(1 - gap).subs(aligned)
     wanted = attention.equations()["c_ansatz_mean"].rhs
     form = c_omega * L**3 * d_h / (2 * (L - 1) * d_g * N * gap**2)
-    return written_as(form, linear_root(expand(by_norm - wanted), P))
+    return written_as(form, linear_root(sp.expand(by_norm - wanted), P))
 
 
 @cache
@@ -263,11 +244,11 @@ LARGE = ("kappa_w to infinity: margins small where attention is lost",)
 
 
 @cache
-def overlaps() -> tuple[Expr, Expr]:
+def overlaps() -> tuple[sp.Expr, sp.Expr]:
     """R and S where they stand still, by their difference per attention."""
     rates = flow().rhs
-    still = {x: linear_root(expand(rates[x]), x) for x in (R, S)}
-    per_A = written_as(g / (decay * d_g * N), cancel((still[R] - still[S]) / A))
+    still = {x: linear_root(sp.expand(rates[x]), x) for x in (R, S)}
+    per_A = written_as(g / (decay * d_g * N), sp.cancel((still[R] - still[S]) / A))
     forms = steady * (A + (1 - A) / d_g), steady * (1 - A) / d_g
     derived = zip(forms, (R, S), strict=True)
     return tuple(
@@ -276,7 +257,7 @@ def overlaps() -> tuple[Expr, Expr]:
 
 
 @cache
-def margin() -> Expr:
+def margin() -> sp.Expr:
     """Margin of the logits there."""
     still = dict(zip((R, S), overlaps(), strict=True)) | {zeta: 0}
     derived = mean_field.margin_of_state().subs(still)
@@ -284,77 +265,77 @@ def margin() -> Expr:
 
 
 @cache
-def balance() -> Expr:
+def balance() -> sp.Expr:
     """Decay at which R and S stand still, by their difference per attention."""
-    left = 1 / (1 + exp(margin()) / (N - 1))
+    left = 1 / (1 + sp.exp(margin()) / (N - 1))
     written_as(left, mean_field.equations()["g"].rhs.subs(m, margin()))
     return left / (d_g * N * steady)
 
 
-def by_lambert() -> Expr:
+def by_lambert() -> sp.Expr:
     """The difference per attention, by the generalised Lambert function."""
     weight = A**2 + (1 - A**2) / d_g
     form = (N - 1) / N * lambert / weight
-    defining = (lambert * exp(lambert) + (N - 1) * lambert) / weight
-    written_as(1 / (d_g * defining), simplify(balance().subs(steady, form)))
+    defining = (lambert * sp.exp(lambert) + (N - 1) * lambert) / weight
+    written_as(1 / (d_g * defining), sp.simplify(balance().subs(steady, form)))
     return form
 
 
 @cache
-def growing() -> Expr:
+def growing() -> sp.Expr:
     """Growth rate of a small score and small norms near A = 1/L, along the eigenvector with equal
     components: twice the correlation in the gradient minus the decay.
     """
-    small = Symbol("small", positive=True)
+    small = sp.Symbol("small", positive=True)
     score = lead().subs(A, 1 / L + small)
     rates = blocks_alike()
     form = 2 * pushing_alike().subs(A, 1 / L) - 2 * PER_TIME
-    lead_ = sqrt(d_h) / gap * diff(score, small).subs(small, 0)  # of P per A - 1/L
+    lead_ = sp.sqrt(d_h) / gap * sp.diff(score, small).subs(small, 0)  # of P per A - 1/L
     nearby = {A: 1 / L + small, P: lead_ * small}
-    first = {x: diff(rate.subs(nearby), small).subs(small, 0) for x, rate in rates.items()}
+    first = {x: sp.diff(rate.subs(nearby), small).subs(small, 0) for x, rate in rates.items()}
     written_as(form, first[A])
     written_as(form * lead_, first[P])
     return form
 
 
 @cache
-def standing() -> Expr:
+def standing() -> sp.Expr:
     """Difference per attention at which attention stands still: the loss lines up keys and queries,
     of equal norms and fully lined up, as fast as they decay.
     """
-    full = sqrt(d_h) / gap * lead()
+    full = sp.sqrt(d_h) / gap * lead()
     rates = blocks_alike()
     R_at, S_at = overlaps()
     push = pushing_alike()
-    for x, size in ((A, 1 / diff(full, A) * full), (P, full)):
+    for x, size in ((A, 1 / sp.diff(full, A) * full), (P, full)):
         written_as((2 * push - 2 * PER_TIME) * size, rates[x].subs(P, full))
-    ratio = cancel((push / PER_TIME).subs({R: R_at, S: S_at, g: decay * d_g * N * steady}))
+    ratio = sp.cancel((push / PER_TIME).subs({R: R_at, S: S_at, g: decay * d_g * N * steady}))
     form = kappa * steady**2 * A**2 * (1 - A)
     written_as(form.subs(kappa, steepness()), ratio)
-    difference = 1 / (A * sqrt(kappa * (1 - A)))
+    difference = 1 / (A * sp.sqrt(kappa * (1 - A)))
     written_as(sp.S.One, form.subs(steady, difference))
     return difference
 
 
-def steepness() -> Expr:
+def steepness() -> sp.Expr:
     """Factor of the push over the decay that depends neither on the difference nor on A."""
-    return gap * N**2 * (d_g - 1) / ((N - 1) * sqrt(d_h))
+    return gap * N**2 * (d_g - 1) / ((N - 1) * sp.sqrt(d_h))
 
 
 @cache
-def of_attention() -> Expr:
+def of_attention() -> sp.Expr:
     """Weight decay at which attention is stationary at a given value."""
     return balance().subs(steady, standing())
 
 
-def lost_large() -> Expr:
+def lost_large() -> sp.Expr:
     """Largest decay with a learned state, where margins are small: at A = 2/3."""
-    inverse = Symbol("inverse", positive=True)
-    each = (of_attention() / sqrt(kappa)).subs(kappa, inverse**-2)
-    small = limit(each, inverse, 0)
-    (attention,) = solve(numer(together(diff(log(small), A))), A)
-    form = 2 * sqrt(3) / 9 * (N - 1) * sqrt(kappa) / (d_g * N**2)
-    return written_as(form, small.subs(A, attention) * sqrt(kappa))
+    inverse = sp.Symbol("inverse", positive=True)
+    each = (of_attention() / sp.sqrt(kappa)).subs(kappa, inverse**-2)
+    small = sp.limit(each, inverse, 0)
+    (attention,) = sp.solve(sp.numer(sp.together(sp.diff(sp.log(small), A))), A)
+    form = 2 * sp.sqrt(3) / 9 * (N - 1) * sp.sqrt(kappa) / (d_g * N**2)
+    return written_as(form, small.subs(A, attention) * sp.sqrt(kappa))
 
 
 @cache
@@ -370,7 +351,7 @@ def steady_equations() -> Equations:
         decay_growth=(growth, growing, *STEADY),
         kappa_w=(kappa, steepness, *STEADY),
         r_steady=(steady, standing, *STEADY),
-        P_steady=(P, lambda: sqrt(d_h) / gap * lead(), *STEADY),
+        P_steady=(P, lambda: sp.sqrt(d_h) / gap * lead(), *STEADY),
         decay_of_A=(decay, of_attention, *STEADY),
         decay_unlearned=(unlearned, lambda: of_attention().subs(A, 1 / L), *STEADY),
         decay_lost_large=(lost, lost_large, "leading order", *STEADY, *LARGE),

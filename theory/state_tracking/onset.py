@@ -5,26 +5,7 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
-from sympy import (
-    Derivative,
-    Expr,
-    Poly,
-    Rational,
-    Symbol,
-    atan,
-    cancel,
-    cos,
-    diff,
-    exp,
-    limit,
-    log,
-    oo,
-    sec,
-    series,
-    sqrt,
-    tan,
-)
-from xarray import Dataset
+import xarray as xr
 
 from theory import (
     Equation,
@@ -85,12 +66,12 @@ departure = symbol("departure", r"\ln(A/A_{(81)})", "what Eq. (81) lacks in ln A
 SHARP = ("N, d_g, L to infinity", "A_0 = 1/L, R_0 = S_0 = zeta = 0", "before the onset: A small")
 LARGE = ("N, d_g, L large", "A small", "R - S linear in time")
 SHOWN = ("N", "L", "d_g", "d_h", "eta", "c_omega", "A_0", "R_0", "S_0", "zeta")  # in titles
-HALF = {"alpha_half": A - Rational(1, 2)}
+HALF = {"alpha_half": A - sp.Rational(1, 2)}
 FAR = 1e6  # approximations are drawn no further up: Matplotlib cannot place what overflows
 
 
 @cache
-def secant() -> Expr:
+def secant() -> sp.Expr:
     """A(T) while A is small: dD/dT = A = epsilon + kappa D^2/2 is a Riccati equation, solved by a
     tangent.
 
@@ -99,27 +80,27 @@ def secant() -> Expr:
     ArithmeticError
         If the form does not solve the equation.
     """
-    phase = sqrt(kappa * epsilon / 2) * T + atan(D_0 * sqrt(kappa / (2 * epsilon)))
-    path = sqrt(2 * epsilon / kappa) * tan(phase)
-    up = Symbol("rise", positive=True)  # epsilon > 0: above the separatrix
+    phase = sp.sqrt(kappa * epsilon / 2) * T + sp.atan(D_0 * sp.sqrt(kappa / (2 * epsilon)))
+    path = sp.sqrt(2 * epsilon / kappa) * sp.tan(phase)
+    up = sp.Symbol("rise", positive=True)  # epsilon > 0: above the separatrix
     proved(
         vanishes((path.diff(T) - rise().subs(D, path)).subs(epsilon, up)),
         "the tangent does not solve the Riccati equation",
     )
     written_as(D_0, path.subs(T, 0).subs(epsilon, up))
-    angle = Symbol("angle", real=True)
-    square = written_as(epsilon * sec(angle) ** 2, rise().subs(D, path.subs(phase, angle)))
+    angle = sp.Symbol("angle", real=True)
+    square = written_as(epsilon * sp.sec(angle) ** 2, rise().subs(D, path.subs(phase, angle)))
     return square.subs(angle, phase)
 
 
 @cache
-def sharp() -> Expr:
+def sharp() -> sp.Expr:
     """Onset solution to leading order in 1/L: epsilon L -> 1, kappa/L -> c_omega, T -> eta
     alpha.
     """
-    size = Symbol("size", positive=True)
+    size = sp.Symbol("size", positive=True)
     centred = exact.equations()["epsilon"].rhs.subs({D_0: 0, A_0: 1 / size})
-    coefficient = limit(centred * size, size, oo)
+    coefficient = sp.limit(centred * size, size, sp.oo)
     steep = at_large_sizes(exact.equations()["kappa"].rhs.subs(tau, 1 / N) / L)
     at_start = (
         secant()
@@ -128,14 +109,14 @@ def sharp() -> Expr:
         .subs(kappa, steep * L)
         .subs(T, eta * alpha)
     )
-    return written_as(sec(eta * sqrt(c_omega / 2) * alpha) ** 2 / L, at_start)
+    return written_as(sp.sec(eta * sp.sqrt(c_omega / 2) * alpha) ** 2 / L, at_start)
 
 
-def at_large_sizes(expr: Expr) -> Expr:
+def at_large_sizes(expr: sp.Expr) -> sp.Expr:
     """Limit of an expression rational in N and d_g as both grow."""
-    small = Symbol("small", positive=True)
+    small = sp.Symbol("small", positive=True)
     for size in (N, d_g):
-        expr = cancel(expr.subs(size, 1 / small)).subs(small, 0)
+        expr = sp.cancel(expr.subs(size, 1 / small)).subs(small, 0)
     return expr
 
 
@@ -149,39 +130,39 @@ def rates() -> Forms:
 
 
 @cache
-def growth() -> Expr:
+def growth() -> sp.Expr:
     """dA/dalpha from (15a) with R - S from (79), at large N and d_g, where g -> 1, and to first
     order in A.
     """
     rising = rates()[A].subs(g, early_mass()).subs(R, S + early_difference() * alpha)
-    first = diff(at_large_sizes(rising), A).subs(A, 0) * A
+    first = sp.diff(at_large_sizes(rising), A).subs(A, 0) * A
     return written_as(eta**2 * c_omega * alpha * A, first)
 
 
-def early_mass() -> Expr:
+def early_mass() -> sp.Expr:
     """g for small logits."""
-    return cancel(mean_field.equations()["g"].rhs.subs(m, 0))
+    return sp.cancel(mean_field.equations()["g"].rhs.subs(m, 0))
 
 
-def early_difference() -> Expr:
+def early_difference() -> sp.Expr:
     """Rate of R - S: eta g A at all times; returned for A = 1/L and small logits."""
     return written_as(eta * g * A, rates()[R] - rates()[S]).subs({g: early_mass(), A: 1 / L})
 
 
 @cache
-def exponent() -> Expr:
+def exponent() -> sp.Expr:
     """Coefficient of alpha^2 in ln(A L), the antiderivative of d ln A/dalpha."""
-    return Poly(growth() / A, alpha).integrate().coeff_monomial(alpha**2)
+    return sp.Poly(growth() / A, alpha).integrate().coeff_monomial(alpha**2)
 
 
 @cache
-def onset_A() -> Expr:
+def onset_A() -> sp.Expr:
     """A(alpha), starting at 1/L."""
-    return exp(exponent() * alpha**2) / L
+    return sp.exp(exponent() * alpha**2) / L
 
 
 @cache
-def gain_of_flow() -> Expr:
+def gain_of_flow() -> sp.Expr:
     """Exact coefficient of alpha^2 in ln A for the random start, at which the rate of A vanishes.
 
     Raises
@@ -196,18 +177,20 @@ def gain_of_flow() -> Expr:
     if first != 0:
         raise ArithmeticError(f"A moves at the start: {first}")
     # At first only R and S change. g need not be differentiated, as it multiplies R - S = 0.
-    second = sum(diff(rate[A], q) * rate[q] for q in (R, S)).subs(start).subs(random_start)
+    second = sum(sp.diff(rate[A], q) * rate[q] for q in (R, S)).subs(start).subs(random_start)
     second = second.subs(g, early_mass()) * L / 2
     return written_as(eta**2 * c_omega / 2 * (1 - 1 / N) * (1 - 1 / d_g) * (1 - 1 / L), second)
 
 
-def departure_of_sharp() -> Expr:
+def departure_of_sharp() -> sp.Expr:
     """Leading term of the difference between the sharp onset and Eq. (81)."""
-    phase = Symbol("phase", positive=True)
-    small = series(-2 * log(cos(phase)), phase, 0, 6).removeO()  # ln sec^2
-    small = small.subs(phase, eta * sqrt(c_omega / 2) * alpha)
-    written_as(sec(eta * sqrt(c_omega / 2) * alpha) ** 2, sharp() * L)
-    return written_as(eta**4 * c_omega**2 * alpha**4 / 24, small - log(exp(exponent() * alpha**2)))
+    phase = sp.Symbol("phase", positive=True)
+    small = sp.series(-2 * sp.log(sp.cos(phase)), phase, 0, 6).removeO()  # ln sec^2
+    small = small.subs(phase, eta * sp.sqrt(c_omega / 2) * alpha)
+    written_as(sp.sec(eta * sp.sqrt(c_omega / 2) * alpha) ** 2, sharp() * L)
+    return written_as(
+        eta**4 * c_omega**2 * alpha**4 / 24, small - sp.log(sp.exp(exponent() * alpha**2))
+    )
 
 
 @cache
@@ -216,14 +199,14 @@ def equations() -> Equations:
     corrected = "below Eq. (81), corrected: printed as sqrt(2/(c_omega eta))"
     lacks = "beyond Eq. (81): what it lacks"
     small = "eta alpha sqrt(c_omega) small"
-    difference = Derivative(R - S, alpha)
+    difference = sp.Derivative(R - S, alpha)
     return table(
         ref,
         status="leading order",
         onset_difference=(difference, early_difference, "Eq. (79)", "A = 1/L", "logits small"),
-        onset_rate=(Derivative(A, alpha), growth, "Eq. (80)", *LARGE),
+        onset_rate=(sp.Derivative(A, alpha), growth, "Eq. (80)", *LARGE),
         onset_A=(A, onset_A, "Eq. (81)", *LARGE),
-        onset_time_scale=(T_alpha, lambda: 1 / sqrt(exponent()), corrected, *LARGE),
+        onset_time_scale=(T_alpha, lambda: 1 / sp.sqrt(exponent()), corrected, *LARGE),
         onset_coefficient=(
             gain,
             gain_of_flow,
@@ -237,7 +220,7 @@ def equations() -> Equations:
         alpha_star=(
             alpha_star,
             lambda: written_as(
-                SHARP_ONSET, linear_root(sp.pi / 2 - eta * sqrt(c_omega / 2) * alpha, alpha)
+                SHARP_ONSET, linear_root(sp.pi / 2 - eta * sp.sqrt(c_omega / 2) * alpha, alpha)
             ),
             "beyond Eq. (81): sharp onset",
             *SHARP,
@@ -329,7 +312,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     )
 
 
-def curves(p: Parameters, end: float) -> dict[str, Dataset]:
+def curves(p: Parameters, end: float) -> dict[str, xr.Dataset]:
     """Order parameters over alpha up to ``end``: exact solution of the flow, and approximations."""
     curve = inversion.solve(p, np.linspace(0, end, 601))
     times = {"alpha": curve.alpha.values}
@@ -345,9 +328,9 @@ def curves(p: Parameters, end: float) -> dict[str, Dataset]:
     early = {x: along(early_equations()[f"early_{x}"]) for x in "ARS"}
     return {
         "flow (15)": curve,
-        "early time": Dataset(early, times),
-        "onset": Dataset({"A": along(equations()["onset_A"])}, times),
-        "sharp onset": Dataset({"A": ("alpha", sharp)}, times),
+        "early time": xr.Dataset(early, times),
+        "onset": xr.Dataset({"A": along(equations()["onset_A"])}, times),
+        "sharp onset": xr.Dataset({"A": ("alpha", sharp)}, times),
     }
 
 

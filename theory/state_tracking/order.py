@@ -18,11 +18,10 @@ import math
 from typing import Annotated, Any
 
 import numpy as np
-from numpy import ndarray
+import xarray as xr
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import rel_entr, xlogy
-from xarray import Dataset
 
 from theory.arguments import array, checked
 from theory.parameters import ParameterError
@@ -32,7 +31,7 @@ from theory.values import Allowed
 MOST = 2**27  # probabilities that are held at once: 1 GB
 
 
-def permutations_of(teachers: str | ndarray) -> ndarray:
+def permutations_of(teachers: str | np.ndarray) -> np.ndarray:
     """Permutations ``(d_g, N)`` of a group's name, or those that are given.
 
     Raises
@@ -58,7 +57,7 @@ def fits(d_g: int, N: int) -> None:
         raise ParameterError(f"teachers: {d_g} permutations of {N} states are too many")
 
 
-def commutator_orbits(teachers: str | ndarray) -> ndarray:
+def commutator_orbits(teachers: str | np.ndarray) -> np.ndarray:
     """Number of the orbit of every state under the commutator subgroup, shape ``(N,)``: the finest
     partition of the states on which the teachers act and commute.
 
@@ -87,7 +86,7 @@ def commutator_orbits(teachers: str | ndarray) -> ndarray:
 
 
 @checked
-def without_order(teachers: Any, L: Annotated[int, Allowed(low=0, high=10**6)]) -> Dataset:
+def without_order(teachers: Any, L: Annotated[int, Allowed(low=0, high=10**6)]) -> xr.Dataset:
     """Best accuracy and least loss, in nats, of the last state of a word from its first state and
     the number of times that each action occurs in it.
 
@@ -127,7 +126,7 @@ def without_order(teachers: Any, L: Annotated[int, Allowed(low=0, high=10**6)]) 
         accuracy.append(shares.max(1).sum() / starts)
         loss.append(0.0 - rel_entr(shares, shares.sum(1, keepdims=True)).sum() / starts)
     sizes = np.bincount(commutator_orbits(perms))
-    return Dataset(
+    return xr.Dataset(
         {
             "accuracy": ("length", accuracy),
             "loss": ("length", loss),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from xarray import DataArray, Dataset
+import xarray as xr
 
 from theory import ParameterError, prediction, scope, sweep, until
 from theory.parameters import Allowed, number
@@ -28,14 +28,14 @@ NOTED = 0.05  # deviation of A from which on a curve says so
 @sweep.over_fields
 def predict(
     p: Parameters,
-    runs: Dataset | None = None,
+    runs: xr.Dataset | None = None,
     *,
     seeds: int | None = None,
     until: float | None = None,
     level: str = BEST,
     accuracies: bool = True,
     given: Realisation | None = None,
-) -> Dataset:
+) -> xr.Dataset:
     """Predict a training run seed by seed, without fitted parameters.
 
     Parameters
@@ -114,7 +114,7 @@ TOGETHER = 20  # drawn starts that share their strides
 @sweep.over_fields
 def drawn_times(
     p: Parameters, seeds: int, *, seed: int = DRAW, until: float | None = None, level: str = BEST
-) -> Dataset:
+) -> xr.Dataset:
     """Times of A = 1/2 over initial weights that are drawn, from sizes alone.
 
     Parameters
@@ -156,7 +156,7 @@ def drawn_times(
     except FloatingPointError:
         raise prediction.diverged(p) from None
     data |= {"A_0": A_0, "R_0": start.R, "S_0": start.S}
-    found = Dataset({k: ("draw", v) for k, v in data.items()}, {"draw": range(len(A_0))})
+    found = xr.Dataset({k: ("draw", v) for k, v in data.items()}, {"draw": range(len(A_0))})
     found.alpha_half.attrs["units"] = "alpha = epochs / (d_g N)"
     return found.assign_attrs(_attributes(p, level, "drawn starts"))
 
@@ -181,7 +181,7 @@ def _attributes(p: Parameters, level: str, whose: str) -> dict[str, str]:
     }
 
 
-def labelled(name: str, values: Any, given: Mapping[str, Any], **attributes: str) -> Dataset:
+def labelled(name: str, values: Any, given: Mapping[str, Any], **attributes: str) -> xr.Dataset:
     """One variable over the fields that were swept.
 
     Parameters
@@ -193,15 +193,17 @@ def labelled(name: str, values: Any, given: Mapping[str, Any], **attributes: str
     given : mapping of str to array_like
         Swept fields and overridden derived quantities, which broadcast.
     """
-    if isinstance(values, DataArray):
+    if isinstance(values, xr.DataArray):
         return values.rename(name).assign_attrs(attributes).to_dataset()
     arrays = {field: np.asarray(v) for field, v in given.items()}
     dims, coordinates = sweep.axes(arrays, np.shape(values), {f: f for f in arrays})
-    return Dataset({name: (dims, values, attributes)}, coordinates)
+    return xr.Dataset({name: (dims, values, attributes)}, coordinates)
 
 
 @scope.guard(FLOW)
-def emergence_times(p: Any, level: float = 0.5, seeds: int | None = None, **fields: Any) -> Dataset:
+def emergence_times(
+    p: Any, level: float = 0.5, seeds: int | None = None, **fields: Any
+) -> xr.Dataset:
     """Training time at which attention reaches a level, by the exact solution of the flow (15); or
     the times of single students, from initial weights that are drawn.
 
@@ -245,7 +247,7 @@ def emergence_times(p: Any, level: float = 0.5, seeds: int | None = None, **fiel
     return labelled(name, emergence_time(p, level, **fields), fields, **words)
 
 
-def _deviation(curves: Dataset, runs: Dataset, level: str) -> dict[str, Any]:
+def _deviation(curves: xr.Dataset, runs: xr.Dataset, level: str) -> dict[str, Any]:
     """Largest deviation of A from the students that were followed, with a warning where it is
     large; nothing where only their start is known.
     """
@@ -266,8 +268,8 @@ def _deviation(curves: Dataset, runs: Dataset, level: str) -> dict[str, Any]:
 
 
 def _followed(
-    p: Parameters, runs: Dataset, level: Level, accuracies: bool, given: Realisation | None
-) -> Dataset:
+    p: Parameters, runs: xr.Dataset, level: Level, accuracies: bool, given: Realisation | None
+) -> xr.Dataset:
     """Predict runs from their initial values, at their evaluation times."""
     free = () if level.known else ("data_draw",)
     prediction.check_runs(p, runs, ("alpha", *level.needs), free=free)
@@ -291,7 +293,7 @@ def _followed(
     return curves if "seed" in runs.dims else curves.isel(seed=0)
 
 
-def _same_start(p: Parameters, runs: Dataset) -> None:
+def _same_start(p: Parameters, runs: xr.Dataset) -> None:
     """Raise an error if runs that our students left begin with other weights than their seeds draw.
     Edited weights would be followed as if they had been trained.
     """
@@ -312,7 +314,7 @@ def _same_start(p: Parameters, runs: Dataset) -> None:
             )
 
 
-def _same_rewards(p: Parameters, runs: Dataset) -> None:
+def _same_rewards(p: Parameters, runs: xr.Dataset) -> None:
     """Raise an error if runs were trained on other rewards. Rewards take over at a measurement."""
     configuration = scope.configuration(runs)
     stored = json.loads(runs.attrs.get("parameters", "{}"))

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy import ndarray
 
 from theory import Allowed, ParameterError, arguments, by_dimension, scope, sweep
 from theory.state_tracking import exact, symbols
@@ -48,11 +47,11 @@ NAMES = ("N", "L", "d_g", "eta", "c_omega", "tau", "zeta", "A_0", "R_0", "S_0")
 class Panels(NamedTuple):
     """Cumulative integrals over the panels of some parameter points; times in alpha."""
 
-    edge: ndarray  # s, shape (points, panels + 1)
-    alpha: ndarray  # training time at the edges
-    T: ndarray  # proper time at the edges
-    alpha_rate: ndarray  # d alpha/ds and dT/ds at the nodes, shape (points, panels, NODES)
-    T_rate: ndarray
+    edge: np.ndarray  # s, shape (points, panels + 1)
+    alpha: np.ndarray  # training time at the edges
+    T: np.ndarray  # proper time at the edges
+    alpha_rate: np.ndarray  # d alpha/ds and dT/ds at the nodes, shape (points, panels, NODES)
+    T_rate: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -61,20 +60,20 @@ class Points:
     `theory.state_tracking.exact`).
     """
 
-    N: ndarray
-    d_g: ndarray
-    eta: ndarray
-    zeta: ndarray
-    A_0: ndarray
-    S_0: ndarray
-    D_0: ndarray
-    kappa: ndarray
-    pace: ndarray
-    drift: ndarray
-    E_0: ndarray
-    epsilon: ndarray
-    delta: ndarray
-    side: ndarray  # chart: 0 where epsilon > 0, else the sign of D
+    N: np.ndarray
+    d_g: np.ndarray
+    eta: np.ndarray
+    zeta: np.ndarray
+    A_0: np.ndarray
+    S_0: np.ndarray
+    D_0: np.ndarray
+    kappa: np.ndarray
+    pace: np.ndarray
+    drift: np.ndarray
+    E_0: np.ndarray
+    epsilon: np.ndarray
+    delta: np.ndarray
+    side: np.ndarray  # chart: 0 where epsilon > 0, else the sign of D
 
     @classmethod
     def of(cls, values: Any) -> Points:
@@ -118,16 +117,16 @@ class Points:
         return Points(**{name: getattr(self, name)[which] for name in self.__dataclass_fields__})
 
     @property
-    def moving(self) -> ndarray:
+    def moving(self) -> np.ndarray:
         """Points at which attention changes at all."""
         return (self.kappa > 0) & (self.A_0 < 1)
 
     @property
-    def dying(self) -> ndarray:
+    def dying(self) -> np.ndarray:
         """Points with D_0 at or below the separatrix."""
         return self.moving & (self.side < 0)
 
-    def chart(self, s: ndarray) -> tuple[ndarray, ndarray, ndarray]:
+    def chart(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """D, E = -ln(1-A) and (dD/ds)/E."""
         size = np.abs(self.epsilon)
         if not self.side.any():
@@ -148,7 +147,7 @@ class Points:
                 self.delta / size / np.where(bent, cosh, root),
             )
 
-    def s_of(self, D: ndarray, E: ndarray) -> ndarray:
+    def s_of(self, D: np.ndarray, E: np.ndarray) -> np.ndarray:
         """Chart coordinate s of a point (D, E) of the solution."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(
@@ -157,7 +156,7 @@ class Points:
                 self.side * np.log(E / np.abs(self.epsilon)) / 2,
             )
 
-    def locked(self, depth: float = LOCKED) -> ndarray:
+    def locked(self, depth: float = LOCKED) -> np.ndarray:
         """Chart coordinate s at which 1 - A = e^-depth; infinite if attention dies."""
         size = np.abs(self.epsilon)
         with np.errstate(divide="ignore", over="ignore"):
@@ -165,7 +164,7 @@ class Points:
             reached = np.where(self.side == 0, bent, np.log(depth / size) / 2)
         return np.where(self.side < 0, np.inf, np.maximum(reached, self.s_of(self.D_0, self.E_0)))
 
-    def plateau(self, s: ndarray) -> ndarray:
+    def plateau(self, s: np.ndarray) -> np.ndarray:
         """Integral of dD/E up to a constant, in closed form. It is a lower bound of T, and T
         exceeds D by at most this.
         """
@@ -178,11 +177,11 @@ class Points:
             )
         return self.delta / np.abs(self.epsilon) * shape
 
-    def off_target(self, D: ndarray, T: ndarray) -> ndarray:
+    def off_target(self, D: np.ndarray, T: np.ndarray) -> np.ndarray:
         """Off-target overlap S."""
         return self.S_0 + (1 / self.d_g + self.drift) * T - (D - self.D_0) / self.d_g
 
-    def margin(self, A: ndarray, D: ndarray, S: ndarray) -> ndarray:
+    def margin(self, A: np.ndarray, D: np.ndarray, S: np.ndarray) -> np.ndarray:
         """Logit margin."""
         of_state = exact.equations()["margin_of_D"].lambdify(
             symbols.A, exact.D, symbols.S, N, d_g, zeta
@@ -190,8 +189,8 @@ class Points:
         return of_state(A, D, S, self.N, self.d_g, self.zeta)
 
     def panels(
-        self, start: ndarray, stop: ndarray, width: float = WIDTH, most: int = 2**14
-    ) -> ndarray:
+        self, start: np.ndarray, stop: np.ndarray, width: float = WIDTH, most: int = 2**14
+    ) -> np.ndarray:
         """Number of panels each point needs between two values of s."""
         D, E, _ = self.chart(np.stack([start, stop]))
         waiting = self.plateau(stop) - self.plateau(start) + D[1] - D[0]
@@ -201,7 +200,7 @@ class Points:
         wanted = (stop - start) / width * (1 + self.N / (self.N - 1) * swing / GROWTH)
         return np.clip(np.ceil(np.nan_to_num(wanted, nan=most, posinf=most)), 1, most).astype(int)
 
-    def integrate(self, start: ndarray, stop: ndarray, panels: int) -> Panels:
+    def integrate(self, start: np.ndarray, stop: np.ndarray, panels: int) -> Panels:
         """Proper time and training time from ``start`` on, in panels of equal width in s."""
         edge = start[:, None] + (stop - start)[:, None] * np.linspace(0, 1, panels + 1)
         half = np.diff(edge)[..., None] / 2
@@ -223,7 +222,7 @@ class Points:
             )
 
 
-def cumulate(parts: ndarray) -> ndarray:
+def cumulate(parts: np.ndarray) -> np.ndarray:
     """Cumulative sum along the last axis, starting at 0."""
     return np.concatenate([np.zeros_like(parts[..., :1]), np.cumsum(parts, -1)], -1)
 
@@ -231,7 +230,7 @@ def cumulate(parts: ndarray) -> ndarray:
 @by_dimension()
 @scope.guard(FLOW)
 @np.errstate(over="ignore", invalid="ignore")  # overflow is detected at the end
-def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> ndarray:
+def emergence_time(p: Any, level: Any = 0.5, **swept: Any) -> np.ndarray:
     """Training time at which attention reaches ``A = level``, by quadrature of the exact solution.
 
     Parameters

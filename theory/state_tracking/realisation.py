@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy import ndarray
-from xarray import Dataset
+import xarray as xr
 
 from theory import scope
 from theory.parameters import Allowed, ParameterError, number
@@ -44,16 +43,16 @@ class Start:
         Variance of the entries of M at the teachers' ones, and of the other entries.
     """
 
-    W_Q: ndarray
-    W_K: ndarray
-    R: ndarray
-    S: ndarray
-    zeta: ndarray
-    variance_right: ndarray
-    variance_wrong: ndarray
+    W_Q: np.ndarray
+    W_K: np.ndarray
+    R: np.ndarray
+    S: np.ndarray
+    zeta: np.ndarray
+    variance_right: np.ndarray
+    variance_wrong: np.ndarray
 
     @classmethod
-    def measured(cls, runs: Dataset) -> Self:
+    def measured(cls, runs: xr.Dataset) -> Self:
         """Initial values of the seeds of an ensemble over ``(seed, alpha)``.
 
         Raises
@@ -162,10 +161,10 @@ class Realisation:
         Training sets of the seeds.
     """
 
-    teachers: ndarray
-    M: ndarray
-    share: ndarray
-    pairs: ndarray | None = None
+    teachers: np.ndarray
+    M: np.ndarray
+    share: np.ndarray
+    pairs: np.ndarray | None = None
     seeds: tuple[int, ...] | None = None
     data_draw: int | None = None
     sequences: tuple[task.Sequences, ...] | None = None
@@ -175,7 +174,7 @@ class Realisation:
         cls,
         p: Parameters,
         seeds: Sequence[int],
-        permutations: ndarray | None = None,
+        permutations: np.ndarray | None = None,
         words: Words | None = None,
     ) -> Self:
         """Realisation of the students that training with these parameters and seeds produces.
@@ -213,7 +212,7 @@ class Realisation:
         return replace(cls.joined(parts), seeds=(*map(int, seeds),), data_draw=p.data_draw)
 
     @classmethod
-    def of(cls, p: Parameters, runs: Dataset) -> Self:
+    def of(cls, p: Parameters, runs: xr.Dataset) -> Self:
         """Realisation of the students of an ensemble over ``(seed, alpha)``.
 
         Raises
@@ -235,7 +234,7 @@ class Realisation:
         counted.belongs(p, runs)
         return counted
 
-    def belongs(self, p: Parameters, runs: Dataset | None) -> None:
+    def belongs(self, p: Parameters, runs: xr.Dataset | None) -> None:
         """Raise an error if parameters or runs belong to other students.
 
         Raises
@@ -270,12 +269,12 @@ class Realisation:
                     f"start at {start[worst]:.5g}: they have other teachers or other weights"
                 )
 
-    def overlap(self) -> ndarray:
+    def overlap(self) -> np.ndarray:
         """Overlap R of every student at time 0, shape (B,)."""
         return np.einsum("bsar,bars->b", self.one_hot(), self.M) / self.teachers[0].size
 
     @classmethod
-    def counted(cls, teachers: ndarray, M: ndarray, data: task.Sequences) -> Self:
+    def counted(cls, teachers: np.ndarray, M: np.ndarray, data: task.Sequences) -> Self:
         """Realisation of one student from its training set."""
         actions, states = data.actions, data.states
         (n, L), (d_g, N) = actions.shape, teachers.shape
@@ -348,12 +347,12 @@ class Realisation:
         matrices = [matched(x, start, k, rng) for k, x in enumerate(self.teachers)]
         return replace(self, M=np.stack(matrices))
 
-    def one_hot(self) -> ndarray:
+    def one_hot(self) -> np.ndarray:
         """Teachers as matrices of shape ``(B, N, d_g, N)``: current state, action, next state."""
         return (self.teachers.swapaxes(1, 2)[..., None] == np.arange(self.M.shape[2])).astype(float)
 
 
-def matched(teachers: ndarray, start: Start, k: int, rng: np.random.Generator) -> ndarray:
+def matched(teachers: np.ndarray, start: Start, k: int, rng: np.random.Generator) -> np.ndarray:
     """Random M ``(d_g, N, N)`` with R, S, zeta and the variances of entries of seed k of a
     start.
     """

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import cache
 
 import sympy as sp
-from sympy import Expr, binomial, exp, factorial, ff, log
 from sympy.utilities.iterables import partitions
 
 from theory import Allowed, Flow, number
@@ -18,22 +17,22 @@ LENGTHS = Allowed(low=1, high=20)  # the sum has 97 terms at L = 10, 2,087 at L 
 OTHERS = "the other actions get (1 - A)/(L - 1) of the attention each"
 
 
-def occupancies(others: int) -> Iterator[tuple[Expr, int, dict[int, int]]]:
+def occupancies(others: int) -> Iterator[tuple[sp.Expr, int, dict[int, int]]]:
     """Ways in which other actions, each leading to one of N states at random, share these states:
     weight, how many lead to the right state, and how many wrong states get so many of them.
     """
     for right in range(others + 1):
         to_wrong = others - right
-        chance = binomial(others, right) * (1 / N) ** right * (1 - 1 / N) ** to_wrong
+        chance = sp.binomial(others, right) * (1 / N) ** right * (1 - 1 / N) ** to_wrong
         for shares in partitions(to_wrong):
-            ways = ff(N - 1, sum(shares.values())) * factorial(to_wrong)
+            ways = sp.ff(N - 1, sum(shares.values())) * sp.factorial(to_wrong)
             for size, states in shares.items():
-                ways /= factorial(size) ** states * factorial(states)
+                ways /= sp.factorial(size) ** states * sp.factorial(states)
             yield chance * ways / (N - 1) ** to_wrong, right, dict(shares)
 
 
 @cache
-def loss(length: int) -> Expr:
+def loss(length: int) -> sp.Expr:
     """Mean loss at given attention. The logit of a state is S, plus R - S times the attention on
     the actions that lead there: on the right one, and on those of the others that happen to.
     """
@@ -42,8 +41,8 @@ def loss(length: int) -> Expr:
     for weight, right, wrong in occupancies(length - 1):
         correct = (R - S) * (A + share * right)
         empty = N - 1 - sum(wrong.values())
-        mass = sum(states * exp((R - S) * share * n) for n, states in wrong.items()) + empty
-        total += weight * (log(exp(correct) + mass) - correct)
+        mass = sum(states * sp.exp((R - S) * share * n) for n, states in wrong.items()) + empty
+        total += weight * (sp.log(sp.exp(correct) + mass) - correct)
     return total
 
 

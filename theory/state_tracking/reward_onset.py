@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
-from numpy import ndarray
+import xarray as xr
 from scipy.optimize import brentq, minimize_scalar
-from xarray import Dataset
 
 from theory import Allowed, ParameterError, gauss_legendre, number, numeric, scope, sweep
 from theory.onset import Onset, tabulated
@@ -45,7 +44,7 @@ def _compiled(reward: str, size: int, normalised: bool, steps: int) -> Any:
     return numeric.function(free - held, (rewards.s, N, L, penalty, reward_times.s_0))
 
 
-def success(p: Parameters, alpha: Any) -> ndarray:
+def success(p: Parameters, alpha: Any) -> np.ndarray:
     """Probability s of the right next state at given times of supervised training."""
     along = inversion.states(p.values(), np.atleast_1d(alpha))
     margin = Points.of(p.values())[:, None].margin(along["A"], along["R"] - along["S"], along["S"])
@@ -64,7 +63,7 @@ def time_of(p: Parameters, level: float) -> float:
     return float(brentq(lambda t: success(p, t)[0] - level, low, high, xtol=4e-15 * high))
 
 
-def waited(p: Parameters, edges: ndarray) -> ndarray:
+def waited(p: Parameters, edges: np.ndarray) -> np.ndarray:
     """Time with rewards between given times of supervised training on the same orbit; infinite if
     the clock stands still or runs backwards.
     """
@@ -77,14 +76,14 @@ def waited(p: Parameters, edges: ndarray) -> ndarray:
     return np.concatenate([[0.0], np.cumsum(parts)])
 
 
-def panels(start: float, stop: float) -> ndarray:
+def panels(start: float, stop: float) -> np.ndarray:
     """Edges between two times, denser where the clock is slow."""
     if start > 0:
         return np.geomspace(start, stop, PANELS + 1)
     return stop * np.linspace(0, 1, PANELS + 1) ** 2
 
 
-def first_root(of: Callable[[Any], Any], levels: ndarray) -> float:
+def first_root(of: Callable[[Any], Any], levels: np.ndarray) -> float:
     """First of increasing levels from which on a function is not negative, to rounding; NaN if it
     is everywhere.
     """
@@ -214,7 +213,7 @@ def critical_penalty(p: Parameters) -> float:
     return float(minimum.fun)
 
 
-def _levels(p: Parameters) -> ndarray:
+def _levels(p: Parameters) -> np.ndarray:
     """Values of s above that at which rewards take over, dense at both ends."""
     begun = max(p.pretrain, 1 / p.N)
     odds = np.log(begun / (1 - begun)) + np.geomspace(1e-6, MOST_ODDS, 20001)
@@ -222,7 +221,7 @@ def _levels(p: Parameters) -> ndarray:
 
 
 @scope.guard(REWARDS)
-def curve(p: Parameters, level: float = 0.9) -> Dataset:
+def curve(p: Parameters, level: float = 0.9) -> xr.Dataset:
     """A, R, S, s and the clock over training time, supervised first, then by rewards, until s
     reaches a level; at the same R they are those of supervised training.
     """
@@ -240,7 +239,7 @@ def curve(p: Parameters, level: float = 0.9) -> Dataset:
     along = inversion.states(p.values(), sup)
     s = success(p, sup)
     data = {q: np.ravel(v) for q, v in along.items()} | {"success": s, "clock": clock(p)(s)}
-    return Dataset(
+    return xr.Dataset(
         {q: ("alpha", v) for q, v in data.items()} | {"supervised_alpha": ("alpha", sup)},
         coords={"alpha": np.concatenate([before, alpha[kept]])},
         attrs={"kind": "theory", "status": "closure", "parameters": p.as_json()},
@@ -362,7 +361,7 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
     )
 
 
-def curves(p: Parameters, end: float | None) -> dict[str, Dataset]:
+def curves(p: Parameters, end: float | None) -> dict[str, xr.Dataset]:
     """Supervised training, and rewards after pretraining, over alpha."""
     level = (1 + halfway(p)) / 2
     rewarded = curve(p, level)
@@ -370,7 +369,7 @@ def curves(p: Parameters, end: float | None) -> dict[str, Dataset]:
     plain = inversion.states(p.values(), times := np.linspace(0, last, 401))
     data = {q: ("alpha", np.ravel(v)) for q, v in plain.items()}
     data["success"] = ("alpha", success(p, times))
-    supervised = Dataset(data, coords={"alpha": times})
+    supervised = xr.Dataset(data, coords={"alpha": times})
     return {"supervised": supervised, "rewards": rewarded.sel(alpha=slice(None, last))}
 
 

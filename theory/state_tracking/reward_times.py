@@ -5,22 +5,6 @@ many steps to roll out; the penalty weight that stops students.
 from functools import cache
 
 import sympy as sp
-from sympy import (
-    Expr,
-    Function,
-    Integral,
-    Symbol,
-    cancel,
-    diff,
-    expand_log,
-    factor,
-    limit,
-    log,
-    oo,
-    powsimp,
-    simplify,
-    solve,
-)
 
 from theory import Equations, proved, symbol, table, vanishes, written_as
 from theory.state_tracking import exact, mean_field
@@ -49,7 +33,7 @@ speed = symbol("speed", "v", "rate of x under supervised training at x = 0", pos
 
 
 @cache
-def speed_of_excess() -> Expr:
+def speed_of_excess() -> sp.Expr:
     """dx/dalpha of supervised training at the start of an orbit, R = S = zeta = 0."""
     margin = mean_field.margin_of_state()
     rates = supervised("tau").rhs
@@ -57,44 +41,44 @@ def speed_of_excess() -> Expr:
     by_margin = excess().diff(s) * success_of_margin().diff(m)
     start = {R: 0, S: 0, zeta: 0}
     speed = (by_margin * moving).subs(g, mean_field.equations()["g"].rhs).subs(m, 0).subs(start)
-    return factor(speed)
+    return sp.factor(speed)
 
 
 @cache
-def wait() -> tuple[Expr, Expr]:
+def wait() -> tuple[sp.Expr, sp.Expr]:
     """Time with rewards while x is small, where x grows as v times the clock: (L > 2, L = 2)."""
-    lag = Symbol("lag", positive=True)  # L - 2
+    lag = sp.Symbol("lag", positive=True)  # L - 2
     slow = clock_of("outcome").subs(s, 1 / N) * speed
-    inverse = Integral(1 / slow.subs(L, lag + 2), (x, x_0, oo)).doit()
+    inverse = sp.Integral(1 / slow.subs(L, lag + 2), (x, x_0, sp.oo)).doit()
     long = written_as(N / (L * (L - 2) * speed * x_0 ** (L - 2)), inverse.subs(lag, L - 2))
-    short = Integral(1 / slow.subs(L, 2), (x, x_0, 1)).doit()
-    return long, written_as(N / (2 * speed) * log(1 / x_0), short)
+    short = sp.Integral(1 / slow.subs(L, 2), (x, x_0, 1)).doit()
+    return long, written_as(N / (2 * speed) * sp.log(1 / x_0), short)
 
 
 @cache
-def next_horizon() -> Expr:
+def next_horizon() -> sp.Expr:
     """x at which rollouts of one step more are as fast: the clocks of both are equal."""
     after = clock_of("outcome", horizon + 1) / clock_of("outcome", horizon)
-    (roots,) = solve(powsimp(after) - 1, x)
+    (roots,) = sp.solve(sp.powsimp(after) - 1, x)
     return written_as(horizon / (horizon + 1), roots)
 
 
 @cache
-def best_horizon() -> Expr:
+def best_horizon() -> sp.Expr:
     """Horizon of the fastest clock, taken as a real number."""
-    (roots,) = solve(simplify(diff(clock_of("outcome", horizon), horizon) / s), horizon)
-    return written_as(-1 / log(x), roots)
+    (roots,) = sp.solve(sp.simplify(sp.diff(clock_of("outcome", horizon), horizon) / s), horizon)
+    return written_as(-1 / sp.log(x), roots)
 
 
 @cache
-def even_success() -> Expr:
+def even_success() -> sp.Expr:
     """s at which a step with rewards is worth a supervised one, for many states, where x -> s."""
-    size = Symbol("size", positive=True)
-    many = limit(excess().subs(N, size), size, oo)
-    value = Symbol("s", positive=True)
+    size = sp.Symbol("size", positive=True)
+    many = sp.limit(excess().subs(N, size), size, sp.oo)
+    value = sp.Symbol("s", positive=True)
     worth = clock_of("outcome").subs(x, many).subs(s, value)
     form = L ** (-1 / L)
-    written_as(sp.S.One, powsimp(worth.subs(value, form), force=True))
+    written_as(sp.S.One, sp.powsimp(worth.subs(value, form), force=True))
     return form
 
 
@@ -104,17 +88,17 @@ def equations() -> Equations:
     closure = (MEAN_FIELD, SAMPLED, *rollout_assumptions())
     small = ("x small", "start at R = S = zeta = 0")
 
-    def waiting() -> Expr:
+    def waiting() -> sp.Expr:
         density = exact.equations()["alpha_of_D"].rhs
-        (inner,) = density.atoms(Integral)
-        timed = Integral(inner.function / Function("c")(exact.x), *inner.limits)
+        (inner,) = density.atoms(sp.Integral)
+        timed = sp.Integral(inner.function / sp.Function("c")(exact.x), *inner.limits)
         return density.subs(inner, timed)
 
     return table(
         ref,
         status="closure",
         rewards_time=(
-            Function("alpha")(D),
+            sp.Function("alpha")(D),
             waiting,
             BEYOND + ": quadrature on the orbit",
             *closure,
@@ -149,54 +133,54 @@ fold = symbol("fold", means="slope of the balance: 0 where the way on opens", re
 
 
 @cache
-def step_divergence() -> Expr:
+def step_divergence() -> sp.Expr:
     """Divergence of a step: of the right state, and of N - 1 wrong ones that are alike."""
     wrong = [(1 - value) / (N - 1) for value in (s, s_0)]
-    every = s * log(s / s_0) + (N - 1) * wrong[0] * log(cancel(wrong[0] / wrong[1]))
-    return written_as(s * log(s / s_0) + (1 - s) * log((1 - s) / (1 - s_0)), every)
+    every = s * sp.log(s / s_0) + (N - 1) * wrong[0] * sp.log(sp.cancel(wrong[0] / wrong[1]))
+    return written_as(s * sp.log(s / s_0) + (1 - s) * sp.log((1 - s) / (1 - s_0)), every)
 
 
 @cache
-def odds() -> Expr:
+def odds() -> sp.Expr:
     """Slope of the divergence: how much log-odds have risen."""
-    form = log(s / (1 - s)) - log(s_0 / (1 - s_0))
-    derivative = expand_log(step_divergence().diff(s), force=True)
+    form = sp.log(s / (1 - s)) - sp.log(s_0 / (1 - s_0))
+    derivative = sp.expand_log(step_divergence().diff(s), force=True)
     proved(
-        vanishes(expand_log(form, force=True) - derivative),
+        vanishes(sp.expand_log(form, force=True) - derivative),
         "the slope of the divergence is not the rise of log-odds",
     )
     return form
 
 
 @cache
-def drag(steps: Expr = L) -> Expr:
+def drag(steps: sp.Expr = L) -> sp.Expr:
     """Clock of the divergence of all steps: it has the margin alone in it, as rewards have."""
     return steps * odds() * s
 
 
 @cache
-def penalised_clock() -> Expr:
+def penalised_clock() -> sp.Expr:
     """Clock of the reward for the last state less the penalty."""
     whole = pace_of(expected()).subs(x, excess()) - penalty * drag()
     form = L * s * (excess() ** (L - 1) - penalty * odds())
-    proved(vanishes(simplify(whole - form)), "the clock with a penalty is another one")
+    proved(vanishes(sp.simplify(whole - form)), "the clock with a penalty is another one")
     return form
 
 
 @cache
-def balance() -> Expr:
+def balance() -> sp.Expr:
     """Weight of the penalty that stops students at s: the clock is 0."""
-    (weight,) = solve(penalised_clock(), penalty)
+    (weight,) = sp.solve(penalised_clock(), penalty)
     return written_as(excess() ** (L - 1) / odds(), weight)
 
 
 @cache
-def opening() -> Expr:
+def opening() -> sp.Expr:
     """Slope of the balance by s, over the balance and the slope of log-odds."""
-    derivative = diff(log(balance()), s) / diff(odds(), s)
+    derivative = sp.diff(sp.log(balance()), s) / sp.diff(odds(), s)
     form = (L - 1) * N * s * (1 - s) / (N * s - 1) - 1 / odds()
     proved(
-        vanishes(simplify(expand_log(derivative - form, force=True))),
+        vanishes(sp.simplify(sp.expand_log(derivative - form, force=True))),
         "the slope of the balance is another one",
     )
     return form

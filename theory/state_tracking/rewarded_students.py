@@ -12,7 +12,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
 from scipy.special import softmax
 
 from theory import numeric, scope
@@ -40,7 +39,7 @@ class Paths:
         The teachers.
     """
 
-    def __init__(self, P: ndarray, table: ndarray) -> None:
+    def __init__(self, P: np.ndarray, table: np.ndarray) -> None:
         self.P, self.table = P, table
         size, back = P.shape[1], np.argsort(table, axis=1)
         self.laws = [np.eye(size) / size]
@@ -52,12 +51,12 @@ class Paths:
         self.right_ones = np.take_along_axis(P, table.T[None, ..., None], 3)[..., 0]
 
     @property
-    def visits(self) -> ndarray:
+    def visits(self) -> np.ndarray:
         """Probability of a sampled state and an action before every step, (steps, N, d_g)."""
         d = len(self.table)
         return np.array([x.sum(1, keepdims=True) / d + np.zeros(d) for x in self.laws[:-1]])
 
-    def slopes(self, reward: str) -> ndarray:
+    def slopes(self, reward: str) -> np.ndarray:
         """Derivatives of the mean reward by P, shape (steps, N, d_g, N)."""
         steps, (d, size) = len(self.P), self.table.shape
         if reward == "step":
@@ -89,7 +88,7 @@ class Kernels(Paths):
         Steps of a rollout.
     """
 
-    def __init__(self, M: ndarray, at: ndarray, table: ndarray, steps: int) -> None:
+    def __init__(self, M: np.ndarray, at: np.ndarray, table: np.ndarray, steps: int) -> None:
         self.M, self.at, own = M, at[:steps], np.diag(at)[:steps]
         mean = M.mean(1, keepdims=True)
         self.share = own[:, None, None, None]
@@ -101,7 +100,7 @@ class Kernels(Paths):
         self.tilt = np.einsum("srr->sr", self.C)[:, None] - 2 * self.plain @ self.C
         super().__init__(softmax(logits + self.half * self.tilt, -1), table)
 
-    def by_weights(self, slopes: ndarray) -> tuple[ndarray, ndarray]:
+    def by_weights(self, slopes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Derivatives by M and attention of an objective with these derivatives by P."""
         _, d, N = self.M.shape
         by_logit = through(self.P, slopes)
@@ -135,11 +134,11 @@ class Rewarded(FourthOrder):
         super().__init__(p, start, given, accuracies)
         self.steps = p.horizon or p.L
         self.listed = np.zeros(len(given.teachers), bool)
-        self.old: dict[int, ndarray] = {}  # by student: probabilities where rewards took over
+        self.old: dict[int, np.ndarray] = {}  # by student: probabilities where rewards took over
         self.rewarded = np.zeros(len(given.teachers), bool)
         self._take_over(np.full(len(self.rewarded), p.pretrain == 0))
 
-    def _attends(self, b: int) -> ndarray:
+    def _attends(self, b: int) -> np.ndarray:
         return self.attention.forward(*(w[b : b + 1] for w in self.state[:2]))[0]
 
     def rollouts(self, b: int) -> Kernels | Prompts:
@@ -152,7 +151,7 @@ class Rewarded(FourthOrder):
         held = self.rollouts(b)
         return held.right_ones.mean(), held.right_ones.var(), held.rewards.mean()
 
-    def _take_over(self, now: ndarray) -> None:
+    def _take_over(self, now: np.ndarray) -> None:
         p = self.p
         for b in np.flatnonzero(now & ~self.rewarded).tolist():
             A = float(np.diag(self._attends(b)).mean())
@@ -180,7 +179,7 @@ class Rewarded(FourthOrder):
             self._take_over(np.array(right) >= self.p.pretrain)
         return every - epoch % every, bool(self.rewarded.sum() > before)
 
-    def gradients(self) -> list[ndarray]:
+    def gradients(self) -> list[np.ndarray]:
         """Derivatives of the loss, or minus those of the objective under rewards, by the state."""
         if not self.rewarded.any():
             return super().gradients()
@@ -196,7 +195,7 @@ class Rewarded(FourthOrder):
                 x[b] = slope
         return slopes
 
-    def _slopes(self, b: int) -> tuple[ndarray, ndarray]:
+    def _slopes(self, b: int) -> tuple[np.ndarray, np.ndarray]:
         """Derivatives of the objective of one student by M and attention."""
         p, held = self.p, self.rollouts(b)
         size = p.group or p.rollouts
@@ -209,7 +208,7 @@ class Rewarded(FourthOrder):
             G -= p.kl * held.visits[..., None] * ratio
         return held.by_weights(G)
 
-    def observe(self) -> dict[str, ndarray]:
+    def observe(self) -> dict[str, np.ndarray]:
         """As `FixedDisorder.observe`; with success, its variance over rows, the expected reward,
         and whether rewards train.
         """

@@ -5,22 +5,6 @@ training, by another clock.
 from functools import cache
 
 import sympy as sp
-from sympy import (
-    Add,
-    Expr,
-    Integer,
-    KroneckerDelta,
-    Poly,
-    Sum,
-    Symbol,
-    binomial,
-    diff,
-    exp,
-    expand,
-    log,
-    solve,
-    sqrt,
-)
 
 from theory import (
     Equations,
@@ -54,15 +38,15 @@ BEYOND = "beyond the paper: rewards"
 
 
 @cache
-def success_of_margin() -> Expr:
+def success_of_margin() -> sp.Expr:
     """Probability of the right state, exp of minus the supervised loss: what g leaves."""
-    probability = exp(-mean_field.equations()["loss_of_margin"].rhs)
+    probability = sp.exp(-mean_field.equations()["loss_of_margin"].rhs)
     written_as(1 - mean_field.equations()["g"].rhs, probability)
-    return written_as(1 / (1 + (N - 1) * exp(-m)), probability)
+    return written_as(1 / (1 + (N - 1) * sp.exp(-m)), probability)
 
 
 @cache
-def excess() -> Expr:
+def excess() -> sp.Expr:
     """Gain of one step of the rollout recursion: accuracy after a right state minus that after a
     wrong one.
     """
@@ -70,16 +54,16 @@ def excess() -> Expr:
 
 
 @cache
-def expected(steps: Expr = L) -> Expr:
+def expected(steps: sp.Expr = L) -> sp.Expr:
     """Expected reward after some steps, by x: the rollout accuracy (18) with s for the accuracy."""
     of_s = rollout.equations()["rollout_mean"].rhs.subs(L, steps).subs(accuracy, s)
     return written_as((N - 1) / N * x**steps + 1 / N, of_s.subs(s, success()))
 
 
 @cache
-def success() -> Expr:
+def success() -> sp.Expr:
     """s by x."""
-    (solutions,) = solve(excess() - x, s)
+    (solutions,) = sp.solve(excess() - x, s)
     return written_as((1 + (N - 1) * x) / N, solutions)
 
 
@@ -94,17 +78,17 @@ def prove_orbit() -> None:
     ArithmeticError
         If a rate depends on the margin in another way.
     """
-    slope = -diff(log(1 / success_of_margin()), m)
+    slope = -sp.diff(sp.log(1 / success_of_margin()), m)
     mass = mean_field.equations()["g"].rhs
     proved(vanishes(slope - mass), "the loss does not fall with the margin as g says")
     for rate in supervised("tau").rhs.values():
         proved(
-            diff(rate / g, g) == 0 and not rate.has(m),
+            sp.diff(rate / g, g) == 0 and not rate.has(m),
             "a rate of the flow is not proportional to g",
         )
 
 
-def pace_of(objective: Expr) -> Expr:
+def pace_of(objective: sp.Expr) -> sp.Expr:
     """Clock of an objective by x: its slope in the margin over that of -loss = ln s, so its slope
     in ln s.
     """
@@ -113,7 +97,7 @@ def pace_of(objective: Expr) -> Expr:
 
 
 @cache
-def clock_of(reward: str, steps: Expr = L) -> Expr:
+def clock_of(reward: str, steps: sp.Expr = L) -> sp.Expr:
     """Clock by x and s for each kind of reward, without baseline.
 
     Parameters
@@ -133,10 +117,10 @@ def clock_of(reward: str, steps: Expr = L) -> Expr:
         return _by_excess(pace_of(success()), sp.S.One)
     one = expected(t).diff(x) * excess().diff(s)
     shape = written_as(t * x ** (t - 1), one)
-    return Sum(shape, (t, 1, steps)) / steps * s
+    return sp.Sum(shape, (t, 1, steps)) / steps * s
 
 
-def _by_excess(derived: Expr, shape: Expr) -> Expr:
+def _by_excess(derived: sp.Expr, shape: sp.Expr) -> sp.Expr:
     """A clock as a function of x times s."""
     written_as(shape * success(), derived)
     return shape * s
@@ -193,14 +177,14 @@ MOST_GROUP = 256  # rollouts of a group whose sum over k is spelled out
 
 
 @cache
-def scatter_gain() -> Expr:
+def scatter_gain() -> sp.Expr:
     """Rows differ in s. Labels push a row by 1 - s, rewards by s (1 - s) times what the other steps
     of its rollout give, on average: means of a polynomial of degree two.
     """
-    off = Symbol("off", real=True)  # s of a row less the mean: mean 0, mean square `scatter`
+    off = sp.Symbol("off", real=True)  # s of a row less the mean: mean 0, mean square `scatter`
 
-    def mean(value: Expr) -> Expr:
-        c = Poly(expand(value), off)
+    def mean(value: sp.Expr) -> sp.Expr:
+        c = sp.Poly(sp.expand(value), off)
         return c.coeff_monomial(1) + c.coeff_monomial(off**2) * scatter
 
     slope = success_of_margin().diff(m)
@@ -211,35 +195,35 @@ def scatter_gain() -> Expr:
 
 
 @cache
-def baseline_gain() -> Expr:
+def baseline_gain() -> sp.Expr:
     """Mean of sum_j (delta_ij - 1/G) R_j over the score of rollout i: only the own reward is
     correlated with it.
     """
-    correlated = delta_sum(KroneckerDelta(i, j) * (KroneckerDelta(i, j) - 1 / G), (j, 1, G))
+    correlated = delta_sum(sp.KroneckerDelta(i, j) * (sp.KroneckerDelta(i, j) - 1 / G), (j, 1, G))
     return written_as(1 - 1 / G, correlated)
 
 
 @cache
-def normalised_gain() -> Expr:
+def normalised_gain() -> sp.Expr:
     """Rewards less their mean, over their standard deviation in the group. The mean score of a
     right rollout is grad J / J, that of a wrong one -grad J / (1 - J).
     """
     share = k / G
-    spread = sqrt(share * (1 - share))
+    spread = sp.sqrt(share * (1 - share))
     mean_score = share * (1 - share) / spread / J + (1 - share) * share / spread / (1 - J)
-    chance = binomial(G, k) * J**k * (1 - J) ** (G - k)
+    chance = sp.binomial(G, k) * J**k * (1 - J) ** (G - k)
     value = written_as(spread / (J * (1 - J)), mean_score)
-    return Sum(chance * value, (k, 1, G - 1))  # all alike: no advantage
+    return sp.Sum(chance * value, (k, 1, G - 1))  # all alike: no advantage
 
 
 @cache
-def normalised_limit() -> Expr:
+def normalised_limit() -> sp.Expr:
     """The share of a large group is J."""
-    of_share = sqrt(J * (1 - J)) / (J * (1 - J))
-    return written_as(1 / sqrt(J * (1 - J)), of_share)
+    of_share = sp.sqrt(J * (1 - J)) / (J * (1 - J))
+    return written_as(1 / sp.sqrt(J * (1 - J)), of_share)
 
 
-def gain(size: int, normalised: bool) -> Expr:
+def gain(size: int, normalised: bool) -> sp.Expr:
     """Factor of the clock from a baseline, or from a normalisation, over ``size`` rollouts; a large
     group is taken as infinite.
     """
@@ -248,7 +232,7 @@ def gain(size: int, normalised: bool) -> Expr:
     if size > MOST_GROUP:
         return normalised_limit()
     summed = normalised_gain()
-    return Add(*(summed.function.subs({G: size, k: n}) for n in range(1, size)))
+    return sp.Add(*(summed.function.subs({G: size, k: n}) for n in range(1, size)))
 
 
 @cache
@@ -257,7 +241,7 @@ def full_clock(
     size: int | None = None,
     normalised: bool = False,
     steps: int | None = None,
-) -> Expr:
+) -> sp.Expr:
     """Clock as a function of s alone, with baseline or normalisation.
 
     Parameters
@@ -271,7 +255,7 @@ def full_clock(
     steps : int, optional
         Steps of a rollout, if not L.
     """
-    length = L if steps is None else Integer(steps)
+    length = L if steps is None else sp.Integer(steps)
     plain = clock_of(reward, length)
     if size is None:
         return plain.subs(x, excess())
@@ -292,7 +276,7 @@ def flow(
     """
     base = supervised("tau")
     timed = full_clock(reward, size, normalised, steps).subs(s, 1 - g)
-    if steps is None and timed.has(Sum):
+    if steps is None and timed.has(sp.Sum):
         raise ParameterError(f"steps = None: must be a number for reward = {reward!r}")
     return Flow(
         name=f"state_tracking, reward: {reward}",

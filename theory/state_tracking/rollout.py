@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import sympy as sp
-from sympy import Expr, Function, Integer, Integral, Product, Sum, Symbol, exp, oo, rsolve, sqrt
-from xarray import DataArray, Dataset
+import xarray as xr
 
 from theory import (
     Equations,
@@ -50,11 +49,13 @@ rho_t = array("rho", r"\varrho", "probability that a rolled-out state is right, 
 GAUSSIAN = "logits independent and Gaussian"
 
 
-def closed_form(steps: Expr) -> Expr:
+def closed_form(steps: sp.Expr) -> sp.Expr:
     """Solution (85) of the recursion after ``steps`` steps, from rho_0 = 1."""
     gain = right[i] - wrong[i]
-    later = Product(gain, (i, t + 1, steps - 1))
-    return right[0] * Product(gain, (i, 1, steps - 1)) + Sum(wrong[t] * later, (t, 1, steps - 1))
+    later = sp.Product(gain, (i, t + 1, steps - 1))
+    return right[0] * sp.Product(gain, (i, 1, steps - 1)) + sp.Sum(
+        wrong[t] * later, (t, 1, steps - 1)
+    )
 
 
 def prove_closed_form() -> None:
@@ -68,52 +69,52 @@ def prove_closed_form() -> None:
     """
     last = (right[i] - wrong[i]).subs(i, L)
 
-    def split(product: Product) -> Expr:
+    def split(product: sp.Product) -> sp.Expr:
         """Split off the last factor of a product that ends at L."""
         ((index, low, high),) = product.limits
-        return Product(product.function, (index, low, high - 1)) * product.function.subs(
+        return sp.Product(product.function, (index, low, high - 1)) * product.function.subs(
             index, high
         )
 
     following = closed_form(L + 1)
-    (total,) = following.atoms(Sum)
+    (total,) = following.atoms(sp.Sum)
     at_end = total.function.subs(t, L).doit()  # empty product
-    following = following.subs(total, Sum(total.function, (t, 1, L - 1)) + at_end)
-    following = following.replace(lambda e: isinstance(e, Product), split)
+    following = following.subs(total, sp.Sum(total.function, (t, 1, L - 1)) + at_end)
+    following = following.replace(lambda e: isinstance(e, sp.Product), split)
     following = following.replace(
-        lambda e: isinstance(e, Sum), lambda e: Sum(e.function / last, *e.limits) * last
+        lambda e: isinstance(e, sp.Sum), lambda e: sp.Sum(e.function / last, *e.limits) * last
     )
     step = closed_form(L) * last + wrong[L]
     proved(
-        vanishes(following - step) and closed_form(Integer(1)).doit() == right[0],
+        vanishes(following - step) and closed_form(sp.Integer(1)).doit() == right[0],
         "the closed form does not solve the recursion",
     )
 
 
 UNIFORM = (1 - accuracy) / (N - 1)  # recovery with uniform transitions from wrong states
 u = symbol("u", means="a logit in units of its deviation", real=True)
-x = Symbol("x", real=True)
-NORMAL = exp(-(u**2) / 2) / sqrt(2 * sp.pi)
+x = sp.Symbol("x", real=True)
+NORMAL = sp.exp(-(u**2) / 2) / sp.sqrt(2 * sp.pi)
 BELOW = function(r"\Phi", "standard normal distribution function")
-LINE = (-oo, oo)
+LINE = (-sp.oo, sp.oo)
 
 
-def constant_gain() -> Expr:
+def constant_gain() -> sp.Expr:
     """Solution of the recursion with the same accuracy at all positions."""
-    path = Function("rho")
-    solved = rsolve(
+    path = sp.Function("rho")
+    solved = sp.rsolve(
         path(t + 1) - path(t) * (accuracy - UNIFORM) - UNIFORM, path(t), {path(0): 1}
     ).subs(t, L)
     return written_as((N - 1) / N * ((N * accuracy - 1) / (N - 1)) ** L + 1 / N, solved)
 
 
-def density_of_right() -> Expr:
+def density_of_right() -> sp.Expr:
     """Density of the correct logit times the probability that all wrong logits lie below it."""
-    density = exp(-((x - mu_k) ** 2) / (2 * sigma_k**2)) / (sqrt(2 * sp.pi) * sigma_k)
+    density = sp.exp(-((x - mu_k) ** 2) / (2 * sigma_k**2)) / (sp.sqrt(2 * sp.pi) * sigma_k)
     return density * BELOW((x - mu_kbar) / sigma_kbar) ** (N - 1)
 
 
-def standardised() -> Expr:
+def standardised() -> sp.Expr:
     """The same in the standard variable u, dx = sigma_k du."""
     standard = density_of_right().subs(x, mu_k + sigma_k * u) * sigma_k
     ratio = sigma_k / sigma_kbar * u + (mu_k - mu_kbar) / sigma_kbar
@@ -125,14 +126,14 @@ def standardised() -> Expr:
 @cache
 def equations() -> Equations:
     """Recursion, its solutions, and the Gaussian one-step accuracy."""
-    y = Symbol("y", real=True)
+    y = sp.Symbol("y", real=True)
 
-    def closed() -> Expr:
+    def closed() -> sp.Expr:
         prove_closed_form()
         return closed_form(L)
 
-    by_density = Integral(density_of_right(), (x, *LINE))
-    below = Integral(NORMAL.subs(u, y), (y, -oo, u))
+    by_density = sp.Integral(density_of_right(), (x, *LINE))
+    below = sp.Integral(NORMAL.subs(u, y), (y, -sp.oo, u))
     one = "one accuracy for all positions"
     alike = "wrong states lead anywhere alike"
     return table(
@@ -151,7 +152,7 @@ def equations() -> Equations:
         accuracy_density=(accuracy, by_density, "Eqs. (88)-(89)", GAUSSIAN),
         accuracy=(
             accuracy,
-            lambda: Integral(standardised(), (u, *LINE)),
+            lambda: sp.Integral(standardised(), (u, *LINE)),
             "Eqs. (17), (91)",
             GAUSSIAN,
         ),
@@ -207,8 +208,8 @@ def _step() -> Callable:
 
 @arguments.checked
 def with_accuracy(
-    curve: Dataset, p: Parameters, variance_correct: Any = None, variance_other: Any = None
-) -> Dataset:
+    curve: xr.Dataset, p: Parameters, variance_correct: Any = None, variance_other: Any = None
+) -> xr.Dataset:
     """Add ``accuracy`` (17) and ``rollout_accuracy`` (18) to a trajectory that contains the mean
     logits.
 
@@ -229,7 +230,7 @@ def with_accuracy(
     if missing := {"logit_correct", "logit_other"} - {*curve.variables}:
         raise ParameterError(f"curve: variable {', '.join(sorted(missing))} is missing")
     gap = curve.logit_correct - curve.logit_other
-    constant = DataArray(mean_field.initial_variance(p))
+    constant = xr.DataArray(mean_field.initial_variance(p))
     s_k, s_o = (
         np.sqrt(constant if v is None else _along(gap, name, v))
         for name, v in (("variance_correct", variance_correct), ("variance_other", variance_other))
@@ -239,20 +240,20 @@ def with_accuracy(
     return curve.assign(accuracy=accuracies, rollout_accuracy=final)
 
 
-def _along(curve: DataArray, name: str, value: Any) -> DataArray:
+def _along(curve: xr.DataArray, name: str, value: Any) -> xr.DataArray:
     """Check that numbers are positive, and give them the curve's dimensions if they have none."""
-    if isinstance(value, DataArray):
+    if isinstance(value, xr.DataArray):
         arguments.array(name, value.values, POSITIVE)
         return value
     plain = arguments.array(name, value, POSITIVE)
     if plain.shape not in ((), curve.shape):
         raise ParameterError(f"{name}: has shape {plain.shape}, must be {curve.shape} as the curve")
-    return DataArray(plain, dims=curve.dims[: plain.ndim])
+    return xr.DataArray(plain, dims=curve.dims[: plain.ndim])
 
 
 @scope.guard(FLOW)
 @sweep.over_fields
-def trajectory(p: Parameters, alpha: float, **options: Any) -> Dataset:
+def trajectory(p: Parameters, alpha: float, **options: Any) -> xr.Dataset:
     """The theory of a training run over ``alpha``: order parameters, logits, loss, accuracies.
 
     Parameters

@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy import ndarray
 
 from theory.parameters import ParameterError
 from theory.state_tracking import groups
@@ -32,15 +31,15 @@ def streams(seed: int, data_draw: int = 0) -> dict[str, np.random.Generator]:
 class Sequences:
     """Actions ``(n, L)`` in 0..d_g-1 and the visited states ``(n, L+1)`` in 0..N-1 (Eqs. 1-2)."""
 
-    actions: ndarray
-    states: ndarray
+    actions: np.ndarray
+    states: np.ndarray
 
-    def tokens(self, d_g: int) -> ndarray:
+    def tokens(self, d_g: int) -> np.ndarray:
         """Token sequences ``(n, 2L+1)``: actions 0..d_g-1, then states d_g..d_g+N-1."""
         return np.concatenate([self.actions, self.states + d_g], axis=1)
 
 
-def draw_permutations(p: Parameters, rng: np.random.Generator) -> ndarray:
+def draw_permutations(p: Parameters, rng: np.random.Generator) -> np.ndarray:
     """Teachers, shape ``(d_g, N)``: ``perms[a, s]`` is the state that action a leads to from s. A
     group's are not drawn.
     """
@@ -51,14 +50,14 @@ def draw_permutations(p: Parameters, rng: np.random.Generator) -> ndarray:
     if p.N <= 7:  # few enough to enumerate, so that any vocabulary can be drawn
         every = np.array(list(itertools.permutations(range(p.N))))
         return every[rng.permutation(len(every))[: p.d_g]]
-    teachers: dict[bytes, ndarray] = {}
+    teachers: dict[bytes, np.ndarray] = {}
     while len(teachers) < p.d_g:  # a repeat has probability below d_g/8! per draw
         sigma = rng.permutation(p.N)
         teachers.setdefault(sigma.tobytes(), sigma)
     return np.stack(list(teachers.values()))
 
 
-def check_permutations(perms: ndarray, p: Parameters) -> ndarray:
+def check_permutations(perms: np.ndarray, p: Parameters) -> np.ndarray:
     """Raise an error unless an array consists of d_g permutations of N states.
 
     Raises
@@ -79,7 +78,7 @@ def check_permutations(perms: ndarray, p: Parameters) -> ndarray:
     return array.astype(np.int64)
 
 
-def draw_sequences(perms: ndarray, n: int, L: int, rng: np.random.Generator) -> Sequences:
+def draw_sequences(perms: np.ndarray, n: int, L: int, rng: np.random.Generator) -> Sequences:
     """Draw ``n`` sequences: actions and first state uniform, later states by applying the
     actions.
     """
@@ -88,7 +87,7 @@ def draw_sequences(perms: ndarray, n: int, L: int, rng: np.random.Generator) -> 
     return Sequences(actions, visited(perms, actions, rng.integers(N, size=n)))
 
 
-def visited(perms: ndarray, actions: ndarray, first: ndarray) -> ndarray:
+def visited(perms: np.ndarray, actions: np.ndarray, first: np.ndarray) -> np.ndarray:
     """States ``(n, L+1)`` that actions ``(n, L)`` lead to from first states."""
     states = [first]
     for action in actions.T:
@@ -97,19 +96,19 @@ def visited(perms: ndarray, actions: ndarray, first: ndarray) -> ndarray:
 
 
 @functools.lru_cache(maxsize=64)
-def batch_order(seed: int, epoch: int, n: int) -> ndarray:
+def batch_order(seed: int, epoch: int, n: int) -> np.ndarray:
     """Order in which an epoch visits the training sequences of a seed, batch after batch."""
     return keyed(seed, STREAMS.index("batches"), epoch).permutation(n)
 
 
-def batch(p: Parameters, seed: int, step: int) -> ndarray:
+def batch(p: Parameters, seed: int, step: int) -> np.ndarray:
     """Sequences of a step, by number; the last batch of an epoch may be smaller."""
     size = p.batch_size or p.n_train
     epoch, first = step // p.batches, step % p.batches * size
     return batch_order(seed, epoch, p.n_train)[first : first + size]
 
 
-def teacher_matrices(perms: ndarray) -> ndarray:
+def teacher_matrices(perms: np.ndarray) -> np.ndarray:
     """Permutation matrices ``(d_g, N, N)``: ``M*[a, sigma_a(s), s] = 1``."""
     d_g, N = perms.shape
     matrices = np.zeros((d_g, N, N))
@@ -117,7 +116,7 @@ def teacher_matrices(perms: ndarray) -> ndarray:
     return matrices
 
 
-def teacher_overlap(perms: ndarray) -> float:
+def teacher_overlap(perms: np.ndarray) -> float:
     """Mean normalised overlap tau of distinct teachers (Eq. 57); NaN for a single teacher."""
     d_g, N = perms.shape
     if d_g == 1:
@@ -126,7 +125,7 @@ def teacher_overlap(perms: ndarray) -> float:
     return float((agree - d_g * N) / (d_g * (d_g - 1) * N))
 
 
-def draw_weights(p: Parameters, rng: np.random.Generator) -> dict[str, ndarray]:
+def draw_weights(p: Parameters, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Initial weights: W_Q, W_K as ``nn.Linear`` would, M uniform on (-1, 1), a learned embedding
     normal.
     """
@@ -151,7 +150,7 @@ START = 0  # the identity, which the files leave out
 class Words:
     """Teachers ``(d_g, N)``, training and test set of a file."""
 
-    permutations: ndarray
+    permutations: np.ndarray
     train: Sequences
     test: Sequences
 
@@ -214,7 +213,7 @@ def read(p: Parameters, content: str, file: str = "data") -> tuple[Parameters, W
     return p.replace(N=N, d_g=d_g, L=actions.shape[1]), Words(teachers, *parts)
 
 
-def _teachers(actions: ndarray, states: ndarray, file: str) -> ndarray:
+def _teachers(actions: np.ndarray, states: np.ndarray, file: str) -> np.ndarray:
     """Where actions lead, read off the sequences."""
     if min(actions.min(), states.min()) < 0 or max(actions.max(), states.max()) > 10**4:
         raise ParameterError(f"{file}: actions and states must be numbers from 0 to 10000")
@@ -234,7 +233,7 @@ def _teachers(actions: ndarray, states: ndarray, file: str) -> ndarray:
 # What can be guessed without knowing which action comes next
 
 
-def from_state(permutations: ndarray) -> float:
+def from_state(permutations: np.ndarray) -> float:
     """Accuracy of the best guess of the next state from the current one: actions and states are
     uniform, so that it is the state to which most actions lead.
 
@@ -248,7 +247,7 @@ def from_state(permutations: ndarray) -> float:
     return float(hits.max(0).mean() / len(permutations))
 
 
-def from_actions(permutations: ndarray, actions: ndarray, states: ndarray) -> float:
+def from_actions(permutations: np.ndarray, actions: np.ndarray, states: np.ndarray) -> float:
     """Accuracy of the best guess from the current state and all actions of a sequence, each equally
     likely to be the next.
 

@@ -13,8 +13,7 @@ from functools import cache
 from typing import Self
 
 import numpy as np
-from numpy import ndarray
-from sympy import Expr, KroneckerDelta, Sum
+import sympy as sp
 
 from theory.equation import Equation, table
 from theory.notation import array, symbol
@@ -53,26 +52,26 @@ mean_response = array("J_mean", r"\bar{J}", "response of probabilities, mean ove
 excess_loss = symbol("l_excess", r"\ell^{\mathcal{E}}", "what this adds to the mean loss")
 
 
-def beyond_expected() -> Expr:
+def beyond_expected() -> sp.Expr:
     """Summed over the groups of a state and a step, with their shares: about the known mean of each
     group, less what independent uniform actions have.
     """
     rows, by_group = share[GROUP], (a, 1, d_g)
     means = pairs[s, i, j, a, b] * pairs[s, i, k, a, c] / rows
-    same = KroneckerDelta(j, k) * weight_covariance() * Sum(rows * within(), by_group)
-    return triples[s, i, j, b, k, c] - Sum(means, by_group) - same
+    same = sp.KroneckerDelta(j, k) * weight_covariance() * sp.Sum(rows * within(), by_group)
+    return triples[s, i, j, b, k, c] - sp.Sum(means, by_group) - same
 
 
-def loss() -> Expr:
+def loss() -> sp.Expr:
     """Half the response contracted with the covariance of logits."""
-    elsewhere = (1 - KroneckerDelta(i, j)) * (1 - KroneckerDelta(i, k))
+    elsewhere = (1 - sp.KroneckerDelta(i, j)) * (1 - sp.KroneckerDelta(i, k))
     entries = M[b, r, s] * mean_response[s, r, q] * M[c, q, s]
     groups = ((s, 1, N), (i, 1, L))
     places = ((j, 1, L), (k, 1, L))
     actions = ((b, 1, d_g), (c, 1, d_g))
     states = ((r, 1, N), (q, 1, N))
     weights = elsewhere * pi[i, j] * pi[i, k] * excess[s, i, j, b, k, c]
-    return Sum(weights * entries, *groups, *places, *actions, *states) / 2
+    return sp.Sum(weights * entries, *groups, *places, *actions, *states) / 2
 
 
 @cache
@@ -81,7 +80,7 @@ def equations() -> dict[str, Equation]:
     groups = ((i, 1, L), (a, 1, d_g))
     response = fixed_disorder.equations()["response"].rhs
     of_group = response.xreplace({fixed_disorder.prob[x]: plain[(*GROUP, x)] for x in (r, q)})
-    average = Sum(share[GROUP] * of_group, *groups) / Sum(share[GROUP], *groups)
+    average = sp.Sum(share[GROUP] * of_group, *groups) / sp.Sum(share[GROUP], *groups)
     exact = table(
         ref(BEYOND), status="exact", covariance_excess=(excess[s, i, j, b, k, c], beyond_expected())
     )
@@ -131,7 +130,7 @@ class Covariances:
         If they need more memory than there is.
     """
 
-    def __init__(self, p: Parameters, given: Realisation, left: ndarray) -> None:
+    def __init__(self, p: Parameters, given: Realisation, left: np.ndarray) -> None:
         self.p = p
         sets = given.sequences or ()
         memory.require(excess_memory, p, "covariances of a training set", times=len(sets))
@@ -146,8 +145,8 @@ class Covariances:
         return part
 
     def _counted(
-        self, data: task.Sequences, given: Realisation, left: ndarray, student: int
-    ) -> ndarray:
+        self, data: task.Sequences, given: Realisation, left: np.ndarray, student: int
+    ) -> np.ndarray:
         """Excess of one student, shape (s, b c, i j k)."""
         p, (n, L), d = self.p, data.actions.shape, self.p.d_g
         if given.pairs is None:
@@ -174,8 +173,8 @@ class Covariances:
         return out.reshape(p.N, d * d, L**3)
 
     def slopes(
-        self, at: ndarray, P: ndarray, rows: ndarray, M: ndarray
-    ) -> tuple[ndarray, ndarray, ndarray]:
+        self, at: np.ndarray, P: np.ndarray, rows: np.ndarray, M: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Derivatives of what the excess adds to the loss: by probabilities P per share of a group,
         by M as it stands beside them, and by attention.
 
@@ -246,7 +245,7 @@ class Counted(FourthOrder):
         if known and entries(p) <= MOST:
             self.covariances = Covariances(p, given, self.left)
 
-    def _answers(self, every: list[tuple[ndarray, ...]]) -> dict[str, ndarray]:
+    def _answers(self, every: list[tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:
         """Accuracies on all words where they can be listed: of few actions, logits are far from
         Gaussian and those of different states go together.
         """
@@ -256,14 +255,14 @@ class Counted(FourthOrder):
         return {"steps": np.array(steps), "rollout_accuracy": np.array(ends)}
 
 
-def on_all_words(at: ndarray, M: ndarray, target: ndarray) -> tuple[ndarray, float]:
+def on_all_words(at: np.ndarray, M: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, float]:
     """Shares over all words and first states: of right answers by step, beside the right states;
     of rollouts by the likeliest next states that end right.
     """
     (N, d, _), L = M.shape, len(at)
     words = np.indices((d,) * L).reshape(L, -1)
 
-    def likeliest(row: ndarray, entries: ndarray) -> ndarray:
+    def likeliest(row: np.ndarray, entries: np.ndarray) -> np.ndarray:
         z = np.zeros((1, N))
         for weight in row:  # words one letter longer
             z = (z[:, None] + weight * entries).reshape(-1, N)
@@ -317,7 +316,7 @@ class Trained(Counted):
             self.state = self.steps(self.state, self.gradients())
         self.epochs += 1
 
-    def observe(self) -> dict[str, ndarray]:
+    def observe(self) -> dict[str, np.ndarray]:
         """Order parameters, logits, loss and accuracies per seed, over the whole training set."""
         self.see(self.whole, self.p.n_train)
         return super().observe()

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import torch
 import xarray as xr
-from numpy import ndarray
 
 from simulate.state_tracking.gradients import Grouped
 from simulate.state_tracking.learner import Learner
@@ -28,7 +27,7 @@ SEEN = 2.0  # scatter without the cancellation over an epoch, over the students'
 
 
 @measured
-def half_times(p: Parameters, seed: int, orders: int) -> ndarray:
+def half_times(p: Parameters, seed: int, orders: int) -> np.ndarray:
     """Steps until A = 1/2 of students of one start and training set, one per order of it."""
     stack = Learner(p, [seed] * orders, torch.device("cpu"), torch.float64)
     for k, data in enumerate(stack.train_data):
@@ -49,7 +48,7 @@ def half_times(p: Parameters, seed: int, orders: int) -> ndarray:
 
 def compared(
     p: Parameters, seeds: Iterable[int], size: int, orders: int
-) -> tuple[list[Orders], ndarray]:
+) -> tuple[list[Orders], np.ndarray]:
     """Theory, and students less their full-batch time: one row per seed."""
     ours, theirs = [], []
     for seed in seeds:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy import ndarray
 from sympy import KroneckerDelta
 from torch import Tensor
 from torch.distributions import Categorical, kl_divergence
@@ -163,7 +162,7 @@ def of_blocks(x: Inputs) -> dict[str, Any]:
     return known | {"q_1": q[0], "q_2": q[1], "k_1": k[0], "k_2": k[1]}
 
 
-def chain(eq: Table, x: Inputs, pi: ndarray) -> dict[str, ndarray]:
+def chain(eq: Table, x: Inputs, pi: np.ndarray) -> dict[str, np.ndarray]:
     """grad_W A from the pieces (65)-(68), for any attention matrix."""
     p, numbers = x.p, of_blocks(x)
     softmax = eq["softmax_derivative"]
@@ -194,7 +193,7 @@ class Pinned(torch.nn.Module):
         return torch.softmax(real - real.detach() + self.target.log(), dim=1).diagonal().mean()
 
 
-def ansatz_factor(student: Student, A: float, W_Q: Tensor, W_K: Tensor) -> ndarray:
+def ansatz_factor(student: Student, A: float, W_Q: Tensor, W_K: Tensor) -> np.ndarray:
     """d_g N |grad_W A|^2 under the ansatz, by autograd, for a batch of keys and queries
     ``(draws, d_h, 1)``.
     """

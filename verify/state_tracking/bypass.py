@@ -4,7 +4,6 @@ tells actions apart before.
 
 import numpy as np
 import xarray as xr
-from xarray import Dataset
 
 from simulate.state_tracking import bypass as students
 from theory.state_tracking.bypass import Parameters, emergence_time, flow, guess_time
@@ -17,13 +16,13 @@ SEEDS = range(700, 708)
 LONGER = 1.15  # runs, than the predicted time
 
 
-def trained(p: Parameters, seeds: range = SEEDS) -> Dataset:
+def trained(p: Parameters, seeds: range = SEEDS) -> xr.Dataset:
     """Students until attention has emerged, or the guess if it comes first."""
     p = p.run_to(LONGER * emergence_time(p))
     return xr.concat([students.descent(p, seed) for seed in seeds], "seed")
 
 
-def early(runs: Dataset) -> np.ndarray:
+def early(runs: xr.Dataset) -> np.ndarray:
     """1 - S/R by intervention when attention has made a tenth of its way, seed by seed."""
     length = students.LENGTH
     begun = first_crossing(runs.A, (1 + (length - 1) * 0.1) / length).values

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy import ndarray
+import xarray as xr
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
-from xarray import Dataset
 
 from simulate.state_tracking import rewards as continued
 from simulate.state_tracking import train
@@ -33,7 +32,7 @@ ALIKE = 0.01  # S over R
 
 
 @measured
-def ends(p: Parameters, seeds: Iterable[int], **training: Any) -> ndarray:
+def ends(p: Parameters, seeds: Iterable[int], **training: Any) -> np.ndarray:
     """R and S of students in the end."""
     steps = round(AGE / (p.eta * p.weight_decay))
     runs = train(p.replace(epochs=steps, eval_every=steps), seeds, **training)
@@ -108,7 +107,7 @@ def aged(p: Parameters, rate: float, age: float) -> Parameters:
     return p.replace(weight_decay=float(f"{rate:.6g}"), epochs=steps, eval_every=steps)
 
 
-def ends_of_phases(runs: Dataset) -> list[float]:
+def ends_of_phases(runs: xr.Dataset) -> list[float]:
     """A, R and the squared norm of keys in the end, mean over seeds."""
     squares = [(runs[f"{w}_end"] ** 2).sum(("head", "model")).mean() for w in ("W_Q", "W_K")]
     return [*(float(runs[x].isel(alpha=-1).mean()) for x in "AR"), float(np.mean(squares))]
@@ -117,7 +116,7 @@ def ends_of_phases(runs: Dataset) -> list[float]:
 @measured
 def from_scratch(
     p: Parameters, rate: float, age: float, seeds: Iterable[int], **training: Any
-) -> ndarray:
+) -> np.ndarray:
     """`ends_of_phases` of students that start anew."""
     return np.array(ends_of_phases(train(aged(p, rate, age), seeds, keep=True, **training)))
 
@@ -125,7 +124,7 @@ def from_scratch(
 @measured
 def from_learned(
     p: Parameters, rate: float, age: float, seeds: Iterable[int], **training: Any
-) -> ndarray:
+) -> np.ndarray:
     """`ends_of_phases` of students that go on from what they learned under the decay `LEARNED`."""
     start = train(aged(p, LEARNED, AGES["learned"]), seeds, keep=True, **training)
     return np.array(
@@ -215,7 +214,7 @@ ITERATIONS, DISTANCE = 40, 1e-4  # of the power method, and of its differences
 BAND = Band(-0.06, 0.01, UNEQUAL)
 
 
-def full_sharpness(p: Parameters, runs: Dataset) -> float:
+def full_sharpness(p: Parameters, runs: xr.Dataset) -> float:
     """Largest eigenvalue of the Hessian in all weights, with decay, of the student of one seed, by
     the power method on differences of gradients.
     """
@@ -240,7 +239,7 @@ def full_sharpness(p: Parameters, runs: Dataset) -> float:
     return eigenvalue + p.weight_decay
 
 
-def settled(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -> Dataset:
+def settled(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -> xr.Dataset:
     """Students in the learned state under a decay."""
     age = AGES["learned"]
     learned = train(aged(p, LEARNED, age), seeds, keep=True, **training)
@@ -249,7 +248,7 @@ def settled(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -
 
 
 @measured
-def sharpnesses(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -> ndarray:
+def sharpnesses(p: Parameters, rate: float, seeds: Iterable[int], **training: Any) -> np.ndarray:
     """`full_sharpness` of the learned state, per seed."""
     runs = settled(p, rate, seeds, **training)
     q = aged(p, rate, AGES["kept"])
@@ -259,7 +258,7 @@ def sharpnesses(p: Parameters, rate: float, seeds: Iterable[int], **training: An
 @measured
 def wandering(
     p: Parameters, rate: float, eta: float, seeds: Iterable[int], **training: Any
-) -> ndarray:
+) -> np.ndarray:
     """Range of A over the second half of a run from the learned state, per seed."""
     q = aged(p, rate, AGES["kept"])
     q = q.replace(eta=float(eta), epochs=STEPS, eval_every=1)
@@ -270,7 +269,7 @@ def wandering(
 
 
 @measured
-def last_attention(p: Parameters, eta: float, seeds: Iterable[int], **training: Any) -> ndarray:
+def last_attention(p: Parameters, eta: float, seeds: Iterable[int], **training: Any) -> np.ndarray:
     """A of students from scratch in the end, per seed."""
     q = p.replace(eta=float(eta), unit="step")
     q = q.run_to(12 / q.eta)

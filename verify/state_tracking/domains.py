@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
 from scipy.optimize import least_squares
 
 from simulate.state_tracking import train
@@ -53,7 +52,7 @@ def setting(sizes: list[int], way: str, lengths: float = 2.0) -> Parameters:
 
 
 @measured
-def students(sizes: list[int], way: str, **training: Any) -> ndarray:
+def students(sizes: list[int], way: str, **training: Any) -> np.ndarray:
     """Largest deviation of A of the default level, per student."""
     p = setting(sizes, way)
     runs = train(p, SEEDS, **training)
@@ -64,7 +63,7 @@ def students(sizes: list[int], way: str, **training: Any) -> ndarray:
 
 
 @measured
-def levels(sizes: list[int]) -> ndarray:
+def levels(sizes: list[int]) -> np.ndarray:
     """Per student (rows) of plain descent: largest deviation of A of the levels in `levels.OFF`
     from the default, and the logarithm of its time of A = 1/2 over that of the flow.
     """
@@ -90,7 +89,7 @@ def levels(sizes: list[int]) -> ndarray:
 
 
 @measured
-def arrivals(sizes: list[int], eta: float) -> ndarray:
+def arrivals(sizes: list[int], eta: float) -> np.ndarray:
     """Steps of Adam until A = 1/2 for five starts (rows): by entries by arrivals, and by the theory
     of single students; NaN where a run ends before.
     """
@@ -106,7 +105,7 @@ def arrivals(sizes: list[int], eta: float) -> ndarray:
     return np.stack([law, first_crossing(curves.A, 0.5).values * p.d_g * p.N], 1)
 
 
-def table() -> list[tuple[list[int], ndarray]]:
+def table() -> list[tuple[list[int], np.ndarray]]:
     """Sizes and deviations of `levels` of the map."""
     return [(sizes, levels(sizes)) for (sizes,) in arguments(levels)]
 
@@ -160,7 +159,7 @@ def described(sizes: list[int]) -> bool:
     return all(size >= MANY.get(name, 0) for name, size in zip(SIZES, sizes, strict=True))
 
 
-def _apart(known: list[tuple]) -> tuple[ndarray, ndarray, ndarray]:
+def _apart(known: list[tuple]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Errors of the mean steps of settings, and of single starts; and whether these arrive as the
     law says.
     """
@@ -210,7 +209,7 @@ def emerges(sizes: list[int]) -> bool:
 
 
 def _compared(
-    name: str, found: ndarray, ours: tuple[float, ...], ratio: ndarray, spread: float
+    name: str, found: np.ndarray, ours: tuple[float, ...], ratio: np.ndarray, spread: float
 ) -> Iterator[Check]:
     """Constants of a fit, and the factor within which two of three are."""
     why = "rounding of the constants"

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
-from xarray import DataArray, Dataset
+import xarray as xr
 
 from theory import ParameterError, titles
 from theory import state_tracking as st
@@ -120,7 +119,7 @@ def as_dict(errors: Ladder) -> dict[str, Any]:
 
 
 @plotting.panels(1, 2, height=3.0)
-def draw(p: Parameters, runs: Dataset, *axes: Any) -> Any:
+def draw(p: Parameters, runs: xr.Dataset, *axes: Any) -> Any:
     """Figure: attention and rollout accuracy of single seeds: students, the paper's curve, and
     ours.
     """
@@ -169,7 +168,7 @@ CURVES = ("A", "R", "S")
 
 
 def climb(
-    p: Parameters, runs: Dataset, levels: Iterable[str] = CLIMBED
+    p: Parameters, runs: xr.Dataset, levels: Iterable[str] = CLIMBED
 ) -> dict[str, dict[str, float]]:
     """How far levels of theory are from students.
 
@@ -201,14 +200,14 @@ def climb(
     return deviations
 
 
-def half_times(curves: Dataset) -> ndarray:
+def half_times(curves: xr.Dataset) -> np.ndarray:
     """Time of A = 1/2 of each student, in alpha; NaN if it is not reached."""
     return first_crossing(curves.A, 0.5).values
 
 
-def rms(predicted: ndarray, measured: ndarray) -> float:
+def rms(predicted: np.ndarray, measured: np.ndarray) -> float:
     """Root mean square of the relative error, over students whose times are known."""
-    return float(((DataArray(predicted) / measured - 1) ** 2).mean()) ** 0.5
+    return float(((xr.DataArray(predicted) / measured - 1) ** 2).mean()) ** 0.5
 
 
 def table(

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy import ndarray
 from torch import Tensor
 
 from simulate.state_tracking.student import Student
@@ -95,7 +94,7 @@ def cross_entropy(correct: Tensor, other: Tensor, N: int) -> Tensor:
     return torch.nn.functional.cross_entropy(logits[None], torch.tensor([0]))
 
 
-def grad(of: Tensor, by: Tensor) -> ndarray:
+def grad(of: Tensor, by: Tensor) -> np.ndarray:
     """Gradient as an array."""
     return torch.autograd.grad(of, by, retain_graph=True)[0].numpy()
 
@@ -123,7 +122,7 @@ def flow_increments(eq: Table) -> list[Check]:
     values |= {"c_omega": factor / (p.L * values["A"] * (1 - values["A"]))}
     start = [w.detach().clone() for w in weights]
 
-    def slope(h: float) -> ndarray:
+    def slope(h: float) -> np.ndarray:
         for w, w0, g in zip(weights, start, steps, strict=True):
             w.data = w0 - p.eta * p.d_g * p.N * h * g
         return ((state() - before) / h).detach().numpy()

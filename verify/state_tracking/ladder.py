@@ -5,9 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
+import xarray as xr
 from scipy.stats import sem
-from xarray import Dataset
 
 from simulate import pool
 from theory.state_tracking import Parameters
@@ -58,7 +57,7 @@ def times(p: Parameters) -> dict[str, tuple[str, float]]:
     }
 
 
-def _left(system: FixedDisorder, left: ndarray | float) -> FixedDisorder:
+def _left(system: FixedDisorder, left: np.ndarray | float) -> FixedDisorder:
     """Variant with another share of the scatter within groups."""
     system.left = left + 0 * system.left
     return system
@@ -94,7 +93,7 @@ class Fidelity:
         error of the students' mean, unpaired and paired by seed (68% for a perfect theory).
     """
 
-    errors: dict[str, ndarray]
+    errors: dict[str, np.ndarray]
     inside: float
     paired: float
     scatter: dict[str, float] = field(default_factory=dict)
@@ -124,7 +123,7 @@ class Fidelity:
 Ladder = dict[str, dict[str, Fidelity]]
 
 
-def judge(p: Parameters, theory: Dataset, runs: Dataset) -> Fidelity:
+def judge(p: Parameters, theory: xr.Dataset, runs: xr.Dataset) -> Fidelity:
     """Compare curves per seed with the students; of several draws their mean, with the relative
     scatter of both times.
     """
@@ -160,11 +159,11 @@ def judge(p: Parameters, theory: Dataset, runs: Dataset) -> Fidelity:
     return Fidelity(errors, shares[0], shares[1], scatter)
 
 
-def _rms(x: ndarray) -> float:
+def _rms(x: np.ndarray) -> float:
     return float(np.sqrt((x**2).mean())) if x.size else np.nan
 
 
-def _at_equal_A(theory: Dataset, run: Dataset, name: str) -> float:
+def _at_equal_A(theory: xr.Dataset, run: xr.Dataset, name: str) -> float:
     """Rms relative error of a variance during locking, compared at equal attention."""
     during = (run.A.values > LOCKING) & (run.A.values < LOCKED)
     rising = slice(0, int(np.argmax(theory.A.values > (1 + LOCKED) / 2)) + 1)
@@ -174,7 +173,7 @@ def _at_equal_A(theory: Dataset, run: Dataset, name: str) -> float:
     return _rms(interpolated / run[name].values[during] - 1)
 
 
-def _shipped(setting: str) -> tuple[Parameters, Dataset]:
+def _shipped(setting: str) -> tuple[Parameters, xr.Dataset]:
     """Students of a setting at the evaluations used."""
     p, runs = ensemble.shipped(setting)
     every = EVERY if setting in LADDER else EVERY_ON_GRID

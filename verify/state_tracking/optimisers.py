@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy import ndarray
 from scipy.stats import sem
 
 from simulate.state_tracking import train
@@ -71,18 +70,18 @@ def cases() -> dict[tuple[str, str], Parameters]:
 
 
 @measured
-def student_times(p: Parameters, seeds: Iterable[int], **training: Any) -> ndarray:
+def student_times(p: Parameters, seeds: Iterable[int], **training: Any) -> np.ndarray:
     """Times in the order of `NAMES`, one row per seed; NaN where a student does not get there."""
     return _times(p, train(p, seeds, **training))
 
 
-def _times(p: Parameters, curves: xr.Dataset) -> ndarray:
+def _times(p: Parameters, curves: xr.Dataset) -> np.ndarray:
     asked = [times(p)[name] for name in NAMES]
     return np.stack([first_crossing(curves[of], level).values for of, level in asked], 1)
 
 
 @kept
-def predicted(p: Parameters, seed: int, last: float) -> ndarray:
+def predicted(p: Parameters, seed: int, last: float) -> np.ndarray:
     """These times of one seed in theory, followed to a last time."""
     epochs = np.arange(0, p.epochs + 1, p.eval_every)
     epochs = epochs[p.alpha(epochs) <= last]
@@ -90,7 +89,7 @@ def predicted(p: Parameters, seed: int, last: float) -> ndarray:
     return _times(p, solve(theory, epochs))[0]
 
 
-def errors(p: Parameters, seeds: Iterable[int], **training: Any) -> dict[str, ndarray]:
+def errors(p: Parameters, seeds: Iterable[int], **training: Any) -> dict[str, np.ndarray]:
     """Relative errors of the predicted times, per seed: NaN where neither theory nor student gets
     there within the run, infinite where one alone does.
     """
@@ -140,25 +139,27 @@ ADAM_SEEDS = range(200, 206)
 
 
 @measured
-def student_steps(p: Parameters, seeds: Iterable[int], **training: Any) -> ndarray:
+def student_steps(p: Parameters, seeds: Iterable[int], **training: Any) -> np.ndarray:
     """Steps of students until A = 1/2."""
     return first_crossing(train(p, seeds, **training).A, 0.5).values * p.d_g * p.N
 
 
 @kept
-def theory_steps(p: Parameters, seeds: Iterable[int]) -> ndarray:
+def theory_steps(p: Parameters, seeds: Iterable[int]) -> np.ndarray:
     """The same in theory, from the starts of seeds."""
     return emergence_steps(p, Start.of_seeds(p, seeds))
 
 
 @kept
-def over_starts(p: Parameters, draws: int, seeds: Iterable[int]) -> ndarray:
+def over_starts(p: Parameters, draws: int, seeds: Iterable[int]) -> np.ndarray:
     """Steps until A = 1/2 in theory for so many drawn starts, and for the starts of seeds."""
     drawn = Start.drawn(p, draws, np.random.default_rng(0))
     return np.stack([emergence_steps(p, x) for x in (drawn, Start.of_seeds(p, seeds))])
 
 
-def from_sizes(p: Parameters, theory: ndarray, students: ndarray) -> tuple[float, float, float]:
+def from_sizes(
+    p: Parameters, theory: np.ndarray, students: np.ndarray
+) -> tuple[float, float, float]:
     """Mean steps from sizes alone; mean steps of students, corrected for their few starts: the mean
     theory of `OTHERS` plus the students' mean deviation from theory; and the standard error of the
     difference of the two.
@@ -266,7 +267,7 @@ def on_flow() -> Iterator[Check]:
 
 
 @measured
-def times_of_clocks(p: Parameters, seeds: Iterable[int], **training: Any) -> ndarray:
+def times_of_clocks(p: Parameters, seeds: Iterable[int], **training: Any) -> np.ndarray:
     """Clock at which A = 1/2, per seed."""
     runs = train(p, seeds, **training)
     clock = clocks.clock_of(p, p.eta, p.updates)[runs.epoch.values]

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
-from xarray import Dataset
+import xarray as xr
 
 from simulate import runs as store
 from simulate.state_tracking import SYSTEMS
@@ -49,7 +48,7 @@ def train(
     seeds: Iterable[int] | None = None,
     alpha: float | None = None,
     **options: object,
-) -> Dataset:
+) -> xr.Dataset:
     """Students of one kind, trained unless they are in the store."""
     until = KINDS[kind][1] if alpha is None else alpha
     system = SYSTEMS["student" if kind == "supervised" else "rewards"]
@@ -62,12 +61,12 @@ def place(kind: str) -> Path:
     return SHIPPED / f"rewards_{kind}.nc"
 
 
-def shipped(kind: str) -> Dataset:
+def shipped(kind: str) -> xr.Dataset:
     """Ensemble that comes with the code."""
     return admitted(path := place(kind), store.read(path))
 
 
-def keep(runs: Dataset, names: Iterable[str], command: str, path: Path) -> None:
+def keep(runs: xr.Dataset, names: Iterable[str], command: str, path: Path) -> None:
     """Write some quantities in single precision."""
     few = runs[[name for name in names if name in runs]].assign_attrs(command=command)
     store.write(few.astype("float32", keep_attrs=True), path)
@@ -103,18 +102,18 @@ EARLY = 0.3  # s below which attention is still small
 ENOUGH = 3  # measurements inside a window
 
 
-def at_equal_R(labels: Dataset, run: Dataset, name: str) -> ndarray:
+def at_equal_R(labels: xr.Dataset, run: xr.Dataset, name: str) -> np.ndarray:
     """A quantity of the supervised student where it has the overlap R of the rewarded one."""
     return np.interp(run.R.values, labels.R.values, labels[name].values)
 
 
-def rewarded(run: Dataset) -> Dataset:
+def rewarded(run: xr.Dataset) -> xr.Dataset:
     """The part of a run that rewards train."""
     return run.isel(alpha=run.rewarded.values > 0.5)
 
 
 def measured_clock(
-    p: Parameters, labels: Dataset, run: Dataset, window: tuple[float, float]
+    p: Parameters, labels: xr.Dataset, run: xr.Dataset, window: tuple[float, float]
 ) -> tuple[float, float]:
     """Supervised time per time with rewards, between the same overlaps R, while s is in a window;
     and the mean of the law at the student's own s and its variance over rows. NaN if the run does
@@ -134,7 +133,7 @@ def measured_clock(
 
 
 @listed
-def clocks(kind: str, p: Parameters, labels: Dataset, runs: Dataset) -> Iterator[Check]:
+def clocks(kind: str, p: Parameters, labels: xr.Dataset, runs: xr.Dataset) -> Iterator[Check]:
     """Ratio of the clocks in every window that all seeds pass."""
     for window in WINDOWS:
         both = [
@@ -148,12 +147,12 @@ def clocks(kind: str, p: Parameters, labels: Dataset, runs: Dataset) -> Iterator
             yield sampled(name, EQUATION[kind], law, clocks / laws * law, band=BAND)
 
 
-def orbits(kind: str, labels: Dataset, runs: Dataset) -> list[Check]:
+def orbits(kind: str, labels: xr.Dataset, runs: xr.Dataset) -> list[Check]:
     """A and S of both students of a seed where their overlaps R are equal."""
     return [row for level in MEET[kind] for row in _orbit(kind, level, labels, runs)]
 
 
-def _orbit(kind: str, level: float, labels: Dataset, runs: Dataset) -> Iterator[Check]:
+def _orbit(kind: str, level: float, labels: xr.Dataset, runs: xr.Dataset) -> Iterator[Check]:
     met = []  # of every seed: A and S of the labelled and of the rewarded student, and R
     for k in runs.seed.values:
         run = rewarded(runs.sel(seed=k))
@@ -173,7 +172,7 @@ def _orbit(kind: str, level: float, labels: Dataset, runs: Dataset) -> Iterator[
         yield sampled(title, f"d{name}_dalpha", mean, shifted, band=band, scale=scale)
 
 
-def scratch(labels: Dataset, runs: Dataset) -> Check:
+def scratch(labels: xr.Dataset, runs: xr.Dataset) -> Check:
     """What rewards of guesses move R, by what labels do in the same time."""
     last = float(runs.alpha[-1])
     moved = np.abs(runs.R.isel(alpha=-1) - runs.R.isel(alpha=0)).max()
@@ -188,7 +187,7 @@ def scratch(labels: Dataset, runs: Dataset) -> Check:
 
 
 @listed
-def compare(ensembles: dict[str, Dataset], base: Parameters) -> Iterator[Check]:
+def compare(ensembles: dict[str, xr.Dataset], base: Parameters) -> Iterator[Check]:
     """All rows for given ensembles by kind; `supervised` is one of them."""
     labels = ensembles["supervised"]
     for kind, runs in ensembles.items():
@@ -240,7 +239,7 @@ def kind_of(kl: float) -> str:
     return f"seeds_kl_{kl:g}" if kl else "seeds"
 
 
-def shipped_singles(kl: float = 0.0) -> Dataset:
+def shipped_singles(kl: float = 0.0) -> xr.Dataset:
     """Students with a reward for the last state that come with the code."""
     return shipped(kind_of(kl))
 
@@ -255,12 +254,12 @@ def renew_singles() -> None:
         keep(runs, names, SINGLE_COMMAND, place(kind_of(kl)))
 
 
-def errors(p: Parameters, runs: Dataset) -> dict[str, ndarray]:
+def errors(p: Parameters, runs: xr.Dataset) -> dict[str, np.ndarray]:
     """Relative errors of the predicted times, per seed."""
     return _errors(predict(p, runs, level="fixed_disorder", accuracies=False), runs)
 
 
-def _errors(ours: Dataset, runs: Dataset) -> dict[str, ndarray]:
+def _errors(ours: xr.Dataset, runs: xr.Dataset) -> dict[str, np.ndarray]:
     relative = {}
     for title, (name, level, _) in TIMES.items():
         predicted, measured = (first_crossing(x[name], level).values for x in (ours, runs))
@@ -268,7 +267,7 @@ def _errors(ours: Dataset, runs: Dataset) -> dict[str, ndarray]:
     return relative
 
 
-def in_groups(seeds: Iterable[int] = SEEDS) -> dict[str, ndarray]:
+def in_groups(seeds: Iterable[int] = SEEDS) -> dict[str, np.ndarray]:
     """The same of shipped students with normalised groups, which the theory has not seen before."""
     seeds, p = [*seeds], parameters("grpo")
     runs = shipped("grpo").sel(seed=seeds)
@@ -277,14 +276,16 @@ def in_groups(seeds: Iterable[int] = SEEDS) -> dict[str, ndarray]:
 
 
 @listed
-def rows(by_title: dict[str, ndarray], kind: str = "reward for the last state") -> Iterator[Check]:
+def rows(
+    by_title: dict[str, np.ndarray], kind: str = "reward for the last state"
+) -> Iterator[Check]:
     """Root mean squares of these errors against the bars."""
     for title, error in by_title.items():
         name = f"{title} per seed, rms, {kind}"
         yield rms(name, "reward_slope", error, TIMES[title][2], WHY)
 
 
-def stopped(kl: float, runs: Dataset) -> Check:
+def stopped(kl: float, runs: xr.Dataset) -> Check:
     """Error of s at the end under a penalty."""
     ours = predict(single_parameters(kl), runs, level="fixed_disorder", accuracies=False)
     error = (ours.success / runs.success - 1).isel(alpha=-1).values

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.stats
-from numpy import ndarray
-from xarray import DataArray, Dataset
+import xarray as xr
 
 from theory.state_tracking import Parameters, task
 from theory.state_tracking.quadrature import emergence_time
@@ -41,7 +40,7 @@ ALONG = {"L": ("L = 3", "base", "L = 9"), "N": ("N = 4", "base", "N = 16")}
 ALONG["d_g"] = ("d_g = 4", "base", "d_g = 16")
 
 
-def stages(p: Parameters, runs: Dataset) -> Dataset:
+def stages(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     """Stages of learning, seed by seed.
 
     Parameters
@@ -87,23 +86,23 @@ def stages(p: Parameters, runs: Dataset) -> Dataset:
         "seen": _lasting(runs.visible, VISIBLE),
         "right": _lasting(runs.rollout_accuracy, RIGHT),
     }
-    return Dataset({k: ("seed", v) for k, v in measured.items()}, {"seed": runs.seed})
+    return xr.Dataset({k: ("seed", v) for k, v in measured.items()}, {"seed": runs.seed})
 
 
-def _crossing(curve: DataArray, level: Any) -> ndarray:
+def _crossing(curve: xr.DataArray, level: Any) -> np.ndarray:
     level = np.broadcast_to(level, curve.sizes["seed"])
-    above = curve.transpose("seed", "epoch") - DataArray(level, dims="seed")
+    above = curve.transpose("seed", "epoch") - xr.DataArray(level, dims="seed")
     return first_crossing(above, 0.0).values
 
 
-def _at(curve: DataArray, epochs: ndarray) -> ndarray:
+def _at(curve: xr.DataArray, epochs: np.ndarray) -> np.ndarray:
     rows = curve.transpose("seed", "epoch").values
     return np.array(
         [np.interp(t, curve.epoch.values, row) for t, row in zip(epochs, rows, strict=True)]
     )
 
 
-def _lasting(curve: DataArray, level: float) -> ndarray:
+def _lasting(curve: xr.DataArray, level: float) -> np.ndarray:
     """First measurement from which on a curve stays at a level or above; NaN without one."""
     later = curve.transpose("seed", "epoch").values[:, ::-1] >= level
     stay = np.logical_and.accumulate(later, 1).sum(1)
@@ -114,7 +113,7 @@ def _lasting(curve: DataArray, level: float) -> ndarray:
 WHY = "held if the distance is one that so few seeds show (9 times in 10, by chance once in 700)"
 
 
-def beyond(name: str, bound: float, values: ndarray, side: int) -> Check:
+def beyond(name: str, bound: float, values: np.ndarray, side: int) -> Check:
     """That a mean over seeds is above (side 1) or below (-1) a bound: FAIL if it is on the other
     side beyond doubt, undecided unless the distance reaches the minimum detectable effect.
     """
@@ -296,7 +295,7 @@ def table(by_setting: Ensembles) -> Iterator[list[str]]:
         yield [setting, _said(t.attention.values, 0), _said(tokens, 0), *said]
 
 
-def _end(curve: DataArray) -> str:
+def _end(curve: xr.DataArray) -> str:
     last = curve.isel(epoch=-1).values
     return "not measured" if np.isnan(last).all() else _said(last, 2)
 
@@ -335,7 +334,7 @@ def architectures(by_setting: Ensembles) -> Iterator[list[str]]:
         yield row
 
 
-def _said(values: ndarray, digits: int) -> str:
+def _said(values: np.ndarray, digits: int) -> str:
     """Mean and standard error over the seeds that got there, and how many did not."""
     there = values[np.isfinite(values)]
     if len(there) < 2:

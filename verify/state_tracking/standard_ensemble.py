@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from xarray import Dataset
 
 from simulate import runs as store
 from simulate import storage
@@ -18,7 +17,7 @@ from theory.state_tracking import Parameters
 from theory.state_tracking.parameters import StandardParameters
 from verify.admission import admitted
 
-Ensembles = Mapping[str, Dataset]  # by setting
+Ensembles = Mapping[str, xr.Dataset]  # by setting
 PLACE = Path(__file__).with_name("ensembles") / "standard.nc"
 COMMAND = 'python -c "from verify.state_tracking import standard_ensemble as e; e.renew()"'
 BASE = StandardParameters(epochs=200)
@@ -86,14 +85,14 @@ def seeds(setting: str) -> range:
     return range(830, 838) if setting in FRESH else range(8)
 
 
-def train(setting: str, **options: Any) -> Dataset:
+def train(setting: str, **options: Any) -> xr.Dataset:
     """Students of one setting over seed and epoch, trained unless they are in the store."""
     system = MEASURED if setting in SOLVABLE else SYSTEM
     runs = system.train(parameters(setting), seeds(setting), **options)
     return runs[[*KEPT]].swap_dims(alpha="epoch").drop_vars("alpha")
 
 
-def joined(by_setting: Ensembles) -> Dataset:
+def joined(by_setting: Ensembles) -> xr.Dataset:
     """Runs of all settings in one dataset over setting, seed and measurement; NaN after the end,
     and for other seeds.
     """
@@ -110,7 +109,7 @@ def joined(by_setting: Ensembles) -> Dataset:
     )
 
 
-def shipped() -> dict[str, Dataset]:
+def shipped() -> dict[str, xr.Dataset]:
     """Runs by setting, over seed and epoch, from the file that comes with the code."""
     whole = admitted(PLACE, store.read(PLACE))
     by_setting = {}

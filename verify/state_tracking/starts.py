@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
 
 from simulate.state_tracking import train
 from theory.state_tracking import Parameters
@@ -30,13 +29,13 @@ OWN, ALONE = 0.005, Band(-0.01, 0.01, "a closure has no order; set beforehand")
 
 
 @measured
-def student_times(p: Parameters, seeds: list[int], **training: Any) -> ndarray:
+def student_times(p: Parameters, seeds: list[int], **training: Any) -> np.ndarray:
     """Times of A = 1/2 of trained students, in alpha."""
     return np.round(first_crossing(train(p, seeds, **training).A, 0.5).values, 4)
 
 
 @kept
-def theory_times(p: Parameters, seeds: list[int]) -> ndarray:
+def theory_times(p: Parameters, seeds: list[int]) -> np.ndarray:
     """The same by the default level, with what each time depends on most (columns)."""
     start, given = Start.of_seeds(p, seeds), Realisation.of_seeds(p, seeds)
     times = half_times(LEVELS[BEST].system(p, start, given, False), p.epochs, size=1)
@@ -45,18 +44,18 @@ def theory_times(p: Parameters, seeds: list[int]) -> ndarray:
 
 
 @kept
-def times_alone(p: Parameters, draws: int) -> ndarray:
+def times_alone(p: Parameters, draws: int) -> np.ndarray:
     """Times of drawn starts, as `theory_times`."""
     found = drawn_times(p, draws)
     return np.stack([found.alpha_half, found.A_0, found.R_0 - found.S_0], 1)
 
 
-def beside_luck(times: ndarray, start: ndarray, slopes: ndarray) -> ndarray:
+def beside_luck(times: np.ndarray, start: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     """Logarithms of times, less what a linear law of the start explains."""
     return np.log(times) - features(start) @ slopes
 
 
-def features(start: ndarray) -> ndarray:
+def features(start: np.ndarray) -> np.ndarray:
     """Logit of A(0), and R(0) - S(0)."""
     A, D = start.T
     return np.stack([np.log(A / (1 - A)), D], 1)

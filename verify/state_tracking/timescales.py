@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy import ndarray
 
 from simulate.state_tracking import train
 from theory import state_tracking as st
@@ -44,7 +43,7 @@ TICKS = (2, 3, 5, 7, 10, 15, 20, 30)  # of times in the figure
 WINDOW = 0.4  # fraction of the onset time scale, in which the quartic term stays below the noise
 
 
-def onset_fit(alpha: ndarray, values: ndarray, window: float, degree: int = 2) -> ndarray:
+def onset_fit(alpha: np.ndarray, values: np.ndarray, window: float, degree: int = 2) -> np.ndarray:
     """Coefficients of alpha, alpha^2, ... of ln(A/A_0) on ``alpha <= window``."""
     inside = (alpha <= window) & (alpha > 0)
     powers = alpha[inside, None] ** np.arange(1, degree + 1)
@@ -168,7 +167,7 @@ def scaling(**training: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
     checks, sweeps = [], {}
     notes = ["", "time of A = 1/2, students (mean over seeds) and flow:"]
     for name, (grid, make) in SWEEPS.items():
-        exponents: dict[str, list[ndarray]] = {
+        exponents: dict[str, list[np.ndarray]] = {
             "students": [],
             "by Eq. (15)": [],
             "with noise of M": [],

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from xarray import DataArray, Dataset
+import xarray as xr
 
 from simulate.state_tracking.measure import untrained_statistics
 from theory import state_tracking as st
@@ -70,7 +70,7 @@ def untrained(p: Parameters) -> Iterator[Check]:
         )
 
 
-def closure_curves(p: Parameters, runs: Dataset) -> dict[str, DataArray]:
+def closure_curves(p: Parameters, runs: xr.Dataset) -> dict[str, xr.DataArray]:
     """The attention factor of every run as measured (63), under the ansatz (69), and under the
     closure.
     """
@@ -83,14 +83,14 @@ def closure_curves(p: Parameters, runs: Dataset) -> dict[str, DataArray]:
     }
 
 
-def with_empirical_logits(p: Parameters, runs: Dataset) -> Dataset:
+def with_empirical_logits(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     """Eqs. (17)-(18) evaluated with the measured logit means and variances of every run (Figs. 6b,
     9).
     """
     return with_accuracy(runs, p, runs.variance_correct, runs.variance_other)
 
 
-def position_dependent_rollout(p: Parameters, runs: Dataset) -> DataArray:
+def position_dependent_rollout(p: Parameters, runs: xr.Dataset) -> xr.DataArray:
     """Eq. (85) evaluated with the measured accuracy of every step."""
     final = rollout(runs.step_accuracy.transpose(..., "step").values, p.N)[..., -1]
     return runs.rollout_accuracy.copy(data=final)
@@ -112,7 +112,7 @@ def report(request: Request) -> Report:
     return compared
 
 
-def beyond(p: Parameters, runs: Dataset, said: str) -> Report:
+def beyond(p: Parameters, runs: xr.Dataset, said: str) -> Report:
     """Students that Eq. (15) does not describe, beside the best level alone."""
     ours = st.predict(p, runs)
     held = compare(ours, runs)
@@ -122,7 +122,7 @@ def beyond(p: Parameters, runs: Dataset, said: str) -> Report:
     )
 
 
-def against(p: Parameters, runs: Dataset) -> Report:
+def against(p: Parameters, runs: xr.Dataset) -> Report:
     """Compare two levels of theory with every seed, check exact properties, and measure the errors
     of uncontrolled approximations.
     """
@@ -145,7 +145,9 @@ def against(p: Parameters, runs: Dataset) -> Report:
     )
 
 
-def predicted(p: Parameters, runs: Dataset, level: str = JUDGED) -> tuple[Dataset, Dataset]:
+def predicted(
+    p: Parameters, runs: xr.Dataset, level: str = JUDGED
+) -> tuple[xr.Dataset, xr.Dataset]:
     """Our theory of single seeds: order parameters, loss and logits at every evaluation, accuracies
     (expensive) at one in `EVERY`.
     """
@@ -155,7 +157,7 @@ def predicted(p: Parameters, runs: Dataset, level: str = JUDGED) -> tuple[Datase
     ]
 
 
-def best(p: Parameters, runs: Dataset, ours: Dataset, rates: Dataset) -> Comparison:
+def best(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset) -> Comparison:
     """Compare the judged level with the seeds."""
     table = bands(OURS, p)
     parts = [
@@ -167,12 +169,12 @@ def best(p: Parameters, runs: Dataset, ours: Dataset, rates: Dataset) -> Compari
     )
 
 
-def noisy(p: Parameters, runs: Dataset) -> Dataset:
+def noisy(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
     """Dressed theory (variance of M and exact attention) from every seed's own initial values."""
     return st.predict(p, runs, level="dressed")
 
 
-def pictures(p: Parameters, runs: Dataset, where: str = "") -> list[Check]:
+def pictures(p: Parameters, runs: xr.Dataset, where: str = "") -> list[Check]:
     """Quantitative checks of the figures of attention and rollout."""
     half = (
         runs.attention.isel(alpha=np.abs(runs.A - 0.5).argmin("alpha"))
@@ -237,7 +239,7 @@ def by_quadrature(p: Parameters) -> Check:
     )
 
 
-def conserved(runs: Dataset) -> Check:
+def conserved(runs: xr.Dataset) -> Check:
     """The overlap zeta, which is conserved by training."""
     drift = float(np.abs(runs.zeta - runs.zeta.isel(alpha=0)).max())
     rounding = 10 * np.finfo("float32").eps * float(runs.epoch[-1]) ** 0.5
@@ -259,7 +261,7 @@ CURVES = {
 }
 
 
-def single(axis: Any, name: str, runs: Dataset, ours: Dataset) -> None:
+def single(axis: Any, name: str, runs: xr.Dataset, ours: xr.Dataset) -> None:
     """One quantity of students, wide and pale, and the theory of each over them."""
     plotting.band(axis, runs[name], "C0", "students", width=2.5)
     lines = axis.plot(ours.alpha, ours[name].transpose("alpha", "seed"), color="C1", lw=0.8)
@@ -268,7 +270,7 @@ def single(axis: Any, name: str, runs: Dataset, ours: Dataset) -> None:
 
 
 @plotting.panels(1, len(CURVES), height=2.9)
-def apart(p: Parameters, runs: Dataset, ours: Dataset, *axes: Any) -> Any:
+def apart(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, *axes: Any) -> Any:
     """Order parameters and loss; few seeds are drawn as single lines."""
     for axis, name in zip(axes, CURVES, strict=True):
         single(axis, name, runs, ours)
@@ -277,7 +279,7 @@ def apart(p: Parameters, runs: Dataset, ours: Dataset, *axes: Any) -> Any:
 
 
 @plotting.panels(2, 3, height=2.9)
-def draw(p: Parameters, runs: Dataset, ours: Dataset, rates: Dataset, axes: Any) -> Any:
+def draw(p: Parameters, runs: xr.Dataset, ours: xr.Dataset, rates: xr.Dataset, axes: Any) -> Any:
     """Figure with six panels: order parameters, loss, accuracies, attention factor; few seeds are
     drawn as single lines.
     """
