@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import scipy.special
 import torch
 from torch import Tensor
 
@@ -80,10 +81,10 @@ class Inputs:
         R, S, correct, other = (x.item() for x in (*self.overlaps(), *self.mean_logits()))
         c_R = A + (1 - A) / p.d_g
         # Softmax of the mean logits: probability of wrong states.
-        wrong = (p.N - 1) / (p.N - 1 + np.exp(correct - other))
+        right = scipy.special.softmax([correct, *[other] * (p.N - 1)])[0]
         return p.values() | {
             **{"A": A, "pi_i": A, "R": R, "S": S, "c_R": c_R, "c_S": 1 - c_R, "tau": self.tau},
-            **{"z_k": correct, "z_kbar": other, "m": correct - other, "g": wrong},
+            **{"z_k": correct, "z_kbar": other, "m": correct - other, "g": 1 - right},
             "zeta": self.M.sum().item() / (p.d_g * p.N),
         }
 
