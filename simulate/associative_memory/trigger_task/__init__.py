@@ -118,10 +118,11 @@ class Learner(Module):
         self.table = table or student.synthetic_table(p.N)
         torch.manual_seed(seed)
         simplified = p.student == "simplified"
-        made = Simplified(p, keyed(seed, 0)) if simplified else Transformer(p)
-        self.student = made.to(self.device, self.dtype)
-        by = partial(torch.optim.SGD, momentum=0.9, weight_decay=1e-4)
-        self.optimizer = (by if simplified else torch.optim.AdamW)(made.parameters(), lr=p.eta)
+        student_ = Simplified(p, keyed(seed, 0)) if simplified else Transformer(p)
+        self.student = student_.to(self.device, self.dtype)
+        descent = partial(torch.optim.SGD, momentum=0.9, weight_decay=1e-4)
+        adam = partial(torch.optim.AdamW, weight_decay=0.01)
+        self.optimizer = (descent if simplified else adam)(self.student.parameters(), lr=p.eta)
         self.test = student.sample(p, p.n_test, self.table, keyed(seed, 1))
         self.triggers = self._put(student.fixed_triggers(p, self.table))
 
