@@ -315,7 +315,7 @@ def test_how_far_closure_and_rollout_formulas_are_off(name):
         trajectories.with_empirical_logits(p, runs).rollout_accuracy,
         trajectories.position_dependent_rollout(p, runs),
         by_mean,
-        st.trajectory(p, float(runs.alpha[-1]), at=runs.alpha.values).rollout_accuracy,
+        trajectories.theory_curve(p, runs).rollout_accuracy,
     )
     gaps = [float(np.abs((x - runs.rollout_accuracy).mean("seed")).max()) for x in levels]
     assert gaps == pytest.approx(OFF[name][1], abs=0.001) and max(gaps[1:3]) < 0.004

@@ -49,7 +49,7 @@ def test_trajectories_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
     assert code == int(found["failed"])
     assert {"inside_two_sd", "checks", "notes", "failed", "model"} <= set(found)
     assert picture.stat().st_size > 10_000
-    assert str(picture) in err
+    assert str(picture) in err and any("attention factor" in note for note in found["notes"])
 
 
 def test_students_beyond_the_paper_are_held_against_the_level_that_describes_them(tmp_path, capsys):

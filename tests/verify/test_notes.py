@@ -4,6 +4,8 @@ the unit and relative to what their words say.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,9 @@ import verify
 from theory import state_tracking as st
 from verify import check_table
 from verify.check import Band, at_least, identity, near, sampled
-from verify.state_tracking import fidelity
+from verify.state_tracking import fidelity, trajectories
+
+NUMBER = r"-?\d+(?:\.\d+)?"
 
 
 @pytest.fixture(scope="module")
@@ -19,10 +23,41 @@ def demo():
     return verify.ensembles("demo")
 
 
+def numbers(line: str) -> list[float]:
+    """Those after the last colon."""
+    return [float(x) for x in re.findall(NUMBER, line.rpartition(":")[2])]
+
+
 def half_time(alpha, A):
     """By the straight line between two measurements."""
     k = next(k for k in range(len(A)) if A[k] >= 0.5)
     return alpha[k - 1] + (0.5 - A[k - 1]) / (A[k] - A[k - 1]) * (alpha[k] - alpha[k - 1])
+
+
+def test_kurtoses_of_logits(demo):
+    """Correct and other logits in this order, before, when attention is locked, and at the end."""
+    _, runs = demo
+    _, *lines = trajectories.kurtoses(runs)
+    locked = [
+        next(k for k, a in enumerate(run) if a > trajectories.LOCKED) for run in runs.A.values
+    ]
+    for line, at in zip(lines, ([0] * len(locked), locked, [-1] * len(locked)), strict=True):
+        for name, found in zip(("correct", "other"), numbers(line), strict=True):
+            values = runs[f"kurtosis_{name}"].values
+            mean = np.mean([run[k] for run, k in zip(values, at, strict=True)])
+            assert found == pytest.approx(mean, abs=0.0051), (line, name)
+
+
+def test_attention_factors_are_relative_to_the_measured_one(demo):
+    """In per cent."""
+    p, runs = demo
+    measured = runs.c_A.values.ravel()
+    A, c_omega = runs.A.values.ravel(), st.equations()["c_omega"].evaluate(p.values())
+    curves = (runs.c_ansatz.values.ravel(), p.L * c_omega * A * (1 - A))
+    _, *lines = trajectories.closures(p, runs)
+    for line, curve in zip(lines, curves, strict=True):
+        off = np.sqrt(sum((curve - measured) ** 2) / sum(measured**2))
+        assert line.endswith("%") and numbers(line) == [pytest.approx(100 * off, abs=0.051)]
 
 
 def test_levels_of_theory_are_off_by_what_the_table_says(demo):

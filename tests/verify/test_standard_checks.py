@@ -279,6 +279,15 @@ def test_no_student_knows_more_than_its_attention_allows():
     assert [c.verdict for c in standard.allowed(runs)].index("FAIL") == 0
 
 
+def test_what_moves_first():
+    """Accuracy follows what attention allows one measurement later."""
+    steps = np.random.default_rng(2).normal(size=(8, 40)).cumsum(1)
+    data = {"visible": steps[:, 1:], "accuracy": steps[:, :-1]}
+    runs = xr.Dataset({q: (("seed", "epoch"), v) for q, v in data.items()})
+    said = standard.leads(runs.assign_coords(epoch=190 + 20 * np.arange(39)))
+    assert "1.00 one measurement later" in said and "1.00 at once" not in said
+
+
 def test_a_failed_row_decides_against_the_picture():
     """However many hold."""
     names = [f"{standard.PICTURE[0][2]}rollouts, setting {k}" for k in range(9)]

@@ -39,7 +39,6 @@ EXPONENTS = {
     "N": Band(0.025, 0.203, CLOSURE),
     "d_h": Band(-0.148, 0.306, CLOSURE),
 }
-TICKS = (2, 3, 5, 7, 10, 15, 20, 30)  # of times in the figure
 WINDOW = 0.4  # fraction of the onset time scale, in which the quartic term stays below the noise
 
 
@@ -210,19 +209,37 @@ def draw(sweeps: dict[str, Any]) -> Any:
     marks.
     """
     figure, axes = plotting.figure(1, len(sweeps), height=2.7)
-    for axis, (name, (grid, flow, students)) in zip(
-        np.atleast_1d(axes), sweeps.items(), strict=True
-    ):
-        axis.loglog(grid, flow, "k.--", ms=4, lw=1, label="flow (15)")
-        marks = axis.plot(grid, np.array(students), ".", color="C0", alpha=0.35, ms=4)
-        marks[0].set_label("students, one mark each")
-        axis.plot(grid, np.nanmean(students, 1), "o-", color="C0", ms=4, label="students, mean")
+    axes = np.atleast_1d(axes)
+    for axis, (name, (grid, _, students)) in zip(axes, sweeps.items(), strict=True):
+        fine = np.geomspace(grid[0], grid[-1], 25)
+        if name != "eta":
+            fine = np.unique(2 * np.round(fine / 2) if name == "d_h" else np.round(fine)).astype(
+                int
+            )
+        curve = [float(quadrature.emergence_time(SWEEPS[name][1](v.item()))) for v in fine]
+        axis.loglog(fine, curve, "k--" if name == "eta" else "k.--", ms=4, lw=1, label="flow (15)")
+        for value, times in zip(grid, students, strict=True):
+            axis.plot(np.full(len(times), value), times, ".", color="C0", alpha=0.35, ms=4)
+        axis.plot([], [], ".", color="C0", alpha=0.35, ms=4, label="students, one mark each")
+        axis.plot(
+            grid, [np.nanmean(t) for t in students], "o-", color="C0", ms=4, label="students, mean"
+        )
         label = {"eta": r"learning rate $\eta$", "N": "$N = d_g$", "L": "$L$", "d_h": "$d_h$"}[name]
-        axis.set(xlabel=label, ylabel=r"time of $A = 1/2$, in $\alpha$")
-        axis.set(xticks=grid, xticklabels=[f"{g:g}" for g in grid])
-        axis.set(yticks=TICKS, yticklabels=[f"{t:g}" for t in TICKS], ylim=(1.5, 33))
+        axis.set(
+            xlabel=label,
+            ylabel=r"time of $A = 1/2$, in $\alpha$",
+            xticks=grid,
+            xticklabels=[f"{g:g}" for g in grid],
+        )
         axis.minorticks_off()
-    plotting.below(np.atleast_1d(axes)[0])
+    every = np.concatenate(
+        [np.ravel(v) for _, theory, students in sweeps.values() for v in (theory, *students)]
+    )
+    ticks = np.array([1, 2, 3, 5, 7, 10, 15, 20, 30])
+    for axis in axes:
+        axis.set(yticks=ticks, yticklabels=[f"{t}" for t in ticks])
+        axis.set_ylim(0.9 * np.nanmin(every), 1.1 * np.nanmax(every))
+    plotting.below(axes[0])
     shared = {n: v for n, v in SMALL.values().items() if n in ("N", "L", "d_g", "d_h", "eta")}
     plotting.headline(
         figure,

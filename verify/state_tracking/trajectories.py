@@ -32,6 +32,12 @@ UNTRAINED = 512  # untrained students, a few milliseconds each
 EVERY = 6  # interval of evaluations at which our theory gives accuracies
 JUDGED = "cavity"  # level that is judged; the figure has the best one
 ACCURATE = {"accuracy": "next token", "rollout_accuracy": "rollout"}
+LOCKED = 0.95  # attention above which a logit is nearly a single entry of M
+
+
+def theory_curve(p: Parameters, runs: xr.Dataset) -> xr.Dataset:
+    """Theory at the evaluation times of an ensemble."""
+    return st.trajectory(p, float(runs.alpha[-1]), at=runs.alpha.values)
 
 
 @listed
@@ -136,9 +142,16 @@ def against(p: Parameters, runs: xr.Dataset) -> Report:
         by_quadrature(p),
         *untrained(p),
     ]
+    notes = [
+        held.spoken(),
+        "",
+        *closures(p, runs),
+        *kurtoses(runs),
+        *rollouts(p, runs, theory_curve(p, runs)),
+    ]
     return Report(
         checks,
-        [held.spoken()],
+        notes,
         {fidelity.TITLE: fidelity.table(fidelity.climb(p, runs))},
         {"inside_two_sd": held.inside()},
         lambda: draw(p, runs, *predicted(p, runs, fidelity.BEST)),
@@ -250,6 +263,55 @@ def conserved(runs: xr.Dataset) -> Check:
         rounding,
         "conserved: ten times a random walk of float32 rounding",
     )
+
+
+@listed
+def closures(p: Parameters, runs: xr.Dataset) -> Iterator[str]:
+    """Deviation of ansatz and closure from the measured attention factor."""
+    curves = closure_curves(p, runs)
+    measured = curves["measured (63)"]
+    yield from [
+        "attention factor d_g N |grad A|^2, rms deviation over seeds and times relative to its rms:"
+    ]
+    for name, curve in list(curves.items())[1:]:
+        off = float(np.sqrt(((curve - measured) ** 2).mean() / (measured**2).mean()))
+        yield f"  {name.replace('$', '').replace(chr(92), '')}: {off:.1%}"
+
+
+def kurtoses(runs: xr.Dataset) -> list[str]:
+    """Deviation of the logits from a Gaussian."""
+    locked = (runs.A > LOCKED).argmax("alpha")  # per seed; 0 if never reached, and then left out
+    moments = {
+        "before training": runs.isel(alpha=0),
+        f"when A first exceeds {LOCKED}": runs.isel(alpha=locked).where(locked > 0),
+        "at the end": runs.isel(alpha=-1),
+    }
+    return [
+        "excess kurtosis of the logits, mean over seeds (normal 0, uniform -1.2), correct and other:",
+        *(
+            f"  {when}: {float(then.kurtosis_correct.mean()):.2f}, {float(then.kurtosis_other.mean()):.2f}"
+            for when, then in moments.items()
+        ),
+    ]
+
+
+def rollouts(p: Parameters, runs: xr.Dataset, curve: xr.Dataset) -> list[str]:
+    """Deviation of each step of the rollout theory from the students' rollouts."""
+    levels = {
+        "(17)-(18) with measured logit means and variances": with_empirical_logits(
+            p, runs
+        ).rollout_accuracy,
+        "(85) with the measured accuracy of every step": position_dependent_rollout(p, runs),
+        "(17)-(18) with theory means, initial variance": curve.rollout_accuracy,
+    }
+    gaps = {
+        name: float(np.abs((level - runs.rollout_accuracy).mean("seed")).max())
+        for name, level in levels.items()
+    }
+    return [
+        f"rollout accuracy by {name}: largest deviation of the mean {gap:.3f}"
+        for name, gap in gaps.items()
+    ]
 
 
 TIME = r"$\alpha$ = epochs / $(d_g N)$"
