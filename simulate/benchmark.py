@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
         table = (
             students()
             if args.table == "students"
-            else getattr(registry.having(args.model, "simulate", "costs"), args.table)()
+            else getattr(registry.optional_module(args.model, "simulate", "costs"), args.table)()
         )
         if args.json:
             print(output.to_json({"model": args.model.name, **table}))

@@ -44,11 +44,11 @@ def length(system: Any, p: Any) -> int:
     if not is_whole(every) or every < 1:
         raise ParameterError(f"{system.name}: eval_every = {every!r}: must be a whole number >= 1")
     if system.clock is not None:
-        advances(system, p, np.unique([*range(0, steps, every)[:TIMES], steps]))
+        increasing_times(system, p, np.unique([*range(0, steps, every)[:TIMES], steps]))
     return int(steps)
 
 
-def advances(system: Any, p: Any, steps: np.ndarray) -> np.ndarray:
+def increasing_times(system: Any, p: Any, steps: np.ndarray) -> np.ndarray:
     """Check the times of steps.
 
     Raises
@@ -186,11 +186,11 @@ def states(system: Any, learner: Learner, students: int) -> list[State]:
 def resumable(
     system: Any, learner: Learner, again: Callable[[], Learner] | None, students: int, number: int
 ) -> None:
-    """Check that a run that is resumed from states before step ``number`` is the same run: a
-    learner that is made ``again`` measures the same, and makes the same step; the first one with
-    other shared random numbers, which checkpoints hold later. Without ``again`` it is the same
-    learner, and the first step alone. Then all is as before. With a GPU, where sums may round in
-    another order, no step is made.
+    """Check that a resumed run is the same run: this learner and a new one from ``again`` make step
+    ``number`` from the same saved states, and end in the same states and measurements. Without
+    ``again`` this one makes step 1 twice. At step 1 the global random generators differ, so that a
+    student that draws from them is found. Afterwards the learner is as before. With a GPU, where
+    sums may round in another order, no step is made.
 
     Raises
     ------
@@ -220,7 +220,7 @@ def resumable(
                 raise  # else its state is another
         seen = [torch.as_tensor(v) for v in (measured or {}).values()]
         ends.append([states(system, one, students), seen])
-        counts.append(counted(one))
+        counts.append(attributes(one))
     load(system, learner, copy.deepcopy(begin))
     checkpoints.set_generators(generators)
     if not alike(*ends):
@@ -240,9 +240,9 @@ def resumable(
 DRAWING = (np.random.Generator, random.Random, torch.Generator)
 
 
-def counted(of: Any, name: str = "", depth: int = 4) -> dict[str, Any]:
-    """Numbers, and states of random numbers, that a student, and what it consists of, keep as
-    attributes: by name.
+def attributes(of: Any, name: str = "", depth: int = 4) -> dict[str, Any]:
+    """Attributes of a student and of its parts that a step may change: numbers and states of random
+    generators, by dotted name.
     """
     if isinstance(of, int | float):
         return {name: of}
@@ -252,7 +252,7 @@ def counted(of: Any, name: str = "", depth: int = 4) -> dict[str, Any]:
     parts = parts if isinstance(parts, Mapping) else getattr(of, "__dict__", {})
     found: dict[str, Any] = {}
     for key, part in parts.items() if depth and not isinstance(of, ModuleType) else ():
-        found |= counted(part, f"{name}.{key}", depth - 1)
+        found |= attributes(part, f"{name}.{key}", depth - 1)
     return found
 
 

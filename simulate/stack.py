@@ -304,7 +304,9 @@ def _dataset(system: System, run: Run, records: Records, b: int) -> xr.Dataset:
         for name in records[steps[0]]
     }
     clock = (
-        {} if system.clock is None else {system.time: interface_checks.advances(system, p, steps)}
+        {}
+        if system.clock is None
+        else {system.time: interface_checks.increasing_times(system, p, steps)}
     )
     coords = {**clock, system.counter: (system.time, steps)}
     made = xr.Dataset(data, coords, attrs)

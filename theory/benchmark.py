@@ -116,7 +116,7 @@ def main(argv: list[str] | None = None) -> int:
     words = "and digits that double precision loses (needs python-flint)"
     parser.add_argument("--digits", action="store_true", help=words)
     args = parser.parse_args(argv)
-    module = registry.having(args.model, "theory", "benchmark")
+    module = registry.optional_module(args.model, "theory", "benchmark")
     with progress.bar(f"theory.benchmark {args.model.name}", show=not args.quiet):
         measured = module.benchmark()
         measured["flows"] = in_bulk(args.model.wing("theory"))

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from theory.flow import Flow
 
 GUARD = 6  # digits of the first attempt beyond those asked for
-FAR = 500.0  # logarithm of a step, beyond which a series has no further terms
-ATTEMPTS = 5
+FAR = 500.0  # logarithm of a step's length: a longer one means that the series ends
+ATTEMPTS = 5  # with more and more digits
 SLOPES = 6  # order in time of slopes of rates
 PARTS = 5  # of a step, in which slopes of rates are bounded
 STEPS = 20_000
 SHORTEST = 1e-10  # step, in units of the run that is left
-TRIES = 60  # lengths of a step
+TRIES = 60  # times that a step is shortened
 HALVINGS = 60  # of a part of a step in which an event is looked for
 CUTS = (0.481, 0.523, 0.437)  # where a part is cut: an event is not met exactly
 
@@ -160,6 +160,15 @@ class Path:
         Accuracy of a step, relative to every order parameter.
     more : sequence of Expr
         What is evaluated along the way.
+
+    Attributes
+    ----------
+    t, y
+        Time and order parameters, as balls.
+    sizes
+        The largest sizes so far.
+    share
+        Length of the next step over that which its series allows.
     """
 
     def __init__(
@@ -329,7 +338,7 @@ class Path:
         return [*self.y, *self.more(self.t, *self.y)], self.sizes
 
     def first(self, end: float) -> tuple[Any, Any]:
-        """Time of the first crossing; None if there is none."""
+        """Time and size of the first crossing, each as a list; (None, None) if there is none."""
         if self.more(self.t, *self.y)[0].contains(0):
             raise self.lost("the event comes too close to zero")
         ended = False

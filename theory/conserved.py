@@ -31,12 +31,12 @@ ZERO = 1e-9  # relative tolerance for rounding errors in a few hundred rates
 MANY = 30  # with more order parameters, products of different ones are left out of the ansatz
 POINTS = (0.1, 0.9)  # sampling range on which every term is real
 SPREADS = np.array([0, *np.repeat(np.geomspace(1e-6, 1e9, 31), 8)])  # of random starts
-ENDLESS = 30  # fixed points that are not listed
-DRAWS = 6  # of parameters at which fixed points are looked for
+ENDLESS = 30  # fixed points: more are taken for a continuum
+DRAWS = 6  # random values of the parameters at which SymPy's fixed points are tried
 MOST_SOLUTIONS = 4  # of several polynomials that are left to SymPy
 SEARCHED = "fixed points: those reached from random points; there may be more"
 STILL = 1e-9  # largest rate at a fixed point, relative to the Jacobian times the order parameters
-SAME = 1e-6  # of two fixed points
+SAME = 1e-6  # relative distance below which two fixed points are one
 
 
 def ansatz(state: Sequence[sp.Symbol]) -> list[sp.Expr]:
@@ -99,8 +99,8 @@ def _null_space(
     moved = [sp.Add(*map(sp.Mul, row, rates)) for row in slopes]
     with np.errstate(all="ignore"):
         times = fixed[0] * rng.uniform(*POINTS, points.shape[1])
-        gradients = rhs(times, *points, *fixed[1:])
-        rate = np.array([np.broadcast_to(r, points.shape[1]) for r in gradients], float)
+        found = rhs(times, *points, *fixed[1:])
+        rate = np.array([np.broadcast_to(r, points.shape[1]) for r in found], float)
         rows = np.array(numeric.compiled([*flow.state, *rates], moved)(*points, *rate)).T
     rows = rows / np.where(rate.any(0), np.abs(rate).max(0), 1)[:, None]
     rows = rows[np.isfinite(rows).all(1)]
@@ -114,10 +114,9 @@ def _null_space(
 
 
 def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
-    """Solutions of ``rhs = 0`` at all times: symbolic ones, and as numbers those that SymPy misses
-    and that are reached from random points; only these for several polynomials with decimals and
-    more than `MOST_SOLUTIONS` solutions. Common factors of all equations that
-    cannot vanish are divided out.
+    """Points where all rates vanish at all times: by SymPy, and as numbers those that it misses, if
+    a search from random points reaches them. Several polynomials with decimals and more than
+    `MOST_SOLUTIONS` solutions are only searched. Common factors that cannot vanish are divided out.
 
     Raises
     ------
@@ -161,11 +160,11 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
     points = [
         {x: sp.re(sp.N(v)) if v.is_number and not v.is_real else v for x, v in p.items()}
         for p in points
-        if all(_here(flow, v) for v in p.values())
+        if all(_real_and_constant(flow, v) for v in p.values())
     ]
     for numbers in draws:
         reached = _reached(flow, numbers) or ()
-        missed = [p for p in reached if not any(_is(q, numbers | p) for q in points)]
+        missed = [p for p in reached if not any(_same_point(q, numbers | p) for q in points)]
         if missed and free:
             where = ", ".join(f"{x} = {float(v):.6g}" for x, v in (numbers | missed[0]).items())
             why = f"SymPy misses that at {where}; with numbers for parameters it is found"
@@ -175,7 +174,7 @@ def fixed_points(flow: Flow) -> list[dict[sp.Symbol, sp.Expr]]:
     return points + missed
 
 
-def _here(flow: Flow, value: sp.Expr) -> bool:
+def _real_and_constant(flow: Flow, value: sp.Expr) -> bool:
     """Whether a coordinate of a solution is real, and the same at all times."""
     if value.is_real is False or flow.time in value.free_symbols:
         return False
@@ -195,7 +194,7 @@ def _reached(
     moved, slopes = _at(rates, numbers), _at(jacobian, numbers)
     rng = np.random.default_rng(0)
     starts = (spread * rng.normal(size=len(flow.state)) for spread in SPREADS)
-    found = standing(moved, slopes, starts)
+    found = roots_from(moved, slopes, starts)
     found = [here for here in found if np.abs(slopes(here)).max() > STILL]  # or it is far away
     if len(found) > ENDLESS:
         return None
@@ -207,8 +206,8 @@ def _at(work: Any, numbers: Mapping[sp.Symbol, float]) -> Callable[[np.ndarray],
     return lambda y: np.array(work(0.0, *y, *numbers.values()), float)
 
 
-def _is(point: Mapping[sp.Symbol, sp.Expr], found: Mapping[sp.Symbol, Any]) -> bool:
-    """Whether a symbolic point is there, in numbers; so also where it has none."""
+def _same_point(point: Mapping[sp.Symbol, sp.Expr], found: Mapping[sp.Symbol, Any]) -> bool:
+    """Whether a symbolic point is there; a coordinate that is no number counts as there."""
     for x, value in point.items():
         number = sp.N(value.subs(found))
         if number.is_number and not abs(number - found[x]) < SAME * (1 + abs(found[x])):
@@ -216,7 +215,7 @@ def _is(point: Mapping[sp.Symbol, sp.Expr], found: Mapping[sp.Symbol, Any]) -> b
     return True
 
 
-def standing(
+def roots_from(
     rates: Callable[[np.ndarray], np.ndarray],
     jacobian: Callable[[np.ndarray], np.ndarray],
     starts: Iterable[np.ndarray],

@@ -352,7 +352,7 @@ def main(argv: list[str] | None = None) -> int:
     if args.alpha is not None and "alpha" in p.as_dict():  # a sample complexity
         p, until = p.replace(alpha=until), None
     with progress.bar(f"theory.onset {args.model.name}", show=not args.quiet):
-        onset = registry.having(args.model, "theory", "onset").onset
+        onset = registry.optional_module(args.model, "theory", "onset").onset
         noise = {"fluctuations": True} if args.fluctuations else {}
         if noise.keys() - inspect.signature(onset).parameters:
             raise ParameterError("--fluctuations: follow from a statement; this model is by hand")

@@ -124,7 +124,8 @@ class Steps:
             weights = [w * (1 - rate * how.weight_decay) for w in weights]
         elif how.weight_decay:
             slopes = [g + how.weight_decay * w for g, w in zip(slopes, weights, strict=True)]
-        moves = self._descent(slopes) if how.optimizer == "sgd" else self._adam(slopes)
+        move = {"sgd": self._descent, "adam": self._adam, "adamw": self._adam}[how.optimizer]
+        moves = move(slopes)
         return [w - rate * x for w, x in zip(weights, moves, strict=True)]
 
     def _clipped(self, gradients: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -43,7 +43,7 @@ class Printer(LatexPrinter):
             under.append(base)
         if len(over) + len(under) < 2:
             return super()._print_Mul(expr)
-        # Under a symbol that is printed so, as SymPy takes roots of products apart again.
+        # By a symbol that is printed so: SymPy would take the root of a product apart again.
         whole = sp.Dummy(positive=True)
         inside = sp.Mul(*over) / sp.Mul(*under) if over else sp.Mul(*under)
         self._settings["symbol_names"][whole] = self._print(inside)
@@ -77,10 +77,11 @@ LONG_LEFT = 14.0  # a left-hand side wider than this gets its own line
 FILLED = 0.4  # a line must be filled to this share before it is broken
 SPACE = 1.35  # width of an equals sign in ems
 _TOKEN = re.compile(r"\\begin\{[a-z]+\}.*?\\end\{[a-z]+\}|\\[a-zA-Z]+|\\.|\s+|.", re.DOTALL)
+# Width in ems; what prints nothing itself; names that are printed upright.
 _WIDE = {"+": 1.2, "-": 1.2, "=": SPACE, "(": 0.39, ")": 0.39, "[": 0.28, "]": 0.28, ",": 0.45}
 _WIDE |= {"|": 0.28, ".": 0.28, "\\,": 0.17, "\\;": 0.28, "\\quad": 1.0, "\\times": 1.2, "!": 0.3}
 _WIDE |= {"\\left": 0.1, "\\right": 0.1, "\\sum": 1.45, "\\prod": 1.3, "\\int": 0.8, "\\cdot": 0.7}
-FOLDED = {"\\frac": 2, "\\sqrt": 1, "e^": 1}  # with how many arguments
+FOLDED = {"\\frac": 2, "\\sqrt": 1, "e^": 1}  # what `unfolded` writes anew: arguments
 _BARE = (
     "\\mathrm",
     "\\operatorname",

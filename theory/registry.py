@@ -20,7 +20,7 @@ from theory.parameters import ParameterError, error_summary, nearest
 
 COMMANDS = ("gradients", "timescales", "trajectories", "fidelity", "laws", "thresholds")
 # Attributes that commands require of a model's subpackages.
-DOORS = {"theory": ("Parameters", "equations", "sections"), "simulate": ("SYSTEMS",)}
+REQUIRED_NAMES = {"theory": ("Parameters", "equations", "sections"), "simulate": ("SYSTEMS",)}
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Model:
         from theory import plugins
 
         try:
-            with self._guest(self.package):
+            with self._one_line_errors(self.package):
                 modules = next((p for p in (f"{room}.{module}" for room in rooms) if _there(p)), "")
                 named = (room for room in rooms if not self.package and module in _defined(room))
                 return modules or next(named, "")
@@ -141,7 +141,9 @@ class Model:
         if self.package and module == "onset" and not path:
             path = f"{self.package}.theory"  # a flat package's onset is a name in its theory
         imported = self._room(path or f"{room.path(wing)}.{module}")
-        required = ("onset",) if module == "onset" else () if module else DOORS.get(wing, ())
+        required = (
+            ("onset",) if module == "onset" else () if module else REQUIRED_NAMES.get(wing, ())
+        )
         lacking = [d for d in required if not hasattr(imported, d)]
         if self.package and lacking:
             raise ParameterError(f"{self.name}: {imported.__name__} lacks {', '.join(lacking)}")
@@ -163,7 +165,7 @@ class Model:
 
     def _room(self, path: str) -> ModuleType:
         try:
-            with self._guest(path):
+            with self._one_line_errors(path):
                 return importlib.import_module(path)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{path}.".startswith(f"{error.name}."):
@@ -171,7 +173,7 @@ class Model:
             raise ParameterError(f"{self.name}: has no {path}") from None
 
     @contextlib.contextmanager
-    def _guest(self, path: str) -> Iterator[None]:
+    def _one_line_errors(self, path: str) -> Iterator[None]:
         """Import from a package that may be foreign. Any failure becomes a one-line error, and its
         output does not reach stdout.
         """
@@ -230,68 +232,104 @@ def of_all(stated: Any, wing: str, module: str | None) -> Any:
     return imported.of(stated) if hasattr(imported, "of") else imported
 
 
-# By paper and name: the title, and what else is true of the model.
-TITLES = {
-    "forner2026": {
-        "state_tracking": (
-            "Chain-of-thought state tracking: RoPE retrieval + logic module (Forner et al.)",
-        ),
-        "state_tracking.bypass": (
-            "State tracking with a bypass: a table of the state alone beside logic",
-            "stated",
-            "beside",
-        ),
-    },
-    "musat2025": {
-        "induction_heads": (
-            "Induction heads in a disentangled two-layer transformer (Musat et al.)",
-        ),
-        "induction_heads.bursty": ("Induction heads on a burst of right pairs", "stated", "beside"),
-        "induction_heads.markov": (
-            "In-context Markov chains: unigrams, then bigrams",
-            "stated",
-            "beside",
-        ),
-        "induction_heads.text": (
-            "Induction heads of a standard character model on real text",
-            "beside",
-        ),
-        "induction_heads.in_weights": (
-            "In-context against in-weights learning",
-            "stated",
-            "beside",
-        ),
-    },
-    "cui2024": {
-        "positional_semantic": ("Positional against semantic dot-product attention (Cui et al.)",),
-        "positional_semantic.online": (
-            "Positional against semantic attention in one-pass descent",
-            "beside",
-        ),
-    },
-    "bietti2025": {
-        "associative_memory": (
-            "Weights as associative memories: factual recall and other systems (Bietti et al.)",
-        ),
-        "associative_memory.factual_recall": ("Factual recall by linear attention",),
-        "associative_memory.gradient_memory": ("One gradient step as an associative memory",),
-        "associative_memory.superposition": ("Capacity of memories in superposition",),
-        "associative_memory.trigger_task": ("In-context recall of what follows a trigger",),
-        "associative_memory.gradient_steps": ("Three gradient steps on the trigger task",),
-        "associative_memory.noisy_bigram": ("In-context recall beside a noisy bigram",),
-        "associative_memory.k_hop": ("k-fold composition by curriculum",),
-        "associative_memory.retrieval": ("Retrieval by a softmax head", "stated", "beside"),
-        "associative_memory.softmax_recall": (
-            "Factual recall by softmax attention",
-            "stated",
-            "beside",
-        ),
-    },
-}
-OWN = tuple(
-    Model(name, title, paper, stated="stated" in more, beside="beside" in more)
-    for paper, models in TITLES.items()
-    for name, (title, *more) in models.items()
+OWN = (
+    Model(
+        "state_tracking",
+        "Chain-of-thought state tracking: RoPE retrieval + logic module (Forner et al.)",
+        "forner2026",
+    ),
+    Model(
+        "state_tracking.bypass",
+        "State tracking with a bypass: a table of the state alone beside logic",
+        "forner2026",
+        stated=True,
+        beside=True,
+    ),
+    Model(
+        "induction_heads",
+        "Induction heads in a disentangled two-layer transformer (Musat et al.)",
+        "musat2025",
+    ),
+    Model(
+        "induction_heads.bursty",
+        "Induction heads on a burst of right pairs",
+        "musat2025",
+        stated=True,
+        beside=True,
+    ),
+    Model(
+        "induction_heads.markov",
+        "In-context Markov chains: unigrams, then bigrams",
+        "musat2025",
+        stated=True,
+        beside=True,
+    ),
+    Model(
+        "induction_heads.text",
+        "Induction heads of a standard character model on real text",
+        "musat2025",
+        beside=True,
+    ),
+    Model(
+        "induction_heads.in_weights",
+        "In-context against in-weights learning",
+        "musat2025",
+        stated=True,
+        beside=True,
+    ),
+    Model(
+        "positional_semantic",
+        "Positional against semantic dot-product attention (Cui et al.)",
+        "cui2024",
+    ),
+    Model(
+        "positional_semantic.online",
+        "Positional against semantic attention in one-pass descent",
+        "cui2024",
+        beside=True,
+    ),
+    Model(
+        "associative_memory",
+        "Weights as associative memories: factual recall and other systems (Bietti et al.)",
+        "bietti2025",
+    ),
+    Model("associative_memory.factual_recall", "Factual recall by linear attention", "bietti2025"),
+    Model(
+        "associative_memory.gradient_memory",
+        "One gradient step as an associative memory",
+        "bietti2025",
+    ),
+    Model(
+        "associative_memory.superposition", "Capacity of memories in superposition", "bietti2025"
+    ),
+    Model(
+        "associative_memory.trigger_task",
+        "In-context recall of what follows a trigger",
+        "bietti2025",
+    ),
+    Model(
+        "associative_memory.gradient_steps",
+        "Three gradient steps on the trigger task",
+        "bietti2025",
+    ),
+    Model(
+        "associative_memory.noisy_bigram", "In-context recall beside a noisy bigram", "bietti2025"
+    ),
+    Model("associative_memory.k_hop", "k-fold composition by curriculum", "bietti2025"),
+    Model(
+        "associative_memory.retrieval",
+        "Retrieval by a softmax head",
+        "bietti2025",
+        stated=True,
+        beside=True,
+    ),
+    Model(
+        "associative_memory.softmax_recall",
+        "Factual recall by softmax attention",
+        "bietti2025",
+        stated=True,
+        beside=True,
+    ),
 )
 MODELS: dict[str, Model]  # models that are not systems of a family, by name
 TABLE: dict[str, Model]  # all models and systems
@@ -346,7 +384,7 @@ def offering(command: str) -> list[str]:
     return [m.name for m in _models().values() if command in m.checks]
 
 
-def offers(model: Model, command: str) -> None:
+def require_command(model: Model, command: str) -> None:
     """Raise an error if a model does not implement a ``verify`` command, listing the models that
     do.
 
@@ -363,7 +401,7 @@ def offers(model: Model, command: str) -> None:
         )
 
 
-def having(model: Model, wing: str, module: str) -> Any:
+def optional_module(model: Model, wing: str, module: str) -> Any:
     """Import an optional module of a model.
 
     Raises

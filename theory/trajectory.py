@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 EDGE = 1e-14  # distance from a jump at which integration ends and begins, in units of the run
 STEPS = 600  # at least, where rates depend on time
-ERROR = 4  # of an event, in tolerances of a step
-MISSED = 100.0  # change of a state in a step that was stepped over, in tolerances
-CLOSE = 1e-9  # to the end of a solution, in units of the run
+ERROR = 4  # of a state at an event, in tolerances of a step
+MISSED = 100.0  # change of a state, in tolerances, from which a pulse counts as stepped over
+CLOSE = 1e-9  # to the end, in units of the run: no new start of the solver from there
 DIVERGING = 1e-6  # time in which a diverging quantity would grow by its size
-LARGEST = 1e280
+LARGEST = 1e280  # a state beyond has overflowed
 SMALLEST = 1e-260  # nonzero initial value that LSODA can follow
 BEYOND = "leaves double precision (1.8e308)"
 
@@ -53,17 +53,16 @@ class Trajectory:
     ) -> None:
         self.flow, self.numbers, self.end = flow, numbers, end
         self.rhs, jacobian, self.start = flow._functions(numbers, end)
+        self.fixed = {s.name: float(numbers[s.name]) for s in flow._compiled[0]}
         least = smallest(self.start)
         if least < SMALLEST:
-            known = {s.name: float(numbers[s.name]) for s in flow._compiled[0]}
             raise ParameterError(
-                f"{most_extreme(known)}: {flow.name} starts below {SMALLEST:g} in size, which no "
+                f"{most_extreme(self.fixed)}: {flow.name} starts below {SMALLEST:g} in size, which no "
                 "integration follows; take it larger, or 0"
             )
         atol = min(atol, rtol * least)
         self.options: dict[str, Any] = {"rtol": rtol, "atol": atol, "jac": jacobian}
         edges, gap = np.array([0.0, 1.0]), 0.0
-        self.fixed = {s.name: float(numbers[s.name]) for s in flow._compiled[0]}
         self.parts = all_parts(tuple(flow.expanded.values()))
         if flow.driven:
             edges = special_times(self.parts, lambda t: self.fixed | {flow.time.name: end * t})
@@ -73,13 +72,13 @@ class Trajectory:
             moving = self.rhs(gap, self.start)
             if not np.isfinite([*self.start, *moving]).all():
                 raise ended(flow, numbers, 0.0, self.start, moving)
-            parts, y = [], self.start
+            pieces, y = [], self.start
             for a, b in zip(edges, edges[1:], strict=False):
-                parts += self.resolved(a + gap, self.across(a + gap, y, gap), b - gap)
-                y = self.across(b - gap, parts[-1].y[:, -1], gap)
-        self.t = np.concatenate([*(p.t[:-1] for p in parts), parts[-1].t[-1:]])
-        self.y = np.concatenate([*(p.y[:, :-1] for p in parts), parts[-1].y[:, -1:]], 1)
-        steps = [step for p in parts for step in p.sol.interpolants]
+                pieces += self.resolved(a + gap, self.across(a + gap, y, gap), b - gap)
+                y = self.across(b - gap, pieces[-1].y[:, -1], gap)
+        self.t = np.concatenate([*(p.t[:-1] for p in pieces), pieces[-1].t[-1:]])
+        self.y = np.concatenate([*(p.y[:, :-1] for p in pieces), pieces[-1].y[:, -1:]], 1)
+        steps = [step for p in pieces for step in p.sol.interpolants]
         self.between = scipy.integrate.OdeSolution(self.t, steps)
 
     def states(self, t: Any) -> np.ndarray:

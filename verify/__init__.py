@@ -22,8 +22,9 @@ def ensembles(name: str) -> tuple[Parameters, xr.Dataset]:
     Parameters
     ----------
     name : str
-        ``table_1`` and ``table_2`` of the state-tracking paper, ``unequal``, ``demo`` (twenty
-        seeds), or ``draws_2048`` and ``draws_8192`` (redrawn training sets; attention only).
+        ``table_1`` (five seeds), ``table_1_100`` (a hundred, without entries of attention) and
+        ``table_2`` of the state-tracking paper, ``unequal``, ``demo`` (twenty seeds), or
+        ``draws_2048`` and ``draws_8192`` (redrawn training sets; attention only).
 
     Raises
     ------

@@ -64,7 +64,7 @@ def main(
     )
     parser.unset = frozenset(unset)
     args = parser.parse_args(argv)
-    registry.offers(args.model, command)
+    registry.require_command(args.model, command)
     if "plot" in flags:
         cli.check_plot(args.plot)
     if getattr(args, "device", None) is not None:

@@ -192,7 +192,7 @@ def collect(request: Request, command: str) -> Report:
     ParameterError
         If the model does not implement the command.
     """
-    registry.offers(request.model, command)
+    registry.require_command(request.model, command)
     reports = []
     for model in progress.each(request.model.offering(command), "systems", lambda m: m.name):
         module = model.wing("verify", command)

@@ -57,7 +57,7 @@ def gap_panel(
 
 @plotting.panels(1, 3, height=3.0)
 def transition(source: Source, s: Setting, left: Any, middle: Any, right: Any) -> None:
-    """Fig. 2."""
+    """Fig. 2: difference of losses, overlaps and test error over alpha."""
     p = s.p
     runs, theory = both(source, p, s.alphas), branches(p, s)
     crossings = thresholds(p.replace(order=max(12, s.theory_order)))
@@ -139,20 +139,20 @@ def scaling_panel(
 
 @plotting.panels(1, 3, height=3.1)
 def phase_diagram(source: Source, s: Setting, *axes: Any) -> None:
-    """Fig. 3."""
+    """Fig. 3: overlap of the head over alpha, and maps of the winning solution."""
     scaling_panel(axes[0], source, s, ("theta",), r"$\theta/\sigma^2$")
     phase_maps(source, s, s.p, (axes[1], axes[2]))
 
 
 @plotting.panels()
 def test_scaling(source: Source, s: Setting, axis: Any) -> None:
-    """Fig. 7."""
+    """Fig. 7: test error over alpha."""
     scaling_panel(axis, source, s, ("test_mse_half",), r"test error $E|y-f|^2/(2d)\ [10^{-3}]$")
 
 
 @plotting.panels(1, 3, height=3.0)
 def slices(source: Source, s: Setting, *axes: Any) -> None:
-    """Fig. 8."""
+    """Fig. 8: difference of losses over alpha, for values of omega, sigma and lambda."""
     for axis, (name, tex, values) in zip(
         axes,
         (
@@ -176,7 +176,7 @@ def slices(source: Source, s: Setting, *axes: Any) -> None:
 
 @plotting.panels(1, 2, height=3.2)
 def alternative(source: Source, s: Setting, *axes: Any) -> None:
-    """Fig. 9."""
+    """Fig. 9: the maps of Fig. 3 for the alternative target."""
     phase_maps(source, s, s.p.replace(target="alternative"), tuple(axes))
 
 
@@ -206,7 +206,7 @@ def extension(name: str, source: Source, s: Setting, left: Any, right: Any) -> N
 
 @plotting.panels(2, 2, height=3.0)
 def extension_maps(source: Source, s: Setting, axes: Any) -> None:
-    """Fig. 14."""
+    """Fig. 14: the map of trained students for each extension."""
     for axis, (title, change) in zip(axes.flat, EXTENSIONS.values(), strict=True):
         runs = experiment_map(source, s, s.p.replace(**change), s.extension_alphas)
         gap_map(axis, runs, title)

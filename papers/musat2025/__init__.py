@@ -4,7 +4,7 @@ from pathlib import Path
 
 from papers import source as document
 from papers.musat2025.figures import FIGURES
-from papers.source import Source, check_table, tabular
+from papers.source import Source
 from theory import induction_heads as ih
 from theory.induction_heads import emergence
 from verify.induction_heads import flow_laws, gradients
@@ -19,17 +19,17 @@ SIZES = (1, 2, 4, 16, 64, 1024, 10**4, 10**6)
 
 
 def numbers() -> str:
-    """Emergence times over N."""
+    """LaTeX table of emergence times over N."""
     rows = []
     for N in SIZES:
         times = emergence.times(N)
         rows.append(
             (f"{N}", *(f"{v:.10g}" if v < float("inf") else "never" for v in times.values()))
         )
-    return tabular(("N", "T_gamma", "T_beta", "T_alpha", "T_drop"), rows, "rrrrr")
+    return document.tabular(("N", "T_gamma", "T_beta", "T_alpha", "T_drop"), rows, "rrrrr")
 
 
-def generate(source: Source) -> str:
+def generate() -> str:
     """Whole document."""
     return document.fill(
         HERE,
@@ -37,12 +37,14 @@ def generate(source: Source) -> str:
         | {
             "numbers": lambda _: numbers(),
             "flow": lambda _: f"\\begin{{equation}}\n{ih.flow().latex()}\n\\end{{equation}}",
-            "gradients": lambda _: check_table(gradients.checks()),
-            "laws": lambda _: check_table([*flow_laws.constants(), *flow_laws.exponents()[0]]),
+            "gradients": lambda _: document.check_table(gradients.checks()),
+            "laws": lambda _: document.check_table(
+                [*flow_laws.constants(), *flow_laws.exponents()[0]]
+            ),
         },
     )
 
 
 def write_all(source: Source, out: Path) -> list[Path]:
     """All figures and the write-up."""
-    return document.write_all(source, out, FIGURES, lambda: generate(source))
+    return document.write_all(source, out, FIGURES, generate)

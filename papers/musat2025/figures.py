@@ -211,7 +211,7 @@ def uniform(source: Source, left: Any, right: Any) -> None:
     plotting.below(left, ncols=2)
     large = np.array(DROP_SIZES, float)
     measured = np.array([emergence.Path(int(N)).of_loss() for N in large])
-    predicted = np.array([ih.drop.predicted(N) for N in large])
+    predicted = np.array([ih.drop.drop_time(N) for N in large])
     square = np.sqrt(2 * np.pi) * large**2
     right.semilogx(large, (measured - square) / large, "o", ms=5, color="C0", label="flow")
     right.semilogx(

@@ -13,10 +13,10 @@ import xarray as xr
 
 from simulate.discover.subspace import Subspace, everywhere
 from theory import Equation, Flow, notation, solution
-from theory.conserved import SAME, Mode, conserved, linearised, standing
+from theory.conserved import SAME, Mode, conserved, linearised, roots_from
 
 TRIES = 24  # random starts of the search for fixed points
-SPREAD = 3.0  # of these, about the start
+SPREAD = 3.0  # their standard deviation about the start
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,7 +59,7 @@ class NumericFlow(Flow):
         away = SPREAD * np.random.default_rng(0).normal(size=(TRIES, start.size))
         away[0] = 0
         held = np.diag([float(self.rhs[x] == 0) for x in self.state])  # these stay at the start
-        points = standing(
+        points = roots_from(
             lambda y: rates(0, *y) + held @ (y - start),
             lambda y: jacobian(0, *y) + held,
             start + away,

@@ -23,7 +23,7 @@ from theory.optimisers import Optimiser
 from theory.runtime import memory, output
 from theory.statement.tree import require
 
-AGREE = 1e-9  # of both descents, relative to the largest weight
+AGREE = 1e-9  # largest difference of descent by module and by flow, over the largest weight
 
 
 @dataclass(frozen=True, repr=False)

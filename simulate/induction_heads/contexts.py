@@ -19,7 +19,7 @@ from simulate.streams import keyed
 from theory.induction_heads import Parameters
 
 
-def followed(
+def descend(
     at: Callable[[int], tuple[Tensor, Mapping[str, Tensor]]],
     optimizers: list[Descent],
     steps: int,
@@ -52,8 +52,8 @@ def followed(
 # Two softmax layers on sequences of in-context Markov chains
 
 
-def drawn(p: Any, size: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Chains: the symbol of every state, and the permutation of states."""
+def draw_chains(p: Any, size: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Random chains: symbol of every state, and the state after it; both (size, p.m)."""
     return random.random((size, p.k)).argsort(1)[:, : p.m], random.random((size, p.m)).argsort(1)
 
 
@@ -67,7 +67,7 @@ def chain_sequences(
     p : Parameters
         Of `theory.induction_heads.markov`.
     symbols, after : ndarray
-        Chains, as `drawn` makes them.
+        Chains, as `draw_chains` makes them.
     length : int
         Of a sequence.
     random : Generator
@@ -124,11 +124,13 @@ def chain_descent(p: Any, length: int, gap: int, seed: int) -> xr.Dataset:
     def at(number: int) -> tuple[Tensor, dict[str, Tensor]]:
         random = keyed(seed, number)
         whole = length + int(student.lags[-1])
-        tokens, chances, _ = chain_sequences(p, *drawn(p, p.batch_size, random), whole, random)
+        tokens, chances, _ = chain_sequences(
+            p, *draw_chains(p, p.batch_size, random), whole, random
+        )
         losses = student.losses(torch.as_tensor(tokens), torch.as_tensor(chances))
         return losses.mean(), {"attention_first": student.weights["v"].softmax(0)[0]}
 
-    return followed(at, [Descent(student.weights.values(), lr=p.eta)], p.steps, p.eta)
+    return descend(at, [Descent(student.weights.values(), lr=p.eta)], p.steps, p.eta)
 
 
 def burst_sequences(p: Parameters, right: np.ndarray, random: torch.Generator) -> task.Batch:
@@ -144,19 +146,22 @@ def burst_sequences(p: Parameters, right: np.ndarray, random: torch.Generator) -
 def burst_descent(
     p: Parameters, right: np.ndarray, chances: np.ndarray, seed: int, step: float
 ) -> xr.Dataset:
-    """Alpha of three numbers from zero, in steps of the flow's time on the mean loss over contexts.
+    """Alpha of three numbers from zero, in steps of the flow's time on the mean loss over contexts:
+    ``right`` has a row for each, 1 where the queried pair stands, and ``chances`` its probability.
 
     The loss of a context does not depend on the tokens, so that one sequence of each suffices.
     """
     student = Constrained(p.dimension, p.mask, torch.float64)
     batch = burst_sequences(p, right, task.generator(seed, "train"))
-    share = torch.as_tensor(np.sqrt(chances * len(chances)))[:, None]  # of the squared error
+    share = torch.as_tensor(np.sqrt(chances * len(chances)))[
+        :, None
+    ]  # roots, as they multiply residuals
 
     def at(_: int) -> tuple[Tensor, dict[str, Tensor]]:
         loss = squared_error(share * student(batch.X), share * batch.y, "sum")
         return loss, {"alpha": student.theta[0]}
 
-    return followed(at, [Descent(student.parameters(), lr=step)], p.steps, step)
+    return descend(at, [Descent(student.parameters(), lr=step)], p.steps, step)
 
 
 # The memory of Nguyen and Reddy (arXiv:2412.00104, their published code)
@@ -286,10 +291,9 @@ def pool_descent(p: Any, seed: int, dim: int | None = None) -> xr.Dataset:
     optimizers = [Descent([S], lr=p.eta * (dim or 1)), Descent(others, lr=p.eta)]
 
     def at(number: int) -> tuple[Tensor, dict[str, Tensor]]:
-        drawn = contexts(p, p.batch_size, keyed(seed, 1, number))
-        seen, asked = (torch.as_tensor(x) for x in drawn)
+        seen, asked = map(torch.as_tensor, contexts(p, p.batch_size, keyed(seed, 1, number)))
         losses = student.losses(seen, asked)
         on = (student.attention(seen, asked) * (seen == asked[:, None])).sum(1)
         return losses.mean(), {"attention": on.mean(), "residual": (1 - (-losses).exp()).mean()}
 
-    return followed(at, optimizers, p.steps, p.eta)
+    return descend(at, optimizers, p.steps, p.eta)

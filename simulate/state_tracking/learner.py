@@ -226,7 +226,7 @@ def optimizer(p: Parameters, students: nn.Module) -> Any:
         return learner.Descent(
             students.parameters(), **usual, momentum=p.momentum, nesterov=p.nesterov
         )
-    kind: Any = torch.optim.Adam if p.optimizer == "adam" else torch.optim.AdamW
+    kind: Any = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[p.optimizer]
     memories = (p.beta_1, p.beta_2)
     return kind(students.parameters(), **usual, betas=memories, eps=p.epsilon)
 

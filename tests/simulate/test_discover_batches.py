@@ -54,7 +54,7 @@ CASES = {  # module, statement, parameters, whether inputs differ
 def test_the_engine_has_the_same(case):
     """By pair orbits there, over all weights here; equivalent inputs give no spread."""
     module, stated, values, differ = CASES[case]
-    theory = model.offered(stated())
+    theory = model.theory_of(stated())
     p = theory.Parameters(**values)
     told, found = theory.predict(p, fluctuations=True), discover(*module())
     mine = found.predict(told[["t"]], p.eta, batch_size=p.batch_size)

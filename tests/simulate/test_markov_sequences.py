@@ -16,7 +16,7 @@ def differences(gap, size=48, length=16384):
     weights.
     """
     p, random = markov.Parameters(k=6, m=4, D=4, rho=0.6), keyed(3, 0)
-    symbols, after = contexts.drawn(p, size, random)
+    symbols, after = contexts.draw_chains(p, size, random)
     tokens, chances, last = contexts.chain_sequences(p, symbols, after, length, random)
     layers, stated = contexts.ChainTransformer(p, gap), markov.stated
     values = {n: random.normal(size=x.shape) for n, x in layers.weights.items()}

@@ -238,12 +238,12 @@ def test_what_a_model_lacks_names_those_that_have_it():
     tracking, attention = map(registry.find, ("state_tracking", "positional_semantic"))
     others = "^verify.thresholds: not for state_tracking, but for positional_semantic; state_tracking has verify.gradients, "
     with pytest.raises(ParameterError, match=others):
-        registry.offers(tracking, "thresholds")
-    registry.offers(attention, "thresholds")
+        registry.require_command(tracking, "thresholds")
+    registry.require_command(attention, "thresholds")
     others = "^simulate.costs: not for positional_semantic, but for state_tracking$"
     with pytest.raises(ParameterError, match=others):
-        registry.having(attention, "simulate", "costs")
-    assert hasattr(registry.having(tracking, "simulate", "costs"), "ratios")
+        registry.optional_module(attention, "simulate", "costs")
+    assert hasattr(registry.optional_module(tracking, "simulate", "costs"), "ratios")
 
 
 @pytest.mark.slow

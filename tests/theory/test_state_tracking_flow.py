@@ -12,7 +12,7 @@ import scipy.integrate
 import sympy as sp
 
 from theory import state_tracking
-from theory.state_tracking import Parameters
+from theory.state_tracking import Parameters, attention
 from theory.state_tracking.onset import HALF, onset
 from theory.state_tracking.symbols import R_0, S_0, A, L, N, R, S, d_g, zeta
 
@@ -285,6 +285,13 @@ def test_ansatz_closure():
     assert all(ansatz.rhs[q] == closure.rhs[q] for q in (R, S))
     curves = [f.solve(TABLE_1, at=[0.0], events=HALF, alpha=5.0) for f in (ansatz, closure)]
     assert curves[0].alpha_half < curves[1].alpha_half  # A^2 (1-A)^2 takes off more steeply
+    for made, factor in ((ansatz, "c_ansatz_mean"), (closure, "c_closure")):
+        said = {
+            f: set(attention.equations()[f].assumptions) for f in ("c_ansatz_mean", "c_closure")
+        }
+        assert said.pop(factor) <= set(made.assumptions)
+        (other,) = said.values()
+        assert not other & set(made.assumptions)  # what this flow does not use
 
 
 @pytest.mark.parametrize("options", [{"teacher_overlap": "idd"}, {"closure": "clsoure"}], ids=str)

@@ -90,7 +90,7 @@ def test_curves_of_single_students_begin_where_they_begin(asked, store, monkeypa
     """Every seed from its own class means; single seeds are off in first order of the weights."""
     monkeypatch.chdir(store)
     stated, _ = asked
-    theory, off = model.offered(stated), []
+    theory, off = model.theory_of(stated), []
     for sigma in (0.04, 0.02):
         p = theory.Parameters(sigma=sigma, steps=60)
         runs = students(stated).train(p, seeds=range(4), progress=False)
@@ -112,9 +112,9 @@ def test_what_scatters_about_class_means_is_counted(gates, sigma, wrong, store, 
     """Without a saddle, where half of it left out is seen, and at one, where all of it is."""
     monkeypatch.chdir(store)
     stated = gated(gates=gates, N=4)
-    p = model.offered(stated).Parameters(sigma=sigma)
+    p = model.theory_of(stated).Parameters(sigma=sigma)
     p = p.run_to(checks.length(stated, p))
-    drawn = model.offered(stated).emergence_times(p, seeds=400)
+    drawn = model.theory_of(stated).emergence_times(p, seeds=400)
     runs = students(stated).train(p, seeds=range(64), progress=False)
     for module, name in ((passage, "passage"), (passage, "beside"), (checks, "times")):
         monkeypatch.setattr(module, name, once(getattr(module, name)))
@@ -128,7 +128,7 @@ def test_what_scatters_about_class_means_is_counted(gates, sigma, wrong, store, 
 def test_a_mean_shift_is_that_over_amplitudes():
     """At a saddle, of both signs: of one amplitude, whose logarithm is the mean one."""
     made = kept.derived(stated := gated(gates=1, N=4))
-    p = model.offered(stated).Parameters(sigma=1e-3)
+    p = model.theory_of(stated).Parameters(sigma=1e-3)
     found = passage.passage(made, p, level := 0.7, 10_000)
     sizes = scipy.stats.halfnorm.ppf((np.arange(8) + 0.5) / 8) / passage.MEAN_LOG
     each = [
@@ -142,7 +142,7 @@ def test_a_mean_shift_is_that_over_amplitudes():
 
 def test_an_onset_says_what_scatter_adds():
     """With fluctuations alone: of second order in the weights."""
-    theory = model.offered(gated(gates=0, N=4))
+    theory = model.theory_of(gated(gates=0, N=4))
     assert "beside_means" not in theory.onset(theory.Parameters(sigma=0.1)).numbers
     few, many = (
         theory.onset(theory.Parameters(sigma=s), fluctuations=True).numbers["beside_means"]

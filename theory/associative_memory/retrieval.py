@@ -26,7 +26,7 @@ from theory.statement import (
     total,
     weight,
 )
-from theory.statement.model import served
+from theory.statement.model import package_theory
 
 __all__ = [
     "Parameters",
@@ -278,6 +278,6 @@ def emergence_time(p: Any) -> float:
 TIMES = {"t_half": (emergence_time, "time at which attention is 1/2, by an integral")}
 
 
-Parameters, derived, flow, flows, sections, equations, onset, emergence_times, predict = served(
-    stated, {"Retrieval by a softmax head: emergence": [head_equations]}, TIMES
+Parameters, derived, flow, flows, sections, equations, onset, emergence_times, predict = (
+    package_theory(stated, {"Retrieval by a softmax head: emergence": [head_equations]}, TIMES)
 )

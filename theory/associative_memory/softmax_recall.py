@@ -25,7 +25,7 @@ from theory.statement import (
     total,
     weight,
 )
-from theory.statement.model import served
+from theory.statement.model import package_theory
 
 __all__ = [
     "Parameters",
@@ -273,6 +273,8 @@ NUMBERS = {
 }
 
 
-Parameters, derived, flow, flows, sections, equations, onset, emergence_times, predict = served(
-    stated, {"Factual recall by softmax attention: emergence": [relation_equations]}, NUMBERS
+Parameters, derived, flow, flows, sections, equations, onset, emergence_times, predict = (
+    package_theory(
+        stated, {"Factual recall by softmax attention: emergence": [relation_equations]}, NUMBERS
+    )
 )

@@ -34,7 +34,7 @@ from theory.induction_heads.symbols import (
 INNER = "e^alpha of order N / beta, w = beta p of order 1, N -> infinity"
 SERIES_ORDER = 24  # order of the asymptotic series of gamma(w)
 EARLY = 1e-6  # odds p/(1-p) at which the integration of saturation starts
-SERIES_FROM = 0.01  # start, where the series' terms still fall below rounding
+SERIES_FROM = 0.01  # w at which integration starts: the series is exact to rounding up to there
 
 
 def at_fixed_p(rate: sp.Expr) -> sp.Expr:
@@ -197,7 +197,7 @@ def matched_time() -> sp.Expr:
     return end * N**2 + N * square + N * (constant + kappa)
 
 
-def predicted(N: float) -> float:
+def drop_time(N: float) -> float:
     """The time of equation ``T_drop`` at a size."""
     numbers = {"N": float(N), "kappa": blow_up()["kappa"]}
     numbers["beta_c"] = equations()["beta_c"].number(numbers)

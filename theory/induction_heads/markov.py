@@ -25,7 +25,7 @@ from theory.statement import (
     total,
     weight,
 )
-from theory.statement.model import served
+from theory.statement.model import package_theory
 
 __all__ = [
     "Parameters",
@@ -367,6 +367,6 @@ TIMES = {
 }
 
 
-Parameters, derived, flow, flows, sections, equations, onset, emergence_times, predict = served(
-    stated, {"In-context Markov chains: plateau": [plateau_equations]}, TIMES
+Parameters, derived, flow, flows, sections, equations, onset, emergence_times, predict = (
+    package_theory(stated, {"In-context Markov chains: plateau": [plateau_equations]}, TIMES)
 )

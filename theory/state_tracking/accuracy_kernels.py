@@ -17,7 +17,7 @@ from theory.state_tracking.kernels import HOW
 # Normal probabilities, and their integral, as polynomials in (x^2 - MIDDLE) / (x^2 + MIDDLE), exact
 # to 5e-14; beyond FAR a probability is 0 or 1 to 1e-15.
 MIDDLE, DEGREE, FAR = 60.0, 20, 8.0
-# Ten Gauss nodes average a normal probability over so many standard deviations to 1e-10.
+# Where wrong entries span fewer standard deviations of the noise, ten Gauss nodes suffice (1e-10).
 SMOOTH = 4.0
 TINY = 1e-13  # probabilities below do not count: the polynomials know no smaller ones
 
@@ -59,7 +59,7 @@ def _normal(x):
 
 @njit(inline="always", **HOW)
 def _ramp(x):
-    """Its integral up to x, ``x Phi(x) + phi(x)``, for x within FAR."""
+    """Integral of the normal probability up to x, ``x Phi(x) + phi(x)``, for x within FAR."""
     return x / 2 + _integral((x * x - MIDDLE) / (x * x + MIDDLE))
 
 
@@ -81,8 +81,8 @@ def _furthest(x, y, others):
 
 @njit(**HOW)
 def _moments(M):
-    """Mean and variance of one state's entries over actions, by loops: shapes that are checked,
-    as of ``M - mean``, take seconds to compile.
+    """Mean and variance of one state's entries over actions; by loops, as ``M - mean`` would take
+    Numba seconds to compile.
     """
     d, N = M.shape
     mean, variance = np.zeros(N), np.zeros(N)
@@ -97,7 +97,10 @@ def _moments(M):
 
 @njit(**HOW)
 def accuracies(at, M, target, nodes, weight):
-    """Probability that the correct logit is the largest on new sequences: step, state, action."""
+    """Probability that the correct logit is the largest on new sequences: (L, N, d), by step, state
+    and action. ``at``: attention (L, L); ``M``: of state, action, next state (N, d, N);
+    ``target``: the right next state (N, d); ``nodes``, ``weight``: noise of the correct logit.
+    """
     (N, d, _), L = M.shape, len(at)
     out = np.zeros((L, N, d))
     noise, scale, z = np.empty(N), np.empty(N), np.empty(N)
@@ -169,7 +172,8 @@ def _below(low, step, wrong, width, first):
 
 @njit(**HOW)
 def column_accuracies(z_k, z_w, u_k, u_w, fine, middle, of_v, others, points, nodes, weight):
-    """Probability that a column's correct logit is above all others, by step and share.
+    """Probability that a column's correct logit is above all others: (L, shares), by step and
+    share of the column in the training set.
 
     Logits are polynomials in the initial value, given at its nodes of weight ``of_v``; ``fine`` and
     ``middle`` interpolate to edges and middles of cells. Wrong entries, ``z_w``, are uniform

@@ -115,8 +115,9 @@ def sum_over_blocks(summand: sp.Expr) -> sp.Sum:
     return sp.Sum(summand, (n, 1, d_h / 2))
 
 
+# Over blocks (1 - D^2)^2, D the Dirichlet kernel of their frequency; c(A) without that sum.
 SPECTRUM = sum_over_blocks((1 - dirichlet_kernel(omega[n], L) ** 2) ** 2)
-PULL = d_g * N / d_h * A**2 * (1 - A) ** 2
+PREFACTOR = d_g * N / d_h * A**2 * (1 - A) ** 2
 
 
 @cache
@@ -127,7 +128,7 @@ def mean_ansatz() -> sp.Expr:
     gap = (1 - generic_lambda()).subs(power_of_plane_waves(), (L * dirichlet_kernel(w, L)) ** 2)
     apart = 1 - dirichlet_kernel(w, L) ** 2
     gap = written_as(L / (L - 1) * apart, gap)
-    mean = PULL * 4 * sigma2 * SPECTRUM
+    mean = PREFACTOR * 4 * sigma2 * SPECTRUM
     return written_as(mean * (L / (L - 1)) ** 2, mean * (gap / apart) ** 2)
 
 
@@ -159,9 +160,9 @@ def ansatz() -> sp.Expr:
     )
     per_block = per_block.subs(entries, W_K2[n] + W_Q2[n])
     blocks = sum_over_blocks((1 - lambda_[n]) ** 2 * (W_K2[n] + W_Q2[n]))
-    scaled = d_g * N / d_h * per_block / PULL
+    scaled = d_g * N / d_h * per_block / PREFACTOR
     proved(vanishes(scaled - blocks.function), "c(A) is not the sum of its blocks")
-    return PULL * blocks
+    return PREFACTOR * blocks
 
 
 def gradient_squared_under_ansatz(lam: sp.Expr) -> sp.Expr:
@@ -257,6 +258,7 @@ class Attention:
     def __init__(self, p: Parameters) -> None:
         memory.require(_memory, p, "attention of all positions")
         steps = np.arange(p.L)
+        # Actions stand L places before the states that ask: the right one is at distance -L.
         angle = (steps[None, :] - steps[:, None] - p.L)[..., None] * p.frequencies
         turns = np.exp(1j * angle) / np.sqrt(p.d_h)
         self.turns = turns.reshape(p.L**2, -1).view(float)
@@ -270,8 +272,8 @@ class Attention:
         return weight / weight.sum(2, keepdims=True)
 
     def parts(self, W_Q: np.ndarray, W_K: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Attention, its diagonal (weight on correct actions), and the sum of squares of the other
-        entries.
+        """Attention (B, L, L), its diagonal, which is the weight on correct actions (B, L), and the
+        sum of squares of the other entries (B, L).
         """
         at = self.forward(W_Q, W_K)
         own = np.einsum("bii->bi", at)

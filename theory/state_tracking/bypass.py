@@ -26,7 +26,7 @@ from theory.statement import (
     total,
     weight,
 )
-from theory.statement.model import served
+from theory.statement.model import package_theory
 
 __all__ = [
     "Parameters",
@@ -273,6 +273,6 @@ TIMES = {
 }
 
 
-Parameters, derived, flow, flows, sections, equations, onset, emergence_times, predict = served(
-    stated, {"State tracking with a bypass: stages": [stage_equations]}, TIMES
+Parameters, derived, flow, flows, sections, equations, onset, emergence_times, predict = (
+    package_theory(stated, {"State tracking with a bypass: stages": [stage_equations]}, TIMES)
 )

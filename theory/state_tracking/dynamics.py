@@ -217,7 +217,8 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
         dR, dS = (
             (eq[x].rhs / EPOCH).subs(spell).subs(tau, overlap) for x in ("delta_R", "delta_S")
         )
-    c_of_A = attention.equations()[factor].rhs
+    closed = attention.equations()[factor]
+    c_of_A = closed.rhs
     dA = eq["dA_dalpha_chain"].rhs.subs(c_A, c_of_A)
     return Flow(
         name="state_tracking",
@@ -226,7 +227,7 @@ def flow(teacher_overlap: str = "iid", closure: str = "closure") -> Flow:
         initial={A: A_0, R: R_0, S: S_0},
         reference=ref("Eq. (15)"),
         status="closure",
-        assumptions=(MEAN_FIELD, mean_field.EXCHANGEABLE, attention.CLOSURE, "gradient flow"),
+        assumptions=(MEAN_FIELD, mean_field.EXCHANGEABLE, *closed.assumptions, "gradient flow"),
         where=mean_field.abbreviations(),
         observables={
             "logit_correct": mean["logit_correct"].rhs,

@@ -22,7 +22,7 @@ def frequencies_memory(p: Parameters) -> float:
     return 8 * (p.d_h // 2) * 9
 
 
-# What identifies students with rewards, beside what identifies supervised ones.
+# Fields that matter only under rewards: no part of what identifies supervised students.
 REWARD_FIELDS = ("reward", "pretrain", "rollouts", "group", "normalised", "horizon")
 
 

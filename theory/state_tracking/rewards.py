@@ -39,7 +39,7 @@ BEYOND = "beyond the paper: rewards"
 
 @cache
 def success_of_margin() -> sp.Expr:
-    """Probability of the right state, exp of minus the supervised loss: what g leaves."""
+    """Probability of the right state, exp(-loss) = 1 - g."""
     probability = sp.exp(-mean_field.equations()["loss_of_margin"].rhs)
     written_as(1 - mean_field.equations()["g"].rhs, probability)
     return written_as(1 / (1 + (N - 1) * sp.exp(-m)), probability)

@@ -33,8 +33,11 @@ from theory.statement.tree import Function, Index, Term, Value, require
 class Decisions:
     """Random choices made so far for one input while its loss is computed.
 
-    A ``table`` has the element of every index that was placed, and of every value: its key is the
-    function, None (or the place of the argument that it is solved for), and elements.
+    An *element* is one member of a sort, or ``many`` equal ones; a *role* is a part of a sort whose
+    members the loss may compare; a *frame* is a sum, or a mean over draws, that is being carried
+    out. What the loss asks for is decided when it is first asked for: ``table`` has the element of
+    every index, and of every value under (function, None, arguments), or (function, j, the other
+    arguments and the value) for the argument j of a one-to-one function.
 
     Attributes
     ----------
@@ -45,7 +48,7 @@ class Decisions:
     def __init__(self, stated: Statement, roles: Roles, *, averaged: bool = False) -> None:
         self.stated, self.roles, self.averaged = stated, roles, averaged
         self.spent = 0  # branches
-        self.asked: list[Any] = []  # what is sent to known values, being decided
+        self.asked: list[Any] = []  # keys that are being decided, against endless recursion
         self.whole: set[Function] = set()  # samples whose values are told apart one by one
         self.listed: set[Any] = set()  # roles of ordered sorts whose places are all known
         self.balanced: set[Function] = set()

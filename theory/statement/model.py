@@ -65,7 +65,7 @@ class StatedModel(Model):
             If statements have no such module.
         """
         if wing == "theory" and module in (None, "onset"):
-            return offered(self.statement)
+            return theory_of(self.statement)
         return of_all(self.statement, wing, module)
 
 
@@ -75,11 +75,11 @@ def model(stated: Statement, name: str = "") -> StatedModel:
 
 
 @functools.cache
-def offered(stated: Statement) -> types.SimpleNamespace:
+def theory_of(stated: Statement) -> types.SimpleNamespace:
     """The names of a model's ``theory`` package, and its ``onset``."""
     from theory.statement import batches, kept, onset, starts
 
-    offers = functools.cache(functools.partial(kept.derived, stated))
+    derived = functools.cache(functools.partial(kept.derived, stated))
     kind = functools.partial(parameters, stated)
     random = any(isinstance(w.start, Random) for w in stated.weights)
     whole = (WHOLE,) * random
@@ -88,7 +88,7 @@ def offered(stated: Statement) -> types.SimpleNamespace:
     def flows() -> dict[str, Flow]:
         """The flow, at the sizes that the statement gives where sums have to be written out."""
         given = {s.name for s in stated.symbols if s.is_integer} <= stated.values.keys()
-        return {stated.name: (offers().written(stated.values) if given else offers()).flow}
+        return {stated.name: (derived().written(stated.values) if given else derived()).flow}
 
     def flow() -> Flow:
         """The flow of `flows`."""
@@ -98,7 +98,7 @@ def offered(stated: Statement) -> types.SimpleNamespace:
     @scope.guard(scope_of(stated, filled=whole, kind=kind))
     @sweep.over_fields
     def own_onset(p: Any, until: float | None = None, fluctuations: bool = False) -> Any:
-        return onset.onset(offers(), p, until, fluctuations)
+        return onset.onset(derived(), p, until, fluctuations)
 
     @until("t")
     @scope.guard(scope_of(stated, filled=(prediction.LINEAR, *whole), kind=kind))
@@ -197,9 +197,9 @@ def offered(stated: Statement) -> types.SimpleNamespace:
     return types.SimpleNamespace(
         statement=stated,
         Parameters=parameters(stated),
-        derived=offers,
-        equations=called(lambda: offers().equations()),
-        sections=called(lambda: offers().sections()),
+        derived=derived,
+        equations=called(lambda: derived().equations()),
+        sections=called(lambda: derived().sections()),
         flow=called(flow),
         flows=called(flows),
         predict=predict,
@@ -216,7 +216,7 @@ def factored(x: sp.Expr) -> sp.Expr:
     return sp.log(sp.factor(sp.expand_power_exp(sp.expand(x))))
 
 
-def served(
+def package_theory(
     stated: Statement,
     contents: Mapping[str, Sequence[Any]] = types.MappingProxyType({}),
     numbers: Mapping[str, tuple[Callable[[Any], float], str]] = types.MappingProxyType({}),
@@ -240,7 +240,7 @@ def served(
         ``emergence_times`` and ``predict``. Names of equations begin with the statement's, so that
         systems of a family differ.
     """
-    base = offered(stated)
+    base = theory_of(stated)
 
     def renamed(e: Equation) -> Equation:
         name = f"{stated.name}_{e.name}"
@@ -256,9 +256,9 @@ def served(
         """
         derived = {
             f"{stated.title}: {title.lower()}": [
-                renamed(e) for e in offers if e.name == "loss" or e.rhs.count_ops() <= PRINTED
+                renamed(e) for e in part if e.name == "loss" or e.rhs.count_ops() <= PRINTED
             ]
-            for title, offers in base.sections().items()
+            for title, part in base.sections().items()
         }
         return derived | catalogue(contents)[1]()
 
@@ -266,7 +266,7 @@ def served(
     @scope.guard(scope_of(stated, kind=functools.partial(parameters, stated)))
     @sweep.over_fields
     def onset(p: Any, until: float | None = None, fluctuations: bool = False) -> Any:
-        """Growth rates and emergence times."""
+        """Growth rates and emergence times at parameters ``p``, with what the package adds."""
         from theory.statement.onset import LONGEST
 
         broken = {
@@ -274,17 +274,17 @@ def served(
             for name, (of, _) in numbers.items()
         }
         more = {name: (of(p), label) for name, (of, label) in numbers.items() if not broken[name]}
-        offers = base.onset(p, until, fluctuations=fluctuations)
+        found = base.onset(p, until, fluctuations=fluctuations)
         last = max((v for k, (v, _) in more.items() if k[0] in "Tt"), default=0)
-        if until is None and offers.numbers["run"] < last < LONGEST:
-            offers = base.onset(p, 2 * last, fluctuations=fluctuations)
+        if until is None and found.numbers["run"] < last < LONGEST:
+            found = base.onset(p, 2 * last, fluctuations=fluctuations)
         return dataclasses.replace(
-            offers,
-            numbers=offers.numbers | {k: v for k, (v, _) in more.items()},
-            labels=offers.labels | {k: label for k, (_, label) in more.items()},
+            found,
+            numbers=found.numbers | {k: v for k, (v, _) in more.items()},
+            labels=found.labels | {k: label for k, (_, label) in more.items()},
             equations=lambda: [e for part in sections().values() for e in part],
-            times=offers.times | {k: "t" for k in more if k[0] in "Tt"},
-            notes=offers.notes + [f"no {name}: {why[0]}" for name, why in broken.items() if why],
+            times=found.times | {k: "t" for k in more if k[0] in "Tt"},
+            notes=found.notes + [f"no {name}: {why[0]}" for name, why in broken.items() if why],
         )
 
     @called
@@ -327,7 +327,7 @@ def parameters(stated: Statement) -> type[BaseParameters]:
         fields[name] = (kind, parameter(kind(given.pop(name, value)), doc, **bound))
     for name in given:
         said = f"values: {name}: {nearest(name, fields)}there are {', '.join(fields)}"
-        require(False, f"statement {stated.name}: {said}")
+        raise ParameterError(f"statement {stated.name}: {said}")
 
     def __post_init__(self: Any) -> None:
         """Check single fields, then that sizes fit the statement."""

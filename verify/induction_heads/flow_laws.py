@@ -132,7 +132,7 @@ def constants() -> Iterator[Check]:
         "next term O(1/N^2), here 1e-8 of N ln 2",
     )
     for n in DROP_SIZES:
-        gap = (times(n)["T_drop"] - drop.predicted(n)) / n
+        gap = (times(n)["T_drop"] - drop.drop_time(n)) / n
         why = "next term o(N): of order 1/beta_c = 1/sqrt(2 ln N), 0.012 at most; see the next rows"
         yield vanishing(f"T_drop at N = {n:.0e}, gap over N", "T_drop", abs(gap), 0.02, why)
         if n >= LATE_SIZE:

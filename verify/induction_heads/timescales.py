@@ -36,7 +36,7 @@ SIZES = (4, 6, 8, 12)
 SEEDS, PAPER_SEEDS = range(100, 108), range(24)
 BATCH = 32
 NOISE_SIZE, NOISE_BATCHES = 6, (BATCH, 4 * BATCH)
-HEADLESS = 0.5
+HEADLESS = 0.5  # loss below which no student without the head falls
 PAPER = Parameters.structure().replace(
     batch_size=128, steps=200, eval_every=2
 )  # App. C with smaller batches
@@ -67,24 +67,24 @@ EXPONENTS = {
 }
 
 
-def population(N: int, which: str, **more: Any) -> dict[str, float]:
+def population(N: int, query: str, **more: Any) -> dict[str, float]:
     """Times of the population descent of ALL weights, which by Theorem 1 is the noiseless descent
     of 19 pseudo-parameters.
     """
     return {
-        k: float(v[0]) for k, v in crossings(train_all(N, which, "nineteen", [0], **more)).items()
+        k: float(v[0]) for k, v in crossings(train_all(N, query, "nineteen", [0], **more)).items()
     }
 
 
 def train_all(
-    N: int, which: str, trained: str, seeds: Any, batch: int = BATCH, **more: Any
+    N: int, query: str, trained: str, seeds: Any, batch: int = BATCH, **more: Any
 ) -> xr.Dataset:
-    """Train all weights (or their 19 directions) on Haar-random orthonormal data, long enough for
-    the loss to drop.
+    """Train all weights, or descend in their 19 directions (``trained``: 'all' or 'nineteen'), on
+    Haar-random orthonormal data, long enough for the loss to drop; ``query``: 'last' or 'uniform'.
     """
-    longer = 1.3 if which == "last" else 1.3 * 1.5
-    steps = int(longer * flow_laws.times(N, which)["T_drop"] / RATE)
-    p = orthonormal(N, which, trained, RATE, steps, batch)
+    longer = 1.3 if query == "last" else 1.3 * 1.5
+    steps = int(longer * flow_laws.times(N, query)["T_drop"] / RATE)
+    p = orthonormal(N, query, trained, RATE, steps, batch)
     return train(p, seeds=seeds, dtype="float64" if trained == "nineteen" else "float32", **more)
 
 
@@ -166,18 +166,18 @@ def _enough(p: Parameters) -> int:
     return max(p.steps, int(1.2 * flow_laws.times(p.N, p.query)["T_drop"] / p.time_per_step))
 
 
-def batches(which: str, **more: Any) -> list[Check]:
+def batches(query: str, **more: Any) -> list[Check]:
     """Batch noise shifts times by a term of order 1/batch; extrapolated to infinite batch size,
     they agree with population descent.
     """
     small, large = (
-        crossings(train_all(NOISE_SIZE, which, "all", SEEDS, batch=b, **more))
+        crossings(train_all(NOISE_SIZE, query, "all", SEEDS, batch=b, **more))
         for b in NOISE_BATCHES
     )
-    predicted = population(NOISE_SIZE, which, **more)
+    predicted = population(NOISE_SIZE, query, **more)
     return [
         sampled(
-            f"{name} of all weights, infinite batch, {QUERIES[which]}",
+            f"{name} of all weights, infinite batch, {QUERIES[query]}",
             "Theorem 1",
             predicted[name],
             limit(NOISE_BATCHES, (small[name], large[name])),
@@ -193,10 +193,10 @@ def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
     checks: list[Check] = []
     notes: list[str] = []
     sweeps: dict[str, Any] = {}
-    for which, label in QUERIES.items():
-        ensembles = {N: crossings(train_all(N, which, "all", SEEDS, **more)) for N in SIZES}
-        without = {N: population(N, which, **more) for N in SIZES}
-        flow = {N: flow_laws.times(N, which) for N in SIZES}
+    for query, label in QUERIES.items():
+        ensembles = {N: crossings(train_all(N, query, "all", SEEDS, **more)) for N in SIZES}
+        without = {N: population(N, query, **more) for N in SIZES}
+        flow = {N: flow_laws.times(N, query) for N in SIZES}
         notes += [
             "",
             f"all weights, {label}, N = {', '.join(map(str, SIZES))}, {len(SEEDS)} seeds: exponents with 95% intervals",
@@ -210,7 +210,7 @@ def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
             if seen.size < 2:
                 notes.append(f"  {name}: fewer than two seeds reach it at every N")
                 continue
-            band = EXPONENTS.get((name, which))
+            band = EXPONENTS.get((name, query))
             checks.append(
                 sampled(f"exponent of {name}, all weights, {label}", "descent of the 19", of_limit, seen, band=band)
             )  # fmt: skip
@@ -219,7 +219,7 @@ def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
                 f"  {name} ~ N^{seen.mean():.4f} [{low:.4f}, {high:.4f}]; "
                 f"19 directions without noise {of_limit:.4f}, three-parameter flow {of_flow:.4f}"
             )
-        checks += batches(which, **more)
+        checks += batches(query, **more)
         sweeps[label] = {"flow": flow, "population": without, "seeds": ensembles}
     last = sweeps["q = N"]["population"]
     order = [N for N in SIZES if last[N]["T_alpha"] < last[N]["T_beta"]]

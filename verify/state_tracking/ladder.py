@@ -17,11 +17,13 @@ from theory.state_tracking.realisation import Realisation, Start
 from verify.emergence import first_crossing
 from verify.state_tracking import ensemble
 
+# Levels of theory by name; settings with all levels, and those with levels `ON_GRID`.
 PAPER, OWN, CAVITY = "flow", "own_start", "cavity"
 DRAWN, COUNTS, FULL = "disorder_drawn", "disorder_counts", "fixed_disorder"
 TITLES = {name: level.title for name, level in LEVELS.items()}
 LADDER, GRID = ("table_1", "table_2", "unequal"), ensemble.GRID
-# Evaluations used on ladder and grid: no error changes by more than its standard error.
+# Every third evaluation is compared, on the grid every second: more would change no error by more
+# than its standard error.
 EVERY, EVERY_ON_GRID = 3, 2
 TAKEN_APART = "mixed"  # setting at which every term of the fixed-disorder theory is omitted in turn
 LOCKING, LOCKED = 0.2, 0.9  # range of attention during locking
@@ -35,17 +37,9 @@ MEASURES = {
     "loss": "max |loss|",
     "rollout_accuracy": "max |rollout|",
 }
-
-
-SCATTERED = ("half_time", "rollout_half_time")
-
-
+SCATTERED = ("half_time", "rollout_half_time")  # compared with the scatter of drawn students
 ABSOLUTE = ("A", "loss", "rollout_accuracy")  # measures that are deviations, not relative errors
-
-
 ON_LADDER = tuple(level for level in LEVELS if level not in (DRAWN, COUNTS))
-
-
 ON_GRID = (PAPER, CAVITY, DRAWN, COUNTS, FULL)
 
 
@@ -91,6 +85,8 @@ class Fidelity:
     inside, paired : float
         Fraction of evaluations at which the mean rollout curve over seeds lies within one standard
         error of the students' mean, unpaired and paired by seed (68% for a perfect theory).
+    scatter : dict of str to float
+        Relative standard deviation of times over drawn students of the theory; empty without.
     """
 
     errors: dict[str, np.ndarray]

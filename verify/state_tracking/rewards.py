@@ -34,7 +34,7 @@ KINDS: dict[str, tuple[dict, float]] = {
     "scratch": (dict(pretrain=0.0), 20.0),
 }
 COMMAND = 'python -c "from verify.state_tracking import rewards; rewards.renew()"'
-KEPT = ("A", "R", "S", "loss", "success", "success_variance", "expected_reward", "rewarded")
+STORED = ("A", "R", "S", "loss", "success", "success_variance", "expected_reward", "rewarded")
 
 
 def parameters(kind: str, base: Parameters = SMALL) -> Parameters:
@@ -75,7 +75,7 @@ def keep(runs: xr.Dataset, names: Iterable[str], command: str, path: Path) -> No
 def renew(kinds: Iterable[str] = KINDS, progress: bool = True) -> None:
     """Train the shipped ensembles again."""
     for kind in kinds:
-        keep(train(kind, progress=progress), KEPT, COMMAND, place(kind))
+        keep(train(kind, progress=progress), STORED, COMMAND, place(kind))
 
 
 # Rewards against labels
@@ -102,9 +102,9 @@ EARLY = 0.3  # s below which attention is still small
 ENOUGH = 3  # measurements inside a window
 
 
-def at_equal_R(labels: xr.Dataset, run: xr.Dataset, name: str) -> np.ndarray:
+def at_equal_R(supervised: xr.Dataset, run: xr.Dataset, name: str) -> np.ndarray:
     """A quantity of the supervised student where it has the overlap R of the rewarded one."""
-    return np.interp(run.R.values, labels.R.values, labels[name].values)
+    return np.interp(run.R.values, supervised.R.values, supervised[name].values)
 
 
 def rewarded(run: xr.Dataset) -> xr.Dataset:
@@ -113,7 +113,7 @@ def rewarded(run: xr.Dataset) -> xr.Dataset:
 
 
 def measured_clock(
-    p: Parameters, labels: xr.Dataset, run: xr.Dataset, window: tuple[float, float]
+    p: Parameters, supervised: xr.Dataset, run: xr.Dataset, window: tuple[float, float]
 ) -> tuple[float, float]:
     """Supervised time per time with rewards, between the same overlaps R, while s is in a window;
     and the mean of the law at the student's own s and its variance over rows. NaN if the run does
@@ -124,7 +124,7 @@ def measured_clock(
     if len(inside) < ENOUGH or run.success.values[-1] < window[1]:
         return np.nan, np.nan
     part = slice(inside[0], inside[-1] + 1)
-    labelled = at_equal_R(labels, run, "alpha")[part]
+    labelled = at_equal_R(supervised, run, "alpha")[part]
     alpha = run.alpha.values[part]
     s, scatter = (run[name].values[part] for name in ("success", "success_variance"))
     gain = equations()["scatter_gain"].evaluate({"success": s, "success_variance": scatter})
@@ -133,33 +133,33 @@ def measured_clock(
 
 
 @listed
-def clocks(kind: str, p: Parameters, labels: xr.Dataset, runs: xr.Dataset) -> Iterator[Check]:
+def clocks(kind: str, p: Parameters, supervised: xr.Dataset, runs: xr.Dataset) -> Iterator[Check]:
     """Ratio of the clocks in every window that all seeds pass."""
     for window in WINDOWS:
         both = [
-            measured_clock(p, labels.sel(seed=k), runs.sel(seed=k), window)
+            measured_clock(p, supervised.sel(seed=k), runs.sel(seed=k), window)
             for k in runs.seed.values
         ]
-        clocks, laws = np.transpose(both)
-        if not np.isnan(clocks).any():
+        ratios, laws = np.transpose(both)
+        if not np.isnan(ratios).any():
             law, (low, high) = laws.mean(), window
             name = f"clock of rewards, {kind}, s = {low:g} to {high:g}"
-            yield sampled(name, EQUATION[kind], law, clocks / laws * law, band=BAND)
+            yield sampled(name, EQUATION[kind], law, ratios / laws * law, band=BAND)
 
 
-def orbits(kind: str, labels: xr.Dataset, runs: xr.Dataset) -> list[Check]:
+def orbits(kind: str, supervised: xr.Dataset, runs: xr.Dataset) -> list[Check]:
     """A and S of both students of a seed where their overlaps R are equal."""
-    return [row for level in MEET[kind] for row in _orbit(kind, level, labels, runs)]
+    return [row for level in MEET[kind] for row in _orbit(kind, level, supervised, runs)]
 
 
-def _orbit(kind: str, level: float, labels: xr.Dataset, runs: xr.Dataset) -> Iterator[Check]:
+def _orbit(kind: str, level: float, supervised: xr.Dataset, runs: xr.Dataset) -> Iterator[Check]:
     met = []  # of every seed: A and S of the labelled and of the rewarded student, and R
     for k in runs.seed.values:
         run = rewarded(runs.sel(seed=k))
         meeting = int(np.argmax(run.success.values >= level))
         if not run.success.values[meeting] >= level:
             return
-        labelled = [at_equal_R(labels.sel(seed=k), run, name)[meeting] for name in "AS"]
+        labelled = [at_equal_R(supervised.sel(seed=k), run, name)[meeting] for name in "AS"]
         met.append([*labelled, *(float(run[name][meeting]) for name in "ASR")])
     A, S, A_rewarded, S_rewarded, R = np.transpose(met)
     for name, label, reward, scale, band in (
@@ -172,11 +172,11 @@ def _orbit(kind: str, level: float, labels: xr.Dataset, runs: xr.Dataset) -> Ite
         yield sampled(title, f"d{name}_dalpha", mean, shifted, band=band, scale=scale)
 
 
-def scratch(labels: xr.Dataset, runs: xr.Dataset) -> Check:
+def scratch(supervised: xr.Dataset, runs: xr.Dataset) -> Check:
     """What rewards of guesses move R, by what labels do in the same time."""
     last = float(runs.alpha[-1])
     moved = np.abs(runs.R.isel(alpha=-1) - runs.R.isel(alpha=0)).max()
-    taught = (labels.R.interp(alpha=last) - labels.R.isel(alpha=0)).min()
+    taught = (supervised.R.interp(alpha=last) - supervised.R.isel(alpha=0)).min()
     return at_most(
         f"no learning from scratch, R after alpha = {last:g} by that of labels",
         "rewards_from_scratch",
@@ -189,13 +189,13 @@ def scratch(labels: xr.Dataset, runs: xr.Dataset) -> Check:
 @listed
 def compare(ensembles: dict[str, xr.Dataset], base: Parameters) -> Iterator[Check]:
     """All rows for given ensembles by kind; `supervised` is one of them."""
-    labels = ensembles["supervised"]
+    supervised = ensembles["supervised"]
     for kind, runs in ensembles.items():
         if kind == "scratch":
-            yield scratch(labels, runs)
+            yield scratch(supervised, runs)
         elif kind != "supervised":
             p = parameters(kind, base)
-            yield from [*clocks(kind, p, labels, runs), *orbits(kind, labels, runs)]
+            yield from [*clocks(kind, p, supervised, runs), *orbits(kind, supervised, runs)]
 
 
 def clock_checks(request: Request) -> list[Check]:
@@ -246,7 +246,7 @@ def shipped_singles(kl: float = 0.0) -> xr.Dataset:
 
 def renew_singles() -> None:
     """Train the shipped students again."""
-    names = (*KEPT, "zeta", "W_Q_start", "W_K_start", "M_variance_correct", "M_variance_other")
+    names = (*STORED, "zeta", "W_Q_start", "W_K_start", "M_variance_correct", "M_variance_other")
     for kl in (0.0, *PENALTIES):
         until = LAST if kl else KINDS["outcome"][1]
         seeds = SINGLE_SEEDS[:2] if kl else SINGLE_SEEDS
@@ -279,7 +279,7 @@ def in_groups(seeds: Iterable[int] = SEEDS) -> dict[str, np.ndarray]:
 def rows(
     by_title: dict[str, np.ndarray], kind: str = "reward for the last state"
 ) -> Iterator[Check]:
-    """Root mean squares of these errors against the bars."""
+    """One row per time: root mean square of its relative errors over seeds, against its bar."""
     for title, error in by_title.items():
         name = f"{title} per seed, rms, {kind}"
         yield rms(name, "reward_slope", error, TIMES[title][2], WHY)

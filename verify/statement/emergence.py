@@ -103,7 +103,7 @@ def emergence(
         exact = by_flow(stated, p, variable, level, LONGER * time)
         runs = of(stated).train(p, seeds=tuple(seeds), progress=progress)
         times = first_crossing(runs[variable], level).values
-        descent = model.offered(stated).predict(p, runs)[variable].expand_dims("seed")
+        descent = model.theory_of(stated).predict(p, runs)[variable].expand_dims("seed")
         slow = float(first_crossing(descent, level).values[0])
         where = setting(stated, p)
         what = f"time of {variable} = {level:g}"

@@ -31,7 +31,7 @@ def report(stated: Statement, request: Request) -> Report:
     """Students of all requested seeds, trained at once, against bias and spread."""
     p = request.parameters(ensemble.of(request.model).base).run_to(request.until)
     runs = student.train(stated, p, len(request.seed_list(ensemble.SEEDS)))
-    curve = model.offered(stated).predict(p, fluctuations=True)
+    curve = model.theory_of(stated).predict(p, fluctuations=True)
     names = [x.name for x in onset.at_sizes(stated, p).flow.state]
     return Report(*checks(names, curve, runs), draw=lambda: draw(names, curve, runs))
 

@@ -136,7 +136,7 @@ def of(stated: Statement) -> types.SimpleNamespace:
 
     def report(request: Request) -> Report:
         """All checks."""
-        return Report(checks(model.offered(stated).derived()))
+        return Report(checks(model.theory_of(stated).derived()))
 
     return types.SimpleNamespace(report=report)
 

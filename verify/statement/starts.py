@@ -30,7 +30,7 @@ def report(stated: Statement, request: Request) -> Report:
         p = request.parameters(ensemble.of(request.model).base)
         request = dataclasses.replace(request, until=length(stated, p))
     p, runs = ensemble.get(request)
-    drawn = model.offered(stated).emergence_times(p, seeds=DRAWS)
+    drawn = model.theory_of(stated).emergence_times(p, seeds=DRAWS)
     rows, notes = checks(stated, p, runs, drawn)
     if half := halved(stated, p):
         q = half.run_to(length(stated, half))
@@ -44,14 +44,14 @@ def report(stated: Statement, request: Request) -> Report:
 
 def length(stated: Statement, p: Any) -> float:
     """Time that nearly all drawn starts take until the loss is half-way."""
-    drawn = model.offered(stated).emergence_times(p, seeds=DRAWS).t_50
+    drawn = model.theory_of(stated).emergence_times(p, seeds=DRAWS).t_50
     known = drawn.values[np.isfinite(drawn.values)]
     return SLACK * float(np.quantile(known, 0.99))
 
 
 def halved(stated: Statement, p: Any) -> Any:
     """Parameters with initial weights half as large, if one number gives the size of all."""
-    sizes = {law.size for law in starts.laws(model.offered(stated).derived()).values()}
+    sizes = {law.size for law in starts.laws(model.theory_of(stated).derived()).values()}
     size = sizes.pop()
     single = not sizes and size.is_Symbol and getattr(p, size.name)
     return p.replace(**{size.name: getattr(p, size.name) / 2}) if single else None
@@ -64,7 +64,7 @@ def level(drawn: xr.Dataset) -> float:
 
 def times(stated: Statement, p: Any, runs: xr.Dataset, loss: float) -> tuple[Any, Any]:
     """Measured and predicted times of every student at which its loss falls below a level."""
-    curve = model.offered(stated).predict(p, runs)
+    curve = model.theory_of(stated).predict(p, runs)
     one, two = (first_crossing(-x.loss, -loss).values for x in (runs, curve))
     return one, two
 

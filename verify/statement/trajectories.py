@@ -32,7 +32,7 @@ WHY = "steps on all inputs in float64: rounding, which grows as the weights do"
 
 def checks(stated: Statement, p: Any, runs: xr.Dataset) -> list[Check]:
     """Students on all inputs are descent to rounding; others are so on average, to a percent."""
-    curve = model.offered(stated).predict(p, runs)
+    curve = model.theory_of(stated).predict(p, runs)
     if p.batch_size:
         share = coinciding(stated, Data(counted(p)))
         why = f"{DISTINCT}, and coincide in {share:.0%} of inputs, no order: its size is not large"
@@ -46,7 +46,7 @@ def checks(stated: Statement, p: Any, runs: xr.Dataset) -> list[Check]:
 
 def lag(stated: Statement, p: Any, runs: xr.Dataset) -> str:
     """How far descent is from the flow."""
-    steps = model.offered(stated).predict(p, runs)
+    steps = model.theory_of(stated).predict(p, runs)
     flow = onset.at_sizes(stated, p).flow.solve(p, at=runs.t.values, t=float(runs.t[-1]))
     off = {
         str(x): float(np.abs(flow[x] - v).max() / (np.abs(flow[x]).max() or 1))
@@ -62,7 +62,7 @@ def lag(stated: Statement, p: Any, runs: xr.Dataset) -> str:
 @plotting.panels(1, 2, height=3.0)
 def draw(stated: Statement, p: Any, runs: xr.Dataset, *axes: Any) -> Any:
     """Loss and order parameters over time: students, and descent of the flow."""
-    curve = model.offered(stated).predict(p, runs)
+    curve = model.theory_of(stated).predict(p, runs)
     words = {x: (x, f"C{k}") for k, x in enumerate(map(str, curve.data_vars))}
     panels = {"loss": {"loss": words.pop("loss")}, "order parameter": words}
     overlay(axes, panels, runs, curve, "$t$ = learning rate times steps", "theory")
@@ -75,7 +75,7 @@ def of(stated: Statement) -> types.SimpleNamespace:
 
     def report(request: Request) -> Report:
         """The requested students against the flow."""
-        if random.laws(model.offered(stated).derived()):
+        if random.laws(model.theory_of(stated).derived()):
             return starts.report(stated, request)
         if fluctuations.wanted(request):
             return fluctuations.report(stated, request)

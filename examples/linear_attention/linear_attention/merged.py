@@ -20,7 +20,7 @@ HEADS = "W = sum_h v_h U_h"
 ONE = "U = diag(u_d), one effective head"
 WHITE, BALANCED = "Lambda = I, W = s I", "v = u"
 LEVEL = "the drop is at c s = 1/2, where three quarters of what goes are gone"
-HALF = 1 / (2 * c)
+S_DROP = 1 / (2 * c)  # s there
 of = sp.Derivative
 
 
@@ -107,9 +107,9 @@ def speed() -> sp.Expr:
     return both * (1 - c * scale)
 
 
-def balanced(at: sp.Expr = scale) -> sp.Expr:
+def balanced() -> sp.Expr:
     """Rate of s at v = u."""
-    return speed().subs({kappa: 0, scale: s_0}).subs(s_0, at)
+    return speed().subs({kappa: 0, scale: s_0}).subs(s_0, scale)  # s_0 > 0: the root of s^2 is s
 
 
 @cache
@@ -123,7 +123,9 @@ def unbalanced_time() -> sp.Expr:
     low, high = (1 - sp.sqrt(1 + b**2)) / b, (1 + sp.sqrt(1 + b**2)) / b  # zero of the force
     total = sp.log((x - low) / (high - x)) / (2 * sp.sqrt(D) * sp.sqrt(1 + b**2))
     written_as(sp.simplify(integrand), sp.diff(total, x))
-    ends = [2 * sp.sqrt(D) * y / kappa + sp.sqrt(1 + 4 * D * y**2 / kappa**2) for y in (s_0, HALF)]
+    ends = [
+        2 * sp.sqrt(D) * y / kappa + sp.sqrt(1 + 4 * D * y**2 / kappa**2) for y in (s_0, S_DROP)
+    ]
     first, last = (total.subs(x, y).subs(b, c * kappa / (2 * sp.sqrt(D))) for y in ends)
     return last - first
 
@@ -131,7 +133,7 @@ def unbalanced_time() -> sp.Expr:
 @cache
 def step_shift() -> sp.Expr:
     """Correction of the time by Euler steps (v = u)."""
-    start, end = (sp.sqrt(sp.sqrt(D) * y) for y in (s_0, HALF))
+    start, end = (sp.sqrt(sp.sqrt(D) * y) for y in (s_0, S_DROP))
     added = delay(rates()[1].subs(value, along), along, start, end, S.eta)
     return added.replace(sp.log, lambda x: sp.log(sp.simplify(x)))
 

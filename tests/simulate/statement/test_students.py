@@ -71,7 +71,7 @@ def test_a_run_has_what_the_flow_has(name, tmp_path):
     system, p = made(name)
     whole = system.train(p, store=tmp_path, **ALONE)
     assert whole.t[-1] == pytest.approx(p.eta * p.steps)
-    flow = model.offered(STATED[name][0]).derived().flow
+    flow = model.theory_of(STATED[name][0]).derived().flow
     assert {x.name for x in flow.state} | set(flow.observables) == set(whole.data_vars)
 
 
@@ -249,7 +249,7 @@ def test_students_on_all_inputs_are_descent_of_the_flow(stated, tmp_path):
     from verify.statement import trajectories
 
     stated = stated()
-    numbers = next(check.listed(model.offered(stated).derived())).numbers
+    numbers = next(check.listed(model.theory_of(stated).derived())).numbers
     points = {s.name: int(numbers[s.name]) for s in stated.symbols}
     system = statement.of(stated).SYSTEMS["student"]
     p = system.parameters(**points, **SHORT)
@@ -300,7 +300,7 @@ def test_predict_refuses_students_of_another_statement(tmp_path):
     follows = teacher("follows", (token,), token, injective=True)
     W, z = weight("W", token, token), draw(token)
     forward, backward = (
-        model.offered(stating(cross_entropy(loss, over=token, target=target), name=name))
+        model.theory_of(stating(cross_entropy(loss, over=token, target=target), name=name))
         for name, loss, target in (
             ("forward", lambda y: W[z, y], follows(z)),
             ("backward", lambda y: W[follows(z), y], z),
@@ -311,12 +311,12 @@ def test_predict_refuses_students_of_another_statement(tmp_path):
     assert forward.predict(p, runs).loss.size == runs.t.size
     with pytest.raises(ParameterError, match="^runs: are of another statement than backward$"):
         backward.predict(backward.Parameters(N=4, **SHORT), runs)
-    for call in (bursty.predict, model.offered(bursty.stated).onset):
+    for call in (bursty.predict, model.theory_of(bursty.stated).onset):
         with pytest.raises(ParameterError, match="^p is Parameters.* needs"):
             call(p)
 
 
 def test_no_student_follows_a_closure():
-    mean = model.offered(systems.tracking())
+    mean = model.theory_of(systems.tracking())
     with pytest.raises(ParameterError, match="of a closure over teachers there are no students"):
         mean.predict(mean.Parameters(N=3, d=3, A=0.5))

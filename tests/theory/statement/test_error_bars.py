@@ -38,7 +38,7 @@ FAULTS = {
 def stated(kind):
     """A statement, its theory and parameters."""
     made = find(str(NOISY)).statement if kind == "noisy" else systems.retrieval()
-    theory = model.offered(made)
+    theory = model.theory_of(made)
     return theory, theory.Parameters(**(SIZES if kind == "retrieval" else {}))
 
 

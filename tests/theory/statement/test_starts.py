@@ -79,7 +79,7 @@ def test_covariance_of_order_parameters_is_that_of_drawn_ones(make):
     drawn = starts.ordered(made, starts.starts(made, p, 40_000))
     predicted = passage.covariance(made, p)
     np.testing.assert_allclose(np.diag(np.cov(drawn)), np.diag(predicted), rtol=0.05)
-    assert ("t_50" in model.offered(stated).onset(p).numbers) and predicted.min() >= 0
+    assert ("t_50" in model.theory_of(stated).onset(p).numbers) and predicted.min() >= 0
 
 
 def test_orthogonal_weights_are_orthogonal():
@@ -204,7 +204,7 @@ def test_onset_and_times_of_drawn_starts(kind, monkeypatch):
     """Medians and quantiles are those of the drawn times; nothing is left without a number."""
     monkeypatch.setattr(onset, "DRAWS", FEW)
     _, made, p = kind
-    theory = model.offered(made.statement)
+    theory = model.theory_of(made.statement)
     p = p.replace(sigma=0.1)
     found, drawn = theory.onset(p), theory.emergence_times(p, seeds=onset.DRAWS)
     assert found.numbers["t_50"] == pytest.approx(float(drawn.t_50.median()))
@@ -214,7 +214,7 @@ def test_onset_and_times_of_drawn_starts(kind, monkeypatch):
 def test_times_over_fields_and_medians_without_draws():
     """Drawn times take arrays of fields; without draws there are medians and quantiles."""
     p = model.parameters(STATED)()
-    theory = model.offered(STATED)
+    theory = model.theory_of(STATED)
     assert theory.emergence_times(p, seeds=5, sigma=[0.1, 0.2]).t_50.dims == ("sigma", "draw")
     assert {"t_50", "t_50_5", "t_50_95"} <= set(theory.emergence_times(p, beyond=True))
 
@@ -222,7 +222,7 @@ def test_times_over_fields_and_medians_without_draws():
 def test_a_run_that_is_too_short_says_so():
     """What has not happened is infinite, and counted."""
     stated = KINDS["a saddle"]()
-    theory, p = model.offered(stated), model.parameters(stated)()
+    theory, p = model.theory_of(stated), model.parameters(stated)()
     whole = theory.emergence_times(p, seeds=200)
     cut = theory.emergence_times(p, seeds=200, until=float(whole.t_50.median()))
     assert not np.isfinite(cut.t_90).all()
@@ -239,7 +239,7 @@ def hidden():
 
 def test_directions_outside_of_the_classes_are_refused():
     """Every entry point names what grows; asked for all the same, it answers."""
-    theory = model.offered(hidden())
+    theory = model.theory_of(hidden())
     p = theory.Parameters()
     inside, outside = passage.outside(onset.at_sizes(theory.statement, p), p)
     assert inside == pytest.approx(2, rel=1e-6) and outside == pytest.approx(2, rel=1e-6)
@@ -261,7 +261,7 @@ def test_classes_without_entries_are_refused(start):
     U, V = weight("U", key, key, start=start), weight("V", key, value, start=start)
     logit = lambda v: total(lambda j: U[k, j] * V[j, v], key)  # noqa: E731
     loss = cross_entropy(logit, over=value, target=f(k))
-    theory = model.offered(statement(loss, name="map", values=dict(N=4, M=6)))
+    theory = model.theory_of(statement(loss, name="map", values=dict(N=4, M=6)))
     p, seeds = theory.Parameters(), None if start == 1 else 2
     calls = theory.onset, theory.emergence_times, lambda q: theory.predict(q, seeds=seeds)
     insisting = [] if start == 1 else [lambda q: theory.predict(q, seeds=seeds, beyond=True)]
@@ -286,7 +286,7 @@ def test_entries_that_scatter_widely_are_refused(monkeypatch):
         f, k = teacher("f", (key,), value), draw(key)
         W = weight("W", key, value, start=orthogonal(size))
         loss = cross_entropy(lambda v, W=W, k=k: W[k, v], over=value, target=f(k))
-        theory = model.offered(statement(loss, name="map", values=dict(N=6, M=6)))
+        theory = model.theory_of(statement(loss, name="map", values=dict(N=6, M=6)))
         wide = pytest.raises(ParameterError, match="deviation 0.367")
         with wide if refused else contextlib.nullcontext():
             theory.emergence_times(theory.Parameters(), seeds=3)
@@ -328,7 +328,7 @@ def test_what_does_not_fit_is_refused_in_one_line(call, said):
 
 def theory_of(sigma):
     """Of the statement with no saddle."""
-    return model.offered(STATED)
+    return model.theory_of(STATED)
 
 
 def parameters_of(sigma):
@@ -346,7 +346,7 @@ def singular(start):
 
 def plain():
     """A statement whose weights start at zero."""
-    return model.offered(PLAIN)
+    return model.theory_of(PLAIN)
 
 
 STATED, PLAIN = KINDS["no saddle"](), table(0)

@@ -76,7 +76,7 @@ VARIANCE = {"gaussian": lambda n: 1, "uniform": lambda n: 1 / 3, "orthogonal": l
 @functools.cache
 def derivation(kind):
     """A statement's derivation, once."""
-    return model.offered(KINDS[kind]()).derived()
+    return model.theory_of(KINDS[kind]()).derived()
 
 
 def smallest(kind):
@@ -199,7 +199,7 @@ def inject(fault, monkeypatch):
 def students():
     """Four thousand students of retrieval on pairs of inputs."""
     stated = derivation("retrieval").statement
-    p = model.offered(stated).Parameters(
+    p = model.theory_of(stated).Parameters(
         N=4, M=4, P=2, eta=0.25, batch_size=2, steps=120, eval_every=20
     )
     return stated, p, student.train(stated, p, 4000)
@@ -208,7 +208,7 @@ def students():
 def judged(stated, p, runs):
     """Rows of these students."""
     names = [x.name for x in onset.at_sizes(stated, p).flow.state]
-    return rows.checks(names, model.offered(stated).predict(p, fluctuations=True), runs)[0]
+    return rows.checks(names, model.theory_of(stated).predict(p, fluctuations=True), runs)[0]
 
 
 def test_students_of_retrieval(students):
@@ -216,7 +216,7 @@ def test_students_of_retrieval(students):
     stated, p, runs = students
     found = judged(stated, p, runs)
     assert [c.within for c in found] == [True, True] and min(c.detectable for c in found) < 0.3
-    curve = model.offered(stated).predict(p, fluctuations=True)
+    curve = model.theory_of(stated).predict(p, fluctuations=True)
     assert curve.delta_K_bias[3] < 0 < curve.delta_K_bias[-1]
     error = runs.std("seed", ddof=1) / np.sqrt(runs.sizes["seed"])
     for name in ("delta_K", "delta_V"):
@@ -238,11 +238,11 @@ def test_spread_of_students_whose_inputs_differ():
         ("noisy", {}),
         ("coinciding_values", dict(N=4, M=2, eta=0.1, batch_size=16, steps=200)),
     ):
-        p = model.offered(stated := derivation(name).statement).Parameters(**more)
+        p = model.theory_of(stated := derivation(name).statement).Parameters(**more)
         runs = student.train(stated, p, 1000)
         found = [c for c in judged(stated, p, runs) if c.name.startswith("variance")]
         assert found and all(c.within and c.detectable < 0.33 for c in found)
-        less = model.offered(stated).predict(p.replace(batch_size=24), fluctuations=True)
+        less = model.theory_of(stated).predict(p.replace(batch_size=24), fluctuations=True)
         names = [c.name.split()[2] for c in found]
         failed = [c.verdict == "FAIL" for c in rows.checks(names, less, runs)[0]]
         assert sum(failed) >= len(names)
@@ -251,8 +251,8 @@ def test_spread_of_students_whose_inputs_differ():
 def test_stationary_variance_of_regression():
     """One-pass linear regression: eta s^2 / (B (2 - eta a^2 / N)) per entry at the optimum."""
     stated = derivation("noisy").statement
-    p = model.offered(stated).Parameters(steps=400, eval_every=100)
-    curve, rate = model.offered(stated).predict(p, fluctuations=True), 0.8**2 / 3
+    p = model.theory_of(stated).Parameters(steps=400, eval_every=100)
+    curve, rate = model.theory_of(stated).predict(p, fluctuations=True), 0.8**2 / 3
     one = p.eta * 0.5**2 / (p.batch_size * (2 - p.eta * rate))
     assert float(curve.w_sd[-1] ** 2) == pytest.approx(one / 3, rel=1e-9)  # of a mean of three
     assert float(curve.w_bias[-1]) == pytest.approx(0, abs=1e-15)

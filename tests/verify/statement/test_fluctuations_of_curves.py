@@ -52,10 +52,10 @@ def test_the_flow_is_the_recursion_in_small_steps():
     """Their difference falls with the step, at one ratio of step and batch."""
     made, gaps = derivation("bigram"), []
     for eta, batch in ((0.4, 8), (0.2, 4), (0.1, 2)):
-        p = model.offered(made.statement).Parameters(
+        p = model.theory_of(made.statement).Parameters(
             N=5, eta=eta, batch_size=batch, steps=round(8 / eta), eval_every=round(2 / eta)
         )
-        steps = model.offered(made.statement).predict(p, fluctuations=True)
+        steps = model.theory_of(made.statement).predict(p, fluctuations=True)
         flow = made.fluctuations.solve(p, at=steps.t.values, t=8.0)
         gaps.append(float(abs(flow.bias_delta_W - steps.delta_W_bias).max()))
         assert float(abs(flow.variance_delta_W).max()) < 1e-15
@@ -66,13 +66,13 @@ def test_the_flow_is_the_recursion_in_small_steps():
 
 def test_the_flow_of_random_starts_is_the_recursion_in_small_steps():
     """Likewise, of bias and variance."""
-    made = model.offered(random_starts.gated(gates=0, N=4)).derived()
+    made = model.theory_of(random_starts.gated(gates=0, N=4)).derived()
     gaps = []
     for eta in (0.2, 0.1, 0.05):
-        p = model.offered(made.statement).Parameters(
+        p = model.theory_of(made.statement).Parameters(
             sigma=0.1, eta=eta, steps=round(4 / eta), eval_every=round(1 / eta)
         )
-        steps = model.offered(made.statement).predict(p, fluctuations=True)
+        steps = model.theory_of(made.statement).predict(p, fluctuations=True)
         flow = made.fluctuations.solve(p, at=steps.t.values, t=4.0)
         off = flow.bias_delta_W - steps.delta_W_bias, flow.variance_delta_W - steps.delta_W_sd**2
         gaps.append([float(abs(x).max()) for x in off])
@@ -85,10 +85,10 @@ def test_the_flow_of_random_starts_is_the_recursion_in_small_steps():
 def test_no_claim_where_shifts_are_large():
     """After the time of trust bias and spread are NaN, and a note says so."""
     stated = derivation("retrieval").statement
-    p = model.offered(stated).Parameters(
+    p = model.theory_of(stated).Parameters(
         N=4, M=4, P=2, eta=8.0, batch_size=1, steps=30, eval_every=1
     )
-    curve = model.offered(stated).predict(p, fluctuations=True)
+    curve = model.theory_of(stated).predict(p, fluctuations=True)
     trust = curve.attrs["trust"]
     assert 0 < trust < 240 and "claimed before t" in curve.attrs["assumptions"]
     assert (curve.delta_K_bias.isnull() == (curve.t >= trust)).all()
@@ -106,7 +106,7 @@ def test_spread_of_the_loss_near_its_minimum():
     a, b = draw(letter), draw(letter)
     size = dict(N=4, eta=0.1, batch_size=32, steps=300, eval_every=30)
     stated = statement(log(1 + exp(w)) - w * eq(a, b), name="logistic", values=size)
-    theory = model.offered(stated)
+    theory = model.theory_of(stated)
     p = theory.Parameters()
     told, runs = theory.predict(p, fluctuations=True), student.train(stated, p, 10_000)
     measured = (np.log1p(np.exp(runs.w)) - runs.w / 4).std("seed").values[1:]
@@ -119,7 +119,7 @@ def test_spread_of_the_loss_near_its_minimum():
 def test_curve_is_that_of_descent_and_of_runs():
     """Without fluctuations the same curve; runs at their own times; other runs are refused."""
     stated = derivation("bigram").statement
-    theory = model.offered(stated)
+    theory = model.theory_of(stated)
     p = theory.Parameters(N=4, batch_size=4, steps=20, eval_every=5)
     one, two = theory.predict(p), theory.predict(p, fluctuations=True)
     for x in one:
@@ -137,7 +137,7 @@ def test_curve_is_that_of_descent_and_of_runs():
 def test_a_single_student_is_one_of_many():
     """Descent of the students trained at once is that of the reference, on the same inputs."""
     stated = derivation("retrieval").statement
-    p = model.offered(stated).Parameters(
+    p = model.theory_of(stated).Parameters(
         N=4, M=3, P=2, eta=0.7, batch_size=3, steps=5, eval_every=1
     )
     runs, one = student.train(stated, p, 4, seed=3), Student(stated)
@@ -198,7 +198,7 @@ REFUSED = {
 @pytest.mark.parametrize("message", REFUSED)
 def test_refusals(message):
     """In one line."""
-    theory = model.offered(REFUSED[message]())
+    theory = model.theory_of(REFUSED[message]())
     with pytest.raises(ParameterError, match=message):
         theory.predict(theory.Parameters(), fluctuations=True)
 

@@ -225,7 +225,7 @@ def test_students_against_the_flow_with_power(tmp_path, monkeypatch):
     assert {c.verdict for c in found} == {"agrees"}
     assert {c.equation for c in found} == {"loss", "delta_V", "delta_K"}
     assert {c.verdict for c in trajectories.checks(stated, whole, all_)} == {"exact"}
-    theory = model.offered(stated)
+    theory = model.theory_of(stated)
     flow = theory.derived().written(sizes).flow.solve(whole, at=all_.t.values, t=float(all_.t[-1]))
     off = max(float(abs(flow[x] - all_[x]).max() / abs(flow[x]).max()) for x in all_.data_vars)
     assert f" {off:.1%} of the largest size" in trajectories.lag(stated, whole, all_)

@@ -14,7 +14,7 @@ from theory.induction_heads.bursty import emergence
 from theory.induction_heads.bursty.emergence import B, N, alpha, beta, gamma, stated
 from theory.runtime import memory
 from theory.statement import kept
-from theory.statement.model import served
+from theory.statement.model import package_theory
 
 __all__ = [
     "Parameters",
@@ -210,11 +210,13 @@ def spread_time(p: Any, window: Share = 0.5, draws: Draws = 256) -> float:
     return Mixture(spread(p.N, p.B, window, draws), np.full(draws, 1 / draws)).time()
 
 
-Parameters, derived, flow, flows, sections, equations, onset, emergence_times, predict = served(
-    stated,
-    {
-        "Burst of right pairs: emergence": [emergence],
-        "Bursts of random size": [emergence.mixture_equations],
-    },
-    NUMBERS,
+Parameters, derived, flow, flows, sections, equations, onset, emergence_times, predict = (
+    package_theory(
+        stated,
+        {
+            "Burst of right pairs: emergence": [emergence],
+            "Bursts of random size": [emergence.mixture_equations],
+        },
+        NUMBERS,
+    )
 )

@@ -28,7 +28,7 @@ from theory.induction_heads.in_weights.emergence import (
     tau,
     w,
 )
-from theory.statement.model import served
+from theory.statement.model import package_theory
 
 __all__ = [
     "Parameters",
@@ -298,11 +298,13 @@ NUMBERS = {
 }
 
 
-Parameters, derived, flow, flows, sections, equations, onset, emergence_times, predict = served(
-    stated,
-    {
-        "In-context against in-weights learning: the race": [emergence],
-        "In-context against in-weights learning: weight decay": [transience],
-    },
-    NUMBERS,
+Parameters, derived, flow, flows, sections, equations, onset, emergence_times, predict = (
+    package_theory(
+        stated,
+        {
+            "In-context against in-weights learning: the race": [emergence],
+            "In-context against in-weights learning: weight decay": [transience],
+        },
+        NUMBERS,
+    )
 )

@@ -25,7 +25,7 @@ from theory.statement import (
     total,
     weight,
 )
-from theory.statement.model import offered
+from theory.statement.model import theory_of
 
 # In-context against in-weights learning (Nguyen and Reddy, arXiv:2412.00104)
 #
@@ -117,7 +117,7 @@ SCORE = sp.log(a * L * R / ((1 - a) * B))  # beta, at an attention
 SIZES = {n: L * R / B, K: L * C, kappa: L / (L - 1), q: sp.sqrt(1 / ((L - 1) * C))}
 
 
-flow = cache(offered(stated).flow)  # the flow of all classes of weights
+flow = cache(theory_of(stated).flow)  # the flow of all classes of weights
 
 
 def read(x: sp.Expr) -> sp.Expr:
