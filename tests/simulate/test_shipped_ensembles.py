@@ -11,12 +11,19 @@ from theory import state_tracking as st
 from verify.emergence import first_crossing
 from verify.state_tracking import ensemble, trajectories
 
-NAMES = ("demo", "table_1", "table_2")
+NAMES = ("demo", "table_1", "table_2")  # with entries of attention and accuracies of steps
+ALL = (*NAMES, "table_1_100")
+
+
+@pytest.fixture(scope="module", params=ALL)
+def shipped(request):
+    """Parameters and runs of one ensemble."""
+    return ensemble.shipped(request.param)
 
 
 @pytest.fixture(scope="module", params=NAMES)
-def shipped(request):
-    """Parameters and runs of one ensemble."""
+def whole(request):
+    """The same, with all that was measured."""
     return ensemble.shipped(request.param)
 
 
@@ -37,11 +44,11 @@ def test_logit_variances_grow_as_attention_locks(shipped):
     assert float(runs.variance_other.max()) < entry
 
 
-def test_attention_is_alike_on_the_diagonal_and_uneven_off_it(shipped):
+def test_attention_is_alike_on_the_diagonal_and_uneven_off_it(whole):
     """Fig. 5: spread over mean, in every seed: below 0.3 on the diagonal at all times, and more
     than three times that (4.4 at worst) off it once A exceeds 0.4.
     """
-    p, runs = shipped
+    p, runs = whole
     rows = runs.attention.transpose("seed", "alpha", "step", "action").values
     diagonal = np.diagonal(rows, axis1=2, axis2=3)
     others = rows[:, :, ~np.eye(p.L, dtype=bool)]
@@ -55,7 +62,7 @@ def test_attention_is_alike_on_the_diagonal_and_uneven_off_it(shipped):
 LATER = {"demo": (-0.24, 0.03), "table_1": (0.01, 0.06), "table_2": (-0.11, 0.08)}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_off_target_overlap_saturates(name):
     """Sec. 4.3: S of the flow (15) stays once attention is nearly perfect, from every seed's own
     start; students' S stays on average at Table 1, and falls at the demo's setting.
@@ -76,11 +83,11 @@ def test_off_target_overlap_saturates(name):
     assert found == pytest.approx(LATER[name], abs=0.005)  # to the digits given
 
 
-def test_recovery_matters_less_and_less(shipped):
+def test_recovery_matters_less_and_less(whole):
     """Sec. 5: the part of right final states that owes itself to recovery falls from all of them to
     none.
     """
-    p, runs = shipped
+    p, runs = whole
     chain = runs.step_accuracy.prod("step")
     through_errors = (1 - chain / runs.rollout_accuracy).mean("seed").values
     assert through_errors[0] > 0.999 and abs(through_errors[-1]) < 1e-3
@@ -200,7 +207,7 @@ def test_attention_waits_and_rises(shipped):
     assert (A[:, -1] > 0.999).all()
 
 
-@pytest.mark.parametrize("name", [*NAMES, "rope_linear"])
+@pytest.mark.parametrize("name", [*ALL, "rope_linear"])
 def test_logic_learns_a_mixture_before_attention_lets_it_align(name):
     """Sec. 4.3, App. G: R outgrows S from the start; until A doubles R makes less than 15% of its
     way, S nearly half or more, and the other actions together weigh more than the right one; past
@@ -225,7 +232,7 @@ def test_logic_learns_a_mixture_before_attention_lets_it_align(name):
 GAINED = {"demo": (1.0, 1.0), "table_1": (1.05, 1.14), "table_2": (1.0, 1.01)}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_overlaps_start_as_the_linear_loss_says(name):
     """App. G: Eq. (78), until attention leaves, at Table 1 a little before alpha = 1."""
     p, runs = ensemble.shipped(name)
@@ -261,9 +268,9 @@ def test_attention_off_the_diagonal_is_even_at_the_start(name):
     assert (ansatz[:, -1] / measured[:, -1]).mean() == pytest.approx(end, rel=0.05)
 
 
-def test_diagonal_entries_are_near_their_mean(shipped):
+def test_diagonal_entries_are_near_their_mean(whole):
     """Sec. 4.2: largest distance of an entry from A, and spread over mean, at any time."""
-    p, runs = shipped
+    p, runs = whole
     rows = runs.attention.transpose("seed", "alpha", "step", "action").values
     diagonal = np.diagonal(rows, axis1=2, axis2=3)
     mean = diagonal.mean(-1)
@@ -277,7 +284,7 @@ def test_diagonal_entries_are_near_their_mean(shipped):
 RISE = {"demo": (1.26, 2.0, 0.82), "table_1": (0.53, 0.94, 0.75), "table_2": (0.82, 1.46, 1.61)}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_slope_with_and_without_the_closure(name):
     """App. E: kept, A rises more steeply than by (15), and than students at Tables 1 and 2; at the
     demo's setting students are steeper than either.
@@ -325,7 +332,7 @@ def test_how_far_closure_and_rollout_formulas_are_off(name):
 MEANS = {"demo": (0.106, -0.100), "table_1": (0.037, -0.039), "table_2": (-0.037, 0.036)}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_how_far_predicted_mean_logits_are_off(name):
     """Figs. 4, 6 and 10: means over seeds against (15) from every seed's own start."""
     p, runs = ensemble.shipped(name)
