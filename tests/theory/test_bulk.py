@@ -69,10 +69,10 @@ def test_same_as_one_after_the_other(model, monkeypatch):
     swept = {"eta": np.geomspace(0.1, 1, 5), "L": np.arange(4, 12)[:, None]}
     events = {"half": system.state[0] - sp.Rational(1, 2), "low": sp.Symbol("loss") - 1}
     if model == "own":
-        p, system, swept = {"k": 1.0, "a": 0.1}, LOGISTIC, {"k": MANY}
+        p, system, swept = {"k": 1.0, "a": 0.1}, LOGISTIC, {"k": MANY[::4]}
         events = {"kink": sp.Abs(x - 0.3) - 0.2, "fast": sp.exp(40 * x) - sp.exp(20)}
     both = []
-    for fewest in (bulk.FEWEST, 10**9):
+    for fewest in (1, 10**9):
         monkeypatch.setattr(bulk, "FEWEST", fewest)
         both.append(system.solve(p, until=end, at=np.linspace(0, end, 7), events=events, **swept))
     assert both[0].attrs.pop("solver") != both[1].attrs.pop("solver")

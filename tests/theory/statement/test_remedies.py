@@ -363,7 +363,14 @@ def edited(text, change):
     return text
 
 
-@pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
+LONG = ("two samples", "attention and a bigram table", "a read-out of two tokens")
+LONG += ("two tasks, shared tables",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [pytest.param(x, id=k, marks=[pytest.mark.slow] * (k in LONG)) for k, x in REFUSED.items()],
+)
 def test_every_proposed_change_works(text):
     """At least one is proposed, and something moves after it."""
     message = refusal(text)
