@@ -240,7 +240,8 @@ def test_a_script_shows_the_line_first(before, tmp_path, forked):
         try:
             exec(compile(script.read_text(), script, "exec"), {"__name__": "__main__"})
         except Exception as error:
-            sys.excepthook(type(error), error, error.__traceback__.tb_next)
+            error.with_traceback(error.__traceback__.tb_next)  # as without this function
+            sys.excepthook(type(error), error, error.__traceback__)
             sys.exit(1)
 
     done = forked(run, anew=True)

@@ -112,7 +112,8 @@ def test_stiff_points_are_integrated_alone():
         (flow({x: k * x}, {x: k}), np.geomspace(1e-300, 1, 40), ("at k = 1e-300", "starts below")),
     ],
 )
-def test_points_that_fail_are_named(system, values, words):
+def test_points_that_fail_are_named(system, values, words, monkeypatch):
+    monkeypatch.setattr(Flow._functions, "__defaults__", (30_000,))  # given up ten times as soon
     with pytest.raises(ParameterError) as error:
         system.solve({"k": 0.01}, t=1.0, k=values)
     assert all(word in str(error.value) for word in words) and "\n" not in str(error.value)
