@@ -36,7 +36,7 @@ def equations():
 def test_what_is_damaged_is_derived_anew(file):
     """Bits, ends, and parts of another type."""
     truth, raw, rng = equations(), file.read_bytes(), random.Random(0)
-    for _ in range(15):
+    for _ in range(50):
         file.write_bytes(damaged(raw, rng))
         assert equations() == truth
         file.write_text(json.dumps(exchanged(json.loads(raw), rng)))
