@@ -337,7 +337,7 @@ def known_score():
         known_score,
         systems.bigram,
         systems.recall,
-        functools.partial(systems.recall, "softmax"),
+        pytest.param(functools.partial(systems.recall, "softmax"), marks=pytest.mark.slow),
         systems.retrieval,
         systems.regression,
         systems.tracking,
