@@ -30,7 +30,7 @@ from theory import registry
 gc.set_threshold(100_000)  # small objects of SymPy are rarely cyclic: as `theory.runtime.cli.run`
 pytest_plugins = ["tests.frozen"]
 ROOT = Path(__file__).parents[1]
-WINGS = ("theory", "simulate", "verify", "papers")
+OWN = ("theory", "simulate", "verify", "papers", "linear_attention")  # it is installed
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -115,7 +115,7 @@ def _become(work: Callable | str, arguments: tuple, files: list, seconds: int, a
         sys.stdout, sys.stderr = (open(k, "w", closefd=False) for k in (1, 2))  # noqa: SIM115
         warnings.simplefilter("ignore", RuntimeWarning)  # of runpy: the module is loaded
         sys.argv = [str(work), *arguments]
-        for name in [x for x in sys.modules if anew and x.partition(".")[0] in WINGS]:
+        for name in [x for x in sys.modules if anew and x.partition(".")[0] in OWN]:
             del sys.modules[name]
         if callable(work):
             work()

@@ -202,7 +202,7 @@ def judged(seed):
 
 
 @pytest.mark.parametrize(
-    "seeds", (range(5), pytest.param(range(5, 200), marks=pytest.mark.slow)), ids=len
+    "seeds", (range(8), pytest.param(range(8, 200), marks=pytest.mark.slow)), ids=len
 )
 def test_random_flows(seeds):
     """`solve` misses no event, and no value, of random flows."""
