@@ -30,6 +30,7 @@ from theory import registry
 gc.set_threshold(100_000)  # small objects of SymPy are rarely cyclic: as `theory.runtime.cli.run`
 pytest_plugins = ["tests.frozen"]
 ROOT = Path(__file__).parents[1]
+OWN = ("theory", "simulate", "verify", "papers", "linear_attention")  # it is installed
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -81,15 +82,18 @@ def forked(tmp_path_factory) -> Callable:
     and stderr, as `subprocess.run` returns them.
 
     Fork shares what this process has loaded and derived; one real start per wing is kept elsewhere.
+    With ``anew`` the toolkit's own modules are loaded again, as where nothing was loaded.
     """
 
-    def run(work: Callable | str, *arguments: str, seconds: int = 120) -> SimpleNamespace:
+    def run(
+        work: Callable | str, *arguments: str, seconds: int = 120, anew: bool = False
+    ) -> SimpleNamespace:
         folder = tmp_path_factory.mktemp("process")
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(open(folder / name, "w+")) for name in ("out", "err")]
             child = os.fork()
             if child == 0:
-                _become(work, arguments, files, seconds)
+                _become(work, arguments, files, seconds, anew)
             _, status = os.waitpid(child, 0)
             return SimpleNamespace(
                 returncode=os.waitstatus_to_exitcode(status),
@@ -100,7 +104,7 @@ def forked(tmp_path_factory) -> Callable:
     return run
 
 
-def _become(work: Callable | str, arguments: tuple, files: list, seconds: int) -> None:
+def _become(work: Callable | str, arguments: tuple, files: list, seconds: int, anew: bool) -> None:
     """Be the process; does not return."""
     code = 1
     gc.freeze()  # a collection would write to, so copy, all that is shared
@@ -111,6 +115,8 @@ def _become(work: Callable | str, arguments: tuple, files: list, seconds: int) -
         sys.stdout, sys.stderr = (open(k, "w", closefd=False) for k in (1, 2))  # noqa: SIM115
         warnings.simplefilter("ignore", RuntimeWarning)  # of runpy: the module is loaded
         sys.argv = [str(work), *arguments]
+        for name in [x for x in sys.modules if anew and x.partition(".")[0] in OWN]:
+            del sys.modules[name]
         if callable(work):
             work()
         else:

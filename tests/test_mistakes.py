@@ -230,11 +230,21 @@ mine()
 
 
 @pytest.mark.parametrize("before", ["", "import sys; sys.excepthook = lambda *_: print('theirs')"])
-def test_a_script_shows_the_line_first(before, tmp_path):
+def test_a_script_shows_the_line_first(before, tmp_path, forked):
     """Then the caller's own lines, none of the toolkit's; another's hook is theirs."""
     script = tmp_path / "mine.py"
     script.write_text(SCRIPT.format(N=-3, before=before))
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+
+    def run():
+        sys.excepthook = sys.__excepthook__
+        try:
+            exec(compile(script.read_text(), script, "exec"), {"__name__": "__main__"})
+        except Exception as error:
+            error.with_traceback(error.__traceback__.tb_next)  # as without this function
+            sys.excepthook(type(error), error, error.__traceback__)
+            sys.exit(1)
+
+    done = forked(run, anew=True)
     assert done.returncode == 1
     if before:
         assert done.stdout == "theirs\n" and not done.stderr

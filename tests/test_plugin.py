@@ -2,13 +2,8 @@
 every command.
 """
 
-import os
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
 FILES = {
     "toy_product/__init__.py": '''
         """A product of two weights that learns the number one: its overlap follows a logistic curve."""
@@ -143,7 +138,7 @@ print("all served")
 """
 
 
-def test_a_model_of_another_package(tmp_path):
+def test_a_model_of_another_package(tmp_path, monkeypatch, forked):
     """Derivation, onset, LaTeX, students, a sweep, checks and a ledger, without an edit here; a
     broken package is named and left out.
     """
@@ -151,14 +146,9 @@ def test_a_model_of_another_package(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text))
-    done = subprocess.run(
-        [sys.executable, "-c", RUN],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))},
-    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    done = forked(lambda: exec(RUN, {}), seconds=300, anew=True)
     assert done.returncode == 0, done.stderr[-1500:]
     assert done.stdout.rstrip().endswith("all served") and "1 exact, 0 FAIL" in done.stdout
     assert (tmp_path / "toy_product/papers/evidence.json").is_file() and list(

@@ -166,7 +166,11 @@ def building(tmp_path):
 
 @pytest.mark.parametrize(
     ("first", "forks"),
-    [(ALONE, True), pytest.param(REFUSED, True, marks=pytest.mark.slow), (THREADS, False)],
+    [
+        (ALONE, True),
+        pytest.param(REFUSED, True, marks=pytest.mark.slow),
+        pytest.param(THREADS, False, marks=pytest.mark.slow),
+    ],
     ids=["alone", "refused", "threads"],
 )
 def test_kernels_of_a_build_are_forked(tmp_path, building, first, forks):
@@ -183,6 +187,22 @@ def test_kernels_of_a_build_are_forked(tmp_path, building, first, forks):
     assert f"['1'] given {tmp_path} {forks}" in said
     assert 'alt="A line: it rises."' in said
     assert not list((tmp_path / "temporary").glob("*/socket"))
+
+
+def test_beside_threads_nothing_is_forked():
+    """Sphinx runs without a server, and a line says so; its pages are built in the long form."""
+    ended = "forked.sphinx = lambda: sys.exit('DOCS_SERVER' in os.environ)\nforked.build([])"
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"{THREADS}import forked, os, sys\nforked.prepare = prepare\n{ended}",
+        ],
+        env={**os.environ, "PYTHONPATH": str(FILE.parent)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0 and "started threads" in done.stderr
 
 
 def test_an_interrupted_build_leaves_nothing(tmp_path, building):

@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import os
 import re
 import subprocess
 import sys
@@ -372,17 +371,13 @@ extensions = ["sphinx.ext.autodoc", "pages"]
 
 
 @pytest.mark.parametrize("bad", ["", "two"])
-def test_a_page_of_the_explorer_that_fails_fails_the_build(tmp_path, bad):
+def test_a_page_of_the_explorer_that_fails_fails_the_build(tmp_path, bad, forked, monkeypatch):
     """Otherwise all are there when the build ends, however many processes write them."""
     pytest.importorskip("sphinx", reason="sphinx is not installed (extra docs)")
     (tmp_path / "conf.py").write_text(CONF.replace("BAD", bad))
     (tmp_path / "index.rst").write_text("Page\n====\n")
-    built = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-j", "2", "-q", tmp_path, tmp_path / "html"],
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'docs/_extensions'}{os.pathsep}{ROOT}"},
-        capture_output=True,
-        text=True,
-    )
+    monkeypatch.syspath_prepend(ROOT / "docs/_extensions")
+    built = forked("sphinx", "-j", "2", "-q", str(tmp_path), str(tmp_path / "html"))
     assert (built.returncode != 0) is bool(bad), built.stderr[-2000:]
     assert ("no page of this model" in built.stderr) is bool(bad)
     pages = {path.stem: path.read_text() for path in (tmp_path / "html/explore").glob("*.html")}

@@ -6,8 +6,6 @@ import ast
 import contextlib
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -39,7 +37,7 @@ def _gradients_again(model, tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def fresh():
+def fresh(forked):
     """Verdicts of the quickest command in a process of its own, and modules that it loaded."""
     script = (
         "import sys\nfrom theory.registry import find\nfrom verify.report import Request, collect\n"
@@ -48,9 +46,8 @@ def fresh():
         "    n for n, m in sys.modules.items() if not hasattr(m, '__path__')\n"
         "    and n.partition('.')[0] in ('theory', 'simulate', 'verify')], sep='\\n')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
-    )
+    done = forked(lambda: exec(script, {}), anew=True)
+    assert done.returncode == 0, done.stderr
     return [ast.literal_eval(line) for line in done.stdout.splitlines()]
 
 

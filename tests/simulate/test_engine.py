@@ -188,7 +188,10 @@ def test_exponentials(dtype):
     assert (of_rows(np.full(32, -1e30, dtype)) == 0).all()
 
 
-@pytest.mark.parametrize(("N", "n_train"), [(2, 1), (16, 3), (17, 40), (33, 40), (70, 40)])
+@pytest.mark.parametrize(
+    ("N", "n_train"),
+    [(2, 1), (16, 3), (17, 40), pytest.param(33, 40, marks=pytest.mark.slow), (70, 40)],
+)
 def test_rows_of_any_length_in_groups_of_any_size(tiny, make, N, n_train):
     """Full and partly filled vectors, groups of no row to more than four: as by autograd, in double
     precision; 1e-11 is 30 times the rounding of the largest logits, 400, in the exponent.

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 from modules import Line, X, Y
-from tiny import ALONE, EACH_KIND, FIRST, STUDENTS, bits, noting, student
+from tiny import ALONE, EACH_KIND, FIRST, KINDS, STUDENTS, bits, noting, student
 
 from simulate import __main__ as command
 from simulate import checkpoints, jobs, pool, runs, stack, storage, sweep, systems, training
@@ -28,7 +28,7 @@ from theory.parameters import ParameterError, Stepped
 from theory.runtime import cli
 
 FORKED = ["induction_heads.all"]  # processes cost seconds; all students in the long form
-NAMES = [pytest.param(name, marks=() if name in FIRST else pytest.mark.slow) for name in STUDENTS]
+NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name not in KINDS)) for name in STUDENTS]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,17 @@ if "linear_attention" in registry.MODELS:  # of another package
         "linear_attention.separate": dict(REGRESSION, student="tokens"),
         "linear_attention.separate, population": REGRESSION,
     }
-__all__ = ["ALONE", "EACH_KIND", "FIRST", "STUDENTS", "bits", "in_turn", "noting", "student"]
+__all__ = [
+    "ALONE",
+    "EACH_KIND",
+    "FIRST",
+    "KINDS",
+    "STUDENTS",
+    "bits",
+    "in_turn",
+    "noting",
+    "student",
+]
 FIRST = [name for name in STUDENTS if "," not in name]  # one per system
 # Stacks with and without a clock, single students by steps and by time, a statement. Where only
 # shared code is left to see a fault: by one of each kind here, by every student among the slow

@@ -166,7 +166,7 @@ def test_share_of_the_loss_near_nothing_and_near_all():
         factual_recall.closed_form(p, part, 1 - 1e-12)
 
 
-@pytest.mark.parametrize("d", [16, 256, 4000, 10**4, 10**6, 10**9, 10**12])
+@pytest.mark.parametrize("d", [16, 256, 10**6, 10**12])
 def test_recall_on_the_sphere_at_any_dimension(d):
     """Twice the nodes change nothing, and at large d the sphere is Gaussian."""
     N = d**2 / 40

@@ -81,6 +81,7 @@ TABLED = {
 LONG = ("state_tracking.bypass", "induction_heads.in_weights", "induction_heads.bursty")
 LONG += ("induction_heads", "linear_attention.proportional", "linear_attention.separate")
 LONG += ("induction_heads.markov", "associative_memory.softmax_recall")
+LONG += ("linear_attention.merged", "associative_memory.retrieval")
 CASES = [
     pytest.param(model, p, id=f"{name}-{k}", marks=[pytest.mark.slow] * (k > 0 or name in LONG))
     for name, model in TABLE.items()
@@ -255,8 +256,7 @@ def test_a_grid_says_whose_values_it_has():
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=[pytest.mark.slow] * (n == "positional_semantic")) for n in TABLED],
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * n.startswith("positional")) for n in TABLED]
 )
 def test_a_page_shows_tables(name, browse, tmp_path, monkeypatch):
     """At every place of the sliders the numbers that Python computed, one by one; entries of the

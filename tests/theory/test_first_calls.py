@@ -70,7 +70,8 @@ def answers(name):
     return found
 
 
-HEAVY = ("positional_semantic.online", "induction_heads.bursty")  # as long as five others
+# As long as five others.
+HEAVY = ("positional_semantic.online", "induction_heads.bursty", "positional_semantic")
 systems = pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in HEAVY)) for n in sorted(TABLE)]
 )

@@ -4,6 +4,8 @@ Could see: a wrong rate, balance, clock or end of the integral (each moves a tim
 the unigrams that is none.
 """
 
+import functools
+
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
@@ -114,6 +116,12 @@ def test_many_lags():
     assert ratio == pytest.approx(leading("markov_bigram", late[1]), rel=1e-12)
 
 
+@functools.cache
+def whole_onset():
+    """Of the default parameters."""
+    return markov.onset(markov.Parameters())
+
+
 @pytest.mark.parametrize(
     ("function", "changes", "field"),
     [
@@ -131,7 +139,7 @@ def test_refused(function, changes, field):
         getattr(markov, function)(p)
     assert "\n" not in str(caught.value)
     left_out = {"emergence_time": "T_bigram", "plateau_length": "T_unigram"}[function]
-    assert left_out in markov.onset(markov.Parameters()).numbers
+    assert left_out in whole_onset().numbers
     assert left_out not in markov.onset(p).numbers
 
 

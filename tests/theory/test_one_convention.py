@@ -58,7 +58,12 @@ def test_signatures(name):
             assert set(given[len(first) :]) <= others, question
 
 
-@pytest.mark.parametrize("name", TABLE)
+LONG = ("positional_semantic.online",)  # as long as twenty others
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(x, marks=[pytest.mark.slow] * (x in LONG)) for x in TABLE]
+)
 def test_length_of_a_run(name):
     """`until`, or the model's own time: one answer; both are refused. A model without training time
     says so.

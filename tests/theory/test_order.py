@@ -84,7 +84,7 @@ def test_short_words_by_enumeration(teachers, L):
 
 
 @pytest.mark.parametrize(
-    ("teachers", "L"), [("S_3_regular", 14), ("D_4", 12), (TWO_PARTS, 60), (RANDOM, 30)]
+    ("teachers", "L"), [("S_3_regular", 14), ("D_4", 10), (TWO_PARTS, 60), (RANDOM, 30)]
 )
 def test_long_words_come_to_the_plateau(teachers, L):
     """From above, the distance falling with every action; of a group, by the same factor."""

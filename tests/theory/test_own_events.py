@@ -199,7 +199,7 @@ def test_jumps_in_time_are_ends_of_steps():
         own({x: sp.floor(1000 * t)}, {x: 0}).solve({}, t=100)
 
 
-def test_what_diverges_is_not_said_to_jump():
+def test_what_diverges_is_not_said_to_jump(impatient):
     """|y| has a kink at 0, from which y runs away."""
     rates = {x: -x + (x + 0.8) * sp.Abs(y), y: 2 * y**3 * (x + 0.3)}
     with pytest.raises(ParameterError, match="^own: y diverges near t = 0.683"):

@@ -389,5 +389,9 @@ def test_steps_that_leave_the_well_are_refused(words):
     for function in (ps.predict, extensions.predict):
         with pytest.raises(ParameterError, match=r"eta = .*: must be at most 0.5 / max\(sigma"):
             function(p.replace(**words))
+
+
+def test_the_longest_steps_are_answered():
+    """Just below what is refused."""
     for longest in ({"optimizer": "adam", "eta": 0.1}, {"eta": 2.0}):
-        assert ps.predict(p.replace(**longest)).theta > 0.1
+        assert ps.predict(Parameters(alpha=2.0).replace(**longest)).theta > 0.1

@@ -155,8 +155,10 @@ LONG = {
     ("induction_heads.markov", "emergence_times"),
     ("state_tracking.bypass", "emergence_times"),
     ("positional_semantic", "onset"),
+    ("positional_semantic", "thresholds"),
     ("positional_semantic", "phase_diagram"),
     ("positional_semantic.online", "shares"),
+    ("positional_semantic.online", "share"),
 }
 ALL = [
     pytest.param(

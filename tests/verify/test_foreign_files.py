@@ -91,9 +91,18 @@ ATTRIBUTES = [
 ]
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize(("change", "named"), ATTRIBUTES, ids=range(len(ATTRIBUTES)))
+@pytest.mark.parametrize(
+    ("change", "named", "model"),
+    [
+        pytest.param(
+            *wrong, model, id=f"{k}-{model}", marks=[pytest.mark.slow] * (n != k % len(MODELS))
+        )
+        for k, wrong in enumerate(ATTRIBUTES)
+        for n, model in enumerate(MODELS)
+    ],
+)
 def test_attributes_of_another_kind(ensembles, tmp_path, model, change, named):
+    """By one model, which take turns; by all three among the slow tests."""
     runs.write(change(ensembles(model).copy()), tmp_path / "a.nc")
     assert named in refused(tmp_path / "a.nc", model)
 

@@ -304,7 +304,17 @@ def rates_are_those_of_classes(made):
     assert one == pytest.approx(other, rel=1e-10, abs=1e-12)  # rounding of some thousand terms
 
 
-@pytest.mark.parametrize("stated", [f for f in strangers.ALL if f is not strangers.orthogonal])
+LONG = (strangers.label_mean,)
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        pytest.param(f, marks=[pytest.mark.slow] * (f in LONG))
+        for f in strangers.ALL
+        if f is not strangers.orthogonal
+    ],
+)
 def test_further_systems(stated):
     """Derived, with loss and gradients of all weights equal to listed inputs at another seed."""
     made = derive(stated())
@@ -327,7 +337,7 @@ def known_score():
         known_score,
         systems.bigram,
         systems.recall,
-        functools.partial(systems.recall, "softmax"),
+        pytest.param(functools.partial(systems.recall, "softmax"), marks=pytest.mark.slow),
         systems.retrieval,
         systems.regression,
         systems.tracking,

@@ -228,6 +228,7 @@ def test_students_tell_faults_of_second_order(fault, monkeypatch):
 def test_onset_and_emergence_times():
     """Shift and spread of every time; a delay that does not depend on the batch size."""
     theory, p = stated("retrieval")
+    p = p.replace(eta=0.5, steps=80)
     found, plain = theory.onset(p, fluctuations=True), theory.onset(p)
     assert found.numbers.items() >= plain.numbers.items() and found.setting["eta"] == p.eta
     half = flow("retrieval").observables["loss"] - np.mean(
@@ -297,11 +298,12 @@ document.getElementById("asked").textContent = `${begun} ${seen()}`;
 
 def test_a_page_draws_the_band_where_its_sliders_start(tmp_path):
     """Of both quantities; none where a slider has moved, or without being asked."""
+    opened = opener(tmp_path)
     for words, drawn in ((["--fluctuations"], "2 0"), ([], "0 0")):
         page = tmp_path / "page.html"
         assert explore.main([str(NOISY), *words, "--out", str(page)]) == 0
         page.write_text(page.read_text().replace("</html>", SCRIPT + "</html>"))
-        document, said, _ = opener(tmp_path)(page)
+        document, said, _ = opened(page)
         assert f'<pre id="asked">{drawn}</pre>' in document and not said
 
 

@@ -141,7 +141,7 @@ def test_numbers_that_are_missing_or_do_not_fit(tmp_path):
         model.parameters(statement(V[x, f(x)], values={"B": 1}))
 
 
-def test_a_statement_in_a_package_is_a_registered_model(tmp_path):
+def test_a_statement_in_a_package_is_a_registered_model(tmp_path, forked):
     """An entry point may offer the statement itself."""
     (tmp_path / "stranger.py").write_text(GOOD)
     info = tmp_path / "stranger-1.dist-info"
@@ -156,10 +156,8 @@ def test_a_statement_in_a_package_is_a_registered_model(tmp_path):
         assert registry.find("lookup").title == "Which token is it?"
         __main__.main(["lookup"])
     """
-    found = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True, text=True
-    )
-    assert found.stdout.startswith("lookup: Which token is it?")
+    found = forked(lambda: exec(textwrap.dedent(code), {}), anew=True)
+    assert found.returncode == 0 and found.stdout.startswith("lookup: Which token is it?")
 
 
 def test_what_cannot_be_derived_is_named():

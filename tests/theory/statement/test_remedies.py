@@ -363,7 +363,12 @@ def edited(text, change):
     return text
 
 
-@pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
+LONG = ("two samples", "attention and a bigram table", "a read-out of two tokens")
+LONG += ("two tasks, shared tables",)
+CASES = [pytest.param(x, id=k, marks=[pytest.mark.slow] * (k in LONG)) for k, x in REFUSED.items()]
+
+
+@pytest.mark.parametrize("text", CASES)
 def test_every_proposed_change_works(text):
     """At least one is proposed, and something moves after it."""
     message = refusal(text)

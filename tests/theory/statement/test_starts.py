@@ -200,6 +200,11 @@ def test_third_order_has_no_logarithm():
     assert "to the power -1" in passage.passage(made, p, 0.7, 10_000)
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(k, marks=[pytest.mark.slow] * (k == "four heads")) for k in KINDS],
+    indirect=True,
+)
 def test_onset_and_times_of_drawn_starts(kind, monkeypatch):
     """Medians and quantiles are those of the drawn times; nothing is left without a number."""
     monkeypatch.setattr(onset, "DRAWS", FEW)
