@@ -111,11 +111,29 @@ def report(request: Request) -> Report:
         return beyond(p, runs, said[0])
     compared = against(p, runs)
     if request.runs is None and not request.given:
-        return replace(
-            compared,
-            checks=[*compared.checks, *pictures(*tracking.shipped("table_2"), " at Table 2")],
-        )
+        more = [*pictures(*tracking.shipped("table_2"), " at Table 2"), *hundred()]
+        return replace(compared, checks=[*compared.checks, *more])
     return compared
+
+
+@listed
+def hundred() -> Iterator[Check]:
+    """Fig. 2 as the paper has it: means of a hundred seeds, and the flow from A = 1/L, R = S = 0,
+    when its A is one half and at the end.
+    """
+    p, runs = tracking.shipped("table_1_100")
+    curve = theory_curve(p, runs)
+    half = int(abs(curve.A - 0.5).values.argmin())
+    middle, end = (half, "at A = 1/2 by (15)"), (-1, "at the end")
+    for x, (k, when) in (("A", middle), ("R", middle), ("R", end), ("S", end)):
+        yield sampled(
+            f"{x} of a hundred seeds of Table 1 {when}",
+            f"d{x}_dalpha",
+            float(curve[x][k]),
+            runs[x].isel(alpha=k).values,
+            scale=float(curve[x].max()),
+            band=bands(PAPER, p)[x],
+        )
 
 
 def beyond(p: Parameters, runs: xr.Dataset, said: str) -> Report:
