@@ -38,8 +38,8 @@ def student_times(p: Parameters, seeds: list[int], **training: Any) -> np.ndarra
 
 
 def students(p: Parameters, **training: Any) -> tuple[list[int], np.ndarray, int]:
-    """Seeds and times of students that come with the code, and how many starts are drawn, at Table 1
-    fewer: a draw takes a second.
+    """Seeds and times of students that come with the code, and how many starts are drawn (a second
+    each at Table 1).
     """
     if p != TABLE_1:
         return list(SEEDS), student_times(p, list(SEEDS), **training), DRAWS
