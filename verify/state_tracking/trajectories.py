@@ -128,7 +128,7 @@ def hundred() -> Iterator[Check]:
     for x, (k, when) in (("A", middle), ("R", middle), ("R", end), ("S", end)):
         yield sampled(
             f"{x} of a hundred seeds of Table 1 {when}",
-            f"d{x}_dalpha",
+            x,
             float(curve[x][k]),
             runs[x].isel(alpha=k).values,
             scale=float(curve[x].max()),
