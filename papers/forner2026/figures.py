@@ -306,7 +306,7 @@ FIGURES = {
         ),
         Figure(
             "students",
-            "Every student of Fig. 2 beside the theory from its own initial weights (ours).",
+            "Five of these students, each beside the theory from its own initial weights (ours).",
             of("table_1", own_starts),
         ),
         Figure(
