@@ -160,15 +160,7 @@ class Path:
         Accuracy of a step, relative to every order parameter.
     more : sequence of Expr
         What is evaluated along the way.
-
-    Attributes
-    ----------
-    t, y
-        Time and order parameters, as balls.
-    sizes
-        The largest sizes so far.
-    share
-        Length of the next step over that which its series allows.
+        Attributes ``t``, ``y`` are time and order parameters, ``sizes`` their largest sizes so far.
     """
 
     def __init__(

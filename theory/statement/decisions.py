@@ -31,18 +31,13 @@ from theory.statement.tree import Function, Index, Term, Value, require
 
 
 class Decisions:
-    """Random choices made so far for one input while its loss is computed.
+    """Random choices made so far for one input while its loss is computed, as it asks for them.
 
     An *element* is one member of a sort, or ``many`` equal ones; a *role* is a part of a sort whose
     members the loss may compare; a *frame* is a sum, or a mean over draws, that is being carried
-    out. What the loss asks for is decided when it is first asked for: ``table`` has the element of
-    every index, and of every value under (function, None, arguments), or (function, j, the other
-    arguments and the value) for the argument j of a one-to-one function.
-
-    Attributes
-    ----------
-    balanced : set of Function
-        Teachers whose values were taken to be equally frequent.
+    out; ``balanced`` are teachers whose values were taken to be equally frequent. ``table`` has the
+    element of every index, and of every value under (function, None, arguments), or, of an argument
+    j of a one-to-one function, (function, j, other arguments and value).
     """
 
     def __init__(self, stated: Statement, roles: Roles, *, averaged: bool = False) -> None:
