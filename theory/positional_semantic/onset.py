@@ -331,7 +331,7 @@ NOTE = (
 @scope.guard(MINIMUM)
 def charts(p: Parameters) -> dict[str, xr.Dataset]:
     """Order parameters, losses and errors of both branches over (omega, alpha), and thresholds over
-    omega.
+    omega; NaN where there is no crossing.
     """
     p = p.replace(order=min(p.order, DRAWN_ORDER), alpha=None)
     curves = {b: curve(p, b, ALPHAS, omega=OF_BRANCHES) for b in BOTH}
