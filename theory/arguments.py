@@ -25,12 +25,7 @@ Positive = Annotated[float, Allowed(above=0)]
 Nodes = Annotated[int, Allowed(low=2, high=10**4)]  # of a quadrature, per axis
 Times = Annotated[Iterable[float], Allowed(low=0)]
 Reader = Callable[[str, Any], Any]  # reads an argument, given its name and value
-LISTS = (
-    "Iterable",
-    "Sequence",
-    "Collection",
-    "list",
-)  # type hints that stand for a list of numbers
+LISTS = ("Iterable", "Sequence", "Collection", "list")  # type hints of a list of numbers
 WORDS = "US"  # kinds of NumPy arrays of text
 
 

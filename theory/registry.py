@@ -232,6 +232,7 @@ def of_all(stated: Any, wing: str, module: str | None) -> Any:
     return imported.of(stated) if hasattr(imported, "of") else imported
 
 
+# Models of this toolkit: name, title, paper.
 # fmt: off
 OWN = (
     Model("state_tracking", "Chain-of-thought state tracking: RoPE retrieval + logic module (Forner et al.)",

@@ -139,14 +139,16 @@ def scaling_panel(
 
 @plotting.panels(1, 3, height=3.1)
 def phase_diagram(source: Source, s: Setting, *axes: Any) -> None:
-    """Fig. 3: overlap of the head over alpha, and maps of the winning solution."""
+    """Fig. 3: theta over d at alpha = 1.5, and maps of training loss and test error over omega and
+    alpha.
+    """
     scaling_panel(axes[0], source, s, ("theta",), r"$\theta/\sigma^2$")
     phase_maps(source, s, s.p, (axes[1], axes[2]))
 
 
 @plotting.panels()
 def test_scaling(source: Source, s: Setting, axis: Any) -> None:
-    """Fig. 7: test error over alpha."""
+    """Fig. 7: test error over d at alpha = 1.5."""
     scaling_panel(axis, source, s, ("test_mse_half",), r"test error $E|y-f|^2/(2d)\ [10^{-3}]$")
 
 
@@ -206,7 +208,7 @@ def extension(name: str, source: Source, s: Setting, left: Any, right: Any) -> N
 
 @plotting.panels(2, 2, height=3.0)
 def extension_maps(source: Source, s: Setting, axes: Any) -> None:
-    """Fig. 14: the map of trained students for each extension."""
+    """Fig. 14: the map of training loss for each extension."""
     for axis, (title, change) in zip(axes.flat, EXTENSIONS.values(), strict=True):
         runs = experiment_map(source, s, s.p.replace(**change), s.extension_alphas)
         gap_map(axis, runs, title)

@@ -153,9 +153,8 @@ def burst_descent(
     """
     student = Constrained(p.dimension, p.mask, torch.float64)
     batch = burst_sequences(p, right, task.generator(seed, "train"))
-    share = torch.as_tensor(np.sqrt(chances * len(chances)))[
-        :, None
-    ]  # roots, as they multiply residuals
+    # Roots, as they multiply residuals.
+    share = torch.as_tensor(np.sqrt(chances * len(chances)))[:, None]
 
     def at(_: int) -> tuple[Tensor, dict[str, Tensor]]:
         loss = squared_error(share * student(batch.X), share * batch.y, "sum")

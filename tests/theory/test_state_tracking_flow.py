@@ -285,13 +285,11 @@ def test_ansatz_closure():
     assert all(ansatz.rhs[q] == closure.rhs[q] for q in (R, S))
     curves = [f.solve(TABLE_1, at=[0.0], events=HALF, alpha=5.0) for f in (ansatz, closure)]
     assert curves[0].alpha_half < curves[1].alpha_half  # A^2 (1-A)^2 takes off more steeply
-    for made, factor in ((ansatz, "c_ansatz_mean"), (closure, "c_closure")):
-        said = {
-            f: set(attention.equations()[f].assumptions) for f in ("c_ansatz_mean", "c_closure")
-        }
-        assert said.pop(factor) <= set(made.assumptions)
-        (other,) = said.values()
-        assert not other & set(made.assumptions)  # what this flow does not use
+    own, others = (
+        set(attention.equations()[x].assumptions) for x in ("c_ansatz_mean", "c_closure")
+    )
+    for flow, used, unused in ((ansatz, own, others), (closure, others, own)):
+        assert used <= set(flow.assumptions) and not unused & set(flow.assumptions)
 
 
 @pytest.mark.parametrize("options", [{"teacher_overlap": "idd"}, {"closure": "clsoure"}], ids=str)

@@ -143,6 +143,19 @@ def test_what_the_pictures_show_of_three_seeds():
     assert "rollout_recursion" in wrong
 
 
+def test_figure_2_with_a_hundred_seeds(monkeypatch):
+    """A flow twice or half as fast is seen in A and in R; S twice or half as large in S."""
+    assert not failed(trajectories.hundred())
+    theory = trajectories.theory_curve
+    for factor in (0.5, 2.0):
+        for curve, wrong in (
+            (lambda p, runs, f=factor: theory(p.replace(eta=f * p.eta), runs), {"A", "R"}),
+            (lambda p, runs, f=factor: theory(p, runs).assign(S=f * theory(p, runs).S), {"S"}),
+        ):
+            monkeypatch.setattr(trajectories, "theory_curve", curve)
+            assert {c.equation for c in trajectories.hundred() if not c.within} == wrong
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 def test_bands_of_all_settings(level):
