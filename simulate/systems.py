@@ -83,7 +83,6 @@ STUDENTS: dict[str, dict[str, Any]] = {
     "state_tracking.standard, rotary, gated, two blocks": dict(
         TRACKING, n_test=16, **BLOCK, blocks=2, heads=1, mlp="glu", norm=False, positions="rope"
     ),
-    "state_tracking.bypass": dict(N=4, d_g=2, b=0.5, batch_size=8, **STEPS),
     "induction_heads.disentangled": dict(HEADS, trained="projected"),
     "induction_heads.three": HEADS,
     "induction_heads.nineteen": HEADS,

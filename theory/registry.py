@@ -237,8 +237,6 @@ def of_all(stated: Any, wing: str, module: str | None) -> Any:
 OWN = (
     Model("state_tracking", "Chain-of-thought state tracking: RoPE retrieval + logic module (Forner et al.)",
           "forner2026"),
-    Model("state_tracking.bypass", "State tracking with a bypass: a table of the state alone beside logic",
-          "forner2026", stated=True, beside=True),
     Model("induction_heads", "Induction heads in a disentangled two-layer transformer (Musat et al.)", "musat2025"),
     Model("induction_heads.bursty", "Induction heads on a burst of right pairs", "musat2025", stated=True, beside=True),
     Model("induction_heads.markov", "In-context Markov chains: unigrams, then bigrams",

@@ -9,9 +9,7 @@ from simulate.state_tracking.student import (
     teacher_weights,
     with_full_embedding,
 )
-from simulate.statement import of
 from theory.state_tracking import Parameters
-from theory.state_tracking.bypass import stated as with_bypass
 
 __all__ = [
     "SYSTEMS",
@@ -24,5 +22,4 @@ __all__ = [
 ]
 
 SYSTEMS = {"student": SYSTEM, "rewards": REWARDS, "standard": STANDARD}
-SYSTEMS["bypass"] = of(with_bypass).SYSTEMS["student"]
 train = SYSTEM.train

@@ -20,7 +20,7 @@ FILE = Path(__file__).parents[1] / "golden/digits.json"
 LONG = ("retrieval", "softmax_recall", "k_hop")
 LEAST, SPREAD = 1.0, 1.0  # digits that any formula may lose, and by which machines may differ
 FASTER, SLOWER = 0.8, 1.25  # share of the steps that were frozen
-NOT_ALONG = ("bypass",)  # a minute to the end of its run; its times are certified
+NOT_ALONG = ()  # a minute to the end of its run; its times are certified
 
 
 def short(name):

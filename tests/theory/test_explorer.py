@@ -78,7 +78,7 @@ TABLED = {
 }
 
 # Pages that take half a minute; of statements, examples and other models all but one.
-LONG = ("state_tracking.bypass", "induction_heads.in_weights", "induction_heads.bursty")
+LONG = ("induction_heads.in_weights", "induction_heads.bursty")
 LONG += ("induction_heads", "linear_attention.proportional", "linear_attention.separate")
 LONG += ("induction_heads.markov", "associative_memory.softmax_recall")
 LONG += ("linear_attention.merged", "associative_memory.retrieval")

@@ -29,7 +29,6 @@ SMALL = {
     "associative_memory.factual_recall": {"S": 6, "R": 3, "D": 2, "steps": 20},
     "associative_memory.retrieval": {"N": 8, "M": 8, "P": 3},
     "associative_memory.softmax_recall": {"S": 16, "R": 4, "D": 4, "T": 16, "n": 16},
-    "state_tracking.bypass": {"N": 6, "d_g": 3, "steps": 20},
     "induction_heads.bursty": {"N": 16, "B": 1},
     "induction_heads.in_weights": {"L": 2, "C": 2048, "R": 8, "c_0": 0.3},
     "induction_heads.markov": {"k": 16, "m": 4, "D": 40},  # bigrams come too early at rho = 0.1
@@ -102,8 +101,6 @@ CASES = {
     },
     "associative_memory.retrieval": STATED | {"emergence_time": ({}, "N", [8, 10])},
     "associative_memory.softmax_recall": STATED | {"emergence_time": ({}, "S", [16, 20])},
-    "state_tracking.bypass": STATED
-    | {"emergence_time": ({}, "N", [6, 8]), "guess_time": ({}, "b", [1.0, 2.0])},
     "induction_heads.text": {},
     "induction_heads.bursty": STATED
     | {"emergence_time": ({}, "B", [1, 2]), "effective_length": ({}, "B", [1, 2])}
@@ -153,7 +150,6 @@ LONG = {
     ("induction_heads.bursty", "emergence_times"),
     ("induction_heads.in_weights", "emergence_times"),
     ("induction_heads.markov", "emergence_times"),
-    ("state_tracking.bypass", "emergence_times"),
     ("positional_semantic", "onset"),
     ("positional_semantic", "thresholds"),
     ("positional_semantic", "phase_diagram"),

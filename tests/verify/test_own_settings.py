@@ -14,7 +14,6 @@ SYSTEMS = (
     "induction_heads.in_weights",
     "induction_heads.markov",
     "induction_heads.text",
-    "state_tracking.bypass",
 )
 
 

@@ -28,7 +28,7 @@ LONG = {  # of each kind one is left: tables, masks, layers, heads, facts, teach
     *("two_steps", "more_names", "two_hop", "square_head", "in_context_facts", "modular"),
     *("previous_token", "pairs", "label_mean", "few_tokens", "choices", "ridge"),
     *("associative_memory.retrieval", "associative_memory.softmax_recall"),
-    *("clusters", "state_tracking.bypass", "induction_heads.in_weights"),
+    *("clusters", "induction_heads.in_weights"),
 }
 OWN = [  # of the tests, at sizes at which no two of their rates are equal by chance
     (strangers.burstiness, {}),
@@ -71,7 +71,6 @@ FEWER = [  # why fewer suffice: the flow of the engine is exact, but not the sma
     (strangers.in_context_facts, dict(M=4, N=4, P=3), "every value has a key where M = N"),
     (strangers.counting, dict(M=3, P=4), "conserved, with a coefficient that depends on P"),
     (strangers.clusters, dict(D=3, G=2, n=4), "conserved, with a coefficient that depends on G"),
-    ("state_tracking.bypass", dict(N=4, b=2, d_g=3), "conserved, with one that depends on b"),
     ("induction_heads.in_weights", dict(B=2, C=4, L=2, R=2), "a sum decays, but starts at zero"),
 ]
 NEITHER = {  # statements without order parameters of the engine, or without students
@@ -79,7 +78,6 @@ NEITHER = {  # statements without order parameters of the engine, or without stu
     "tracking": "a closure over teachers",
 }
 FILES = {  # of statements of the toolkit and its examples
-    "theory/state_tracking/bypass.py": "state_tracking.bypass",
     "theory/induction_heads/bursty/emergence.py": "induction_heads.bursty",
     "theory/induction_heads/in_weights/emergence.py": "induction_heads.in_weights",
     "theory/induction_heads/markov.py": "induction_heads.markov",

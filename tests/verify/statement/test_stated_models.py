@@ -11,7 +11,6 @@ from verify.statement import emergence as module
 NAMES = [
     "associative_memory.retrieval",
     pytest.param("associative_memory.softmax_recall", marks=pytest.mark.slow),
-    pytest.param("state_tracking.bypass", marks=pytest.mark.slow),
     "induction_heads.bursty",
     "induction_heads.in_weights",
     "induction_heads.markov",
