@@ -88,9 +88,6 @@ STUDENTS: dict[str, dict[str, Any]] = {
     "induction_heads.nineteen": HEADS,
     "induction_heads.all": HEADS,
     "induction_heads.standard": dict(D=8, vocabulary=8, block=9, pairs=2, batch_size=4, **STEPS),
-    "induction_heads.text": dict(
-        text="zen", vocabulary=12, context=8, D=8, heads=2, batch_size=4, n_test=8, **STEPS
-    ),
     "induction_heads.bursty": dict(N=6, B=2, **STEPS),
     "induction_heads.in_weights": dict(L=2, C=3, R=4, batch_size=8, **STEPS),
     "induction_heads.markov": dict(k=4, m=3, D=3, batch_size=8, **STEPS),

@@ -241,8 +241,6 @@ OWN = (
     Model("induction_heads.bursty", "Induction heads on a burst of right pairs", "musat2025", stated=True, beside=True),
     Model("induction_heads.markov", "In-context Markov chains: unigrams, then bigrams",
           "musat2025", stated=True, beside=True),
-    Model("induction_heads.text", "Induction heads of a standard character model on real text",
-          "musat2025", beside=True),
     Model("induction_heads.in_weights", "In-context against in-weights learning",
           "musat2025", stated=True, beside=True),
     Model("positional_semantic", "Positional against semantic dot-product attention (Cui et al.)", "cui2024"),

@@ -1,6 +1,6 @@
 """Students of the induction-head task (Musat et al., arXiv:2511.01033)."""
 
-from simulate.induction_heads import learner, standard, text
+from simulate.induction_heads import learner, standard
 from simulate.induction_heads.standard import Transformer
 from simulate.induction_heads.student import Constrained, Student, assemble, project, residual
 from simulate.statement import of
@@ -18,14 +18,12 @@ __all__ = [
     "project",
     "residual",
     "standard",
-    "text",
     "train",
 ]
 
 SYSTEMS = {
     **learner.SYSTEMS,
     "standard": standard.SYSTEM,
-    "text": text.SYSTEM,
     **{x.stated.name: of(x.stated).SYSTEMS["student"] for x in (bursty, in_weights, markov)},
 }
 train = learner.DISENTANGLED.train

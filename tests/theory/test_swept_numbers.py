@@ -101,7 +101,6 @@ CASES = {
     },
     "associative_memory.retrieval": STATED | {"emergence_time": ({}, "N", [8, 10])},
     "associative_memory.softmax_recall": STATED | {"emergence_time": ({}, "S", [16, 20])},
-    "induction_heads.text": {},
     "induction_heads.bursty": STATED
     | {"emergence_time": ({}, "B", [1, 2]), "effective_length": ({}, "B", [1, 2])}
     | {"random_time": ({}, "B", [1, 2]), "spread_time": ({"draws": 4}, "B", [1, 2])},

@@ -137,7 +137,6 @@ def test_runs_of_several_settings_that_end_early():
         ("state_tracking.rewards", "shipped_singles", []),
         ("state_tracking.standard_ensemble", "shipped", []),
         ("positional_semantic.random_starts", "shipped", []),
-        ("induction_heads.text", "shipped", []),
     ],
 )
 def test_every_door_asks(monkeypatch, module, door, named):

@@ -13,7 +13,6 @@ SYSTEMS = (
     "induction_heads.bursty",
     "induction_heads.in_weights",
     "induction_heads.markov",
-    "induction_heads.text",
 )
 
 
