@@ -79,10 +79,6 @@ STUDENTS: dict[str, dict[str, Any]] = {
     "state_tracking.rewards, adam, true states": dict(
         TRACKING, reward="true", rollouts=32, horizon=3, optimizer="adam", eta=0.02
     ),
-    "state_tracking.standard": dict(TRACKING, n_test=16, **BLOCK),
-    "state_tracking.standard, rotary, gated, two blocks": dict(
-        TRACKING, n_test=16, **BLOCK, blocks=2, heads=1, mlp="glu", norm=False, positions="rope"
-    ),
     "induction_heads.disentangled": dict(HEADS, trained="projected"),
     "induction_heads.three": HEADS,
     "induction_heads.nineteen": HEADS,

@@ -2,7 +2,6 @@
 
 from simulate.state_tracking.learner import SYSTEM
 from simulate.state_tracking.rewards import SYSTEM as REWARDS
-from simulate.state_tracking.standard import SYSTEM as STANDARD
 from simulate.state_tracking.student import (
     GLUStudent,
     Student,
@@ -21,5 +20,5 @@ __all__ = [
     "with_full_embedding",
 ]
 
-SYSTEMS = {"student": SYSTEM, "rewards": REWARDS, "standard": STANDARD}
+SYSTEMS = {"student": SYSTEM, "rewards": REWARDS}
 train = SYSTEM.train

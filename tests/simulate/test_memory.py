@@ -19,7 +19,7 @@ from theory.runtime import memory
 # each, one or two steps.
 CASES = """
 from simulate import state_tracking as st, induction_heads as ih, positional_semantic as ps
-from simulate.state_tracking import learner as st_learner, standard as blocked
+from simulate.state_tracking import learner as st_learner
 from simulate.induction_heads import learner as ih_learner, standard
 from simulate.positional_semantic import learner as ps_learner, histogram, linear
 from simulate.associative_memory import factual_recall, trigger_task, noisy_bigram, k_hop, gradient_steps, superposition
@@ -31,9 +31,6 @@ SIZES = dict(d=50, alpha=1.0, steps=1, n_test=100)
 
 def tracking(**more):
     return st_learner.memory, st.Parameters(**{**SMALL, **more}), lambda p, o: st.train(p, store=o, **ALONE)
-def blocks(**more):
-    p = blocked.StandardParameters(**{**SMALL, "batch_size": 64, **more})
-    return blocked.memory, p, lambda p, o: blocked.train(p, store=o, **ALONE)
 def heads(**more):
     return ih_learner.memory, ih.Parameters(**{**SHORT, "N": 4, "batch_size": 8, **more}), lambda p, o: ih.train(p, store=o, **ALONE)
 def plain(**more):
@@ -54,10 +51,6 @@ CASES = {
     "state_tracking n_test": lambda: tracking(n_test=200_000, N=64),
     "state_tracking d_g": lambda: tracking(d_g=4000, N=10),
     "state_tracking embedding": lambda: tracking(fix_embedding=False, N=48, d_g=20, n_train=2000, L=6),
-    "state_tracking.standard batch": lambda: blocks(batch_size=2048, n_train=4096, L=6),
-    "state_tracking.standard d_ff": lambda: blocks(d_model=512, d_ff=4096, d_h=128, mlp="glu", n_train=4096),
-    "state_tracking.standard n_test": lambda: blocks(n_test=8192, N=64, n_train=4096, heads=4),
-    "state_tracking.standard n_train": lambda: blocks(n_train=800_000),
     "induction_heads batch": lambda: heads(N=16, batch_size=800),
     "induction_heads scores": lambda: heads(N=150, D=2, batch_size=40),
     "induction_heads D": lambda: heads(D=700),

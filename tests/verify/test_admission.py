@@ -135,7 +135,6 @@ def test_runs_of_several_settings_that_end_early():
         ("state_tracking.ensemble", "shipped", ["demo"]),
         ("state_tracking.rewards", "shipped", ["step"]),
         ("state_tracking.rewards", "shipped_singles", []),
-        ("state_tracking.standard_ensemble", "shipped", []),
         ("positional_semantic.random_starts", "shipped", []),
     ],
 )

@@ -18,8 +18,7 @@ from verify import ensemble
 from verify.check import Band, Check, Noted, at_least, identity, sampled
 from verify.emergence import first_crossing, power
 from verify.rates import rates
-from verify.report import Report, Request, merged
-from verify.state_tracking import standard
+from verify.report import Report, Request
 from verify.state_tracking.ensemble import CLOSURE, NOISY_TIMES, PAPER_TIMES, bands
 from verify.state_tracking.trajectories import noisy
 
@@ -77,9 +76,7 @@ def exact_solution(p: Parameters) -> list[Check]:
 
 
 def report(request: Request) -> Report:
-    """Checks of one ensemble against theory, then of the exponents; if no students are specified,
-    also of standard transformers.
-    """
+    """Checks of one ensemble against theory, then of the exponents."""
     checks, notes = emergence(*ensemble.get(request))
     if not request.full:
         notes += request.left_out(
@@ -88,11 +85,7 @@ def report(request: Request) -> Report:
         return Report(checks, notes)
     scaled, more, sweeps = scaling(**request.training)
     with_exponents = Report(checks + scaled, notes + more, draw=lambda: draw(sweeps))
-    return (
-        with_exponents
-        if request.runs or request.given
-        else merged([with_exponents, standard.report()])
-    )
+    return with_exponents
 
 
 def emergence(p: Parameters, runs: xr.Dataset) -> Noted:
