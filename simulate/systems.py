@@ -72,13 +72,6 @@ STUDENTS: dict[str, dict[str, Any]] = {
         TRACKING, optimizer="adamw", eta=0.02, batch_size=20
     ),
     "state_tracking.student, embedding": dict(TRACKING, fix_embedding=False, d_model=3),
-    "state_tracking.rewards": dict(TRACKING, reward="outcome", rollouts=32, pretrain=0.16),
-    "state_tracking.rewards, grpo": dict(
-        TRACKING, reward="outcome", rollouts=32, group=8, normalised=True
-    ),
-    "state_tracking.rewards, adam, true states": dict(
-        TRACKING, reward="true", rollouts=32, horizon=3, optimizer="adam", eta=0.02
-    ),
     "induction_heads.disentangled": dict(HEADS, trained="projected"),
     "induction_heads.three": HEADS,
     "induction_heads.nineteen": HEADS,

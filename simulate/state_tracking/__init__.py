@@ -1,7 +1,6 @@
 """Students of the state-tracking task (Forner et al., arXiv:2606.18164)."""
 
 from simulate.state_tracking.learner import SYSTEM
-from simulate.state_tracking.rewards import SYSTEM as REWARDS
 from simulate.state_tracking.student import (
     GLUStudent,
     Student,
@@ -20,5 +19,5 @@ __all__ = [
     "with_full_embedding",
 ]
 
-SYSTEMS = {"student": SYSTEM, "rewards": REWARDS}
+SYSTEMS = {"student": SYSTEM}
 train = SYSTEM.train

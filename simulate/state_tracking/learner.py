@@ -47,14 +47,10 @@ def identity(
     Raises
     ------
     ParameterError
-        For permutations or words that do not fit the parameters, or parameters with a reward.
+        For permutations or words that do not fit the parameters.
     """
     if type(p) is not Parameters:
         raise ParameterError(f"p = {shown(p)}: must be Parameters for the solvable student")
-    if p.reward != "none":
-        raise ParameterError(
-            f"reward = {p.reward!r}: must be none for labels; train state_tracking.rewards"
-        )
     identifying: dict[str, Any] = {"keep": True} if keep else {}
     if words is not None:
         if permutations is not None:

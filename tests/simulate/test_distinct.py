@@ -27,8 +27,6 @@ from theory.positional_semantic import prox
 
 # Fields that place a theory alone; all others identify a run.
 OF_THEORY = {"zeta", "A_0", "R_0", "S_0", "prox", "order"}
-# Fields that identify the runs of students that learn from rewards, and of no other.
-OF_REWARDS = {"reward", "pretrain", "rollouts", "group", "normalised", "horizon", "kl"}
 
 
 def other_values(field, value):
@@ -50,7 +48,7 @@ def test_every_setting_of_training_is_in_the_name_of_a_run(name):
     """And nothing else: two settings, two runs."""
     system, p = student(name)
     own, tried = system.configuration(p, torch.float32), 0
-    aside = OF_THEORY if "rewards" in name else OF_THEORY | OF_REWARDS
+    aside = OF_THEORY
     for field in dataclasses.fields(p):
         if field.name in system.settings:  # what makes it this system
             continue
@@ -74,7 +72,7 @@ def test_fields_of_theory_are_these():
         for f in dataclasses.fields(getattr(m.wing("theory"), "Parameters", Sentences))
         if f.metadata.get("theory_only")
     }
-    assert found == OF_THEORY | OF_REWARDS
+    assert found == OF_THEORY
 
 
 @pytest.mark.parametrize("name", ["positional_semantic.attention", "positional_semantic.linear"])

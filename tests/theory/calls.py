@@ -38,7 +38,6 @@ INNER = {
     "proportional.onset": "charts",
     "positional_semantic.onset": "over_alpha",
     "general": "attention fields conjugates output_channel input_channel",
-    "reward_onset": "curve",
     "state_tracking.onset": "secant sharp at_large_sizes rates growth early_mass "
     "early_difference exponent onset_A gain_of_flow departure_of_sharp",
     "linear_attention.theory": "plateau level merged_time",
@@ -46,15 +45,13 @@ INNER = {
     "online.numbers": "numbers_at boundary end_of",
     "online.onset": "basins",
 }
-OF_REWARDS = ("rewards_time", "best_switch", "reward_stall", "critical_penalty")
+OF_REWARDS = ()
 REWARDED = [("state_tracking", name) for name in OF_REWARDS]
 
 
 def small(system: str, function: str = "") -> BaseParameters:
     """Parameters at which every number is cheap, and that a function describes."""
     own = OWN_FIELDS.get((system, function), {})
-    if (system, function) in REWARDED:
-        own = {"reward": "step"}
     if function in DECAYING:
         own = {"weight_decay": 0.005, "d_h": 32}
     return registry.find(system).wing("theory").Parameters(**{**SMALL.get(system, {}), **own})

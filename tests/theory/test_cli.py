@@ -163,7 +163,7 @@ WRONG = {
     "an unknown model": (["state_trackin"], "no model named 'state_trackin'"),
     "an unknown preset": (
         ["--preset", "tabel_2"],
-        "--preset tabel_2: must be one of table_1, table_2, demo, rewards, words_a5, words_s5; did",
+        "--preset tabel_2: must be one of table_1, table_2, demo, words_a5, words_s5; did",
     ),
     "an unknown parameter": (["--set", "etta=1"], "etta: unknown parameter; did you mean 'eta'"),
     "a value out of range": (["--set", "N=1"], "N = 1: must be >= 2"),

@@ -190,10 +190,6 @@ def test_onset_answers_for_decay():
         assert lost.absent[f"{name}_learned"] == "no learned state"
     for changed, words in (
         (dict(optimizer="adamw"), "optimizer = 'adamw': must be sgd"),
-        (
-            dict(reward="outcome", pretrain=0.3),
-            "weight_decay = 0.002: must be 0.0 where there is a reward",
-        ),
         (dict(L=1), "L = 1: must be at least 2"),
     ):
         with pytest.raises(ParameterError, match=words):

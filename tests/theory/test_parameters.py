@@ -17,7 +17,6 @@ from theory.parameters import BaseParameters, ParameterError, parameter
 from theory.state_tracking import Parameters
 
 INF, NAN = float("inf"), float("nan")
-FIELDS_OF_REWARDS = ("reward", "pretrain", "rollouts", "group", "normalised", "horizon", "kl")
 FIELDS = {f.name: f for f in dataclasses.fields(Parameters)}
 COUNTS = {
     "N": 2,
@@ -80,10 +79,7 @@ REFUSED = [
     ("unit", "batch", "one of epoch, step"),
     ("rope", "3pi", "one of 2pi, plain, linear"),
     ("permutations", "none", "one of iid, distinct"),
-    ("reward", "last", "one of none, outcome, step, true"),
     ("group", 1, ">= 2"),
-    ("horizon", 0, ">= 1"),
-    ("kl", -0.1, ">= 0"),
     ("normalised", 1, "true or false"),
     ("pretrain", 1.0, ">= 0 and < 1"),
     ("fix_embedding", 1, "true or false"),
@@ -337,7 +333,7 @@ def test_json_of_a_training_run():
     """
     p = Parameters(zeta=0.3, A_0=0.2, R_0=0.1, S_0=-0.1)
     aside = set(p.as_dict()) - set(p.as_dict(training_only=True))
-    assert aside == {"zeta", "A_0", "R_0", "S_0", *FIELDS_OF_REWARDS}
+    assert aside == {"zeta", "A_0", "R_0", "S_0"}
     assert p.as_json(training_only=True) == Parameters().as_json(training_only=True)
     assert p.as_json() != Parameters().as_json()
     assert Parameters(eta=0.4).as_json(training_only=True) != p.as_json(training_only=True)

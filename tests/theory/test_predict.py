@@ -116,7 +116,7 @@ def test_a_training_set_may_be_given():
         st.predict(P, runs, level="fixed_disorder", given=few)
 
 
-@pytest.mark.parametrize("changes", [{}, {"momentum": 0.5}, {"reward": "step"}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"momentum": 0.5}], ids=str)
 def test_accuracies_of_fixed_disorder_may_be_left_out(changes, monkeypatch):
     """They are not computed then, and all else is the same, at every optimiser and reward."""
     start, runs = started()

@@ -36,12 +36,6 @@ BROKEN = {  # where single values do not break it
         "rho": 1.0,
     },
     "at most 10^5 states": {"N": 10**5 + 1},
-    "False with a group, as prompts differ in expected reward and are too many to list": {
-        "L": 12,
-        "normalised": True,
-        "group": 2,
-        "reward": "outcome",
-    },
 }
 OTHERS = (0.0, 1, 2, 3, 7, 40, 0.01, 0.1, 0.5, 0.9, 5.0, True, False, None, "2,1")
 

@@ -133,8 +133,6 @@ def test_runs_of_several_settings_that_end_early():
     ("module", "door", "named"),
     [
         ("state_tracking.ensemble", "shipped", ["demo"]),
-        ("state_tracking.rewards", "shipped", ["step"]),
-        ("state_tracking.rewards", "shipped_singles", []),
         ("positional_semantic.random_starts", "shipped", []),
     ],
 )

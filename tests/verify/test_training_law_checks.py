@@ -12,7 +12,7 @@ from theory.state_tracking import Parameters
 from theory.state_tracking.realisation import Realisation
 from verify.check import Band, failed, vanishing
 from verify.report import Request
-from verify.state_tracking import batches, decay, domains, laws, optimisers, order, rewards, starts
+from verify.state_tracking import batches, decay, domains, laws, optimisers, order, starts
 from verify.state_tracking.optimisers import gaps
 
 TINY = Parameters(N=8, L=4, d_g=8, d_h=16, n_train=1024, n_test=512, unit="step")
@@ -256,8 +256,6 @@ def test_laws_without_training(monkeypatch):
     """Without ``--full`` no group is asked, and the report says so; with it, groups whose students
     do not come with the code are named.
     """
-    monkeypatch.setattr(rewards, "clock_checks", lambda request: [])
-    monkeypatch.setattr(rewards, "single_checks", lambda: [])  # held by their own tests
     monkeypatch.setattr(optimisers, "on_flow", lambda: [vanishing("x", "e", 0.0, 1.0, "why")])
     monkeypatch.setattr(laws.order, "sums", lambda: [])
     monkeypatch.setattr(laws, "groups", None)

@@ -24,9 +24,6 @@ from theory.state_tracking import (
     mean_field,
     norms,
     per_seed,
-    reward_paths,
-    reward_times,
-    rewards,
     rollout,
     trained,
 )
@@ -40,18 +37,11 @@ from theory.state_tracking.onset import onset
 from theory.state_tracking.order import without_order
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.predict import drawn_times, emergence_times, predict
-from theory.state_tracking.reward_onset import (
-    best_switch,
-    critical_penalty,
-    reward_stall,
-    rewards_time,
-)
 from theory.state_tracking.rollout import trajectory, with_accuracy
 
 __all__ = [
     "Parameters",
     "applies",
-    "best_switch",
     "c_omega",
     "composite",
     "decay_thresholds",
@@ -68,9 +58,6 @@ __all__ = [
     "per_seed",
     "drawn_times",
     "predict",
-    "rewards_time",
-    "reward_stall",
-    "critical_penalty",
     "sections",
     "sharpness",
     "thermodynamic_limit",
@@ -98,8 +85,6 @@ flows, sections, equations = catalogue(
         "Cavity equations": [cavity],
         "Fixed-disorder theory": [fixed_disorder, fourth_order, trained],
         "Rollout accuracy": [rollout],
-        "Rewards": [rewards, rewards.gain_equations, reward_times, reward_times.penalty_equations],
-        "Rewards of one student": [reward_paths, reward_paths.prompt_equations],
         "Momentum": [dynamics.momentum_equations],
         "Order of batches": [batches],
         "Entries by arrivals": [arrivals],

@@ -25,7 +25,6 @@ from theory.state_tracking.dressed import Dressed, accuracies
 from theory.state_tracking.fixed_disorder import FixedDisorder
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.realisation import Start
-from theory.state_tracking.rewarded_students import Rewarded
 from theory.state_tracking.trained import Trained
 
 # Error of one stride, relative to what the stride changes: no time changes by 3e-5 at the settings
@@ -238,7 +237,7 @@ def _paths(system: System, tolerance: float, size: int = 1) -> Iterable[Strides 
     """Descent of a system: as `members`, where seeds are independent of each other."""
     if isinstance(system, Trained):
         return [Single(system)]
-    alone = [system] if isinstance(system, Rewarded) else members(system, size)
+    alone = members(system, size)
     return (Strides(one, tolerance, system.p.momentum) for one in alone)
 
 

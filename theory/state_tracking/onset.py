@@ -21,15 +21,7 @@ from theory import (
 )
 from theory.notation import Forms
 from theory.onset import Onset, tabulated, until
-from theory.state_tracking import (
-    decay,
-    definitions,
-    exact,
-    inversion,
-    levels,
-    mean_field,
-    reward_onset,
-)
+from theory.state_tracking import decay, definitions, exact, inversion, levels, mean_field
 from theory.state_tracking.dynamics import early_equations, flow
 from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, rise
 from theory.state_tracking.parameters import Parameters
@@ -247,12 +239,9 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         With numbers ``c_omega``; ``T_alpha`` = sqrt(2/c_omega)/eta; ``onset_coefficient``;
         ``alpha_half``, the time of A = 1/2 by the exact solution (NaN if the mechanism never
         emerges); ``alpha_star``, the sharp onset at infinite size; and ``D_separatrix``, the value
-        of R_0 - S_0 at or below which attention dies. With a reward, the numbers of
-        `theory.state_tracking.reward_onset.onset`; with weight decay, those of
+        of R_0 - S_0 at or below which attention dies. With weight decay, those of
         `theory.state_tracking.decay.onset`.
     """
-    if p.reward != "none":
-        return reward_onset.onset(p, until)
     if p.weight_decay > 0:
         return decay.onset(p, until)
     numbers, half = p.values(), float(emergence_time(p))

@@ -22,10 +22,6 @@ def frequencies_memory(p: Parameters) -> float:
     return 8 * (p.d_h // 2) * 9
 
 
-# Fields that matter only under rewards: no part of what identifies supervised students.
-REWARD_FIELDS = ("reward", "pretrain", "rollouts", "group", "normalised", "horizon")
-
-
 @dataclass(frozen=True)
 class Parameters(Stepped, Optimiser):
     """Sizes, training settings and initial values of the theory (forner2026, Tables 1 and 2).
@@ -48,11 +44,6 @@ class Parameters(Stepped, Optimiser):
         "demo": Preset(
             "Trains in seconds on a CPU.",
             **dict(N=16, L=8, d_g=16, d_h=32, n_train=2048, epochs=12 * 256),
-        ),
-        "rewards": Preset(
-            "Rewards after pretraining; trains in seconds.",
-            **dict(N=8, L=3, d_g=8, d_h=16, n_train=2048, n_test=1024, epochs=45 * 64),
-            **dict(eval_every=16, reward="outcome", pretrain=0.3),
         ),
     }
     TIME, LENGTH = "alpha", "epochs"
@@ -86,39 +77,6 @@ class Parameters(Stepped, Optimiser):
         choices=("epoch", "step"),
         later=True,
     )
-    reward: str = parameter(
-        "none",
-        "what is rewarded after pretraining: the last state of a rollout, every step given the "
-        "state before it, or every true state; none is supervised training",
-        choices=("none", "outcome", "step", "true"),
-        theory_only=True,
-    )
-    pretrain: float = parameter(
-        0.0,
-        "mean probability of the right state at which rewards take over; 0 is from scratch",
-        low=0,
-        below=1,
-        theory_only=True,
-    )
-    rollouts: int = parameter(2048, "rollouts per step", low=2, theory_only=True)
-    group: int | None = parameter(
-        None,
-        "rollouts per prompt, whose mean reward is the baseline; none: one each, baseline over all",
-        low=2,
-        theory_only=True,
-    )
-    normalised: bool = parameter(
-        False, "rewards over their standard deviation, as in GRPO", theory_only=True
-    )
-    horizon: int | None = parameter(None, "steps of a rollout; none is L", low=1, theory_only=True)
-    kl: float = parameter(
-        0.0,
-        "weight, in the objective, of the divergence of a rollout's steps from the policy that took "
-        "over",
-        low=0,
-        theory_only=True,
-        later=True,
-    )
     zeta: float = parameter(0.0, "conserved mean of the logit sum", theory_only=True)
     A_0: float | None = parameter(
         None, "attention at time 0; none is 1/L", above=0, high=1, theory_only=True
@@ -144,12 +102,6 @@ class Parameters(Stepped, Optimiser):
         warming = self.schedule != "constant"
         broken = {  # by field: whether it is wrong beside others, and what it has to be
             "batch_size": ((self.batch_size or 0) > self.n_train, f"<= n_train = {self.n_train}"),
-            "rollouts": (self.rollouts % (self.group or 1), f"a multiple of group = {self.group}"),
-            "horizon": ((self.horizon or 0) > self.L, f"<= L = {self.L}"),
-            "normalised": (
-                self.normalised and self.reward not in ("none", "outcome"),
-                f"False for reward = {self.reward!r}",
-            ),
             "warmup": (
                 warming and self.warmup >= self.updates,
                 f"< {self.updates}, the steps of this run",

@@ -13,7 +13,7 @@ from theory.parameters import Allowed, number
 from theory.state_tracking import levels
 from theory.state_tracking.integrate import System, half_times, solve
 from theory.state_tracking.levels import BEST, LEVELS, Level
-from theory.state_tracking.parameters import REWARD_FIELDS, Parameters
+from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.quadrature import emergence_time
 from theory.state_tracking.realisation import MEASURED, SINGLE, Realisation, Start
 from theory.state_tracking.scope import FLOW
@@ -279,7 +279,6 @@ def _followed(
             f"epochs = {p.epochs}: the runs were trained with {length}, which their schedule spans"
         )
     students = (runs if "seed" in runs.dims else runs.expand_dims("seed")).transpose("seed", ...)
-    _same_rewards(p, runs)
     _same_start(p, students)
     times = students.alpha.values
     if float(times[0]) != 0 or not (np.diff(times) > 0).all():
@@ -312,21 +311,3 @@ def _same_start(p: Parameters, runs: xr.Dataset) -> None:
             raise ParameterError(
                 f"runs: {name} at time 0 is not what seeds {seeds} draw (off by {np.nanmax(gap):.2g})"
             )
-
-
-def _same_rewards(p: Parameters, runs: xr.Dataset) -> None:
-    """Raise an error if runs were trained on other rewards. Rewards take over at a measurement."""
-    configuration = scope.configuration(runs)
-    stored = json.loads(runs.attrs.get("parameters", "{}"))
-    if not stored:
-        return
-    trained = {"reward": configuration.get("reward", "none")}
-    if p.reward != "none":
-        trained |= {name: configuration[name] for name in REWARD_FIELDS if name in configuration}
-        trained |= {
-            "kl": configuration.get("kl", 0.0),
-            "eval_every": stored.get("eval_every", p.eval_every),
-        }
-    for name, value in trained.items():
-        if getattr(p, name) != value:
-            raise ParameterError(f"{name} = {getattr(p, name)}: the runs were trained with {value}")

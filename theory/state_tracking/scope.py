@@ -12,7 +12,6 @@ import sympy as sp
 from theory import numeric
 from theory.optimisers import Optimiser
 from theory.scope import FEWEST, FULL_BATCH, Limit, Scope, configuration, only
-from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.symbols import c_omega, eta
 
 MEASURED = ("n_test", "epochs", "eval_every")  # run length and measurement
@@ -22,7 +21,6 @@ WEIGHTS = Limit(
     lambda p, runs: p.fix_embedding,
     reads=("d_model",),
 )
-UNREWARDED = only("reward", "none")
 OPTIMISER = tuple(f.name for f in dataclasses.fields(Optimiser))
 ADAM = ("beta_1", "beta_2", "epsilon", "nesterov")  # at their defaults where nothing uses them
 PLAIN = ("optimizer", "weight_decay", "momentum", "schedule", "warmup", "clip")
@@ -31,7 +29,6 @@ DESCENT = (
     only("optimizer", "sgd"),
     FULL_BATCH,
     *(only(name, getattr(Optimiser(), name)) for name in PLAIN[1:]),
-    UNREWARDED,
 )
 UNUSED = (*ADAM, "unit")  # by descent with all data
 DRAWN = Limit(
@@ -92,28 +89,9 @@ FLOW = Scope(
 )
 
 
-# Batches of labelled sequences end with pretraining; the theory takes that as full-batch.
-REWARDS = Scope(
-    "the clock of rewards",
-    "plain gradient ascent on rewards of sampled rollouts",
-    (*(limit for limit in AS_FLOW if limit is not UNREWARDED),),
-    ("data_draw", *UNUSED, *MEASURED),
-)
-
-UNPENALISED = replace(
-    REWARDS, theory="the best switch to rewards", limits=(*REWARDS.limits, only("kl", 0.0))
-)
-
-
 WITHOUT_DECAY = next(limit for limit in DESCENT if limit.field == "weight_decay")
-NOT_BOTH = replace(
-    WITHOUT_DECAY,
-    words="0.0 where there is a reward",
-    holds=lambda p, runs: p.weight_decay == 0 or p.reward == "none",
-    reads=("reward",),
-)
-ONSET = replace(  # answers for rewards and for weight decay, too
-    FLOW, limits=tuple(NOT_BOTH if x is WITHOUT_DECAY else x for x in REWARDS.limits)
+ONSET = replace(  # answers for weight decay, too
+    FLOW, limits=tuple(limit for limit in AS_FLOW if limit is not WITHOUT_DECAY)
 )
 
 
@@ -148,45 +126,10 @@ ONE_START = Scope(
 )
 
 
-def rewarded_only(limit: Limit) -> Limit:
-    """A limit that applies to rewarded runs only; it always holds without a reward."""
-    return replace(
-        limit,
-        words=f"{limit.words} where there is a reward",
-        holds=lambda p, runs: p.reward == "none" or limit.holds(p, runs),
-        reads=(*limit.reads, "reward"),
-    )
-
-
-# The mean slope is all that plain ascent feels of rollouts; Adam divides by their noise.
-ASCENT = tuple(
-    rewarded_only(limit) for limit in DESCENT if limit not in (WEIGHTS, UNREWARDED, FULL_BATCH)
-)
-OWN_PRETRAINING = Limit(
-    "pretrain",
-    "reached by the students' own supervised training (not start=)",
-    lambda p, runs: "start" not in configuration(runs),
-    lambda p, runs: "given weights",
-)
-# Probabilities of all sequences together, 32 MB: a step of theory takes a tenth of a second.
-MOST_LISTED = 2**22
-
-
-def listable(p: Parameters) -> bool:
-    """Whether all sequences of actions can be listed, with every step from every state."""
-    return p.d_g**p.L * (p.horizon or p.L) * p.N**2 <= MOST_LISTED
-
-
-ALIKE_PROMPTS = Limit(
-    "normalised",
-    "False with a group, as prompts differ in expected reward and are too many to list",
-    lambda p, runs: p.reward == "none" or not (p.normalised and p.group) or listable(p),
-    reads=("group", "reward", "N", "d_g", "L", "horizon"),
-)
 REALISATION = Scope(
     "the theory of one realisation",
     TRAINING,
-    (WEIGHTS, *ASCENT, rewarded_only(FULL_BATCH), OWN_PRETRAINING, ALIKE_PROMPTS),
+    (WEIGHTS,),
     ("n_test", "eval_every"),
     ("data_draw", "n_train", "unit", "epochs", "nesterov", "beta_1", "beta_2", "epsilon"),
 )
@@ -212,7 +155,7 @@ ARRIVALS = Scope(
     "training of the weights themselves, by any optimiser, full batch, with ample data",
     # of batches, the noise of single gradients would be needed, which Adam turns into signs
     (
-        *(WEIGHTS, UNREWARDED, DRAWN, FULL_BATCH, only("permutations", "iid"), AMPLE),
+        *(WEIGHTS, DRAWN, FULL_BATCH, only("permutations", "iid"), AMPLE),
         *(at_least(q, n) for q, n in MANY.items()),
     ),
     ("data_draw", "n_test", "eval_every"),
@@ -232,8 +175,7 @@ DECAYING = Scope(
         only("optimizer", "sgd"),
         *(x for x in DESCENT if x.field in ("momentum", "clip")),
         WEIGHTS,
-        UNREWARDED,
-    ),
+        ),
     ("eta", "n_train", "data_draw", "batch_size", "schedule", "warmup", *UNUSED, *MEASURED),
     ("weight_decay",),
 )

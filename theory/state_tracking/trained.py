@@ -34,7 +34,6 @@ from theory.state_tracking.fixed_disorder import (
 from theory.state_tracking.fourth_order import FourthOrder
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.realisation import Realisation, Start
-from theory.state_tracking.rewarded_students import Rewarded
 from theory.state_tracking.symbols import L, M, N, a, b, c, d_g, i, j, k, q, r, ref, s
 
 BEYOND = "beyond the paper: covariances of one training set"
@@ -326,8 +325,6 @@ def system(
     p: Parameters, start: Start, given: Realisation, accuracies: bool = True
 ) -> FixedDisorder:
     """Fixed-disorder theory; in strides where steps depend on the weights alone."""
-    if p.reward != "none":
-        return Rewarded(p, start, given, accuracies)
     if not p.steady or p.batches > 1:
         return Trained(p, start, given, accuracies)
     return (Counted if _counts(p) else FixedDisorder)(p, start, given, accuracies)

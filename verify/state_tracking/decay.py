@@ -13,10 +13,9 @@ import xarray as xr
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
-from simulate.state_tracking import rewards as continued
-from simulate.state_tracking import train
+from simulate.state_tracking import continued, train
+from simulate.state_tracking.continued import go_on
 from simulate.state_tracking.learner import Learner
-from simulate.state_tracking.rewards import go_on
 from theory.state_tracking import Parameters
 from theory.state_tracking.decay import decay_thresholds, late_overlap, late_states
 from theory.state_tracking.edge import largest_rate, sharpness

@@ -18,7 +18,6 @@ from verify.state_tracking.beyond_gradients import (
     attention_constant,
     attention_derivatives,
     dressed_derivatives,
-    penalty_derivatives,
 )
 from verify.state_tracking.flow_gradients import (
     EXACT,
@@ -71,7 +70,6 @@ GRADIENTS = (
     flow_increments,
     flow_at_paper_overlap,
     dressed_derivatives,
-    penalty_derivatives,
     engine,
 )
 

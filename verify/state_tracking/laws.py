@@ -7,7 +7,7 @@ from typing import Any
 from verify import measured
 from verify.check import Check
 from verify.report import Report, Request
-from verify.state_tracking import batches, decay, domains, optimisers, order, rewards, starts
+from verify.state_tracking import batches, decay, domains, optimisers, order, starts
 
 TRAINS = True  # what comes with the code, if asked
 
@@ -24,7 +24,7 @@ def groups(request: Request) -> dict[str, Callable[[], list[Check]]]:
         for part in parts
         for title, make in part.items()
     }
-    return {"groups": rewards.group_checks, **trained, "order of batches": batches.checks}
+    return {**trained, "order of batches": batches.checks}
 
 
 def report(request: Request) -> Report:
@@ -32,8 +32,6 @@ def report(request: Request) -> Report:
     words whose last state alone is asked for.
     """
     rows = [
-        *rewards.clock_checks(request),
-        *([] if request.given else rewards.single_checks()),
         *optimisers.on_flow(),
         *order.sums(),
     ]
