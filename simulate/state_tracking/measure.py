@@ -9,7 +9,7 @@ from torch import Tensor
 from simulate.state_tracking.gradients import Attention, Grouped, Plain
 from simulate.state_tracking.student import Student, Students
 from theory.numeric import function
-from theory.state_tracking import Parameters, attention, norms, task
+from theory.state_tracking import Parameters, attention, task
 from theory.state_tracking.symbols import W_K2, W_Q2, L, N, d_g, d_h
 from theory.state_tracking.symbols import A as A_
 
@@ -117,7 +117,7 @@ def ansatz_factor(p: Parameters, A: np.ndarray, W_Q: Tensor, W_K: Tensor) -> np.
 @functools.cache
 def lambda_of_frequencies(p: Parameters) -> np.ndarray:
     """Eigenvalues lambda_n of Eq. (70), shape ``(d_h/2,)``, 1 at multiples of 2 pi."""
-    return 1 - function(norms.gap_of_block(), [norms.w, L])(p.frequencies, p.L)
+    return 1 - function(attention.gap_of_block(), [attention.w, L])(p.frequencies, p.L)
 
 
 def untrained_statistics(p: Parameters, seed: int) -> dict[str, float]:

@@ -32,7 +32,6 @@ OF_CHAPTERS = {
 SYMBOLIC = {"derived", "equations", "sections", "flow", "flows", "thermodynamic_limit", "mixture"}
 # Parts of other functions, which have read the arguments; and figures.
 INNER = {
-    "arrivals": "emergence_steps",
     "variants": "rule low_degree_averages input_channel",
     "branches": "crossing",
     "proportional.onset": "charts",

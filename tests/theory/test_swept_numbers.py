@@ -55,10 +55,6 @@ CASES = {
         "onset": ({}, "N", [6, 9]),
         "inversion.states": ({"alpha": LATER}, "L", [2, 8]),
         "inversion.solve": ({"at": LATER}, "permutations", ["iid", "distinct"]),
-        "decay_thresholds": ({}, "L", [2, 4]),
-        "late_states": ({}, "weight_decay", [0.001, 0.01]),
-        "largest_rate": ({}, "weight_decay", [0.001, 0.01]),
-        "sharpness": ({"alpha": 0.5}, "L", [2, 4]),
         "late_time.late_constant": ({}, "N", [6, 9]),
         "composite.composite": ({"D": [0.0, 0.5]}, "L", [20, 30]),
     },
@@ -133,7 +129,7 @@ CASES = {
         "predict": ({}, "curriculum", [False, True]),
     },
 }
-DECAYING = ("decay_thresholds", "late_overlap", "late_states", "largest_rate", "sharpness")
+DECAYING = ("late_overlap", )
 OWN_FIELDS = {  # what a function needs beyond the small parameters of its system
     ("induction_heads", "emergence_times"): {"trained": "three"},
     ("induction_heads.in_weights", "lost_time"): {"head_decay": 0.002},

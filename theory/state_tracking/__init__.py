@@ -5,31 +5,23 @@ arXiv:2606.18164).
 from theory.catalogue import catalogue
 from theory.special import gaussian_accuracy
 from theory.state_tracking import (
-    arrivals,
     attention,
-    batches,
     cavity,
     composite,
-    decay,
     definitions,
     dressed,
     dynamics,
-    edge,
-    embeddings,
     exact,
     fixed_disorder,
     fourth_order,
     inversion,
     late_time,
     mean_field,
-    norms,
     per_seed,
     rollout,
     trained,
 )
-from theory.state_tracking.decay import decay_thresholds, late_states
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
-from theory.state_tracking.edge import largest_rate, sharpness
 from theory.state_tracking.levels import applies
 from theory.state_tracking.mean_field import c_omega, initial_variance
 from theory.state_tracking.onset import equations as onset_equations
@@ -44,7 +36,6 @@ __all__ = [
     "applies",
     "c_omega",
     "composite",
-    "decay_thresholds",
     "emergence_times",
     "equations",
     "flow",
@@ -52,14 +43,11 @@ __all__ = [
     "gaussian_accuracy",
     "initial_variance",
     "inversion",
-    "largest_rate",
-    "late_states",
     "onset",
     "per_seed",
     "drawn_times",
     "predict",
     "sections",
-    "sharpness",
     "thermodynamic_limit",
     "trajectory",
     "with_accuracy",
@@ -86,13 +74,7 @@ flows, sections, equations = catalogue(
         "Fixed-disorder theory": [fixed_disorder, fourth_order, trained],
         "Rollout accuracy": [rollout],
         "Momentum": [dynamics.momentum_equations],
-        "Order of batches": [batches],
-        "Entries by arrivals": [arrivals],
-        "Weight decay": [decay, norms, norms.steady_equations],
-        "Large learning rates": [edge],
-        "Learned embeddings": [embeddings],
     },
     flow,
     thermodynamic_limit,
-    norms.flow,
 )

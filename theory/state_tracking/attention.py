@@ -184,6 +184,15 @@ def gradient_squared_under_ansatz(lam: sp.Expr) -> sp.Expr:
     return sp.factor((diagonal + off_diagonal) ** 2) * norms
 
 
+def gap_of_block() -> sp.Expr:
+    """1 - lambda_n, continued to frequencies that do not tell positions apart."""
+    form = L / (L - 1) * (1 - dirichlet_kernel(w, L) ** 2)
+    generic = 1 - generic_lambda()
+    power = power_of_plane_waves()
+    written_as(form.subs(dirichlet_kernel(w, L), sp.sqrt(power) / L), generic)
+    return form
+
+
 @cache
 def equations() -> Equations:
     """Equations 5, 14 and 62-73."""

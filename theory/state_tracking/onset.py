@@ -21,12 +21,12 @@ from theory import (
 )
 from theory.notation import Forms
 from theory.onset import Onset, tabulated, until
-from theory.state_tracking import decay, definitions, exact, inversion, levels, mean_field
+from theory.state_tracking import definitions, exact, inversion, levels, mean_field
 from theory.state_tracking.dynamics import early_equations, flow
 from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, rise
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.quadrature import emergence_time
-from theory.state_tracking.scope import ONSET, SHARP_ONSET
+from theory.state_tracking.scope import FLOW, SHARP_ONSET
 from theory.state_tracking.symbols import (
     A_0,
     R_0,
@@ -221,7 +221,7 @@ def equations() -> Equations:
 
 
 @until("alpha")
-@scope.guard(ONSET)
+@scope.guard(FLOW)
 @sweep.over_fields
 def onset(p: Parameters, until: float | None = None) -> Onset:
     """Numbers and curves of the onset: flow, early-time and onset solutions on one time axis.
@@ -239,11 +239,8 @@ def onset(p: Parameters, until: float | None = None) -> Onset:
         With numbers ``c_omega``; ``T_alpha`` = sqrt(2/c_omega)/eta; ``onset_coefficient``;
         ``alpha_half``, the time of A = 1/2 by the exact solution (NaN if the mechanism never
         emerges); ``alpha_star``, the sharp onset at infinite size; and ``D_separatrix``, the value
-        of R_0 - S_0 at or below which attention dies. With weight decay, those of
-        `theory.state_tracking.decay.onset`.
+        of R_0 - S_0 at or below which attention dies.
     """
-    if p.weight_decay > 0:
-        return decay.onset(p, until)
     numbers, half = p.values(), float(emergence_time(p))
     scale, star, edge = np.inf, np.inf, -np.inf
     if moves := numbers["c_omega"] > 0 and p.d_g > 1:

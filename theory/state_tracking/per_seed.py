@@ -2,9 +2,7 @@
 and the fixed-disorder theory from each seed's initial weights.
 """
 
-from theory.state_tracking.arrivals import Arrivals, emergence_steps
 from theory.state_tracking.attention import Attention
-from theory.state_tracking.batches import Orders, batch_times
 from theory.state_tracking.cavity import Cavity
 from theory.state_tracking.dressed import Dressed
 from theory.state_tracking.fixed_disorder import FixedDisorder
@@ -13,18 +11,14 @@ from theory.state_tracking.realisation import Realisation, Start
 from theory.state_tracking.trained import Trained, system
 
 __all__ = [
-    "Arrivals",
     "Attention",
     "Cavity",
     "Dressed",
-    "Orders",
     "Realisation",
     "FixedDisorder",
     "Start",
     "Trained",
-    "batch_times",
     "data_scatter",
-    "emergence_steps",
     "half_times",
     "solve",
     "system",

@@ -89,12 +89,6 @@ FLOW = Scope(
 )
 
 
-WITHOUT_DECAY = next(limit for limit in DESCENT if limit.field == "weight_decay")
-ONSET = replace(  # answers for weight decay, too
-    FLOW, limits=tuple(limit for limit in AS_FLOW if limit is not WITHOUT_DECAY)
-)
-
-
 def flow_of(permutations: str, length: int | None = None, states: int | None = None) -> Scope:
     """Scope of the flow (15) for one way of drawing teachers; for a given overlap, of any
     teachers. ``regular``: of a group acting on itself, for given L and N.
@@ -145,80 +139,3 @@ AMPLE = Limit(
 def at_least(field: str, least: int) -> Limit:
     """A limit from below."""
     return Limit(field, f"at least {least}", lambda p, runs: getattr(p, field) >= least)
-
-
-# Below, entries of one kind are too few to be a law (`verify.state_tracking.domains.arrivals`):
-# single starts are off by up to 39%, and some never arrive where theory gives a time.
-MANY = {"d_g": 6, "L": 3, "N": 4}
-ARRIVALS = Scope(
-    "the theory of entries by arrivals",
-    "training of the weights themselves, by any optimiser, full batch, with ample data",
-    # of batches, the noise of single gradients would be needed, which Adam turns into signs
-    (
-        *(WEIGHTS, DRAWN, FULL_BATCH, only("permutations", "iid"), AMPLE),
-        *(at_least(q, n) for q, n in MANY.items()),
-    ),
-    ("data_draw", "n_test", "eval_every"),
-    ("unit", "epochs", *OPTIMISER),
-)
-BATCHES = Scope(
-    "the theory of the order of batches",
-    "plain descent on the weights themselves in batches, teachers drawn",
-    (*(limit for limit in DESCENT if limit is not FULL_BATCH), DRAWN, only("permutations", "iid")),
-    ("data_draw", "n_test", "eval_every", *ADAM),
-    ("n_train", "batch_size", "unit", "epochs"),
-)
-DECAYING = Scope(
-    "the overlap under weight decay",
-    "descent with coupled weight decay, teachers drawn, once attention is on the right action",
-    (
-        only("optimizer", "sgd"),
-        *(x for x in DESCENT if x.field in ("momentum", "clip")),
-        WEIGHTS,
-        ),
-    ("eta", "n_train", "data_draw", "batch_size", "schedule", "warmup", *UNUSED, *MEASURED),
-    ("weight_decay",),
-)
-
-
-# Attention on wrong actions is taken as uniform: at d_h = 16, L = 4, where few frequencies tell
-# positions apart, the learned state is off by 5% in A and 17% in P.
-WIDE = Limit("d_h", "at least 32", lambda p, runs: p.d_h >= 32)
-
-
-MOVES = Limit("L", "at least 2", lambda p, runs: p.L > 1)
-
-
-def decaying(scope_: Scope, theory: str) -> Scope:
-    """A scope of plain descent, with coupled weight decay."""
-    kept = tuple(limit for limit in scope_.limits if limit is not WITHOUT_DECAY)
-    words = f"{scope_.describes} and coupled weight decay"
-    return replace(scope_, theory=theory, describes=words, limits=(*kept, WIDE, MOVES))
-
-
-def decaying_flow(permutations: str) -> Scope:
-    """Scope of the flow with norms of keys and queries, as `flow_of`."""
-    return decaying(flow_of(permutations), "the flow with norms")
-
-
-SEVERAL = Limit("d_g", "at least 2", lambda p, runs: p.d_g > 1)
-DECAY_THRESHOLDS = replace(
-    decaying(FLOW, "the fixed points under weight decay"),
-    limits=(*(x for x in DRAWN_DESCENT if x is not WITHOUT_DECAY), WIDE, MOVES, SEVERAL),
-    free=("eta", *FLOW.free),
-)
-POSITIVE = Limit(
-    "weight_decay",
-    "from 1e-9 to 1",
-    lambda p, runs: 1e-9 <= p.weight_decay <= 1,
-    values=(0.005, 0.0005),
-)
-SMALL_STEPS = Limit(
-    "eta",
-    "at most 0.1 / weight_decay",
-    lambda p, runs: p.eta * p.weight_decay <= 0.1,
-    reads=("weight_decay",),
-)
-LATE_STATES = replace(
-    DECAY_THRESHOLDS, limits=(*DECAY_THRESHOLDS.limits, POSITIVE, SMALL_STEPS), free=FLOW.free
-)

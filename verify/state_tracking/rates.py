@@ -1,6 +1,4 @@
-"""How the time of A = 1/2 approaches its expansions at large L and N; and momentum the plain
-descent with its path.
-"""
+"""How the time of A = 1/2 approaches its expansions at large L and N."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +12,6 @@ from theory.state_tracking.onset import equations as onset_equations
 from theory.state_tracking.quadrature import emergence_time
 from verify.check import Check, listed
 from verify.rates import rates
-from verify.state_tracking import optimisers
 
 LENGTHS = 4.0 ** np.arange(6, 11)
 STATES = 2.0 ** np.arange(5, 9)
@@ -46,4 +43,4 @@ def of_sizes() -> Iterator[Check]:
     yield rate.check("power of 1/N in what the thermodynamic limit leaves out", limit.name)
 
 
-GROUPS = (of_sizes, optimisers.on_flow)
+GROUPS = (of_sizes,)
