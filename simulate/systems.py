@@ -78,8 +78,6 @@ STUDENTS: dict[str, dict[str, Any]] = {
     "induction_heads.all": HEADS,
     "induction_heads.standard": dict(D=8, vocabulary=8, block=9, pairs=2, batch_size=4, **STEPS),
     "induction_heads.bursty": dict(N=6, B=2, **STEPS),
-    "induction_heads.in_weights": dict(L=2, C=3, R=4, batch_size=8, **STEPS),
-    "induction_heads.markov": dict(k=4, m=3, D=3, batch_size=8, **STEPS),
     "positional_semantic.attention": SENTENCES,
     "positional_semantic.attention, adam": dict(SENTENCES, optimizer="adam", polish=False),
     "positional_semantic.attention, value": dict(SENTENCES, value=True, tied=False),
@@ -93,8 +91,6 @@ STUDENTS: dict[str, dict[str, Any]] = {
     "associative_memory.noisy_bigram": dict(N=8, batch_size=4, **STEPS),
     "associative_memory.k_hop": dict(N=3, k=2, batch_size=8, curriculum=True, **STEPS),
     "associative_memory.pointers": dict(N=3, layers=1, batch_size=4, **STEPS),
-    "associative_memory.retrieval": dict(N=5, M=4, P=3, batch_size=8, **STEPS),
-    "associative_memory.softmax_recall": dict(S=4, R=2, D=2, T=4, n=2, batch_size=8, **STEPS),
 }
 
 

@@ -239,10 +239,6 @@ OWN = (
           "forner2026"),
     Model("induction_heads", "Induction heads in a disentangled two-layer transformer (Musat et al.)", "musat2025"),
     Model("induction_heads.bursty", "Induction heads on a burst of right pairs", "musat2025", stated=True, beside=True),
-    Model("induction_heads.markov", "In-context Markov chains: unigrams, then bigrams",
-          "musat2025", stated=True, beside=True),
-    Model("induction_heads.in_weights", "In-context against in-weights learning",
-          "musat2025", stated=True, beside=True),
     Model("positional_semantic", "Positional against semantic dot-product attention (Cui et al.)", "cui2024"),
     Model("positional_semantic.online", "Positional against semantic attention in one-pass descent",
           "cui2024", beside=True),
@@ -255,9 +251,6 @@ OWN = (
     Model("associative_memory.gradient_steps", "Three gradient steps on the trigger task", "bietti2025"),
     Model("associative_memory.noisy_bigram", "In-context recall beside a noisy bigram", "bietti2025"),
     Model("associative_memory.k_hop", "k-fold composition by curriculum", "bietti2025"),
-    Model("associative_memory.retrieval", "Retrieval by a softmax head", "bietti2025", stated=True, beside=True),
-    Model("associative_memory.softmax_recall", "Factual recall by softmax attention",
-          "bietti2025", stated=True, beside=True),
 )
 # fmt: on
 MODELS: dict[str, Model]  # models that are not systems of a family, by name

@@ -4,7 +4,7 @@ from simulate.induction_heads import learner, standard
 from simulate.induction_heads.standard import Transformer
 from simulate.induction_heads.student import Constrained, Student, assemble, project, residual
 from simulate.statement import of
-from theory.induction_heads import Parameters, bursty, in_weights, markov
+from theory.induction_heads import Parameters, bursty
 from theory.induction_heads.parameters import StandardParameters
 
 __all__ = [
@@ -24,6 +24,6 @@ __all__ = [
 SYSTEMS = {
     **learner.SYSTEMS,
     "standard": standard.SYSTEM,
-    **{x.stated.name: of(x.stated).SYSTEMS["student"] for x in (bursty, in_weights, markov)},
+    **{x.stated.name: of(x.stated).SYSTEMS["student"] for x in (bursty,)},
 }
 train = learner.DISENTANGLED.train

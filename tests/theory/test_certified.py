@@ -132,10 +132,10 @@ def test_state_tracking():
 
 
 TIMES = (
-    "state_tracking", "associative_memory.retrieval",
+    "state_tracking", 
     *(pytest.param(name, marks=pytest.mark.slow)
       for name in ("associative_memory.factual_recall", "induction_heads.bursty",
-                   "induction_heads.markov", "induction_heads.in_weights")),
+                   )),
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from theory.registry import TABLE, find
 from verify.rates import described, length
 
 FILE = Path(__file__).parents[1] / "golden/digits.json"
-LONG = ("retrieval", "softmax_recall", "k_hop")
+LONG = ("k_hop")
 LEAST, SPREAD = 1.0, 1.0  # digits that any formula may lose, and by which machines may differ
 FASTER, SLOWER = 0.8, 1.25  # share of the steps that were frozen
 NOT_ALONG = ()  # a minute to the end of its run; its times are certified

@@ -78,10 +78,10 @@ TABLED = {
 }
 
 # Pages that take half a minute; of statements, examples and other models all but one.
-LONG = ("induction_heads.in_weights", "induction_heads.bursty")
+LONG = ("induction_heads.bursty")
 LONG += ("induction_heads", "linear_attention.proportional", "linear_attention.separate")
-LONG += ("induction_heads.markov", "associative_memory.softmax_recall")
-LONG += ("linear_attention.merged", "associative_memory.retrieval")
+LONG += ()
+LONG += ("linear_attention.merged", )
 CASES = [
     pytest.param(model, p, id=f"{name}-{k}", marks=[pytest.mark.slow] * (k > 0 or name in LONG))
     for name, model in TABLE.items()

@@ -163,7 +163,7 @@ def test_a_folder_named_theory_is_no_obstacle(tmp_path):
     [
         ("solvable ons", ["onset"], "papers"),
         ("solvable theory.", ["theory.onset", "theory.latex"], "onset"),
-        ("solvable onset ind", ["induction_heads", "induction_heads.markov"], "state_tracking"),
+        ("solvable onset ind", ["induction_heads", ], "state_tracking"),
         ("solvable verify gr", ["gradients"], "laws"),
         ("solvable onset induction_heads --pre", ["--preset"], "--set"),
         ("solvable onset induction_heads --preset ", ["emergence"], "table_1"),

@@ -27,11 +27,7 @@ SMALL = {
     "positional_semantic": {"alpha": 2.0, "order": 6},
     "positional_semantic.online": {"batch": None, "steps": 200},
     "associative_memory.factual_recall": {"S": 6, "R": 3, "D": 2, "steps": 20},
-    "associative_memory.retrieval": {"N": 8, "M": 8, "P": 3},
-    "associative_memory.softmax_recall": {"S": 16, "R": 4, "D": 4, "T": 16, "n": 16},
     "induction_heads.bursty": {"N": 16, "B": 1},
-    "induction_heads.in_weights": {"L": 2, "C": 2048, "R": 8, "c_0": 0.3},
-    "induction_heads.markov": {"k": 16, "m": 4, "D": 40},  # bigrams come too early at rho = 0.1
     "associative_memory.k_hop": {"N": 4, "k": 2, "m_0": 0.2, "steps": 200},
 }
 HALF = {"part": factual_recall.dynamics.SUBJECT, "share": 0.5}
@@ -91,26 +87,9 @@ CASES = {
         "emergence_times": ({}, "S", [6, 8]),
         "onset": ({}, "S", [6, 8]),
     },
-    "associative_memory.retrieval": STATED | {"emergence_time": ({}, "N", [8, 10])},
-    "associative_memory.softmax_recall": STATED | {"emergence_time": ({}, "S", [16, 20])},
     "induction_heads.bursty": STATED
     | {"emergence_time": ({}, "B", [1, 2]), "effective_length": ({}, "B", [1, 2])}
     | {"random_time": ({}, "B", [1, 2]), "spread_time": ({"draws": 4}, "B", [1, 2])},
-    "induction_heads.in_weights": STATED
-    | {
-        "emergence_time": ({}, "C", [1000, 2000]),
-        "solved_time": ({}, "R", [4, 8]),
-        "head_share": ({}, "B", [1, 2]),
-        "critical_items": ({}, "c_0", [0.1, 0.3]),
-        "lost_time": ({}, "head_decay", [0.002, 0.003]),
-        "lost_below": ({}, "head_decay", [0.002, 0.003]),
-    },
-    "induction_heads.markov": STATED
-    | {
-        "emergence_time": ({}, "k", [12, 16]),
-        "unigram_time": ({}, "U", [1, 2]),
-        "plateau_length": ({}, "D", [16, 20]),
-    },
     "associative_memory.gradient_memory": {"margin": ({"t": 7.0}, "K", [2, 4])},
     "associative_memory.superposition": {
         "gaussian": ({}, "N", [32, 64]),
@@ -132,15 +111,11 @@ CASES = {
 DECAYING = ("late_overlap", )
 OWN_FIELDS = {  # what a function needs beyond the small parameters of its system
     ("induction_heads", "emergence_times"): {"trained": "three"},
-    ("induction_heads.in_weights", "lost_time"): {"head_decay": 0.002},
-    ("induction_heads.in_weights", "lost_below"): {"head_decay": 0.002, "fading": 0.001},
 }
 # Long ones, whose loop over fields is that of others of the same system that stay.
 LONG = {
     ("induction_heads", "predict"),
     ("induction_heads.bursty", "emergence_times"),
-    ("induction_heads.in_weights", "emergence_times"),
-    ("induction_heads.markov", "emergence_times"),
     ("positional_semantic", "onset"),
     ("positional_semantic", "thresholds"),
     ("positional_semantic", "phase_diagram"),

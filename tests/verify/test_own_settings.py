@@ -8,11 +8,7 @@ from verify.check import Check
 from verify.report import Request, reporting
 
 SYSTEMS = (
-    "associative_memory.retrieval",
-    "associative_memory.softmax_recall",
     "induction_heads.bursty",
-    "induction_heads.in_weights",
-    "induction_heads.markov",
 )
 
 

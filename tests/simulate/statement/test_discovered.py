@@ -27,8 +27,8 @@ LONG = {  # of each kind one is left: tables, masks, layers, heads, facts, teach
     *("burstiness", "coinciding_values", "coinciding_pairs", "occurs_twice", "masked_mean"),
     *("two_steps", "more_names", "two_hop", "square_head", "in_context_facts", "modular"),
     *("previous_token", "pairs", "label_mean", "few_tokens", "choices", "ridge"),
-    *("associative_memory.retrieval", "associative_memory.softmax_recall"),
-    *("clusters", "induction_heads.in_weights"),
+    *(),
+    *("clusters", ),
 }
 OWN = [  # of the tests, at sizes at which no two of their rates are equal by chance
     (strangers.burstiness, {}),
@@ -60,9 +60,6 @@ OWN = [  # of the tests, at sizes at which no two of their rates are equal by ch
 ]
 MODELS = {
     "induction_heads.bursty": dict(B=2, N=4),
-    "induction_heads.markov": dict(D=2, U=2, k=2, m=2, rho=0.5),
-    "associative_memory.retrieval": dict(M=4, N=5, P=3),
-    "associative_memory.softmax_recall": dict(D=2, R=2, S=4, T=5, n=3),
 }
 FEWER = [  # why fewer suffice: the flow of the engine is exact, but not the smallest
     (strangers.begin_token, dict(N=4), "W[i, 0] = W[i, j] for i > 0, no target, from the start"),
@@ -71,7 +68,6 @@ FEWER = [  # why fewer suffice: the flow of the engine is exact, but not the sma
     (strangers.in_context_facts, dict(M=4, N=4, P=3), "every value has a key where M = N"),
     (strangers.counting, dict(M=3, P=4), "conserved, with a coefficient that depends on P"),
     (strangers.clusters, dict(D=3, G=2, n=4), "conserved, with a coefficient that depends on G"),
-    ("induction_heads.in_weights", dict(B=2, C=4, L=2, R=2), "a sum decays, but starts at zero"),
 ]
 NEITHER = {  # statements without order parameters of the engine, or without students
     "orthogonal": "the engine refuses it: values of two teachers meet at random",
@@ -79,11 +75,7 @@ NEITHER = {  # statements without order parameters of the engine, or without stu
 }
 FILES = {  # of statements of the toolkit and its examples
     "theory/induction_heads/bursty/emergence.py": "induction_heads.bursty",
-    "theory/induction_heads/in_weights/emergence.py": "induction_heads.in_weights",
-    "theory/induction_heads/markov.py": "induction_heads.markov",
     "theory/induction_heads/network.py": "of pseudo-parameters; test_discover.py has the network",
-    "theory/associative_memory/retrieval.py": "associative_memory.retrieval",
-    "theory/associative_memory/softmax_recall.py": "associative_memory.softmax_recall",
     "theory/associative_memory/factual_recall/dynamics.py": "recall",
     "examples/linear_attention/linear_attention/statement.py": "eigenvalues are no parameters, so "
     "that there are no students; systems.regression is the same with unit eigenvalues",

@@ -52,7 +52,6 @@ bigram = statement(cross_entropy(lambda y: W[z, y], over=token, target=follows(z
 """
 STATED = {  # with sizes, and inputs per step
     "recall": (systems.recall(), dict(S=4, R=3, D=2, T=5, n=2, epsilon=0.3)),
-    "retrieval": (systems.retrieval(), dict(N=5, M=4, P=3)),
     "induction": (systems.induction(None, 4), {}),
     "regression": (systems.regression(True), dict(D=3, N=4, a=0.2)),
 }

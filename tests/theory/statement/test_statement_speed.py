@@ -22,7 +22,6 @@ ACCEPTANCE = {
     "bigram": systems.bigram,
     "recall": systems.recall,
     "recall, softmax": functools.partial(systems.recall, "softmax"),
-    "retrieval": systems.retrieval,
     "retrieval, iid P = 5": functools.partial(systems.retrieval, 5, False),
     "regression": systems.regression,
     "state tracking, closure": systems.tracking,

@@ -56,7 +56,6 @@ def draws(**law):
 
 
 KINDS = {
-    "retrieval": systems.retrieval,
     "bigram": systems.bigram,
     "noisy": noisy,
     "more_names": strangers.more_names,

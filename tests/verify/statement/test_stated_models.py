@@ -9,11 +9,7 @@ from verify.report import Request, collect
 from verify.statement import emergence as module
 
 NAMES = [
-    "associative_memory.retrieval",
-    pytest.param("associative_memory.softmax_recall", marks=pytest.mark.slow),
     "induction_heads.bursty",
-    "induction_heads.in_weights",
-    "induction_heads.markov",
 ]
 
 
