@@ -83,7 +83,6 @@ STUDENTS: dict[str, dict[str, Any]] = {
     "positional_semantic.attention, value": dict(SENTENCES, value=True, tied=False),
     "positional_semantic.linear": SENTENCES,
     "positional_semantic.linear, adam": dict(SENTENCES, optimizer="adam"),
-    "positional_semantic.online": dict(d=20, steps=24, eval_every=4),
     "positional_semantic.histogram": COUNTING,
     "associative_memory.factual_recall": dict(batch_size=16, **STEPS),
     "associative_memory.trigger_task": TRIGGER,

@@ -240,8 +240,6 @@ OWN = (
     Model("induction_heads", "Induction heads in a disentangled two-layer transformer (Musat et al.)", "musat2025"),
     Model("induction_heads.bursty", "Induction heads on a burst of right pairs", "musat2025", stated=True, beside=True),
     Model("positional_semantic", "Positional against semantic dot-product attention (Cui et al.)", "cui2024"),
-    Model("positional_semantic.online", "Positional against semantic attention in one-pass descent",
-          "cui2024", beside=True),
     Model("associative_memory", "Weights as associative memories: factual recall and other systems (Bietti et al.)",
           "bietti2025"),
     Model("associative_memory.factual_recall", "Factual recall by linear attention", "bietti2025"),

@@ -1,6 +1,6 @@
 """Students of the positional-semantic task (Cui et al., arXiv:2402.03902)."""
 
-from simulate.positional_semantic import histogram, linear, online
+from simulate.positional_semantic import histogram, linear
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.learner import SYSTEM
 from simulate.positional_semantic.linear import fit_linear
@@ -23,6 +23,5 @@ SYSTEMS = {
     "attention": SYSTEM,
     "linear": linear.SYSTEM,
     "histogram": histogram.SYSTEM,
-    "online": online.SYSTEM,
 }
 train = SYSTEM.train

@@ -19,7 +19,7 @@ from theory.parameters import BaseParameters
 
 ROOMS = ("numbers", "onset", "predict", "theory")  # functions of numbers; flat packages
 CHAPTERS = "theory.state_tracking."  # where a derivation and its numbers are one file
-ROOMS += ("fixed_point", "branches", "variants", "general")
+ROOMS += ("fixed_point", "branches", "general")
 # Functions of numbers in chapters that also derive.
 OF_CHAPTERS = {
     "theory.induction_heads.all_weights.descent": "moving flow_of times curve",
@@ -32,7 +32,6 @@ OF_CHAPTERS = {
 SYMBOLIC = {"derived", "equations", "sections", "flow", "flows", "thermodynamic_limit", "mixture"}
 # Parts of other functions, which have read the arguments; and figures.
 INNER = {
-    "variants": "rule low_degree_averages input_channel",
     "branches": "crossing",
     "proportional.onset": "charts",
     "positional_semantic.onset": "over_alpha",
@@ -79,13 +78,6 @@ def general() -> dict[str, Any]:
     return {"system": system, "start": order}
 
 
-def regulariser() -> Any:
-    """A ridge with a little lasso."""
-    from theory.positional_semantic.variants import elastic_net
-
-    return elastic_net(0.01, 0.001)
-
-
 def fixed_point() -> Any:
     """A solution to look at."""
     from theory.positional_semantic import solve
@@ -126,7 +118,6 @@ EXAMPLES: dict[str, Any] = {
     "overlap": 0.3,
     "point": fixed_point,
     "points": 64,
-    "regulariser": regulariser,
     "ridge": 0.01,
     "rng": lambda: np.random.default_rng(0),
     "share": 0.5,

@@ -184,7 +184,7 @@ def allowed(p: BaseParameters) -> Iterator[tuple[str, str, BaseParameters]]:
 # Seconds at some edge, or of derivation before the first.
 LONG = ("branches", "thresholds", "general.solve", "positional_semantic.onset", "transverse")
 LONG += ("all_weights", "law.", "continue_branch", "low_degree", "solve_regularised")
-LONG += ("fixed_point", "positional_semantic.online", "edge.sharpness", "lost_time")
+LONG += ("fixed_point", "edge.sharpness", "lost_time")
 LONG += ("onset.emergence_times", "critical_items", "linear_attention.drops")
 SAID = [
     pytest.param(path, id=path, marks=[pytest.mark.slow] * any(x in path for x in LONG))

@@ -72,7 +72,6 @@ TABLED = {
         "OF_THRESHOLDS": np.array([0.2, 0.3]),
         "ALPHAS": np.array([1.0, 2.0]),
     },
-    "positional_semantic.online": {"OMEGAS": np.array([0.2, 0.8]), "SIGMAS": np.array([0.5, 1.0])},
     "associative_memory.superposition": {"PLACES": {"d": [16, 64], "N": [4, 64, 1024]}},
     "associative_memory.noisy_bigram": {"PLACES": {"N": [16, 64], "a": [0.3, 0.7], "n": [8, 64]}},
 }

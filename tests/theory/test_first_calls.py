@@ -71,7 +71,7 @@ def answers(name):
 
 
 # As long as five others.
-HEAVY = ("positional_semantic.online", "induction_heads.bursty", "positional_semantic")
+HEAVY = ("induction_heads.bursty", "positional_semantic")
 systems = pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in HEAVY)) for n in sorted(TABLE)]
 )

@@ -58,7 +58,7 @@ def test_signatures(name):
             assert set(given[len(first) :]) <= others, question
 
 
-LONG = ("positional_semantic.online",)  # as long as twenty others
+LONG = ()  # as long as twenty others
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from theory import onset as onset_command
 from theory.parameters import ParameterError
-from theory.positional_semantic import Parameters, State, fixed_point, general, solve, variants
+from theory.positional_semantic import Parameters, State, fixed_point, general, solve
 from theory.positional_semantic.channel import averages
 from theory.positional_semantic.errors import test_error as error_of
 from theory.positional_semantic.fixed_point import transverse
@@ -115,20 +115,6 @@ def test_a_far_or_unstable_neighbour_is_not_followed(monkeypatch):
     assert fixed_point._continued(fixed_point._Map(p, "semantic"), far) is None
 
 
-@pytest.mark.parametrize("words", [{"tied": False}, {"correlation": 0.5}, {"rank": 2}])
-def test_every_solver_refuses_other_layers(words):
-    """The other regularisers, the published rules and the general system, too, describe one tied
-    layer of rank one on independent tokens.
-    """
-    p = Parameters(alpha=2.0, order=4, **words)
-    name = next(iter(words))
-    for solver in (
-        lambda: variants.solve_low_degree(p, "semantic"),
-        lambda: variants.solve_regularised(p, "semantic", variants.elastic_net(0.01, 0.0)),
-        lambda: general.headline(p),
-    ):
-        with pytest.raises(ParameterError, match=f"^{name} = "):
-            solver()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import scipy.optimize
 import sympy as sp
 from later import Later
 
-from theory.positional_semantic import Parameters, State, channel, equations, prox, variants
+from theory.positional_semantic import Parameters, State, channel, equations, prox
 from theory.positional_semantic.channel import averages, target, teacher_nodes
 
 SIGMA, EQ = 0.5, Later(equations)
@@ -190,15 +190,3 @@ def test_nodes_are_shared_between_solver_settings():
     assert a[1].sum() == pytest.approx(1, abs=1e-14) and (a[0][0] > 0).all()
 
 
-@pytest.mark.parametrize(("degree", "count"), [(7, 12), (9, 18)])
-def test_rules_of_low_degree(degree, count):
-    """All moments of two normals up to the degree, and not the next."""
-    nodes, weights = variants.rule(degree)
-    assert weights.shape == (count,)
-    exact = {0: 1, 2: 1, 4: 3, 6: 15, 8: 105, 10: 945}
-    for i in range(0, degree + 1):
-        for j in range(0, degree + 1 - i):
-            value = float(weights @ (nodes[0] ** i * nodes[1] ** j))
-            expected = 0 if i % 2 or j % 2 else exact[i] * exact[j]
-            assert value == pytest.approx(expected, abs=1e-10)
-    assert float(weights @ nodes[0] ** (degree + 1)) != pytest.approx(exact[degree + 1], rel=1e-3)

@@ -8,15 +8,7 @@ import numpy as np
 import pytest
 
 from theory.parameters import ParameterError
-from theory.positional_semantic import (
-    Parameters,
-    State,
-    curve,
-    onset,
-    phase_diagram,
-    solve,
-    variants,
-)
+from theory.positional_semantic import Parameters, State, curve, onset, phase_diagram, solve
 from theory.positional_semantic.branches import thresholds
 from theory.positional_semantic.channel import averages
 from theory.positional_semantic.fixed_point import transverse
@@ -97,27 +89,6 @@ def test_error_estimate(omega, alpha, branch):
         )
 
 
-@pytest.mark.slow
-def test_degree_seven_against_the_authors_data():
-    """Fixed points of the rule, and the authors' rows at omega = 0.3, alpha = 2, iterated until
-    steps are below 1e-4.
-    """
-    p = Parameters(alpha=2.0)
-    points = {k: variants.solve_low_degree(p, k) for k in ("semantic", "positional")}
-    semantic, positional = points["semantic"].state, points["positional"].state
-    # Damped by 0.8 a step of 1e-4 leaves five times that, 5e-4, of an overlap, and a percent of
-    # theirs.
-    assert (semantic.q, semantic.theta) == pytest.approx((0.1141502, 0.1585606), abs=5e-4)
-    assert (positional.q, positional.m) == pytest.approx((0.0500123, 0.2585672), abs=5e-4)
-    assert (semantic.V, positional.V) == pytest.approx((12.327886, 11.036146), rel=2e-3)
-    # Their losses are not this rule's: 2.6% apart on the positional branch (degree eleven there).
-    assert points["positional"].train_loss / 0.0045152689 == pytest.approx(0.9743, abs=1e-3)
-    assert (semantic.q, semantic.V, semantic.theta) == pytest.approx(
-        (0.114141, 12.3114, 0.158673), rel=1e-5
-    )
-    assert (positional.q, positional.m, positional.V) == pytest.approx(
-        (0.0500912, 0.258427, 11.0383), rel=1e-5
-    )
 
 
 # Converged thresholds of the same solver; alpha_c and alpha_l are known to 0.5 % and 1 %, of the
@@ -284,48 +255,8 @@ def test_signs_are_free():
             assert b.numbers[name] == pytest.approx(a.numbers[name], rel=1e-9), name
 
 
-def test_ridge_is_a_case_of_the_general_regulariser():
-    """Prox of the ridge, averaged numerically, against the closed form; a lasso sets weights to
-    zero. The ridge of the parameters does not enter.
-    """
-    p = Parameters(alpha=2.0, order=8)
-    closed, ridge = solve(p, "semantic"), variants.elastic_net(p.lam, 0.0)
-    ridge = variants.solve_regularised(p.replace(lam=1.0), "semantic", ridge)
-    assert ridge.state == pytest.approx(closed.state, rel=1e-6, abs=1e-12)
-    assert ridge.train_loss == pytest.approx(closed.train_loss, rel=1e-7)
-    sparse = variants.solve_regularised(
-        p, "semantic", variants.elastic_net(p.lam, 0.005), closed.state
-    )
-    assert 0.1 < sparse.zeros < 0.6 and sparse.train_loss > closed.train_loss
 
 
-def test_weights_minimise_any_regulariser():
-    """(101), (105)-(106) with ridge and lasso: the prox and the envelope against a grid, order
-    parameters of the input channel against their definitions over drawn fields.
-    """
-    p, net = Parameters(), variants.elastic_net(0.02, 0.3)
-    hats = {"V_hat": 0.4, "q_hat": 0.5, "m_hat": 0.2, "theta_hat": 0.7}
-    state, _ = variants.input_channel(p, hats, net)
-    D, n = p.sigma**2 * hats["V_hat"], 400_000
-    tau, xi = np.random.default_rng(0).standard_normal((2, n))
-    b = hats["m_hat"] + p.sigma**2 * hats["theta_hat"] * tau
-    b += p.sigma * np.sqrt(hats["q_hat"]) * xi
-    Q = net.minimise(D, b)
-    grid = np.linspace(-12, 12, 4801)
-    cost = 0.01 * grid**2 + 0.3 * abs(grid) + D / 2 * grid**2 - b[:200, None] * grid
-    assert np.abs(grid[cost.argmin(1)] - Q[:200]).max() <= 0.0026  # half a cell
-    least = (net.value(Q) + D / 2 * Q**2 - b * Q)[:200]  # entropic envelope; of half a cell 4e-7
-    assert 0 <= (cost.min(1) - least).min() + 1e-12 and (cost.min(1) - least).max() < 4e-7
-    drawn = {
-        "q": p.sigma**2 * Q**2,
-        "m": Q,
-        "theta": p.sigma**2 * Q * tau,
-        "V": p.sigma * Q * xi / np.sqrt(hats["q_hat"]),  # by parts
-    }
-    for name, x in drawn.items():
-        error = x.std() / np.sqrt(n)
-        assert abs(x.mean() - getattr(state, name)) < 4 * error, name
-        assert 8 * error < 0.1 * x.mean(), name  # a tenth is eight standard errors
 
 
 def test_the_other_overlap_stays_zero():

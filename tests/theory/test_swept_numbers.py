@@ -25,7 +25,6 @@ SMALL = {
     "state_tracking": {"N": 6, "L": 4, "d_g": 5, "d_h": 8, "n_train": 64, "epochs": 30},
     "induction_heads": {"N": 3, "data": "orthonormal", "query": "last", "steps": 20},
     "positional_semantic": {"alpha": 2.0, "order": 6},
-    "positional_semantic.online": {"batch": None, "steps": 200},
     "associative_memory.factual_recall": {"S": 6, "R": 3, "D": 2, "steps": 20},
     "induction_heads.bursty": {"N": 16, "B": 1},
     "associative_memory.k_hop": {"N": 4, "k": 2, "m_0": 0.2, "steps": 200},
@@ -69,17 +68,6 @@ CASES = {
         "thresholds": ({}, "omega", [0.2, 0.3]),
         "onset": ({}, "omega", [0.2]),
     },
-    "positional_semantic.online": {
-        "growth_rates": ({}, "scale", [0.5, 1.0]),
-        "ends": ({}, "omega", [0.2, 0.4]),
-        "basin": ({}, "omega", [0.2]),
-        "share": ({}, "d", [100]),
-        "shares": ({}, "d", [100]),
-        "window": ({}, "sigma", [0.5]),
-        "predict": ({}, "omega", [0.2, 0.4]),
-        "onset": ({}, "omega", [0.3]),
-        "emergence_times": ({}, "d", [100, 200]),
-    },
     "associative_memory.factual_recall": {
         "predict": ({}, "R", [2, 3]),
         "time_of_share": (HALF, "epsilon", [0.1, 0.2]),
@@ -119,8 +107,6 @@ LONG = {
     ("positional_semantic", "onset"),
     ("positional_semantic", "thresholds"),
     ("positional_semantic", "phase_diagram"),
-    ("positional_semantic.online", "shares"),
-    ("positional_semantic.online", "share"),
 }
 ALL = [
     pytest.param(
