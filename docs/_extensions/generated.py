@@ -30,8 +30,6 @@ from verify.check import VERDICTS
 ROOT = Path(__file__).parents[2]
 WINGS = ("theory", "simulate", "verify", "papers")
 EXAMPLES = {  # folders of systems without a statement; their students and checks
-    "committee": ("committee/committee", "simulate.py", "laws.py"),
-    "linear_attention.proportional": ("linear_attention/linear_attention/proportional", "fits.py", "laws.py"),
 }  # fmt: skip
 PERFORMANCE = Path(__file__).parents[1] / "performance.json"
 

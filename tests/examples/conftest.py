@@ -7,6 +7,6 @@ import sys
 from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-for name in ("linear_attention", "committee"):
+for name in ("linear_attention",):
     if importlib.util.find_spec(name) is None:
         sys.path.insert(0, str(EXAMPLES / name))

@@ -33,7 +33,6 @@ SYMBOLIC = {"derived", "equations", "sections", "flow", "flows", "thermodynamic_
 # Parts of other functions, which have read the arguments; and figures.
 INNER = {
     "branches": "crossing",
-    "proportional.onset": "charts",
     "positional_semantic.onset": "over_alpha",
     "general": "attention fields conjugates output_channel input_channel",
     "state_tracking.onset": "secant sharp at_large_sizes rates growth early_mass "
