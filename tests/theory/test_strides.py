@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 
-from theory.state_tracking import Parameters, trained
-from theory.state_tracking.attention import Attention
+from theory.state_tracking import Parameters
 from theory.state_tracking.cavity import Cavity
 from theory.state_tracking.dressed import Dressed
 from theory.state_tracking.fixed_disorder import FixedDisorder
 from theory.state_tracking.integrate import Strides, half_times, solve, sums
 from theory.state_tracking.realisation import Realisation, Start
-from theory.state_tracking.trained import Counted
 
 
 class Plain:
@@ -135,34 +133,3 @@ def test_times_are_those_of_single_epochs(kind):
     assert calls[0] < 140
 
 
-@pytest.mark.parametrize("momentum", [0.5, 0.9, 0.99])
-def test_momentum_goes_in_strides(momentum):
-    """Weights at any epoch against momentum step by step, with a seventh of the gradients; the
-    theory of students under momentum takes this way.
-    """
-    p = P.replace(momentum=momentum, eta=0.7 * (1 - momentum))
-    start = Start.drawn(p, 1, np.random.default_rng(4))
-    given = Realisation.drawn(p, start, np.random.default_rng(5))
-    system, step, found = FixedDisorder(p, start, given), [0.0] * 3, []
-    for _ in range(700):
-        found.append(system.state)
-        step = [momentum * u + f for u, f in zip(step, system.rates(), strict=True)]
-        system.state = [x + u for x, u in zip(system.state, step, strict=True)]
-    assert type(trained.system(p, start, given)) is Counted
-    one = FixedDisorder(p, start, given)
-    path, calls, rates = Strides(one, momentum=momentum), [0], one.rates
-
-    def counted():
-        calls[0] += 1
-        return rates()
-
-    one.rates = counted
-    for epoch in range(0, 700, 31):
-        while path.epoch + path.length < epoch:
-            path.advance()
-        for ours, theirs in zip(path.at(epoch), found[epoch], strict=True):
-            np.testing.assert_allclose(ours, theirs, atol=5e-5 * np.abs(theirs).max())
-    assert calls[0] < 100
-    curve = solve(FixedDisorder(p, start, given), [0, 350])
-    first, last = (Attention(p).parts(*found[n][:2])[1].mean() for n in (0, 350))
-    np.testing.assert_allclose(curve.A[0], [first, last], atol=2e-5)

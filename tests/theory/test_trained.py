@@ -2,7 +2,6 @@
 the data do not touch stay where they are.
 """
 
-import functools
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 from simulate.state_tracking import train
 from simulate.state_tracking.learner import Learner
 from theory.parameters import ParameterError
-from theory.state_tracking import Parameters, predict, trained
+from theory.state_tracking import Parameters, predict
 from theory.state_tracking.fixed_disorder import FixedDisorder
 from theory.state_tracking.integrate import solve
 from theory.state_tracking.realisation import Realisation, Start
@@ -30,7 +29,6 @@ WAYS = [
 ]
 
 # Systems of plain descent by what a gradient may cost.
-KINDS = pytest.mark.parametrize(("work", "kind"), [(0, FixedDisorder), (1e9, trained.Counted)])
 
 
 def followed(p, seeds=(3, 8)):
@@ -64,44 +62,8 @@ def test_batches_of_one_sequence_are_exact(way):
         np.testing.assert_allclose(ours, theirs.detach(), atol=2e-5)
 
 
-@KINDS
-def test_what_is_absent_does_not_move(work, kind, monkeypatch):
-    """Adam divides by a gradient's size: entries of actions that never occur beside a state. The
-    machine code of plain descent leaves them alone, too.
-    """
-    p = ONE.replace(batch_size=None, optimizer="adam", eta=0.1, n_train=12, L=2, d_g=6)
-    run, theory = followed(p)
-    before = theory.state[2].copy()
-    run.full.gradients(run.students)
-    seen = run.students.M.grad.permute(0, 3, 1, 2).abs().sum(-1).numpy() > 0
-    theory.epoch()
-    moved = np.abs(theory.state[2] - before).sum(-1) > 0
-    assert np.array_equal(moved, seen) and 0.1 < seen.mean() < 0.9
-    monkeypatch.setattr(trained, "WORK", work)
-    plain = followed(p.replace(optimizer="sgd"))[1]
-    slopes = plain.gradients()[2]
-    assert type(plain) is kind and np.array_equal(np.abs(slopes).sum(-1) > 0, seen)
 
 
-@KINDS
-def test_plain_descent_goes_in_strides(work, kind, monkeypatch):
-    """Steps that depend on the weights alone are taken several at once, coupled decay among them;
-    one by one they give the same, where the scatter within groups is of the same order.
-    """
-    monkeypatch.setattr(trained, "WORK", work)
-    p = Parameters(N=6, L=3, d_g=5, d_h=8, n_train=200, weight_decay=0.01, eta=0.2)
-    rng = np.random.default_rng(1)
-    start = Start.drawn(p, 1, rng)
-    given = Realisation.drawn(p, start, rng)
-    fast, slow = system(p, start, given), Trained(p, start, given)
-    assert type(fast) is kind
-    if kind is FixedDisorder:
-        slow.gradients = functools.partial(FixedDisorder.gradients, slow)
-    for k, x in enumerate(fast.rates()):
-        np.testing.assert_allclose(x, -p.eta * (slow.gradients()[k] + 0.01 * slow.state[k]))
-    slow.epoch()
-    for x, w, f in zip(slow.state, fast.state, fast.rates(), strict=True):
-        np.testing.assert_allclose(x, w + f, rtol=1e-12, atol=1e-15)
 
 
 def test_plain_descent_with_few_sequences(tmp_path):
@@ -156,31 +118,6 @@ def test_starts_of_seeds_are_those_of_their_students(d_g, tmp_path):
     measured, found = Start.measured(runs), Start.of_seeds(p, (3, 5))
     for name, value in vars(measured).items():
         np.testing.assert_allclose(vars(found)[name], value, rtol=0, atol=1e-6, err_msg=name)
-
-
-def test_accuracies_on_all_words():
-    """Of few actions: the likeliest answers to every word from every state, word by word, and the
-    ends of their rollouts. Gaussian logits are off by several per cent there.
-    """
-    p = Parameters(N=4, L=3, d_g=3, d_h=8, n_train=20, n_test=8, epochs=150)
-    start, given = Start.of_seeds(p, (1, 2)), Realisation.of_seeds(p, (1, 2))
-    one = system(p, start, given)
-    rates = one.observe()
-    at, M = one.attention.forward(*one.state[:2]), one.state[2]
-    for b in range(2):
-        right, ends = [], []
-        for word in np.ndindex(*(p.d_g,) * p.L):
-            logits = np.einsum("ij,sjr->isr", at[b], M[b][:, list(word)])
-            guess, table = logits.argmax(2), given.teachers[b]
-            right.append([guess[i] == table[a] for i, a in enumerate(word)])
-            x = y = np.arange(p.N)
-            for i, a in enumerate(word):
-                x, y = guess[i, x], table[a, y]
-            ends.append(x == y)
-        np.testing.assert_allclose(rates["steps"][b], np.mean(right, (0, 2)), rtol=1e-12)
-        np.testing.assert_allclose(rates["rollout_accuracy"][b], np.mean(ends), rtol=1e-12)
-    gaussian = FixedDisorder(p, start, given).observe()["steps"]
-    assert abs(gaussian - rates["steps"]).max() > 0.01
 
 
 @pytest.mark.slow

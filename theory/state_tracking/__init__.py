@@ -13,13 +13,11 @@ from theory.state_tracking import (
     dynamics,
     exact,
     fixed_disorder,
-    fourth_order,
     inversion,
     late_time,
     mean_field,
     per_seed,
     rollout,
-    trained,
 )
 from theory.state_tracking.dynamics import flow, thermodynamic_limit
 from theory.state_tracking.levels import applies
@@ -71,7 +69,7 @@ flows, sections, equations = catalogue(
         "Variance of the logits": [mean_field.variance_equations],
         "Dressed theory": [dressed],
         "Cavity equations": [cavity],
-        "Fixed-disorder theory": [fixed_disorder, fourth_order, trained],
+        "Fixed-disorder theory": [fixed_disorder],
         "Rollout accuracy": [rollout],
         "Momentum": [dynamics.momentum_equations],
     },
