@@ -4,17 +4,14 @@ limits.
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import sympy as sp
 from later import Later
 
-from theory import benchmark as command
 from theory import state_tracking
 from theory.parameters import ParameterError
-from theory.state_tracking import Parameters, benchmark, exact, inversion
+from theory.state_tracking import Parameters, exact, inversion
 from theory.state_tracking.quadrature import NAMES, emergence_time
 from theory.state_tracking.symbols import A_0, A, L, N, R, S, c_omega, d_g, eta, g, tau
 
@@ -118,20 +115,6 @@ def test_integrands_are_the_rates():
     assert sp.simplify(of_alpha - 1 / speed) == 0
 
 
-@pytest.mark.parametrize(
-    ("p", "level"),
-    [
-        (GENERAL, "0.9"),
-        pytest.param(Parameters(R_0=-0.09, zeta=1.0), "0.3", marks=pytest.mark.slow),
-        (DISTINCT, "0.5"),
-        pytest.param(Parameters(R_0=0.03), "0.999", marks=pytest.mark.slow),
-        pytest.param(Parameters(N=2, d_g=2, L=10), "0.5", marks=pytest.mark.slow),
-    ],
-)
-def test_event_times(p, level):
-    """Against nested mpmath quadrature with 30 digits: rounding of some hundred operations."""
-    expected = benchmark.reference(p.values(), level, digits=30)
-    assert emergence_time(p.values(), float(level)) == pytest.approx(float(expected), rel=2e-14)
 
 
 @pytest.mark.parametrize(("p", "end"), CASES.values(), ids=CASES)
@@ -238,25 +221,5 @@ def test_missing_name():
             emergence_time({q: x for q, x in TABLE_1.values().items() if q != name})
 
 
-@pytest.mark.slow
-def test_benchmark(monkeypatch, capsys):
-    """The committed command at a small size: both ways within 1e-9 of mpmath, keys for machines."""
-    for name, count in (("POINTS", 50), ("LOOPED", 4), ("REFERENCES", 3)):
-        monkeypatch.setattr(benchmark, name, count)
-    monkeypatch.setattr(command, "POINTS", 40)
-    assert command.main(["--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert len(found["flows"]) == 3
-    assert all(r["ratio"] > 0 and r["error"] < 2e-9 for r in found["flows"])  # LSODA's error
-    assert found["agree"] and found["ratio"] > 0
-    assert [r["points"] for r in found["rows"]] == [50, 4]
-    assert all(r["within"] for r in found["rows"])
-    assert found["rows"][0]["error"] < 1e-13  # rounding
-    assert command.main([]) == 0
-    assert "ratio" in capsys.readouterr().out
 
 
-def test_benchmark_says_which_models_have_one():
-    """A system without one."""
-    with pytest.raises(ParameterError, match="not for associative_memory.k_hop, but for state_tr"):
-        command.main(["associative_memory.k_hop"])

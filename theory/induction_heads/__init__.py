@@ -1,9 +1,5 @@
 """Induction heads in the disentangled two-layer transformer (Musat et al., arXiv:2511.01033)."""
 
-import math
-from functools import partial
-from typing import Any
-
 from theory.catalogue import catalogue
 from theory.induction_heads import (
     drop,
@@ -14,11 +10,10 @@ from theory.induction_heads import (
     network,
     structure,
 )
-from theory.induction_heads.all_weights import burst, descent, law, plateau, recent, scores
+from theory.induction_heads.all_weights import burst, law, plateau, recent, scores
 from theory.induction_heads.dynamics import flow
 from theory.induction_heads.onset import emergence_times, onset, predict
 from theory.induction_heads.parameters import Parameters, applies
-from theory.timing import measured, row
 
 __all__ = [
     "Parameters",

@@ -25,7 +25,6 @@ from theory.associative_memory.factual_recall.dynamics import (
 from theory.associative_memory.factual_recall.timescales import closed_form, time_of_share
 from theory.catalogue import catalogue
 from theory.onset import tabulated
-from theory.timing import measured, row
 
 __all__ = [
     "PARTS",
@@ -186,73 +185,3 @@ def draw(result: Onset, axes: Any) -> None:
     for axis in axes:
         axis.set(xlabel=r"training step = $t/\eta$", xlim=(0, float(curve.step[-1])))
         plotting.below(axis)
-
-
-# Benchmark
-
-SHARE = 0.5
-POINTS = tuple(
-    (Parameters(S=2 * D, R=R, D=D, epsilon=epsilon), part)
-    for R in (2, 4, 8)
-    for D in (4, 16)
-    for epsilon in (1e-3, 1e-5)
-    for part in PARTS
-)
-CHECKED, DIGITS = slice(None, None, 5), 30
-AGREE = 1e-9  # relative; quadrature and flow are computed with tolerance 1e-12
-LEADING = 1e-4  # closed form; the next term is of order epsilon^2 ln(1/epsilon)
-
-
-def integrated(p: Parameters, part: Part, share: float) -> float:
-    """Time by integrating the flow until the gain is reached."""
-    end = 1.5 * closed_form(p, part, share)  # end of the integration, known only here
-    event = {"hit": timescales.level(part, share)}
-    return float(flow().solve(p, t=end, at=[end], events=event).hit)
-
-
-def reference(p: Parameters, part: Part, share: float) -> mpmath.mpf:
-    """Time by mpmath from the symbolic integral over theta."""
-    eq = timescales.equations() | dynamics.equations()
-    with mpmath.workdps(DIGITS):
-        v = {name: mpmath.mpf(value) for name, value in p.values().items()}
-        v |= {"share_left": mpmath.mpf(share), "K": v[part.choices.name]}
-        v["lambda_recall"] = eq[f"growth_{part.name}"].evaluate(v, "mpmath")
-        v["c_recall"] = eq[f"ratio_{part.name}"].evaluate(v, "mpmath")
-        goal = 2 * mpmath.sqrt(v["c_recall"]) * eq["gain_at_share"].evaluate(v, "mpmath")
-        v["theta"] = mpmath.asinh(goal / v["epsilon"] ** 2) / 2
-        return eq["hitting_time_exact"].evaluate(v, "mpmath")
-
-
-def at_points(of: Callable[..., float]) -> list[float]:
-    """Times at all points."""
-    return [of(p, part, SHARE) for p, part in POINTS]
-
-
-def benchmark() -> dict[str, Any]:
-    """Run the benchmark.
-
-    Returns
-    -------
-    dict
-        ``rows`` (way, points, seconds, microseconds per point, largest relative error against
-        mpmath), ``ratio`` of the times per point, integration over quadrature, ``agree``, ``note``.
-    """
-    true = [reference(p, part, SHARE) for p, part in POINTS[CHECKED]]
-    ways = (
-        ("quadrature, any epsilon", timescales.time_of_share, AGREE),
-        ("LSODA, terminal event", integrated, AGREE),
-        ("closed form, epsilon -> 0", timescales.closed_form, LEADING),
-    )
-    rows = []
-    for way, of, tolerance in ways:
-        of(*POINTS[0], SHARE)  # first call derives and compiles
-        spent, results = measured(partial(at_points, of))
-        error = max(float(abs(t / r - 1)) for t, r in zip(results[CHECKED], true, strict=True))
-        rows.append(row(way, len(POINTS), spent, error, tolerance))
-    return {
-        "ratio": rows[1]["seconds"] / rows[0]["seconds"],
-        "agree": all(r["within"] for r in rows),
-        "rows": rows,
-        "note": f"time at which a part of the loss is down to {SHARE:.0%}, both parts of {len(POINTS) // 2} settings, one after the "
-        f"other; error: largest relative one at {len(true)} of them, against mpmath with {DIGITS} digits",
-    }
