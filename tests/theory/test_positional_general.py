@@ -263,17 +263,3 @@ def test_what_does_not_fit_is_refused(change):
         replace(g.headline(Parameters(alpha=1.0)), **change)
 
 
-def test_proximal_points_that_do_not_settle_are_no_answer(monkeypatch):
-    """Two Newton steps are too few: one line, also of what solves for fixed points."""
-    monkeypatch.setattr(prox, "NEWTON", 2)
-    system = g.headline(Parameters(alpha=2.0, prox="local"), 256)
-    start = g.starting_order(system, 0.46, 0.62, np.zeros(2), 50.0)
-    for solved in (
-        lambda: g.output_channel(system, start),
-        lambda: g.solve(system, start),
-        lambda: extensions.solve(
-            Parameters(alpha=2.0, start="semantic", correlation=0.3), None, 64
-        ),
-    ):
-        with pytest.raises(ParameterError, match="did not settle in 2 Newton steps"):
-            solved()

@@ -7,7 +7,6 @@ from theory.positional_semantic import (
     branches,
     definitions,
     errors,
-    extensions,
     fixed_point,
     free_entropy,
     state_evolution,
@@ -30,7 +29,6 @@ __all__ = [
     "branches",
     "curve",
     "equations",
-    "extensions",
     "fixed_point",
     "flows",
     "onset",
@@ -53,6 +51,5 @@ flows, sections, equations = catalogue(
         "Stability": [state_evolution.stability],
         "Errors": [errors],
         "Linear baseline": [errors.linear_layer],
-        "Extensions": [extensions],
     }
 )

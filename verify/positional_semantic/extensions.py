@@ -2,21 +2,16 @@
 two heads beside the theory of these extensions, extrapolated to infinite d; the figures of App. E.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import torch
 import xarray as xr
 
-from simulate.positional_semantic import student as task
 from simulate.positional_semantic import train
-from simulate.positional_semantic.learner import Learner
 from theory.positional_semantic import Parameters, solve
-from theory.positional_semantic.extensions import Point
-from theory.positional_semantic.extensions import solve as solve_extended
 from verify.check import Z_MAX, Band, Check, at_least, estimated, listed, sampled
-from verify.positional_semantic.minima import at_infinity, over_d, shift, trained
+from verify.positional_semantic.minima import at_infinity, shift, trained
 
 # Quantitative checks of the figures of App. E: slices and the other target (Figs. 8, 9), the
 # extensions (Figs. 10-14), Adam from random weights (Fig. 15)
@@ -180,88 +175,3 @@ def adam(**more: Any) -> Iterator[Check]:
 def everything(**more: Any) -> list[Check]:
     """All of the above."""
     return [*slices(**more), *extensions(**more), *rank_two(**more), *adam(**more)]
-
-
-EXTENDED = Parameters(steps=300, n_test=4000)
-SUMS = 4096  # Sobol points; overlaps to half a percent
-# What is changed, starts and sample complexities (well on the side of the start's transition), and
-# two sizes.
-CASES: dict[str, tuple[dict[str, Any], tuple[tuple[str, float], ...], tuple[int, ...]]] = {
-    "correlation 0.2": ({"correlation": 0.2}, (("semantic", 3.0), ("positional", 1.0)), (200, 400)),
-    "correlation -0.4": (
-        {"correlation": -0.4},
-        (("semantic", 2.0), ("positional", 1.0)),
-        (200, 400),
-    ),
-    "values": ({"value": True}, (("semantic", 3.0), ("positional", 1.0)), (60, 120)),
-    "two columns": (
-        {"rank": 2},
-        (("semantic", 2.0), ("positional", 2.0), ("mixed", 2.0)),
-        (100, 200),
-    ),
-    "two heads": (
-        {"rank": 2, "heads": True},
-        (("mixed", 1.0), ("mixed", 1.5), ("mixed", 2.0)),
-        (200, 400),  # at d = 100 m is 5% off what is linear in 1/d
-    ),
-    "low-rank values": (
-        {"value_rank": 1},
-        (("semantic", 4.0), ("semantic", 6.0), ("positional", 2.0)),
-        (100, 200),
-    ),
-}
-LIMITS = {"semantic": "m", "positional": "theta"}  # zero in the limit
-
-
-def end(p: Parameters, seed: int) -> dict[str, float]:
-    """Measurements of a student after descent and L-BFGS, with those of its value matrix."""
-    learner = Learner(p, [seed], torch.device("cpu"), torch.float64)
-    for number in range(p.steps):
-        learner.step(number)
-    measured = {name: row[1] for name, row in learner.finish(0).items()}
-    if p.value:
-        W = learner.ended["W"]
-        measured |= {"theta_W": float(W.trace()) / p.d, "q_W": float(W.square().sum()) / p.d}
-    if p.value_rank:
-        V, size = learner.ended["V"].numpy(), p.d * p.value_rank
-        along = (V * task.value_teacher(p, learner.teachers[0])).sum()
-        measured |= {"theta_W": float(along) / size, "q_W": float((V**2).sum()) / size}
-    return measured
-
-
-def predicted(p: Parameters, point: Point) -> dict[str, float]:
-    """What the theory says about the measurements of `end`, without overlaps that vanish."""
-    out = point.summary()
-    if p.value or p.value_rank:
-        out |= {k: v for k, v in point.values._asdict().items() if k != "V_W"}
-    if p.rank == 1:
-        out.pop(LIMITS[p.start])
-    return out
-
-
-def limits(p: Parameters, sizes: Sequence[int], seeds: Iterable[int]) -> xr.Dataset:
-    """Measurements of students at infinite d, over ``seed``."""
-    seeds = list(seeds)
-    runs = []
-    for d in sizes:
-        rows = [end(p.replace(d=d), seed) for seed in seeds]
-        runs.append(
-            xr.Dataset({k: ("seed", [r[k] for r in rows]) for k in rows[0]}, {"seed": seeds})
-        )
-    return at_infinity(over_d(runs, sizes).to_dataarray("name")).to_dataset("name")
-
-
-@listed
-def checks(seeds: Iterable[int], cases: Iterable[str] = tuple(CASES)) -> Iterator[Check]:
-    """Every measurement of every case against the theory."""
-    seeds = list(seeds)
-    for what in cases:
-        change, starts, sizes = CASES[what]
-        for start, alpha in starts:
-            p = EXTENDED.replace(start=start, alpha=alpha, **change)
-            theory = predicted(p, solve_extended(p, points=SUMS))
-            runs = limits(p, sizes, seeds)
-            yield from [
-                sampled(f"{x}, {what}, {start} start, alpha = {alpha:g}", x, v, runs[x].values)
-                for x, v in theory.items()
-            ]
