@@ -9,7 +9,7 @@ import pytest
 import scipy.special
 
 from theory.parameters import ParameterError
-from theory.positional_semantic import Parameters, extensions, prox, solve
+from theory.positional_semantic import Parameters, prox, solve
 from theory.positional_semantic import general as g
 
 A_3 = ((0.6, 0.3, 0.1), (0.2, 0.6, 0.2), (0.1, 0.3, 0.6))

@@ -2,12 +2,9 @@
 Nichani et al. 2024).
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-import mpmath
 import xarray as xr
 
 from theory import Onset, of_onset, prediction, scope, until
