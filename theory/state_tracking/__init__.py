@@ -24,7 +24,6 @@ from theory.state_tracking.levels import applies
 from theory.state_tracking.mean_field import c_omega, initial_variance
 from theory.state_tracking.onset import equations as onset_equations
 from theory.state_tracking.onset import onset
-from theory.state_tracking.order import without_order
 from theory.state_tracking.parameters import Parameters
 from theory.state_tracking.predict import drawn_times, emergence_times, predict
 from theory.state_tracking.rollout import trajectory, with_accuracy
@@ -49,7 +48,6 @@ __all__ = [
     "thermodynamic_limit",
     "trajectory",
     "with_accuracy",
-    "without_order",
 ]
 
 flows, sections, equations = catalogue(
