@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from papers import claims, evidence
-from theory import Model, ParameterError, registry
+from theory import Model, ParameterError
+from theory.models import registry
 from theory.runtime import cli, output, progress
 
 

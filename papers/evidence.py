@@ -15,13 +15,13 @@ from xml.etree import ElementTree
 
 from papers import claims
 from papers.claims import Found
-from simulate.storage import default_store
+from simulate.store.storage import default_store
 from theory import Model, ParameterError
 from theory.runtime import output
-from verify.check import VERDICTS, Check
-from verify.digests import sources
-from verify.report import Request, collect
-from verify.stored import arrays
+from verify.checks.check import VERDICTS, Check
+from verify.checks.digests import sources
+from verify.checks.report import Request, collect
+from verify.checks.report_store import arrays
 
 ROOT = Path(__file__).parents[1]
 TESTS = "tests"  # name of the record of cited tests, next to the commands

@@ -12,11 +12,12 @@ from typing import Any
 import xarray as xr
 
 from papers import claims, evidence
-from theory import Equation, latex, titles
+from theory import Equation, latex
+from theory.equations import titles
 from theory.runtime import output, plotting, progress
-from theory.titles import described
-from verify.check import Check
-from verify.check_table import percent
+from theory.equations.titles import described
+from verify.checks.check import Check
+from verify.checks.check_table import percent
 
 
 @dataclass(frozen=True)

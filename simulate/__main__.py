@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from simulate import runs, storage, systems
-from simulate.training import PRECISIONS, System
-from theory import registry
-from theory.parameters import BaseParameters, ParameterError
+from simulate.store import runs, storage
+from simulate import systems
+from simulate.training.plan import PRECISIONS, System
+from theory.models import registry
+from theory.call.parameters import BaseParameters, ParameterError
 from theory.runtime import cli, commands, output
 
 

@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 
 from simulate import __main__ as command
-from simulate import jobs, storage, systems
-from simulate.training import System
-from theory.parameters import BaseParameters, ParameterError
+from simulate.training import jobs
+from simulate.store import storage
+from simulate import systems
+from simulate.training.plan import System
+from theory.call.parameters import BaseParameters, ParameterError
 from theory.runtime import cli, output
 
 MOST_RUNS = 10**5  # of one sweep; job arrays of several sweeps are faster to plan, too

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from simulate.training import System
-from theory import plugins, registry
+from simulate.training.plan import System
+from theory.models import plugins, registry
 from theory.runtime import cli
 
 

@@ -25,7 +25,7 @@ if (_worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_set
     _cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {_cores[int(_worker.removeprefix("gw")) % len(_cores)]})
 
-from theory import registry
+from theory.models import registry
 
 gc.set_threshold(100_000)  # small objects of SymPy are rarely cyclic: as `theory.runtime.cli.run`
 pytest_plugins = ["tests.frozen"]

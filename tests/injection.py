@@ -20,12 +20,13 @@ from typing import Any
 
 import joblib
 
-from simulate.pool import one_thread
-from theory import equation, registry
+from simulate.training.pool import one_thread
+from theory.equations import equation
+from theory.models import registry
 from theory.runtime import progress
-from verify import digests
-from verify.check import Check
-from verify.report import Request
+from verify.checks import digests
+from verify.checks.check import Check
+from verify.checks.report import Request
 
 RESULTS = Path(__file__).with_name("injection.json")
 # Commands that train students for half an hour; faults are put into their rows by hand, in

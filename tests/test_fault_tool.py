@@ -166,7 +166,7 @@ def test_what_is_noticed_and_what_is_not(house, tmp_path):
 def test_three_faults_at_another_seed(tmp_path):
     """The command itself: definitions of state tracking against theirs."""
     command = [sys.executable, "-W", "ignore", "-m", "tests.faults", "--seed", "3", "--count", "3"]
-    command += ["--among", "theory/state_tracking/definitions.py"]
+    command += ["--among", "theory/state_tracking/model/definitions.py"]
     command += ["--tests", "tests/theory/test_definitions.py"]
     done = subprocess.run(
         [*command, "--out", str(tmp_path / "bench")],

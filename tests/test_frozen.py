@@ -7,7 +7,7 @@ import pytest
 
 from tests import frozen
 from tests.frozen import OF_RESOLUTION, OF_SCATTER, PART, holds, same
-from verify.check import identity, vanishing
+from verify.checks.check import identity, vanishing
 
 ROW = [1.0, 1.1, 4.0, 0.05, 0.02]
 

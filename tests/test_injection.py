@@ -8,9 +8,9 @@ import pytest
 
 from papers import evidence
 from tests import injection
-from theory import registry
+from theory.models import registry
 from theory.associative_memory import noisy_bigram
-from verify.check import Check
+from verify.checks.check import Check
 
 RESULTS = json.loads(injection.RESULTS.read_text())
 SYSTEMS = {

@@ -15,18 +15,19 @@ import pytest
 import xarray as xr
 
 import verify
-from simulate import jobs, pool
-from theory import prediction, registry
+from simulate.training import jobs, pool
+from theory.dynamics import prediction
+from theory.models import registry
 from theory import state_tracking as st
-from theory.equation import Equation, Equations, numbers
+from theory.equations.equation import Equation, Equations, numbers
 from theory.explore import main as explore
-from theory.flow import Flow
+from theory.dynamics.flow import Flow
 from theory.latex import main as latex
 from theory.onset import main as onset
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from theory.runtime import plotting, progress
 from theory.statement import draw, eq, gauss, sample, sizes, sort, teacher, weight
-from theory.values import report
+from theory.call.values import report
 from verify.trajectories import compare
 
 mpl.use("Agg")

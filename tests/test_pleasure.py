@@ -19,16 +19,16 @@ import papers
 import simulate
 import theory
 import verify
-from simulate import runs as store
-from theory import notation
+from simulate.store import runs as store
+from theory.symbols import notation
 from theory import state_tracking as st
-from theory.equation import Equation
-from theory.flow import Flow
+from theory.equations.equation import Equation
+from theory.dynamics.flow import Flow
 from theory.onset import main as onset_command
-from theory.parameters import BaseParameters, ParameterError, parameter
+from theory.call.parameters import BaseParameters, ParameterError, parameter
 from theory.runtime import cli
 from theory.state_tracking import Parameters
-from theory.state_tracking.symbols import A, R
+from theory.state_tracking.model.symbols import A, R
 from verify.trajectories import compare
 
 mpl.use("Agg")
@@ -217,7 +217,7 @@ def test_wishes_take_ten_lines(wish, tmp_path, monkeypatch):
     source = source.replace('{24: ":", 48: "--", 96: "-"}', '{24: ":", 96: "-"}')
     assert len([line for line in source.splitlines() if line]) <= 10
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("simulate.pool.cores", lambda: 1)  # seconds of training, no processes
+    monkeypatch.setattr("simulate.training.pool.cores", lambda: 1)  # seconds of training, no processes
     if wish.startswith("When did each seed"):  # theories of single students: a second for each
         p, runs = verify.ensembles("demo")
         monkeypatch.setattr(verify, "ensembles", lambda name: (p, runs.isel(seed=slice(2))))

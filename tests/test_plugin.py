@@ -7,7 +7,7 @@ import textwrap
 FILES = {
     "toy_product/__init__.py": '''
         """A product of two weights that learns the number one: its overlap follows a logistic curve."""
-        from theory.registry import Model
+        from theory.models.registry import Model
         MODEL = Model("toy_product", "Two weights, one product", "toy", package="toy_product")
     ''',
     "toy_product/theory/__init__.py": '''
@@ -15,10 +15,10 @@ FILES = {
         from dataclasses import dataclass
         from functools import cache
         import sympy as sp
-        from theory.equation import Equation
-        from theory.flow import Flow
-        from theory.notation import symbol
-        from theory.parameters import Stepped, parameter
+        from theory.equations.equation import Equation
+        from theory.dynamics.flow import Flow
+        from theory.symbols.notation import symbol
+        from theory.call.parameters import Stepped, parameter
         a, a_0, t, u, v = (symbol(n, n) for n in ("a", "a_0", "t", "u", "v"))
 
         @dataclass(frozen=True)
@@ -61,7 +61,7 @@ FILES = {
         from functools import partial
         import torch
         from simulate import training
-        from simulate.learner import Unstacked
+        from simulate.training.learner import Unstacked
         from toy_product.theory import Parameters
 
         class Student:
@@ -87,8 +87,8 @@ FILES = {
     "toy_product/verify/gradients.py": """
         import torch
         from toy_product import theory
-        from verify.check import identity
-        from verify.report import with_device
+        from verify.checks.check import identity
+        from verify.checks.report import with_device
         def report(request):
             u = torch.full((2,), 0.3 ** 0.5, dtype=torch.float64, requires_grad=True)
             slope = torch.autograd.grad((1 - u.prod()) ** 2 / 2, u)[0]
@@ -100,8 +100,8 @@ FILES = {
         import numpy as np
         from toy_product import theory
         from verify import ensemble
-        from verify.check import identity
-        from verify.report import Report
+        from verify.checks.check import identity
+        from verify.checks.report import Report
         def report(request):
             p, runs = ensemble.get(request)
             curve = theory.flow().solve(p, at=runs.t.values, t=float(runs.t[-1]))
@@ -123,7 +123,7 @@ import warnings
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     import toy_product  # before the registry, which it imports itself
-    from theory.registry import MODELS
+    from theory.models.registry import MODELS
 assert MODELS["toy_product"] is toy_product.MODEL
 assert any("broken" in str(w.message) for w in caught), "a package that does not load is not named"
 from importlib import import_module

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from theory.registry import find
+from theory.models.registry import find
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 INDEX = (Path(__file__).parents[1] / "docs/index.md").read_text()

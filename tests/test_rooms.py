@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from simulate import systems
-from simulate.training import System
-from theory.registry import COMMANDS, MODELS, TABLE
+from simulate.training.plan import System
+from theory.models.registry import COMMANDS, MODELS, TABLE
 
 EVERY = pytest.mark.parametrize("model", [pytest.param(m, id=m.name) for m in TABLE.values()])
 WHOLE = pytest.mark.parametrize("model", [pytest.param(m, id=m.name) for m in MODELS.values()])

@@ -14,40 +14,32 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from theory.algebra import delta_gradient, delta_sum, linear_root, proved, vanishes, written_as
-    from theory.arguments import checked
-    from theory.equation import Equation, Equations, table
-    from theory.flow import Flow
-    from theory.notation import array, function, symbol
+    from theory.symbols.algebra import delta_gradient, delta_sum, linear_root, proved, vanishes, written_as
+    from theory.call.arguments import checked
+    from theory.equations.equation import Equation, Equations, table
+    from theory.dynamics.flow import Flow
+    from theory.symbols.notation import array, function, symbol
     from theory.onset import Onset, of_onset, until
-    from theory.optimisers import Optimiser
-    from theory.parameters import (
-        Allowed,
-        BaseParameters,
-        ParameterError,
-        Preset,
-        Stepped,
-        number,
-        parameter,
-    )
-    from theory.registry import Model
-    from theory.scope import Limit, Scope, only
-    from theory.special import gauss_hermite, gauss_legendre
-    from theory.sweep import by_dimension
+    from theory.dynamics.optimisers import Optimiser
+    from theory.call.parameters import Allowed, BaseParameters, ParameterError, Preset, Stepped, number, parameter
+    from theory.models.registry import Model
+    from theory.call.scope import Limit, Scope, only
+    from theory.symbols.special import gauss_hermite, gauss_legendre
+    from theory.call.sweep import by_dimension
 
 MODULES = {
-    "algebra": "delta_gradient delta_sum linear_root proved vanishes written_as",
-    "arguments": "checked",
-    "equation": "Equation Equations table",
-    "flow": "Flow",
-    "notation": "array function symbol",
+    "symbols.algebra": "delta_gradient delta_sum linear_root proved vanishes written_as",
+    "call.arguments": "checked",
+    "equations.equation": "Equation Equations table",
+    "dynamics.flow": "Flow",
+    "symbols.notation": "array function symbol",
     "onset": "Onset of_onset until",
-    "optimisers": "Optimiser",
-    "parameters": "Allowed BaseParameters ParameterError Preset Stepped number parameter",
-    "registry": "Model",
-    "scope": "Limit Scope only",
-    "special": "gauss_hermite gauss_legendre",
-    "sweep": "by_dimension",
+    "dynamics.optimisers": "Optimiser",
+    "call.parameters": "Allowed BaseParameters ParameterError Preset Stepped number parameter",
+    "models.registry": "Model",
+    "call.scope": "Limit Scope only",
+    "symbols.special": "gauss_hermite gauss_legendre",
+    "call.sweep": "by_dimension",
 }
 # Settings of Numba with which kernels start, and take no hours.
 NUMBA = {"NUMBA_DISABLE_JIT": ("0?", "0"), "NUMBA_NUM_THREADS": ("|0*[1-9][0-9]{0,3}", "1 or more")}

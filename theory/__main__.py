@@ -12,8 +12,8 @@ from sympy.printing.pretty.pretty import PrettyPrinter
 from sympy.printing.pretty.pretty_symbology import pretty_symbol, pretty_use_unicode
 from sympy.printing.pretty.stringpict import prettyForm
 
-from theory import plugins, registry
-from theory.equation import Equation
+from theory.models import plugins, registry
+from theory.equations.equation import Equation
 from theory.runtime import cli, output
 
 TALLEST = 12  # lines of a formula drawn in two dimensions

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 import sympy as sp
 from sympy.core.function import AppliedUndef, UndefinedFunction
 
-from theory import notation, printing, registry
-from theory.equation import by_number
-from theory.renaming import Renaming
+from theory.symbols import notation
+from theory.equations import printing
+from theory.models import registry
+from theory.equations.equation import by_number
+from theory.equations.renaming import Renaming
 from theory.runtime import cli, output
 
 if TYPE_CHECKING:
-    from theory.equation import Equation
-    from theory.registry import Model
+    from theory.equations.equation import Equation
+    from theory.models.registry import Model
 
 
 def escape(text: str) -> str:

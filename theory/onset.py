@@ -15,12 +15,14 @@ from typing import Any
 
 import xarray as xr
 
-from theory import printing, registry, scope, sweep
-from theory.arguments import misfit
-from theory.equation import Equation
-from theory.parameters import BaseParameters, ParameterError, Stepped, most_extreme, stated
+from theory.equations import printing
+from theory.models import registry
+from theory.call import scope, sweep
+from theory.call.arguments import misfit
+from theory.equations.equation import Equation
+from theory.call.parameters import BaseParameters, ParameterError, Stepped, most_extreme, stated
 from theory.runtime import cli, output, progress
-from theory.scope import FEWEST
+from theory.call.scope import FEWEST
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,11 +10,13 @@ from pathlib import Path
 import xarray as xr
 
 from simulate.state_tracking import __main__ as students
-from theory import latex, onset, registry, scope
+from theory import latex, onset
+from theory.models import registry
+from theory.call import scope
 from theory import state_tracking as st
 from theory.runtime import cli, output, plotting, progress
-from verify import check_table, ensemble, report
-from verify.check import Check
+from verify.checks import check_table, ensemble_source, report
+from verify.checks.check import Check
 from verify.state_tracking.fidelity import BEST, TITLE, half_times, rms
 
 TRAIN = ("--preset", "demo", "--seeds", "4", "--alpha", "12")
@@ -106,7 +108,7 @@ def main(argv: list[str] | None = None) -> int:
     progress.say(INTRO)
     store = folder / "students.nc"
     quietly(folder / "students.txt", students.main, *TRAIN, "--out", str(store))
-    p, runs = ensemble.of(registry.find("state_tracking")).read(store)
+    p, runs = ensemble_source.of(registry.find("state_tracking")).read(store)
     table, sentence = result(p, runs)
     progress.say(table)
     for line in (*steps(folder, p, runs), sentence, NEXT):

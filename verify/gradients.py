@@ -5,7 +5,7 @@
 from functools import partial
 
 from theory.runtime import cli
-from verify import command
+from verify.checks import command
 
 main = partial(
     command.main,

@@ -12,15 +12,16 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import ParameterError, plugins, registry
-from theory.arguments import listed
-from theory.flow import Flow
-from theory.parameters import Allowed, Stepped, number, shown
+from theory import ParameterError
+from theory.models import plugins, registry
+from theory.call.arguments import listed
+from theory.dynamics.flow import Flow
+from theory.call.parameters import Allowed, Stepped, number, shown
 from theory.runtime import cli, progress
-from verify.check import Check, together, with_notes
-from verify.emergence import smooth_crossing
-from verify.exponents import Rate, fitted
-from verify.report import Report, gathered, merged
+from verify.checks.check import Check, together, with_notes
+from verify.compare.emergence import smooth_crossing
+from verify.compare.exponents import Rate, fitted
+from verify.checks.report import Report, gathered, merged
 
 ROUNDING = 1e-9  # relative error of a solved flow, at its usual tolerances
 MANY = 4.0  # half-way times in a run

@@ -3,13 +3,13 @@
 from functools import partial
 
 from theory.runtime import cli
-from verify import command, ensemble
+from verify.checks import command, ensemble_source
 
 main = partial(
     command.main,
     "timescales",
     "Emergence times of ensembles and their scaling.",
-    (*ensemble.FLAGS, "full"),
+    (*ensemble_source.FLAGS, "full"),
 )
 
 if __name__ == "__main__":

@@ -7,23 +7,25 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory import Flow, titles
+from theory import Flow
+from theory.equations import titles
 from theory.runtime import cli, plotting
-from verify import command, ensemble, tables
-from verify.check import Band
-from verify.comparison import compare
-from verify.report import Report, Request
+from verify.checks import command, ensemble_source
+from verify.compare import tables
+from verify.checks.check import Band
+from verify.compare.curves import compare
+from verify.checks.report import Report, Request
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Command line; a CSV file is compared with the model's flow (`verify.tables`)."""
+    """Command line; a CSV file is compared with the model's flow (`verify.compare.tables`)."""
     words = sys.argv[1:] if argv is None else argv
     if any(word.partition("=")[0] in ("--columns", "--rows") for word in words):
         return tables.main(argv)
     return command.main(
         "trajectories",
         "Order-parameter curves, theory against students.",
-        (*ensemble.FLAGS, *tables.FLAGS),
+        (*ensemble_source.FLAGS, *tables.FLAGS),
         argv,
     )
 
@@ -89,7 +91,7 @@ def trajectories(
 
     def report(request: Request) -> Report:
         """All curves of the figure against the prediction; the deviation of the flow."""
-        p, runs = ensemble.get(request)
+        p, runs = ensemble_source.get(request)
         curves = predict(p, runs)
         comparison = compare(curves, runs, dict.fromkeys(map(str, curves.data_vars), band))
         smooth = flow().solve(p, t=float(runs.t[-1]), at=runs.t.values)

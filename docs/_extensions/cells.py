@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Iterable, Sequence
 
-from theory import registry
+from theory.models import registry
 
 
 def text(words: object) -> str:

@@ -23,8 +23,8 @@ from PIL.PngImagePlugin import PngInfo
 
 from papers import evidence
 from papers.source import Figure, Source
-from simulate import jobs
-from theory import registry
+from simulate.training import jobs
+from theory.models import registry
 from theory.runtime import output
 
 ROOT = Path(__file__).parents[2]

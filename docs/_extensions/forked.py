@@ -99,7 +99,7 @@ def prepare() -> None:
 def derive() -> None:
     """Derive every equation of this toolkit."""
     sys.path.insert(0, str(ROOT))
-    for model in importlib.import_module("theory.registry").OWN:
+    for model in importlib.import_module("theory.models.registry").OWN:
         for equation in model.wing("theory").equations().values():
             _ = equation.rhs  # some are derived when they are first read
     sys.path.pop(0)

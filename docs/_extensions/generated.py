@@ -23,9 +23,9 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from papers import claims, evidence
-from theory import registry
-from theory.equation import STATUSES
-from verify.check import VERDICTS
+from theory.models import registry
+from theory.equations.equation import STATUSES
+from verify.checks.check import VERDICTS
 
 ROOT = Path(__file__).parents[2]
 WINGS = ("theory", "simulate", "verify", "papers")

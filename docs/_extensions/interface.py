@@ -21,11 +21,11 @@ FIRST = (
 )
 # The same of wings, whose packages export little.
 CALLED = {
-    "theory": ("theory.equation.Equation", "theory.flow.Flow", "theory.registry.find"),
-    "simulate": ("simulate.runs.open", "simulate.runs.ensemble"),
+    "theory": ("theory.equations.equation.Equation", "theory.dynamics.flow.Flow", "theory.models.registry.find"),
+    "simulate": ("simulate.store.runs.open", "simulate.store.runs.ensemble"),
     "verify": (
-        *("verify.trajectories.compare", "verify.times.emergence_times", "verify.times.exponents"),
-        *("verify.check.Check", "verify.check_table.table"),
+        *("verify.trajectories.compare", "verify.compare.times.emergence_times", "verify.compare.times.exponents"),
+        *("verify.checks.check.Check", "verify.checks.check_table.table"),
     ),
 }
 

@@ -21,7 +21,8 @@ from sphinx.errors import ExtensionError
 from sphinx.util import logging
 from sphinx.util.parallel import make_chunks
 
-from theory import explorer, registry
+from theory import explorer
+from theory.models import registry
 from theory.explorer import curves
 from theory.runtime import output
 

@@ -11,7 +11,7 @@ from simulate.associative_memory import factual_recall as recall_students
 from simulate.associative_memory import noisy_bigram as bigram_students
 from simulate.associative_memory import superposition as memories
 from simulate.associative_memory.noisy_bigram import CUTS
-from simulate.pool import one_thread
+from simulate.training.pool import one_thread
 from theory.associative_memory import factual_recall, gradient_memory, noisy_bigram, superposition
 from theory.runtime import plotting
 from verify.associative_memory import factual_recall as recall_checks

@@ -8,7 +8,7 @@ from papers.source import Source
 from simulate.associative_memory import gradient_steps as step_students
 from simulate.associative_memory import k_hop as hop_students
 from simulate.associative_memory import trigger_task as trigger_students
-from simulate.pool import one_thread
+from simulate.training.pool import one_thread
 from theory.associative_memory import k_hop
 from theory.associative_memory.k_hop import product_curve
 from theory.runtime import plotting

@@ -16,7 +16,7 @@ from simulate.positional_semantic.histogram import KINDS, solutions
 from theory.positional_semantic import Parameters, baseline, curve
 from theory.positional_semantic.branches import line
 from theory.positional_semantic.onset import interpolated
-from theory.positional_semantic.parameters import HistogramParameters
+from theory.positional_semantic.model.parameters import HistogramParameters
 from theory.runtime import output, plotting
 from verify.positional_semantic import thresholds as check
 

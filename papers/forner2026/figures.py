@@ -11,7 +11,7 @@ import xarray as xr
 from papers.forner2026 import sweeps
 from papers.forner2026.sweeps import TIME, composite_forms, onset_forms
 from papers.source import Figure, Source
-from simulate import pool
+from simulate.training import pool
 from simulate.state_tracking import train
 from theory import state_tracking as st
 from theory.runtime import plotting

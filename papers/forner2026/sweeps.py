@@ -16,7 +16,7 @@ from theory.runtime import output, plotting
 from theory.state_tracking import Parameters, dynamics, late_time, onset
 from theory.state_tracking.composite import composite
 from theory.state_tracking.onset import equations as onset_equations
-from verify.emergence import first_crossing
+from verify.compare.emergence import first_crossing
 
 TIME = r"training time $\alpha$ = epochs / $(d_g N)$"
 

@@ -14,7 +14,7 @@ from theory import induction_heads as ih
 from theory.induction_heads import Parameters, dynamics, emergence, onset
 from theory.induction_heads.symbols import N as N_symbol
 from theory.runtime import plotting
-from verify.emergence import first_crossing
+from verify.compare.emergence import first_crossing
 from verify.induction_heads import pictures, timescales
 
 STEPS = "training step"

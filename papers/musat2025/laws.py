@@ -10,7 +10,7 @@ from scipy.interpolate import PchipInterpolator
 
 from papers.source import Source
 from simulate.induction_heads import train
-from theory.induction_heads import gaussian as law_of_gaussian
+from theory.induction_heads.all_weights import gaussian as law_of_gaussian
 from theory.induction_heads import symbols
 from theory.induction_heads.all_weights import descent as times
 from theory.induction_heads.all_weights import law

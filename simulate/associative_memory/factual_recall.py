@@ -10,11 +10,11 @@ import scipy.special
 import torch
 from torch import Tensor, nn
 
-from simulate import optimisers, training
-from simulate.learner import Member, Unstacked
-from simulate.streams import keyed
+from simulate.training import optimisers, plan
+from simulate.training.learner import Member, Unstacked
+from simulate.training.streams import keyed
 from theory.associative_memory.factual_recall import Parameters
-from theory.optimisers import Optimiser
+from theory.dynamics.optimisers import Optimiser
 
 # The fact-lookup task
 
@@ -91,7 +91,7 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
     table = 8 * p.vocabulary * p.answers  # values: stored, gradient, double precision
     batch = p.batch_size * (16 * p.noise_tokens + 12 * p.vocabulary + 16 * p.answers + 64)
     facts = p.S * p.R * p.answers * 8 * 6  # logits of all facts, measured together
-    return (4 * table + batch + facts) * itemsize / 4 + training.records(p, 2 * len(MEANING))
+    return (4 * table + batch + facts) * itemsize / 4 + plan.records(p, 2 * len(MEANING))
 
 
 class LinearAttention(nn.Module):
@@ -200,7 +200,7 @@ def identity(p: Parameters, optimizer: Optimiser | None = None) -> dict[str, Any
     return optimisers.identity(optimizer)
 
 
-SYSTEM = training.System(
+SYSTEM = plan.System(
     "associative_memory.factual_recall",
     Parameters,
     partial(Unstacked, Learner),

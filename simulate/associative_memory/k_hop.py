@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simulate import training
-from simulate.learner import Member, Module, Unstacked
-from simulate.streams import keyed
+from simulate.training import plan
+from simulate.training.learner import Member, Module, Unstacked
+from simulate.training.streams import keyed
 from theory.associative_memory.k_hop import Parameters
 from theory.associative_memory.k_hop.overlaps import STAGE, Pointers
 
@@ -60,7 +60,7 @@ def memory(p: Parameters, itemsize: int = 8) -> float:
     return (
         (8 * n * p.k * p.N * 4)
         + itemsize * (6 * p.k * p.N**2 + n * p.N * 4 * (p.k + 1))
-        + training.records(p, 2 * len(MEANING))
+        + plan.records(p, 2 * len(MEANING))
     )
 
 
@@ -134,7 +134,7 @@ class Learner(Member):
         self.logits.requires_grad_()
 
 
-SYSTEM = training.System(
+SYSTEM = plan.System(
     "associative_memory.k_hop",
     Parameters,
     partial(Unstacked, Learner),
@@ -167,7 +167,7 @@ def pointer_memory(p: Pointers, itemsize: int = 4) -> float:
         itemsize * (n * p.N**2 * (12 * p.layers + 14) + 6 * p.layers * p.N**2)
         + 8 * n * p.N**2
         + 8 * 3 * n * p.N
-        + training.records(p, 2 * len(POINTER_MEANING))
+        + plan.records(p, 2 * len(POINTER_MEANING))
     )
 
 
@@ -225,7 +225,7 @@ class PointerLearner(Module):
         return {"accuracy": self.on(sigma)[1], "jump": torch.stack(jump)}
 
 
-POINTERS = training.System(
+POINTERS = plan.System(
     "associative_memory.k_hop, pointers",
     Pointers,
     partial(Unstacked, PointerLearner),

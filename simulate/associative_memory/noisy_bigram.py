@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from simulate import training
-from simulate.learner import Descent, Module, Unstacked
-from simulate.streams import keyed
+from simulate.training import plan
+from simulate.training.learner import Descent, Module, Unstacked
+from simulate.training.streams import keyed
 from theory.associative_memory.noisy_bigram import Parameters
 from theory.runtime import memory as memory_module
 
@@ -88,7 +88,7 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
     return (
         itemsize * (4 * (p.N + 1) * p.N + n * 8 * (p.N + 1))
         + n * 8 * 3 * p.T
-        + training.records(p, 2 * len(MEANING))
+        + plan.records(p, 2 * len(MEANING))
     )
 
 
@@ -162,7 +162,7 @@ class Learner(Module):
         }
 
 
-SYSTEM = training.System(
+SYSTEM = plan.System(
     "associative_memory.noisy_bigram",
     Parameters,
     partial(Unstacked, Learner),

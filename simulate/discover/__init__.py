@@ -4,7 +4,7 @@ import sys
 
 from simulate.discover.found import Discovered, discover
 from simulate.discover.sizes import Counts, scaling
-from theory.catalogue import CalledModule
+from theory.dynamics.catalogue import CalledModule
 
 __all__ = ["Counts", "Discovered", "discover", "scaling"]
 

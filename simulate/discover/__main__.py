@@ -8,10 +8,10 @@ import torch
 
 from simulate.discover.found import discover
 from simulate.discover.sizes import called, parsed, scaling
-from theory.parameters import nearest
+from theory.call.parameters import nearest
 from theory.runtime import cli, output
 from theory.statement.model import run_file
-from theory.statement.tree import require
+from theory.statement.words.tree import require
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,6 +1,6 @@
 """What batches do to the order parameters of somebody's own module: bias and spread, in numbers.
 
-As `theory.statement.batches`, but over all weights: their covariance is followed step by step, with
+As `theory.statement.randomness.minibatches`, but over all weights: their covariance is followed step by step, with
 slopes and curvature from differences of gradients.
 """
 
@@ -17,12 +17,12 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from simulate.discover.loss import Loss, spread
 from simulate.discover.subspace import Subspace
-from theory.parameters import ParameterError, error_summary
+from theory.call.parameters import ParameterError, error_summary
 from theory.runtime import memory
-from theory.statement.batches import Path
-from theory.statement.fluctuations import ORDER
-from theory.statement.recursion import ZERO
-from theory.statement.tree import require
+from theory.statement.randomness.minibatches import Path
+from theory.statement.randomness.fluctuations import ORDER
+from theory.statement.randomness.recursion import ZERO
+from theory.statement.words.tree import require
 
 STEP = 1e-3  # of weights, in differences of slopes and curvature; their error is its square
 SAME = 1e-9  # relative difference of the loss and its mean over single inputs

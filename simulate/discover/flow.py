@@ -12,8 +12,10 @@ import sympy as sp
 import xarray as xr
 
 from simulate.discover.subspace import Subspace, everywhere
-from theory import Equation, Flow, notation, solution
-from theory.conserved import SAME, Mode, conserved, linearised, roots_from
+from theory import Equation, Flow
+from theory.symbols import notation
+from theory.dynamics import solution
+from theory.dynamics.conserved import SAME, Mode, conserved, linearised, roots_from
 
 TRIES = 24  # random starts of the search for fixed points
 SPREAD = 3.0  # their standard deviation about the start

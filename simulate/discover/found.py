@@ -19,9 +19,9 @@ from simulate.discover.loss import Loss
 from simulate.discover.search import discovered
 from simulate.discover.subspace import STEPS, Subspace
 from theory.onset import Onset
-from theory.optimisers import Optimiser
+from theory.dynamics.optimisers import Optimiser
 from theory.runtime import memory, output
-from theory.statement.tree import require
+from theory.statement.words.tree import require
 
 AGREE = 1e-9  # largest difference of descent by module and by flow, over the largest weight
 
@@ -134,7 +134,7 @@ class Discovered:
             Of this descent.
         batch_size : int
             Inputs of a batch, drawn with replacement, of plain descent: every variable ``x`` gets
-            ``x_bias`` and ``x_sd`` as of `theory.statement.batches.curves`. Every step costs twice
+            ``x_bias`` and ``x_sd`` as of `theory.statement.randomness.minibatches.curves`. Every step costs twice
             as many gradients as there are weights.
 
         Raises

@@ -18,10 +18,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from simulate.pool import one_thread
-from theory.parameters import ParameterError, error_summary, nearest
+from simulate.training.pool import one_thread
+from theory.call.parameters import ParameterError, error_summary, nearest
 from theory.runtime import memory
-from theory.statement.tree import require
+from theory.statement.words.tree import require
 
 SAME = 1e-11  # of two evaluations at one point
 AWAY = 0.1  # distance from the start at which they are compared: at zero weights dropout is silent

@@ -10,7 +10,7 @@ import scipy.optimize
 import scipy.signal
 
 from theory.onset import Onset, tabulated
-from theory.trajectory import Trajectory
+from theory.dynamics.trajectory import Trajectory
 
 SLOW = 0.01  # share of the fall of the loss in the second half of a run that is long enough
 LEAVES = 60  # e-folds after which a descent that has not left a saddle never does

@@ -24,8 +24,8 @@ from simulate.discover.subspace import (
     averaged,
     echelon,
 )
-from theory.parameters import ParameterError
-from theory.statement.tree import require
+from theory.call.parameters import ParameterError
+from theory.statement.words.tree import require
 
 SPREADS = (1.0, 0.5, 0.25, 0.1)  # of random points about the start, in turn
 DRAWS = len(SPREADS)  # points of a round

@@ -11,8 +11,8 @@ import sympy as sp
 import torch
 
 from simulate.discover.found import Discovered, discover
-from theory.parameters import BaseParameters, ParameterError, error_summary, parameter
-from theory.statement.tree import require
+from theory.call.parameters import BaseParameters, ParameterError, error_summary, parameter
+from theory.statement.words.tree import require
 
 HIGHEST = 4  # degree of a polynomial
 Make = Callable[..., tuple[Any, Any]]

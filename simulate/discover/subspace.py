@@ -14,8 +14,8 @@ import numpy as np
 import scipy.linalg
 
 from simulate.discover.loss import Loss
-from theory.optimisers import Optimiser, Steps
-from theory.statement.tree import require
+from theory.dynamics.optimisers import Optimiser, Steps
+from theory.statement.words.tree import require
 
 FAINT = 1e-5  # smallest accepted residual of directions, in which rounding grows
 ROUNDING = 1e-10  # largest rejected residual
@@ -164,7 +164,7 @@ class Subspace:
         return np.array(path)
 
     def path(self, state: Any, numbers: Any, how: Optimiser, eta: float, steps: int) -> Array:
-        """Order parameters of these; as `theory.optimisers.Entries` has them."""
+        """Order parameters of these; as `theory.dynamics.optimisers.Entries` has them."""
         return self.coordinates(self.descent(how, eta, steps)).T
 
     def deviation(self) -> float:

@@ -3,7 +3,7 @@
 import sys
 
 from simulate.ensemble.copies import Copies, Parameters, ensemble
-from theory.catalogue import CalledModule
+from theory.dynamics.catalogue import CalledModule
 
 __all__ = ["Copies", "Parameters", "ensemble"]
 

@@ -21,13 +21,13 @@ from torch.func import functional_call, grad, stack_module_state, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves, tree_map
 
-from simulate import arguments, jobs, optimisers, training
+from simulate.training import arguments, jobs, optimisers, plan
 from simulate.discover.loss import MANY, Loss, spread, widened
-from simulate.learner import Learner, State
-from simulate.streams import keyed
-from theory.optimisers import Optimiser, Steps
-from theory.parameters import ParameterError, Stepped, error_summary, parameter
-from theory.statement.tree import require
+from simulate.training.learner import Learner, State
+from simulate.training.streams import keyed
+from theory.dynamics.optimisers import Optimiser, Steps
+from theory.call.parameters import ParameterError, Stepped, error_summary, parameter
+from theory.statement.words.tree import require
 
 BLOCK = 64  # steps whose batches are drawn together
 MODEL = 2**62  # seed of the copy that identifies what is computed
@@ -252,12 +252,12 @@ class Copies(nn.Module, Learner):
         return hashlib.sha256(b" ".join([g.code.encode() for g in graphs] + raw)).hexdigest()[:32]
 
 
-SYSTEM = training.System(
+SYSTEM = plan.System(
     "ensemble",
     Parameters,
     Copies,
     {"loss": "mean loss over all data"},
-    training.records,
+    plan.records,
     time="step",
     sweep_parameter="eta",
     default_dtype="float64",
@@ -267,7 +267,7 @@ SYSTEM = training.System(
 )
 
 
-def system(make: Callable, p: Any, copies: int, dtype: torch.dtype) -> training.System:
+def system(make: Callable, p: Any, copies: int, dtype: torch.dtype) -> plan.System:
     """How these copies are trained.
 
     Raises
@@ -299,7 +299,7 @@ def system(make: Callable, p: Any, copies: int, dtype: torch.dtype) -> training.
         SYSTEM,
         name=f"ensemble.{loss.name}",
         make=make,
-        memory=lambda p, itemsize: share * loss.bytes + 64 * loss.size + training.records(p, size),
+        memory=lambda p, itemsize: share * loss.bytes + 64 * loss.size + plan.records(p, size),
         dimensions={k: tuple(f"{k}_{n}" for n in range(x.ndim - 1)) for k, x in values.items()},
         identity=lambda p: {"computation": computed},
     )
@@ -343,7 +343,7 @@ def ensemble(
         Rows of the data in a batch, which are drawn with replacement for every step from the stream
         of each seed; 0: every step takes all data.
     optimizer : str or Optimiser
-        ``sgd``, ``adam``, or a `theory.optimisers.Optimiser`.
+        ``sgd``, ``adam``, or a `theory.dynamics.optimisers.Optimiser`.
     loss_fn : callable, optional
         ``loss_fn(module, data)``, the mean loss; by default ``module.loss(data)``.
     observables : mapping of str to callable, optional

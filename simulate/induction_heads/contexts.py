@@ -14,8 +14,8 @@ from torch.nn.functional import logsigmoid
 
 from simulate.induction_heads import student as task
 from simulate.induction_heads.student import Constrained, squared_error
-from simulate.learner import Descent
-from simulate.streams import keyed
+from simulate.training.learner import Descent
+from simulate.training.streams import keyed
 from theory.induction_heads import Parameters
 
 

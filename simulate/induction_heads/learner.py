@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simulate import training
+from simulate.training import plan
 from simulate.induction_heads import student
 from simulate.induction_heads.student import (
     NAMES,
@@ -21,7 +21,7 @@ from simulate.induction_heads.student import (
     residual,
     squared_error,
 )
-from simulate.learner import Descent, Module, Unstacked
+from simulate.training.learner import Descent, Module, Unstacked
 from theory.induction_heads import Parameters
 from theory.induction_heads.structure import HEAD
 
@@ -46,7 +46,7 @@ def memory(p: Parameters, itemsize: int = 4, keep_weights: bool = False) -> floa
     weights = 28 * D**2 * itemsize
     # Test and training sequences with their parts, both layers and their gradients. The 19
     # directions need up to one score matrix each; measurements build all matrices several times.
-    kept = training.records(p, 24 + (28 * D**2 if keep_weights else 0))
+    kept = plan.records(p, 24 + (28 * D**2 if keep_weights else 0))
     return 14 * sequences + 20 * scores + frames + 8 * weights + kept
 
 
@@ -107,7 +107,7 @@ def identity(p: Parameters, keep_weights: bool = False) -> dict[str, Any]:
     return {"keep_weights": keep_weights}
 
 
-DISENTANGLED = training.System(
+DISENTANGLED = plan.System(
     "induction_heads",
     Parameters,
     partial(Unstacked, Learner),

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from simulate import training
+from simulate.training import plan
 from simulate.induction_heads.student import attention, generator
-from simulate.learner import Module, Unstacked
+from simulate.training.learner import Module, Unstacked
 from theory.induction_heads.parameters import StandardParameters
 
 
@@ -137,7 +137,7 @@ def memory(p: StandardParameters, itemsize: int = 4) -> float:
     return (
         itemsize * (30 * stream + 20 * scores + 6 * weights + shown)
         + 4 * draws
-        + training.records(p, 2)
+        + plan.records(p, 2)
     )
 
 
@@ -146,7 +146,7 @@ def identity(p: StandardParameters) -> dict[str, Any]:
     return {"kind": "standard"}
 
 
-SYSTEM = training.System(
+SYSTEM = plan.System(
     "induction_heads",
     StandardParameters,
     partial(Unstacked, Learner),

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from simulate.streams import of_torch
+from simulate.training.streams import of_torch
 from theory.induction_heads import Parameters, structure
 
 # Task

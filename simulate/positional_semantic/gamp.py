@@ -12,7 +12,7 @@ import numpy as np
 from simulate.positional_semantic.student import Data
 from theory import Allowed, ParameterError, checked
 from theory.positional_semantic import Parameters, prox
-from theory.positional_semantic.parameters import MINIMUM
+from theory.positional_semantic.model.parameters import MINIMUM
 from theory.positional_semantic.prox import target_solution
 
 TOLERANCE = 1e-10  # convergence criterion: change of the weights divided by sqrt(d)

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from simulate import training
-from simulate.learner import Member, State, Unstacked
-from theory.positional_semantic.parameters import HistogramParameters
+from simulate.training import plan
+from simulate.training.learner import Member, State, Unstacked
+from theory.positional_semantic.model.parameters import HistogramParameters
 
 KINDS = ("positional", "semantic")
 DATA_SEED = 42
@@ -260,7 +260,7 @@ def length(p: HistogramParameters) -> int:
     return p.epochs + p.unfrozen_epochs
 
 
-SYSTEM = training.System(
+SYSTEM = plan.System(
     "positional_semantic.histogram",
     HistogramParameters,
     functools.partial(Unstacked, Learner),

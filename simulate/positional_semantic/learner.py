@@ -11,7 +11,7 @@ import numpy as np
 import scipy.optimize
 import torch
 
-from simulate import learner, training
+from simulate.training import learner, plan
 from simulate.positional_semantic import student as task
 from simulate.positional_semantic.student import Problem, Weights, initial_weights
 from theory.positional_semantic import Parameters
@@ -218,7 +218,7 @@ def polish(problem: Problem, weights: Weights) -> Weights:
     return unpack(found.x)
 
 
-SYSTEM = training.System(
+SYSTEM = plan.System(
     "positional_semantic",
     Parameters,
     Learner,

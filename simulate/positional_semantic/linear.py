@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
-from simulate import training
-from simulate.learner import Descent, Module, Unstacked
+from simulate.training import plan
+from simulate.training.learner import Descent, Module, Unstacked
 from simulate.positional_semantic import student
-from theory.arguments import checked
-from theory.parameters import Allowed, ParameterError
+from theory.call.arguments import checked
+from theory.call.parameters import Allowed, ParameterError
 from theory.positional_semantic import Parameters
 
 RIDGE = 1e-4  # as in the paper's runs; irrelevant for large d
@@ -90,7 +90,7 @@ def memory(p: Parameters, itemsize: int = 8) -> float:
     return 2 * max(p.n, p.n_test) * p.d * (4 + 2 * itemsize + 8) + 40 * 8 * (p.n + p.n_test)
 
 
-SYSTEM = training.System(
+SYSTEM = plan.System(
     "positional_semantic.linear",
     Parameters,
     partial(Unstacked, Learner),

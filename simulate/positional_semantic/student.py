@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simulate.streams import spawned
+from simulate.training.streams import spawned
 from theory.positional_semantic import Parameters
 
 # Sentences, teacher and target (Eqs. 1, 16)

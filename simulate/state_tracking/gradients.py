@@ -16,7 +16,7 @@ from torch import Tensor
 from simulate.state_tracking.logic import Groups, OnCPU, OnDevice
 from simulate.state_tracking.student import Students
 from theory.state_tracking import Parameters
-from theory.state_tracking.task import Sequences
+from theory.state_tracking.model.task import Sequences
 
 Chosen = Sequence[np.ndarray] | None  # sequences of a batch by number, of every student
 

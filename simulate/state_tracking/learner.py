@@ -7,14 +7,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from simulate import learner, pool, training
+from simulate.training import learner, pool, plan
 from simulate.state_tracking.gradients import engine
 from simulate.state_tracking.measure import MEANING, measure
 from simulate.state_tracking.student import Student, Students
-from theory.optimisers import CLIPPED
-from theory.parameters import ParameterError, shown
-from theory.state_tracking import Parameters, task
-from theory.state_tracking.task import Words, read
+from theory.dynamics.optimisers import CLIPPED
+from theory.call.parameters import ParameterError, shown
+from theory.state_tracking import Parameters
+from theory.state_tracking.model import task
+from theory.state_tracking.model.task import Words, read
 
 GPU_STACK = 128  # seeds trained together; at Table 1 each needs about 10 MB
 
@@ -83,7 +84,7 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
         grouped = some * (3 * p.N**2 + 8 * p.d_h + 4 * p.d_g + 4 * p.L) * itemsize
         tables = 8 * rows + tested * 6 * p.d_h * itemsize
     looked_up = p.n_test * (2 * p.L + 3) * p.N * itemsize + 8 * tested
-    records = training.records(p, p.L**2 + p.L + 24)
+    records = plan.records(p, p.L**2 + p.L + 24)
     return data + weights + grouped + tables + looked_up + records
 
 
@@ -233,7 +234,7 @@ def on_words(p: Parameters, content: str, file: str) -> tuple[Parameters, dict[s
     return p, {"words": words}
 
 
-SYSTEM = training.System(
+SYSTEM = plan.System(
     "state_tracking",
     Parameters,
     Learner,

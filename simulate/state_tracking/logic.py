@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from simulate.state_tracking.rows import LANES, LARGEST, _gradients, _moments
-from theory.compiled import njit
-from theory.state_tracking.task import Sequences
+from theory.numbers.compiled import njit
+from theory.state_tracking.model.task import Sequences
 
 WORKSPACE = 2**31  # bytes, about, that students trained at once may take on a device
 

@@ -8,10 +8,11 @@ from torch import Tensor
 
 from simulate.state_tracking.gradients import Attention, Grouped, Plain
 from simulate.state_tracking.student import Student, Students
-from theory.numeric import function
-from theory.state_tracking import Parameters, attention, task
-from theory.state_tracking.symbols import W_K2, W_Q2, L, N, d_g, d_h
-from theory.state_tracking.symbols import A as A_
+from theory.numbers.numeric import function
+from theory.state_tracking import Parameters, attention
+from theory.state_tracking.model import task
+from theory.state_tracking.model.symbols import W_K2, W_Q2, L, N, d_g, d_h
+from theory.state_tracking.model.symbols import A as A_
 
 MEANING = {
     "A": "mean attention on the right action (8)",

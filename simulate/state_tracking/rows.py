@@ -23,7 +23,7 @@ from numba.extending import intrinsic, models, register_model
 from numba.np.arrayobj import make_array
 from numpy.polynomial.chebyshev import cheb2poly, poly2cheb
 
-from theory.compiled import njit
+from theory.numbers.compiled import njit
 
 LANES = 16
 INT = ir.IntType(32)

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from theory.state_tracking import Parameters
-from theory.state_tracking.task import teacher_matrices
+from theory.state_tracking.model.task import teacher_matrices
 
 
 def rotate(x: Tensor, angle: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import functools
 import types
 
 from simulate.statement.student import Learner, Student, system
-from theory.statement.stated import Statement
+from theory.statement.words.stated import Statement
 
 __all__ = ["Learner", "Student", "of", "system"]
 

@@ -1,4 +1,4 @@
-"""Inputs of a statement, drawn at random: what `theory.statement.arrays.every_input` lists."""
+"""Inputs of a statement, drawn at random: what `theory.statement.evaluation.arrays.every_input` lists."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from theory.statement.arrays import Data, scales, taken
-from theory.statement.stated import Statement
-from theory.statement.tree import Function, Index, require
+from theory.statement.evaluation.arrays import Data, scales, taken
+from theory.statement.words.stated import Statement
+from theory.statement.words.tree import Function, Index, require
 
 
 def inputs(

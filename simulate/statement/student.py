@@ -17,19 +17,21 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from simulate import optimisers, training
-from simulate.learner import Descent, Unstacked
-from simulate.pool import one_thread
+from simulate.training import optimisers, plan
+from simulate.training.learner import Descent, Unstacked
+from simulate.training.pool import one_thread
 from simulate.statement import data as law
-from simulate.streams import keyed
-from theory import prediction
-from theory.optimisers import Optimiser
-from theory.parameters import ParameterError
+from simulate.training.streams import keyed
+from theory.dynamics import prediction
+from theory.dynamics.optimisers import Optimiser
+from theory.call.parameters import ParameterError
 from theory.runtime import output
-from theory.statement import arrays, model, onset, starts
-from theory.statement.stated import Statement
-from theory.statement.symmetry import compiled
-from theory.statement.tree import Function, Index, Node, Value, Weight, require, subterms
+from theory.statement.evaluation import arrays
+from theory.statement import model, onset
+from theory.statement.randomness import random_starts
+from theory.statement.words.stated import Statement
+from theory.statement.derivation.symmetry import compiled
+from theory.statement.words.tree import Function, Index, Node, Value, Weight, require, subterms
 
 Weights = Mapping[Weight, Tensor]
 TEACHERS, TEST, START = 1, 2, 3  # streams of a seed, beside its batches
@@ -38,7 +40,7 @@ AT_ONCE = 2**20  # inputs of students, measured together
 TESTED = 4096  # inputs that the loss is measured on, where not all of them are listed
 DRAWN_ANEW = "batch_size=256 draws inputs anew"
 TAKEN = {"seed", "step"}  # coordinates of a run
-ENGINE = [Path(str(m.__file__)) for m in (arrays, law, starts)] + [Path(__file__)]
+ENGINE = [Path(str(m.__file__)) for m in (arrays, law, random_starts)] + [Path(__file__)]
 
 
 class Student:
@@ -138,8 +140,8 @@ class Learner:
         self.members = self.made.members(arrays.Data(self.numbers, self.tables))
         self.weights = self.lift({c.symbol: sized.scalar(c.weight.mean) for c in self.made.classes})
         rng = keyed(seed, START)
-        for w, size in starts.sizes(self.made, p).items():
-            drawn = starts.entries(w.start, size, self.members[w].shape, rng)
+        for w, size in random_starts.sizes(self.made, p).items():
+            drawn = random_starts.entries(w.start, size, self.members[w].shape, rng)
             self.weights[w] = torch.tensor(drawn, dtype=dtype)
         self.optimizer = Descent(self.weights.values(), lr=p.eta)
         self.moves = optimisers.Moves(optimizer, p.eta, p.steps) if optimizer else None
@@ -175,7 +177,7 @@ class Learner:
     def measure(self) -> dict[str, float]:
         """Order parameters of the flow as means over classes, mean loss and observables."""
         weights = {w: x.numpy() for w, x in self.weights.items()}
-        orders = self.orders(*starts.means(self.made, self.members, weights).values())
+        orders = self.orders(*random_starts.means(self.made, self.members, weights).values())
         measured = dict(
             zip((x.name for x in self.made.quotient.order), map(float, orders), strict=True)
         )
@@ -230,10 +232,10 @@ def memory(stated: Statement, p: Any, itemsize: int = 8) -> float:
     drawn += sum(data.size(f.to) for f in samples if f.injective)
     names = len(stated.weights) * 4 + len(stated.observables) + 1
     numbers_kept = 2 * kept(stated.loss)[0] + 4 * weights
-    return numbers_kept * itemsize + 4 * 8 * drawn * inputs + training.records(p, 2 * names)
+    return numbers_kept * itemsize + 4 * 8 * drawn * inputs + plan.records(p, 2 * names)
 
 
-class Stated(training.System):
+class Stated(plan.System):
     """Students of a statement."""
 
     @property
@@ -326,7 +328,7 @@ def train(stated: Statement, p: Any, students: int, seed: int = 0) -> xr.Dataset
     made = onset.at_sizes(stated, p)
     student = Student(stated)
     numbers = arrays.counted(p)
-    require(not starts.laws(made), "start: of many students weights start equal; write start=0")
+    require(not random_starts.laws(made), "start: of many students weights start equal; write start=0")
     sized, rng = arrays.Data(numbers), keyed(seed, STREAM)
     tables = arrays.teachers(stated, sized, rng)
     members = made.members(arrays.Data(numbers, tables))
@@ -347,9 +349,9 @@ def train(stated: Statement, p: Any, students: int, seed: int = 0) -> xr.Dataset
             slopes = torch.autograd.grad(losses.sum(), [*held.values()], materialize_grads=True)
             weights = {w: x.detach() for w, x in held.items()}
             if n in steps:
-                means = starts.means(made, members, {w: x.numpy() for w, x in weights.items()})
+                means = random_starts.means(made, members, {w: x.numpy() for w, x in weights.items()})
                 names = (x.name for x in made.quotient.order)
-                known.append(dict(zip(names, starts.ordered(made, means), strict=True)))
+                known.append(dict(zip(names, random_starts.ordered(made, means), strict=True)))
                 for k, tree in stated.trees.items():
                     mean = read.batch(tree).detach()
                     if inputs is not None:

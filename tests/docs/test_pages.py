@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from papers import evidence
-from theory import registry
+from theory.models import registry
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -306,7 +306,7 @@ def test_pages_of_the_api_open_with_what_is_called(interface):
     theory, students = (interface.api(f"{wing}.state_tracking") for wing in ("theory", "simulate"))
     calls = theory[: theory.index("## `theory.state_tracking`")]
     assert calls.index("`Parameters <") < calls.index("`predict <") < calls.index("`c_omega <")
-    assert "`train <simulate.training.System.train>`" in students
+    assert "`train <simulate.training.plan.System.train>`" in students
     assert theory.index(".predict`\n") < theory.index(".cavity`\n")
     assert all(
         f"`{name} <" in interface.called("verify") for name in ("ensembles", "times.exponents")

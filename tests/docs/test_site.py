@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser import opener
-from theory import plugins, registry
+from theory.models import plugins, registry
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs/_extensions"))

@@ -22,10 +22,10 @@ from linear_attention import simulate as student
 from linear_attention import statement as S
 from linear_attention.theory import Head, Parameters, drops, merged_time, onset
 
-from simulate import gradient_flow
-from theory import plugins, registry
-from theory.parameters import ParameterError
-from verify.emergence import first_crossing
+from simulate.training import gradient_flow
+from theory.models import plugins, registry
+from theory.call.parameters import ParameterError
+from verify.compare.emergence import first_crossing
 
 ROOT = Path(__file__).parents[2]
 ALONE = dict(progress=False, workers=1, device="cpu")

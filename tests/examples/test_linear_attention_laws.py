@@ -6,7 +6,7 @@ import pytest
 from linear_attention import gradients, laws, merged, separate
 from test_linear_attention import ALONE
 
-from verify.check import failed
+from verify.checks.check import failed
 
 # Laws: each equation, wrong by 5%, fails.
 LAWS = [

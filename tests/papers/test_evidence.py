@@ -13,12 +13,12 @@ from test_ledgers import models, stored
 
 from papers import __main__ as command
 from papers import evidence
-from theory.parameters import ParameterError
-from theory.registry import MODELS
+from theory.call.parameters import ParameterError
+from theory.models.registry import MODELS
 from theory.runtime import output
-from verify import digests
-from verify.check import Check, identity
-from verify.report import Report
+from verify.checks import digests
+from verify.checks.check import Check, identity
+from verify.checks.report import Report
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,7 +40,7 @@ def _gradients_again(model, tmp_path, monkeypatch):
 def fresh(forked):
     """Verdicts of the quickest command in a process of its own, and modules that it loaded."""
     script = (
-        "import sys\nfrom theory.registry import find\nfrom verify.report import Request, collect\n"
+        "import sys\nfrom theory.models.registry import find\nfrom verify.checks.report import Request, collect\n"
         "found = collect(Request(find('associative_memory')), 'gradients').checks\n"
         "print({c.id: c.verdict for c in found}, [\n"
         "    n for n, m in sys.modules.items() if not hasattr(m, '__path__')\n"
@@ -166,7 +166,7 @@ def test_sources_of_a_command_are_what_it_imports(tmp_path, fresh):
     known = digests.modules(MODELS["associative_memory"], "gradients")
     assert set(fresh[1]) - set(digests.ASIDE) <= known.keys()
     assert not [name for name in known if "positional" in name]
-    predictions = {"theory.prediction", "theory.statement.model", "theory.statement.onset"}
+    predictions = {"theory.dynamics.prediction", "theory.statement.model", "theory.statement.onset"}
     assert predictions <= digests.modules(MODELS["induction_heads"], "trajectories").keys()
 
 

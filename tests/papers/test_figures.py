@@ -17,17 +17,18 @@ from papers import __main__ as command
 from papers import forner2026
 from papers.forner2026 import FIGURES, figures, sweeps
 from papers.source import Figure, Source, described
-from theory import registry, titles
+from theory.models import registry
+from theory.equations import titles
 from theory import state_tracking as st
 from theory.associative_memory import factual_recall as recall
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from theory.runtime import plotting
 from theory.state_tracking import Parameters, onset
 from theory.state_tracking.rollout import with_accuracy
-from verify import ensemble as ensembles
+from verify.checks import ensemble_source as ensembles
 from verify.associative_memory import factual_recall
-from verify.emergence import first_crossing
-from verify.report import Request
+from verify.compare.emergence import first_crossing
+from verify.checks.report import Request
 from verify.state_tracking import ensemble
 from verify.state_tracking.trajectories import position_dependent_rollout, with_empirical_logits
 
@@ -44,7 +45,7 @@ def tiny(monkeypatch, tmp_path):
         )
     monkeypatch.setattr(sweeps, "SMALL", TINY)
     monkeypatch.setitem(sweeps.RANGES, "small", {"eta": (0.5, 1.0), "rope": ("2pi", "linear")})
-    monkeypatch.setattr("simulate.pool.cores", lambda: 1)
+    monkeypatch.setattr("simulate.training.pool.cores", lambda: 1)
     return Source("small", [0, 1], "cpu", progress=False)
 
 

@@ -18,9 +18,9 @@ from addresses import exists
 from papers import __main__ as command
 from papers import claims, evidence, source
 from simulate import systems
-from theory.equation import numbers
-from theory.registry import MODELS
-from verify.check import VERDICTS, Band, near, sampled
+from theory.equations.equation import numbers
+from theory.models.registry import MODELS
+from verify.checks.check import VERDICTS, Band, near, sampled
 
 KINDS = {
     "equation",

@@ -14,7 +14,7 @@ from papers.musat2025 import FIGURES, figures, laws, weights_figures
 from papers.source import Source
 from simulate.induction_heads import Parameters, StandardParameters
 from theory import induction_heads as ih
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from theory.runtime import plotting
 from verify.induction_heads import flow_laws, gaussian, gradients, pictures, timescales
 
@@ -24,7 +24,7 @@ mpl.use("Agg")
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr("simulate.pool.cores", lambda: 1)
+    monkeypatch.setattr("simulate.training.pool.cores", lambda: 1)
     small = Parameters(N=2, D=4, batch_size=4)
     monkeypatch.setattr(Parameters, "structure", classmethod(lambda cls: small))
     monkeypatch.setattr(Parameters, "ablation", classmethod(lambda cls: small))

@@ -7,7 +7,7 @@ from papers import cui2024
 from papers.cui2024 import FIGURES, panels
 from papers.source import Source
 from theory.positional_semantic import Parameters
-from theory.positional_semantic.parameters import HistogramParameters
+from theory.positional_semantic.model.parameters import HistogramParameters
 
 mpl.use("Agg")
 P = Parameters(d=20, steps=5, n_test=40, polish=False)
@@ -36,7 +36,7 @@ def tiny(monkeypatch, tmp_path):
         length=4, alphabet=4, samples=100, width=8, hidden=8, epochs=1, unfrozen_epochs=1
     )
     monkeypatch.setitem(panels.COUNTING, "small", counted)
-    monkeypatch.setattr("simulate.pool.cores", lambda: 1)
+    monkeypatch.setattr("simulate.training.pool.cores", lambda: 1)
     return Source("small", [0, 1], "cpu", progress=False)
 
 

@@ -9,7 +9,7 @@ import torch
 from simulate.state_tracking import Parameters, Student
 from simulate.state_tracking.gradients import engine
 from simulate.state_tracking.student import Students
-from theory.state_tracking import task
+from theory.state_tracking.model import task
 
 Traceback = SimpleNamespace(extract_stack=list, format_list=list)
 

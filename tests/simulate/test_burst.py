@@ -9,10 +9,10 @@ from simulate.induction_heads import student as pairs
 from simulate.induction_heads import train
 from simulate.induction_heads.student import Constrained, squared_error
 from simulate.statement import Student
-from simulate.streams import keyed
+from simulate.training.streams import keyed
 from theory.induction_heads import Parameters, bursty
-from theory.parameters import ParameterError
-from theory.statement import arrays
+from theory.call.parameters import ParameterError
+from theory.statement.evaluation import arrays
 
 GIVEN = dict(data="orthonormal", query="last")
 

@@ -9,10 +9,10 @@ import sys
 import pytest
 import torch
 
-from simulate import runs, storage
+from simulate.store import runs, storage
 from simulate.state_tracking import __main__ as command
 from simulate.state_tracking import train
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from theory.runtime import cli
 
 SMALL = [
@@ -116,7 +116,7 @@ def test_without_out_the_default_store_is_used(program):
 
 def test_a_second_call_trains_nothing(program, monkeypatch):
     _, first, _ = program(*SMALL, "--seeds=2")
-    monkeypatch.setattr("simulate.training.train_stack", None)
+    monkeypatch.setattr("simulate.training.plan.train_stack", None)
     assert program(*SMALL, "--seeds=2")[1] == first
 
 

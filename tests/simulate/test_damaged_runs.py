@@ -12,9 +12,9 @@ import xarray as xr
 from test_resume import ALONE, place, stop_at, trained_epochs
 from tiny import bits
 
-from simulate import runs
+from simulate.store import runs
 from simulate.state_tracking import Parameters, train
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 
 
 def truncated(path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from simulate.learner import Descent
+from simulate.training.learner import Descent
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from simulate import device
-from theory.parameters import ParameterError
+from simulate.training import device
+from theory.call.parameters import ParameterError
 
 ABSENT = [
     name

@@ -17,7 +17,7 @@ from simulate.discover.names import complete
 from simulate.induction_heads import Student, student
 from simulate.induction_heads.student import squared_error
 from theory.induction_heads import structure
-from theory.optimisers import Optimiser
+from theory.dynamics.optimisers import Optimiser
 
 
 @functools.cache

@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "theory" / "statement"))
 import systems
 
 from simulate.discover import discover
-from theory.optimisers import Optimiser
-from theory.parameters import ParameterError
-from theory.registry import find
+from theory.dynamics.optimisers import Optimiser
+from theory.call.parameters import ParameterError
+from theory.models.registry import find
 from theory.statement import model
 
 NOISY = "tests/verify/statement/noisy.py"

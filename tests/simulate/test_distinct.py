@@ -11,7 +11,8 @@ import pytest
 import torch
 from tiny import ALONE, STUDENTS, student
 
-from simulate import arguments, joined, runs
+from simulate.training import arguments
+from simulate.store import joined_runs, runs
 from simulate.associative_memory import superposition
 from simulate.associative_memory.k_hop import PointerLearner
 from simulate.associative_memory.noisy_bigram import Learner as Bigram
@@ -19,9 +20,9 @@ from simulate.associative_memory.noisy_bigram import Parameters as BigramParamet
 from simulate.positional_semantic import student as positional_semantic_student
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.student import initial_weights
-from theory import registry
+from theory.models import registry
 from theory.associative_memory.k_hop import Pointers
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from theory.positional_semantic import Parameters as Sentences
 from theory.positional_semantic import prox
 
@@ -99,7 +100,7 @@ def test_runs_are_joined_in_the_order_of_what_is_swept(tmp_path):
         system.train(p.replace(eta=value), [0], store=tmp_path, **ALONE)
     pieces = [(v, runs.open(tmp_path).sel(eta=v, drop=True)) for v in (0.3, 0.1, 0.2)]
     for order in (pieces, pieces[::-1]):
-        found = joined.Grid(["eta"], [(v,) for v, _ in order], [d for _, d in order]).dataset({})
+        found = joined_runs.Grid(["eta"], [(v,) for v, _ in order], [d for _, d in order]).dataset({})
         assert found.eta.values.tolist() == [0.1, 0.2, 0.3]
         for value, one in pieces:
             assert found.sel(eta=value, drop=True).loss.values.tolist() == one.loss.values.tolist()

@@ -15,7 +15,8 @@ from simulate.state_tracking import Parameters, Student, gradients, logic, rows,
 from simulate.state_tracking.gradients import Grouped, Plain
 from simulate.state_tracking.logic import Groups, OnCPU, OnDevice
 from simulate.state_tracking.student import Students
-from theory.state_tracking import accuracy_kernels, kernels, task
+from theory.state_tracking.single_students import accuracy_kernels, fixed_disorder_kernels
+from theory.state_tracking.model import task
 
 
 def found(
@@ -209,7 +210,7 @@ def test_rows_of_any_length_in_groups_of_any_size(tiny, make, N, n_train):
         assert (ours - other).abs().max() <= 1e-11 * other.abs().max()
 
 
-@pytest.mark.parametrize("module", [logic, rows, kernels, accuracy_kernels])
+@pytest.mark.parametrize("module", [logic, rows, fixed_disorder_kernels, accuracy_kernels])
 def test_kept_machine_code_is_of_one_file(module):
     """Numba compiles again what it keeps if its file changes, and not if another does."""
     every = vars(module).values()

@@ -30,13 +30,14 @@ from tiny import bits
 from torch import nn
 
 import simulate
-from simulate import pool, runs
+from simulate.training import pool
+from simulate.store import runs
 from simulate.discover import discover
 from simulate.discover.loss import Loss, widened
 from simulate.ensemble import Copies, ensemble
-from simulate.streams import keyed
-from theory.optimisers import Optimiser
-from theory.parameters import ParameterError
+from simulate.training.streams import keyed
+from theory.dynamics.optimisers import Optimiser
+from theory.call.parameters import ParameterError
 
 QUIET = dict(progress=False)
 

@@ -25,7 +25,7 @@ from theory.associative_memory.k_hop import equations as hop_equations
 from theory.associative_memory.k_hop import overlaps as hop_overlaps
 from theory.induction_heads import structure
 from theory.induction_heads import symbols as q
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 
 DOUBLE = torch.float64
 

@@ -21,10 +21,12 @@ from modules import Line, X, Y
 from tiny import ALONE, EACH_KIND, FIRST, KINDS, STUDENTS, bits, noting, student
 
 from simulate import __main__ as command
-from simulate import checkpoints, jobs, pool, runs, stack, storage, sweep, systems, training
+from simulate.store import checkpoints, runs, storage
+from simulate.training import jobs, pool, stack, plan
+from simulate import sweep, systems
 from simulate.ensemble import ensemble
 from simulate.ensemble.copies import SYSTEM
-from theory.parameters import ParameterError, Stepped
+from theory.call.parameters import ParameterError, Stepped
 from theory.runtime import cli
 
 FORKED = ["induction_heads.all"]  # processes cost seconds; all students in the long form
@@ -92,7 +94,7 @@ def test_both_precisions(name):
     """
     system, p = student(name)
     found, stored = [], []
-    for precision in training.PRECISIONS:
+    for precision in plan.PRECISIONS:
         dtype = system.precision(precision)
         learner = system.make(p, [0], torch.device("cpu"), dtype)
         for number in range(system.length(p) if system.time is None else 2):
@@ -103,7 +105,7 @@ def test_both_precisions(name):
             else {n: v[1] for n, v in learner.finish(0).items() if isinstance(v, tuple)}
         )
         stored.append(json.loads(system.configuration(p, dtype)).get("dtype", system.default_dtype))
-    assert stored == list(training.PRECISIONS)
+    assert stored == list(plan.PRECISIONS)
     assert any((np.asarray(found[0][n]) != np.asarray(found[1][n])).any() for n in found[0])
     one, two = (np.ravel(f[system.finite]) for f in found)
     assert np.isfinite([one, two]).all()

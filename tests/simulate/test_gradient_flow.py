@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from simulate.gradient_flow import integrate, rates
+from simulate.training.gradient_flow import integrate, rates
 
 
 def loss(weights):

@@ -8,7 +8,7 @@ import torch
 from simulate.state_tracking import Parameters, Student, logic, teacher_weights
 from simulate.state_tracking.gradients import Attention, Grouped, Plain
 from simulate.state_tracking.student import Students
-from theory.state_tracking import task
+from theory.state_tracking.model import task
 
 # Double precision: both sides sum at most 1e3 rows of order one.
 EXACT = 1e-12

@@ -12,7 +12,7 @@ from theory.associative_memory.factual_recall import Parameters, predict
 from theory.associative_memory.factual_recall.dynamics import flow
 from theory.induction_heads import Parameters as Induction
 from theory.induction_heads import bursty
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from theory.statement.onset import at_sizes
 
 P = Parameters(S=4, R=2, D=2, noise_tokens=2, T=4, batch_size=512, eta=0.5, steps=60, eval_every=20)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from simulate.positional_semantic import histogram as h
-from theory.positional_semantic.parameters import HistogramParameters
+from theory.positional_semantic.model.parameters import HistogramParameters
 
 TINY = HistogramParameters(
     length=4, alphabet=4, samples=400, width=16, hidden=64, epochs=40, unfrozen_epochs=2, eta=3e-3

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from simulate import runs
-from theory.parameters import ParameterError
+from simulate.store import runs
+from theory.call.parameters import ParameterError
 from theory.runtime import hdf5, sealed
 
 OTHER = "secret.bin"

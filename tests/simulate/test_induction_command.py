@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from simulate import runs
+from simulate.store import runs
 from simulate.induction_heads import __main__ as command
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 
 TINY = [
     "--quiet",

@@ -30,7 +30,7 @@ from simulate.induction_heads.student import (
     squared_error,
 )
 from theory.induction_heads.parameters import StandardParameters
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 
 DOUBLE = torch.float64
 ALONE = {"progress": False, "workers": 1, "device": "cpu"}

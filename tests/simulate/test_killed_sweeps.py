@@ -15,7 +15,9 @@ import xarray as xr
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from test_sweep import bits
 
-from simulate import jobs, runs, sweep
+from simulate.training import jobs
+from simulate.store import runs
+from simulate import sweep
 
 # The sweep whose workers are killed.
 KILLED = [
@@ -182,7 +184,7 @@ def test_jobs_whose_workers_die_are_tried_alone(monkeypatch):
             raise TerminatedWorkerError("a worker died")
         return [job(lambda done: None) for job in work]
 
-    monkeypatch.setattr("simulate.jobs.pool.run", breaking)
+    monkeypatch.setattr("simulate.training.jobs.pool.run", breaking)
     done = []
     both = [jobs.Job(name, 1, functools.partial(noted, done, name)) for name in ("lives", "dies")]
     with pytest.warns(UserWarning, match="a worker process died"):

@@ -16,7 +16,8 @@ from simulate.state_tracking.measure import (
     predictions,
 )
 from simulate.state_tracking.student import Student, Students
-from theory.state_tracking import attention, symbols, task
+from theory.state_tracking import attention
+from theory.state_tracking.model import symbols, task
 
 EXACT = 1e-12  # double precision, sums of at most 1e3 terms of order one
 

@@ -17,7 +17,7 @@ import pytest
 import simulate
 import theory
 from simulate.associative_memory import gradient_steps, noisy_bigram, superposition
-from simulate.pool import one_thread
+from simulate.training.pool import one_thread
 from simulate.positional_semantic import student
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.linear import fit_linear

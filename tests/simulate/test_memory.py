@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from simulate import pool
-from theory import registry
-from theory.parameters import ParameterError
+from simulate.training import pool
+from theory.models import registry
+from theory.call.parameters import ParameterError
 from theory.runtime import memory
 
 # Every learner at sizes where one shape after the other makes up its memory, some 100 to 500 MB

@@ -19,8 +19,8 @@ from theory.associative_memory import gradient_memory, symbols
 from theory.associative_memory import superposition as superposed
 from theory.associative_memory.gradient_memory import equations as memory_equations
 from theory.associative_memory.gradient_steps import equations
-from theory.lowered import entry_by_entry
-from theory.special import gaussian_accuracy
+from theory.numbers.lowered import entry_by_entry
+from theory.symbols.special import gaussian_accuracy
 
 
 def test_block_is_attention_then_mlp_on_a_residual_stream():

@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 from tiny import ALONE, STUDENTS, bits, student
 
-from simulate import checkpoints, runs, stack
+from simulate.store import checkpoints, runs
+from simulate.training import stack
 from theory.runtime import cli, sealed
 
 QUICK = ("positional_semantic.attention, adam", "state_tracking.student")

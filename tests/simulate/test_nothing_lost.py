@@ -18,10 +18,11 @@ import pytest
 import torch
 from tiny import ALONE, EACH_KIND, FIRST, bits, in_turn, student
 
-from simulate import checkpoints, jobs, pool, runs, stack, storage
-from simulate.learner import _tensors
+from simulate.store import checkpoints, runs, storage
+from simulate.training import jobs, pool, stack
+from simulate.training.learner import _tensors
 from simulate.statement.student import Stated
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from theory.runtime import sealed
 
 EVERY = pytest.mark.parametrize("name", FIRST)
@@ -51,7 +52,7 @@ def test_a_checkpoint_is_refused_by_other_code_and_kept(name, tmp_path, monkeypa
         assert str(checkpoint) in str(caught.value) and "\n" not in str(caught.value)
     digest = stack.output.digest
     with monkeypatch.context() as patch:
-        patch.setattr("simulate.stack.output.digest", lambda files: digest(files)[::-1])
+        patch.setattr("simulate.training.stack.output.digest", lambda files: digest(files)[::-1])
         with pytest.raises(ParameterError, match="written by other code"):
             system.train(p, store=tmp_path, **ALONE)
     assert checkpoint.read_bytes() == before and not list(checkpoint.parent.glob("*.nc"))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from simulate import storage
+from simulate.store import storage
 from simulate.associative_memory import factual_recall as facts
 from simulate.associative_memory.factual_recall import LinearAttention
 from simulate.associative_memory.factual_recall import train as train_recall
@@ -16,8 +16,8 @@ from simulate.state_tracking.learner import SYSTEM, Learner
 from simulate.statement import system as statement_system
 from theory.associative_memory import factual_recall
 from theory.associative_memory.factual_recall.dynamics import recall
-from theory.optimisers import Optimiser, Steps
-from theory.parameters import ParameterError
+from theory.dynamics.optimisers import Optimiser, Steps
+from theory.call.parameters import ParameterError
 from theory.state_tracking import Parameters
 from theory.statement.model import parameters as statement_parameters
 

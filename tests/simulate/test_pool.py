@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from simulate import pool
+from simulate.training import pool
 
 
 def results(jobs, **options):

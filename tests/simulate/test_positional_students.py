@@ -13,8 +13,9 @@ from simulate.positional_semantic import train
 from simulate.positional_semantic.learner import Learner
 from simulate.positional_semantic.linear import fit_linear
 from simulate.positional_semantic.student import Problem, Student, initial_weights
-from theory.parameters import ParameterError
-from theory.positional_semantic import Parameters, baseline, definitions, solve
+from theory.call.parameters import ParameterError
+from theory.positional_semantic import Parameters, baseline, solve
+from theory.positional_semantic.model import definitions
 from theory.positional_semantic.fixed_point import transverse
 
 TINY = Parameters(d=40, alpha=1.5, steps=30, n_test=200)

@@ -9,14 +9,14 @@ import pytest
 import sympy as sp
 import torch
 
-from simulate import runs
+from simulate.store import runs
 from simulate.associative_memory import __main__ as command
 from simulate.associative_memory import factual_recall
 from simulate.associative_memory.factual_recall import Learner, LinearAttention, Parameters
 from theory.associative_memory.factual_recall import PARTS, dynamics, equations, flow, time_of_share
 from theory.associative_memory.symbols import T
-from theory.parameters import ParameterError
-from verify.emergence import first_crossing
+from theory.call.parameters import ParameterError
+from verify.compare.emergence import first_crossing
 
 SMALL = Parameters.small().replace(steps=700)
 

@@ -13,11 +13,12 @@ import pytest
 import torch
 from tiny import bits
 
-from simulate import pool, runs, stack, storage, training
-from simulate.learner import Unstacked
+from simulate.training import pool, stack, plan
+from simulate.store import runs, storage
+from simulate.training.learner import Unstacked
 from simulate.state_tracking import Parameters, train
 from simulate.state_tracking.learner import Learner
-from theory.parameters import BaseParameters, ParameterError, Stepped, parameter
+from theory.call.parameters import BaseParameters, ParameterError, Stepped, parameter
 
 ALONE = dict(progress=False, workers=1)
 OPTIONS = {
@@ -241,7 +242,7 @@ def test_what_a_stranger_hides_makes_no_other_run(name, tmp_path, recwarn):
     """Refused, or no checkpoint is kept and the run begins anew; it went on as another one."""
     methods, told = HIDDEN[name]
     kind = type("Hiding", (Own,), methods)
-    system = training.System(
+    system = plan.System(
         "hiding", Flow, functools.partial(Unstacked, kind), {"loss": ""}, lambda p, itemsize: 1e4
     )
     if told:
@@ -256,7 +257,7 @@ def test_what_a_stranger_hides_makes_no_other_run(name, tmp_path, recwarn):
 
 
 def test_what_is_not_hidden_goes_on(tmp_path):
-    system = training.System(
+    system = plan.System(
         "open", Flow, functools.partial(Unstacked, Own), {"loss": ""}, lambda p, itemsize: 1e4
     )
     whole = system.train(Flow(), store=tmp_path / "whole", **ALONE)

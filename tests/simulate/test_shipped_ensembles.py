@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from theory import state_tracking as st
-from verify.emergence import first_crossing
+from verify.compare.emergence import first_crossing
 from verify.state_tracking import ensemble, trajectories
 
 NAMES = ("demo", "table_1", "table_2")  # with entries of attention and accuracies of steps

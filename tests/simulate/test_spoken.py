@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from simulate import jobs, joined
+from simulate.training import jobs
+from simulate.store import joined_runs
 
 SECONDS = {"minutes": 60, "hours": 3600, "days": 86400}
 
@@ -42,7 +43,7 @@ def test_gaps_of_a_store_are_counted():
     """Points without a run, and the part of each coordinate that a run does not have."""
     times = {(1, 0): 4, (2, 0): 2, (2, 1): 4}  # measurements by learning rate and seed
     runs = [xr.Dataset({"loss": ("t", np.ones(n))}, {"t": np.arange(n)}) for n in times.values()]
-    points, blank = joined.Grid(["eta", "seed"], [*times], runs).blanks()
+    points, blank = joined_runs.Grid(["eta", "seed"], [*times], runs).blanks()
     assert points.startswith("1 of 4 points of eta x seed have no run")
     share = 1 - sum(times.values()) / (len(times) * max(times.values()))
     assert blank.startswith("t: ") and f"{100 * share:.0f}% blank" in blank

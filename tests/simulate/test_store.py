@@ -15,12 +15,14 @@ import pytest
 import xarray as xr
 from xarray.backends.locks import CombinedLock
 
-from simulate import runs, storage, systems, training
-from simulate.learner import Unstacked
+from simulate.store import runs, storage
+from simulate import systems
+from simulate.training import plan
+from simulate.training.learner import Unstacked
 from simulate.state_tracking import Parameters, train
 from simulate.state_tracking.learner import Learner
-from simulate.storage import defer_signals
-from theory.parameters import ParameterError
+from simulate.store.storage import defer_signals
+from theory.call.parameters import ParameterError
 from theory.runtime import cli
 
 ALONE = dict(progress=False, workers=1)
@@ -122,7 +124,7 @@ def test_runs_of_other_code_are_reported(tiny, tmp_path, monkeypatch):
 def test_the_code_of_a_student_is_its_own(tmp_path, monkeypatch):
     """Not that of a helper which says what it needs."""
     there = systems.every()["state_tracking.student"]
-    shared = functools.partial(training.records, numbers=3)
+    shared = functools.partial(plan.records, numbers=3)
     made = functools.partial(Unstacked, Learner)
     assert dataclasses.replace(there, memory=shared, make=made).code == there.code
     assert dataclasses.replace(there, memory=functools.partial(there.memory)).code == there.code

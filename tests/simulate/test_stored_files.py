@@ -12,9 +12,9 @@ import torch
 import xarray as xr
 from test_store import ALONE, dataset
 
-from simulate import checkpoints, joined, runs, storage
+from simulate.store import checkpoints, joined_runs, runs, storage
 from simulate.state_tracking import train
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 
 
 @contextlib.contextmanager
@@ -122,7 +122,7 @@ def test_runs_of_one_name_and_unlike_values():
         return xr.Dataset({"found": (dims, values)}, {"t": [0.0, 1.0, 2.0]})
 
     def both(*each):
-        return joined.Grid(["eta", "seed"], [(1, 0), (2, 1)], list(each)).dataset({})
+        return joined_runs.Grid(["eta", "seed"], [(1, 0), (2, 1)], list(each)).dataset({})
 
     found = both(run("t", [False, True, True]), run("t", [True, True, False])).found
     assert found.dtype == float and found.isnull().sum() == 6

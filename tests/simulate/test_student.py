@@ -16,8 +16,8 @@ from simulate.state_tracking import (
     with_full_embedding,
 )
 from simulate.state_tracking.measure import overlaps, predictions
-from theory.parameters import ParameterError
-from theory.state_tracking import task
+from theory.call.parameters import ParameterError
+from theory.state_tracking.model import task
 
 EXACT = 1e-12  # double precision: sums of at most 1e2 terms of order one
 SIZES = [

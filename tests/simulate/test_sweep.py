@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from simulate import runs, sweep
+from simulate.store import runs
+from simulate import sweep
 from simulate.state_tracking import Parameters, train
 from simulate.state_tracking.learner import Learner
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 
 SMALL = [
     "--set=N=6",

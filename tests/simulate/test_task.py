@@ -9,8 +9,8 @@ import torch
 
 from simulate.state_tracking import Parameters, train
 from simulate.state_tracking.learner import Learner
-from theory.parameters import ParameterError
-from theory.state_tracking import groups, task
+from theory.call.parameters import ParameterError
+from theory.state_tracking.model import groups, task
 
 LIMIT = (
     4  # standard errors: a correct program exceeds it once in 16000 seeds, and the seeds are fixed

@@ -13,8 +13,9 @@ import xarray as xr
 from simulate.state_tracking import Parameters, Student, train
 from simulate.state_tracking.learner import SYSTEM, Learner
 from simulate.state_tracking.measure import MEANING, predictions
-from theory.parameters import ParameterError
-from theory.state_tracking import initial_variance, task
+from theory.call.parameters import ParameterError
+from theory.state_tracking import initial_variance
+from theory.state_tracking.model import task
 
 ALONE = dict(progress=False, workers=1)
 LIMIT = 4  # standard errors; seeds are fixed

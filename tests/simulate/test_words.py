@@ -8,9 +8,9 @@ import pytest
 from simulate import __main__ as command
 from simulate.state_tracking import Parameters, train
 from theory import state_tracking as st
-from theory.parameters import ParameterError
-from theory.state_tracking import groups, task
-from theory.state_tracking.realisation import Realisation
+from theory.call.parameters import ParameterError
+from theory.state_tracking.model import groups, task
+from theory.state_tracking.single_students.realisation import Realisation
 
 SMALL = Parameters(n_train=200, n_test=40, d_h=8, epochs=40, eval_every=20)
 ALONE = dict(progress=False, workers=1)

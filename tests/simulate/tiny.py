@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from simulate import storage
+from simulate.store import storage
 from simulate.systems import STEPS, STUDENTS, student
-from theory import registry
+from theory.models import registry
 
 REGRESSION = dict(spectrum="1.2,0.6", N=3, H=2, start=0.2, batch_size=8, **STEPS)
 if "linear_attention" in registry.MODELS:  # of another package

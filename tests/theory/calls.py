@@ -14,8 +14,8 @@ import numpy as np
 import xarray as xr
 
 from tests.theory.test_swept_numbers import CASES, DECAYING, OWN_FIELDS, SMALL, STATE, of
-from theory import registry
-from theory.parameters import BaseParameters
+from theory.models import registry
+from theory.call.parameters import BaseParameters
 
 ROOMS = ("numbers", "onset", "predict", "theory")  # functions of numbers; flat packages
 CHAPTERS = "theory.state_tracking."  # where a derivation and its numbers are one file
@@ -56,14 +56,14 @@ def small(system: str, function: str = "") -> BaseParameters:
 
 def start() -> Any:
     """Two seeds of state tracking."""
-    from theory.state_tracking.realisation import Start
+    from theory.state_tracking.single_students.realisation import Start
 
     return Start.drawn(small("state_tracking"), 2, np.random.default_rng(0))
 
 
 def dressed() -> Any:
     """Their dressed theory."""
-    from theory.state_tracking.dressed import Dressed
+    from theory.state_tracking.single_students.dressed import Dressed
 
     return Dressed(small("state_tracking"), start())
 

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.lowered import Lowered
-from theory.state_tracking import fixed_disorder
-from theory.state_tracking.fixed_disorder import GROUP, FixedDisorder, force, mean, plain
-from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.realisation import Realisation, Start
-from theory.state_tracking.symbols import N, b, d_g, i, j, r, s
+from theory.numbers.lowered import Lowered
+from theory.state_tracking.single_students import fixed_disorder
+from theory.state_tracking.single_students.fixed_disorder import GROUP, FixedDisorder, force, mean, plain
+from theory.state_tracking.model.parameters import Parameters
+from theory.state_tracking.single_students.realisation import Realisation, Start
+from theory.state_tracking.model.symbols import N, b, d_g, i, j, r, s
 
 rate = sp.IndexedBase("rate_M")  # rate per epoch
 
@@ -27,7 +27,7 @@ def generated(xp: Any = np) -> Lowered:
     Parameters
     ----------
     xp : module
-        Array module, as `theory.lowered.Lowered`.
+        Array module, as `theory.numbers.lowered.Lowered`.
     """
     eq = fixed_disorder.equations()
     logit = sp.exp(mean[(*GROUP, r)])

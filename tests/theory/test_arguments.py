@@ -11,13 +11,13 @@ import sympy as sp
 import xarray as xr
 
 from tests.theory.test_swept_numbers import SYSTEMS, small
-from theory import arguments
+from theory.call import arguments
 from theory import state_tracking as st
 from theory.associative_memory import factual_recall, k_hop, superposition
 from theory.associative_memory.factual_recall import dynamics
 from theory.associative_memory.factual_recall.timescales import gain_of_share
-from theory.parameters import Allowed, ParameterError
-from theory.registry import find
+from theory.call.parameters import Allowed, ParameterError
+from theory.models.registry import find
 from theory.state_tracking import inversion, quadrature
 from theory.state_tracking.quadrature import NAMES
 
@@ -259,7 +259,7 @@ def test_a_flow_is_solved_to_tolerances_at_times(name):
 @pytest.mark.parametrize("kind", [np.timedelta64, np.datetime64])
 def test_times_of_a_clock_are_no_numbers(kind, unit):
     """A difference of times is a subclass of NumPy's integers; of nanoseconds, item() is an int."""
-    from simulate.arguments import seeds
+    from simulate.training.arguments import seeds
     from theory.associative_memory import gradient_memory as memory
 
     value = kind(3, unit)

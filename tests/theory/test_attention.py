@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory import numeric, state_tracking
-from theory.numeric import dirichlet_kernel
+from theory.numbers import numeric
+from theory import state_tracking
+from theory.numbers.numeric import dirichlet_kernel
 from theory.state_tracking import Parameters, attention
-from theory.state_tracking.symbols import W_K2, W_Q2, A, L
+from theory.state_tracking.model.symbols import W_K2, W_Q2, A, L
 
 N_SYMBOL, X_SYMBOL = sp.Symbol("n", integer=True, positive=True), sp.Symbol("x", real=True)
 

@@ -5,8 +5,9 @@ import pytest
 import sympy as sp
 import xarray as xr
 
-from theory import Flow, bulk, state_tracking
-from theory.parameters import ParameterError
+from theory import Flow, state_tracking
+from theory.dynamics import bulk
+from theory.call.parameters import ParameterError
 
 t, x, y, k, a = sp.symbols("t x y k a")
 MANY = np.geomspace(0.5, 1.5, 40)

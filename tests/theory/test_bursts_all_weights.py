@@ -12,15 +12,15 @@ import pytest
 import sympy as sp
 
 from theory import induction_heads as ih
-from theory.algebra import vanishes
+from theory.symbols.algebra import vanishes
 from theory.induction_heads import bursty, network
 from theory.induction_heads.all_weights import burst as all_weights_burst
 from theory.induction_heads.all_weights import descent as times
 from theory.induction_heads.all_weights import law, plateau, running
 from theory.induction_heads.network import MASKS, Network, value
 from theory.induction_heads.symbols import B, N
-from theory.parameters import ParameterError
-from theory.statement import kept
+from theory.call.parameters import ParameterError
+from theory.statement.derivation import derivation_store
 
 NAMES = running.NAMES
 ENOUGH = 1e-6  # of integrators; the laws are off by tenths of percents
@@ -30,7 +30,7 @@ ENOUGH = 1e-6  # of integrators; the laws are off by tenths of percents
 def test_three_numbers_of_the_network_are_the_statement(sizes):
     """The loss of `bursty`, stated by hand, is the network's with sixteen numbers left out."""
     _, loss = Network("strict", network.SHORT, burst=B).normaliser_and_loss()
-    gap = value(loss) - kept.derived(bursty.stated).loss
+    gap = value(loss) - derivation_store.derived(bursty.stated).loss
     assert vanishes(gap.subs(dict(zip((N, B), sizes, strict=True))).doit())
 
 

@@ -9,8 +9,8 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from theory.induction_heads import bursty
-from theory.parameters import ParameterError
-from theory.registry import find
+from theory.call.parameters import ParameterError
+from theory.models.registry import find
 
 
 def rates(N, B):

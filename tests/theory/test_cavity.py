@@ -15,10 +15,12 @@ import sympy as sp
 import torch
 from later import Later
 
-from theory.state_tracking import Parameters, cavity, dressed, mean_field, per_seed
-from theory.state_tracking.cavity import Cavity, V_all, V_k, V_w, mean_w
-from theory.state_tracking.realisation import Start
-from theory.state_tracking.symbols import N, R, S, d_g, eta
+from theory.state_tracking import Parameters
+from theory.state_tracking.single_students import cavity, dressed, per_seed
+from theory.state_tracking.model import mean_field
+from theory.state_tracking.single_students.cavity import Cavity, V_all, V_k, V_w, mean_w
+from theory.state_tracking.single_students.realisation import Start
+from theory.state_tracking.model.symbols import N, R, S, d_g, eta
 
 EQUATIONS = Later(cavity.equations)
 ROWS = [

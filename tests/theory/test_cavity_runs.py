@@ -8,10 +8,11 @@ import scipy.integrate
 import scipy.special
 from test_cavity import EQUATIONS
 
-from theory.state_tracking import Parameters, cavity
-from theory.state_tracking.cavity import Cavity
-from theory.state_tracking.integrate import solve
-from theory.state_tracking.realisation import Start
+from theory.state_tracking import Parameters
+from theory.state_tracking.single_students import cavity
+from theory.state_tracking.single_students.cavity import Cavity
+from theory.state_tracking.single_students.integrate import solve
+from theory.state_tracking.single_students.realisation import Start
 
 FAST = Parameters(N=16, L=4, d_g=16, d_h=16, eta=2.0, n_train=2048, rope_theta=100.0)
 

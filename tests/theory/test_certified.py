@@ -14,14 +14,15 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory import balls, certified
+from theory.numbers import balls
+from theory.dynamics import certified
 from theory import onset as command
 from theory import state_tracking as st
-from theory.equation import Equation
-from theory.flow import Flow
-from theory.notation import symbol
-from theory.parameters import ParameterError
-from theory.registry import find
+from theory.equations.equation import Equation
+from theory.dynamics.flow import Flow
+from theory.symbols.notation import symbol
+from theory.call.parameters import ParameterError
+from theory.models.registry import find
 
 t, x, y, k = (symbol(name) for name in "txyk")
 HALF = sp.Rational(1, 2)

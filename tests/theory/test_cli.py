@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from theory import __main__ as listing
-from theory import latex, onset, registry
-from theory.parameters import ParameterError
+from theory import latex, onset
+from theory.models import registry
+from theory.call.parameters import ParameterError
 from theory.runtime import cli
 
 matplotlib.use("Agg")

@@ -1,6 +1,6 @@
 """Generated machine code kept between runs."""
 
-from theory import compiled
+from theory.numbers import compiled
 
 SOURCE = "x = 1\n"
 

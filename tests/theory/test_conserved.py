@@ -7,13 +7,13 @@ import pytest
 import sympy as sp
 from later import Later
 
-from theory import conserved
-from theory.algebra import vanishes
+from theory.dynamics import conserved
+from theory.symbols.algebra import vanishes
 from theory.associative_memory.factual_recall import Parameters, dynamics, timescales
 from theory.associative_memory.k_hop import overlaps
-from theory.flow import Flow
+from theory.dynamics.flow import Flow
 from theory.induction_heads import dynamics as induction
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from theory.state_tracking import exact
 from theory.state_tracking.dynamics import flow as tracking
 

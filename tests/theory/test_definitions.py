@@ -7,9 +7,9 @@ from __future__ import annotations
 import sympy as sp
 
 from theory import state_tracking
-from theory.state_tracking.definitions import action, logit, output, pi, z
-from theory.state_tracking.definitions import state as state_array
-from theory.state_tracking.symbols import L, M, M_star, N, a, d_g, i, j, r, s, t
+from theory.state_tracking.model.definitions import action, logit, output, pi, z
+from theory.state_tracking.model.definitions import state as state_array
+from theory.state_tracking.model.symbols import L, M, M_star, N, a, d_g, i, j, r, s, t
 
 SIZES = {N: 2, d_g: 2, L: 3}
 

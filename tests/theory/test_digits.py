@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from theory import digits
-from theory.balls import Interval
-from theory.parameters import ParameterError
-from theory.registry import TABLE, find
+from theory.equations import digits
+from theory.numbers.balls import Interval
+from theory.call.parameters import ParameterError
+from theory.models.registry import TABLE, find
 from verify.rates import described, length
 
 FILE = Path(__file__).parents[1] / "golden/digits.json"

@@ -8,10 +8,10 @@ import inspect
 import numpy as np
 import pytest
 
-from theory import registry
+from theory.models import registry
 from theory import state_tracking as st
 from theory.induction_heads import Parameters as Heads
-from theory.parameters import BaseParameters, ParameterError
+from theory.call.parameters import BaseParameters, ParameterError
 
 EVERY = pytest.mark.parametrize(
     "model", [pytest.param(m, id=m.name) for m in registry.TABLE.values()]

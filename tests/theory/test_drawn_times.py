@@ -5,12 +5,12 @@ import pytest
 import scipy.stats
 
 from theory import state_tracking as st
-from theory.parameters import ParameterError
-from theory.state_tracking.cavity import Cavity
-from theory.state_tracking.integrate import half_times
-from theory.state_tracking.realisation import Start
+from theory.call.parameters import ParameterError
+from theory.state_tracking.single_students.cavity import Cavity
+from theory.state_tracking.single_students.integrate import half_times
+from theory.state_tracking.single_students.realisation import Start
 from verify import ensembles
-from verify.emergence import first_crossing
+from verify.compare.emergence import first_crossing
 
 P = st.Parameters(N=8, L=4, d_g=8, d_h=16, n_train=1024, eval_every=8)
 KNOWN = {"A_0", "R_0", "S_0", "alpha_half"}

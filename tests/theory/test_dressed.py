@@ -14,13 +14,14 @@ import sympy as sp
 import torch
 from later import Later
 
-from theory.state_tracking import Parameters, dressed, dynamics
-from theory.state_tracking.definitions import pi
-from theory.state_tracking.dressed import Dressed
-from theory.state_tracking.mean_field import participation
-from theory.state_tracking.realisation import Start
-from theory.state_tracking.symbols import A, N, R, S, d_g, eta, g, z_k, zeta
-from theory.state_tracking.symbols import m as margin
+from theory.state_tracking import Parameters, dynamics
+from theory.state_tracking.single_students import dressed
+from theory.state_tracking.model.definitions import pi
+from theory.state_tracking.single_students.dressed import Dressed
+from theory.state_tracking.model.mean_field import participation
+from theory.state_tracking.single_students.realisation import Start
+from theory.state_tracking.model.symbols import A, N, R, S, d_g, eta, g, z_k, zeta
+from theory.state_tracking.model.symbols import m as margin
 
 EQUATIONS = Later(dressed.equations)
 TINY = [(1, 2), (2, 1), (2, 3), (3, 2), (3, 4), (4, 3)]  # (actions, length)

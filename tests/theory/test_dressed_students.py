@@ -10,12 +10,13 @@ import scipy.stats
 import xarray as xr
 from test_dressed import EQUATIONS, P
 
-from theory.state_tracking import Parameters, dressed
-from theory.state_tracking.cavity import Cavity
-from theory.state_tracking.dressed import Dressed
-from theory.state_tracking.integrate import data_scatter, half_times, solve
-from theory.state_tracking.realisation import Start
-from theory.state_tracking.symbols import N, n_train
+from theory.state_tracking import Parameters
+from theory.state_tracking.single_students import dressed
+from theory.state_tracking.single_students.cavity import Cavity
+from theory.state_tracking.single_students.dressed import Dressed
+from theory.state_tracking.single_students.integrate import data_scatter, half_times, solve
+from theory.state_tracking.single_students.realisation import Start
+from theory.state_tracking.model.symbols import N, n_train
 
 
 def force_samples(p: Parameters, rng: np.random.Generator, n: int) -> np.ndarray:

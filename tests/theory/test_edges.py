@@ -21,8 +21,8 @@ import pytest
 import xarray as xr
 from calls import EXAMPLES, INNER, SPECIAL, example, functions, homes, small
 
-from theory.flow import MOST_CALLS, Flow
-from theory.parameters import BaseParameters, ParameterError
+from theory.dynamics.flow import MOST_CALLS, Flow
+from theory.call.parameters import BaseParameters, ParameterError
 
 LIMIT = 60  # seconds of a call, on a machine with other things to do
 EDGES: dict[str, Any] = {

@@ -17,28 +17,8 @@ import sympy as sp
 from later import Later
 
 from theory import state_tracking
-from theory.state_tracking.mean_field import participation, pi_i
-from theory.state_tracking.symbols import (
-    A,
-    M,
-    M_star,
-    N,
-    R,
-    S,
-    a,
-    b,
-    c_R,
-    c_S,
-    d_g,
-    eta,
-    g,
-    r,
-    s,
-    sigma2,
-    tau,
-    z_k,
-    zeta,
-)
+from theory.state_tracking.model.mean_field import participation, pi_i
+from theory.state_tracking.model.symbols import A, M, M_star, N, R, S, a, b, c_R, c_S, d_g, eta, g, r, s, sigma2, tau, z_k, zeta
 
 EQUATIONS = Later(state_tracking.equations)
 SIZES = [(2, 2, 2), (3, 2, 2), (2, 3, 2), (3, 2, 3), (2, 1, 2), (2, 2, 1), (3, 3, 3), (4, 2, 2)]

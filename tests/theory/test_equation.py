@@ -9,18 +9,10 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory import numeric
-from theory.algebra import (
-    delta_gradient,
-    delta_sum,
-    gaussian_moment,
-    linear_root,
-    proved,
-    vanishes,
-    written_as,
-)
-from theory.equation import STATUSES, Equation, table
-from theory.parameters import ParameterError
+from theory.numbers import numeric
+from theory.symbols.algebra import delta_gradient, delta_sum, gaussian_moment, linear_root, proved, vanishes, written_as
+from theory.equations.equation import STATUSES, Equation, table
+from theory.call.parameters import ParameterError
 
 x, y, size = sp.symbols("x y size", positive=True)
 n, i, j, k = sp.symbols("n i j k", integer=True, positive=True)

@@ -12,20 +12,7 @@ from later import Later
 
 from theory import state_tracking
 from theory.state_tracking import attention as att
-from theory.state_tracking.symbols import (
-    W_K2,
-    W_Q2,
-    L,
-    N,
-    accuracy,
-    alpha,
-    c_omega,
-    d_g,
-    d_h,
-    eta,
-    sigma2,
-    tau,
-)
+from theory.state_tracking.model.symbols import W_K2, W_Q2, L, N, accuracy, alpha, c_omega, d_g, d_h, eta, sigma2, tau
 
 EQUATIONS = Later(state_tracking.equations)
 

@@ -10,10 +10,10 @@ import sympy as sp
 from later import Later
 
 from theory import state_tracking
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from theory.state_tracking import Parameters, exact, inversion
 from theory.state_tracking.quadrature import NAMES, emergence_time
-from theory.state_tracking.symbols import A_0, A, L, N, R, S, c_omega, d_g, eta, g, tau
+from theory.state_tracking.model.symbols import A_0, A, L, N, R, S, c_omega, d_g, eta, g, tau
 
 TABLE_1 = Parameters()
 EQUATIONS = Later(exact.equations)

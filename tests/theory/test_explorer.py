@@ -15,12 +15,13 @@ import sympy as sp
 
 from tests.browser import opener
 from tests.firefox import Firefox
-from theory import Equation, sweep
+from theory import Equation
+from theory.call import sweep
 from theory import explorer as build
 from theory.explorer import curves, sliders
 from theory.explorer.curves import gridded
-from theory.parameters import ParameterError
-from theory.registry import TABLE, find
+from theory.call.parameters import ParameterError
+from theory.models.registry import TABLE, find
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = {  # parameters that flows of a model describe, beside the default ones

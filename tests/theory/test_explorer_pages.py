@@ -10,15 +10,15 @@ import pytest
 import xarray as xr
 from test_explorer import ALL, CASES, FEW, NOTHING, _few_places, built  # noqa: F401 (for all)
 
-from simulate import runs as store
+from simulate.store import runs as store
 from tests.damage import damaged
 from theory import explore
 from theory import explorer as build
 from theory.explorer import sliders
-from theory.parameters import ParameterError
-from theory.registry import find
+from theory.call.parameters import ParameterError
+from theory.models.registry import find
 from theory.runtime import sealed
-from theory.scope import FULL_BATCH
+from theory.call.scope import FULL_BATCH
 
 
 def numbers_of(text, name):

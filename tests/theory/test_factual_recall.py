@@ -24,8 +24,8 @@ from theory.associative_memory.factual_recall import (
 )
 from theory.associative_memory.factual_recall.dynamics import PARTS, SUBJECT
 from theory.associative_memory.factual_recall.timescales import constants
-from theory.numeric import function
-from theory.parameters import ParameterError
+from theory.numbers.numeric import function
+from theory.call.parameters import ParameterError
 
 EQ = Later(equations)
 REFERENCE = {

@@ -14,10 +14,10 @@ import pytest
 
 from theory import state_tracking as st
 from theory.onset import main as onset
-from theory.parameters import ParameterError, Stepped
-from theory.registry import TABLE, find
+from theory.call.parameters import ParameterError, Stepped
+from theory.models.registry import TABLE, find
 from theory.runtime import cli
-from theory.scope import BeyondScope, Limit, Scope
+from theory.call.scope import BeyondScope, Limit, Scope
 
 SINGLE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 # Tables of the explorer, which its own tests open, and the same basin over a range of norms.

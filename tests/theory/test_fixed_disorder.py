@@ -11,15 +11,16 @@ import scipy.integrate
 import sympy as sp
 from later import Later
 
-from theory.parameters import ParameterError
-from theory.special import gauss_hermite
-from theory.state_tracking import Parameters, accuracy_kernels, fixed_disorder, per_seed
+from theory.call.parameters import ParameterError
+from theory.symbols.special import gauss_hermite
+from theory.state_tracking import Parameters
+from theory.state_tracking.single_students import accuracy_kernels, fixed_disorder, per_seed
 from theory.state_tracking.attention import Attention
-from theory.state_tracking.dressed import accuracies
-from theory.state_tracking.fixed_disorder import FixedDisorder
-from theory.state_tracking.integrate import Strides, members
-from theory.state_tracking.realisation import Realisation, Start
-from theory.state_tracking.task import Sequences
+from theory.state_tracking.single_students.dressed import accuracies
+from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
+from theory.state_tracking.single_students.integrate import Strides, members
+from theory.state_tracking.single_students.realisation import Realisation, Start
+from theory.state_tracking.model.task import Sequences
 
 P = Parameters(N=3, L=3, d_g=2, d_h=4, rope="plain", rope_theta=10.0, n_train=40, n_test=8)
 EQUATIONS = Later(fixed_disorder.equations)
@@ -369,7 +370,7 @@ def test_students_are_followed(monkeypatch):
     """Two seeds of the shipped draws, trained on a training set each: the time of A = 1/2 within
     0.4%, though the training set moves it by 3%; with another training set it is off.
     """
-    from verify.emergence import first_crossing
+    from verify.compare.emergence import first_crossing
     from verify.state_tracking import ensemble
 
     p, runs = ensemble.shipped("draws_2048")

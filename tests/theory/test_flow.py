@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory.flow import Flow
-from theory.parameters import ParameterError
+from theory.dynamics.flow import Flow
+from theory.call.parameters import ParameterError
 
 x, y = sp.symbols("x y", real=True)
 T, RATE = sp.Symbol("t", nonnegative=True), sp.Symbol("r", positive=True)

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory import registry
-from theory.equation import STATUSES
-from theory.parameters import BaseParameters, ParameterError
+from theory.models import registry
+from theory.equations.equation import STATUSES
+from theory.call.parameters import BaseParameters, ParameterError
 from theory.runtime import output
 
 ROOT = Path(__file__).parents[2]

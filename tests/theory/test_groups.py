@@ -9,9 +9,10 @@ import pytest
 import sympy as sp
 
 from theory import state_tracking as st
-from theory.parameters import ParameterError
-from theory.state_tracking import groups, regular, task
-from theory.state_tracking.symbols import A, N, R, S, d_g, eta
+from theory.call.parameters import ParameterError
+from theory.state_tracking.model import groups, task
+from theory.state_tracking import regular
+from theory.state_tracking.model.symbols import A, N, R, S, d_g, eta
 
 TRANSITIVE = ["Z_5", "D_4", "S_4", "A_5", "D_3_regular", "A_4_regular", "Z_2xS_3_regular"]
 

@@ -13,12 +13,12 @@ import scipy.integrate
 import sympy as sp
 from later import Later
 
-from theory.algebra import vanishes
+from theory.symbols.algebra import vanishes
 from theory.induction_heads import dynamics, emergence, network, structure
 from theory.induction_heads.all_weights import descent as times
 from theory.induction_heads.all_weights import law, plateau, running, scores
 from theory.induction_heads.symbols import alpha, beta, gamma
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 
 NAMES = running.NAMES
 # With gamma_3, a second induction head: match first, then shift by one position.

@@ -11,7 +11,7 @@ from theory import induction_heads as ih
 from theory import onset as command
 from theory.induction_heads import emergence
 from theory.induction_heads.onset import FLOW, SLOW, curves, onset
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 
 TABLE = {  # N: T_gamma, T_beta, T_alpha, T_drop as on record
     2: ("1.3765223", "5.6000834", "10.149746", "9.980868"),

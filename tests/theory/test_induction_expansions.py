@@ -11,11 +11,11 @@ import sympy as sp
 from later import Later
 
 from theory import induction_heads as ih
-from theory.algebra import truncated
+from theory.symbols.algebra import truncated
 from theory.induction_heads import Parameters, drop, dynamics, emergence, expansions
 from theory.induction_heads.symbols import E, N, beta, beta_c, gamma, kappa, s, tau, w, x
-from theory.numeric import function
-from theory.parameters import ParameterError
+from theory.numbers.numeric import function
+from theory.call.parameters import ParameterError
 
 eq = Later(ih.equations)
 

@@ -11,7 +11,7 @@ import pytest
 from scipy.integrate import solve_ivp
 from scipy.special import digamma, polygamma
 
-from theory.induction_heads import gaussian
+from theory.induction_heads.all_weights import gaussian
 from theory.induction_heads.all_weights import descent as times
 
 DIMENSION = 4

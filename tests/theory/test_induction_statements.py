@@ -14,7 +14,7 @@ from later import Later
 from theory import induction_heads as ih
 from theory.induction_heads import Parameters, dynamics, emergence, structure
 from theory.induction_heads.symbols import F, G, N, alpha, beta, gamma, r, s
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 
 RATES = Later(lambda: ih.flow().expanded)
 EQ = Later(ih.equations)

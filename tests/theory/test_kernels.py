@@ -5,17 +5,18 @@ import pytest
 from numba import njit
 from scipy.special import logsumexp, ndtr, softmax
 
-from theory.special import gauss_hermite, gauss_legendre
-from theory.state_tracking import Parameters, accuracy_kernels, kernels
-from theory.state_tracking.cavity import _between as between
-from theory.state_tracking.fixed_disorder import FixedDisorder
-from theory.state_tracking.realisation import Realisation, Start
+from theory.symbols.special import gauss_hermite, gauss_legendre
+from theory.state_tracking import Parameters
+from theory.state_tracking.single_students import accuracy_kernels, fixed_disorder_kernels
+from theory.state_tracking.single_students.cavity import _between as between
+from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
+from theory.state_tracking.single_students.realisation import Realisation, Start
 
 
 def over(function):
     """The compiled function over an array."""
 
-    @njit(**{**kernels.HOW, "cache": False})
+    @njit(**{**fixed_disorder_kernels.HOW, "cache": False})
     def applied(x):
         out = np.empty_like(x)
         for k in range(len(x)):
@@ -28,13 +29,13 @@ def over(function):
 def test_exponential():
     """To rounding of the exponent, 1e-16 times the argument's size; NaN stays."""
     x = np.linspace(-600, 600, 20011)
-    np.testing.assert_allclose(over(kernels._exp)(x), np.exp(x), rtol=2e-13)
+    np.testing.assert_allclose(over(fixed_disorder_kernels._exp)(x), np.exp(x), rtol=2e-13)
     x = np.linspace(-30, 30, 20011)
-    np.testing.assert_allclose(over(kernels._exp)(x), np.exp(x), rtol=1e-14)
+    np.testing.assert_allclose(over(fixed_disorder_kernels._exp)(x), np.exp(x), rtol=1e-14)
     x /= 100  # a few roundings where the exponent is 0
-    np.testing.assert_allclose(over(kernels._exp)(x), np.exp(x), rtol=1e-15)
-    assert np.isnan(over(kernels._exp)(np.array([np.nan])))[0]
-    assert over(kernels._exp)(np.array([-1e6]))[0] < 1e-300
+    np.testing.assert_allclose(over(fixed_disorder_kernels._exp)(x), np.exp(x), rtol=1e-15)
+    assert np.isnan(over(fixed_disorder_kernels._exp)(np.array([np.nan])))[0]
+    assert over(fixed_disorder_kernels._exp)(np.array([-1e6]))[0] < 1e-300
 
 
 def test_normal_probability_and_its_integral():
@@ -91,23 +92,23 @@ def test_averages_under_the_softmax():
     """Against a softmax of the library; logits that only diverging descent has give NaN."""
     rng = np.random.default_rng(0)
     z, M = 9 * rng.normal(size=(7, 5)), rng.normal(size=(3, 7))
-    rows, p = kernels._table(M), softmax(z, 0)
+    rows, p = fixed_disorder_kernels._table(M), softmax(z, 0)
     e = z.copy()
-    kernels._exponentials(e)
+    fixed_disorder_kernels._exponentials(e)
     sums = rows[3:8] @ e
-    scale = kernels._scales(sums[4])
+    scale = fixed_disorder_kernels._scales(sums[4])
     np.testing.assert_allclose(np.log(sums[4]), logsumexp(z, 0), rtol=1e-14)
     means = M @ p
     np.testing.assert_allclose(sums[1:4] * scale, means - means.mean(0), rtol=0, atol=1e-13)
     np.testing.assert_allclose(rows[8] @ e * scale, M.mean(0) @ p, rtol=0, atol=1e-13)
     C = np.cov(M.T, bias=True)
     of_logits = [np.diag(C) @ x - x @ C @ x for x in p.T]
-    np.testing.assert_allclose(kernels._variance(sums, scale), of_logits, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(fixed_disorder_kernels._variance(sums, scale), of_logits, rtol=0, atol=1e-13)
     for far in (1e3, -1e3, np.inf, np.nan):
         e = np.full((7, 5), far)
-        kernels._exponentials(e)
+        fixed_disorder_kernels._exponentials(e)
         with np.errstate(over="ignore"):
-            assert np.isnan(kernels._scales(e.sum(0))).all()
+            assert np.isnan(fixed_disorder_kernels._scales(e.sum(0))).all()
 
 
 @pytest.mark.parametrize("size", [(2, 3), (3, 2)], ids=str)

@@ -11,16 +11,17 @@ import scipy.integrate
 import sympy as sp
 from later import Later
 
-from theory import numeric, state_tracking
-from theory.numeric import wright_omega
-from theory.parameters import ParameterError
+from theory.numbers import numeric
+from theory import state_tracking
+from theory.numbers.numeric import wright_omega
+from theory.call.parameters import ParameterError
 from theory.state_tracking import Parameters, composite, exact, inversion, late_time
 from theory.state_tracking import composite as in_numbers
 from theory.state_tracking.composite import lock_function
 from theory.state_tracking.late_time import late_constant
 from theory.state_tracking.onset import equations as onset_equations
 from theory.state_tracking.quadrature import emergence_time
-from theory.state_tracking.symbols import N, alpha, d_g, eta, tau
+from theory.state_tracking.model.symbols import N, alpha, d_g, eta, tau
 
 TABLE_1 = Parameters()
 LATE, LARGE = (Later(m.equations) for m in (late_time, composite))

@@ -19,12 +19,15 @@ from pathlib import Path
 import pytest
 import sympy as sp
 
-from theory import latex, notation, printing, registry
+from theory import latex
+from theory.symbols import notation
+from theory.equations import printing
+from theory.models import registry
 from theory import state_tracking as st
-from theory.equation import Equation, by_number, numbers
-from theory.parameters import ParameterError
+from theory.equations.equation import Equation, by_number, numbers
+from theory.call.parameters import ParameterError
 from theory.runtime import output
-from theory.state_tracking import symbols
+from theory.state_tracking.model import symbols
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"

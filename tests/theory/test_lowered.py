@@ -9,11 +9,11 @@ import torch
 from spelled import Spelled, generated
 from test_fixed_disorder import P, begin
 
-from theory import lowered as lowered_module
-from theory.lowered import Lowered, NotLowered, number
-from theory.parameters import ParameterError
-from theory.state_tracking.fixed_disorder import FixedDisorder
-from theory.state_tracking.realisation import Realisation, Start
+from theory.numbers import lowered as lowered_module
+from theory.numbers.lowered import Lowered, NotLowered, number
+from theory.call.parameters import ParameterError
+from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
+from theory.state_tracking.single_students.realisation import Realisation, Start
 
 i, j, k, l, n, m, seed = sp.symbols("i j k l n m seed", integer=True, positive=True)
 y = sp.Symbol("y", real=True)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.damage import damaged
-from theory import compiled
+from theory.numbers import compiled
 from theory.runtime import output
 
 SOURCE = """
-from theory.compiled import njit
+from theory.numbers.compiled import njit
 twice = njit("f8(f8)", cache=KEPT)(lambda x: 2 * x + 1)
 """
 PLANTED = "import pathlib\npathlib.Path({!r}).touch()\n"

@@ -12,7 +12,7 @@ import sympy as sp
 
 from theory.associative_memory import superposition, symbols, trigger_task
 from theory.associative_memory.symbols import K, N, T, d, e, i, j, p, u
-from theory.special import gaussian_accuracy
+from theory.symbols.special import gaussian_accuracy
 
 R = sp.Rational
 

@@ -13,8 +13,8 @@ import xarray as xr
 
 import theory
 from tests.theory.test_swept_numbers import SMALL
-from theory.parameters import ParameterError
-from theory.registry import TABLE
+from theory.call.parameters import ParameterError
+from theory.models.registry import TABLE
 
 NAMES = ("emergence_times", "thresholds", "predict", "flow", "onset")
 # As each function is called: positional arguments, then what only keywords give.

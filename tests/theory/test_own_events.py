@@ -7,9 +7,9 @@ import pytest
 import sympy as sp
 from test_own_flows import DECAY, PI, PLAIN, crossing, k, own, t, x, y
 
-from theory.flow import Flow
-from theory.notation import symbol
-from theory.parameters import ParameterError
+from theory.dynamics.flow import Flow
+from theory.symbols.notation import symbol
+from theory.call.parameters import ParameterError
 
 CIRCLE = own({x: y, y: -x}, {x: 0, y: 1})
 

@@ -7,9 +7,9 @@ import pytest
 import sympy as sp
 
 from theory.explorer import script
-from theory.flow import Flow
-from theory.notation import symbol
-from theory.parameters import ParameterError
+from theory.dynamics.flow import Flow
+from theory.symbols.notation import symbol
+from theory.call.parameters import ParameterError
 from theory.statement.overlaps import Overlaps
 
 t, x, y, k = (symbol(name) for name in "txyk")
@@ -136,7 +136,7 @@ def test_a_point_of_a_small_sweep_is_named():
 
 def test_series_refuses_what_it_cannot_do(monkeypatch):
     """An order without end, a kink, an unknown symbol."""
-    monkeypatch.setattr("theory.flow.MOST_OPERATIONS", 500)
+    monkeypatch.setattr("theory.dynamics.flow.MOST_OPERATIONS", 500)
     with pytest.raises(ParameterError, match=r"order = 200: .*must be at most \d+"):
         own({x: sp.sin(x) + sp.exp(-x)}, {x: 1}).series(200)
     with pytest.raises(ParameterError, match="no Taylor series"):

@@ -7,12 +7,12 @@ import pytest
 import sympy as sp
 from test_own_flows import DECAY, PI, PLAIN, crossing, k, own, t, x, y
 
-from theory import numeric
-from theory.equation import Equation
-from theory.flow import Flow
-from theory.notation import symbol
-from theory.numeric import wright_omega
-from theory.parameters import ParameterError
+from theory.numbers import numeric
+from theory.equations.equation import Equation
+from theory.dynamics.flow import Flow
+from theory.symbols.notation import symbol
+from theory.numbers.numeric import wright_omega
+from theory.call.parameters import ParameterError
 
 N = symbol("N", integer=True)
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory.equation import Equation
-from theory.flow import Flow
-from theory.notation import symbol
-from theory.parameters import ParameterError
+from theory.equations.equation import Equation
+from theory.dynamics.flow import Flow
+from theory.symbols.notation import symbol
+from theory.call.parameters import ParameterError
 
 t, x = symbol("t"), symbol("x")
 DECAY = Flow("own", t, {x: -x}, {x: 1}, "own", "exact")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from theory.parameters import BaseParameters, ParameterError, parameter
+from theory.call.parameters import BaseParameters, ParameterError, parameter
 from theory.state_tracking import Parameters
 
 INF, NAN = float("inf"), float("nan")

@@ -9,8 +9,9 @@ import pytest
 import sympy as sp
 from later import Later
 
-from theory.positional_semantic import Parameters, definitions, equations, prox, solve
-from theory.positional_semantic import symbols as s
+from theory.positional_semantic import Parameters, equations, prox, solve
+from theory.positional_semantic.model import definitions
+from theory.positional_semantic.model import symbols as s
 from theory.positional_semantic.channel import student_attention, target
 from theory.positional_semantic.errors import baseline
 from theory.positional_semantic.errors import test_error as error_of

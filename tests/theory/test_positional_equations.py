@@ -8,16 +8,9 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory.positional_semantic import (
-    Parameters,
-    baseline,
-    definitions,
-    equations,
-    errors,
-    free_entropy,
-    state_evolution,
-)
-from theory.positional_semantic import symbols as s
+from theory.positional_semantic import Parameters, baseline, equations, errors, free_entropy, state_evolution
+from theory.positional_semantic.model import definitions
+from theory.positional_semantic.model import symbols as s
 from theory.positional_semantic.errors import moments
 from theory.positional_semantic.errors import test_error as error_of
 
@@ -256,7 +249,7 @@ def test_linear_baseline_numbers():
 
 def test_error_normalisations():
     """half, full and per entry are told apart by name; for two tokens the last equals the first."""
-    from theory.parameters import ParameterError
+    from theory.call.parameters import ParameterError
     from theory.positional_semantic import State
 
     state = State(0.1, 0.0, 12.0, 0.15)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from theory.positional_semantic import Parameters, State, curve, onset, phase_diagram, solve
 from theory.positional_semantic.branches import thresholds
 from theory.positional_semantic.channel import averages

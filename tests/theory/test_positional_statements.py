@@ -17,7 +17,7 @@ from simulate.positional_semantic.learner import measure
 from simulate.positional_semantic.student import positional_encoding
 from theory.positional_semantic import Parameters, baseline, equations, solve
 from theory.positional_semantic import branches as in_numbers
-from theory.positional_semantic import symbols as s
+from theory.positional_semantic.model import symbols as s
 from theory.positional_semantic.branches import thresholds
 from theory.positional_semantic.channel import State, averages
 from theory.positional_semantic.prox import NotConverged

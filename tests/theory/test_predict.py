@@ -10,19 +10,19 @@ import xarray as xr
 from theory import associative_memory as am
 from theory import induction_heads as ih
 from theory import positional_semantic as ps
-from theory import prediction
+from theory.dynamics import prediction
 from theory import state_tracking as st
 from theory.associative_memory import factual_recall, k_hop
-from theory.parameters import ParameterError
-from theory.state_tracking import accuracy_kernels
-from theory.state_tracking.cavity import Cavity
-from theory.state_tracking.dressed import Dressed
-from theory.state_tracking.fixed_disorder import FixedDisorder
-from theory.state_tracking.integrate import solve
-from theory.state_tracking.levels import DRAWS, LEVELS
-from theory.state_tracking.predict import ACCURACIES
-from theory.state_tracking.realisation import Realisation, Start
-from theory.state_tracking.trained import system
+from theory.call.parameters import ParameterError
+from theory.state_tracking.single_students import accuracy_kernels
+from theory.state_tracking.single_students.cavity import Cavity
+from theory.state_tracking.single_students.dressed import Dressed
+from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
+from theory.state_tracking.single_students.integrate import solve
+from theory.state_tracking.single_students.levels import DRAWS, LEVELS
+from theory.state_tracking.single_students.predict import ACCURACIES
+from theory.state_tracking.single_students.realisation import Realisation, Start
+from theory.state_tracking.single_students.optimised_disorder import system
 
 P = st.Parameters(N=6, L=4, d_g=5, d_h=8, n_train=64, epochs=60, eval_every=20)
 
@@ -137,7 +137,7 @@ SMALL = st.Parameters(N=6, L=4, d_g=6, d_h=8, n_train=64, n_test=32, eval_every=
 def students(tmp_path_factory):
     """Two students of drawn teachers, and two of the group Z_6 acting on itself."""
     from simulate.state_tracking import train
-    from theory.state_tracking.groups import table
+    from theory.state_tracking.model.groups import table
 
     store = {"store": tmp_path_factory.mktemp("runs"), "progress": False}
     own = {}, {"permutations": table("Z_6")}

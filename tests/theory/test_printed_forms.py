@@ -13,50 +13,11 @@ import pytest
 import sympy as sp
 
 from theory import state_tracking
-from theory.numeric import dirichlet_kernel
+from theory.numbers.numeric import dirichlet_kernel
 from theory.state_tracking import attention as att
-from theory.state_tracking import definitions, mean_field, rollout
-from theory.state_tracking.symbols import (
-    A_0,
-    W_K2,
-    W_Q2,
-    A,
-    L,
-    M,
-    M_star,
-    N,
-    R,
-    S,
-    a,
-    accuracy,
-    alpha,
-    b,
-    c_A,
-    c_omega,
-    c_R,
-    c_S,
-    d_g,
-    d_h,
-    eta,
-    g,
-    m,
-    mu_k,
-    mu_kbar,
-    n,
-    omega,
-    p,
-    q,
-    r,
-    s,
-    sigma2,
-    sigma_k,
-    sigma_kbar,
-    t,
-    tau,
-    z_k,
-    z_kbar,
-    zeta,
-)
+from theory.state_tracking.model import definitions, mean_field
+from theory.state_tracking import rollout
+from theory.state_tracking.model.symbols import A_0, W_K2, W_Q2, A, L, M, M_star, N, R, S, a, accuracy, alpha, b, c_A, c_omega, c_R, c_S, d_g, d_h, eta, g, m, mu_k, mu_kbar, n, omega, p, q, r, s, sigma2, sigma_k, sigma_kbar, t, tau, z_k, z_kbar, zeta
 
 delta = sp.KroneckerDelta
 WRONG_MASS = 1 / (1 + sp.exp(m) / (N - 1))  # the factor every line of (15) and (59) carries

@@ -16,7 +16,7 @@ from simulate.induction_heads.student import NAMES, Nineteen, squared_error
 from theory.induction_heads import Parameters
 from theory.induction_heads.all_weights import descent, law, recent
 from theory.induction_heads.all_weights.plateau import FIVE
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 
 
 def test_a_window_of_one_pair_is_the_last_one():

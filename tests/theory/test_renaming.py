@@ -7,10 +7,12 @@ import re
 import pytest
 import sympy as sp
 
-from theory import latex, printing, registry
-from theory.equation import Equation
-from theory.parameters import ParameterError
-from theory.renaming import Renaming, _named
+from theory import latex
+from theory.equations import printing
+from theory.models import registry
+from theory.equations.equation import Equation
+from theory.call.parameters import ParameterError
+from theory.equations.renaming import Renaming, _named
 
 x, y = sp.Symbol("x", positive=True), sp.Symbol("y", real=True)
 

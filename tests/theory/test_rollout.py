@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from theory import state_tracking
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from theory.state_tracking import Parameters, gaussian_accuracy
 from theory.state_tracking import rollout as written
-from theory.state_tracking.mean_field import participation
+from theory.state_tracking.model.mean_field import participation
 from theory.state_tracking.rollout import rollout
-from theory.state_tracking.symbols import L, t
+from theory.state_tracking.model.symbols import L, t
 
 SIZES, RATIOS, GAPS = (
     (2, 3, 16, 32, 1000, 10000),

@@ -11,10 +11,12 @@ import pytest
 import xarray as xr
 from test_swept_numbers import CASES, of, small
 
-from theory import onset, prediction, scope
+from theory import onset
+from theory.dynamics import prediction
+from theory.call import scope
 from theory import state_tracking as st
-from theory.parameters import ParameterError
-from theory.registry import MODELS, TABLE, find
+from theory.call.parameters import ParameterError
+from theory.models.registry import MODELS, TABLE, find
 from theory.state_tracking import quadrature
 
 FUNCTIONS = [(system, name) for system, cases in CASES.items() for name in cases]

@@ -14,11 +14,11 @@ import pytest
 import sympy as sp
 from test_generic import MODELS, fraction, wrong
 
-from theory import flow as flow_module
-from theory import numeric
-from theory.equation import Equation
+from theory.dynamics import flow as flow_module
+from theory.numbers import numeric
+from theory.equations.equation import Equation
 from theory.onset import Onset
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from theory.state_tracking import Parameters, flow
 from theory.state_tracking.quadrature import emergence_time
 

@@ -11,8 +11,9 @@ import pytest
 from simulate import __main__ as simulate
 from simulate import systems
 from theory import __main__ as theory
-from theory import __version__, registry
-from theory.parameters import ParameterError
+from theory import __version__
+from theory.models import registry
+from theory.call.parameters import ParameterError
 from theory.runtime import commands
 from verify.__main__ import main as verify
 
@@ -195,7 +196,7 @@ def test_a_bare_wing_says_what_it_can_do(capsys, monkeypatch):
     assert all(f"\nverify.{c} " in shown for c in registry.COMMANDS) and "theory.onset" not in shown
     with pytest.raises(ParameterError, match=r"verify\.gradiens: .* 'gradients'"):
         verify(["gradiens"])
-    monkeypatch.setattr("simulate.training.System.train", lambda *_, **__: pytest.fail("trains"))
+    monkeypatch.setattr("simulate.training.plan.plan.System.train", lambda *_, **__: pytest.fail("trains"))
     assert simulate.main([]) == 0
     shown = capsys.readouterr().out
     assert all(s.rpartition(".")[2] in shown for s in systems.every()) and "--seeds" in shown

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import sympy as sp
 
-from theory import numeric, special
-from theory.parameters import ParameterError
+from theory.numbers import numeric
+from theory.symbols import special
+from theory.call.parameters import ParameterError
 
 
 @pytest.mark.parametrize("c", [-20.0, 0.3, 3.0, 40.0, 1e4, 1e300])

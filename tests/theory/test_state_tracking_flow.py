@@ -14,7 +14,7 @@ import sympy as sp
 from theory import state_tracking
 from theory.state_tracking import Parameters, attention
 from theory.state_tracking.onset import HALF, onset
-from theory.state_tracking.symbols import R_0, S_0, A, L, N, R, S, d_g, zeta
+from theory.state_tracking.model.symbols import R_0, S_0, A, L, N, R, S, d_g, zeta
 
 TABLE_1 = Parameters()
 ALPHA_HALF = 2.452067489993228  # time of A = 1/2 at Table 1, by quadrature at high precision

@@ -11,7 +11,7 @@ from later import Later
 
 from theory import state_tracking as st
 from theory.state_tracking import rollout
-from theory.state_tracking.symbols import L, N, accuracy
+from theory.state_tracking.model.symbols import L, N, accuracy
 
 EQ = Later(st.equations)
 

@@ -20,11 +20,11 @@ from pathlib import Path
 import pytest
 
 from theory import __main__ as listing
-from theory import plugins, registry
-from theory.parameters import ParameterError
+from theory.models import plugins, registry
+from theory.call.parameters import ParameterError
 
 ROOT = Path(__file__).parents[2]
-HEAD = "from theory.registry import Model\n"
+HEAD = "from theory.models.registry import Model\n"
 SOUND = HEAD + 'MODEL = Model("{0}", "A model", "{0}", "{0}")'
 BROKEN = {  # the module that an entry point names, and what is said of it
     "raises": ("1 / 0", "ZeroDivisionError"),

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from theory.state_tracking import Parameters
-from theory.state_tracking.cavity import Cavity
-from theory.state_tracking.dressed import Dressed
-from theory.state_tracking.fixed_disorder import FixedDisorder
-from theory.state_tracking.integrate import Strides, half_times, solve, sums
-from theory.state_tracking.realisation import Realisation, Start
+from theory.state_tracking.single_students.cavity import Cavity
+from theory.state_tracking.single_students.dressed import Dressed
+from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
+from theory.state_tracking.single_students.integrate import Strides, half_times, solve, sums
+from theory.state_tracking.single_students.realisation import Realisation, Start
 
 
 class Plain:

@@ -14,7 +14,7 @@ from later import Later
 
 from theory.associative_memory import superposition
 from theory.associative_memory.superposition import gaussian_recall, marginal_cdf, sphere_recall
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 
 EQ = Later(superposition.equations)
 

@@ -12,9 +12,9 @@ import sympy as sp
 import xarray as xr
 
 from theory.associative_memory import factual_recall
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from theory.positional_semantic import State
-from theory.registry import OWN, find
+from theory.models.registry import OWN, find
 
 SYSTEMS = [m.name for m in OWN if not m.systems]
 # Formulas in, formulas out; and functions of logits or of a curve, not of parameters.

@@ -10,13 +10,14 @@ import torch
 
 from simulate.state_tracking import train
 from simulate.state_tracking.learner import Learner
-from theory.parameters import ParameterError
-from theory.state_tracking import Parameters, predict
-from theory.state_tracking.fixed_disorder import FixedDisorder
-from theory.state_tracking.integrate import solve
-from theory.state_tracking.realisation import Realisation, Start
-from theory.state_tracking.trained import Trained, system
-from verify.emergence import first_crossing
+from theory.call.parameters import ParameterError
+from theory.state_tracking import Parameters
+from theory.state_tracking.single_students import predict
+from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
+from theory.state_tracking.single_students.integrate import solve
+from theory.state_tracking.single_students.realisation import Realisation, Start
+from theory.state_tracking.single_students.optimised_disorder import Trained, system
+from verify.compare.emergence import first_crossing
 
 ONE = Parameters(
     N=5, L=4, d_g=4, d_h=6, n_train=7, n_test=8, batch_size=1, unit="step", epochs=15, rope="plain"

@@ -11,11 +11,11 @@ import pytest
 import xarray as xr
 
 import verify
-from simulate import runs as store
+from simulate.store import runs as store
 from simulate.state_tracking import train
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from theory.state_tracking import flow
-from verify.admission import CODE, admitted, rules
+from verify.checks.admission import CODE, admitted, rules
 from verify.rates import rates
 from verify.state_tracking.ensemble import SETTINGS, SHIPPED
 

@@ -12,7 +12,7 @@ import xarray as xr
 
 from simulate.induction_heads import Parameters, assemble, student
 from simulate.induction_heads.student import attention
-from simulate.pool import one_thread
+from simulate.training.pool import one_thread
 from theory.induction_heads.all_weights import descent as times
 from theory.induction_heads.all_weights import law, plateau, running, scores
 from verify.induction_heads import all_weights, all_weights_equations

@@ -14,9 +14,9 @@ from known_errors import best
 from simulate.state_tracking import train
 from theory import state_tracking as st
 from theory.state_tracking import Parameters, exact, inversion, rollout
-from theory.state_tracking.symbols import A
-from verify.check import failed
-from verify.emergence import first_crossing
+from theory.state_tracking.model.symbols import A
+from verify.checks.check import failed
+from verify.compare.emergence import first_crossing
 from verify.state_tracking import ensemble, fidelity, ladder, ladder_checks, trajectories
 from verify.state_tracking.trajectories import best as best_theory
 from verify.state_tracking.trajectories import own_start

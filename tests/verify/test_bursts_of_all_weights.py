@@ -16,7 +16,7 @@ import xarray as xr
 from theory.induction_heads.all_weights import burst, recent
 from theory.induction_heads.all_weights import descent as times
 from theory.induction_heads.all_weights import law as laws
-from verify.check import failed
+from verify.checks.check import failed
 from verify.induction_heads import all_weights, bursty
 
 exact, flow_times, euler = map(functools.cache, (recent.exact, all_weights.flow_times, times.euler))

@@ -5,27 +5,11 @@ import pytest
 import scipy.stats
 import sympy as sp
 
-from theory.equation import table
-from verify import check, check_table
-from verify.check import (
-    Band,
-    Check,
-    Sides,
-    at_least,
-    at_most,
-    detectable_effect,
-    estimated,
-    failed,
-    identity,
-    near,
-    sampled,
-    samples_needed,
-    together,
-    vanishing,
-    with_notes,
-)
-from verify.report import sided
-from verify.verdict import POWER, Z_MAX, Shape
+from theory.equations.equation import table
+from verify.checks import check, check_table
+from verify.checks.check import Band, Check, Sides, at_least, at_most, detectable_effect, estimated, failed, identity, near, sampled, samples_needed, together, vanishing, with_notes
+from verify.checks.report import sided
+from verify.checks.verdict import POWER, Z_MAX, Shape
 
 OFF = Band(0.1, 0.2, "mean field")
 

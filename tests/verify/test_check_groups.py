@@ -14,13 +14,13 @@ from simulate.associative_memory.gradient_steps import Outcome
 from theory.associative_memory.factual_recall import Parameters as Recall
 from theory.associative_memory.factual_recall import flow, time_of_share
 from theory.associative_memory.factual_recall.dynamics import PARTS
-from theory.registry import TABLE as MODELS
+from theory.models.registry import TABLE as MODELS
 from theory.state_tracking import Parameters as Tracking
 from theory.state_tracking.onset import equations as onset_equations
 from verify.associative_memory import factual_recall as recall
 from verify.associative_memory import gradient_steps, k_hop, superposition, trigger_task
-from verify.check import vanishing
-from verify.report import Request
+from verify.checks.check import vanishing
+from verify.checks.report import Request
 from verify.state_tracking import ensemble
 from verify.state_tracking import timescales as tracking
 

@@ -5,13 +5,13 @@ import json
 import matplotlib as mpl
 import pytest
 
-from simulate import runs
+from simulate.store import runs
 from simulate.state_tracking import train
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from theory.state_tracking import Parameters
 from verify import gradients, timescales, trajectories
-from verify.check import identity
-from verify.report import Report
+from verify.checks.check import identity
+from verify.checks.report import Report
 from verify.state_tracking import gradients as model_gradients
 from verify.state_tracking import timescales as model_timescales
 from verify.state_tracking import trajectories as model_trajectories
@@ -73,7 +73,7 @@ def test_timescales_of_a_given_ensemble(store, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(model_timescales, "SWEEPS", sweep)
     monkeypatch.setattr(model_timescales, "SEEDS", range(2))
     monkeypatch.setattr(
-        "simulate.pool.cores", lambda: 1
+        "simulate.training.pool.cores", lambda: 1
     )  # seconds of training are not worth processes that load torch
     timescales.main(["--runs", str(store), "--quiet", "--plot", str(tmp_path / "t.png")])
     out, err = capsys.readouterr()

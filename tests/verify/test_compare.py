@@ -7,15 +7,16 @@ import pytest
 import xarray as xr
 
 from theory import state_tracking as st
-from theory.parameters import ParameterError
-from theory.scope import BeyondScope
+from theory.call.parameters import ParameterError
+from theory.call.scope import BeyondScope
 from theory.state_tracking import Parameters
-from verify import tables, trajectories
-from verify.check import Band
-from verify.comparison import compare
-from verify.emergence import first_crossing
+from verify.compare import tables
+from verify import trajectories
+from verify.checks.check import Band
+from verify.compare.curves import compare
+from verify.compare.emergence import first_crossing
 from verify.state_tracking import ensemble as bands
-from verify.times import emergence_times
+from verify.compare.times import emergence_times
 
 P = Parameters.demo()
 

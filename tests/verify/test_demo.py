@@ -5,11 +5,12 @@ import warnings
 
 import pytest
 
-from simulate import runs as store
+from simulate.store import runs as store
 from theory import state_tracking
-from theory.state_tracking.levels import LEVELS
-from verify import check_table, demo, ensembles
-from verify.check import estimated
+from theory.state_tracking.single_students.levels import LEVELS
+from verify.checks import check_table
+from verify import demo, ensembles
+from verify.checks.check import estimated
 from verify.state_tracking import fidelity, gradients
 from verify.trajectories import compare
 

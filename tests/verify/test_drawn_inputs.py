@@ -20,15 +20,15 @@ import scipy.optimize
 import sympy as sp
 import xarray as xr
 
-from simulate import runs
+from simulate.store import runs
 from simulate.associative_memory import factual_recall
-from theory.equation import Equation
-from theory.flow import Flow
-from theory.notation import symbol
-from theory.parameters import ParameterError
-from verify import tables
-from verify.emergence import first_crossing
-from verify.times import emergence_times
+from theory.equations.equation import Equation
+from theory.dynamics.flow import Flow
+from theory.symbols.notation import symbol
+from theory.call.parameters import ParameterError
+from verify.compare import tables
+from verify.compare.emergence import first_crossing
+from verify.compare.times import emergence_times
 from verify.trajectories import compare
 
 t, x, y, k = (symbol(name) for name in "txyk")

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from theory.state_tracking import Parameters, flow
 from theory.state_tracking.onset import equations
-from verify.emergence import Times, first_crossing
+from verify.compare.emergence import Times, first_crossing
 from verify.state_tracking.timescales import onset_fit
 
 

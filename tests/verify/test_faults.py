@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from simulate.pool import one_thread
-from theory.parameters import ParameterError
-from theory.registry import MODELS
-from verify.check import failed
+from simulate.training.pool import one_thread
+from theory.call.parameters import ParameterError
+from theory.models.registry import MODELS
+from verify.checks.check import failed
 from verify.induction_heads import gradients
-from verify.report import groups_of
+from verify.checks.report import groups_of
 
 # By model and group of checks, the equations that it holds.
 COVERS = json.loads((Path(__file__).parents[1] / "golden/covers.json").read_text())

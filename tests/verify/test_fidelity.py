@@ -11,8 +11,8 @@ import xarray as xr
 
 from simulate.state_tracking import train
 from theory.state_tracking import Parameters
-from theory.state_tracking.levels import LEVELS
-from theory.state_tracking.realisation import Realisation, Start
+from theory.state_tracking.single_students.levels import LEVELS
+from theory.state_tracking.single_students.realisation import Realisation, Start
 from verify.state_tracking import ensemble, fidelity, ladder_checks
 from verify.state_tracking import ladder as measured
 from verify.state_tracking.ladder import Fidelity
@@ -225,7 +225,7 @@ def test_renewed_ensembles_are_read_back(monkeypatch, tmp_path):
     monkeypatch.setattr(ensemble, "SETTINGS", settings)
     monkeypatch.setattr(ensemble, "SHIPPED", tmp_path / "shipped")
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr("simulate.pool.cores", lambda: 1)
+    monkeypatch.setattr("simulate.training.pool.cores", lambda: 1)
     ensemble.renew("cpu", progress=False)
     (p, one), (_, drawn) = (ensemble.shipped(name) for name in settings)
     assert p == tiny.run_to(1.0) and one.sizes["seed"] == 2

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from simulate import runs, storage
+from simulate.store import runs, storage
 from simulate.associative_memory import __main__ as memories
 from simulate.associative_memory import factual_recall
 from simulate.induction_heads import Parameters as Heads
 from simulate.induction_heads import train as train_heads
 from simulate.state_tracking import Parameters, train
-from theory import registry
-from theory.parameters import ParameterError
+from theory.models import registry
+from theory.call.parameters import ParameterError
 from theory.runtime import memory, sealed
 from verify import timescales, trajectories
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from theory.induction_heads import gaussian as law
+from theory.induction_heads.all_weights import gaussian as law
 from theory.induction_heads.all_weights import descent
 from verify.induction_heads import gaussian
 

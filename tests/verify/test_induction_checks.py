@@ -7,15 +7,15 @@ import pytest
 from simulate.induction_heads import Parameters
 from theory.induction_heads import predict
 from theory.induction_heads.parameters import StandardParameters
-from theory.parameters import ParameterError
-from theory.registry import find
-from verify import ensemble
+from theory.call.parameters import ParameterError
+from theory.models.registry import find
+from verify.checks import ensemble_source
 from verify import timescales as command
-from verify.check import failed
-from verify.emergence import power
+from verify.checks.check import failed
+from verify.compare.emergence import power
 from verify.induction_heads import flow_laws, gradients, pictures, symmetry, timescales
 from verify.induction_heads import trajectories as all_weights_trajectories
-from verify.report import Request
+from verify.checks.report import Request
 from verify.trajectories import compare
 
 mpl.use("Agg")
@@ -194,7 +194,7 @@ def test_trajectories_of_all_weights(monkeypatch, tmp_path):
     """
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path))
     asked = Request(find("induction_heads"))
-    p, runs = ensemble.get(asked)
+    p, runs = ensemble_source.get(asked)
     found = {c.id: c.verdict for c in all_weights_trajectories.report(asked).checks}
     assert found.pop("loss") in ("limit", "undecided")  # scatters by its own noise
     assert found == dict.fromkeys(("alpha", "beta", "gamma"), "limit")

@@ -12,7 +12,7 @@ from simulate.induction_heads import student as pairs
 from simulate.induction_heads.student import NAMES, attention, squared_error
 from theory import induction_heads as ih
 from theory.induction_heads import emergence, structure
-from theory.numeric import function
+from theory.numbers.numeric import function
 from verify.induction_heads import symmetry
 
 DOUBLE = torch.float64

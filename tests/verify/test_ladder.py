@@ -10,9 +10,9 @@ import pytest
 from known_errors import best
 
 from theory.state_tracking import Parameters
-from theory.state_tracking.realisation import Realisation, Start
+from theory.state_tracking.single_students.realisation import Realisation, Start
 from verify import fidelity as command
-from verify.check import estimated, failed
+from verify.checks.check import estimated, failed
 from verify.state_tracking import ensemble, fidelity, ladder_checks
 from verify.state_tracking import ladder as measured
 from verify.state_tracking.ladder import Fidelity
@@ -72,7 +72,7 @@ def ladder():
         patch.setattr(measured, "LEVELS", levels)
         patch.setattr(measured, "ON_LADDER", tuple(levels))
         patch.setattr(measured, "ON_GRID", (measured.FULL,))
-        patch.setattr("simulate.pool.cores", lambda: 1)
+        patch.setattr("simulate.training.pool.cores", lambda: 1)
         found, grid = measured.ladder()
     for levels in (found["table_1"], grid["eta_1.5"]):  # students against themselves
         assert levels[measured.FULL].summary("half_time")[0] == 0
@@ -83,7 +83,7 @@ def ladder():
 
 
 def test_the_command_prints_the_ladder_and_exits_0(monkeypatch, capsys, ladder):
-    monkeypatch.setattr("simulate.pool.cores", lambda: 1)
+    monkeypatch.setattr("simulate.training.pool.cores", lambda: 1)
     monkeypatch.setattr(fidelity, "ladder", lambda whole: ladder)
     monkeypatch.setattr(fidelity, "terms", lambda: {"whole": best("table_1")})
     monkeypatch.setattr(ladder_checks, "each_training_set", small_scatter)

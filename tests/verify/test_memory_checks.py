@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from simulate.associative_memory.factual_recall import train
-from simulate.pool import one_thread
-from theory import registry
+from simulate.training.pool import one_thread
+from theory.models import registry
 from theory.associative_memory import factual_recall
 from theory.associative_memory.factual_recall import Parameters
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from verify import gradients, laws, timescales, trajectories
 from verify.associative_memory import factual_recall as recall_timescales
 from verify.associative_memory import gradient_steps, k_hop, superposition
-from verify.check import identity
-from verify.report import reporting
+from verify.checks.check import identity
+from verify.checks.report import reporting
 
 mpl.use("Agg")
 
@@ -44,7 +44,7 @@ def test_timescales_command(tmp_path, monkeypatch, capsys):
     input.
     """
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr("simulate.pool.cores", lambda: 1)
+    monkeypatch.setattr("simulate.training.pool.cores", lambda: 1)
     monkeypatch.setattr(recall_timescales, "SWEPT", {"epsilon": ((0.02, 0.01), "start")})
     words = [
         "--preset",

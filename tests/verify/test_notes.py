@@ -11,8 +11,8 @@ import pytest
 
 import verify
 from theory import state_tracking as st
-from verify import check_table
-from verify.check import Band, at_least, identity, near, sampled
+from verify.checks import check_table
+from verify.checks.check import Band, at_least, identity, near, sampled
 from verify.state_tracking import fidelity, trajectories
 
 NUMBER = r"-?\d+(?:\.\d+)?"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from theory.parameters import ParameterError
-from theory.registry import find
-from verify.check import Check
-from verify.report import Request, reporting
+from theory.call.parameters import ParameterError
+from theory.models.registry import find
+from verify.checks.check import Check
+from verify.checks.report import Request, reporting
 
 SYSTEMS = (
     "induction_heads.bursty",

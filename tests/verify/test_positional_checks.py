@@ -13,14 +13,15 @@ import pytest
 import sympy as sp
 import xarray as xr
 
-from theory import registry
-from theory.parameters import ParameterError
-from theory.positional_semantic import Parameters, Thresholds, definitions, equations, general, prox
+from theory.models import registry
+from theory.call.parameters import ParameterError
+from theory.positional_semantic import Parameters, Thresholds, equations, general, prox
+from theory.positional_semantic.model import definitions
 from verify import gradients as gradients_command
 from verify import thresholds as thresholds_command
 from verify import timescales as timescales_command
 from verify.positional_semantic import extensions, gradients, minima, thresholds
-from verify.report import Request
+from verify.checks.report import Request
 
 mpl.use("Agg")
 
@@ -266,7 +267,7 @@ def test_sizes_of_students(full, sizes, monkeypatch):
 def test_thresholds_command(tmp_path, monkeypatch, capsys):
     """A tiny ensemble: rows for both selections, intervals, figure."""
     monkeypatch.setenv("SOLVABLE_TRANSFORMERS_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr("simulate.pool.cores", lambda: 1)
+    monkeypatch.setattr("simulate.training.pool.cores", lambda: 1)
     monkeypatch.setattr(thresholds, "DEMO", Parameters(d=40, steps=10, n_test=200, order=8))
     predicted = {
         "global": Thresholds(0.3, 1.25, 1.49),

@@ -13,8 +13,10 @@ sys.path.append(str(Path(__file__).parents[1] / "theory" / "statement"))
 from random_starts import gated
 
 from simulate.statement import of as students
-from theory.statement import kept, model, passage, starts
-from verify.report import Request
+from theory.statement.derivation import derivation_store
+from theory.statement import model
+from theory.statement.randomness import passage, random_starts
+from verify.checks.report import Request
 from verify.statement import starts as checks
 
 SEEDS = "16"
@@ -62,8 +64,8 @@ def test_students_follow_their_class_means(rows):
 
 def test_a_start_that_is_too_large_is_seen(rows, monkeypatch):
     """Its error does not fall with the weights, and the times are off."""
-    bulk = starts.Bulk.at
-    monkeypatch.setattr(starts.Bulk, "at", lambda self, x, steps: bulk(self, 1.5 * x, steps))
+    bulk = random_starts.Bulk.at
+    monkeypatch.setattr(random_starts.Bulk, "at", lambda self, x, steps: bulk(self, 1.5 * x, steps))
     found = rows()
     assert found[POWER].verdict == found[TIME].verdict == "FAIL"
 
@@ -77,12 +79,12 @@ def test_entries_that_are_not_counted_are_seen(rows, monkeypatch):
 
 def test_a_wrong_clock_is_seen(rows, monkeypatch):
     """Steps that are three percent too long."""
-    step = starts.Bulk.step
+    step = random_starts.Bulk.step
 
     def longer(self, x):
         return x + 1.03 * (step(self, x) - x)
 
-    monkeypatch.setattr(starts.Bulk, "step", longer)
+    monkeypatch.setattr(random_starts.Bulk, "step", longer)
     assert rows()[TIME].verdict == "FAIL"
 
 
@@ -127,7 +129,7 @@ def test_what_scatters_about_class_means_is_counted(gates, sigma, wrong, store, 
 
 def test_a_mean_shift_is_that_over_amplitudes():
     """At a saddle, of both signs: of one amplitude, whose logarithm is the mean one."""
-    made = kept.derived(stated := gated(gates=1, N=4))
+    made = derivation_store.derived(stated := gated(gates=1, N=4))
     p = model.theory_of(stated).Parameters(sigma=1e-3)
     found = passage.passage(made, p, level := 0.7, 10_000)
     sizes = scipy.stats.halfnorm.ppf((np.arange(8) + 0.5) / 8) / passage.MEAN_LOG

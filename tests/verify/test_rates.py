@@ -10,10 +10,11 @@ import pytest
 import sympy as sp
 import xarray as xr
 
-from theory import Flow, registry, state_tracking
-from theory.parameters import ParameterError
-from verify.check import failed
-from verify.exponents import Rate
+from theory import Flow, state_tracking
+from theory.models import registry
+from theory.call.parameters import ParameterError
+from verify.checks.check import failed
+from verify.compare.exponents import Rate
 from verify.rates import flow_rows, main, of_flow, rates
 
 STEPS = (0.1, 0.05, 0.025, 0.0125)

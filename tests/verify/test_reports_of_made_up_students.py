@@ -20,13 +20,13 @@ from theory.induction_heads.all_weights import descent, law
 from theory.positional_semantic import Parameters as Sentences
 from theory.positional_semantic import general
 from theory.positional_semantic.branches import Thresholds
-from theory.registry import find
+from theory.models.registry import find
 from verify.associative_memory import k_hop, superposition
 from verify.associative_memory import noisy_bigram as noisy
 from verify.induction_heads import all_weights, flow_laws, gaussian, pictures, timescales
 from verify.positional_semantic import extensions as slices
 from verify.positional_semantic import minima, thresholds
-from verify.report import Request
+from verify.checks.report import Request
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def _general(system, start, **more):
 
 def test_thresholds(monkeypatch):
     """Made-up minima and theory; message passing of a seed by itself, below."""
-    monkeypatch.setattr("simulate.pool.cores", lambda: 1)
+    monkeypatch.setattr("simulate.training.pool.cores", lambda: 1)
     for module in (thresholds, minima, slices):
         monkeypatch.setattr(module, "train", pretend.sentences)
     for module in (minima, slices):

@@ -14,19 +14,19 @@ import xarray as xr
 from theory.associative_memory import factual_recall as recall
 from theory.associative_memory.factual_recall import timescales
 from theory.positional_semantic import Parameters as Sentences
-from theory.registry import find
+from theory.models.registry import find
 from theory.state_tracking import Parameters as Tracking
 from verify import trajectories
 from verify.associative_memory import factual_recall as recalling
 from verify.associative_memory import gradient_steps, superposition, trigger_task
 from verify.associative_memory import noisy_bigram as noisy
-from verify.check import sampled
+from verify.checks.check import sampled
 from verify.induction_heads import all_weights_equations
 from verify.induction_heads import timescales as heads
 from verify.positional_semantic import extensions, minima, thresholds
-from verify.report import Request
+from verify.checks.report import Request
 from verify.state_tracking import trajectories as tracking
-from verify.verdict import MANY, Shape, normal_z, path, skewness
+from verify.checks.verdict import MANY, Shape, normal_z, path, skewness
 
 OFF = {  # module, what measures, how it is off, rows that must see it, and how many there are
     "value memory": (

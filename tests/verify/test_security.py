@@ -14,12 +14,14 @@ import sympy as sp
 import torch
 import xarray as xr
 
-from simulate import checkpoints, runs, storage, sweep
+from simulate.store import checkpoints, runs, storage
+from simulate import sweep
 from simulate.state_tracking import Parameters
 from simulate.state_tracking import __main__ as students
 from theory import __main__ as listing
-from theory import latex, numeric, onset
-from theory.parameters import ParameterError
+from theory import latex, onset
+from theory.numbers import numeric
+from theory.call.parameters import ParameterError
 from theory.runtime import sealed
 from verify import timescales
 

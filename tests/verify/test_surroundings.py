@@ -15,8 +15,9 @@ import pytest
 from papers import __main__ as papers
 from papers import claims, evidence
 from tests.damage import damaged, exchanged
-from theory import explorer, latex, onset, registry
-from theory.parameters import ParameterError
+from theory import explorer, latex, onset
+from theory.models import registry
+from theory.call.parameters import ParameterError
 
 INTERRUPT = "raise KeyboardInterrupt"
 

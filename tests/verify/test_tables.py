@@ -14,8 +14,10 @@ import pytest
 import xarray as xr
 
 from theory import state_tracking as st
-from theory.parameters import ParameterError
-from verify import command, tables, trajectories
+from theory.call.parameters import ParameterError
+from verify.checks import command
+from verify.compare import tables
+from verify import trajectories
 from verify.trajectories import compare
 
 P = st.Parameters.demo()

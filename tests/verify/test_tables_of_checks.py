@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from test_check import OFF, VERDICTS, scattered
 
-from verify import check, check_table
-from verify.check import estimated, identity, near, sampled
-from verify.report import Report, merged
+from verify.checks import check, check_table
+from verify.checks.check import estimated, identity, near, sampled
+from verify.checks.report import Report, merged
 
 IDS = {
     "mean correct logit": "mean_correct_logit",

@@ -7,12 +7,12 @@ import pytest
 import xarray as xr
 
 from theory import state_tracking
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from verify import ensembles
-from verify.emergence import first_crossing
+from verify.compare.emergence import first_crossing
 from verify.state_tracking import timescales
 from verify.state_tracking.trajectories import own_start
-from verify.times import emergence_times, exponents
+from verify.compare.times import emergence_times, exponents
 
 T = np.linspace(0, 40, 4001)
 

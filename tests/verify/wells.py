@@ -16,7 +16,7 @@ from simulate.positional_semantic.learner import polish
 from simulate.positional_semantic.student import Problem, initial_weights
 from theory.positional_semantic import Parameters, prox
 from theory.positional_semantic import state_evolution as stability
-from theory.positional_semantic.parameters import DESCENT
+from theory.positional_semantic.model.parameters import DESCENT
 
 APART = 0.05  # distance of two wells; they are about 1 apart, z is known to 1/sqrt(d) of that
 STEPS, RATE = 600, 0.15  # descent before quasi-Newton steps

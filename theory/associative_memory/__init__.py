@@ -23,7 +23,7 @@ from theory.associative_memory.factual_recall import (
     onset,
     predict,
 )
-from theory.catalogue import family
+from theory.dynamics.catalogue import family
 
 SYSTEMS = (
     factual_recall,

@@ -8,25 +8,8 @@ from typing import Annotated
 import numpy as np
 import sympy as sp
 
-from theory import (
-    Allowed,
-    BaseParameters,
-    Equation,
-    Flow,
-    ParameterError,
-    Preset,
-    Scope,
-    array,
-    delta_gradient,
-    delta_sum,
-    parameter,
-    proved,
-    scope,
-    symbol,
-    table,
-    vanishes,
-    written_as,
-)
+from theory import Allowed, BaseParameters, Equation, Flow, ParameterError, Preset, Scope, array, delta_gradient, delta_sum, parameter, proved, symbol, table, vanishes, written_as
+from theory.call import scope
 from theory.associative_memory.symbols import (
     DERIVED,
     F,
@@ -52,8 +35,8 @@ from theory.associative_memory.symbols import (
     y,
     z,
 )
-from theory.catalogue import cache, catalogue
-from theory.special import log_linear
+from theory.dynamics.catalogue import cache, catalogue
+from theory.symbols.special import log_linear
 
 __all__ = ["Parameters", "applies", "equations", "flow", "flows", "margin", "sections"]
 

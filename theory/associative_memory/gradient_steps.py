@@ -7,24 +7,10 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import (
-    Allowed,
-    BaseParameters,
-    Equations,
-    Limit,
-    ParameterError,
-    Preset,
-    Scope,
-    number,
-    parameter,
-    proved,
-    scope,
-    symbol,
-    table,
-    written_as,
-)
+from theory import Allowed, BaseParameters, Equations, Limit, ParameterError, Preset, Scope, number, parameter, proved, symbol, table, written_as
+from theory.call import scope
 from theory.associative_memory.symbols import DERIVED, N, T, ref
-from theory.catalogue import catalogue
+from theory.dynamics.catalogue import catalogue
 
 __all__ = ["Parameters", "applies", "equations", "flows", "second_gradient", "sections"]
 

@@ -11,22 +11,10 @@ import scipy
 import sympy as sp
 import xarray as xr
 
-from theory import (
-    Allowed,
-    BaseParameters,
-    Equations,
-    ParameterError,
-    Preset,
-    Scope,
-    number,
-    parameter,
-    scope,
-    symbol,
-    table,
-    written_as,
-)
+from theory import Allowed, BaseParameters, Equations, ParameterError, Preset, Scope, number, parameter, symbol, table, written_as
+from theory.call import scope
 from theory.associative_memory.symbols import DERIVED, N, T, ref
-from theory.catalogue import catalogue
+from theory.dynamics.catalogue import catalogue
 from theory.explorer.curves import gridded
 
 __all__ = [

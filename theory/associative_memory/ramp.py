@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import function, gauss_legendre, numeric, proved, symbol, vanishes
+from theory import function, gauss_legendre, proved, symbol, vanishes
+from theory.numbers import numeric
 
 NODES = 60  # of the integral over the root of the score, which is analytic
 kappa = symbol("kappa", means="score, integrated over", nonnegative=True)

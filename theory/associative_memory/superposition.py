@@ -11,29 +11,15 @@ import scipy.special
 import sympy as sp
 import xarray as xr
 
-from theory import (
-    BaseParameters,
-    Equation,
-    Equations,
-    Limit,
-    ParameterError,
-    Preset,
-    Scope,
-    array,
-    function,
-    parameter,
-    scope,
-    symbol,
-    table,
-    written_as,
-)
-from theory.arguments import Nodes, checked
+from theory import BaseParameters, Equation, Equations, Limit, ParameterError, Preset, Scope, array, function, parameter, symbol, table, written_as
+from theory.call import scope
+from theory.call.arguments import Nodes, checked
 from theory.associative_memory.symbols import DERIVED, N, T, d, k, ref, x
-from theory.catalogue import catalogue
+from theory.dynamics.catalogue import catalogue
 from theory.explorer.curves import gridded
-from theory.parameters import ANYTHING, Allowed
-from theory.special import gauss_legendre, gaussian_accuracy
-from theory.sweep import by_dimension
+from theory.call.parameters import ANYTHING, Allowed
+from theory.symbols.special import gauss_legendre, gaussian_accuracy
+from theory.call.sweep import by_dimension
 
 __all__ = [
     "Parameters",

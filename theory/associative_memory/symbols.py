@@ -1,6 +1,6 @@
 """Symbol table of the associative-memory systems."""
 
-from theory.notation import array, symbol
+from theory.symbols.notation import array, symbol
 
 PAPER = "bietti2025"
 

@@ -9,8 +9,8 @@ import sympy as sp
 
 from theory import Equations, array, function, symbol, table
 from theory.associative_memory.symbols import K, N, T, e, i, j, k, ref, u
-from theory.catalogue import catalogue
-from theory.parameters import BaseParameters, ParameterError, Preset, parameter
+from theory.dynamics.catalogue import catalogue
+from theory.call.parameters import BaseParameters, ParameterError, Preset, parameter
 
 __all__ = ["Parameters", "equations", "flows", "sections"]
 

@@ -15,15 +15,16 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import prediction, sweep
+from theory.dynamics import prediction
+from theory.call import sweep
 from theory.explorer import curves, sliders
 from theory.explorer.curves import function, written
-from theory.flow import Flow
-from theory.parameters import BaseParameters, ParameterError, error_summary
-from theory.registry import Model
+from theory.dynamics.flow import Flow
+from theory.call.parameters import BaseParameters, ParameterError, error_summary
+from theory.models.registry import Model
 from theory.runtime import hdf5, sealed
-from theory.scope import Limit
-from theory.statement.tree import Random
+from theory.call.scope import Limit
+from theory.statement.words.tree import Random
 
 HERE = Path(__file__).parent
 POINTS = 200  # of a student's curve

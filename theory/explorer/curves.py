@@ -16,13 +16,13 @@ import xarray as xr
 from sympy.printing.jscode import JavascriptCodePrinter
 from sympy.printing.mathml import mathml
 
-from theory import sweep
-from theory.equation import Equation
+from theory.call import sweep
+from theory.equations.equation import Equation
 from theory.explorer import sliders
-from theory.flow import Flow
+from theory.dynamics.flow import Flow
 from theory.latex import Meanings
-from theory.parameters import BaseParameters, ParameterError
-from theory.registry import Model
+from theory.call.parameters import BaseParameters, ParameterError
+from theory.models.registry import Model
 
 DIGITS = 9  # of a tabulated value
 LONGEST = 600  # operations of a formula that is shown

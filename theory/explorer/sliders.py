@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from theory import sweep
-from theory.parameters import BaseParameters, ParameterError
+from theory.call import sweep
+from theory.call.parameters import BaseParameters, ParameterError
 
 STEPS = 20  # places of a slider on either side of its value
 FACTOR = {int: 16.0, float: 100.0}  # from the value to either end

@@ -1,15 +1,8 @@
 """Induction heads in the disentangled two-layer transformer (Musat et al., arXiv:2511.01033)."""
 
-from theory.catalogue import catalogue
-from theory.induction_heads import (
-    drop,
-    dynamics,
-    emergence,
-    expansions,
-    gaussian,
-    network,
-    structure,
-)
+from theory.dynamics.catalogue import catalogue
+from theory.induction_heads import drop, dynamics, emergence, expansions, network, structure
+from theory.induction_heads.all_weights import gaussian
 from theory.induction_heads.all_weights import burst, law, plateau, recent, scores
 from theory.induction_heads.dynamics import flow
 from theory.induction_heads.onset import emergence_times, onset, predict

@@ -9,7 +9,8 @@ import scipy.integrate
 import scipy.special
 import sympy as sp
 
-from theory import Equations, ParameterError, numeric, proved, table, written_as
+from theory import Equations, ParameterError, proved, table, written_as
+from theory.numbers import numeric
 from theory.induction_heads import dynamics, expansions
 from theory.induction_heads.symbols import (
     F,

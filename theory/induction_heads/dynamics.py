@@ -9,7 +9,7 @@ import scipy.optimize
 import sympy as sp
 
 from theory import Allowed, Equations, Flow, checked, proved, symbol, table, vanishes, written_as
-from theory.catalogue import cache
+from theory.dynamics.catalogue import cache
 from theory.induction_heads import network
 from theory.induction_heads.all_weights.running import (
     after,
@@ -38,8 +38,8 @@ from theory.induction_heads.symbols import (
     squared_error,
     t,
 )
-from theory.notation import Forms
-from theory.special import first_crossing
+from theory.symbols.notation import Forms
+from theory.symbols.special import first_crossing
 
 LAST = "last pair queried, q = N (Assumption 8)"
 GIVEN = (ORTHONORMAL, network.THREE, LAST, "strict mask", "summed over the D coordinates")

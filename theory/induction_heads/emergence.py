@@ -20,7 +20,7 @@ import xarray as xr
 
 from theory import Allowed, ParameterError, checked
 from theory.induction_heads.parameters import LARGEST_N
-from theory.special import log_linear
+from theory.symbols.special import log_linear
 
 TIGHT = {"rtol": 1e-12, "atol": 1e-16}  # gamma - 1 is of order 1/N
 LAYER = 1.0  # length of the initial layer in t/N; gamma passes 1/2 near ln 2

@@ -10,8 +10,9 @@ from functools import cache
 
 import sympy as sp
 
-from theory import Equations, equation, proved, symbol, vanishes
-from theory.algebra import truncated
+from theory import Equations, proved, symbol, vanishes
+from theory.equations import equation
+from theory.symbols.algebra import truncated
 from theory.induction_heads import dynamics
 from theory.induction_heads.symbols import (
     E,
@@ -33,7 +34,7 @@ from theory.induction_heads.symbols import (
     u,
     x,
 )
-from theory.notation import Forms
+from theory.symbols.notation import Forms
 
 LARGE = "large N"
 TIMES = "Theorem 2"

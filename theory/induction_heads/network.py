@@ -13,13 +13,13 @@ from typing import Any
 
 import sympy as sp
 
-from theory.equation import Equation, table
+from theory.equations.equation import Equation, table
 from theory.induction_heads import structure
 from theory.induction_heads.structure import HEAD
 from theory.induction_heads.symbols import N, P, Q, S, T, Z_q, beta, d, k, l, q, ref, squared_error
 from theory.statement import eq, exp, fixed, sort, statement, total, weight
-from theory.statement.derived import Derived, derive
-from theory.statement.tree import Node, Term, node
+from theory.statement.derivation.derived import Derived, derive
+from theory.statement.words.tree import Node, Term, node
 
 ORTHONORMAL = "orthonormal items, labels and positions (Assumption 7, and every item orthogonal to every label)"
 MASKS = {"strict": 0, "inclusive": 1}  # whether a row attends to itself

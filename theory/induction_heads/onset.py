@@ -9,7 +9,9 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import Onset, of_onset, prediction, scope, until
+from theory import Onset, of_onset, until
+from theory.dynamics import prediction
+from theory.call import scope
 from theory.induction_heads import drop, dynamics, emergence, expansions
 from theory.induction_heads.all_weights import burst, descent, scores
 from theory.induction_heads.all_weights.running import NAMES

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from theory import Limit, Scope, only, scope
-from theory.parameters import BaseParameters, ParameterError, Preset, Stepped, parameter
+from theory import Limit, Scope, only
+from theory.call import scope
+from theory.call.parameters import BaseParameters, ParameterError, Preset, Stepped, parameter
 
 LAST = dict(data="orthonormal", query="last")
 LARGEST_N = 10**7  # beyond it, double precision does not resolve the O(1) terms of emergence times

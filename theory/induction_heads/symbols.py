@@ -1,6 +1,6 @@
 """Symbol table of the induction-head model (symbols of Musat et al., arXiv:2511.01033)."""
 
-from theory.notation import array, symbol
+from theory.symbols.notation import array, symbol
 
 # Sizes and places
 N = symbol("N", means="item-label pairs in the context", integer=True, positive=True)

@@ -2,22 +2,16 @@
 arXiv:2402.03902).
 """
 
-from theory.catalogue import catalogue
-from theory.positional_semantic import (
-    branches,
-    definitions,
-    errors,
-    fixed_point,
-    free_entropy,
-    state_evolution,
-)
+from theory.dynamics.catalogue import catalogue
+from theory.positional_semantic import branches, errors, fixed_point, free_entropy, state_evolution
+from theory.positional_semantic.model import definitions
 from theory.positional_semantic.branches import Thresholds, curve, phase_diagram
 from theory.positional_semantic.channel import State
 from theory.positional_semantic.errors import baseline, test_error
 from theory.positional_semantic.fixed_point import FixedPoint, solve
 from theory.positional_semantic.onset import charts as charts
 from theory.positional_semantic.onset import onset, predict, thresholds
-from theory.positional_semantic.parameters import Parameters, applies
+from theory.positional_semantic.model.parameters import Parameters, applies
 
 __all__ = [
     "FixedPoint",

@@ -13,10 +13,11 @@ import joblib
 import numpy as np
 import xarray as xr
 
-from theory import Allowed, ParameterError, checked, scope
+from theory import Allowed, ParameterError, checked
+from theory.call import scope
 from theory.positional_semantic.errors import baseline
 from theory.positional_semantic.fixed_point import COARSE, FixedPoint, solve
-from theory.positional_semantic.parameters import MINIMUM, Parameters
+from theory.positional_semantic.model.parameters import MINIMUM, Parameters
 from theory.positional_semantic.prox import NotConverged
 from theory.positional_semantic.state_evolution import OVERLAP, Branch
 

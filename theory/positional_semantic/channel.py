@@ -18,9 +18,10 @@ from typing import NamedTuple, Self
 import numpy as np
 import scipy.special
 
-from theory.positional_semantic import definitions, prox
-from theory.positional_semantic.parameters import Parameters
-from theory.special import gauss_hermite, gauss_legendre
+from theory.positional_semantic.model import definitions
+from theory.positional_semantic import prox
+from theory.positional_semantic.model.parameters import Parameters
+from theory.symbols.special import gauss_hermite, gauss_legendre
 
 REACH = 5.5  # cutoff of the normal axis in standard deviations; 4e-8 of the mass lies beyond
 JUMP_STEPS = 60  # bisection alone needs 25

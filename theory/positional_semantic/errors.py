@@ -8,42 +8,13 @@ from typing import Annotated
 import numpy as np
 import sympy as sp
 
-from theory import (
-    Allowed,
-    Equations,
-    ParameterError,
-    gauss_hermite,
-    linear_root,
-    proved,
-    scope,
-    symbol,
-    table,
-    vanishes,
-    written_as,
-)
+from theory import Allowed, Equations, ParameterError, gauss_hermite, linear_root, proved, symbol, table, vanishes, written_as
+from theory.call import scope
 from theory.positional_semantic import free_entropy, state_evolution
 from theory.positional_semantic.channel import State, student_attention, target
 from theory.positional_semantic.free_entropy import RS, TWO
-from theory.positional_semantic.parameters import LINEAR, MINIMUM, Parameters
-from theory.positional_semantic.symbols import (
-    A_12,
-    A_21,
-    E_M,
-    ORDER,
-    E_gg,
-    E_loss,
-    R_gap,
-    S_gap,
-    V,
-    alpha,
-    epsilon_t,
-    lam,
-    omega,
-    q,
-    q_hat,
-    ref,
-    sigma,
-)
+from theory.positional_semantic.model.parameters import LINEAR, MINIMUM, Parameters
+from theory.positional_semantic.model.symbols import A_12, A_21, E_M, ORDER, E_gg, E_loss, R_gap, S_gap, V, alpha, epsilon_t, lam, omega, q, q_hat, ref, sigma
 
 NORMALISATIONS = {
     "half": 0.5,

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from theory import checked, scope
+from theory import checked
+from theory.call import scope
 from theory.positional_semantic import errors, free_entropy, state_evolution
 from theory.positional_semantic.channel import Averages, State, averages
 from theory.positional_semantic.errors import test_error as error_of
-from theory.positional_semantic.parameters import MINIMUM, Parameters
+from theory.positional_semantic.model.parameters import MINIMUM, Parameters
 from theory.positional_semantic.prox import NotConverged
 from theory.positional_semantic.state_evolution import (
     OVERLAP,
@@ -20,8 +21,8 @@ from theory.positional_semantic.state_evolution import (
     in_range,
     update,
 )
-from theory.positional_semantic.symbols import CONJUGATE, ORDER
-from theory.values import Values
+from theory.positional_semantic.model.symbols import CONJUGATE, ORDER
+from theory.call.values import Values
 
 COARSE = 8  # nodes per axis of the first iterations and of the Jacobian
 DAMPING, SHORTEST = 0.7, 0.05  # initial weight of the old iterate; smallest weight of the new one

@@ -11,28 +11,8 @@ from functools import cache
 import sympy as sp
 
 from theory import Equation, Equations, array, function, linear_root, symbol, table
-from theory.notation import Forms
-from theory.positional_semantic.symbols import (
-    CONJUGATE,
-    E_M,
-    ORDER,
-    D,
-    L,
-    Phi,
-    V,
-    V_hat,
-    alpha,
-    lam,
-    m,
-    m_hat,
-    q,
-    q_hat,
-    ref,
-    rho,
-    sigma,
-    theta,
-    theta_hat,
-)
+from theory.symbols.notation import Forms
+from theory.positional_semantic.model.symbols import CONJUGATE, E_M, ORDER, D, L, Phi, V, V_hat, alpha, lam, m, m_hat, q, q_hat, ref, rho, sigma, theta, theta_hat
 
 Psi = symbol("Psi_w", r"\Psi_{w}", "entropic potential", real=True)
 RS = ("replica symmetry", "zero temperature", "d and n to infinity at fixed alpha")

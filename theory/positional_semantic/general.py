@@ -23,11 +23,11 @@ import numpy as np
 import scipy
 import sympy as sp
 
-from theory import scope
-from theory.arguments import Positive, checked
-from theory.parameters import ANYTHING, Allowed, ParameterError, shown
-from theory.positional_semantic import definitions
-from theory.positional_semantic.parameters import MINIMUM, Parameters
+from theory.call import scope
+from theory.call.arguments import Positive, checked
+from theory.call.parameters import ANYTHING, Allowed, ParameterError, shown
+from theory.positional_semantic.model import definitions
+from theory.positional_semantic.model.parameters import MINIMUM, Parameters
 from theory.positional_semantic.prox import Derivatives, differentiated, proximal
 
 Size = Annotated[float, Allowed(above=0, high=1e100)]  # its square does not overflow

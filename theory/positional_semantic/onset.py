@@ -10,13 +10,15 @@ import numpy as np
 import xarray as xr
 from scipy.interpolate import PchipInterpolator
 
-from theory import Onset, ParameterError, prediction, scope
+from theory import Onset, ParameterError
+from theory.dynamics import prediction
+from theory.call import scope
 from theory.positional_semantic import errors, state_evolution
 from theory.positional_semantic.branches import Thresholds, curve, line
 from theory.positional_semantic.branches import thresholds as crossings
 from theory.positional_semantic.errors import baseline
 from theory.positional_semantic.fixed_point import FixedPoint, solve, transverse
-from theory.positional_semantic.parameters import DESCENT, FREE, MINIMUM, Parameters
+from theory.positional_semantic.model.parameters import DESCENT, FREE, MINIMUM, Parameters
 from theory.positional_semantic.state_evolution import OVERLAP
 
 SETTING = ("omega", "sigma", "lam", "L", "target", "prox")  # in the title of the figure

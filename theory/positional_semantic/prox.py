@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory.parameters import ParameterError
-from theory.positional_semantic import definitions
-from theory.positional_semantic.symbols import Y_12, Y_21, V, sigma, w_1, w_2, z_1, z_2
+from theory.call.parameters import ParameterError
+from theory.positional_semantic.model import definitions
+from theory.positional_semantic.model.symbols import Y_12, Y_21, V, sigma, w_1, w_2, z_1, z_2
 
 SMALLEST_CURVATURE = (
     1e-4  # smallest eigenvalue of the shifted Hessian in units of 1/V; limits Newton steps
@@ -117,7 +117,7 @@ def _newton() -> Callable[..., int]:
 
     Compiled on first use, because importing Numba is slow.
     """
-    from theory import compiled  # loads Numba, which few need
+    from theory.numbers import compiled
 
     derived = sp.lambdify(ARGUMENTS, tuple(definitions.derivatives()), "math", cse=True)
     constants = "".join(
@@ -127,7 +127,7 @@ def _newton() -> Callable[..., int]:
     source = f'''"""Generated from the derivatives of the objective."""
 import numba
 import numpy as np
-from theory.compiled import njit
+from theory.numbers.compiled import njit
 
 {constants}
 tanh = numba.njit(lambda x: 1 - 2 / (1 + np.exp(2 * x)), error_model="numpy")  # twice as fast as the library's

@@ -18,46 +18,15 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 import sympy as sp
 
-from theory import (
-    Allowed,
-    Equation,
-    Equations,
-    linear_root,
-    numeric,
-    proved,
-    symbol,
-    table,
-    vanishes,
-)
-from theory.notation import Forms
+from theory import Allowed, Equation, Equations, linear_root, proved, symbol, table, vanishes
+from theory.numbers import numeric
+from theory.symbols.notation import Forms
 from theory.positional_semantic import free_entropy
 from theory.positional_semantic.channel import Averages, State
 from theory.positional_semantic.free_entropy import RS, TWO
-from theory.positional_semantic.parameters import Parameters
+from theory.positional_semantic.model.parameters import Parameters
 from theory.positional_semantic.prox import NotConverged
-from theory.positional_semantic.symbols import (
-    CONJUGATE,
-    MOMENTS,
-    ORDER,
-    E_g,
-    E_geta,
-    E_gg,
-    E_gxi,
-    V,
-    V_hat,
-    alpha,
-    lam,
-    m,
-    m_hat,
-    nu,
-    q,
-    q_hat,
-    ref,
-    rho,
-    sigma,
-    theta,
-    theta_hat,
-)
+from theory.positional_semantic.model.symbols import CONJUGATE, MOMENTS, ORDER, E_g, E_geta, E_gg, E_gxi, V, V_hat, alpha, lam, m, m_hat, nu, q, q_hat, ref, rho, sigma, theta, theta_hat
 
 xi, eta, w, h, z, sign = sp.symbols("xi eta w h z s", real=True)
 envelope = sp.Function("M")(w, h)

@@ -16,10 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from theory import __version__, registry, scope
-from theory.parameters import BaseParameters, ParameterError, nearest
+from theory import __version__
+from theory.models import registry
+from theory.call import scope
+from theory.call.parameters import BaseParameters, ParameterError, nearest
 from theory.runtime import commands, output
-from theory.values import NEAR
+from theory.call.values import NEAR
 
 MOST_SEEDS = 10**6
 LONGEST_ECHO = 80  # characters of a typed word that an error repeats

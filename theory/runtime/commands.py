@@ -51,8 +51,8 @@ def resolve(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     called = [v for v in verbs() if name in (v, v.rpartition(".")[2])]
     if len(called) == 1:
         return called[0], words[count:]
-    from theory import registry
-    from theory.parameters import ParameterError, nearest
+    from theory.models import registry
+    from theory.call.parameters import ParameterError, nearest
 
     advice = " or ".join(called) or nearest(name, re.split("[ .]", " ".join(verbs())))
     usual = {"train": "simulate", "models": "", "list": "", "plot": "onset MODEL --plot"}
@@ -77,7 +77,7 @@ def by_model(names: Iterable[str]) -> str:
 
 def listing(wing: str) -> str:
     """Verbs, of one wing or all, and models."""
-    from theory import registry
+    from theory.models import registry
 
     listed = {v: what for v, what in verbs().items() if v.startswith(wing)}
     return USAGE.format(
@@ -117,7 +117,7 @@ def complete() -> None:
     """Complete a word for the shell: verbs and models at once, flags by the command's parser."""
     import argcomplete
 
-    from theory import registry
+    from theory.models import registry
 
     line = os.environ["COMP_LINE"][: int(os.environ["COMP_POINT"])]
     words = [*line.split()[1:], *[""] * line.endswith(" ")]

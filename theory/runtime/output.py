@@ -1,6 +1,6 @@
 """Input and output of commands: atomic files, tables, JSON, reading text; the user's cache folder,
 and digests of source files without comments and docstrings (of single definitions:
-`verify.digests`).
+`verify.checks.digests`).
 """
 
 import ast
@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from theory.parameters import ParameterError, error_summary, shown
+from theory.call.parameters import ParameterError, error_summary, shown
 
 WIDTH = 100  # characters per line without a terminal
 NARROWEST = 10  # smallest width of a text column, in characters

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory import titles
-from theory.parameters import ParameterError, error_summary
+from theory.equations import titles
+from theory.call.parameters import ParameterError, error_summary
 from theory.runtime import output
 
 try:

@@ -21,31 +21,14 @@ from theory import (
     vanishes,
     written_as,
 )
-from theory.numeric import dirichlet_kernel
+from theory.numbers.numeric import dirichlet_kernel
 from theory.runtime import memory
-from theory.state_tracking import definitions
-from theory.state_tracking.definitions import logit, pi, softmax_row
-from theory.state_tracking.symbols import (
-    W_K2,
-    W_Q2,
-    A,
-    L,
-    N,
-    c_A,
-    c_omega,
-    d_g,
-    d_h,
-    i,
-    j,
-    k,
-    n,
-    omega,
-    ref,
-    sigma2,
-)
+from theory.state_tracking.model import definitions
+from theory.state_tracking.model.definitions import logit, pi, softmax_row
+from theory.state_tracking.model.symbols import W_K2, W_Q2, A, L, N, c_A, c_omega, d_g, d_h, i, j, k, n, omega, ref, sigma2
 
 if TYPE_CHECKING:
-    from theory.state_tracking.parameters import Parameters
+    from theory.state_tracking.model.parameters import Parameters
 
 CLOSURE = "closure c(A) = L c_omega A (1 - A), matched at A = 1/L"
 ANSATZ = "attention A on the right action, uniform elsewhere"

@@ -9,27 +9,16 @@ from typing import Annotated, Any
 import numpy as np
 import sympy as sp
 
-from theory import (
-    Equations,
-    arguments,
-    by_dimension,
-    function,
-    gauss_legendre,
-    proved,
-    scope,
-    sweep,
-    symbol,
-    table,
-    written_as,
-)
-from theory.algebra import truncated
-from theory.parameters import ANYTHING, Allowed, ParameterError
+from theory import Equations, by_dimension, function, gauss_legendre, proved, symbol, table, written_as
+from theory.call import arguments, scope, sweep
+from theory.symbols.algebra import truncated
+from theory.call.parameters import ANYTHING, Allowed, ParameterError
 from theory.state_tracking import exact
 from theory.state_tracking.exact import BEYOND, D_0, D, epsilon, kappa, level, rise, x
 from theory.state_tracking.late_time import INDEPENDENT, S_inf, m_0
 from theory.state_tracking.quadrature import NAMES, Points
-from theory.state_tracking.scope import FLOW
-from theory.state_tracking.symbols import A_0, A, L, N, S, eta, ref
+from theory.state_tracking.model.scope import FLOW
+from theory.state_tracking.model.symbols import A_0, A, L, N, S, eta, ref
 
 alpha_level = symbol("alpha_level", r"\alpha_{a}", "time at which A = a", positive=True)
 steep = symbol("kappa_L", r"\kappa_{L}", "kappa / L", positive=True)

@@ -6,44 +6,14 @@ from typing import Any
 
 import sympy as sp
 
-from theory import (
-    Equation,
-    Equations,
-    Flow,
-    ParameterError,
-    clocks,
-    delta_sum,
-    symbol,
-    table,
-    written_as,
-)
-from theory.catalogue import cache
-from theory.state_tracking import attention, definitions, mean_field
-from theory.state_tracking.mean_field import MEAN_FIELD
-from theory.state_tracking.scope import flow_of
-from theory.state_tracking.symbols import (
-    A_0,
-    R_0,
-    S_0,
-    A,
-    L,
-    N,
-    R,
-    S,
-    a,
-    alpha,
-    b,
-    c,
-    c_A,
-    c_R,
-    c_S,
-    d_g,
-    eta,
-    g,
-    ref,
-    tau,
-    zeta,
-)
+from theory import Equation, Equations, Flow, ParameterError, delta_sum, symbol, table, written_as
+from theory.dynamics import clocks
+from theory.dynamics.catalogue import cache
+from theory.state_tracking import attention
+from theory.state_tracking.model import definitions, mean_field
+from theory.state_tracking.model.mean_field import MEAN_FIELD
+from theory.state_tracking.model.scope import flow_of
+from theory.state_tracking.model.symbols import A_0, R_0, S_0, A, L, N, R, S, a, alpha, b, c, c_A, c_R, c_S, d_g, eta, g, ref, tau, zeta
 
 delta = sp.KroneckerDelta
 Delta_S_ab = symbol("Delta_S_ab", r"\Delta S_{ab}", "change of S_ab in an epoch", real=True)
@@ -289,6 +259,6 @@ def early_equations() -> Equations:
 
 @cache
 def momentum_equations() -> dict[str, Equation]:
-    """Those of `theory.clocks`."""
+    """Those of `theory.dynamics.clocks`."""
     place = ref("beyond the paper: momentum as a filter of gradients")
     return {name: replace(e, reference=place) for name, e in clocks.equations().items()}

@@ -7,25 +7,9 @@ from functools import cache
 import sympy as sp
 
 from theory import Equations, function, proved, symbol, table, vanishes, written_as
-from theory.state_tracking import mean_field
+from theory.state_tracking.model import mean_field
 from theory.state_tracking.dynamics import flow
-from theory.state_tracking.symbols import (
-    A_0,
-    S_0,
-    A,
-    L,
-    N,
-    R,
-    S,
-    c_omega,
-    d_g,
-    eta,
-    g,
-    m,
-    ref,
-    tau,
-    zeta,
-)
+from theory.state_tracking.model.symbols import A_0, S_0, A, L, N, R, S, c_omega, d_g, eta, g, m, ref, tau, zeta
 
 D = symbol("D", means="R - S", real=True)
 D_0 = symbol("D_0", means="R - S at time 0", real=True)

@@ -8,13 +8,14 @@ import numpy as np
 import xarray as xr
 from scipy.optimize.elementwise import find_root
 
-from theory import Allowed, arguments, by_dimension, scope, sweep
-from theory.arguments import Times
-from theory.special import log_linear
+from theory import Allowed, by_dimension
+from theory.call import arguments, scope, sweep
+from theory.call.arguments import Times
+from theory.symbols.special import log_linear
 from theory.state_tracking.dynamics import flow
-from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.model.parameters import Parameters
 from theory.state_tracking.quadrature import CHUNK, NAMES, NODES, TO_INTEGRAL, Points
-from theory.state_tracking.scope import FLOW
+from theory.state_tracking.model.scope import FLOW
 
 
 @scope.guard(FLOW)

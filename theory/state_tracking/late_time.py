@@ -8,31 +8,16 @@ from typing import Any
 import numpy as np
 import sympy as sp
 
-from theory import Equations, by_dimension, linear_root, scope, sweep, symbol, table, written_as
-from theory.numeric import wright_omega
-from theory.state_tracking import exact, mean_field, quadrature
+from theory import Equations, by_dimension, linear_root, symbol, table, written_as
+from theory.call import scope, sweep
+from theory.numbers.numeric import wright_omega
+from theory.state_tracking import exact, quadrature
+from theory.state_tracking.model import mean_field
 from theory.state_tracking.dynamics import flow
 from theory.state_tracking.exact import BEYOND, D_0, D, T, drift, kappa, pace, x
 from theory.state_tracking.quadrature import NAMES, Points
-from theory.state_tracking.scope import FLOW
-from theory.state_tracking.symbols import (
-    A_0,
-    R_0,
-    S_0,
-    A,
-    N,
-    R,
-    S,
-    alpha,
-    d_g,
-    eta,
-    g,
-    loss,
-    m,
-    n,
-    ref,
-    zeta,
-)
+from theory.state_tracking.model.scope import FLOW
+from theory.state_tracking.model.symbols import A_0, R_0, S_0, A, N, R, S, alpha, d_g, eta, g, loss, m, n, ref, zeta
 
 m_0 = symbol("m_0", means="margin at time 0", real=True)
 lift = symbol(

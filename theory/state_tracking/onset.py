@@ -7,45 +7,19 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import (
-    Equation,
-    Equations,
-    linear_root,
-    proved,
-    scope,
-    sweep,
-    symbol,
-    table,
-    vanishes,
-    written_as,
-)
-from theory.notation import Forms
+from theory import Equation, Equations, linear_root, proved, symbol, table, vanishes, written_as
+from theory.call import scope, sweep
+from theory.symbols.notation import Forms
 from theory.onset import Onset, tabulated, until
-from theory.state_tracking import definitions, exact, inversion, levels, mean_field
+from theory.state_tracking.model import definitions, mean_field
+from theory.state_tracking import exact, inversion
+from theory.state_tracking.single_students import levels
 from theory.state_tracking.dynamics import early_equations, flow
 from theory.state_tracking.exact import BEYOND, D_0, D, T, epsilon, kappa, rise
-from theory.state_tracking.parameters import Parameters
+from theory.state_tracking.model.parameters import Parameters
 from theory.state_tracking.quadrature import emergence_time
-from theory.state_tracking.scope import FLOW, SHARP_ONSET
-from theory.state_tracking.symbols import (
-    A_0,
-    R_0,
-    S_0,
-    A,
-    L,
-    N,
-    R,
-    S,
-    alpha,
-    c_omega,
-    d_g,
-    eta,
-    g,
-    m,
-    ref,
-    tau,
-    zeta,
-)
+from theory.state_tracking.model.scope import FLOW, SHARP_ONSET
+from theory.state_tracking.model.symbols import A_0, R_0, S_0, A, L, N, R, S, alpha, c_omega, d_g, eta, g, m, ref, tau, zeta
 
 T_alpha = symbol("T_alpha", r"T_{\alpha}", "time scale of the onset", positive=True)
 gain = symbol(

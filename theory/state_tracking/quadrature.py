@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from theory import Allowed, ParameterError, arguments, by_dimension, scope, sweep
-from theory.state_tracking import exact, symbols
-from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.scope import FLOW, STEPS, steps_to_emergence
-from theory.state_tracking.symbols import N, c_omega, d_g, tau, zeta
+from theory import Allowed, ParameterError, by_dimension
+from theory.call import arguments, scope, sweep
+from theory.state_tracking import exact
+from theory.state_tracking.model import symbols
+from theory.state_tracking.model.parameters import Parameters
+from theory.state_tracking.model.scope import FLOW, STEPS, steps_to_emergence
+from theory.state_tracking.model.symbols import N, c_omega, d_g, tau, zeta
 
 NODES = 20
 X, WEIGHTS = np.polynomial.legendre.leggauss(NODES)

@@ -8,40 +8,16 @@ import numpy as np
 import sympy as sp
 import xarray as xr
 
-from theory import (
-    Equations,
-    arguments,
-    array,
-    function,
-    numeric,
-    proved,
-    scope,
-    sweep,
-    symbol,
-    table,
-    vanishes,
-    written_as,
-)
-from theory.parameters import Allowed, ParameterError, shown
-from theory.special import gaussian_accuracy
-from theory.state_tracking import mean_field, symbols
+from theory import Equations, array, function, proved, symbol, table, vanishes, written_as
+from theory.call import arguments, scope, sweep
+from theory.numbers import numeric
+from theory.call.parameters import Allowed, ParameterError, shown
+from theory.symbols.special import gaussian_accuracy
+from theory.state_tracking.model import mean_field, symbols
 from theory.state_tracking.dynamics import flow
-from theory.state_tracking.parameters import Parameters
-from theory.state_tracking.scope import FLOW
-from theory.state_tracking.symbols import (
-    L,
-    N,
-    accuracy,
-    i,
-    mu_k,
-    mu_kbar,
-    recovery,
-    ref,
-    rho,
-    sigma_k,
-    sigma_kbar,
-    t,
-)
+from theory.state_tracking.model.parameters import Parameters
+from theory.state_tracking.model.scope import FLOW
+from theory.state_tracking.model.symbols import L, N, accuracy, i, mu_k, mu_kbar, recovery, ref, rho, sigma_k, sigma_kbar, t
 
 right = array("step_accuracy", r"\mathcal{A}", "accuracy after a right state, by step")
 wrong = array("step_recovery", r"\mathcal{B}", "accuracy after a wrong state, by step")
@@ -263,7 +239,7 @@ def trajectory(p: Parameters, alpha: float, **options: Any) -> xr.Dataset:
     alpha : float
         Run length.
     **options
-        For `theory.flow.Flow.solve` (``at``, ``rtol``, ...).
+        For `theory.dynamics.flow.Flow.solve` (``at``, ``rtol``, ...).
 
     Notes
     -----

@@ -1,11 +1,11 @@
 """A statement: one expression tree that defines the student, its data and its loss.
 
-The words (`theory.statement.language`): ``sizes``, ``number``, ``spectrum``; ``sort``, ``teacher``,
+The words (`theory.statement.words.language`): ``sizes``, ``number``, ``spectrum``; ``sort``, ``teacher``,
 ``sample``, ``gauss``, ``weight``, and how one starts: ``gaussian``, ``uniform``, ``orthogonal``;
 ``draw``, ``fixed``, ``total``, ``eq``, ``exp``, ``log``, ``cross_entropy``; and ``statement``,
 which makes the `Statement`.
 
-The tree (`theory.statement.tree`) has one kind of node for numbers (`Node`: a ``kind``, ``parts``,
+The tree (`theory.statement.words.tree`) has one kind of node for numbers (`Node`: a ``kind``, ``parts``,
 ``terms`` that it reads, and what it is ``of``) and two kinds of term:
 
 ``Index(sort, parent, distinct, place, bound)``
@@ -16,17 +16,17 @@ The tree (`theory.statement.tree`) has one kind of node for numbers (`Node`: a `
 
 What follows from it:
 
-`theory.statement.derived.derive`
+`theory.statement.derivation.derived.derive`
     `Derived`: ``classes`` with sizes, ``loss``, ``rates``, ``conserved``, ``quotient``, ``flow``,
-    ``equations()``; ``at(N=8)`` for concrete sizes. `theory.statement.kept.derived` keeps it.
-`theory.statement.arrays`
+    ``equations()``; ``at(N=8)`` for concrete sizes. `theory.statement.derivation.derivation_store.derived` keeps it.
+`theory.statement.evaluation.arrays`
     The tree over arrays (`Evaluation`, NumPy or torch), all inputs at concrete sizes
     (`every_input`), tables of teachers, and classes of all entries (`class_numbers`).
-`theory.statement.starts`, `theory.statement.passage`
+`theory.statement.randomness.random_starts`, `theory.statement.randomness.passage`
     Random initial weights: starts, curves and times in bulk; closed forms of the times.
-`theory.statement.fluctuations`, `theory.statement.batches`
+`theory.statement.randomness.fluctuations`, `theory.statement.randomness.minibatches`
     What batches do: second moments over orbits of pairs of entries; bias and spread of curves.
-`theory.statement.check`
+`theory.statement.derivation.check`
     Loss, gradients of all weights and sizes against listed inputs; part of every derivation.
 `theory.statement.model`
     A file or an entry point as a model of the registry: `of_file`, `model`, `parameters`.
@@ -39,27 +39,8 @@ What follows from it:
 
 from __future__ import annotations
 
-from theory.statement.language import (
-    cross_entropy,
-    draw,
-    eq,
-    exp,
-    fixed,
-    gauss,
-    gaussian,
-    log,
-    number,
-    orthogonal,
-    sample,
-    sizes,
-    sort,
-    spectrum,
-    teacher,
-    total,
-    uniform,
-    weight,
-)
-from theory.statement.stated import Statement, statement
+from theory.statement.words.language import cross_entropy, draw, eq, exp, fixed, gauss, gaussian, log, number, orthogonal, sample, sizes, sort, spectrum, teacher, total, uniform, weight
+from theory.statement.words.stated import Statement, statement
 
 __all__ = [
     "Statement",

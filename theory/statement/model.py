@@ -17,15 +17,16 @@ from typing import Any
 import sympy as sp
 import xarray as xr
 
-from theory import prediction, scope, sweep
-from theory.catalogue import called, catalogue
-from theory.equation import Equation, Equations
-from theory.flow import Flow
+from theory.dynamics import prediction
+from theory.call import scope, sweep
+from theory.dynamics.catalogue import called, catalogue
+from theory.equations.equation import Equation, Equations
+from theory.dynamics.flow import Flow
 from theory.onset import of_onset, until
-from theory.parameters import BaseParameters, ParameterError, Preset, Stepped, nearest, parameter
-from theory.registry import COMMANDS, Model, of_all
-from theory.statement.stated import UNNAMED, WHOLE, Statement, scope_of, unread
-from theory.statement.tree import Random, Spectrum, require
+from theory.call.parameters import BaseParameters, ParameterError, Preset, Stepped, nearest, parameter
+from theory.models.registry import COMMANDS, Model, of_all
+from theory.statement.words.stated import UNNAMED, WHOLE, Statement, scope_of, unread
+from theory.statement.words.tree import Random, Spectrum, require
 
 TRAINING: dict[str, tuple[Any, str, dict[str, Any]]] = {
     "eta": (0.1, "learning rate", {"above": 0}),
@@ -77,9 +78,11 @@ def model(stated: Statement, name: str = "") -> StatedModel:
 @functools.cache
 def theory_of(stated: Statement) -> types.SimpleNamespace:
     """The names of a model's ``theory`` package, and its ``onset``."""
-    from theory.statement import batches, kept, onset, starts
+    from theory.statement.randomness import minibatches, random_starts
+    from theory.statement.derivation import derivation_store
+    from theory.statement import onset
 
-    derived = functools.cache(functools.partial(kept.derived, stated))
+    derived = functools.cache(functools.partial(derivation_store.derived, stated))
     kind = functools.partial(parameters, stated)
     random = any(isinstance(w.start, Random) for w in stated.weights)
     whole = (WHOLE,) * random
@@ -129,7 +132,7 @@ def theory_of(stated: Statement) -> types.SimpleNamespace:
             Without runs, of weights that start at random: how many starts are drawn.
         fluctuations : bool
             Add to every variable ``x`` what batches and random weights do: ``x_bias`` and ``x_sd``;
-            see `theory.statement.batches.curves`.
+            see `theory.statement.randomness.minibatches.curves`.
 
         Returns
         -------
@@ -147,12 +150,12 @@ def theory_of(stated: Statement) -> types.SimpleNamespace:
         require(trained == text, f"runs: are of another statement than {stated.name}")
         made = onset.at_sizes(stated, p)
         if fluctuations:
-            return batches.curves(made, p, runs, until)
-        if starts.laws(made):
-            usual = starts.times(made, p, starts.PILOTS)
+            return minibatches.curves(made, p, runs, until)
+        if random_starts.laws(made):
+            usual = random_starts.times(made, p, random_starts.PILOTS)
             onset.within(made, p, min(float(usual.t_50.median()), usual.attrs["run"]))
-            return starts.followed(made, p, runs, until, seeds)
-        require(seeds is None, f"seeds = {seeds}: no weight starts at random; {starts.HOW}")
+            return random_starts.followed(made, p, runs, until, seeds)
+        require(seeds is None, f"seeds = {seeds}: no weight starts at random; {random_starts.HOW}")
         return prediction.descent(made.flow, p, runs, until)
 
     @until("t")
@@ -160,7 +163,7 @@ def theory_of(stated: Statement) -> types.SimpleNamespace:
     @sweep.over_fields
     def drawn(p: Any, seeds: int, until: float | None = None) -> xr.Dataset:
         made = onset.at_sizes(stated, p)
-        found = starts.times(made, p, seeds, until=until)
+        found = random_starts.times(made, p, seeds, until=until)
         onset.within(made, p, min(float(found.t_50.median()), found.attrs["run"]))
         return found
 
@@ -228,10 +231,10 @@ def package_theory(
     ----------
     stated : Statement
     contents : mapping of str to sequence
-        Further sections of equations, as for `theory.catalogue.catalogue`.
+        Further sections of equations, as for `theory.dynamics.catalogue.catalogue`.
     numbers : mapping of str to (callable, str)
         Further numbers of the onset by name: a function of parameters, left out where its guard
-        (`theory.scope.guard`) refuses them, and a label.
+        (`theory.call.scope.guard`) refuses them, and a label.
 
     Returns
     -------

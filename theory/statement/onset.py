@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory import scope
-from theory.conserved import linearised
+from theory.call import scope
+from theory.dynamics.conserved import linearised
 from theory.onset import Onset, tabulated
-from theory.parameters import ParameterError
-from theory.statement import kept, passage, rare, starts
-from theory.statement.derived import Derived
-from theory.statement.starts import EVENTS
-from theory.statement.stated import Statement
-from theory.statement.tree import require
+from theory.call.parameters import ParameterError
+from theory.statement.derivation import derivation_store
+from theory.statement.randomness import passage, rare_starts, random_starts
+from theory.statement.derivation.derived import Derived
+from theory.statement.randomness.random_starts import EVENTS
+from theory.statement.words.stated import Statement
+from theory.statement.words.tree import require
 
 FIRST, LONGEST = 1.0, 1e9  # lengths of a run that looks for its own end
 SETTLED = 0.02  # part of the loss's fall that the second half of a run may add
@@ -50,10 +51,10 @@ def onset(made: Derived, p: Any, until: float | None = None, fluctuations: bool 
     Raises
     ------
     ParameterError
-        If a size or number has no value, or there are no fluctuations (`theory.solution.solve`).
+        If a size or number has no value, or there are no fluctuations (`theory.dynamics.solution.solve`).
     """
     made = concrete(made, p)
-    if starts.laws(made):
+    if random_starts.laws(made):
         return _random(made, p, until, fluctuations)
     flow = made.flow
     curve = _run(flow, p, until)
@@ -125,7 +126,7 @@ def _noise(p: Any, times: Any) -> dict[str, tuple[float, str]]:
 def _random(made: Derived, p: Any, until: float | None, fluctuations: bool) -> Onset:
     """Times of drawn starts, and their closed form."""
     narrow(made, p)
-    drawn = starts.times(made, p, DRAWS, until=until)
+    drawn = random_starts.times(made, p, DRAWS, until=until)
     run, begun, end = (drawn.attrs[k] for k in ("run", "loss_start", "loss_end"))
     numbers: dict[str, tuple[Any, ...]] = {
         "draws": (DRAWS, "starts that were drawn"),
@@ -140,12 +141,12 @@ def _random(made: Derived, p: Any, until: float | None, fluctuations: bool) -> O
         label = f"half of its fall, by {q:.0%} of starts"
         value = np.quantile(drawn.t_50, q, method="inverted_cdf")
         numbers[f"t_50_{q:.0%}".rstrip("%")] = (float(value), label, "t")
-    never, error = rare.share(made, p, drawn, lambda of: np.isinf(np.asarray(of["t_90"])))
+    never, error = rare_starts.share(made, p, drawn, lambda of: np.isinf(np.asarray(of["t_90"])))
     label = "share of starts that do not get through it within the run"
     numbers["never"] = (never, label + (f", +- {error:.2g}" if error else ""))
-    notes = [f"{starts.ASSUMED}; against students: verify.trajectories"]
+    notes = [f"{random_starts.ASSUMED}; against students: verify.trajectories"]
     for name in made.observables:
-        share, error = rare.share(made, p, drawn, _positive(name))
+        share, error = rare_starts.share(made, p, drawn, _positive(name))
         if 0 < share < 1 - never:
             numbers[f"P_{name}"] = (share, f"share of starts with {name} > 0 then, +- {error:.2g}")
     found = passage.passage(made, p, half := (begun + end) / 2, round(run / p.eta))
@@ -194,7 +195,7 @@ def narrow(made: Derived, p: Any) -> float:
     """Refuse entries that scatter widely about the means of their classes; the largest standard
     deviation.
     """
-    scatter = {w: math.sqrt(x) for w, x in starts.variances(made, p).items()}
+    scatter = {w: math.sqrt(x) for w, x in random_starts.variances(made, p).items()}
     for w, size in scatter.items():
         if size > SMALL:  # at 0.5 the 5% quantile of a copying head was seen to be off by 8%
             begun = f"start of {w.name}: entries of {w.start} have standard deviation {size:.3g}"
@@ -218,7 +219,7 @@ def within(made: Derived, p: Any, time: float) -> list[str]:
         return ["growth outside of the classes: not known, as the inputs are too many to list"]
     grown = np.exp(min(rates[1] * time, 700.0))
     if grown > GROWN and widest * grown > SMALL:
-        names = ", ".join(f"start of {w.name}" for w in starts.laws(made))
+        names = ", ".join(f"start of {w.name}" for w in random_starts.laws(made))
         said = f"{names}: entries leave the means of their classes at the rate {rates[1]:.3g}"
         inside = f"(these grow at {rates[0]:.3g})"
         scope.refuse([f"{said} {inside}: no flow of classes describes these students; train them"])
@@ -236,9 +237,9 @@ def _curves(made: Derived, p: Any, drawn: xr.Dataset, found: Any) -> dict[str, x
     shares = {"drawn starts": ("t", (drawn.t_50.values[:, None] <= t).mean(0))}
     if not isinstance(found, str):
         shares["closed form"] = ("t", 1 - found.later(t))
-    x = starts.ordered(made, starts.starts(made, p, SHOWN))
+    x = random_starts.ordered(made, random_starts.starts(made, p, SHOWN))
     steps = np.unique(np.rint(t / p.eta).astype(int))
-    losses = starts.Bulk(made.flow, p).at(x, steps)["loss"]
+    losses = random_starts.Bulk(made.flow, p).at(x, steps)["loss"]
     each = {f"start {k}": ("t", loss) for k, loss in enumerate(losses, 1)}
     return {
         "loss": xr.Dataset(each, {"t": p.eta * steps}, {"marks": []}),
@@ -275,7 +276,7 @@ def at_sizes(stated: Statement, p: Any) -> Derived:
 
 @functools.lru_cache(maxsize=16)  # the flow of written sums takes seconds
 def _written(stated: Statement, sizes: tuple[tuple[str, int], ...]) -> Derived:
-    return kept.derived(stated).written(dict(sizes))
+    return derivation_store.derived(stated).written(dict(sizes))
 
 
 def sized(stated: Statement, p: Any) -> dict[str, int]:

@@ -17,11 +17,11 @@ from typing import Any
 
 import sympy as sp
 
-from theory import notation
-from theory.flow import Flow
-from theory.notation import Forms
-from theory.statement.derived import POPULATION, TIME
-from theory.statement.tree import require
+from theory.symbols import notation
+from theory.dynamics.flow import Flow
+from theory.symbols.notation import Forms
+from theory.statement.derivation.derived import POPULATION, TIME
+from theory.statement.words.tree import require
 
 Unit = tuple[str, int]  # of the student (``w``) or of the teacher (``b``), from 1
 GAUSSIAN = "standard Gaussian inputs"

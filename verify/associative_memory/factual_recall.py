@@ -23,14 +23,14 @@ from theory.associative_memory.factual_recall import (
 )
 from theory.associative_memory.factual_recall import timescales as times
 from theory.associative_memory.factual_recall.dynamics import NAMES, PARTS, recall
-from theory.parameters import stated
+from theory.call.parameters import stated
 from theory.runtime import plotting
-from theory.statement import kept
-from verify import ensemble
+from theory.statement.derivation import derivation_store
+from verify.checks import ensemble_source
 from verify import trajectories as curves
-from verify.check import Band, Check, Sides, identity, sampled, with_notes
-from verify.emergence import first_crossing
-from verify.report import Report, Request, Table, derivations
+from verify.checks.check import Band, Check, Sides, identity, sampled, with_notes
+from verify.compare.emergence import first_crossing
+from verify.checks.report import Report, Request, Table, derivations
 from verify.statement.printed import Point, generic, numbers_of
 
 # The statement of factual recall against autograd
@@ -41,12 +41,12 @@ P = Parameters(S=6, R=4, D=3, noise_tokens=5, T=5, epsilon=0.5)
 
 def derived(_: Table) -> list[Check]:
     """Loss, sizes, gradients of all weights, frozen ones among them, and steps of descent."""
-    return generic(kept.derived(recall()))
+    return generic(derivation_store.derived(recall()))
 
 
 def printed(eq: Table) -> list[Check]:
     """Factorised loss and its two parts, of every fact; rates of attention and value gains."""
-    made = kept.derived(recall())
+    made = derivation_store.derived(recall())
     x = Point(made, dynamics.flow(), NAMES, numbers_of(P, made))
     sides = Sides(eq, *AUTOGRAD)
     sides.add("loss", "recall_loss", x.known, x.each["loss"])
@@ -114,7 +114,7 @@ def crossing(losses: xr.DataArray, share: float) -> np.ndarray:
 
 def timescales(request: Request) -> Report:
     """Checks on one ensemble, then on sweeps."""
-    checks, notes = emergence(*ensemble.get(request))
+    checks, notes = emergence(*ensemble_source.get(request))
     scaled, more, sweeps = scaling(progress=request.progress)
     return Report(checks + scaled, notes + more, draw=lambda: draw(sweeps))
 

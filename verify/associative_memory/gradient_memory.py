@@ -7,11 +7,11 @@ import torch
 from sympy import Indexed, Sum
 from torch import Tensor
 
-from simulate.gradient_flow import Weights, integrate, rates
+from simulate.training.gradient_flow import Weights, integrate, rates
 from theory.associative_memory.gradient_memory import Parameters, equations, margin
-from theory.equation import Equation
-from verify.check import Check, Sides, identity
-from verify.report import Table, derivations
+from theory.equations.equation import Equation
+from verify.checks.check import Check, Sides, identity
+from verify.checks.report import Table, derivations
 
 # The gradient lemma, one step, and the gradient flow, against autograd in double precision
 

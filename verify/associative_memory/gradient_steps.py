@@ -6,8 +6,8 @@ import numpy as np
 
 from simulate.associative_memory.gradient_steps import Parameters, run
 from theory.associative_memory.gradient_steps import equations, second_gradient
-from verify.check import Check, at_least, at_most, sampled
-from verify.report import reporting
+from verify.checks.check import Check, at_least, at_most, sampled
+from verify.checks.report import reporting
 
 # Three gradient steps
 

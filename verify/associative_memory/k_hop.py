@@ -17,9 +17,9 @@ from theory.associative_memory.k_hop import (
     over_hops,
 )
 from theory.associative_memory.k_hop.overlaps import STAGE, overlap, phi
-from verify.check import Check, identity, listed
-from verify.emergence import first_crossing
-from verify.report import reporting
+from verify.checks.check import Check, identity, listed
+from verify.compare.emergence import first_crossing
+from verify.checks.report import reporting
 
 # k hops
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from simulate.associative_memory.noisy_bigram import Learner, Parameters, one_step
 from theory.associative_memory.noisy_bigram import equations, feed_forward_success, value_recovered
-from verify.check import Band, Check, identity, listed, near, sampled
-from verify.report import reporting
+from verify.checks.check import Band, Check, identity, listed, near, sampled
+from verify.checks.report import reporting
 
 # Noisy bigrams
 

@@ -17,8 +17,8 @@ from theory.associative_memory.superposition import (
     marginal_cdf,
     sphere_recall,
 )
-from verify.check import Band, Check, at_most, identity, listed, near, sampled
-from verify.report import reporting
+from verify.checks.check import Band, Check, at_most, identity, listed, near, sampled
+from verify.checks.report import reporting
 
 # Superposed memories
 

@@ -12,10 +12,10 @@ from simulate.associative_memory.trigger_task import Learner, Parameters, train
 from simulate.associative_memory.trigger_task.student import Simplified
 from theory.associative_memory.symbols import K, N, T
 from theory.associative_memory.trigger_task import equations, trigger
-from theory.lowered import entry_by_entry
-from verify.check import Check, at_least, at_most, identity, listed, near, sampled
-from verify.emergence import first_crossing
-from verify.report import Report, Request, reporting
+from theory.numbers.lowered import entry_by_entry
+from verify.checks.check import Check, at_least, at_most, identity, listed, near, sampled
+from verify.compare.emergence import first_crossing
+from verify.checks.report import Report, Request, reporting
 
 # The trigger task
 

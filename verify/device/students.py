@@ -17,11 +17,11 @@ import xarray as xr
 from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from simulate import learner, pool
+from simulate.training import learner, pool
 from simulate.state_tracking.gradients import Plain
 from simulate.systems import STUDENTS, student
-from simulate.training import System
-from verify.check import Check, at_least, identity, vanishing
+from simulate.training.plan import System
+from verify.checks.check import Check, at_least, identity, vanishing
 
 CPU = torch.device("cpu")
 SHAKE = 0.3  # perturbation of the weights before gradients are compared, as many start at zero

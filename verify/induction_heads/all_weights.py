@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from simulate.induction_heads import standard, train
-from simulate.pool import one_thread
+from simulate.training.pool import one_thread
 from theory.induction_heads import predict
 from theory.induction_heads.all_weights import descent as times
 from theory.induction_heads.all_weights import law
 from theory.induction_heads.parameters import StandardParameters
-from verify.check import Band, Check, Noted, identity, listed, sampled, together, with_notes
-from verify.emergence import first_crossing
+from verify.checks.check import Band, Check, Noted, identity, listed, sampled, together, with_notes
+from verify.compare.emergence import first_crossing
 from verify.induction_heads import flow_laws, gaussian
 from verify.induction_heads.all_weights_equations import Network
 from verify.induction_heads.flow_laws import QUERIES, dropped, limit, orthonormal

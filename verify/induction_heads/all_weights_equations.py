@@ -11,7 +11,7 @@ import torch
 
 from simulate.induction_heads import student as task
 from simulate.induction_heads.student import NAMES, THREE, Student, assemble, project, squared_error
-from theory.equation import Equation
+from theory.equations.equation import Equation
 from theory.induction_heads import Parameters
 from theory.induction_heads.all_weights import plateau
 from theory.induction_heads.all_weights.plateau import FIVE
@@ -20,7 +20,7 @@ from theory.induction_heads.all_weights.scores import THETA
 from theory.induction_heads.network import ENDS, MASKS
 from theory.induction_heads.symbols import N as N_symbol
 from theory.induction_heads.symbols import alpha, beta, gamma, q
-from verify.check import Check, identity, listed
+from verify.checks.check import Check, identity, listed
 from verify.rates import rates
 
 # The full network at given values of the nineteen pseudo-parameters, and at random values of

@@ -9,7 +9,7 @@ import numpy as np
 
 from simulate.induction_heads import contexts, train
 from simulate.induction_heads.student import NAMES
-from simulate.pool import one_thread
+from simulate.training.pool import one_thread
 from theory import induction_heads as ih
 from theory.induction_heads import bursty
 from theory.induction_heads.all_weights import burst, recent
@@ -17,11 +17,11 @@ from theory.induction_heads.all_weights import law as laws
 from theory.induction_heads.all_weights.burst import loss_and_gradient
 from theory.induction_heads.bursty import Parameters, emergence_time, stated
 from theory.induction_heads.network import ENDS
-from verify.check import Check, Noted, identity, listed, together, with_notes
-from verify.emergence import first_crossing
+from verify.checks.check import Check, Noted, identity, listed, together, with_notes
+from verify.compare.emergence import first_crossing
 from verify.induction_heads import all_weights
 from verify.induction_heads.all_weights_equations import EXACT, EXACT_WHY, Network, Table, point
-from verify.report import Report, Request
+from verify.checks.report import Report, Request
 from verify.statement.emergence import approached, emergence
 
 # How the time of a head on a burst approaches that at large N

@@ -3,6 +3,6 @@
 from simulate.induction_heads.learner import DISENTANGLED
 from theory.induction_heads import Parameters
 from theory.induction_heads.structure import HEAD
-from verify.ensemble import of_system
+from verify.checks.ensemble_source import of_system
 
 SOURCE = of_system(DISENTANGLED, Parameters.demo(), "48", HEAD)

@@ -12,8 +12,8 @@ from simulate.induction_heads import train
 from theory import induction_heads as ih
 from theory.induction_heads import Parameters, drop, dynamics, emergence
 from theory.induction_heads.symbols import N as N_symbol
-from verify.check import Check, identity, listed, near, vanishing, with_notes
-from verify.emergence import Times, first_crossing
+from verify.checks.check import Check, identity, listed, near, vanishing, with_notes
+from verify.compare.emergence import Times, first_crossing
 from verify.rates import rates
 
 # Settings of students on orthonormal data, and events in runs of any

@@ -15,13 +15,14 @@ from torch import Tensor
 from simulate.induction_heads import student as task
 from simulate.induction_heads import train
 from simulate.induction_heads.student import NAMES, Nineteen, squared_error
-from simulate.pool import one_thread
-from simulate.streams import of_torch
-from theory.induction_heads import Parameters, gaussian
+from simulate.training.pool import one_thread
+from simulate.training.streams import of_torch
+from theory.induction_heads import Parameters
+from theory.induction_heads.all_weights import gaussian
 from theory.induction_heads.all_weights import descent
 from theory.induction_heads.all_weights.running import loss_and_gradient
 from theory.induction_heads.onset import all_weights_times
-from verify.check import Band, Check, Noted, identity, listed, sampled, with_notes
+from verify.checks.check import Band, Check, Noted, identity, listed, sampled, with_notes
 from verify.induction_heads.flow_laws import dropped, limit
 
 # Population loss on Gaussian data to first order in 1/D, computed from the network

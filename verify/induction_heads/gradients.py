@@ -19,7 +19,7 @@ from theory.induction_heads.network import ENDS
 from theory.induction_heads.structure import HEAD
 from theory.induction_heads.symbols import N as N_symbol
 from theory.induction_heads.symbols import alpha, beta, d, gamma, k, l, q
-from verify.check import Check, Sides, identity, listed, vanishing
+from verify.checks.check import Check, Sides, identity, listed, vanishing
 from verify.induction_heads import all_weights_equations
 from verify.induction_heads.all_weights_equations import (
     BY_AUTOGRAD,
@@ -31,7 +31,7 @@ from verify.induction_heads.all_weights_equations import (
 )
 from verify.induction_heads.all_weights_equations import POINT_SIZES as SIZES
 from verify.induction_heads.symmetry import theorem_1
-from verify.report import Table, derivations
+from verify.checks.report import Table, derivations
 
 # Scores, attention and loss for every query and both masks against the network
 

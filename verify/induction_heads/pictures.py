@@ -14,7 +14,7 @@ from simulate.induction_heads import standard, train
 from simulate.induction_heads.student import NAMES, THREE, assemble, project
 from theory.induction_heads import Parameters
 from theory.induction_heads.parameters import StandardParameters
-from verify.check import Band, Check, at_least, listed, near, sampled
+from verify.checks.check import Band, Check, at_least, listed, near, sampled
 from verify.induction_heads.flow_laws import dropped
 
 SEEDS, ABLATED = range(8), range(6)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from theory import induction_heads as ih
-from verify.check import Check, listed
+from verify.checks.check import Check, listed
 from verify.induction_heads import all_weights_equations, flow_laws
 from verify.induction_heads.flow_laws import emergence
 from verify.rates import rates

@@ -16,9 +16,9 @@ import torch
 from simulate.induction_heads import student
 from simulate.induction_heads.student import NAMES, Student, assemble, project, squared_error
 from theory.induction_heads import structure
-from verify.check import Check, at_least, identity, listed, vanishing
+from verify.checks.check import Check, at_least, identity, listed, vanishing
 from verify.induction_heads.all_weights_equations import CLOSE
-from verify.report import Table
+from verify.checks.report import Table
 
 Rotation = tuple[np.ndarray, np.ndarray, np.ndarray]  # of items, labels, codes
 CHUNK = 2048  # number of group elements per batch

@@ -14,9 +14,9 @@ import xarray as xr
 from simulate.induction_heads import train
 from theory.induction_heads import Parameters
 from theory.runtime import plotting
-from verify import ensemble
-from verify.check import Band, Check, Noted, at_least, sampled, together
-from verify.emergence import Times, first_crossing, power
+from verify.checks import ensemble_source
+from verify.checks.check import Band, Check, Noted, at_least, sampled, together
+from verify.compare.emergence import Times, first_crossing, power
 from verify.induction_heads import all_weights as every_weight
 from verify.induction_heads import flow_laws, pictures
 from verify.induction_heads.flow_laws import (
@@ -28,7 +28,7 @@ from verify.induction_heads.flow_laws import (
     limit,
     orthonormal,
 )
-from verify.report import Report, Request
+from verify.checks.report import Report, Request
 
 NAMES = ("T_gamma", "T_beta", "T_alpha", "T_drop")
 RATE = 0.1  # step size in t
@@ -233,7 +233,7 @@ def all_weights(**more: Any) -> tuple[list[Check], list[str], dict[str, Any]]:
 
 def report(request: Request) -> Report:
     """Checks on one ensemble, then all others."""
-    checks, notes = emergence(*ensemble.get(request), **request.training)
+    checks, notes = emergence(*ensemble_source.get(request), **request.training)
     if not request.full:
         notes += request.left_out(
             "students of several sizes and their exponents, Figs. 2, 5 and 6, Gaussian data, all "

@@ -6,13 +6,13 @@ from typing import Any
 
 import xarray as xr
 
-from theory import titles
+from theory.equations import titles
 from theory.induction_heads import Parameters, predict
 from theory.induction_heads.structure import HEAD
 from theory.runtime import plotting
-from verify import ensemble
-from verify.check import Band
-from verify.report import Report, Request
+from verify.checks import ensemble_source
+from verify.checks.check import Band
+from verify.checks.report import Report, Request
 from verify.trajectories import compare, overlay
 
 NOISE = "noise of batches of 32, of order 1/batch"
@@ -29,7 +29,7 @@ BANDS = {
 
 def report(request: Request) -> Report:
     """Compare the three pseudo-parameters and the loss of students with noiseless descent."""
-    p, runs = ensemble.get(request)
+    p, runs = ensemble_source.get(request)
     comparison = compare(predict(p, runs), runs, BANDS if p == Parameters.demo() else None)
     return Report(
         comparison.checks,

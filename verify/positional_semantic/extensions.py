@@ -10,7 +10,7 @@ import xarray as xr
 
 from simulate.positional_semantic import train
 from theory.positional_semantic import Parameters, solve
-from verify.check import Z_MAX, Band, Check, at_least, estimated, listed, sampled
+from verify.checks.check import Z_MAX, Band, Check, at_least, estimated, listed, sampled
 from verify.positional_semantic.minima import at_infinity, shift, trained
 
 # Quantitative checks of the figures of App. E: slices and the other target (Figs. 8, 9), the

@@ -16,19 +16,13 @@ from simulate.positional_semantic import student
 from simulate.positional_semantic.gamp import gamp, risk_gradient
 from simulate.positional_semantic.learner import polish
 from simulate.positional_semantic.student import Problem
-from theory.numeric import function
-from theory.positional_semantic import (
-    Parameters,
-    equations,
-    fixed_point,
-    free_entropy,
-    prox,
-    symbols,
-)
+from theory.numbers.numeric import function
+from theory.positional_semantic import Parameters, equations, fixed_point, free_entropy, prox
+from theory.positional_semantic.model import symbols
 from theory.positional_semantic.channel import averages
 from theory.positional_semantic.fixed_point import FixedPoint, solve
-from verify.check import Band, Check, Sides, identity, listed, near, vanishing
-from verify.report import Table, derivations
+from verify.checks.check import Band, Check, Sides, identity, listed, near, vanishing
+from verify.checks.report import Table, derivations
 
 AUTOGRAD = 1e-9, "autograd in float64"
 STEP = 1e-2  # in alpha, and relative in order parameters

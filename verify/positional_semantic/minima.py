@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from simulate import pool
+from simulate.training import pool
 from simulate.positional_semantic import student as task
 from simulate.positional_semantic import train
 from simulate.positional_semantic.gamp import gamp
 from simulate.positional_semantic.student import initial_weights
 from theory.positional_semantic import Parameters, general, solve
-from verify.check import Band, Check, estimated, sampled, with_notes
+from verify.checks.check import Band, Check, estimated, sampled, with_notes
 
 # Statistics for thresholds from samples over seeds
 

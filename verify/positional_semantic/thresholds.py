@@ -17,14 +17,14 @@ import xarray as xr
 
 from simulate.positional_semantic import train
 from simulate.positional_semantic.linear import fit_linear
-from theory import titles
-from theory.parameters import ParameterError
+from theory.equations import titles
+from theory.call.parameters import ParameterError
 from theory.positional_semantic import Parameters
 from theory.positional_semantic.branches import thresholds
-from theory.positional_semantic.parameters import DESCENT
+from theory.positional_semantic.model.parameters import DESCENT
 from theory.runtime import plotting
-from theory.titles import described
-from verify.check import estimated
+from theory.equations.titles import described
+from verify.checks.check import estimated
 from verify.positional_semantic import extensions, minima
 from verify.positional_semantic.minima import (
     DEMO,
@@ -36,7 +36,7 @@ from verify.positional_semantic.minima import (
     over_d,
     trained,
 )
-from verify.report import Report, Request
+from verify.checks.report import Report, Request
 
 SEEDS, FEW = "128", "16"  # with and without --full
 BLOCKS = 3  # factor on the number of seeds for alpha_c: a difference of losses scatters most

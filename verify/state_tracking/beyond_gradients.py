@@ -11,11 +11,13 @@ from sympy import KroneckerDelta
 from torch import Tensor
 
 from simulate.state_tracking.student import Student
-from theory.state_tracking import Parameters, definitions, dressed, task
-from theory.state_tracking.symbols import i as i_symbol
-from theory.state_tracking.symbols import k as k_symbol
-from verify.check import Check, Sides, identity, listed, sampled
-from verify.report import Table, sided
+from theory.state_tracking import Parameters
+from theory.state_tracking.model import definitions, task
+from theory.state_tracking.single_students import dressed
+from theory.state_tracking.model.symbols import i as i_symbol
+from theory.state_tracking.model.symbols import k as k_symbol
+from verify.checks.check import Check, Sides, identity, listed, sampled
+from verify.checks.report import Table, sided
 from verify.state_tracking.flow_gradients import AUTOGRAD, DRAWS, EXACT, GENERATOR, Inputs, P
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from simulate import runs as store
+from simulate.store import runs as store
 from simulate.state_tracking import train
 from simulate.state_tracking.learner import SYSTEM
 from theory.state_tracking import Parameters
-from verify.admission import admitted
-from verify.check import Band
-from verify.ensemble import of_system
+from verify.checks.admission import admitted
+from verify.checks.check import Band
+from verify.checks.ensemble_source import of_system
 
 ALPHA = 12.0
 SHIPPED = Path(__file__).with_name("ensembles")

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from theory import ParameterError, titles
+from theory import ParameterError
+from theory.equations import titles
 from theory import state_tracking as st
 from theory.runtime import plotting
 from theory.state_tracking import Parameters
-from theory.state_tracking.levels import BEST, LEVELS
-from verify.check_table import percent
-from verify.emergence import first_crossing
-from verify.report import Report, Request
+from theory.state_tracking.single_students.levels import BEST, LEVELS
+from verify.checks.check_table import percent
+from verify.compare.emergence import first_crossing
+from verify.checks.report import Report, Request
 from verify.state_tracking import ensemble
 from verify.state_tracking.ladder import (
     ABSOLUTE,
@@ -177,7 +178,7 @@ def climb(
     p, runs : Parameters, Dataset
         Students over ``(seed, alpha)``, measured at time 0.
     levels : iterable of str
-        Names in `theory.state_tracking.levels.LEVELS`.
+        Names in `theory.state_tracking.single_students.levels.LEVELS`.
 
     Returns
     -------

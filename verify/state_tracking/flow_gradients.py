@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from simulate.state_tracking.student import Student
-from theory.equation import Equation
-from theory.state_tracking import Parameters, dynamics, task
-from theory.state_tracking.mean_field import ALL, OWN
-from verify.check import Check, Sides, identity, listed, sampled
-from verify.report import Table, sided
+from theory.equations.equation import Equation
+from theory.state_tracking import Parameters, dynamics
+from theory.state_tracking.model import task
+from theory.state_tracking.model.mean_field import ALL, OWN
+from verify.checks.check import Check, Sides, identity, listed, sampled
+from verify.checks.report import Table, sided
 
 # All inputs of a tiny task, on which the checks of gradients evaluate equations and autograd
 

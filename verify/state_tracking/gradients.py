@@ -11,9 +11,10 @@ import torch
 
 from simulate.state_tracking.gradients import Grouped, Plain
 from simulate.state_tracking.student import Student, Students
-from theory.state_tracking import Parameters, equations, task
-from verify.check import Check, identity, listed
-from verify.report import Table, derivations
+from theory.state_tracking import Parameters, equations
+from theory.state_tracking.model import task
+from verify.checks.check import Check, identity, listed
+from verify.checks.report import Table, derivations
 from verify.state_tracking.beyond_gradients import (
     attention_constant,
     attention_derivatives,

@@ -8,13 +8,13 @@ import numpy as np
 import xarray as xr
 from scipy.stats import sem
 
-from simulate import pool
+from simulate.training import pool
 from theory.state_tracking import Parameters
-from theory.state_tracking.fixed_disorder import FixedDisorder
-from theory.state_tracking.integrate import solve
-from theory.state_tracking.levels import LEVELS
-from theory.state_tracking.realisation import Realisation, Start
-from verify.emergence import first_crossing
+from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
+from theory.state_tracking.single_students.integrate import solve
+from theory.state_tracking.single_students.levels import LEVELS
+from theory.state_tracking.single_students.realisation import Realisation, Start
+from verify.compare.emergence import first_crossing
 from verify.state_tracking import ensemble
 
 # Levels of theory by name; settings with all levels, and those with levels `ON_GRID`.

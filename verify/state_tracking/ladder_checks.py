@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import scipy.stats
 
-from simulate import pool
-from theory.state_tracking.fixed_disorder import FixedDisorder
-from theory.state_tracking.integrate import data_scatter, half_times
-from theory.state_tracking.levels import DRAWS
-from theory.state_tracking.realisation import Realisation, Start
-from verify.check import Band, Check, at_most, estimated, listed, near
-from verify.emergence import first_crossing
+from simulate.training import pool
+from theory.state_tracking.single_students.fixed_disorder import FixedDisorder
+from theory.state_tracking.single_students.integrate import data_scatter, half_times
+from theory.state_tracking.single_students.levels import DRAWS
+from theory.state_tracking.single_students.realisation import Realisation, Start
+from verify.checks.check import Band, Check, at_most, estimated, listed, near
+from verify.compare.emergence import first_crossing
 from verify.state_tracking import ensemble
 from verify.state_tracking.ladder import (
     CAVITY,

@@ -10,7 +10,7 @@ from theory.state_tracking import composite, exact, thermodynamic_limit
 from theory.state_tracking.composite import lock_function
 from theory.state_tracking.onset import equations as onset_equations
 from theory.state_tracking.quadrature import emergence_time
-from verify.check import Check, listed
+from verify.checks.check import Check, listed
 from verify.rates import rates
 
 LENGTHS = 4.0 ** np.arange(6, 11)

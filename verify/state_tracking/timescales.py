@@ -8,17 +8,17 @@ import xarray as xr
 
 from simulate.state_tracking import train
 from theory import state_tracking as st
-from theory.parameters import stated
+from theory.call.parameters import stated
 from theory.runtime import plotting
 from theory.state_tracking import Parameters, inversion, quadrature
-from theory.state_tracking.levels import own_start
+from theory.state_tracking.single_students.levels import own_start
 from theory.state_tracking.onset import HALF
 from theory.state_tracking.onset import equations as onset_equations
-from verify import ensemble
-from verify.check import Band, Check, Noted, at_least, identity, sampled
-from verify.emergence import first_crossing, power
+from verify.checks import ensemble_source
+from verify.checks.check import Band, Check, Noted, at_least, identity, sampled
+from verify.compare.emergence import first_crossing, power
 from verify.rates import rates
-from verify.report import Report, Request
+from verify.checks.report import Report, Request
 from verify.state_tracking.ensemble import CLOSURE, NOISY_TIMES, PAPER_TIMES, bands
 from verify.state_tracking.trajectories import noisy
 
@@ -77,7 +77,7 @@ def exact_solution(p: Parameters) -> list[Check]:
 
 def report(request: Request) -> Report:
     """Checks of one ensemble against theory, then of the exponents."""
-    checks, notes = emergence(*ensemble.get(request))
+    checks, notes = emergence(*ensemble_source.get(request))
     if not request.full:
         notes += request.left_out(
             "exponents of students in eta, L, N and d_h (minutes of training)"

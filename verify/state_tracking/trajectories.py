@@ -11,19 +11,19 @@ import xarray as xr
 
 from simulate.state_tracking.measure import untrained_statistics
 from theory import state_tracking as st
-from theory import titles
+from theory.equations import titles
 from theory.runtime import plotting
-from theory.special import gaussian_accuracy
+from theory.symbols.special import gaussian_accuracy
 from theory.state_tracking import Parameters, attention
 from theory.state_tracking import rollout as rollout_equations
-from theory.state_tracking.levels import own_start
-from theory.state_tracking.predict import ACCURACIES
+from theory.state_tracking.single_students.levels import own_start
+from theory.state_tracking.single_students.predict import ACCURACIES
 from theory.state_tracking.rollout import rollout, with_accuracy
-from theory.state_tracking.scope import FLOW
-from verify import ensemble
-from verify.check import Check, at_least, at_most, identity, listed, sampled, vanishing
-from verify.comparison import Comparison, compare
-from verify.report import Report, Request
+from theory.state_tracking.model.scope import FLOW
+from verify.checks import ensemble_source
+from verify.checks.check import Check, at_least, at_most, identity, listed, sampled, vanishing
+from verify.compare.curves import Comparison, compare
+from verify.checks.report import Report, Request
 from verify.state_tracking import ensemble as tracking
 from verify.state_tracking import fidelity
 from verify.state_tracking.ensemble import MOMENTS, OURS, PAPER, bands
@@ -106,7 +106,7 @@ def report(request: Request) -> Report:
     """Report: the requested ensemble against theory; with the shipped ensemble also that of Table
     2.
     """
-    p, runs = ensemble.get(request)
+    p, runs = ensemble_source.get(request)
     if said := FLOW.applies(p, runs):
         return beyond(p, runs, said[0])
     compared = against(p, runs)

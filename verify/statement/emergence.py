@@ -5,9 +5,9 @@ from typing import Any
 
 from simulate.statement import of
 from theory.statement import model, onset
-from theory.statement.stated import Statement
-from verify.check import Band, Check, identity, sampled, with_notes
-from verify.emergence import first_crossing
+from theory.statement.words.stated import Statement
+from verify.checks.check import Band, Check, identity, sampled, with_notes
+from verify.compare.emergence import first_crossing
 from verify.rates import rates
 
 LONGER = 1.2  # runs, than the predicted time

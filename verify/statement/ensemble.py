@@ -5,8 +5,8 @@ import types
 
 from simulate.statement import of as students
 from theory.statement import model
-from theory.statement.stated import Statement
-from verify.ensemble import Source
+from theory.statement.words.stated import Statement
+from verify.checks.ensemble_source import Source
 
 SEEDS = "8"
 

@@ -11,11 +11,11 @@ import xarray as xr
 from simulate.statement import student
 from theory.runtime import plotting
 from theory.statement import model, onset
-from theory.statement.stated import Statement
-from theory.statement.tree import require
-from verify import ensemble
-from verify.check import Check, sampled, with_notes
-from verify.report import Report, Request
+from theory.statement.words.stated import Statement
+from theory.statement.words.tree import require
+from verify.checks import ensemble_source
+from verify.checks.check import Check, sampled, with_notes
+from verify.checks.report import Report, Request
 
 MANY = 500  # seeds from which on all students are trained at once
 ROUNDING = 1e-9  # of the largest order parameter: a bias that is none
@@ -24,13 +24,13 @@ POWER = 0.2  # error of a bias or variance that a verdict must be able to see
 
 def wanted(request: Request) -> bool:
     """Whether so many seeds are asked for that they show what batches do."""
-    return request.runs is None and len(request.seed_list(ensemble.SEEDS)) >= MANY
+    return request.runs is None and len(request.seed_list(ensemble_source.SEEDS)) >= MANY
 
 
 def report(stated: Statement, request: Request) -> Report:
     """Students of all requested seeds, trained at once, against bias and spread."""
-    p = request.parameters(ensemble.of(request.model).base).run_to(request.until)
-    runs = student.train(stated, p, len(request.seed_list(ensemble.SEEDS)))
+    p = request.parameters(ensemble_source.of(request.model).base).run_to(request.until)
+    runs = student.train(stated, p, len(request.seed_list(ensemble_source.SEEDS)))
     curve = model.theory_of(stated).predict(p, fluctuations=True)
     names = [x.name for x in onset.at_sizes(stated, p).flow.state]
     return Report(*checks(names, curve, runs), draw=lambda: draw(names, curve, runs))

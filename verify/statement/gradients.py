@@ -13,18 +13,20 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import torch
 
-from simulate.learner import Descent
-from simulate.pool import one_thread
+from simulate.training.learner import Descent
+from simulate.training.pool import one_thread
 from simulate.statement import Student
 from simulate.statement import data as law
-from simulate.streams import keyed
-from theory.statement import arrays, check, model
-from theory.statement.arrays import Data, lifted
-from theory.statement.derived import Derived
-from theory.statement.stated import Statement
-from theory.statement.tree import Weight, require
-from verify.check import Band, Check, identity, listed, sampled, vanishing
-from verify.report import Report, Request
+from simulate.training.streams import keyed
+from theory.statement.evaluation import arrays
+from theory.statement.derivation import check
+from theory.statement import model
+from theory.statement.evaluation.arrays import Data, lifted
+from theory.statement.derivation.derived import Derived
+from theory.statement.words.stated import Statement
+from theory.statement.words.tree import Weight, require
+from verify.checks.check import Band, Check, identity, listed, sampled, vanishing
+from verify.checks.report import Report, Request
 
 SIZES = 3  # at which everything is compared
 STEPS, ETA = 5, 0.3  # of descent

@@ -11,13 +11,15 @@ import sympy as sp
 import torch
 
 from simulate.statement import Student
-from theory.equation import Equation
-from theory.flow import Flow
-from theory.statement import arrays, check, starts
-from theory.statement.derived import Derived
-from theory.statement.printed import spelled
-from theory.statement.stated import Statement
-from verify.check import Check, Sides, vanishing
+from theory.equations.equation import Equation
+from theory.dynamics.flow import Flow
+from theory.statement.evaluation import arrays
+from theory.statement.derivation import check
+from theory.statement.randomness import random_starts
+from theory.statement.derivation.derived import Derived
+from theory.statement.derivation.printed import spelled
+from theory.statement.words.stated import Statement
+from verify.checks.check import Check, Sides, vanishing
 from verify.statement import gradients
 
 
@@ -28,7 +30,7 @@ class Point:
     ----------
     made : Derived
     flow : Flow
-        The printed flow, as `theory.statement.printed.flow` makes it.
+        The printed flow, as `theory.statement.derivation.printed.flow` makes it.
     names : mapping of str to Symbol
         Its order parameters by their names in the derivation.
     numbers : mapping of str to float
@@ -57,7 +59,7 @@ class Point:
         taken = student.taken(data)
         weights = {w: torch.tensor(x) for w, x in told.weights.items()}
         _, slopes = student.gradients(weights, taken)
-        means = starts.means(made, told.members, {w: x.numpy() for w, x in slopes.items()})
+        means = random_starts.means(made, told.members, {w: x.numpy() for w, x in slopes.items()})
         moved = {c.symbol: -float(means[c.symbol.name]) for c in made.classes}
         order = {names[x.name]: combined for x, combined in made.quotient.order.items()}
         values = {x: float(combined.subs(told.values)) for x, combined in order.items()}

@@ -8,14 +8,15 @@ import numpy as np
 import xarray as xr
 
 from simulate.statement import of as students
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from theory.runtime import plotting
-from theory.statement import model, onset, passage, starts
-from theory.statement.stated import Statement
-from verify import ensemble
-from verify.check import Check, at_least, sampled, vanishing, with_notes
-from verify.emergence import first_crossing
-from verify.report import Report, Request
+from theory.statement import model, onset
+from theory.statement.randomness import passage, random_starts
+from theory.statement.words.stated import Statement
+from verify.checks import ensemble_source
+from verify.checks.check import Check, at_least, sampled, vanishing, with_notes
+from verify.compare.emergence import first_crossing
+from verify.checks.report import Report, Request
 
 DRAWS = 4000
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -27,9 +28,9 @@ WIDE = 1.0  # error of a variance that a verdict must be able to see: entries of
 def report(stated: Statement, request: Request) -> Report:
     """Law of the starts, times of single seeds, and how their error falls with the weights."""
     if request.runs is None and request.until is None:
-        p = request.parameters(ensemble.of(request.model).base)
+        p = request.parameters(ensemble_source.of(request.model).base)
         request = dataclasses.replace(request, until=length(stated, p))
-    p, runs = ensemble.get(request)
+    p, runs = ensemble_source.get(request)
     drawn = model.theory_of(stated).emergence_times(p, seeds=DRAWS)
     rows, notes = checks(stated, p, runs, drawn)
     if half := halved(stated, p):
@@ -51,7 +52,7 @@ def length(stated: Statement, p: Any) -> float:
 
 def halved(stated: Statement, p: Any) -> Any:
     """Parameters with initial weights half as large, if one number gives the size of all."""
-    sizes = {law.size for law in starts.laws(model.theory_of(stated).derived()).values()}
+    sizes = {law.size for law in random_starts.laws(model.theory_of(stated).derived()).values()}
     size = sizes.pop()
     single = not sizes and size.is_Symbol and getattr(p, size.name)
     return p.replace(**{size.name: getattr(p, size.name) / 2}) if single else None
@@ -110,8 +111,8 @@ def checks(stated: Statement, p: Any, runs: xr.Dataset, drawn: xr.Dataset) -> It
         ours, theirs = (np.quantile(x[both], QUANTILES) for x in (predicted, measured))
         worst = np.abs(ours / theirs - 1).max()
         yield f"single students off by {np.sqrt((off**2).mean()):.2%} (root mean square), quantiles 5 to 95% by {worst:.2%}"
-    x = starts.ordered(made, starts.starts(made, p, DRAWS))
-    ends = starts.Bulk(made.flow, p).at(x, runs.step.values[-1:])
+    x = random_starts.ordered(made, random_starts.starts(made, p, DRAWS))
+    ends = random_starts.Bulk(made.flow, p).at(x, runs.step.values[-1:])
     for name in made.observables:
         share = float((ends[name] > 0).mean())
         if 0 < share < 1:

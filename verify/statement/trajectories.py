@@ -8,15 +8,15 @@ import numpy as np
 import xarray as xr
 
 from simulate.statement.data import coinciding
-from theory import titles
+from theory.equations import titles
 from theory.runtime import plotting
 from theory.statement import model, onset
-from theory.statement import starts as random
-from theory.statement.arrays import Data, counted
-from theory.statement.stated import Statement
-from verify import ensemble
-from verify.check import IDENTITY, Band, Check, identity
-from verify.report import Report, Request
+from theory.statement.randomness import random_starts as random
+from theory.statement.evaluation.arrays import Data, counted
+from theory.statement.words.stated import Statement
+from verify.checks import ensemble_source
+from verify.checks.check import IDENTITY, Band, Check, identity
+from verify.checks.report import Report, Request
 from verify.statement import fluctuations, starts
 from verify.trajectories import compare, overlay
 
@@ -79,7 +79,7 @@ def of(stated: Statement) -> types.SimpleNamespace:
             return starts.report(stated, request)
         if fluctuations.wanted(request):
             return fluctuations.report(stated, request)
-        p, runs = ensemble.get(request)
+        p, runs = ensemble_source.get(request)
         return Report(
             checks(stated, p, runs), [lag(stated, p, runs)], draw=lambda: draw(stated, p, runs)
         )

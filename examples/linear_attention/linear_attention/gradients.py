@@ -12,11 +12,11 @@ from linear_attention import simulate as students
 from linear_attention.parameters import Parameters
 from linear_attention.statement import regression
 from linear_attention.theory import equations
-from simulate.gradient_flow import rates as moved_by
-from theory.special import gauss_legendre
-from theory.statement import kept
-from verify.check import Check, Sides, against, at_least, identity, sampled, vanishing
-from verify.report import Table, derivations, sided
+from simulate.training.gradient_flow import rates as moved_by
+from theory.symbols.special import gauss_legendre
+from theory.statement.derivation import derivation_store
+from verify.checks.check import Check, Sides, against, at_least, identity, sampled, vanishing
+from verify.checks.report import Table, derivations, sided
 from verify.statement.printed import Entries, every, generic, invariant, rates
 
 Group = Callable[[Table], list[Check]]
@@ -164,7 +164,7 @@ def drawn(table: Table) -> list[Check]:
 
 def derived(_: Table) -> list[Check]:
     """Derived classes, gradients of all weights and descent of one head."""
-    return generic(kept.derived(regression("one head")), 1)
+    return generic(derivation_store.derived(regression("one head")), 1)
 
 
 def plain_of(attention: str, R: int = 1) -> Group:

@@ -14,11 +14,11 @@ from linear_attention.parameters import Parameters
 from linear_attention.simulate import Weights, train
 from linear_attention.theory import drops as any_start
 from linear_attention.theory import equations, level, merged_time
-from simulate.gradient_flow import integrate
-from verify.check import Check, Sides, against, identity, near, sampled, vanishing
-from verify.emergence import first_crossing, smooth_crossing
+from simulate.training.gradient_flow import integrate
+from verify.checks.check import Check, Sides, against, identity, near, sampled, vanishing
+from verify.compare.emergence import first_crossing, smooth_crossing
 from verify.rates import rates
-from verify.report import Report, Request, Table, gathered
+from verify.checks.report import Report, Request, Table, gathered
 from verify.statement.printed import every
 
 ODE = 1e-6, "ODE of all weights at 1e-10"

@@ -10,9 +10,9 @@ from linear_attention import statement as S
 from linear_attention.parameters import MERGED, WHITE_DATA, Parameters, applies
 from linear_attention.statement import D, U, c, d, g, h, i, j, k, kappa, l, lam, rate, t, u
 from theory import Equation, Flow, delta_sum, proved, symbol, vanishes, written_as
-from theory.catalogue import cache, catalogue
-from theory.clocks import delay
-from theory.statement.wick import at_size
+from theory.dynamics.catalogue import cache, catalogue
+from theory.dynamics.clocks import delay
+from theory.statement.evaluation.wick import at_size
 
 __all__ = ["Parameters", "applies", "equations", "flows", "sections"]
 along, scale, s_0, value = S.along, S.scale, S.s_0, S.value

@@ -12,7 +12,7 @@ from linear_attention.parameters import Parameters
 from linear_attention.simulate import train
 from linear_attention.theory import merged_time, plateau
 from papers.source import Figure, Source
-from theory import titles
+from theory.equations import titles
 from theory.runtime import plotting
 
 STARTS = np.logspace(-4, -1.5, 11)

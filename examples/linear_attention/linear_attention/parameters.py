@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from linear_attention.statement import d, equations, lam
-from theory import Limit, ParameterError, Preset, Scope, Stepped, only, parameter, scope
+from theory import Limit, ParameterError, Preset, Scope, Stepped, only, parameter
+from theory.call import scope
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from linear_attention.laws import steps
 from linear_attention.theory import equations
-from verify.check import Check
+from verify.checks.check import Check
 
 
 def of_steps() -> list[Check]:

@@ -6,8 +6,8 @@ from linear_attention import statement as S
 from linear_attention.parameters import ONE_HEAD, Parameters, applies
 from linear_attention.statement import D, G, K, Q, R, d, g, h, i, j, k, lam, r, s, t, u, v
 from theory import Equation, Flow, delta_sum, proved, symbol, vanishes, written_as
-from theory.catalogue import cache, called, catalogue
-from theory.clocks import delay
+from theory.dynamics.catalogue import cache, called, catalogue
+from theory.dynamics.clocks import delay
 
 __all__ = ["Parameters", "applies", "equations", "flows", "sections"]
 ALIGNED = "v = k = q = u along direction 1"

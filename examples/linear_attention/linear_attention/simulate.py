@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from linear_attention.parameters import Parameters
-from simulate import training
-from simulate.gradient_flow import rates
-from simulate.learner import Unstacked
-from simulate.streams import keyed
+from simulate.training import plan
+from simulate.training.gradient_flow import rates
+from simulate.training.learner import Unstacked
+from simulate.training.streams import keyed
 
 Weights = dict[str, Tensor]
 LONG = {"v": "value", "U": "key_query", "K": "key", "Q": "query"}
@@ -196,11 +196,11 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
     D, drawn = p.eigenvalues.size, p.student != "population"
     prompts = drawn * p.batch_size * (p.N + 1) * (D + 1 + p.H * (p.R + 2))
     weights = p.H * (D + 1) * max(D + 1, 2 * p.R) + D**2
-    recorded = training.records(p, 4 + D + p.H * (p.H + p.R**2))
+    recorded = plan.records(p, 4 + D + p.H * (p.H + p.R**2))
     return 8 * 6 * prompts + 12 * itemsize * weights + recorded
 
 
-SYSTEM = training.System(
+SYSTEM = plan.System(
     "linear_attention",
     Parameters,
     partial(Unstacked, Student),

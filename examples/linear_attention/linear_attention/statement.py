@@ -9,8 +9,10 @@ from typing import Any
 
 import sympy as sp
 
-from theory import array, delta_gradient, equation, linear_root, symbol, written_as
-from theory.statement import Statement, gauss, sort, spectrum, statement, total, weight, wick
+from theory import array, delta_gradient, linear_root, symbol, written_as
+from theory.equations import equation
+from theory.statement import Statement, gauss, sort, spectrum, statement, total, weight
+from theory.statement.evaluation import wick
 
 INTEGER = {"integer": True, "positive": True}
 

@@ -17,11 +17,12 @@ import xarray as xr
 from linear_attention import merged, separate
 from linear_attention import statement as S
 from linear_attention.parameters import DROPS, Parameters, applies
-from theory import Allowed, Equation, Flow, Onset, ParameterError, checked, of_onset, scope, until
-from theory.catalogue import called, family
-from theory.numeric import function
+from theory import Allowed, Equation, Flow, Onset, ParameterError, checked, of_onset, until
+from theory.call import scope
+from theory.dynamics.catalogue import called, family
+from theory.numbers.numeric import function
 from theory.onset import tabulated
-from theory.parameters import ANYTHING
+from theory.call.parameters import ANYTHING
 
 __all__ = [
     "Parameters",

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 import xarray as xr
 
-from simulate import training
+from simulate.training import plan
 from simulate.associative_memory.trigger_task import student
 from simulate.associative_memory.trigger_task.student import (
     TRAINED,
@@ -27,10 +27,10 @@ from simulate.associative_memory.trigger_task.student import (
     synthetic_table,
     table_of_text,
 )
-from simulate.learner import Module, Unstacked, losses
-from simulate.streams import keyed
+from simulate.training.learner import Module, Unstacked, losses
+from simulate.training.streams import keyed
 from theory.associative_memory.trigger_task import Parameters
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 
 __all__ = [
     "Learner",
@@ -48,7 +48,7 @@ __all__ = [
 def train(
     p: Parameters, seeds: Iterable[int] = (0,), *, table: Table | None = None, **options: Any
 ) -> xr.Dataset:
-    """Train one student per seed (see `simulate.training.System.train`).
+    """Train one student per seed (see `simulate.training.plan.System.train`).
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def memory(p: Parameters, itemsize: int = 4) -> float:
         + laws
         + itemsize * numbers
         + drawn * p.T * (8 * 3 + p.K)
-        + training.records(p, 2 * len(MEANING))
+        + plan.records(p, 2 * len(MEANING))
     )
 
 
@@ -166,7 +166,7 @@ class Learner(Module):
         return measured | probes
 
 
-def on(table: student.Table) -> training.System:
+def on(table: student.Table) -> plan.System:
     """The same system with other bigram statistics; runs are stored under the digest of the
     table.
     """
@@ -176,7 +176,7 @@ def on(table: student.Table) -> training.System:
     )
 
 
-def on_text(p: Parameters, text: str) -> tuple[Parameters, training.System]:
+def on_text(p: Parameters, text: str) -> tuple[Parameters, plan.System]:
     """Parameters for the alphabet of a text (characters as tokens), and the system with its bigram
     statistics.
     """
@@ -184,7 +184,7 @@ def on_text(p: Parameters, text: str) -> tuple[Parameters, training.System]:
     return p.replace(N=len(alphabet)), on(table)
 
 
-SYSTEM = training.System(
+SYSTEM = plan.System(
     "associative_memory.trigger_task",
     Parameters,
     partial(Unstacked, Learner),

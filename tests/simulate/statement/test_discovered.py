@@ -19,7 +19,7 @@ import systems
 
 from simulate.discover import discover
 from simulate.statement.student import Learner
-from theory import registry
+from theory.models import registry
 from theory.associative_memory.factual_recall import dynamics
 from theory.statement import model
 

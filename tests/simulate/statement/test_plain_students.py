@@ -18,15 +18,15 @@ from simulate.associative_memory.factual_recall import LinearAttention
 from simulate.induction_heads import student as heads
 from simulate.induction_heads import student as pairs
 from simulate.statement import Student
-from simulate.streams import keyed
+from simulate.training.streams import keyed
 from theory.associative_memory.factual_recall import Parameters
 from theory.associative_memory.factual_recall.dynamics import recall
 from theory.induction_heads import Parameters as Induction
 from theory.induction_heads import network
 from theory.statement import eq, exp, fixed, sort, statement, total, weight
-from theory.statement.arrays import Data
-from theory.statement.derived import derive
-from verify import check
+from theory.statement.evaluation.arrays import Data
+from theory.statement.derivation.derived import derive
+from verify.checks import check
 from verify.statement import gradients
 
 ROUNDING = 1e-12  # relative: some hundred operations in double precision

@@ -19,26 +19,17 @@ import systems
 from tiny import ALONE, bits
 
 from simulate import __main__ as command
-from simulate import pool, statement, sweep, training
+from simulate.training import pool, plan
+from simulate import statement, sweep
 from simulate.statement import data as law
 from simulate.statement import student as kind
-from simulate.streams import keyed
+from simulate.training.streams import keyed
 from theory import Optimiser
 from theory.induction_heads import bursty
-from theory.parameters import ParameterError
-from theory.statement import (
-    arrays,
-    check,
-    cross_entropy,
-    draw,
-    model,
-    number,
-    sample,
-    sizes,
-    sort,
-    teacher,
-    weight,
-)
+from theory.call.parameters import ParameterError
+from theory.statement.evaluation import arrays
+from theory.statement.derivation import check
+from theory.statement import cross_entropy, draw, model, number, sample, sizes, sort, teacher, weight
 from theory.statement import statement as stating
 
 FILE = """
@@ -239,7 +230,7 @@ def test_a_changed_engine_does_not_go_on_with_an_interrupted_run(tmp_path, monke
     monkeypatch.setattr(type(system), "code", "another")
     with pytest.raises(ParameterError, match="written by other code"):
         system.train(p, store=tmp_path, **ALONE)
-    assert isinstance(dataclasses.replace(system, name="other"), training.System)
+    assert isinstance(dataclasses.replace(system, name="other"), plan.System)
 
 
 @pytest.mark.parametrize("stated", [strangers.masked_copy, strangers.heads, strangers.more_names])

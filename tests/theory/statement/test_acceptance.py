@@ -17,23 +17,12 @@ import systems
 
 from theory.induction_heads import dynamics as induction_dynamics
 from theory.induction_heads import network
-from theory.parameters import ParameterError
+from theory.call.parameters import ParameterError
 from theory.state_tracking import dynamics as tracking_dynamics
-from theory.statement import (
-    arrays,
-    check,
-    cross_entropy,
-    draw,
-    eq,
-    kept,
-    sizes,
-    sort,
-    statement,
-    symmetry,
-    teacher,
-    weight,
-)
-from theory.statement.derived import derive
+from theory.statement.evaluation import arrays
+from theory.statement.derivation import check, derivation_store as kept, symmetry
+from theory.statement import cross_entropy, draw, eq, sizes, sort, statement, teacher, weight
+from theory.statement.derivation.derived import derive
 
 ROUNDING = 1e-12  # relative: some hundred operations in double precision
 POINTS = 20

@@ -12,9 +12,10 @@ import sympy as sp
 sys.path.insert(0, str(Path(__file__).parent))
 import systems
 
-from theory.parameters import ParameterError
-from theory.statement import arrays, printed, wick
-from theory.statement.derived import derive
+from theory.call.parameters import ParameterError
+from theory.statement.evaluation import arrays, wick
+from theory.statement.derivation import printed
+from theory.statement.derivation.derived import derive
 
 i, j, d = sp.symbols("i j d", integer=True, positive=True)
 

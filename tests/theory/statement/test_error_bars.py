@@ -14,12 +14,13 @@ from simulate.statement import student
 from tests.browser import opener
 from theory import explore
 from theory import onset as command
-from theory.optimisers import Optimiser
-from theory.parameters import ParameterError
-from theory.registry import find
+from theory.dynamics.optimisers import Optimiser
+from theory.call.parameters import ParameterError
+from theory.models.registry import find
 from theory.runtime import plotting
-from theory.statement import batches, model, onset
-from verify.emergence import crossed
+from theory.statement.randomness import minibatches
+from theory.statement import model, onset
+from verify.compare.emergence import crossed
 from verify.trajectories import compare
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -104,7 +105,7 @@ def off(batch_size):
     theory, p = stated("noisy")
     q, gaps = p.replace(eta=0.1, batch_size=batch_size, steps=300), []
     made = onset.at_sizes(theory.statement, q)
-    along = batches.path(made, q, np.arange(q.steps + 1))
+    along = minibatches.path(made, q, np.arange(q.steps + 1))
     nodes, weights = np.polynomial.hermite_e.hermegauss(20)
     for name, level in (("w", 0.8), ("square", 0.8), ("loss", 0.3)):
         t, shift, spread = along.crossing(name, level)
@@ -143,12 +144,12 @@ def test_faults_of_times_change_the_order(fault, monkeypatch):
 
 def inject(fault, monkeypatch):
     """Times with a fault."""
-    text = inspect.cleandoc("\n" + inspect.getsource(batches.Path.crossing))
+    text = inspect.cleandoc("\n" + inspect.getsource(minibatches.Path.crossing))
     old, new = FAULTS[fault]
     assert text.count(old) == 1
-    names = dict(vars(batches))
+    names = dict(vars(minibatches))
     exec(text.replace(old, new), names)
-    monkeypatch.setattr(batches.Path, "crossing", names["crossing"])
+    monkeypatch.setattr(minibatches.Path, "crossing", names["crossing"])
 
 
 def times(runs, name, level):

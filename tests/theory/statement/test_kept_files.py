@@ -10,7 +10,7 @@ import pytest
 
 from tests.damage import damaged, exchanged
 from tests.theory.statement import systems
-from theory.statement import kept
+from theory.statement.derivation import derivation_store
 
 HOSTILE = "__import__('os').mkdir('done')"
 HEADS = ("exp", "log", "Sum", "Tuple", "Add", "Rational", "Symbol", "IndexedBase", "Weight")
@@ -28,8 +28,8 @@ def file(tmp_path, monkeypatch):
 
 
 def equations():
-    kept.derived.cache_clear()
-    made = kept.derived(systems.bigram()).equations()
+    derivation_store.derived.cache_clear()
+    made = derivation_store.derived(systems.bigram()).equations()
     return {k: (e.lhs, e.rhs, e.status) for k, e in made.items()}
 
 
@@ -45,7 +45,7 @@ def test_what_is_damaged_is_derived_anew(file):
 
 def sealed(content):
     content.pop("seal", None)
-    return json.dumps({"seal": kept._seal(content), **content})
+    return json.dumps({"seal": derivation_store._seal(content), **content})
 
 
 @pytest.mark.parametrize("head", HEADS)

@@ -10,11 +10,12 @@ import textwrap
 import pytest
 
 from theory import __main__ as listing
-from theory import latex, onset, registry
-from theory.parameters import ParameterError
+from theory import latex, onset
+from theory.models import registry
+from theory.call.parameters import ParameterError
 from theory.statement import eq, exp, gauss, model, sizes, sort, statement, teacher, total, weight
-from theory.statement.derived import derive
-from theory.statement.language import draw
+from theory.statement.derivation.derived import derive
+from theory.statement.words.language import draw
 
 HEAD = "from theory.statement import *\nN = sizes('N')\ntoken = sort('token', N)\n"
 TABLE = HEAD + "W, z = weight('W', token, token), draw(token)\n"

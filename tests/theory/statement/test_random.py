@@ -7,23 +7,11 @@ import random
 
 import pytest
 
-from theory.parameters import ParameterError
-from theory.statement import (
-    check,
-    cross_entropy,
-    draw,
-    eq,
-    exp,
-    sample,
-    sizes,
-    sort,
-    statement,
-    teacher,
-    total,
-    weight,
-    world,
-)
-from theory.statement.derived import derive
+from theory.call.parameters import ParameterError
+from theory.statement.derivation import check
+from theory.statement import cross_entropy, draw, eq, exp, sample, sizes, sort, statement, teacher, total, weight
+from theory.statement.evaluation import world
+from theory.statement.derivation.derived import derive
 
 SEEDS = range(20)
 MOST = 3000  # inputs of a comparison

@@ -7,8 +7,9 @@ import re
 import pytest
 
 from theory import ParameterError
-from theory.statement import kept, remedies, statement
-from theory.statement.derived import derive
+from theory.statement.derivation import derivation_store, remedies
+from theory.statement import statement
+from theory.statement.derivation.derived import derive
 
 HEAD = """from theory.statement import *
 def softmax(score, read, over):
@@ -311,7 +312,7 @@ def stated(text):
 def refusal(text):
     """Its refusal, one line."""
     with pytest.raises(ParameterError) as caught:
-        _ = kept.derived(stated(text)).flow
+        _ = derivation_store.derived(stated(text)).flow
     assert "\n" not in str(caught.value)
     return str(caught.value)
 

@@ -9,26 +9,10 @@ import scipy.stats
 from random_starts import KINDS
 
 from theory import explorer
-from theory.parameters import ParameterError
-from theory.statement import (
-    cross_entropy,
-    draw,
-    gaussian,
-    kept,
-    model,
-    number,
-    onset,
-    orthogonal,
-    passage,
-    sizes,
-    sort,
-    starts,
-    statement,
-    teacher,
-    total,
-    uniform,
-    weight,
-)
+from theory.call.parameters import ParameterError
+from theory.statement import cross_entropy, draw, gaussian, model, number, onset, orthogonal, sizes, sort, statement, teacher, total, uniform, weight
+from theory.statement.derivation import derivation_store
+from theory.statement.randomness import passage, random_starts
 
 FEW = 400
 
@@ -37,14 +21,14 @@ FEW = 400
 def kind(request):
     """Name, derivation and parameters of a kind of emergence."""
     stated = KINDS[request.param]()
-    return request.param, kept.derived(stated), model.parameters(stated)()
+    return request.param, derivation_store.derived(stated), model.parameters(stated)()
 
 
 def half_way(made, p, draws=FEW, seed=1):
     """Start, level and times of half the fall; the level does not depend on the size of weights."""
-    x = starts.ordered(made, starts.starts(made, p, draws, seed))
-    bulk = starts.Bulk(made.flow, p)
-    middle = starts.ordered(made, {c.symbol.name: 0.0 for c in made.classes})
+    x = random_starts.ordered(made, random_starts.starts(made, p, draws, seed))
+    bulk = random_starts.Bulk(made.flow, p)
+    middle = random_starts.ordered(made, {c.symbol.name: 0.0 for c in made.classes})
     level = float(bulk.shown("loss", middle[:, None])[0]) / 2
     return x, level, bulk.crossings(x, [level], 100_000)[0][0]
 
@@ -62,9 +46,9 @@ def table(law):
 def test_class_means_are_those_of_whole_weights(make):
     """Means over classes have the law of means of drawn entries, and the variance it implies."""
     stated = table(make(number("sigma")))
-    made, p = kept.derived(stated), model.parameters(stated)()
-    found = starts.starts(made, p, 4000)
-    whole = starts.entries(stated.weights[0].start, 0.2, (4000, 5, 5), np.random.default_rng(9))
+    made, p = derivation_store.derived(stated), model.parameters(stated)()
+    found = random_starts.starts(made, p, 4000)
+    whole = random_starts.entries(stated.weights[0].start, 0.2, (4000, 5, 5), np.random.default_rng(9))
     diagonal = np.einsum("dii->d", whole) / 5
     assert scipy.stats.ks_2samp(found.W_1.values, diagonal).pvalue > 1e-4
     variance = {gaussian: 0.04 / 5, uniform: 0.04 / 15, orthogonal: 0.04 / 25}[make]
@@ -75,8 +59,8 @@ def test_class_means_are_those_of_whole_weights(make):
 def test_covariance_of_order_parameters_is_that_of_drawn_ones(make):
     """For every law, from entries that are uncorrelated."""
     stated = KINDS["no saddle"](start=make(number("sigma")))
-    made, p = kept.derived(stated), model.parameters(stated)()
-    drawn = starts.ordered(made, starts.starts(made, p, 40_000))
+    made, p = derivation_store.derived(stated), model.parameters(stated)()
+    drawn = random_starts.ordered(made, random_starts.starts(made, p, 40_000))
     predicted = passage.covariance(made, p)
     np.testing.assert_allclose(np.diag(np.cov(drawn)), np.diag(predicted), rtol=0.05)
     assert ("t_50" in model.theory_of(stated).onset(p).numbers) and predicted.min() >= 0
@@ -86,7 +70,7 @@ def test_orthogonal_weights_are_orthogonal():
     """Rows or columns, whichever are fewer."""
     law = orthogonal(2)
     for shape in ((3, 4, 6), (3, 6, 4)):
-        drawn = starts.entries(law, 2.0, shape, np.random.default_rng(0))
+        drawn = random_starts.entries(law, 2.0, shape, np.random.default_rng(0))
         short = drawn if shape[1] < shape[2] else np.swapaxes(drawn, 1, 2)
         gram = short @ np.swapaxes(short, 1, 2)
         np.testing.assert_allclose(gram, np.broadcast_to(4 * np.eye(4), gram.shape), atol=1e-12)
@@ -95,8 +79,8 @@ def test_orthogonal_weights_are_orthogonal():
 def test_curves_in_bulk_are_those_of_descent_one_by_one(kind):
     """Order parameters, loss and observables after some steps."""
     _, made, p = kind
-    x = starts.ordered(made, starts.starts(made, p, 3))
-    many = starts.Bulk(made.flow, p).at(x, [0, 7, 20])
+    x = random_starts.ordered(made, random_starts.starts(made, p, 3))
+    many = random_starts.Bulk(made.flow, p).at(x, [0, 7, 20])
     for k in range(3):
         begun = dict(zip(made.flow.state, x[:, k].tolist(), strict=True))
         one = dataclasses.replace(made.flow, initial=begun).descend(p, p.eta, 20)
@@ -126,12 +110,12 @@ RATES = {"a saddle": 1.0, "no saddle": 2.0, "four heads": 1.0}
 def test_the_closed_form_is_right_to_next_order_start_by_start(name):
     """Constants are those of noiseless runs; errors fall as the next order does."""
     stated = KINDS[name]()
-    made, errors = kept.derived(stated), []
+    made, errors = derivation_store.derived(stated), []
     for sigma in (0.02, 0.01):
         p = model.parameters(stated)(sigma=sigma)
         x, level, found = half_way(made, p)
         law = passage.passage(made, p, level, 100_000)
-        bulk, ratio = starts.Bulk(made.flow, p), 1e-3
+        bulk, ratio = random_starts.Bulk(made.flow, p), 1e-3
         if law.saddle:  # the start's own amplitude, along the eigenvectors that grow fastest
             _, _, slopes, _ = made.flow._compiled
             free = [float(getattr(p, s.name)) for s in made.flow._compiled[0]]
@@ -154,7 +138,7 @@ def test_the_closed_form_is_right_to_next_order_start_by_start(name):
 def test_wrong_closed_forms_are_seen(wrong):
     """The comparison of laws fails for the popular mistakes."""
     stated = KINDS["four heads"]()
-    made, p = kept.derived(stated), model.parameters(stated)(sigma=0.001, eta=2.0)
+    made, p = derivation_store.derived(stated), model.parameters(stated)(sigma=0.001, eta=2.0)
     _, level, found = half_way(made, p, 4000)
     law = passage.passage(made, p, level, 100_000)
     assert scipy.stats.kstest(law.later(found), "uniform").pvalue > 1e-4
@@ -192,7 +176,7 @@ def test_printed_laws_are_the_numbers(kind):
 def test_third_order_has_no_logarithm():
     """At a saddle of third order times are inverse to the size of the weights."""
     stated = KINDS["third order"]()
-    made = kept.derived(stated)
+    made = derivation_store.derived(stated)
     p = model.parameters(stated)(sigma=0.002, eta=0.1)
     long, short = (half_way(made, p.replace(sigma=s), 20)[2] for s in (0.02, 0.04))
     known = np.isfinite(long)
@@ -279,7 +263,7 @@ def test_entries_that_scatter_widely_are_refused(monkeypatch):
     """The mean of a class says little of them; an onset draws nothing before."""
     p = parameters_of(0.5)
     with monkeypatch.context() as patch:
-        patch.setattr(starts, "times", None)
+        patch.setattr(random_starts, "times", None)
         with pytest.raises(ParameterError, match="standard deviation 0.5: must be at most 0.33"):
             theory_of(0.01).onset(p)
     for call in (theory_of(0.01).onset, lambda q: theory_of(0.01).emergence_times(q, seeds=3)):
@@ -346,7 +330,7 @@ def singular(start):
     token = sort("token", sizes("N"))
     W, b, z = weight("W", token, start=start), weight("b", start=start), draw(token)
     loss = (W[z] / (b[()] + total(lambda i: W[i], token)) - 1) ** 2
-    return kept.derived(statement(loss, name="singular"))
+    return derivation_store.derived(statement(loss, name="singular"))
 
 
 def plain():

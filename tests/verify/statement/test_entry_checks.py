@@ -7,7 +7,7 @@ import pytest
 import sympy as sp
 
 from theory import Equation, array, symbol
-from verify.check import Sides, failed
+from verify.checks.check import Sides, failed
 from verify.statement.printed import every, invariant, letters, rates
 
 g, i, j, D = (symbol(x, integer=True, positive=True) for x in "gijD")

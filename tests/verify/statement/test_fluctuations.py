@@ -11,23 +11,11 @@ import pytest
 import torch
 
 from simulate.statement import Student, student
-from theory.parameters import ParameterError
-from theory.registry import find
-from theory.statement import (
-    check,
-    draw,
-    model,
-    number,
-    onset,
-    orthogonal,
-    recursion,
-    sizes,
-    sort,
-    starts,
-    statement,
-    uniform,
-    weight,
-)
+from theory.call.parameters import ParameterError
+from theory.models.registry import find
+from theory.statement.derivation import check
+from theory.statement import draw, model, number, onset, orthogonal, sizes, sort, statement, uniform, weight
+from theory.statement.randomness import recursion, random_starts
 from verify.statement import fluctuations as rows
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "theory/statement"))
@@ -102,7 +90,7 @@ def all_weights(made, data, from_means=False):
     begun = [torch.full((m.size,), data.scalar(w.mean)) for w, m in members.items()]
     x, one = torch.cat(begun).double(), torch.eye(size, dtype=torch.float64)
     bias, moments = torch.zeros_like(x), torch.zeros_like(one)
-    if starts.laws(made):
+    if random_starts.laws(made):
         of = [
             data.scalar(w.start.size) ** 2 * VARIANCE[w.start.kind](len(m)) * np.ones(m.size)
             for w, m in members.items()

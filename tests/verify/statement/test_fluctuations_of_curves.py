@@ -9,28 +9,15 @@ import torch
 
 from simulate.statement import Student, of, student
 from simulate.statement import data as law
-from simulate.streams import keyed
-from theory.optimisers import Optimiser
-from theory.parameters import ParameterError
-from theory.registry import find
-from theory.statement import (
-    arrays,
-    draw,
-    eq,
-    exp,
-    fluctuations,
-    gauss,
-    gaussian,
-    log,
-    model,
-    sizes,
-    sort,
-    statement,
-    total,
-    weight,
-)
-from theory.statement.derived import derive
-from verify.report import Request
+from simulate.training.streams import keyed
+from theory.dynamics.optimisers import Optimiser
+from theory.call.parameters import ParameterError
+from theory.models.registry import find
+from theory.statement.evaluation import arrays
+from theory.statement import draw, eq, exp, gauss, gaussian, log, model, sizes, sort, statement, total, weight
+from theory.statement.randomness import fluctuations
+from theory.statement.derivation.derived import derive
+from verify.checks.report import Request
 from verify.statement import trajectories
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "theory/statement"))

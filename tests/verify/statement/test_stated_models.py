@@ -2,10 +2,10 @@
 
 import pytest
 
-from simulate.pool import one_thread
-from theory.registry import find
-from verify.check import Band, failed
-from verify.report import Request, collect
+from simulate.training.pool import one_thread
+from theory.models.registry import find
+from verify.checks.check import Band, failed
+from verify.checks.report import Request, collect
 from verify.statement import emergence as module
 
 NAMES = [

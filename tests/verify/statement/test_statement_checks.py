@@ -17,20 +17,11 @@ import systems
 from simulate import statement as students
 from simulate.statement import Learner, Student
 from simulate.statement import data as law
-from theory.parameters import ParameterError
-from theory.statement import (
-    arrays,
-    cross_entropy,
-    draw,
-    model,
-    sizes,
-    sort,
-    statement,
-    teacher,
-    weight,
-)
-from theory.statement import check as exact
-from theory.statement.derived import derive
+from theory.call.parameters import ParameterError
+from theory.statement.evaluation import arrays
+from theory.statement import cross_entropy, draw, model, sizes, sort, statement, teacher, weight
+from theory.statement.derivation import check as exact
+from theory.statement.derivation.derived import derive
 from verify import gradients as command
 from verify.statement import gradients, trajectories
 from verify.statement.gradients import pieces, refine

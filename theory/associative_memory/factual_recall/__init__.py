@@ -7,7 +7,9 @@ from typing import Any
 
 import xarray as xr
 
-from theory import Onset, of_onset, prediction, scope, until
+from theory import Onset, of_onset, until
+from theory.dynamics import prediction
+from theory.call import scope
 from theory.associative_memory.factual_recall import dynamics, timescales
 from theory.associative_memory.factual_recall.dynamics import (
     PARTS,
@@ -20,7 +22,7 @@ from theory.associative_memory.factual_recall.dynamics import (
     flow,
 )
 from theory.associative_memory.factual_recall.timescales import closed_form, time_of_share
-from theory.catalogue import catalogue
+from theory.dynamics.catalogue import catalogue
 from theory.onset import tabulated
 
 __all__ = [

@@ -7,38 +7,15 @@ from functools import partial
 
 import sympy as sp
 
-from theory import (
-    Equation,
-    Flow,
-    ParameterError,
-    Preset,
-    Scope,
-    Stepped,
-    array,
-    equation,
-    parameter,
-    prediction,
-    scope,
-    written_as,
-)
+from theory import Equation, Flow, ParameterError, Preset, Scope, Stepped, array, parameter, written_as
+from theory.equations import equation
+from theory.dynamics import prediction
+from theory.call import scope
 from theory.associative_memory.symbols import DERIVED, L, T, ref, t
-from theory.catalogue import cache
-from theory.notation import symbol
-from theory.statement import (
-    Statement,
-    cross_entropy,
-    draw,
-    exp,
-    kept,
-    log,
-    printed,
-    sample,
-    sort,
-    statement,
-    teacher,
-    total,
-    weight,
-)
+from theory.dynamics.catalogue import cache
+from theory.symbols.notation import symbol
+from theory.statement import Statement, cross_entropy, draw, exp, log, sample, sort, statement, teacher, total, weight
+from theory.statement.derivation import derivation_store, printed
 
 # Factual recall, stated once
 
@@ -205,7 +182,7 @@ PARTS = (RELATION, SUBJECT)
 @cache
 def observed(name: str) -> sp.Expr:
     """Exponential of a derived loss, in the gains ``X = w_r delta_r`` and ``Y = w_s delta_s``."""
-    observables = printed.observables(kept.derived(recall()), NAMES)[name]
+    observables = printed.observables(derivation_store.derived(recall()), NAMES)[name]
     return sp.exp(observables.subs({part.delta: part.gain / part.w for part in PARTS}))
 
 
@@ -259,7 +236,7 @@ def wrong_mass(part: Part) -> sp.Expr:
 @cache
 def ratio(part: Part) -> sp.Expr:
     """c, so that w^2 - c delta^2 is conserved."""
-    kept_ = next(k for k in printed.invariants(kept.derived(recall()), NAMES) if k.has(part.w))
+    kept_ = next(k for k in printed.invariants(derivation_store.derived(recall()), NAMES) if k.has(part.w))
     c = -sp.diff(kept_, part.delta, 2) / sp.diff(kept_, part.w, 2)
     return written_as(part.others * (part.choices - 1) / part.choices, c)
 
@@ -302,7 +279,7 @@ def flow() -> Flow:
     for p, form in odds.items():
         written_as(form, p.odds)
     return printed.flow(
-        kept.derived(recall()),
+        derivation_store.derived(recall()),
         NAMES,
         {made[name].lhs: made[name].rhs for name in names},
         name="factual_recall",

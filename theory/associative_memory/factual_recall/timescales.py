@@ -10,18 +10,9 @@ import scipy.optimize
 import scipy.special
 import sympy as sp
 
-from theory import (
-    Allowed,
-    Equation,
-    ParameterError,
-    equation,
-    linear_root,
-    proved,
-    scope,
-    symbol,
-    vanishes,
-    written_as,
-)
+from theory import Allowed, Equation, ParameterError, linear_root, proved, symbol, vanishes, written_as
+from theory.equations import equation
+from theory.call import scope
 from theory.associative_memory.factual_recall import dynamics
 from theory.associative_memory.factual_recall.dynamics import (
     PARTS,

@@ -12,17 +12,10 @@ import scipy.integrate
 import sympy as sp
 import xarray as xr
 
-from theory import (
-    Allowed,
-    Equation,
-    Flow,
-    ParameterError,
-    number,
-    numeric,
-    prediction,
-    scope,
-    until,
-)
+from theory import Allowed, Equation, Flow, ParameterError, number, until
+from theory.numbers import numeric
+from theory.dynamics import prediction
+from theory.call import scope
 from theory.associative_memory.k_hop import overlaps
 from theory.associative_memory.k_hop.overlaps import (
     KERNEL_LEARNERS,
@@ -36,7 +29,7 @@ from theory.associative_memory.k_hop.overlaps import (
     mixture,
 )
 from theory.associative_memory.symbols import N, m
-from theory.catalogue import catalogue
+from theory.dynamics.catalogue import catalogue
 
 __all__ = [
     "Parameters",

@@ -7,22 +7,10 @@ from typing import Any
 
 import sympy as sp
 
-from theory import (
-    BaseParameters,
-    Equations,
-    Flow,
-    Preset,
-    Scope,
-    Stepped,
-    array,
-    parameter,
-    scope,
-    symbol,
-    table,
-    written_as,
-)
+from theory import BaseParameters, Equations, Flow, Preset, Scope, Stepped, array, parameter, symbol, table, written_as
+from theory.call import scope
 from theory.associative_memory.symbols import DERIVED, N, ref, t
-from theory.catalogue import cache
+from theory.dynamics.catalogue import cache
 
 # Parameters of k-fold composition, and which students its theory describes
 

@@ -51,8 +51,8 @@ from theory.induction_heads.all_weights.scores import (
 )
 from theory.induction_heads.network import ENDS, MASKS, ORTHONORMAL, Row, number, overlap, value
 from theory.induction_heads.symbols import B, N, P, d, k, l, ref, squared_error
-from theory.notation import Forms
-from theory.parameters import ParameterError
+from theory.symbols.notation import Forms
+from theory.call.parameters import ParameterError
 
 R = array("R_1", "R", "what a row retrieves of the token of another one, first layer")
 PLACE = "beyond Sec. 7.2: all weights, a burst of right pairs"

@@ -18,7 +18,7 @@ from theory import Allowed, ParameterError, checked
 from theory.induction_heads import structure
 from theory.induction_heads.all_weights import burst, scores
 from theory.induction_heads.all_weights.running import NAMES, loss_and_gradient
-from theory.special import first_crossing
+from theory.symbols.special import first_crossing
 
 LossAndGradient = Callable[[np.ndarray], tuple[float, np.ndarray]]
 LEVELS = {f"T_{short}": structure.HEAD[short] for short in ("gamma", "beta", "alpha")}

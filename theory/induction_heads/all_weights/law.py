@@ -21,17 +21,8 @@ import scipy.integrate
 import scipy.optimize
 import sympy as sp
 
-from theory import (
-    Allowed,
-    Equations,
-    checked,
-    gauss_legendre,
-    number,
-    numeric,
-    proved,
-    symbol,
-    table,
-)
+from theory import Allowed, Equations, checked, gauss_legendre, number, proved, symbol, table
+from theory.numbers import numeric
 from theory.induction_heads.all_weights import burst, descent, plateau
 from theory.induction_heads.all_weights.plateau import BURST, FIVE, LEADING, beta_7, beta_10, e, phi
 from theory.induction_heads.all_weights.running import total, with_gradient

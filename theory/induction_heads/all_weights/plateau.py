@@ -15,14 +15,14 @@ The right label is then a share B^2/N of the output, which is kept.
 import sympy as sp
 
 from theory import Equations, Flow, proved, symbol, table
-from theory.catalogue import cache
+from theory.dynamics.catalogue import cache
 from theory.induction_heads.all_weights import burst
 from theory.induction_heads.all_weights.burst import E_1
 from theory.induction_heads.all_weights.scores import PLACE, THETA, E, context_weights, e
 from theory.induction_heads.network import ORTHONORMAL
 from theory.induction_heads.parameters import PLATEAU
 from theory.induction_heads.symbols import B, N, j, k, q, ref, squared_error, t, tau
-from theory.notation import Forms
+from theory.symbols.notation import Forms
 
 FIVE = ("alpha_3", "beta_2", "gamma_2", "gamma_3", "gamma_4")
 BURST = ("alpha_1", "beta_7", "beta_10")  # move, too, if B > 1

@@ -31,8 +31,8 @@ from theory.induction_heads.all_weights.scores import (
 )
 from theory.induction_heads.network import MASKS
 from theory.induction_heads.symbols import N, k
-from theory.notation import Forms
-from theory.parameters import ParameterError
+from theory.symbols.notation import Forms
+from theory.call.parameters import ParameterError
 
 # Operations on arrays over pairs; each is the whole right side of its definition.
 after, before, total, mean = map(sp.Function, ("after", "before", "total", "mean"))

@@ -13,7 +13,7 @@ from theory import Equation, array, proved, symbol, table, vanishes, written_as
 from theory.induction_heads import structure
 from theory.induction_heads.network import ENDS, KEYS, MASKS, ORTHONORMAL, Network, number, value
 from theory.induction_heads.symbols import N, P, T, d, k, l, q, ref, squared_error
-from theory.notation import Forms
+from theory.symbols.notation import Forms
 
 THETA = {
     p.name: symbol(p.name, r"\{}_{{{}}}".format(*p.name.split("_")), real=True)

@@ -8,12 +8,14 @@ from typing import Annotated, Any
 import numpy as np
 import sympy as sp
 
-from theory import Allowed, Limit, ParameterError, Scope, gauss_legendre, numeric, scope
+from theory import Allowed, Limit, ParameterError, Scope, gauss_legendre
+from theory.numbers import numeric
+from theory.call import scope
 from theory.associative_memory import ramp
 from theory.induction_heads.bursty import emergence
 from theory.induction_heads.bursty.emergence import B, N, alpha, beta, gamma, stated
 from theory.runtime import memory
-from theory.statement import kept
+from theory.statement.derivation import derivation_store
 from theory.statement.model import package_theory
 
 __all__ = [
@@ -57,7 +59,7 @@ def compiled() -> list[Any]:
 
     The loss is a polynomial of second degree in gamma, so that all three come from the flow.
     """
-    loss = kept.derived(stated).loss
+    loss = derivation_store.derived(stated).loss
     square = sp.diff(loss, gamma, 2) / 2
     linear = sp.diff(loss, gamma).subs(gamma, 0)
     root = sp.sqrt(emergence.law())

@@ -13,7 +13,8 @@ import sympy as sp
 from theory import Equations, proved, symbol, table, vanishes, written_as
 from theory.associative_memory import ramp
 from theory.induction_heads.symbols import mean_B, mean_B2
-from theory.statement import Statement, exp, kept, sizes, sort, statement, total, weight
+from theory.statement import Statement, exp, sizes, sort, statement, total, weight
+from theory.statement.derivation import derivation_store
 
 # An induction head whose context ends in a burst
 #
@@ -100,7 +101,7 @@ def first() -> sp.Expr:
     squares = labels**2 + items**2 + others
     loss = 1 - 2 * gamma * labels / every + gamma**2 * squares / every**2
     proved(
-        vanishes((kept.derived(stated).loss - loss).subs(beta, 0).doit()),
+        vanishes((derivation_store.derived(stated).loss - loss).subs(beta, 0).doit()),
         "not the statement's loss at the start",
     )
     return loss.subs(seen, 0) + sp.diff(loss, seen).subs(seen, 0)

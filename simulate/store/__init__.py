@@ -1,0 +1,1 @@
+"""runs, storage, checkpoints, joined=joined_runs."""

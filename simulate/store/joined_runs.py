@@ -1,0 +1,234 @@
+"""Runs joined to one dataset: over the settings in which they differ, over seeds, over times."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from theory.dynamics import prediction
+from theory.call.parameters import ParameterError, error_summary
+
+NUMBERS = "biuf"  # kinds of values
+RUN = "_run"  # dimension of the runs before they are on a grid
+ROUNDING = 1e-10  # relative distance of times that differ by rounding alone
+LENGTHS = ("eval_every", "steps", "epochs")  # fields that follow from others, if any does
+
+
+def combine(datasets: Iterable[xr.Dataset], seeds: Iterable[int]) -> xr.Dataset:
+    """Join runs of one configuration along ``seed``.
+
+    Raises
+    ------
+    ParameterError
+        If they are over other times or dimensions.
+    """
+    try:
+        whole = xr.concat(list(datasets), dim="seed", combine_attrs="drop_conflicts", join="exact")
+    except ValueError as error:
+        raise ParameterError(f"runs of one configuration differ: {error_summary(error)}") from None
+    return whole.assign_coords(seed=("seed", np.asarray(list(seeds))))
+
+
+def setting(config: str) -> dict[str, Any]:
+    """Stored configuration, with the defaults of fields that were added since."""
+    stored = json.loads(config)
+    kind = _kind(stored)
+    return stored if kind is None else kind.filled(stored)
+
+
+def _kind(stored: Mapping[str, Any]) -> Any:
+    """The model's ``Parameters``; None for students of no registered model."""
+    model = prediction.named(stored["model"])
+    return None if model is None else getattr(model.wing("theory"), "Parameters", None)
+
+
+def swept(settings: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """Names of the fields that span the settings, and of those that vary with them.
+
+    A field that is determined by the others is in the second list. Of several that determine one
+    another, the length of a run and how often it is measured come second, then what a model
+    declares later.
+    """
+
+    def distinct(names: Iterable[str]) -> int:
+        return len({json.dumps([s.get(n) for n in names]) for s in settings})
+
+    kind = _kind(settings[0])
+    declared = [] if kind is None else list(kind.__dataclass_fields__)
+    lengths = (*LENGTHS, getattr(kind, "LENGTH", ""))
+    varying = [n for n in sorted({n for s in settings for n in s}) if distinct([n]) > 1]
+    spanning = varying
+    for name in sorted(
+        reversed(varying),
+        key=lambda n: (n not in lengths, -declared.index(n) if n in declared else -len(declared)),
+    ):
+        others = [n for n in spanning if n != name]
+        if distinct(others) == len(settings):
+            spanning = others
+    return spanning, [n for n in varying if n not in spanning]
+
+
+@dataclass
+class Grid:
+    """Runs at points of a grid, to be joined along its axes.
+
+    Parameters
+    ----------
+    axes : list of str
+        Names of the axes.
+    points : list of tuple
+        Values along the axes, one point per run.
+    runs : list of Dataset
+        The runs, in the same order.
+    """
+
+    axes: list[str]
+    points: list[tuple[Any, ...]]
+    runs: list[xr.Dataset]
+
+    def __post_init__(self) -> None:
+        """Find the values along all axes, and those of every dimension in any run."""
+        self.columns = [as_labels(column) for column in zip(*self.points, strict=True)]
+        self.values = [sorted(set(column)) for column in self.columns]
+        self.times: dict[Hashable, tuple[np.ndarray, dict[bytes, np.ndarray]]] = {}
+        self.counted: dict[Hashable, np.ndarray] = {}
+        for d in dict.fromkeys(d for run in self.runs for d in run.sizes):
+            known = [run.variables[d].values for run in self.runs if d in run.variables]
+            if known:
+                self.times[d] = _union({a.tobytes(): a for a in known})
+            else:
+                longest = max(run.sizes.get(d, 0) for run in self.runs)
+                self.counted[d] = np.arange(1, longest + 1)
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the dataset."""
+        lengths = {d: len(v) for d, (v, _) in self.times.items()}
+        lengths |= {d: len(v) for d, v in self.counted.items()}
+        sizes = {
+            name: v.dtype.itemsize * math.prod(lengths[d] for d in v.dims)
+            for run in self.runs
+            for name, v in run.variables.items()
+        }
+        return math.prod(map(len, self.values)) * sum(sizes.values())
+
+    def dataset(self, follow: Mapping[str, Sequence[Any]]) -> xr.Dataset:
+        """The runs as one dataset; NaN where there is no run or no measurement.
+
+        Parameters
+        ----------
+        follow : mapping of str to sequence
+            Further coordinates: one value per run.
+
+        Raises
+        ------
+        ParameterError
+            If a variable is over other dimensions in another run, or of another kind.
+        """
+        firsts: dict[Hashable, xr.Variable] = {}
+        for name, own in ((n, v) for run in self.runs for n, v in run.variables.items()):
+            before = firsts.setdefault(name, own)
+            if {*before.dims} != {*own.dims}:
+                one, other = (", ".join(map(str, ds)) for ds in (before.dims, own.dims))
+                raise ParameterError(f"{name}: over ({one}) in one run, over ({other}) in another")
+            if (before.dtype.kind in NUMBERS) != (own.dtype.kind in NUMBERS):
+                raise ParameterError(f"{name}: words in one run, numbers in another")
+        taken = {n for run in self.runs for n in (*run.data_vars, *run.sizes)}
+        label = {n: f"parameter_{n}" if n in taken else n for n in [*self.axes, *follow]}
+        axes = [label[n] for n in self.axes]
+        more = {label[n]: (RUN, np.asarray(as_labels(v))) for n, v in follow.items()}
+        kinds = {n: v.dtype for run in self.runs for n, v in run.variables.items()}
+        kinds |= {n: v.dtype for n, (_, v) in more.items()}
+        others = [n for run in self.runs for n in run.coords if n not in run.sizes]
+        labelled = [self._labelled(run).reset_coords() for run in self.runs]
+        joined = xr.concat(
+            labelled, RUN, data_vars="all", join="outer", combine_attrs="drop_conflicts"
+        )
+        index = pd.MultiIndex.from_arrays(self.columns, names=axes)
+        place = xr.Coordinates.from_pandas_multiindex(index, RUN)
+        whole = joined.assign(more).assign_coords(place).unstack(RUN).transpose(*axes, ...)
+        for n, v in whole.data_vars.items():
+            if n in others or n in more:
+                whole[n] = v = _reduced(v.compute(), axes)
+                if kinds[n].kind in "iu" and v.notnull().all():
+                    whole[n] = v.astype(kinds[n])
+            if kinds[n].kind == "b" and v.dtype == object:  # there are gaps
+                whole[n] = v.astype(float)
+            if kinds[n].kind == "U":
+                whole[n] = v.fillna("").astype(str)
+        whole = whole.set_coords([*others, *more])
+        return whole.assign_coords(dict(zip(axes, self.values, strict=True)))
+
+    def _labelled(self, run: xr.Dataset) -> xr.Dataset:
+        """A run whose times differ from those of other runs by more than rounding, or not at all;
+        dimensions without values are counted.
+        """
+        values: dict[Hashable, Any] = {
+            d: run.variables[d].copy(data=own[run.variables[d].values.tobytes()])
+            for d, (_, own) in self.times.items()
+            if d in run.variables and len(own) > 1
+        }
+        if len(self.axes) > 1:
+            numbered = self.counted.keys() & run.sizes.keys()
+            values |= {d: self.counted[d][: run.sizes[d]] for d in numbered}
+        return run.assign_coords(values) if values else run
+
+    def blanks(self) -> list[str]:
+        """What the dataset will not hold, in words."""
+        every = math.prod(map(len, self.values))
+        there = len(self.points)
+        some = [f"{every - there} of {every} points of {' x '.join(self.axes)} have no run"]
+        shares = {
+            d: 1 - sum(run.sizes.get(d, 0) for run in self.runs) / there / len(values)
+            for d, (values, _) in self.times.items()
+            if len(values)
+        }
+        times = [
+            f"{d}: measured at other values from setting to setting, {x:.0%} blank (NaN)"
+            for d, x in shares.items()
+            if x > 0
+        ]
+        return some * (there < every) + times
+
+
+def _union(known: Mapping[bytes, np.ndarray]) -> tuple[np.ndarray, dict[bytes, np.ndarray]]:
+    """Values of several coordinates, those that differ by rounding once, and every coordinate in
+    these values. One coordinate keeps its order.
+    """
+    if len(known) == 1:
+        (values,) = known.values()
+        return values, dict(known)
+    every = np.unique(np.concatenate([*known.values()]))
+    apart = np.ones(max(len(every) - 1, 0), bool)
+    if every.dtype.kind == "f":
+        apart = np.diff(every) > ROUNDING * np.abs(every[1:])
+    group = np.cumsum([0, *apart])[: len(every)]
+    if any(len(np.unique(group[np.searchsorted(every, a)])) < len(a) for a in known.values()):
+        group = np.arange(len(every))  # one of them tells them apart
+    values = every[np.unique(group, return_index=True)[1]]
+    for k in np.flatnonzero(np.bincount(group) > 1):
+        values[k] = min(every[group == k], key=lambda v: len(repr(float(v))))
+    return values, {key: values[group[np.searchsorted(every, a)]] for key, a in known.items()}
+
+
+def as_labels(values: Sequence[Any]) -> list[Any]:
+    """Numbers, or if there is anything else among them, words."""
+    numbers = all(isinstance(v, int | float) for v in values)
+    return [v if numbers else str(v) for v in values]
+
+
+def _reduced(values: xr.DataArray, axes: Sequence[str]) -> xr.DataArray:
+    """Values along those axes alone on which they depend, wherever they are known."""
+    for d in axes:
+        known = values.notnull()
+        first = values.isel({d: known.argmax(d)}).drop_vars(d)
+        if bool(((values == first) | ~known).all()):
+            values = first
+    return values

@@ -1,0 +1,1 @@
+"""values, parameters, arguments, sweep, scope."""

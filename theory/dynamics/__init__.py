@@ -1,0 +1,1 @@
+"""flow, solution, trajectory, bulk, certified, conserved, special_times, optimisers, clocks, prediction, catalogue."""

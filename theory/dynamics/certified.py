@@ -1,0 +1,401 @@
+"""Certified solutions of a flow: Taylor steps in ball arithmetic, with a proved bound for all that
+they leave out, and events of which none is missed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import sympy as sp
+
+from theory.dynamics import solution
+from theory.call import sweep
+from theory.numbers.balls import Balls, Interval, ball, fraction, library
+from theory.call.parameters import Allowed, ParameterError, number, shown
+from theory.call.scope import allow_beyond
+
+if TYPE_CHECKING:
+    from theory.dynamics.flow import Flow
+
+GUARD = 6  # digits of the first attempt beyond those asked for
+FAR = 500.0  # logarithm of a step's length: a longer one means that the series ends
+ATTEMPTS = 5  # with more and more digits
+SLOPES = 6  # order in time of slopes of rates
+PARTS = 5  # of a step, in which slopes of rates are bounded
+STEPS = 20_000
+SHORTEST = 1e-10  # step, in units of the run that is left
+TRIES = 60  # times that a step is shortened
+HALVINGS = 60  # of a part of a step in which an event is looked for
+CUTS = (0.481, 0.523, 0.437)  # where a part is cut: an event is not met exactly
+
+
+class Lost(Exception):
+    """No proof at this precision."""
+
+
+def certify(
+    flow: Flow,
+    parameters: Any,
+    until: float | None = None,
+    *,
+    event: Any = None,
+    digits: int = 15,
+    beyond: bool = False,
+    **end: Any,
+) -> Any:
+    """Prove between which numbers the solution lies at a time, or between which times an event
+    happens first.
+
+    Parameters
+    ----------
+    parameters : Parameters or mapping
+        Parameters, or numbers by symbol name; doubles count as the exact fractions that they are.
+    until : float
+        Final time, also under the name of the flow's time.
+    event : str or Expr, optional
+        As for `solve`: an expression that crosses zero, or the name of a quantity that does.
+    digits : int
+        Significant digits at least; of an order parameter relative to its largest size, or to
+        ``10**-digits`` if that is smaller.
+    beyond : bool
+        Also for students that the flow does not describe, with a warning.
+
+    Returns
+    -------
+    Interval or dict of str to Interval
+        Time of the first crossing, later than the final time if there is none before; without an
+        event, order parameters and observables at the final time, by name.
+
+    Raises
+    ------
+    ParameterError
+        As `solve`; for a function that has no certified value; if these digits cannot be proved, or
+        an event touches zero without crossing it.
+    """
+    digits = number("digits", digits, Allowed(low=1, high=300), int)
+    name = flow.time.name
+    end |= {} if until is None else {"until": until}
+    with allow_beyond(beyond):
+        if {"until", name} <= {*end} and name != "until":
+            raise ParameterError(f"{name} = {shown(end[name])}: is the same as until")
+        end = {name if key == "until" else key: value for key, value in end.items()}
+        for unknown in end.keys() - {name}:
+            words = f"known are {name}, until, event, digits, beyond"
+            raise ParameterError(f"{unknown}: unknown keyword; {words}; one point at a time")
+        goal = [] if event is None else [*solution.quantities(flow, {"event": event}).values()]
+        solution._refuse(flow, parameters, end, goal)
+        flow._ask(parameters)
+    observed = {} if goal else {x: flow._spell(e) for x, e in flow.observables.items()}
+    exprs = [*flow.expanded.values(), *flow.initial.values(), *goal, *observed.values()]
+    used = {s.name for e in exprs for s in e.free_symbols} - {name, *map(str, flow.state)}
+    values = sweep.numbers(parameters, sorted(used))
+    more, why = GUARD, ""
+    for expr in goal:
+        start = expr.subs({**flow.initial, flow.time: 0})
+        if start.xreplace({x: fraction(values[x.name], x.name) for x in start.free_symbols}) == 0:
+            return Interval(Decimal(0), Decimal(0))
+    for _ in range(ATTEMPTS):
+        bits = math.ceil((digits + more) * math.log2(10))
+        with library().ctx.workprec(bits + 64):
+            path = Path(flow, values, bits, goal or [*observed.values()])
+            try:
+                found, sizes = path.first(end[name]) if goal else path.last(end[name])
+            except Lost as error:
+                if why == str(error):
+                    break
+                why, more = str(error), 2 * more + 6
+                continue
+            except (ValueError, ZeroDivisionError) as error:
+                raise ParameterError(
+                    f"{flow.name}: {error}: a rate or event has no value"
+                ) from None
+            if found is None:
+                return Interval(Decimal(end[name]), Decimal("inf"))
+            if not all(x.is_finite() for x in found):
+                raise ParameterError(f"{flow.name}: a quantity is no real number at the end")
+            lost = [
+                _log(x.rad()) / math.log(10) - max(_log(s) / math.log(10), -digits)
+                for x, s in zip(found, sizes, strict=False)
+                if x.rad() > 0
+            ]
+            lacking = digits + max(lost, default=-math.inf)
+            if lacking <= 0:
+                intervals = [*map(Interval.of, found)]
+                labels = [*map(str, flow.state), *observed]
+                return intervals[0] if goal else dict(zip(labels, intervals, strict=True))
+            why = "errors grow too fast"
+            more = more + math.ceil(lacking) + 2
+    raise ParameterError(
+        f"digits = {digits}: {flow.name}: {why}; take fewer digits, or a shorter run"
+    )
+
+
+def taylor(poly: Any, at: Any, terms: int) -> list[Any]:
+    """Coefficients of a polynomial about a ball."""
+    found = []
+    for k in range(terms):
+        found.append(poly(at))
+        poly = poly.derivative() * library().fmpq(1, k + 1)
+    return found
+
+
+def _log(x: Any) -> float:
+    """Logarithm of the largest size in a ball."""
+    return float(x.abs_upper().log()) if x.abs_upper() > 0 else -1e6
+
+
+class Path:
+    """Steps of a solution that starts at the initial values.
+
+    Parameters
+    ----------
+    flow : Flow
+        The flow.
+    values : mapping
+        Numbers of its parameters.
+    bits : int
+        Accuracy of a step, relative to every order parameter.
+    more : sequence of Expr
+        What is evaluated along the way.
+        Attributes ``t``, ``y`` are time and order parameters, ``sizes`` their largest sizes so far.
+    """
+
+    def __init__(
+        self, flow: Flow, values: Mapping[str, Any], bits: int, more: Sequence[sp.Expr]
+    ) -> None:
+        moving, self.flint = [flow.time, *flow.state], library()
+        self.order, self.small = bits // 4 + 10, self.flint.arb(2) ** -bits
+        self.rates = Balls(flow.expanded.values(), moving, values)
+        self.more = Balls(more, moving, values)
+        self.t, self.y = self.flint.arb(0), Balls(flow.initial.values(), (), values)()
+        self.sizes, self.share, self.steps = [abs(x) for x in self.y], 1.0, 0
+        self.name = flow.time.name
+        self.unit = self.flint.arb(0, 1)
+
+    def lost(self, why: str) -> Lost:
+        """Error at the present time."""
+        return Lost(f"{why} near {self.name} = {float(self.t):.6g}")
+
+    def series(self, t: Any, box: Iterable[Any], order: int) -> list[list[Any]]:
+        """Taylor coefficients of the solutions through a box."""
+        found = [[x] for x in box]
+        arb_series = self.flint.arb_series
+        for k in range(order):
+            self.flint.ctx.cap = k + 1
+            rates = self.rates(arb_series([t, 1]), *map(arb_series, found))
+            for x, rate in zip(found, rates, strict=True):
+                x.append(arb_series(rate)[k] / (k + 1))
+        return found
+
+    def slopes(
+        self, t: Any, paths: Sequence[Any], part: Any, room: Sequence[Any]
+    ) -> list[list[Any]]:
+        """Slopes of rates, by each order parameter, along paths with errors no larger than
+        ``room``, as polynomials in time over a part: of series in time s, the rates of
+        ``path + s^n e_k`` have them from the power n to 2 n - 1.
+        """
+        flint, n, rows = self.flint, SLOPES + 1, range(len(paths))
+        size = part.abs_upper() ** -n
+
+        def terms(about: Any) -> list[list[Any]]:
+            flint.ctx.cap = 2 * n
+            more = flint.arb_series([0] * n + [size])
+            along = [
+                flint.arb_series(taylor(p, about, 2 * n)) + self.unit * r
+                for p, r in zip(paths, room, strict=True)
+            ]
+            still, *moved = (
+                self.rates(
+                    flint.arb_series([t + about, 1]),
+                    *(x + more * (j == k) for j, x in enumerate(along)),
+                )
+                for k in (-1, *rows)
+            )
+            return [[(flint.arb_series(x[j]) - still[j]) / size for x in moved] for j in rows]
+
+        return [
+            [
+                flint.arb_poly([*(x[n + k] for k in range(SLOPES)), rest[n + SLOPES]])
+                for x, rest in zip(*both, strict=True)
+            ]
+            for both in zip(terms(flint.arb(0)), terms(part), strict=True)
+        ]
+
+    def spread(self, rates: list[list[Any]], h: Any, errors: Sequence[Any]) -> list[Any]:
+        """Errors after a time."""
+        arb_mat = self.flint.arb_mat
+        grown = arb_mat([[h * x for x in row] for row in rates]).exp()
+        return [x.upper() for x in (grown * arb_mat([[e] for e in errors])).entries()]
+
+    def step(self, end: Any) -> bool:
+        """Go one step towards a time; whether that is the last.
+
+        Raises
+        ------
+        Lost
+            If no box holds the paths.
+        """
+        self.steps += 1
+        if self.steps > STEPS:
+            raise self.lost(f"more than {STEPS} steps")
+        arb, poly = self.flint.arb, self.flint.arb_poly
+        radius = [x.rad() for x in self.y]
+        thin = self.series(self.t, [x.mid() for x in self.y], self.order - 1)
+        sizes = [[*map(_log, x)] for x in thin]
+        goal = _log(self.small)
+        usual = min(
+            max((goal + x[j] - x[k]) / (k - j) for j in range(k))
+            for x in sizes
+            for k in (len(x) - 1, len(x) - 2)
+        )
+        first = h = arb(math.exp(min(usual, FAR)) * self.share)
+        spare = [4 * r for r in radius]
+        for _ in range(TRIES if self.t + h / SHORTEST > end else 0):
+            last = not self.t + h < end
+            h = end - self.t if last else h
+            paths = [poly(x)(poly([h / 2, 1])) for x in thin]
+            whole = [p(self.unit * (h / 2)) for p in paths]
+            small = [self.small * (p.abs_upper() + self.small) for p in whole]
+            room = [s + 2 * e for s, e in zip(spare, small, strict=True)]
+            with contextlib.suppress(ValueError, ZeroDivisionError):
+                missed = self.defect(self.t + h / 2, paths, self.unit * (h / 2))
+                missed = [h.upper() * d for d in missed]
+                most, errors = self.errors(h, paths, room, radius, missed)
+                if all(m <= s for m, s in zip(missed, small, strict=True)) and all(
+                    e < r for e, r in zip(most, room, strict=True)
+                ):
+                    break
+                if all(e.is_finite() for e in most):
+                    spare = [(2 * e).min(4 * r) for e, r in zip(most, room, strict=True)]
+            h = h * 0.9
+        else:
+            raise self.lost("there is no enclosure, as of a solution that ends")
+        self.piece = self.t + h / 2, paths, most, h / 2
+        self.y = [p(h / 2) + self.unit * e for p, e in zip(paths, errors, strict=True)]
+        self.t, self.share = (
+            self.t + h,
+            self.share if last or usual > FAR else min(1.03 * self.share * float(h / first), 2),
+        )
+        self.sizes = [a.max(abs(b)) for a, b in zip(self.sizes, self.y, strict=True)]
+        return last
+
+    def errors(
+        self, h: Any, paths: Sequence[Any], room: Sequence[Any], errors: Any, missed: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Errors of paths in a step, at most and at its end, as long as they are no larger than
+        ``room``.
+        """
+        most, length = errors, h / PARTS
+        part, poly = self.unit * (length / 2), self.flint.arb_poly
+        slopes = self.slopes(self.t + h / 2, paths, self.unit * (h / 2), room)
+        for k in range(PARTS):
+            there = poly([length * (k + 0.5 - PARTS / 2), 1])
+            rates = [[x(there)(part).abs_upper() for x in row] for row in slopes]
+            for j, row in enumerate(slopes):  # those of themselves with their signs
+                rates[j][j] = row[j](there)(part).upper()
+            rising = [[x.max(self.flint.arb(0)) for x in row] for row in rates]
+            new = self.spread(rising, length.upper(), [m / PARTS for m in missed])
+            ends = self.spread(rising, length.upper(), errors)
+            most = [a.max(b + c) for a, b, c in zip(most, ends, new, strict=True)]
+            errors = [
+                (a + b).upper()
+                for a, b in zip(self.spread(rates, length, errors), new, strict=True)
+            ]
+        return most, errors
+
+    def defect(self, t: Any, paths: Sequence[Any], part: Any) -> list[Any]:
+        """Largest difference between the slope of a path and its rate, over a part of time."""
+        arb_poly, arb_series = self.flint.arb_poly, self.flint.arb_series
+
+        def rates(about: Any, terms: int) -> list[Any]:
+            self.flint.ctx.cap = terms
+            along = [arb_series(taylor(p, about, terms)) for p in paths]
+            return [arb_series(r) for r in self.rates(arb_series([t + about, 1]), *along)]
+
+        n = self.order
+        rest, near = rates(part, n + 1), rates(self.flint.arb(0), n)
+        return [
+            (p.derivative() - arb_poly([r[k] for k in range(n)]))(part).abs_upper()
+            + (x[n].abs_upper() * part.abs_upper() ** n).upper()
+            for p, r, x in zip(paths, near, rest, strict=True)
+        ]
+
+    def last(self, end: float) -> tuple[list[Any], list[Any]]:
+        """State and further quantities at a time, and the largest sizes of the state before."""
+        while not self.step(ball(end)):
+            pass
+        return [*self.y, *self.more(self.t, *self.y)], self.sizes
+
+    def first(self, end: float) -> tuple[Any, Any]:
+        """Time and size of the first crossing, each as a list; (None, None) if there is none."""
+        if self.more(self.t, *self.y)[0].contains(0):
+            raise self.lost("the event comes too close to zero")
+        ended = False
+        while not ended:
+            ended = self.step(ball(end))
+            t, *_, half = self.piece
+            high = self.signed((half, half * 0.9, half * 0.8))
+            if (found := self.crossing(-half, high, HALVINGS)) is not None:
+                return [t + found], [t + found]
+            if high is not half:
+                self.t, self.y, ended = t + high, self.along(high), False
+        return None, None
+
+    def along(self, part: Any) -> list[Any]:
+        """Order parameters in a part of the last step."""
+        return [x(part) + self.unit * e for x, e in zip(*self.piece[1:3], strict=True)]
+
+    def sign(self, part: Any) -> int:
+        """Sign of the event in a part of the last step, 0 if unknown."""
+        (value,) = self.more(self.piece[0] + part, *self.along(part))
+        return (value > 0) - (value < 0)
+
+    def signed(self, parts: Iterable[Any]) -> Any:
+        """The first time at which the sign is known."""
+        found = next((x for x in parts if self.sign(x)), None)
+        if found is None:
+            raise self.lost("the event comes too close to zero")
+        return found
+
+    def crossing(self, low: Any, high: Any, halvings: int) -> Any:
+        """The first crossing in a part of the last step, at whose ends signs are known; None if
+        there is none.
+        """
+        part = low.union(high)
+        value, slope = self.sloped(part)
+        mean = self.more(self.piece[0] + part.mid(), *self.along(part.mid()))[0] + slope * (
+            part - part.mid()
+        )
+        if not (value.contains(0) and mean.contains(0)):
+            return None
+        if not slope.contains(0):
+            if self.sign(low) == self.sign(high):
+                return None
+            return self.refined(part)
+        if not halvings:
+            raise self.lost("the event touches zero")
+        cut = self.signed(low + c * (high - low) for c in CUTS)
+        found = self.crossing(low, cut, halvings - 1)
+        return self.crossing(cut, high, halvings - 1) if found is None else found
+
+    def sloped(self, part: Any) -> tuple[Any, Any]:
+        """Value and slope of the event in a part of the last step."""
+        self.flint.ctx.cap, arb_series = 2, self.flint.arb_series
+        now = [self.piece[0] + part, *self.along(part)]
+        pairs = zip(now, [1, *self.rates(*now)], strict=True)
+        value = arb_series(self.more(*(arb_series([*pair]) for pair in pairs))[0])
+        return value[0], value[1]
+
+    def refined(self, part: Any) -> Any:
+        """The one zero in a part, by Newton's method on intervals."""
+        while True:
+            middle = part.mid()
+            (value,) = self.more(self.piece[0] + middle, *self.along(middle))
+            new = (middle - value / self.sloped(part)[1]).intersection(part)
+            if not new.rad() < part.rad() / 2:
+                return new
+            part = new

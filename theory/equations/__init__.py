@@ -1,0 +1,1 @@
+"""equation, printing, renaming, titles, digits."""

@@ -1,0 +1,1 @@
+"""numeric, lowered, compiled, balls, streams."""

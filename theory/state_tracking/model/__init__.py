@@ -1,0 +1,1 @@
+"""symbols, parameters, scope, task, groups, definitions, mean_field."""

@@ -1,0 +1,1 @@
+"""derived, roles, symmetry, closure, printed, check, kept=derivation_store, remedies."""

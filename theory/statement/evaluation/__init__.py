@@ -1,0 +1,1 @@
+"""world, frames, decisions, arrays, wick."""

@@ -1,0 +1,232 @@
+"""Means over Gaussian data: a tree as a polynomial, its Gaussian factors paired (Isserlis).
+
+Every pairing equates indices. Each set of equal vector indices is a trace, which gives the number
+of directions, or, where a covariance has a `spectrum`, a sum over eigenvalues. What is left has no
+vectors in it and is a statement like any other. Or no symmetry is assumed, and the mean is one in
+all entries of all weights (`mean`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import sympy as sp
+from sympy.utilities.iterables import connected_components
+
+from theory.symbols import notation
+from theory.symbols.algebra import delta_gradient
+from theory.statement.words.stated import Statement
+from theory.statement.words.tree import Gauss, Index, Node, Spectrum, Term, Weight, renamed, require, walk
+
+DIRECTION = sp.Symbol("k", integer=True, positive=True)
+
+MOST = 5000  # products of a tree that is multiplied out
+
+
+def spectra(stated: Statement) -> bool:
+    """Whether directions differ."""
+    return any(isinstance(g.var, Spectrum) for g in stated.gausses)
+
+
+def integrated(tree: Node) -> Iterator[Node]:
+    """Parts of a tree's mean over Gaussian data: no vectors are left in them."""
+    for sums, data, coefficients in _products(tree):
+        inside = [n for f in coefficients for p in f.parts for n in walk(p)]
+        names = ", ".join(sorted({n.of.name for n in inside if isinstance(n.of, Gauss)}))
+        said = f"gauss {names}: in a function that is no polynomial: state it in overlaps"
+        require(not any(map(_vectors, inside)), f"{said} (theory.statement.overlaps)")
+        if all(len(_vectors(f)) != 1 for f in coefficients):
+            for pairs in pairings(data):
+                yield _contracted(sums, coefficients, pairs)
+
+
+def _products(tree: Node) -> Iterator[tuple[tuple[Node, ...], list[Node], list[Node]]]:
+    """A tree multiplied out: sums, Gaussian data and other factors of every product."""
+    for sums, factors in expanded(tree, {}):
+        data = [f for f in factors if isinstance(f.of, Gauss)]
+        yield sums, data, [f for f in factors if not isinstance(f.of, Gauss)]
+
+
+def _vectors(n: Node) -> list[Term]:
+    return [t for t in n.terms if t.sort.vector]
+
+
+def pairings(data: list[Node]) -> Iterator[list[tuple[Node, Node]]]:
+    if not data:
+        yield []
+        return
+    first, *others = data
+    for k, other in enumerate(others):
+        if other.of is first.of:
+            for others_paired in pairings(others[:k] + others[k + 1 :]):
+                yield [(first, other), *others_paired]
+
+
+def _contracted(sums: tuple[Node, ...], rest: list[Node], pairs: list[tuple[Node, Node]]) -> Node:
+    """One Wick pairing: traces over directions, times the coefficients."""
+    vectors = [s.of for s in sums if s.of.sort.vector]
+    edges = [tuple(n.terms[-1] for n in pair) for pair in pairs]
+    edges += [tuple(_vectors(f)) for f in rest if _vectors(f)]
+    factors = [f for f in rest if not _vectors(f)]
+    for one, other in pairs:
+        between = zip(one.terms[:-1], other.terms[:-1], strict=True)
+        factors += [Node("same", (), pair) for pair in between if pair[0] != pair[1]]
+    for loop in connected_components((vectors, edges)):
+        var = [one.of.var for one, _ in pairs if one.terms[-1] in loop]
+        read = [f for f in rest if isinstance(f.of, Weight) and {*_vectors(f)} & {*loop}]
+        plain = [Node("entry", (), tuple(t for t in f.terms if t not in loop), f.of) for f in read]
+        factors.append(Node("trace", tuple(plain), (), (var, loop[0].sort.size)))
+    return product([s for s in sums if not s.of.sort.vector], factors)
+
+
+def trace(values: list[Any], var: list[Any], size: sp.Expr) -> sp.Expr:
+    """Product of variances and entries, summed over directions."""
+    along = sp.Mul(*values, *(v.base[DIRECTION] if isinstance(v, Spectrum) else v for v in var))
+    return sp.Sum(along, (DIRECTION, 1, size)) if along.has(DIRECTION) else size * along
+
+
+def at_size(expr: sp.Expr, numbers: Mapping[sp.Symbol, Any]) -> sp.Expr:
+    """Sums written out at concrete sizes, entries of arrays as symbols: ``u[2]`` as ``u_2``."""
+    written = expr.xreplace({k: sp.Integer(v) for k, v in numbers.items()})
+    written = written.replace(
+        lambda x: isinstance(x, sp.Sum) and all(q.is_Integer for l in x.limits for q in l[1:]),
+        lambda x: x.doit(),
+    )
+    return written.replace(
+        lambda x: isinstance(x, sp.Indexed) and x.indices[0].is_Integer,
+        lambda x: direction(x.base.name, x.indices[0]),
+    )
+
+
+def direction(name: str, k: Any) -> sp.Symbol:
+    """Symbol of an array along one direction."""
+    return notation.symbol(f"{name}_{k}", means=f"{name} along direction {k}", real=True)
+
+
+def slope(loss: sp.Expr, entry: sp.Indexed) -> sp.Expr:
+    """Derivative of a function of sums over directions by one entry, taken inside the sums."""
+    short = {s: sp.Dummy() for s in sorted(loss.atoms(sp.Sum), key=str)}
+    outer = loss.xreplace(short)
+    other = sp.Symbol("j", integer=True, positive=True)
+    parts = [sp.diff(outer, d) * sp.diff(s.function, entry) for s, d in short.items()]
+    return sp.Add(*parts).xreplace({d: s.xreplace({DIRECTION: other}) for s, d in short.items()})
+
+
+def mean(
+    stated: Statement,
+    indices: Sequence[sp.Symbol],
+    traces: Mapping[sp.Expr, sp.Expr] | None = None,
+    tree: Node | None = None,
+) -> sp.Expr:
+    """Mean of the loss, or of another number of the statement, over all inputs.
+
+    Parameters
+    ----------
+    stated : Statement
+    indices : sequence of Symbol
+        Of sums, in the order in which weights read them; one that is summed alone is the last.
+    traces : mapping of Expr to Expr, optional
+        Sums by what is summed, in the last of the indices: ``{lam[d]: trace}``.
+
+    Raises
+    ------
+    ParameterError
+        If the loss is no polynomial in Gaussian data and weights.
+    """
+    terms: dict[tuple[Any, ...], sp.Expr] = {}
+    for sums, data, coefficients in _products(stated.loss if tree is None else tree):
+        for pairs in pairings(data):
+            limits, term = _summed([s.of for s in sums], coefficients, pairs, indices, traces or {})
+            terms[limits] = terms.get(limits, sp.S.Zero) + term
+    return sp.Add(*(sp.Sum(sp.expand(x), *ranges) if ranges else x for ranges, x in terms.items()))
+
+
+def _summed(
+    bound: list[Index],
+    rest: list[Node],
+    pairs: list[tuple[Node, Node]],
+    indices: Sequence[sp.Symbol],
+    traces: Mapping[sp.Expr, sp.Expr],
+) -> tuple[tuple[Any, ...], sp.Expr]:
+    """Limits of the sums that are left by one pairing, and what is summed."""
+    equal = [edge for a, b in pairs for edge in zip(a.terms, b.terms, strict=True)]
+    group = {i: k for k, one in enumerate(connected_components((bound, equal))) for i in one}
+    read = [i for f in rest if isinstance(f.of, Weight) for i in f.terms]
+    order = list(dict.fromkeys(group[i] for i in read))
+    symbols = {k: indices[n] for n, k in enumerate(order)}
+    of_group: dict[int, sp.Expr] = {}
+    for one, _ in pairs:
+        var, k = one.of.var, group[one.terms[-1]]
+        along = (
+            notation.array(var.name)[symbols.get(k, indices[-1])]
+            if isinstance(var, Spectrum)
+            else var
+        )
+        of_group[k] = of_group.get(k, sp.S.One) * along
+    total: sp.Expr = sp.S.One
+    limits: dict[int, Any] = {}
+    for i in bound:
+        k = group[i]
+        along = of_group.pop(k, sp.S.One)
+        if k in symbols:
+            limits[k], total = (symbols[k], 1, i.sort.size), total * along
+        elif k not in limits:
+            whole = along * i.sort.size
+            if along.has(indices[-1]):
+                whole = traces.get(along, sp.Sum(along, (indices[-1], 1, i.sort.size)))
+            limits[k], total = None, total * whole
+    for f in rest:
+        total *= _number(f, {i: symbols[group[i]] for i in f.terms})
+    return tuple(limits[k] for k in order), total
+
+
+def _number(f: Node, symbols: Mapping[Any, sp.Symbol]) -> sp.Expr:
+    if f.kind == "power":
+        return _number(f.parts[0], symbols) ** f.of
+    said = "entries: the loss is no polynomial in Gaussian data and weights"
+    require(f.kind in ("number", "entry"), said)
+    if f.kind == "number":
+        return f.of
+    return (
+        notation.array(f.of.name)[tuple(symbols[i] for i in f.terms)]
+        if f.terms
+        else sp.Symbol(f.of.name)
+    )
+
+
+def force(loss: sp.Expr, entry: sp.Expr) -> sp.Expr:
+    """Minus the slope of a mean loss along one entry, constants left out."""
+    sums = [x for x in sp.Add.make_args(sp.expand(loss)) if x.has(sp.Sum)]
+    return -delta_gradient(sp.Add(*sums), entry)
+
+
+def expanded(n: Node, by: Mapping[Term, Term]) -> list[tuple[tuple[Node, ...], tuple[Node, ...]]]:
+    """A tree multiplied out: factors of every product, with the sums that they are under.
+
+    Raises
+    ------
+    ParameterError
+        If there are more than `MOST` products.
+    """
+    if n.kind == "plus":
+        return [m for p in n.parts for m in expanded(p, by)]
+    if n.kind == "total":
+        head = renamed(dataclasses.replace(n, parts=()), by)
+        return [((head, *s), f) for s, f in expanded(n.parts[0], {**by, n.of: head.of})]
+    if n.kind != "times" and not (n.kind == "power" and n.of.is_Integer and n.of > 0):
+        return [((), (renamed(n, by),))]
+    made: list[tuple[tuple[Node, ...], tuple[Node, ...]]] = [((), ())]
+    for part in n.parts * (1 if n.kind == "times" else int(n.of)):
+        made = [(a + c, b + d) for a, b in made for c, d in expanded(part, by)]
+        require(len(made) <= MOST, f"loss: more than {MOST} products when multiplied out")
+    return made
+
+
+def product(sums: Sequence[Node], factors: Sequence[Node]) -> Node:
+    """A product under its sums."""
+    made = Node("times", tuple(factors))
+    for head in reversed(sums):
+        made = dataclasses.replace(head, parts=(made,))
+    return made

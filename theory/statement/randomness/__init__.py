@@ -1,0 +1,1 @@
+"""batches=minibatches, fluctuations, recursion, passage, rare=rare_starts, starts=random_starts."""

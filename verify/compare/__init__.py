@@ -1,0 +1,1 @@
+"""comparison=curves, gaps=deviations, tables, timed=time_axes, times, emergence, exponents."""
